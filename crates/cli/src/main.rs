@@ -1,0 +1,2 @@
+//! The lockwright command (in the making).
+fn main() {}

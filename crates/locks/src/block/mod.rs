@@ -1,0 +1,2 @@
+//! (in the making)
+pub mod mcs_stp;

@@ -1,0 +1,8 @@
+//! The locks: one algorithm, one file, one page. (family tree: in the making)
+#![no_std]
+
+pub mod block;
+pub mod catalog;
+pub mod front;
+pub mod queue;
+pub mod spin;

@@ -1,0 +1,3 @@
+//! (in the making)
+pub mod mcs;
+pub mod clh;

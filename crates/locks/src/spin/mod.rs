@@ -1,0 +1,4 @@
+//! (in the making)
+pub mod tas;
+pub mod ttas;
+pub mod ticket;

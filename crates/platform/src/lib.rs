@@ -1,0 +1,143 @@
+//! The narrow waist: what a lock may ask of a machine, and what a lock offers.
+//!
+//! ```text
+//!        locks  (one file each, generic over Platform)
+//!          │
+//!     ┌────▼─────┐
+//!     │ Platform │  atomics · waiting · sleeping · clock · place
+//!     └────▲─────┘
+//!   ┌──────┼────────┬──────────┐
+//! native  loom   shuttle   simulator
+//! ```
+//!
+//! A lock says *what* it waits for; the machine decides *how*: spin, pause, sleep, explore, or advance
+//! virtual time. That is why one lock file runs in a process, in the model checkers and in the simulator.
+#![no_std]
+
+mod lock;
+mod place;
+
+pub use core::sync::atomic::Ordering;
+pub use lock::{InPlace, RawLock, TimedLock, TryLock};
+pub use place::{Class, Place};
+
+/// A 32-bit atomic, small enough to be a futex.
+///
+/// The same operations, with the same meaning, as `core::sync::atomic::AtomicU32`.
+pub trait Word: Send + Sync {
+    /// A word that holds `value`.
+    fn new(value: u32) -> Self;
+    /// Reads.
+    fn load(&self, order: Ordering) -> u32;
+    /// Writes.
+    fn store(&self, value: u32, order: Ordering);
+    /// Writes `value`, returns what was there.
+    fn swap(&self, value: u32, order: Ordering) -> u32;
+    /// Writes `new` if `current` is there; never fails spuriously. Returns what was there either way.
+    fn compare_exchange(
+        &self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32>;
+    /// Adds (wrapping), returns what was there.
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32;
+    /// Subtracts (wrapping), returns what was there.
+    fn fetch_sub(&self, value: u32, order: Ordering) -> u32;
+    /// Sets bits, returns what was there.
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
+    /// Keeps only `bits`, returns what was there.
+    fn fetch_and(&self, bits: u32, order: Ordering) -> u32;
+}
+
+/// An atomic pointer. The same meaning as `core::sync::atomic::AtomicPtr<T>`.
+pub trait Ptr<T>: Send + Sync {
+    /// A cell that holds `value`.
+    fn new(value: *mut T) -> Self;
+    /// Reads.
+    fn load(&self, order: Ordering) -> *mut T;
+    /// Writes.
+    fn store(&self, value: *mut T, order: Ordering);
+    /// Writes `value`, returns what was there.
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T;
+    /// Writes `new` if `current` is there; never fails spuriously.
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T>;
+}
+
+/// Why [`Platform::park`] returned. A return may also be spurious: look at the word again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Somebody woke us, the word had changed, or no reason at all.
+    Maybe,
+    /// The deadline passed before anybody woke us.
+    TimedOut,
+}
+
+/// A machine: everything a lock may ask for.
+pub trait Platform: Sized + Send + Sync + 'static {
+    /// Its 32-bit atomic.
+    type Word: Word;
+    /// Its atomic pointer.
+    type Ptr<T>: Ptr<T>;
+    /// A point in time that ends a wait. Made by whoever calls the lock, never by a lock.
+    type Deadline: Copy + Send + Sync;
+
+    /// Waits, awake and without bound, until `done(value)`; returns that value, read with `order`.
+    ///
+    /// One thread waits for another that is running: keep it for short hand-overs and for the locks
+    /// that are published as pure spin locks.
+    fn spin_until(word: &Self::Word, order: Ordering, done: impl Fn(u32) -> bool) -> u32;
+
+    /// As [`spin_until`](Self::spin_until), for a pointer.
+    fn spin_until_ptr<T>(
+        ptr: &Self::Ptr<T>,
+        order: Ordering,
+        done: impl Fn(*mut T) -> bool,
+    ) -> *mut T;
+
+    /// Waits awake, for about `ns` nanoseconds at most, until `done(value)`; returns the value read last.
+    ///
+    /// It looks at least once, so `ns == 0` is one load. Model checkers look once or twice, whatever `ns`.
+    fn spin_for(word: &Self::Word, order: Ordering, ns: u32, done: impl Fn(u32) -> bool) -> u32;
+
+    /// Lets about `ns` nanoseconds pass, awake, off the memory bus (exponential back-off).
+    fn pause(ns: u32);
+
+    /// Sleeps while `word == seen`, until [`unpark`](Self::unpark) or the deadline. May return early.
+    ///
+    /// Legal to find the word changed: returns at once. The comparison and the falling asleep are one
+    /// step with respect to `unpark` on the same word.
+    fn park(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken;
+
+    /// Wakes at most `count` threads that sleep on `word`, first come first served.
+    ///
+    /// Only the address is used, so the word may be gone: legal to wake nobody, or somebody who waits
+    /// for something else at the same address by now (they must look again).
+    fn unpark(word: *const Self::Word, count: u32);
+
+    /// Nanoseconds since some fixed moment.
+    fn now() -> u64;
+
+    /// Where the calling thread runs. Cheap, and stale as soon as it is read.
+    fn place() -> Place;
+
+    /// CPUs that this program may keep busy at once: affinity and CPU quota together, at least 1.
+    fn cpus() -> u32;
+
+    /// A 128-byte, 128-aligned, zeroed piece of memory that stays readable for ever (it may be handed
+    /// out again). For algorithms whose waiters may look at a node that its owner has left (CLH).
+    fn take_line() -> *mut u8;
+
+    /// Gives a line back.
+    ///
+    /// # Safety
+    /// `line` came from [`take_line`](Self::take_line), and its caller won't write to it any more.
+    unsafe fn give_line(line: *mut u8);
+}

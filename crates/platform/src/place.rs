@@ -1,0 +1,28 @@
+//! Where a thread runs.
+
+/// A core's class: its rank among the machine's classes, the fastest first.
+///
+/// `Class(0)` are the big cores. A machine with equal cores has only class 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Class(pub u8);
+
+impl Class {
+    /// The fastest class.
+    pub const BIG: Class = Class(0);
+
+    /// Is this the fastest class?
+    pub fn is_big(self) -> bool {
+        self == Self::BIG
+    }
+}
+
+/// Where a thread runs: may be stale by the time it is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The CPU's number, as the operating system counts.
+    pub cpu: u32,
+    /// That CPU's class.
+    pub class: Class,
+    /// NUMA node, or cluster, whatever shares its last-level cache.
+    pub domain: u16,
+}
