@@ -105,7 +105,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Waits awake, for about `ns` nanoseconds at most, until `done(value)`; returns the value read last.
     ///
     /// It looks at least once, so `ns == 0` is one load. Model checkers look once or twice, whatever `ns`.
-    fn spin_for(word: &Self::Word, order: Ordering, ns: u32, done: impl Fn(u32) -> bool) -> u32;
+    /// `done` may itself try to take the word (a compare-and-swap): it is called on each new look.
+    fn spin_for(word: &Self::Word, order: Ordering, ns: u32, done: impl FnMut(u32) -> bool) -> u32;
 
     /// Lets about `ns` nanoseconds pass, awake, off the memory bus (exponential back-off).
     fn pause(ns: u32);
@@ -127,6 +128,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// Where the calling thread runs. Cheap, and stale as soon as it is read.
     fn place() -> Place;
+
+    /// Moves at most `count` threads that sleep on `from` over to `to`, waking none; `from` must still
+    /// hold `seen`. Only the addresses are used. Returns how many moved.
+    fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32;
 
     /// CPUs that this program may keep busy at once: affinity and CPU quota together, at least 1.
     fn cpus() -> u32;
