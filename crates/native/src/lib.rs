@@ -1,2 +1,229 @@
-//! (in the making)
+//! The Linux machine: core's atomics, futexes, the monotonic clock, and what the kernel says of its CPUs.
+//!
+//! `no_std` and without allocation, because it runs inside other people's programs: before their
+//! constructors, inside their signal handlers, after their forks.
 #![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod arena;
+pub mod cpus;
+pub mod futex;
+pub mod place;
+mod relax;
+pub mod topology;
+
+pub use futex::{Clock, Deadline};
+
+use core::sync::atomic::{AtomicPtr, AtomicU32};
+use lockwright_platform::{Ordering, Place, Platform, Ptr, Woken, Word};
+
+/// The machine itself.
+#[derive(Debug)]
+pub struct Native;
+
+/// Looks between two readings of the clock: one look takes about 25 to 60 ns.
+const LOOKS_PER_CLOCK: u32 = 8;
+
+/// An unbounded wait gives the CPU away after so many looks, and then at each further look: with more
+/// threads than CPUs the thread that is waited for may need this very CPU. (The textbook locks spin on.)
+const LOOKS_BEFORE_YIELD: u32 = 4096;
+
+impl Platform for Native {
+    type Word = Atomic32;
+    type Ptr<T> = AtomicAddress<T>;
+    type Deadline = Deadline;
+
+    #[inline]
+    fn spin_until(word: &Atomic32, order: Ordering, done: impl Fn(u32) -> bool) -> u32 {
+        let mut looks = 0;
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return value;
+            }
+            relax::or_yield(&mut looks, LOOKS_BEFORE_YIELD);
+        }
+    }
+
+    #[inline]
+    fn spin_until_ptr<T>(
+        ptr: &AtomicAddress<T>,
+        order: Ordering,
+        done: impl Fn(*mut T) -> bool,
+    ) -> *mut T {
+        let mut looks = 0;
+        loop {
+            let value = ptr.load(order);
+            if done(value) {
+                return value;
+            }
+            relax::or_yield(&mut looks, LOOKS_BEFORE_YIELD);
+        }
+    }
+
+    #[inline]
+    fn spin_for(word: &Atomic32, order: Ordering, ns: u32, mut done: impl FnMut(u32) -> bool) -> u32 {
+        let value = word.load(order);
+        if done(value) || ns == 0 {
+            return value;
+        }
+        let end = Self::now() + u64::from(ns);
+        loop {
+            for _ in 0..LOOKS_PER_CLOCK {
+                relax::once();
+                let value = word.load(order);
+                if done(value) {
+                    return value;
+                }
+            }
+            if Self::now() >= end {
+                let value = word.load(order);
+                done(value);
+                return value;
+            }
+        }
+    }
+
+    fn pause(ns: u32) {
+        let end = Self::now() + u64::from(ns);
+        while Self::now() < end {
+            relax::once();
+        }
+    }
+
+    fn park(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
+        futex::wait(word.as_ptr(), seen, deadline)
+    }
+
+    fn unpark(word: *const Atomic32, count: u32) {
+        futex::wake(word.cast(), count);
+    }
+
+    fn now() -> u64 {
+        futex::now(Clock::Monotonic)
+    }
+
+    fn place() -> Place {
+        place::here()
+    }
+
+    fn requeue(from: *const Atomic32, seen: u32, to: *const Atomic32, count: u32) -> u32 {
+        futex::requeue(from.cast(), seen, to.cast(), count)
+    }
+
+    fn cpus() -> u32 {
+        cpus::usable()
+    }
+
+    fn take_line() -> *mut u8 {
+        arena::take()
+    }
+
+    unsafe fn give_line(line: *mut u8) {
+        // SAFETY: the caller's promise is the same as ours.
+        unsafe { arena::give(line) }
+    }
+}
+
+/// Core's 32-bit atomic; it can lie over a word of a `pthread_mutex_t`.
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub struct Atomic32(AtomicU32);
+
+impl Atomic32 {
+    /// A word that holds `value`, in a constant.
+    pub const fn of(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    /// Its address.
+    pub fn as_ptr(&self) -> *const u32 {
+        self.0.as_ptr()
+    }
+}
+
+impl Word for Atomic32 {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order)
+    }
+    #[inline(always)]
+    fn store(&self, value: u32, order: Ordering) {
+        self.0.store(value, order);
+    }
+    #[inline(always)]
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.0.swap(value, order)
+    }
+    #[inline(always)]
+    fn compare_exchange(
+        &self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+    #[inline(always)]
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_add(value, order)
+    }
+    #[inline(always)]
+    fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_sub(value, order)
+    }
+    #[inline(always)]
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        self.0.fetch_or(bits, order)
+    }
+    #[inline(always)]
+    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
+        self.0.fetch_and(bits, order)
+    }
+}
+
+/// Core's atomic pointer.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct AtomicAddress<T>(AtomicPtr<T>);
+
+impl<T> AtomicAddress<T> {
+    /// A null pointer, in a constant.
+    pub const fn null() -> Self {
+        Self(AtomicPtr::new(core::ptr::null_mut()))
+    }
+}
+
+impl<T> Ptr<T> for AtomicAddress<T> {
+    fn new(value: *mut T) -> Self {
+        Self(AtomicPtr::new(value))
+    }
+    #[inline(always)]
+    fn load(&self, order: Ordering) -> *mut T {
+        self.0.load(order)
+    }
+    #[inline(always)]
+    fn store(&self, value: *mut T, order: Ordering) {
+        self.0.store(value, order);
+    }
+    #[inline(always)]
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
+        self.0.swap(value, order)
+    }
+    #[inline(always)]
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.0.compare_exchange(current, new, success, failure)
+    }
+}

@@ -1,0 +1,141 @@
+//! Lines that stay readable for ever: a lock-free stack of 128-byte pieces, grown by `mmap`, never
+//! shrunk. (CLH: a waiter looks at its predecessor's cell after that thread may have left.)
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+
+/// Bytes of a line.
+pub const LINE: usize = 128;
+const LINES_PER_CHUNK: usize = 512;
+const CHUNKS: usize = 2048;
+
+/// Chunks of lines, by number; null until needed.
+static CHUNK: [AtomicPtr<u8>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
+/// Lines ever cut from chunks.
+static CUT: AtomicU32 = AtomicU32::new(0);
+/// The stack of free lines: tag in the upper half (against ABA), number + 1 of the top line in the lower.
+static FREE: AtomicU64 = AtomicU64::new(0);
+/// Where line `number` lies, if its chunk exists.
+fn address(number: u32) -> *mut u8 {
+    let chunk = CHUNK[number as usize / LINES_PER_CHUNK].load(Acquire); // pairs with [chunk]
+    chunk.wrapping_add(number as usize % LINES_PER_CHUNK * LINE)
+}
+
+/// The second word of a free line holds the number + 1 of the one below it (the first may still be
+/// looked at by a late waiter, which must see what the last owner left).
+fn below(line: *mut u8) -> *const AtomicU32 {
+    line.wrapping_add(LINE - 4).cast()
+}
+
+/// The last but one word of a line holds its own number.
+fn number(line: *mut u8) -> *mut u32 {
+    line.wrapping_add(LINE - 8).cast()
+}
+
+/// A zeroed line; see `Platform::take_line`. Waits for one to come back if a million are out or memory is.
+pub fn take() -> *mut u8 {
+    loop {
+        let line = pop().or_else(cut);
+        if let Some(line) = line {
+            return line;
+        }
+        // SAFETY: sched_yield has no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+}
+
+fn pop() -> Option<*mut u8> {
+    let mut top = FREE.load(Acquire); // pairs with [push]
+    while top as u32 != 0 {
+        let line = address(top as u32 - 1);
+        // SAFETY: lines are never unmapped; a stale value is refused by the tag below.
+        let next = unsafe { (*below(line)).load(Relaxed) };
+        let tagged = ((top >> 32) + 1) << 32 | u64::from(next);
+        // Acquire on both sides: pairs with [push], so that `below` of the new top is visible.
+        match FREE.compare_exchange_weak(top, tagged, Acquire, Acquire) {
+            Ok(_) => {
+                // SAFETY: ours alone now, by the successful pop; the number at its end is kept.
+                unsafe { line.write_bytes(0, LINE - 8) };
+                return Some(line);
+            }
+            Err(seen) => top = seen,
+        }
+    }
+    None
+}
+
+#[cold]
+fn cut() -> Option<*mut u8> {
+    if CUT.load(Relaxed) as usize >= CHUNKS * LINES_PER_CHUNK - 4096 {
+        return None; // 4096: more than the threads that can be between here and the next line
+    }
+    let at = CUT.fetch_add(1, Relaxed); // a counter only
+    let chunk = &CHUNK[at as usize / LINES_PER_CHUNK];
+    if chunk.load(Acquire).is_null() {
+        let size = LINES_PER_CHUNK * LINE;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: a fresh anonymous mapping overlaps nothing.
+        let fresh = unsafe { libc::mmap(core::ptr::null_mut(), size, protection, flags, -1, 0) };
+        if fresh == libc::MAP_FAILED {
+            return None; // the number is lost, not handed out twice
+        }
+        // [chunk] AcqRel: publishes the mapping; if another thread was first, theirs is taken.
+        if chunk.compare_exchange(core::ptr::null_mut(), fresh.cast(), AcqRel, Acquire).is_err() {
+            // SAFETY: our own mapping, which nobody has seen.
+            unsafe { libc::munmap(fresh, size) };
+        }
+    }
+    let line = address(at);
+    // SAFETY: cut from the chunk for us alone.
+    unsafe { number(line).write(at) };
+    Some(line)
+}
+
+/// Gives a line back.
+///
+/// # Safety
+/// It came from [`take`], and the caller won't write to it any more.
+pub unsafe fn give(line: *mut u8) {
+    // SAFETY: written by `cut`, and by nobody since.
+    let own = unsafe { number(line).read() } + 1;
+    let mut top = FREE.load(Relaxed); // re-checked by the exchange
+    loop {
+        // SAFETY: the line is ours until the exchange succeeds.
+        unsafe { (*below(line)).store(top as u32, Relaxed) };
+        let tagged = ((top >> 32) + 1) << 32 | u64::from(own);
+        // [push] Release: publishes `below`, pairs with the loads in `take`.
+        match FREE.compare_exchange_weak(top, tagged, Release, Relaxed) {
+            Ok(_) => return,
+            Err(seen) => top = seen,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    #[test]
+    fn lines_are_distinct_zeroed_and_handed_out_again() {
+        let lines: Vec<*mut u8> = (0..1500).map(|_| take()).collect();
+        let mut sorted = lines.clone();
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), lines.len());
+        for &line in &lines {
+            assert_eq!(line as usize % LINE, 0);
+            // SAFETY: ours since `take`.
+            unsafe { line.write_bytes(0xff, 64) };
+        }
+        for &line in &lines {
+            // SAFETY: taken above, not used any more.
+            unsafe { give(line) };
+        }
+        let again = take();
+        assert!(sorted.binary_search(&again).is_ok());
+        // SAFETY: ours since `take`.
+        assert_eq!(unsafe { again.read() }, 0);
+    }
+}

@@ -1,0 +1,156 @@
+//! Futexes, private to the process, and the clocks that bound a wait.
+//!
+//! Raw system calls: libc's `syscall()` sets `errno`, which is our host program's; so it is saved and
+//! restored around each call.
+
+use lockwright_platform::Woken;
+
+/// A clock that a deadline can be stated in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// `CLOCK_REALTIME`: jumps when somebody sets it.
+    Realtime,
+    /// `CLOCK_MONOTONIC`.
+    Monotonic,
+}
+
+impl Clock {
+    /// The clock with POSIX number `id`, if a futex can wait by it.
+    pub fn from_id(id: libc::clockid_t) -> Option<Self> {
+        match id {
+            libc::CLOCK_REALTIME => Some(Self::Realtime),
+            libc::CLOCK_MONOTONIC => Some(Self::Monotonic),
+            _ => None,
+        }
+    }
+
+    fn id(self) -> libc::clockid_t {
+        match self {
+            Self::Realtime => libc::CLOCK_REALTIME,
+            Self::Monotonic => libc::CLOCK_MONOTONIC,
+        }
+    }
+}
+
+/// An absolute point in time, by one of the two clocks.
+#[derive(Clone, Copy)]
+pub struct Deadline {
+    /// The clock.
+    pub clock: Clock,
+    /// Seconds and nanoseconds since the clock's zero; may lie in the past, nanoseconds in 0..1e9.
+    pub at: libc::timespec,
+}
+
+impl Deadline {
+    /// `ns` nanoseconds from now, by the monotonic clock.
+    pub fn after(ns: u64) -> Self {
+        let at = now(Clock::Monotonic) + ns;
+        let at = libc::timespec {
+            tv_sec: (at / 1_000_000_000) as libc::time_t,
+            tv_nsec: (at % 1_000_000_000) as libc::c_long,
+        };
+        Self { clock: Clock::Monotonic, at }
+    }
+
+    /// Has it passed?
+    pub fn has_passed(&self) -> bool {
+        let now = read(self.clock);
+        (now.tv_sec, now.tv_nsec) >= (self.at.tv_sec, self.at.tv_nsec)
+    }
+}
+
+fn read(clock: Clock) -> libc::timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is writable, and both clocks exist on every Linux: the call can't fail.
+    unsafe { libc::clock_gettime(clock.id(), &mut now) };
+    now
+}
+
+/// Nanoseconds since the clock's zero.
+pub fn now(clock: Clock) -> u64 {
+    let now = read(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Runs a system call and returns its result, or minus the error number, leaving `errno` as it was.
+macro_rules! syscall {
+    ($($argument:expr),* $(,)?) => {{
+        // SAFETY: errno's address is valid in every thread; each futex operation below checks its
+        // addresses in the kernel and reports EFAULT instead of faulting.
+        unsafe {
+            let errno = libc::__errno_location();
+            let kept = *errno;
+            let result = libc::syscall($($argument),*);
+            let result = if result < 0 { -libc::c_long::from(*errno) } else { result };
+            *errno = kept;
+            result
+        }
+    }};
+}
+
+/// Sleeps while `*word == seen`; see `Platform::park`.
+pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>) -> Woken {
+    let mut operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let mut at = core::ptr::null();
+    if let Some(deadline) = &deadline {
+        if deadline.at.tv_sec < 0 {
+            return Woken::TimedOut; // the kernel would say EINVAL
+        }
+        if deadline.clock == Clock::Realtime {
+            operation |= libc::FUTEX_CLOCK_REALTIME;
+        }
+        at = &raw const deadline.at;
+    }
+    let any = libc::FUTEX_BITSET_MATCH_ANY;
+    let null = core::ptr::null::<u32>();
+    let result = syscall!(libc::SYS_futex, word, operation, seen, at, null, any);
+    if result == -libc::c_long::from(libc::ETIMEDOUT) { Woken::TimedOut } else { Woken::Maybe }
+}
+
+/// Wakes at most `count` sleepers; returns how many.
+pub fn wake(word: *const u32, count: u32) -> u32 {
+    let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    let count = count.min(i32::MAX as u32);
+    let woken = syscall!(libc::SYS_futex, word, operation, count);
+    u32::try_from(woken).unwrap_or(0)
+}
+
+/// Moves at most `count` sleepers from `from`, if it holds `seen`, to `to`; wakes none. Returns how many.
+pub fn requeue(from: *const u32, seen: u32, to: *const u32, count: u32) -> u32 {
+    let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
+    let moved = syscall!(libc::SYS_futex, from, operation, 0, count as usize, to, seen);
+    u32::try_from(moved).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_ends_at_its_deadline() {
+        let word = 7;
+        let start = now(Clock::Monotonic);
+        assert_eq!(wait(&word, 7, Some(Deadline::after(2_000_000))), Woken::TimedOut);
+        assert!(now(Clock::Monotonic) - start >= 2_000_000);
+    }
+
+    #[test]
+    fn a_wait_on_a_changed_word_returns_at_once() {
+        assert_eq!(wait(&8, 7, None), Woken::Maybe);
+    }
+
+    #[test]
+    fn a_deadline_before_the_epoch_has_passed() {
+        let at = libc::timespec { tv_sec: -1, tv_nsec: 0 };
+        assert_eq!(wait(&7, 7, Some(Deadline { clock: Clock::Realtime, at })), Woken::TimedOut);
+    }
+
+    #[test]
+    fn waking_nobody_wakes_nobody_and_keeps_errno() {
+        // SAFETY: errno's address is valid in every thread.
+        unsafe { *libc::__errno_location() = 4711 };
+        assert_eq!(wake(core::ptr::null(), 1), 0);
+        // SAFETY: as above.
+        assert_eq!(unsafe { *libc::__errno_location() }, 4711);
+    }
+}

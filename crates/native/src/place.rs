@@ -1,0 +1,102 @@
+//! Where the calling thread runs: the CPU from the kernel's restartable-sequences area (one load), its
+//! class and domain from a table that [`learn`] fills from the topology.
+
+use core::sync::atomic::{AtomicIsize, AtomicU8, AtomicU16, Ordering::Relaxed};
+use lockwright_platform::{Class, Place};
+
+/// CPUs that the table holds; a higher number counts as class 0, domain 0.
+pub const CPUS: usize = 1024;
+
+/// Offset of the thread's `struct rseq` from its thread pointer; 0: not known (glibc before 2.35).
+static RSEQ: AtomicIsize = AtomicIsize::new(0);
+static CLASS: [AtomicU8; CPUS] = [const { AtomicU8::new(0) }; CPUS];
+static DOMAIN: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
+
+/// Records one CPU's class and domain.
+pub fn set(cpu: usize, class: Class, domain: u16) {
+    if let (Some(c), Some(d)) = (CLASS.get(cpu), DOMAIN.get(cpu)) {
+        c.store(class.0, Relaxed); // a table of hints: any mixture of old and new is legal
+        d.store(domain, Relaxed);
+    }
+}
+
+/// Looks up glibc's rseq area. Call once, early; before it, and without it, the CPU comes from a call.
+pub fn learn() {
+    // SAFETY: a plain symbol look-up with a NUL-terminated name; the symbol is a `const ptrdiff_t`.
+    unsafe {
+        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) as *const isize;
+        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) as *const u32;
+        if !offset.is_null() && !size.is_null() && *size > 0 {
+            RSEQ.store(*offset, Relaxed); // written once, any thread may still see 0 and take the call
+        }
+    }
+}
+
+/// The CPU that the calling thread runs on.
+#[inline]
+pub fn cpu() -> u32 {
+    let offset = RSEQ.load(Relaxed);
+    if offset != 0 {
+        let id = rseq_cpu(offset);
+        if (id as i32) >= 0 {
+            return id;
+        }
+    }
+    // SAFETY: no preconditions; -1 (no such call) becomes a CPU that no table holds.
+    unsafe { libc::sched_getcpu() as u32 }
+}
+
+/// `cpu_id` of the rseq area, at byte 4.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn rseq_cpu(offset: isize) -> u32 {
+    let id: u32;
+    // SAFETY: glibc keeps a registered `struct rseq` at this offset from every thread's pointer.
+    unsafe {
+        core::arch::asm!("mov {id:e}, fs:[{at} + 4]", id = out(reg) id, at = in(reg) offset,
+            options(nostack, readonly, preserves_flags));
+    }
+    id
+}
+
+/// `cpu_id` of the rseq area, at byte 4. Untested on this architecture.
+#[cfg(target_arch = "aarch64")]
+#[inline]
+fn rseq_cpu(offset: isize) -> u32 {
+    let base: *const u8;
+    // SAFETY: reads the thread pointer, no memory.
+    unsafe { core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nomem, nostack)) };
+    // SAFETY: glibc keeps a registered `struct rseq` at this offset from every thread's pointer.
+    unsafe { base.offset(offset + 4).cast::<u32>().read_volatile() }
+}
+
+/// The place of the calling thread.
+#[inline]
+pub fn here() -> Place {
+    let cpu = cpu();
+    let class = CLASS.get(cpu as usize).map_or(0, |class| class.load(Relaxed));
+    let domain = DOMAIN.get(cpu as usize).map_or(0, |domain| domain.load(Relaxed));
+    Place { cpu, class: Class(class), domain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rseq_and_the_call_agree_on_a_pinned_thread() {
+        // SAFETY: a zeroed set is an empty set; pid 0 is the calling thread.
+        let pinned = unsafe {
+            let cpu = libc::sched_getcpu() as usize;
+            let mut one: libc::cpu_set_t = core::mem::zeroed();
+            libc::CPU_SET(cpu, &mut one);
+            assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &one), 0);
+            cpu as u32
+        };
+        assert_eq!(cpu(), pinned);
+        learn();
+        assert_eq!(cpu(), pinned);
+        set(pinned as usize, Class(2), 5);
+        assert_eq!(here(), Place { cpu: pinned, class: Class(2), domain: 5 });
+    }
+}
