@@ -3,6 +3,8 @@
 
 pub mod block;
 pub mod catalog;
+pub mod condvar;
 pub mod front;
 pub mod queue;
+pub mod rw;
 pub mod spin;
