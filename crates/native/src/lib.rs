@@ -9,6 +9,7 @@ extern crate std;
 
 pub mod arena;
 pub mod cpus;
+mod file;
 pub mod futex;
 pub mod place;
 mod relax;
@@ -64,7 +65,12 @@ impl Platform for Native {
     }
 
     #[inline]
-    fn spin_for(word: &Atomic32, order: Ordering, ns: u32, mut done: impl FnMut(u32) -> bool) -> u32 {
+    fn spin_for(
+        word: &Atomic32,
+        order: Ordering,
+        ns: u32,
+        mut done: impl FnMut(u32) -> bool,
+    ) -> u32 {
         let value = word.load(order);
         if done(value) || ns == 0 {
             return value;

@@ -1,0 +1,87 @@
+//! A front lock outside of a `pthread_mutex_t`: for the bench, the models and the simulator.
+
+use super::{FREE, HELD, Parts, Tuning, Waiter, lock_until, try_take, unlock_slow};
+use core::marker::PhantomData;
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Ptr, RawLock, TimedLock, TryLock, Word};
+
+/// How a front lock treats a thread that found the word taken, or the line not empty.
+pub trait Arrival<P: Platform>: Send + Sync {
+    /// Acquires, by whatever rule and wait.
+    fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning);
+}
+
+/// Word, side word and line in one place, with the tuning that suits the machine.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct Alone<P: Platform, A> {
+    word: P::Word,
+    side: P::Word,
+    tail: P::Ptr<Waiter<P>>,
+    head: P::Ptr<Waiter<P>>,
+    tuning: Tuning,
+    arrival: PhantomData<fn(A)>,
+}
+
+impl<P: Platform, A: Arrival<P>> Alone<P, A> {
+    /// An unlocked lock with a tuning of its own.
+    pub fn tuned(tuning: Tuning) -> Self {
+        Self {
+            word: P::Word::new(FREE),
+            side: P::Word::new(0),
+            tail: P::Ptr::new(core::ptr::null_mut()),
+            head: P::Ptr::new(core::ptr::null_mut()),
+            tuning,
+            arrival: PhantomData,
+        }
+    }
+
+    /// Its memory.
+    pub fn parts(&self) -> Parts<'_, P> {
+        Parts { word: &self.word, side: &self.side, tail: &self.tail, head: &self.head }
+    }
+
+    /// Its tuning.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+}
+
+impl<P: Platform, A: Arrival<P>> RawLock<P> for Alone<P, A> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self::tuned(Tuning::for_cpus(P::cpus()))
+    }
+
+    #[inline]
+    unsafe fn lock(&self, _: *mut ()) {
+        // The line first: an arrival that does not look at it would overtake it.
+        let nobody_queues = self.tail.load(Relaxed).is_null();
+        // ORDERING: Acquire, pairs with [release].
+        if nobody_queues && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+            return;
+        }
+        A::lock_slow(self.parts(), &self.tuning);
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _: *mut ()) {
+        // [release] ORDERING: Release, pairs with every Acquire that takes the word.
+        if self.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+            unlock_slow(self.parts(), &self.tuning, true);
+        }
+    }
+}
+
+impl<P: Platform, A: Arrival<P>> TryLock<P> for Alone<P, A> {
+    unsafe fn try_lock(&self, _: *mut ()) -> bool {
+        try_take::<P>(&self.word)
+    }
+}
+
+impl<P: Platform, A: Arrival<P>> TimedLock<P> for Alone<P, A> {
+    unsafe fn lock_until(&self, _: *mut (), deadline: P::Deadline) -> bool {
+        try_take::<P>(&self.word) || lock_until(self.parts(), &self.tuning, deadline)
+    }
+}

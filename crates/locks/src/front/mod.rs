@@ -1,0 +1,303 @@
+//! Front locks: word 0 of `pthread_mutex_t` is the lock, in glibc's own protocol; what differs is who
+//! waits, where, and who may overtake whom.
+//!
+//! ```text
+//!                      ┌ spinners: at most `spinners`, awake for `spin_ns` at most
+//!            arrivals ─┤
+//!   word 0 ◄───────────┴ line:  head ─► waiter ─► waiter ◄─ tail     (nodes on the waiters' stacks)
+//!   0|1|2   ◄─ sleepers on word 0 itself: timed lockers, requeued condvar waiters, glibc's own code
+//! ```
+//!
+//! Word 0 is 0 (free), 1 (held) or 2 (held, and the holder's unlock owes somebody a wake). A fast path
+//! takes 0 -> 1 and, if it still finds 1, releases 1 -> 0; everything here is off that path.
+//!
+//! State: (word, line, sleepers).  What moves it:
+//!
+//! | who | from | to |
+//! |---|---|---|
+//! | arrival, spinner, awake head | (0, q, s) | (1, q, s) held by it |
+//! | head about to sleep | (1, q, s) | (2, q, s), then sleeps on its gate |
+//! | head, having acquired | (1, h:q, s) | (1, q, s), or (2, q, s) if `q`'s head sleeps or s > 0 |
+//! | sleeper on word 0 | (1, q, s) | (2, q, s + 1), then sleeps on the word |
+//! | unlock | (1, q, s) | (0, q, s) |
+//! | unlock | (2, h:q, s) | h's gate open, then (0, h:q, s), then wake h by address |
+//! | unlock | (2, -, s) | (0, -, s), then wake one that sleeps on the word, by address |
+//!
+//! Invariants:
+//! 1. Whoever sleeps as head stored ASLEEP in its gate and then found the word held and made it 2.
+//! 2. Whoever slept, at its gate or on the word, acquires so that the word says 2 if somebody still
+//!    needs a wake: a woken thread inherits the duty of its waker. So nobody else needs to count.
+//! 3. Only the holder takes a waiter out of the line, and only itself; so all waiters of the line, and
+//!    their stacks, stay where they are while the lock is held.
+//! 4. After the write of 0 that releases, unlock uses nothing but addresses, for futex calls: the mutex
+//!    and the waiter may be gone by then.
+//! 5. An unlock that found 2 calls the kernel *after* it wrote 0, whether or not the gate said ASLEEP: a
+//!    head that finds its gate open while the word is still held may go to sleep again before that write.
+//! 6. `head` is written by the holder, or by the waiter that found the line empty, never by both: the
+//!    holder clears `head` before it lets the line become empty.
+
+mod alone;
+pub mod auto;
+pub mod barging;
+pub mod fifo;
+mod line;
+
+pub use alone::{Alone, Arrival};
+pub use line::Waiter;
+
+use crate::catalog::OptionSpec;
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Woken, Word};
+
+/// Word 0: nobody holds the lock.
+pub const FREE: u32 = 0;
+/// Word 0: held, and nobody needs a wake.
+pub const HELD: u32 = 1;
+/// Word 0: held, and unlock owes somebody a wake.
+pub const WAITED: u32 = 2;
+
+/// The side word's fields. The lowest five bits belong to the runtime (which lock this mutex runs on).
+pub mod side {
+    /// Bits that the front locks leave alone: the runtime's.
+    pub const LOCK: u32 = 0x1f;
+    /// Threads that we don't count (glibc's own code) may sleep on word 0.
+    pub const FOREIGN: u32 = 1 << 5;
+    /// When the line was last left, its waiters and the holder were more than the CPUs.
+    pub const CROWDED: u32 = 1 << 6;
+    /// A broadcast put sleepers on word 0: the next unlock wakes several.
+    pub const HERD: u32 = 1 << 7;
+    /// Whose turn it is, when both the line's head and a sleeper on word 0 want a wake.
+    pub const TURN: u32 = 1 << 8;
+    /// One thread that spins in front of the line (3 bits).
+    pub const SPINNER: u32 = 1 << 9;
+    /// The field of spinners.
+    pub const SPINNERS: u32 = 7 << 9;
+    /// One arrival that overtook the line since it was last left (6 bits).
+    pub const BYPASS: u32 = 1 << 12;
+    /// The field of bypasses.
+    pub const BYPASSES: u32 = 63 << 12;
+    /// One thread that sleeps on word 0, or is about to, or has not noticed that it was woken (14 bits).
+    pub const SLEEPER: u32 = 1 << 18;
+    /// The field of sleepers.
+    pub const SLEEPERS: u32 = 0x3fff << 18;
+}
+
+/// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
+#[derive(Debug)]
+pub struct Parts<'a, P: Platform> {
+    /// Word 0.
+    pub word: &'a P::Word,
+    /// Small fields, see [`side`].
+    pub side: &'a P::Word,
+    /// The last waiter of the line, with the era in its low bits; null: nobody queues.
+    pub tail: &'a P::Ptr<Waiter<P>>,
+    /// The first waiter of the line, with the era in its low bits. Written as invariant 6 says.
+    pub head: &'a P::Ptr<Waiter<P>>,
+}
+
+impl<P: Platform> Clone for Parts<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P: Platform> Copy for Parts<'_, P> {}
+
+/// What a front lock's behaviour depends on, options and machine together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// How long a waiter stays awake before it sleeps, ns. 0: it sleeps at once.
+    pub spin_ns: u32,
+    /// Threads that may spin in front of the line at a time (0 to 7).
+    pub spinners: u32,
+    /// Arrivals that may overtake a crowded line until its head runs (0 to 63). `fifo` only.
+    pub bypass: u32,
+    /// CPUs that the program may use.
+    pub cpus: u32,
+    /// Sleepers that one unlock wakes after a broadcast.
+    pub herd: u32,
+    /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist.
+    pub era: usize,
+}
+
+/// How long waiters of the front locks stay awake by default, ns: about the price of a sleep and a wake.
+pub const SPIN_NS: u32 = 30_000;
+
+impl Tuning {
+    /// The tuning that suits `cpus` CPUs.
+    pub fn for_cpus(cpus: u32) -> Self {
+        let alone = cpus <= 1;
+        Self {
+            spin_ns: if alone { 0 } else { SPIN_NS },
+            spinners: if alone { 0 } else { (cpus - 1).min(2) },
+            bypass: fifo::BYPASS,
+            cpus,
+            herd: cpus * 4,
+            era: 0,
+        }
+    }
+
+    /// Sets the option called `key`; `false` if a front lock has no such option.
+    pub fn set(&mut self, key: &str, value: u32) -> bool {
+        match key {
+            "spin" => self.spin_ns = value,
+            "spinners" => self.spinners = value,
+            "bypass" => self.bypass = value,
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// The option `spin`.
+pub const OPTION_SPIN: OptionSpec = OptionSpec {
+    key: "spin",
+    meaning: "ns that a waiter stays awake before it sleeps (0 where one CPU must do)",
+    min: 0,
+    max: 10_000_000,
+    default: Some(SPIN_NS),
+};
+
+/// The option `spinners`.
+pub const OPTION_SPINNERS: OptionSpec = OptionSpec {
+    key: "spinners",
+    meaning: "threads that may spin in front of the line at a time",
+    min: 0,
+    max: 7,
+    default: None,
+};
+
+/// Takes a free word; the first try of every slow path.
+#[inline]
+pub fn try_take<P: Platform>(word: &P::Word) -> bool {
+    // ORDERING: Acquire, pairs with [release]: what the last holder wrote is ours to see.
+    // STATE: (0, q, s) -> (1, q, s).
+    word.load(Relaxed) == FREE && word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+}
+
+/// Acquires before `deadline`, sleeping on word 0; `false` if it passed first.
+///
+/// Timed lockers never join the line, so that they can leave at any time.
+#[cold]
+pub fn lock_until<P: Platform>(
+    parts: Parts<'_, P>,
+    tuning: &Tuning,
+    deadline: P::Deadline,
+) -> bool {
+    add_sleeper::<P>(parts.side);
+    sleep_on_word(parts, tuning, Some(deadline))
+}
+
+/// Acquires by sleeping on word 0, as one of the counted sleepers; uncounts itself.
+///
+/// For timed lockers, and for condvar waiters that a signal moved to the word.
+pub fn sleep_on_word<P: Platform>(
+    parts: Parts<'_, P>,
+    tuning: &Tuning,
+    deadline: Option<P::Deadline>,
+) -> bool {
+    let got = loop {
+        let mut got = false;
+        P::spin_for(parts.word, Relaxed, tuning.spin_ns, |value| {
+            // ORDERING: Acquire, pairs with [release].
+            // STATE: (0, q, s) -> (2, q, s) held by us, as invariant 2 wants.
+            got = value == FREE
+                && parts.word.compare_exchange(FREE, WAITED, Acquire, Relaxed).is_ok();
+            got
+        });
+        if got {
+            break true;
+        }
+        // ORDERING: Acquire, pairs with [release]. Release: publishes our count in `side` to the unlock
+        // that finds this 2, [mark] (and to whoever acquires after it: the RMWs of the word are a chain).
+        // STATE: (0, q, s) -> (2, q, s) held by us, or (1|2, q, s) -> (2, q, s) and we sleep.
+        if parts.word.swap(WAITED, AcqRel) == FREE {
+            break true;
+        }
+        if P::park(parts.word, WAITED, deadline) == Woken::TimedOut {
+            // Only the kernel's own word for it counts: had it woken us, we would owe a wake.
+            break false;
+        }
+    };
+    // Relaxed: a count that is too high for a while costs a system call, nothing else.
+    parts.side.fetch_sub(side::SLEEPER, Relaxed);
+    got
+}
+
+/// Counts one more thread that is about to sleep on word 0.
+pub fn add_sleeper<P: Platform>(side: &P::Word) {
+    // Relaxed: published by the swap of word 0 that follows, see `sleep_on_word`.
+    let before = side.fetch_add(side::SLEEPER, Relaxed);
+    if before & side::SLEEPERS > side::SLEEPERS / 2 {
+        // Near overflow: stop relying on the count.
+        side.fetch_or(side::FOREIGN, Relaxed);
+    }
+}
+
+/// The holder moves a thread that sleeps on `gate`, which holds `seen`, to word 0: it will be woken by an
+/// unlock, when it can run on. Counts it as a sleeper; it must go on with [`sleep_on_word`].
+pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
+    // Before the claim: from then on the thread may come to the word by itself, and uncount itself.
+    add_sleeper::<P>(parts.side);
+    if !claim() {
+        parts.side.fetch_sub(side::SLEEPER, Relaxed); // it never heard of it
+        return false;
+    }
+    // STATE: (1|2, q, s) -> (2, q, s + 1). Relaxed: we hold it, and our own unlock reads it.
+    parts.word.store(WAITED, Relaxed);
+    true
+}
+
+/// Releases a word that is not 1: somebody may need a wake.
+///
+/// `has_line` says whether `tail` and `head` are a line (they are a whole lock's memory otherwise).
+#[cold]
+pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, has_line: bool) {
+    loop {
+        // [mark] ORDERING: Acquire, pairs with the AcqRel swaps to 2 (here and in line.rs): we see the
+        // head that made it 2, and the count of the sleeper that did. Release is not needed: still held.
+        // STATE: (2, q, s) -> (1, q, s): a 2 that comes from now on is news, and fails the exchange below.
+        parts.word.swap(HELD, Acquire);
+        let head = if has_line { line::head::<P>(&parts, tuning.era) } else { core::ptr::null() };
+        let sleepers = parts.side.load(Relaxed) & (side::SLEEPERS | side::FOREIGN) != 0;
+        if !head.is_null() {
+            return wake_head(parts, head, sleepers);
+        }
+        if sleepers {
+            return wake_sleeper(parts, tuning);
+        }
+        // [release] ORDERING: Release, pairs with every Acquire that takes the word.
+        // STATE: (1, -, 0) -> (0, -, 0): nobody needs us after all.
+        if parts.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+fn wake_head<P: Platform>(parts: Parts<'_, P>, head: *const Waiter<P>, sleepers: bool) {
+    // SAFETY: by invariant 3 the head stays until we have released.
+    let gate = unsafe { line::open::<P>(head) };
+    let also_sleeper = sleepers && parts.side.fetch_or(side::TURN, Relaxed) & side::TURN != 0;
+    if also_sleeper {
+        parts.side.fetch_and(!side::TURN, Relaxed);
+    }
+    let word: *const P::Word = parts.word;
+    // [release] ORDERING: Release, pairs with every Acquire that takes the word.
+    // STATE: (2, h:q, s) -> (0, h:q, s). From here on only addresses, by invariant 4.
+    parts.word.swap(FREE, Release);
+    P::unpark(gate, 1); // always, by invariant 5
+    if also_sleeper {
+        P::unpark(word, 1);
+    }
+}
+
+fn wake_sleeper<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+    let herd = parts.side.load(Relaxed) & side::HERD != 0;
+    if herd {
+        parts.side.fetch_and(!side::HERD, Relaxed);
+    }
+    let word: *const P::Word = parts.word;
+    // [release] ORDERING: Release, pairs with every Acquire that takes the word.
+    // STATE: (2, -, s) -> (0, -, s). From here on only addresses, by invariant 4.
+    parts.word.swap(FREE, Release);
+    P::unpark(word, if herd { tuning.herd } else { 1 });
+}
