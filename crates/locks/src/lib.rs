@@ -8,3 +8,5 @@ pub mod front;
 pub mod queue;
 pub mod rw;
 pub mod spin;
+#[cfg(test)]
+mod testing;

@@ -1,2 +1,3 @@
-//! (in the making)
+//! Whole locks whose waiters fall asleep.
+
 pub mod mcs_stp;

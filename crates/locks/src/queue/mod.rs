@@ -1,3 +1,4 @@
-//! (in the making)
-pub mod mcs;
+//! Queue locks: each waiter spins on a word of its own, and the holder hands the lock to the next in line.
+
 pub mod clh;
+pub mod mcs;

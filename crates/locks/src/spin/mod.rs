@@ -1,4 +1,6 @@
-//! (in the making)
+//! Locks whose waiters all spin on the same word or pair of words. No nodes; the waiters' cache misses grow with
+//! their number.
+
 pub mod tas;
-pub mod ttas;
 pub mod ticket;
+pub mod ttas;

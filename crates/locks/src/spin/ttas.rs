@@ -1,0 +1,131 @@
+//! ttas: look before you swap, and wait longer after each lost race.
+//!
+//! L. Rudolph and Z. Segall, *Dynamic Decentralized Cache Schemes for MIMD Parallel Processors*, ISCA 1984 (test before
+//! test-and-set); exponential back-off as in J. M. Mellor-Crummey and M. L. Scott, *Algorithms for Scalable
+//! Synchronization on Shared-Memory Multiprocessors*, ACM TOCS 9(1), 1991, figure 1. Our deviations: the back-off comes
+//! after a lost race, not after each look (looking costs nothing while the line stays shared), and it doubles up to a bound.
+//!
+//! ```text
+//!            lock: swap finds 0
+//!        ┌──────────────────────────┐
+//!     ┌──┴─┐                      ┌─▼──┐
+//!     │ 0  │                      │ 1  │   waiters: look until 0, swap; lost the race: pause 2^n, look again
+//!     └──▲─┘                      └─┬──┘
+//!        └──────────────────────────┘
+//!               unlock: store 0
+//! ```
+//!
+//! State: (word). lock: (0) -> (1). unlock: (1) -> (0). A lost race: (1) -> (1).
+//!
+//! 1. word = 1 exactly while a thread holds the lock.
+//! 2. Only the holder writes 0.
+//! 3. A waiter writes only after it has read 0.
+//!
+//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed for ever, by up to the longest
+//! pause after each release.
+
+use crate::catalog::{Entry, Kind};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{InPlace, Platform, RawLock, TryLock, Word};
+
+/// What the catalogue says.
+pub static ENTRY: Entry = Entry {
+    id: "ttas",
+    kind: Kind::Whole,
+    idea: "look before you swap, and wait longer after each lost race",
+    source: "L. Rudolph, Z. Segall, Dynamic Decentralized Cache Schemes for MIMD Parallel Processors, ISCA 1984; back-off: J. M. Mellor-Crummey, M. L. Scott, Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors, ACM TOCS 9(1), 1991, figure 1",
+    order: "none: any waiter may win, the one that backed off least most easily",
+    space: "4 B a lock, 0 B a waiter",
+    wakes: "nobody sleeps, nobody is woken",
+    delay: "any waiter, without bound; after each lost race a pause of 50 ns, doubled up to 3.2 us",
+    advice: "short critical sections and no more threads than CPUs; unfair under load",
+    options: &[],
+};
+
+/// The name that the catalogue uses.
+pub type Lock<P> = Ttas<P>;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+
+/// Pause after the first lost race.
+const PAUSE_NS_MIN: u32 = 50;
+/// Pause after many.
+const PAUSE_NS_MAX: u32 = 3_200;
+
+/// A test-and-test-and-set lock with exponential back-off.
+pub struct Ttas<P: Platform> {
+    /// Written by whoever takes the lock, and by the holder.
+    word: P::Word,
+}
+
+impl<P: Platform> Ttas<P> {
+    #[cold]
+    fn lock_slow(&self) {
+        let mut pause_ns = PAUSE_NS_MIN;
+        loop {
+            // Relaxed: only the swap decides.
+            P::spin_until(&self.word, Relaxed, |word| word == FREE);
+            // STATE: (0) -> (1), or (1) -> (1): somebody was faster.
+            // ORDERING: Acquire, pairs with [release]: the last holder's critical section is over.
+            if self.word.swap(HELD, Acquire) == FREE {
+                return;
+            }
+            P::pause(pause_ns);
+            pause_ns = (2 * pause_ns).min(PAUSE_NS_MAX);
+        }
+    }
+}
+
+impl<P: Platform> RawLock<P> for Ttas<P> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self { word: P::Word::new(FREE) }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, _node: *mut ()) {
+        // STATE: (0) -> (1).
+        // ORDERING: Acquire, pairs with [release]: the last holder's critical section is over.
+        if self.word.swap(HELD, Acquire) != FREE {
+            self.lock_slow();
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _node: *mut ()) {
+        // STATE: (1) -> (0).
+        // ORDERING: Release [release]: the critical section comes before whatever the next holder does.
+        self.word.store(FREE, Release);
+    }
+}
+
+impl<P: Platform> TryLock<P> for Ttas<P> {
+    #[inline]
+    unsafe fn try_lock(&self, _node: *mut ()) -> bool {
+        // Relaxed: only a hint that saves a write to a held lock.
+        // STATE: (0) -> (1), or (1) -> (1).
+        // ORDERING: Acquire, pairs with [release]: the last holder's critical section is over.
+        self.word.load(Relaxed) == FREE && self.word.swap(HELD, Acquire) == FREE
+    }
+}
+
+// SAFETY: FREE is 0; one 4-byte word without a destructor.
+unsafe impl<P: Platform> InPlace for Ttas<P> {}
+
+#[cfg(test)]
+mod tests {
+    use super::Ttas;
+    use crate::testing::{Threads, counts_right, lives_in_zeroed_memory};
+
+    #[test]
+    fn zeroed_memory_is_an_unlocked_lock() {
+        lives_in_zeroed_memory::<Ttas<Threads>>();
+    }
+
+    #[test]
+    fn no_increment_is_lost() {
+        counts_right::<Ttas<Threads>>();
+    }
+}

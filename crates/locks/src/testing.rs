@@ -1,0 +1,210 @@
+//! A machine for unit tests: std's atomics and threads. Sleeping is a spurious wake-up, which is legal.
+//!
+//! What matters about a lock is shown by the models; here we only see that zeroed memory works and that the code runs.
+#![allow(
+    clippy::disallowed_types,
+    reason = "this is a machine, the one place in this crate that may name core's atomics"
+)]
+
+extern crate std;
+
+use core::sync::atomic::{AtomicPtr, AtomicU32};
+use lockwright_platform::{Class, InPlace, Ordering, Place, Platform, Ptr, TryLock, Woken, Word};
+use std::alloc::Layout;
+use std::thread;
+
+/// Operating-system threads.
+pub(crate) struct Threads;
+
+pub(crate) struct Word32(AtomicU32);
+pub(crate) struct Pointer<T>(AtomicPtr<T>);
+
+impl Word for Word32 {
+    fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+    fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order)
+    }
+    fn store(&self, value: u32, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.0.swap(value, order)
+    }
+    fn compare_exchange(&self, old: u32, new: u32, ok: Ordering, no: Ordering) -> Result<u32, u32> {
+        self.0.compare_exchange(old, new, ok, no)
+    }
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_add(value, order)
+    }
+    fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_sub(value, order)
+    }
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        self.0.fetch_or(bits, order)
+    }
+    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
+        self.0.fetch_and(bits, order)
+    }
+}
+
+impl<T> Ptr<T> for Pointer<T> {
+    fn new(value: *mut T) -> Self {
+        Self(AtomicPtr::new(value))
+    }
+    fn load(&self, order: Ordering) -> *mut T {
+        self.0.load(order)
+    }
+    fn store(&self, value: *mut T, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
+        self.0.swap(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        old: *mut T,
+        new: *mut T,
+        ok: Ordering,
+        no: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.0.compare_exchange(old, new, ok, no)
+    }
+}
+
+const LINE: Layout = match Layout::from_size_align(128, 128) {
+    Ok(layout) => layout,
+    Err(_) => panic!("128 is a power of two"),
+};
+
+impl Platform for Threads {
+    type Word = Word32;
+    type Ptr<T> = Pointer<T>;
+    type Deadline = std::time::Instant;
+
+    fn spin_until(word: &Word32, order: Ordering, done: impl Fn(u32) -> bool) -> u32 {
+        loop {
+            let value = word.load(order);
+            if done(value) {
+                return value;
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn spin_until_ptr<T>(
+        ptr: &Pointer<T>,
+        order: Ordering,
+        done: impl Fn(*mut T) -> bool,
+    ) -> *mut T {
+        loop {
+            let value = ptr.load(order);
+            if done(value) {
+                return value;
+            }
+            thread::yield_now();
+        }
+    }
+
+    fn spin_for(
+        word: &Word32,
+        order: Ordering,
+        _ns: u32,
+        mut done: impl FnMut(u32) -> bool,
+    ) -> u32 {
+        let value = word.load(order);
+        done(value);
+        value
+    }
+
+    fn pause(_ns: u32) {
+        thread::yield_now();
+    }
+
+    fn park(_word: &Word32, _seen: u32, deadline: Option<Self::Deadline>) -> Woken {
+        thread::yield_now();
+        match deadline {
+            Some(end) if std::time::Instant::now() >= end => Woken::TimedOut,
+            _ => Woken::Maybe,
+        }
+    }
+
+    fn unpark(_word: *const Word32, _count: u32) {}
+
+    fn requeue(_from: *const Word32, _seen: u32, _to: *const Word32, _count: u32) -> u32 {
+        0
+    }
+
+    fn now() -> u64 {
+        0
+    }
+
+    fn place() -> Place {
+        Place { cpu: 0, class: Class::BIG, domain: 0 }
+    }
+
+    fn cpus() -> u32 {
+        2
+    }
+
+    fn take_line() -> *mut u8 {
+        // SAFETY: the layout is not empty.
+        unsafe { std::alloc::alloc_zeroed(LINE) }
+    }
+
+    unsafe fn give_line(line: *mut u8) {
+        // SAFETY: it came from `take_line`; no lock here lets anybody look at a line that was given back.
+        unsafe { std::alloc::dealloc(line, LINE) };
+    }
+}
+
+/// Zeroed memory, in the size and alignment that a `pthread_mutex_t` offers, works as an unlocked lock.
+pub(crate) fn lives_in_zeroed_memory<L: TryLock<Threads> + InPlace>() {
+    const { assert!(size_of::<L>() <= 16 && align_of::<L>() <= 8) }
+    assert!(!core::mem::needs_drop::<L>());
+    let memory = [0_u64; 2];
+    // SAFETY: InPlace: large enough, aligned, zero is unlocked.
+    let lock: &L = unsafe { &*(&raw const memory).cast() };
+    let (mut mine, mut other) = (L::Node::default(), L::Node::default());
+    // SAFETY: both nodes outlive their use; each unlock follows a lock with the same node.
+    unsafe {
+        for _ in 0..2 {
+            assert!(lock.try_lock(&mut mine), "free");
+            assert!(!lock.try_lock(&mut other), "held");
+            lock.unlock(&mut mine);
+            lock.lock(&mut other);
+            assert!(!lock.try_lock(&mut mine), "held");
+            lock.unlock(&mut other);
+        }
+    }
+}
+
+/// Four threads increment a plain counter under the lock.
+pub(crate) fn counts_right<L: TryLock<Threads>>() {
+    const ROUNDS: u64 = 2_000;
+    struct Shared<L> {
+        lock: L,
+        counter: core::cell::UnsafeCell<u64>,
+    }
+    // SAFETY: the counter is only touched under the lock.
+    unsafe impl<L: Sync> Sync for Shared<L> {}
+    let shared = Shared { lock: L::new(), counter: core::cell::UnsafeCell::new(0) };
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let shared = &shared;
+                let mut node = L::Node::default();
+                for _ in 0..ROUNDS {
+                    // SAFETY: the node outlives the acquisition; the counter is ours while we hold the lock.
+                    unsafe {
+                        shared.lock.lock(&mut node);
+                        *shared.counter.get() += 1;
+                        shared.lock.unlock(&mut node);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(shared.counter.into_inner(), 4 * ROUNDS);
+}
