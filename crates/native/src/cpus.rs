@@ -1,0 +1,265 @@
+//! How many CPUs the program may keep busy: affinity and CPU quota together.
+//!
+//! A spinning thread that takes a CPU from the holder delays everybody, so a lock must know how many
+//! threads can really run. The number of CPUs in the machine doesn't tell: `taskset` and cpusets narrow
+//! the affinity, containers narrow the quota.
+
+use crate::file::{Path, number};
+
+/// What the program may keep busy, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Usable {
+    /// CPUs in the calling thread's affinity mask; 0 if the kernel doesn't tell.
+    pub affinity: u32,
+    /// The smallest CPU quota of the control groups around us, if any has one.
+    pub quota: Option<Quota>,
+}
+
+/// A CPU quota: `time` in each `period`, both in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quota {
+    /// CPU time that may be used in a period.
+    pub time_us: u32,
+    /// The period's length.
+    pub period_us: u32,
+}
+
+impl Quota {
+    /// CPUs that the quota keeps busy, a part of a CPU counted as one.
+    pub fn cpus(self) -> u32 {
+        self.time_us.div_ceil(self.period_us).max(1)
+    }
+
+    fn is_below(self, other: Self) -> bool {
+        u64::from(self.time_us) * u64::from(other.period_us)
+            < u64::from(other.time_us) * u64::from(self.period_us)
+    }
+}
+
+impl Usable {
+    /// Asks the kernel.
+    pub fn read() -> Self {
+        Self { affinity: affinity(), quota: quota(b"/proc/self/cgroup", b"/sys/fs/cgroup") }
+    }
+
+    /// CPUs that may be kept busy at once, at least 1.
+    pub fn cpus(self) -> u32 {
+        let quota = self.quota.map_or(u32::MAX, Quota::cpus);
+        match self.affinity {
+            0 if self.quota.is_none() => 1,
+            0 => quota,
+            affinity => affinity.min(quota),
+        }
+    }
+}
+
+/// CPUs that this program may keep busy at once: affinity and CPU quota together, at least 1.
+pub fn usable() -> u32 {
+    Usable::read().cpus()
+}
+
+fn affinity() -> u32 {
+    // The kernel refuses a mask that is shorter than its own; 8192 CPUs is the most it can be built for.
+    let mut mask = [0u64; 128];
+    // SAFETY: the kernel writes at most the size that it is told.
+    let rc = unsafe {
+        libc::sched_getaffinity(0, core::mem::size_of_val(&mask), mask.as_mut_ptr().cast())
+    };
+    if rc == 0 { mask.iter().map(|word| word.count_ones()).sum() } else { 0 }
+}
+
+/// The tightest quota on the way from our own control group up to the root.
+///
+/// In a container the path may name groups that are not mounted there: those can't be read, and the
+/// mount's root, which is always looked at, is the container's own group.
+fn quota(membership: &[u8], mount: &[u8]) -> Option<Quota> {
+    let mut buffer = [0; 4096];
+    let text = Path::new(membership).read(&mut buffer)?;
+    let mut tightest: Option<Quota> = None;
+    let mut note = |quota: Option<Quota>| {
+        if let Some(quota) = quota
+            && tightest.is_none_or(|other| quota.is_below(other))
+        {
+            tightest = Some(quota);
+        }
+    };
+    for group in text.split(|&byte| byte == b'\n').filter_map(Group::parse) {
+        if group.unified {
+            // Alone, or beside version 1 hierarchies.
+            for folder in [&b""[..], b"/unified"] {
+                climb(mount, folder, group.path, |path| {
+                    let mut buffer = [0; 64];
+                    note(path.push(b"/cpu.max").read(&mut buffer).and_then(parse_max));
+                });
+            }
+        } else {
+            for folder in [&b"/cpu"[..], b"/cpu,cpuacct"] {
+                climb(mount, folder, group.path, |path| {
+                    let len = path.len();
+                    let time = path.push(b"/cpu.cfs_quota_us").read_number();
+                    let period = path.truncate(len).push(b"/cpu.cfs_period_us").read_number();
+                    note(time.zip(period).and_then(|(time, period)| Quota::new(time, period)));
+                });
+            }
+        }
+    }
+    tightest
+}
+
+impl Quota {
+    fn new(time_us: u32, period_us: u32) -> Option<Self> {
+        (time_us > 0 && period_us > 0).then_some(Self { time_us, period_us })
+    }
+}
+
+/// Calls `visit` with `mount/folder/group`, then with each folder above, down to `mount/folder`.
+fn climb(mount: &[u8], folder: &[u8], group: &[u8], mut visit: impl FnMut(&mut Path)) {
+    let mut rest = group;
+    loop {
+        rest = rest.strip_suffix(b"/").unwrap_or(rest);
+        visit(Path::new(mount).push(folder).push(rest));
+        match rest.iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => rest = &rest[..slash],
+            None => return,
+        }
+    }
+}
+
+/// A line of `/proc/self/cgroup` that concerns CPU time.
+#[derive(Debug, PartialEq, Eq)]
+struct Group<'a> {
+    /// Version 2.
+    unified: bool,
+    path: &'a [u8],
+}
+
+impl<'a> Group<'a> {
+    /// Reads `0::/path` (version 2) or `4:cpu,cpuacct:/path` (version 1).
+    fn parse(line: &'a [u8]) -> Option<Self> {
+        let mut parts = line.splitn(3, |&byte| byte == b':');
+        let (hierarchy, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let unified = hierarchy == b"0" && controllers.is_empty();
+        let cpu = controllers.split(|&byte| byte == b',').any(|name| name == b"cpu");
+        (unified || cpu).then_some(Self { unified, path })
+    }
+}
+
+/// Reads `cpu.max`: `150000 100000`, or `max 100000` (no quota).
+fn parse_max(text: &[u8]) -> Option<Quota> {
+    let mut words = text.trim_ascii().split(|&byte| byte == b' ');
+    Quota::new(number(words.next()?)?, number(words.next()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{format, fs, path::PathBuf, string::String};
+
+    struct Tree(PathBuf);
+
+    impl Tree {
+        fn new(name: &str) -> Self {
+            let root =
+                std::env::temp_dir().join(format!("lockwright-cpus-{name}-{}", std::process::id()));
+            fs::create_dir_all(&root).unwrap();
+            Self(root)
+        }
+
+        fn file(&self, path: &str, text: &str) -> &Self {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+            self
+        }
+
+        fn quota(&self) -> Option<Quota> {
+            let path = |name| String::from(self.0.join(name).to_str().unwrap());
+            quota(path("self").as_bytes(), path("mount").as_bytes())
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn some(time_us: u32, period_us: u32) -> Option<Quota> {
+        Some(Quota { time_us, period_us })
+    }
+
+    #[test]
+    fn quota_counts_a_part_of_a_cpu_as_one() {
+        assert_eq!(parse_max(b"150000 100000\n").unwrap().cpus(), 2);
+        assert_eq!(parse_max(b"200000 100000\n").unwrap().cpus(), 2);
+        assert_eq!(parse_max(b"1000 100000\n").unwrap().cpus(), 1);
+        for none in [&b"max 100000\n"[..], b"", b"5", b"0 100000", b"5 0", b"-1 5"] {
+            assert_eq!(parse_max(none), None, "{none:?}");
+        }
+    }
+
+    #[test]
+    fn only_lines_about_cpu_time_count() {
+        let group = |unified, path: &'static [u8]| Some(Group { unified, path });
+        assert_eq!(Group::parse(b"0::/a/b"), group(true, b"/a/b"));
+        assert_eq!(Group::parse(b"4:cpu,cpuacct:/d:e"), group(false, b"/d:e"));
+        for other in [&b"3:cpuset:/x"[..], b"1:name=systemd:/", b"2:cpuacct:/", b"", b"x"] {
+            assert_eq!(Group::parse(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn tightest_group_up_to_the_root_wins() {
+        let tree = Tree::new("v2");
+        tree.file("self", "0::/slice/unit\n").file("mount/slice/unit/cpu.max", "max 100000\n");
+        assert_eq!(tree.quota(), None);
+        tree.file("mount/slice/cpu.max", "300000 100000\n");
+        assert_eq!(tree.quota(), some(300_000, 100_000));
+        tree.file("mount/cpu.max", "100000 50000\n");
+        assert_eq!(tree.quota(), some(100_000, 50_000));
+        tree.file("mount/slice/unit/cpu.max", "250000 100000\n");
+        assert_eq!(tree.quota(), some(100_000, 50_000));
+    }
+
+    #[test]
+    fn version_1_and_a_container_without_its_own_namespace_are_understood() {
+        let tree = Tree::new("v1");
+        tree.file("self", "4:cpu,cpuacct:/docker/0123\n0::/\n")
+            .file("mount/cpu/cpu.cfs_quota_us", "-1\n")
+            .file("mount/cpu/cpu.cfs_period_us", "100000\n");
+        assert_eq!(tree.quota(), None);
+        tree.file("mount/cpu/cpu.cfs_quota_us", "50000\n");
+        assert_eq!(tree.quota(), some(50_000, 100_000));
+        tree.file("mount/unified/cpu.max", "10000 100000\n");
+        assert_eq!(tree.quota(), some(10_000, 100_000));
+    }
+
+    #[test]
+    fn affinity_and_quota_bound_each_other() {
+        let usable = |affinity, quota| Usable { affinity, quota }.cpus();
+        assert_eq!(usable(8, None), 8);
+        assert_eq!(usable(8, some(150_000, 100_000)), 2);
+        assert_eq!(usable(1, some(400_000, 100_000)), 1);
+        assert_eq!(usable(0, None), 1);
+        assert_eq!(usable(0, some(400_000, 100_000)), 4);
+    }
+
+    #[test]
+    fn affinity_follows_the_mask() {
+        // On a thread of its own: the mask is the thread's.
+        std::thread::spawn(|| {
+            // SAFETY: plain data, zero is a valid value.
+            let mut one: libc::cpu_set_t = unsafe { core::mem::zeroed() };
+            // SAFETY: asks for and sets our own thread's mask, with the type's own size.
+            unsafe {
+                let cpu = libc::sched_getcpu();
+                libc::CPU_SET(cpu as usize, &mut one);
+                assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &one), 0);
+            }
+            assert_eq!(Usable::read().affinity, 1);
+            assert_eq!(usable(), 1);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,93 @@
+//! Sets of CPUs, and the kernel's way to write them: `0-3,8`.
+
+use super::cpu_number;
+use crate::file::Path;
+use crate::place::CPUS;
+
+/// A set of CPUs (or of anything else that has small numbers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuSet([u64; CPUS / 64]);
+
+impl CpuSet {
+    /// Nothing.
+    pub const EMPTY: Self = Self([0; CPUS / 64]);
+
+    /// These numbers; those beyond the table are left out.
+    pub fn of(numbers: &[usize]) -> Self {
+        let mut set = Self::EMPTY;
+        for &number in numbers {
+            set.insert(number);
+        }
+        set
+    }
+
+    /// Adds a number; beyond the table: nothing happens.
+    pub fn insert(&mut self, number: usize) {
+        if let Some(word) = self.0.get_mut(number / 64) {
+            *word |= 1 << (number % 64);
+        }
+    }
+
+    /// Is it there?
+    pub fn has(&self, number: usize) -> bool {
+        self.0.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// Is nothing there?
+    pub fn is_empty(&self) -> bool {
+        *self == Self::EMPTY
+    }
+
+    /// The numbers, in rising order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> {
+        (0..CPUS).filter(|&number| self.has(number))
+    }
+
+    /// Reads the kernel's notation; `None` if it isn't that. CPUs beyond the table are left out.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let mut set = Self::EMPTY;
+        let text = text.trim_ascii();
+        if text.is_empty() {
+            return Some(set);
+        }
+        for range in text.split(|&byte| byte == b',') {
+            let mut ends = range.splitn(2, |&byte| byte == b'-');
+            let first = crate::file::number(ends.next()?)?;
+            let last = ends.next().map_or(Some(first), crate::file::number)?;
+            if last < first {
+                return None;
+            }
+            for number in first as usize..=(last as usize).min(CPUS - 1) {
+                set.insert(number);
+            }
+        }
+        Some(set)
+    }
+
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        Self::parse(path.read(&mut [0; 4096])?)
+    }
+
+    /// The calling thread's affinity mask.
+    pub(super) fn affinity() -> Option<Self> {
+        let mut set = Self::EMPTY;
+        // SAFETY: the kernel writes at most the size that it is told.
+        let rc =
+            unsafe { libc::sched_getaffinity(0, size_of_val(&set.0), set.0.as_mut_ptr().cast()) };
+        (rc == 0).then_some(set)
+    }
+
+    /// Makes this the calling thread's affinity mask.
+    pub(super) fn pin(&self) -> bool {
+        // SAFETY: the kernel reads the size that it is told.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.0), self.0.as_ptr().cast()) == 0 }
+    }
+}
+
+/// `3` or `3-5`, both ends within the table.
+pub(super) fn range(text: &[u8]) -> Option<(usize, usize)> {
+    let mut ends = text.splitn(2, |&byte| byte == b'-');
+    let first = cpu_number(ends.next()?)?;
+    let last = ends.next().map_or(Some(first), cpu_number)?;
+    Some((first, last))
+}
