@@ -1,0 +1,224 @@
+//! `pthread_rwlock_*` on [`lockwright_locks::rw::rwlock`].
+//!
+//! Private locks are ours, in glibc's own 56 bytes; process-shared ones stay glibc's, because the other
+//! process may run without us. `pthread_rwlock_init`, `_destroy` and the attributes stay glibc's too: its
+//! `init` zeroes the words and leaves preference and sharing where we read them.
+//!
+//! Invariant: who serves a lock never changes, because the two protocols differ. It depends on the lock's
+//! sharing and on a setting that is read once.
+
+use core::ffi::{c_int, c_void};
+use core::mem::{offset_of, size_of, transmute};
+
+use libc::{clockid_t, timespec};
+use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
+use lockwright_native::{Atomic32, Clock, Deadline, Native};
+
+use crate::{config, real, thread};
+
+/// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
+#[repr(C)]
+pub struct RwLock {
+    /// glibc's `__readers`, with its meaning of the low bits.
+    state: Atomic32,
+    writers: Atomic32,
+    _futexes: [u32; 2],
+    _pad: [u32; 2],
+    /// glibc's `__cur_writer`: debuggers read it.
+    owner: Atomic32,
+    shared: c_int,
+    _elision: u64,
+    _pad2: u64,
+    prefer: u32,
+    _end: u32,
+}
+
+const _: () = assert!(size_of::<RwLock>() == 56);
+const _: () = assert!(offset_of!(RwLock, owner) == 24);
+const _: () = assert!(offset_of!(RwLock, shared) == 28);
+const _: () = assert!(offset_of!(RwLock, prefer) == 48);
+
+/// The function of glibc's that `$name` stands for, called.
+macro_rules! glibc {
+    ($name:literal, $lock:expr $(, $argument:expr => $kind:ty)*) => {{
+        static REAL: real::Symbol = real::Symbol::new($name);
+        // SAFETY: glibc declares the function so.
+        let function = unsafe {
+            transmute::<*mut c_void, unsafe extern "C" fn(*mut RwLock $(, $kind)*) -> c_int>(REAL.get())
+        };
+        // SAFETY: our caller's promises are those that glibc asks for.
+        unsafe { function($lock $(, $argument)*) }
+    }};
+}
+
+impl RwLock {
+    /// Does glibc serve this lock?
+    #[inline(always)]
+    fn is_glibcs(&self) -> bool {
+        self.shared != 0 || config::is_glibc_only()
+    }
+
+    #[inline(always)]
+    fn parts(&self) -> Parts<'_, Native> {
+        let prefer = match self.prefer {
+            0 => Prefer::Readers,
+            2 => Prefer::WritersStrictly,
+            _ => Prefer::Writers,
+        };
+        Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
+    }
+}
+
+fn waiter(deadline: Option<Deadline>) -> Waiter<Native> {
+    Waiter { me: thread::id(), spin_ns: config::spin_ns(), deadline }
+}
+
+fn errno(outcome: Outcome) -> c_int {
+    match outcome {
+        Outcome::Acquired => 0,
+        Outcome::Busy => libc::EBUSY,
+        Outcome::TimedOut => libc::ETIMEDOUT,
+        Outcome::Deadlock => libc::EDEADLK,
+        Outcome::TooMany => libc::EAGAIN,
+    }
+}
+
+/// # Safety
+/// `at` is readable.
+unsafe fn deadline(clock: clockid_t, at: *const timespec) -> Option<Deadline> {
+    // SAFETY: our caller's promise.
+    let at = unsafe { *at };
+    let clock = Clock::from_id(clock)?;
+    (0..1_000_000_000).contains(&at.tv_nsec).then_some(Deadline { clock, at })
+}
+
+/// `pthread_rwlock_rdlock`.
+///
+/// # Safety
+/// `lock` is an initialised lock.
+#[inline]
+pub unsafe fn rdlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: our caller's promise; all that changes in it is atomic.
+    let this = unsafe { &*lock };
+    if this.is_glibcs() {
+        return glibc!(c"pthread_rwlock_rdlock", lock);
+    }
+    errno(this.parts().read(|| waiter(None)))
+}
+
+/// `pthread_rwlock_tryrdlock`.
+///
+/// # Safety
+/// As [`rdlock`].
+#[inline]
+pub unsafe fn tryrdlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: as in `rdlock`.
+    let this = unsafe { &*lock };
+    if this.is_glibcs() {
+        return glibc!(c"pthread_rwlock_tryrdlock", lock);
+    }
+    errno(this.parts().try_read())
+}
+
+/// `pthread_rwlock_timedrdlock`.
+///
+/// # Safety
+/// As [`rdlock`], and `at` is readable.
+pub unsafe fn timedrdlock(lock: *mut RwLock, at: *const timespec) -> c_int {
+    // SAFETY: our caller's promise.
+    unsafe { clockrdlock(lock, libc::CLOCK_REALTIME, at) }
+}
+
+/// `pthread_rwlock_clockrdlock`.
+///
+/// # Safety
+/// As [`rdlock`], and `at` is readable.
+pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
+    // SAFETY: as in `rdlock`.
+    let this = unsafe { &*lock };
+    if this.is_glibcs() {
+        // glibc before 2.30 has no `clock` functions.
+        return match clock {
+            libc::CLOCK_REALTIME => {
+                glibc!(c"pthread_rwlock_timedrdlock", lock, at => *const timespec)
+            }
+            _ => glibc!(c"pthread_rwlock_clockrdlock", lock, clock => clockid_t, at => *const timespec),
+        };
+    }
+    // SAFETY: our caller's promise.
+    let Some(deadline) = (unsafe { deadline(clock, at) }) else { return libc::EINVAL };
+    errno(this.parts().read(|| waiter(Some(deadline))))
+}
+
+/// `pthread_rwlock_wrlock`.
+///
+/// # Safety
+/// As [`rdlock`].
+#[inline]
+pub unsafe fn wrlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: as in `rdlock`.
+    let this = unsafe { &*lock };
+    if this.is_glibcs() {
+        return glibc!(c"pthread_rwlock_wrlock", lock);
+    }
+    errno(this.parts().write(thread::id(), || waiter(None)))
+}
+
+/// `pthread_rwlock_trywrlock`.
+///
+/// # Safety
+/// As [`rdlock`].
+#[inline]
+pub unsafe fn trywrlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: as in `rdlock`.
+    let this = unsafe { &*lock };
+    if this.is_glibcs() {
+        return glibc!(c"pthread_rwlock_trywrlock", lock);
+    }
+    errno(this.parts().try_write(thread::id()))
+}
+
+/// `pthread_rwlock_timedwrlock`.
+///
+/// # Safety
+/// As [`rdlock`], and `at` is readable.
+pub unsafe fn timedwrlock(lock: *mut RwLock, at: *const timespec) -> c_int {
+    // SAFETY: our caller's promise.
+    unsafe { clockwrlock(lock, libc::CLOCK_REALTIME, at) }
+}
+
+/// `pthread_rwlock_clockwrlock`.
+///
+/// # Safety
+/// As [`rdlock`], and `at` is readable.
+pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
+    // SAFETY: as in `rdlock`.
+    let this = unsafe { &*lock };
+    if this.is_glibcs() {
+        return match clock {
+            libc::CLOCK_REALTIME => {
+                glibc!(c"pthread_rwlock_timedwrlock", lock, at => *const timespec)
+            }
+            _ => glibc!(c"pthread_rwlock_clockwrlock", lock, clock => clockid_t, at => *const timespec),
+        };
+    }
+    // SAFETY: our caller's promise.
+    let Some(deadline) = (unsafe { deadline(clock, at) }) else { return libc::EINVAL };
+    errno(this.parts().write(thread::id(), || waiter(Some(deadline))))
+}
+
+/// `pthread_rwlock_unlock`.
+///
+/// # Safety
+/// As [`rdlock`], and the caller holds the lock.
+#[inline]
+pub unsafe fn unlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: as in `rdlock`. Others may free the lock once it is released; `Parts::unlock` looks at it no
+    // more then, and an atomic's reference need not outlive its last use.
+    let this = unsafe { &*lock };
+    if this.is_glibcs() {
+        return glibc!(c"pthread_rwlock_unlock", lock);
+    }
+    this.parts().unlock();
+    0
+}

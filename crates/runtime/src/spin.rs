@@ -1,0 +1,107 @@
+//! `pthread_spin_*`: glibc's word and values, so that code which got past us may use the same lock.
+//!
+//! ```text
+//! x86-64   1 free, 0 or less held (glibc counts down)
+//! others   0 free, 1 held
+//! ```
+//!
+//! A waiter looks for a bounded time and then gives its CPU away between two looks: with more threads than
+//! CPUs the holder may be waiting for that very CPU. glibc's waits awake for as long as it takes.
+//! `pthread_spin_init` and `_destroy` stay glibc's: a constant and nothing. Process-shared locks need
+//! nothing special, because nobody sleeps on the word.
+
+use core::ffi::c_int;
+
+use lockwright_native::{Atomic32, Native};
+use lockwright_platform::{
+    Ordering::{Acquire, Relaxed, Release},
+    Platform, Word,
+};
+
+use crate::config;
+
+const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
+const HELD: u32 = 1 - FREE;
+
+/// `pthread_spinlock_t`.
+#[repr(transparent)]
+pub struct Spin(Atomic32);
+
+impl Spin {
+    #[inline(always)]
+    fn try_lock(&self) -> bool {
+        // ORDERING: Acquire, pairs with [unlock].
+        self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self) {
+        loop {
+            // ORDERING: Relaxed: `try_lock` acquires.
+            if Native::spin_for(&self.0, Relaxed, config::spin_ns(), |now| now == FREE) != FREE {
+                // SAFETY: no arguments, no effects but the delay; it cannot fail.
+                unsafe { libc::sched_yield() };
+            } else if self.try_lock() {
+                return;
+            }
+        }
+    }
+}
+
+/// `pthread_spin_lock`.
+///
+/// # Safety
+/// `lock` is an initialised lock.
+#[inline]
+pub unsafe fn lock(lock: *mut Spin) -> c_int {
+    // SAFETY: our caller's promise; an atomic.
+    let this = unsafe { &*lock };
+    if !this.try_lock() {
+        this.wait();
+    }
+    0
+}
+
+/// `pthread_spin_trylock`.
+///
+/// # Safety
+/// As [`lock`].
+#[inline]
+pub unsafe fn trylock(lock: *mut Spin) -> c_int {
+    // SAFETY: our caller's promise; an atomic.
+    if unsafe { &*lock }.try_lock() { 0 } else { libc::EBUSY }
+}
+
+/// `pthread_spin_unlock`.
+///
+/// # Safety
+/// As [`lock`], and the caller holds the lock.
+#[inline]
+pub unsafe fn unlock(lock: *mut Spin) -> c_int {
+    // ORDERING: Release [unlock]: what we wrote is the next holder's to read.
+    // SAFETY: our caller's promise; an atomic.
+    unsafe { &*lock }.0.store(FREE, Release);
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn glibc_and_we_mean_the_same_word() {
+        let mut word: libc::pthread_spinlock_t = 7;
+        let ours = (&raw mut word).cast::<Spin>();
+        // SAFETY: one thread, one initialised lock; taken and released in turns by either side.
+        unsafe {
+            libc::pthread_spin_init(&raw mut word, 0);
+            assert_eq!(lock(ours), 0);
+            assert_eq!(libc::pthread_spin_trylock(&raw mut word), libc::EBUSY);
+            assert_eq!(unlock(ours), 0);
+            assert_eq!(libc::pthread_spin_lock(&raw mut word), 0);
+            assert_eq!(trylock(ours), libc::EBUSY);
+            assert_eq!(libc::pthread_spin_unlock(&raw mut word), 0);
+            assert_eq!(trylock(ours), 0);
+        }
+    }
+}
