@@ -2,6 +2,7 @@
 
 mod conformance;
 mod demo;
+mod pool;
 mod test;
 mod tidy;
 

@@ -1,0 +1,52 @@
+// What gdb reads: __owner is the holder's thread id inside the lock, 0 outside; __kind stays.
+// whole: yes
+#include "check.h"
+
+static pthread_mutex_t m;
+static int kind;
+
+static void *look(void *data)
+{
+    (void)data;
+    int me = (int)syscall(SYS_gettid);
+    for (int i = 0; i < 3000; i++) {
+        OK(pthread_mutex_lock(&m));
+        CHECK(m.__data.__owner == me);
+        CHECK(m.__data.__kind == kind);
+        CHECK(m.__data.__lock != 0);
+        if (i % 3 == 0)
+            sched_yield();
+        CHECK(m.__data.__owner == me);
+        OK(pthread_mutex_unlock(&m));
+        if (pthread_mutex_trylock(&m) == 0) {
+            CHECK(m.__data.__owner == me);
+            OK(pthread_mutex_unlock(&m));
+        }
+        struct timespec soon = in_ms(CLOCK_REALTIME, 10000);
+        OK(pthread_mutex_timedlock(&m, &soon));
+        CHECK(m.__data.__owner == me);
+        OK(pthread_mutex_unlock(&m));
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    int kinds[] = {PTHREAD_MUTEX_NORMAL, PTHREAD_MUTEX_RECURSIVE, PTHREAD_MUTEX_ERRORCHECK,
+                   PTHREAD_MUTEX_ADAPTIVE_NP};
+    for (int k = 0; k < 4; k++) {
+        kind = kinds[k];
+        init_kind(&m, kind);
+        pthread_t threads[4];
+        for (int i = 0; i < 4; i++)
+            threads[i] = start(look, NULL);
+        for (int i = 0; i < 4; i++)
+            join(threads[i]);
+        CHECK(m.__data.__owner == 0);
+        CHECK(m.__data.__lock == 0);
+        CHECK(m.__data.__nusers == 0);
+        printf("kind %d: owner %d lock %d\n", kind, m.__data.__owner, m.__data.__lock);
+        OK(pthread_mutex_destroy(&m));
+    }
+    return finish();
+}

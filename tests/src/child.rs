@@ -1,0 +1,262 @@
+//! A child process with a time limit. It runs in a session of its own; when it ends, or when its time is
+//! up, every process of that session is killed, so nothing of it is left behind.
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How a child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It exited with this code.
+    Code(i32),
+    /// This signal killed it.
+    Signal(i32),
+    /// Its time was up, and we killed it.
+    TimedOut(Duration),
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            End::Code(code) => write!(f, "exit code {code}"),
+            End::Signal(signal) => write!(f, "killed by signal {signal}"),
+            End::TimedOut(limit) => write!(f, "hung: killed after {} s", limit.as_secs()),
+        }
+    }
+}
+
+/// What is left of a child.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Everything it wrote to its standard output.
+    pub stdout: Vec<u8>,
+    /// Everything it wrote to its standard error.
+    pub stderr: Vec<u8>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Outcome {
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// Standard error as text.
+    pub fn errors(&self) -> String {
+        String::from_utf8_lossy(&self.stderr).into_owned()
+    }
+
+    /// The end and the last lines of both streams, for a failure's message.
+    pub fn describe(&self) -> String {
+        let tail = |text: String| {
+            let lines: Vec<_> = text.lines().collect();
+            lines[lines.len().saturating_sub(30)..].join("\n")
+        };
+        format!(
+            "{}\n--- stdout\n{}\n--- stderr\n{}",
+            self.end,
+            tail(self.text()),
+            tail(self.errors())
+        )
+    }
+}
+
+/// A child to be run.
+pub struct Child {
+    command: Command,
+    limit: Duration,
+    input: Vec<u8>,
+}
+
+impl Child {
+    /// A program, found as a shell would find it. It may take a minute unless [`limit`](Self::limit) says
+    /// otherwise.
+    pub fn new(program: impl AsRef<OsStr>) -> Child {
+        let mut command = Command::new(program);
+        // Whoever runs the tests may have these set; a test says itself what it wants.
+        for name in ["LD_PRELOAD", "LOCKWRIGHT_LOCK", "LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_RULES"] {
+            command.env_remove(name);
+        }
+        Child { command, limit: Duration::from_secs(60), input: Vec::new() }
+    }
+
+    /// Adds arguments.
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Child {
+        self.command.args(args);
+        self
+    }
+
+    /// Sets an environment variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Child {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Preloads the library with `lock`; `None` leaves the program alone.
+    pub fn lock(self, lock: Option<&str>, preload: &OsStr) -> Child {
+        match lock {
+            Some(lock) => self.env("LOCKWRIGHT_LOCK", lock).env("LD_PRELOAD", preload),
+            None => self,
+        }
+    }
+
+    /// Runs it in this folder.
+    pub fn dir(mut self, dir: &Path) -> Child {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// Seconds until it counts as hung.
+    pub fn limit(mut self, seconds: u64) -> Child {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    /// What it reads from its standard input (nothing, unless told).
+    pub fn input(mut self, input: impl Into<Vec<u8>>) -> Child {
+        self.input = input.into();
+        self
+    }
+
+    /// Runs it to its end, with both streams kept.
+    pub fn run(self) -> Result<Outcome> {
+        // Files, not pipes: a process that is left behind must not keep us reading.
+        let (mut out, mut err) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        let (end, took) = self.run_to(out.try_clone()?.into(), err.try_clone()?.into())?;
+        let mut outcome = Outcome { end, stdout: Vec::new(), stderr: Vec::new(), took };
+        for (file, bytes) in [(&mut out, &mut outcome.stdout), (&mut err, &mut outcome.stderr)] {
+            file.seek(SeekFrom::Start(0))?;
+            file.read_to_end(bytes)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Runs it to its end, both streams to `log`.
+    pub fn run_logged(self, log: &Path) -> Result<(End, Duration)> {
+        let file =
+            File::create(log).with_context(|| format!("cannot write '{}'", log.display()))?;
+        self.run_to(file.try_clone()?.into(), file.into())
+    }
+
+    /// Runs it to its end, both streams shown as they come.
+    pub fn run_shown(self) -> Result<(End, Duration)> {
+        self.run_to(Stdio::inherit(), Stdio::inherit())
+    }
+
+    fn run_to(mut self, out: Stdio, err: Stdio) -> Result<(End, Duration)> {
+        let stdin = if self.input.is_empty() {
+            Stdio::null()
+        } else {
+            let mut file = tempfile::tempfile()?;
+            file.write_all(&self.input)?;
+            file.seek(SeekFrom::Start(0))?;
+            file.into()
+        };
+        self.command.stdin(stdin).stdout(out).stderr(err);
+        // SAFETY: setsid is a plain system call, legal between fork and exec.
+        unsafe {
+            self.command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
+        }
+        let start = Instant::now();
+        let mut child = self
+            .command
+            .spawn()
+            .with_context(|| format!("cannot start '{}'", self.command.get_program().display()))?;
+        let session = child.id();
+        let end = loop {
+            if let Some(status) = child.try_wait()? {
+                break match (status.code(), status.signal()) {
+                    (Some(code), _) => End::Code(code),
+                    (None, signal) => End::Signal(signal.unwrap_or(0)),
+                };
+            }
+            if start.elapsed() >= self.limit {
+                break End::TimedOut(self.limit);
+            }
+            let pause =
+                (start.elapsed() / 20).clamp(Duration::from_millis(1), Duration::from_millis(20));
+            thread::sleep(pause);
+        };
+        let took = start.elapsed();
+        kill_session(session);
+        if matches!(end, End::TimedOut(_)) {
+            child.wait()?;
+        }
+        Ok((end, took))
+    }
+}
+
+/// Kills every process of a session, again until none is left (they may be forking).
+fn kill_session(session: u32) {
+    for _ in 0..100 {
+        let members = members(session);
+        if members.is_empty() {
+            return;
+        }
+        for pid in members {
+            // It may be gone by now, which is what we want.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The living processes of a session.
+fn members(session: u32) -> Vec<Pid> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            // "pid (name) state ppid pgrp session ..."; the name may hold anything.
+            let (_, rest) = stat.rsplit_once(") ")?;
+            let mut fields = rest.split(' ');
+            let state = fields.next()?;
+            let theirs: u32 = fields.nth(2)?.parse().ok()?;
+            (theirs == session && state != "Z").then(|| Pid::from_raw(pid)).flatten()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hung_child_ends_with_what_it_started() {
+        let start = Instant::now();
+        let script = "sleep 1000 & sleep 1000 & echo $!; wait";
+        let outcome = Child::new("sh").args(["-c", script]).limit(1).run().unwrap();
+        assert_eq!(outcome.end, End::TimedOut(Duration::from_secs(1)));
+        assert!(start.elapsed() < Duration::from_secs(10));
+        let pid: u32 = outcome.text().trim().parse().unwrap();
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    }
+
+    #[test]
+    fn input_output_and_code_come_through() {
+        let outcome = Child::new("sh")
+            .args(["-c", "cat; echo oops >&2; exit 3"])
+            .input("hello\n")
+            .run()
+            .unwrap();
+        assert_eq!(
+            (outcome.end, outcome.text().as_str(), outcome.errors().as_str()),
+            (End::Code(3), "hello\n", "oops\n")
+        );
+    }
+}

@@ -1,0 +1,69 @@
+//! Where things are.
+
+use crate::{Child, End};
+use anyhow::{Context, Result, bail, ensure};
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// The folder of this package's sources.
+pub fn source_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Cargo's target folder: the one this very program lies in.
+pub fn target_dir() -> Result<PathBuf> {
+    let program = env::current_exe()?;
+    program
+        .ancestors()
+        .find(|dir| dir.join("CACHEDIR.TAG").exists())
+        .map(Path::to_path_buf)
+        .with_context(|| format!("'{}' lies in no cargo target folder", program.display()))
+}
+
+/// A folder below the target folder, made when missing.
+pub fn scratch(name: &str) -> Result<PathBuf> {
+    let dir = target_dir()?.join(name);
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make '{}'", dir.display()))?;
+    Ok(dir)
+}
+
+/// The library that the tests preload: `LOCKWRIGHT_LIBRARY`, else the release build.
+pub fn library() -> Result<PathBuf> {
+    let path = match env::var_os("LOCKWRIGHT_LIBRARY") {
+        Some(path) => PathBuf::from(path),
+        None => target_dir()?.join("release/liblockwright.so"),
+    };
+    path.canonicalize().with_context(|| {
+        format!(
+            "cannot find '{}'\nhint: cargo build --release -p lockwright-preload",
+            path.display()
+        )
+    })
+}
+
+/// A value for `LD_PRELOAD`.
+pub fn preload_list(libraries: &[&Path]) -> OsString {
+    libraries.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"))
+}
+
+/// Compiles a C program (or, with `-shared` among the flags, a library) to `output`.
+pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<()> {
+    let base = ["-std=gnu11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
+    let outcome = Child::new("cc")
+        .args(base)
+        .args([source.as_os_str(), OsStr::new("-o"), output.as_os_str()])
+        .args(flags)
+        .limit(120)
+        .run()?;
+    if let End::TimedOut(_) = outcome.end {
+        bail!("compiling '{}': {}", source.display(), outcome.end);
+    }
+    ensure!(
+        outcome.end == End::Code(0),
+        "cannot compile '{}': {}",
+        source.display(),
+        outcome.describe()
+    );
+    Ok(())
+}
