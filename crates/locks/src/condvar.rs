@@ -45,7 +45,6 @@ const CANCELLED: u32 = 3;
 const LOCK_SPIN_NS: u32 = 5_000;
 
 /// A condvar's memory: inside a `pthread_cond_t`, or wherever.
-#[derive(Debug)]
 pub struct Cond<'a, P: Platform> {
     /// The list's lock: a futex word, 0, 1 or 2 as glibc's mutex.
     pub lock: &'a P::Word,
@@ -64,7 +63,6 @@ impl<P: Platform> Copy for Cond<'_, P> {}
 
 /// One waiter. In its thread's own memory, where a canceller can reach it: a thread waits for one condvar
 /// at a time.
-#[derive(Debug)]
 #[repr(C)]
 pub struct Sleeper<P: Platform> {
     gate: P::Word,

@@ -195,7 +195,6 @@ impl Word for Atomic32 {
 }
 
 /// Core's atomic pointer.
-#[derive(Debug)]
 #[repr(transparent)]
 pub struct AtomicAddress<T>(AtomicPtr<T>);
 

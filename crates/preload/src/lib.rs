@@ -1,1 +1,43 @@
-//! (in the making)
+//! `liblockwright.so`: the pthread and C11 symbols, each a line or two onto the runtime, and nothing else.
+//!
+//! Boundary: no logic here. No standard library, no allocation, no dependency but libc; symbols are
+//! exported without a version, so that they serve references of every version.
+#![no_std]
+#![expect(missing_docs, reason = "the exported functions are POSIX's own, documented there")]
+#![expect(clippy::missing_safety_doc, reason = "the exported functions are POSIX's own")]
+
+pub mod cond;
+pub mod mutex;
+pub mod rwlock;
+pub mod spin;
+
+use core::ffi::{c_char, c_int};
+
+// Without it nothing would be linked to libc, and its symbols would have no version.
+#[link(name = "c")]
+unsafe extern "C" {}
+
+/// Our constructor.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = {
+    unsafe extern "C" fn init(_: c_int, _: *const *const c_char, _: *const *const c_char) {
+        // SAFETY: the dynamic linker calls it once.
+        unsafe { lockwright_runtime::init::init() }
+    }
+    init
+};
+
+/// The core library needs one; nothing of ours panics. It must not end the program silently.
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    // SAFETY: no preconditions.
+    unsafe { libc::abort() }
+}
+
+/// The prebuilt core library refers to it. glibc's cancellation unwinds through our frames, which have
+/// nothing to clean up: 8 is `_URC_CONTINUE_UNWIND`.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() -> c_int {
+    8
+}

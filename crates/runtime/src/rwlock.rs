@@ -142,7 +142,9 @@ pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timesp
             libc::CLOCK_REALTIME => {
                 glibc!(c"pthread_rwlock_timedrdlock", lock, at => *const timespec)
             }
-            _ => glibc!(c"pthread_rwlock_clockrdlock", lock, clock => clockid_t, at => *const timespec),
+            _ => {
+                glibc!(c"pthread_rwlock_clockrdlock", lock, clock => clockid_t, at => *const timespec)
+            }
         };
     }
     // SAFETY: our caller's promise.
@@ -199,7 +201,9 @@ pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timesp
             libc::CLOCK_REALTIME => {
                 glibc!(c"pthread_rwlock_timedwrlock", lock, at => *const timespec)
             }
-            _ => glibc!(c"pthread_rwlock_clockwrlock", lock, clock => clockid_t, at => *const timespec),
+            _ => {
+                glibc!(c"pthread_rwlock_clockwrlock", lock, clock => clockid_t, at => *const timespec)
+            }
         };
     }
     // SAFETY: our caller's promise.

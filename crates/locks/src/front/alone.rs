@@ -12,7 +12,6 @@ pub trait Arrival<P: Platform>: Send + Sync {
 }
 
 /// Word, side word and line in one place, with the tuning that suits the machine.
-#[derive(Debug)]
 #[repr(align(128))]
 pub struct Alone<P: Platform, A> {
     word: P::Word,

@@ -19,7 +19,6 @@ const OPEN: u32 = 2;
 const ERAS: usize = 63;
 
 /// One waiter's place in the line; on its stack.
-#[derive(Debug)]
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
     gate: P::Word,

@@ -83,7 +83,6 @@ pub mod side {
 }
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
-#[derive(Debug)]
 pub struct Parts<'a, P: Platform> {
     /// Word 0.
     pub word: &'a P::Word,

@@ -1,0 +1,80 @@
+//! Our reading of glibc's `pthread_mutex_t` and `pthread_cond_t`.
+//!
+//! What glibc's own code, gdb and its pretty-printers look at stays true to glibc's meaning; we live in
+//! the bytes that private, non-robust objects leave unused. All-zero memory, which is what the static
+//! initialisers and glibc's `init` functions leave, is an unlocked mutex and a condvar nobody waits for.
+
+use core::sync::atomic::AtomicU32;
+use lockwright_locks::condvar::{self, Sleeper};
+use lockwright_locks::front::{Parts, Waiter};
+use lockwright_native::{Atomic32, AtomicAddress, Native};
+
+/// `pthread_mutex_t`, `mtx_t`: 40 bytes on x86-64, 48 on aarch64 (the last 8 unused).
+#[repr(C)]
+pub struct Mutex {
+    /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake.
+    pub(crate) word: Atomic32,
+    /// `__count`: how often its holder holds a recursive mutex. The holder's.
+    pub(crate) count: AtomicU32,
+    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder.
+    pub(crate) owner: AtomicU32,
+    /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY).
+    pub(crate) users: AtomicU32,
+    /// `__kind`: type and flags. Written by `init`, and by `destroy` (-1).
+    pub(crate) kind: AtomicU32,
+    /// `__spins`, `__elision`: the front locks' side word.
+    pub(crate) side: Atomic32,
+    /// `__list.__prev`: the line's tail; or the first half of a whole lock.
+    pub(crate) tail: AtomicAddress<Waiter<Native>>,
+    /// `__list.__next`: the line's head; or the second half of a whole lock.
+    pub(crate) head: AtomicAddress<Waiter<Native>>,
+}
+
+/// Bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
+/// machines without it). Any other: robust, PI, PP, process-shared, destroyed. Those are glibc's.
+pub(crate) const KINDS: u32 = 0x303;
+/// The type's bits.
+pub(crate) const TYPE: u32 = 3;
+/// `PTHREAD_MUTEX_RECURSIVE`.
+pub(crate) const RECURSIVE: u32 = libc::PTHREAD_MUTEX_RECURSIVE as u32;
+/// `PTHREAD_MUTEX_ERRORCHECK`.
+pub(crate) const ERRORCHECK: u32 = libc::PTHREAD_MUTEX_ERRORCHECK as u32;
+
+const _: () = assert!(size_of::<Mutex>() <= size_of::<libc::pthread_mutex_t>());
+const _: () = assert!(core::mem::offset_of!(Mutex, owner) == 8);
+const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16);
+const _: () = assert!(core::mem::offset_of!(Mutex, tail) == 24);
+
+impl Mutex {
+    pub(crate) fn parts(&self) -> Parts<'_, Native> {
+        Parts { word: &self.word, side: &self.side, tail: &self.tail, head: &self.head }
+    }
+}
+
+/// `pthread_cond_t`, `cnd_t`: 48 bytes.
+#[repr(C)]
+pub struct Cond {
+    lock: Atomic32,
+    _unused: u32,
+    first: AtomicAddress<Sleeper<Native>>,
+    last: AtomicAddress<Sleeper<Native>>,
+    /// Bytes 24 to 39: `__wrefs`, wherever this glibc keeps it, and zeroes.
+    flags: [AtomicU32; 4],
+    /// The mutex that the listed waiters came with. Valid only while somebody is listed.
+    pub(crate) mutex: AtomicAddress<Mutex>,
+}
+
+const _: () = assert!(size_of::<Cond>() == size_of::<libc::pthread_cond_t>());
+
+impl Cond {
+    /// Where in [`Cond::flags`] this glibc keeps process-shared (bit 0) and clock (bit 1): byte 36, or
+    /// 28 in newer ones.
+    pub(crate) fn flags(&self) -> u32 {
+        use core::sync::atomic::Ordering::Relaxed; // written by `init` only
+        self.flags[1].load(Relaxed) | self.flags[3].load(Relaxed)
+    }
+
+    pub(crate) fn list(&self) -> condvar::Cond<'_, Native> {
+        condvar::Cond { lock: &self.lock, first: &self.first, last: &self.last }
+    }
+}

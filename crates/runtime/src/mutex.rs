@@ -1,0 +1,298 @@
+//! `pthread_mutex_*` and `mtx_*`: kinds, owners, return codes.
+//!
+//! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
+//! has one thread (glibc's `__libc_single_threaded`).
+
+use crate::layout::{ERRORCHECK, KINDS, Mutex, RECURSIVE, TYPE};
+use crate::{policy, real, thread};
+use core::ffi::c_int;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_locks::front::{self, FREE, HELD, try_take};
+use lockwright_native::{Clock, Deadline, Native};
+use lockwright_platform::{Ptr, Word};
+
+unsafe extern "C" {
+    /// Set while the process has one thread (glibc 2.32 and later).
+    #[link_name = "__libc_single_threaded"]
+    static SINGLE_THREADED: core::sync::atomic::AtomicU8;
+}
+
+/// Does the process have one thread, this one?
+#[inline(always)]
+pub(crate) fn is_single_threaded() -> bool {
+    // SAFETY: glibc's variable, a `char` that is written before a second thread starts.
+    unsafe { SINGLE_THREADED.load(Relaxed) != 0 }
+}
+
+/// Takes word 0 if it is free and nobody queues.
+#[inline(always)]
+fn fast_take(mutex: &Mutex) -> bool {
+    if !mutex.tail.load(Relaxed).is_null() {
+        return false; // an arrival must not overtake a line unseen
+    }
+    if is_single_threaded() {
+        let free = mutex.word.load(Relaxed) == FREE;
+        if free {
+            mutex.word.store(HELD, Relaxed); // nobody else is there to see it
+        }
+        return free;
+    }
+    // ORDERING: Acquire, pairs with the releases of `give` and of the front locks.
+    mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+}
+
+/// Takes word 0, waiting for it if need be.
+#[inline(always)]
+fn take(mutex: &Mutex, caller: usize) {
+    if !fast_take(mutex) {
+        policy::acquire(mutex, caller);
+    }
+}
+
+/// Releases word 0. After the write that does, the mutex may be gone.
+#[inline(always)]
+fn give(mutex: &Mutex) {
+    if is_single_threaded() && mutex.word.load(Relaxed) == HELD {
+        mutex.word.store(FREE, Relaxed); // nobody else is there to see it
+        return;
+    }
+    // ORDERING: Release, pairs with every Acquire that takes word 0.
+    if mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+        give_slow(mutex);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn give_slow(mutex: &Mutex) {
+    if mutex.word.load(Relaxed) == FREE {
+        return; // unlocking a free mutex: undefined, and harmless as with glibc
+    }
+    let policy = policy::of(mutex);
+    front::unlock_slow(mutex.parts(), &policy.tuning(), policy.has_line());
+}
+
+/// Locks; `caller` is the address of the call.
+///
+/// # Safety
+/// `mutex` is a `pthread_mutex_t` that is initialised, or was destroyed.
+#[inline(always)]
+pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
+    // SAFETY: the caller's promise; all fields are atomics, so it may be shared.
+    let m = unsafe { &*mutex };
+    if m.kind.load(Relaxed) != 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { lock_kind(mutex, caller) };
+    }
+    if fast_take(m) {
+        m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
+        return 0;
+    }
+    lock_contended(m, caller)
+}
+
+#[cold]
+#[inline(never)]
+fn lock_contended(m: &Mutex, caller: usize) -> c_int {
+    policy::acquire(m, caller);
+    m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
+    0
+}
+
+/// Every kind but the plain one.
+#[inline(never)]
+unsafe fn lock_kind(mutex: *mut Mutex, caller: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    let kind = m.kind.load(Relaxed);
+    if kind & !KINDS != 0 {
+        // SAFETY: not ours; glibc's function keeps glibc's contract.
+        return unsafe { real::pthread_mutex_lock(mutex.cast()) };
+    }
+    match before_lock(m, kind, libc::EDEADLK) {
+        Some(answer) => answer,
+        None => {
+            take(m, caller);
+            own(m)
+        }
+    }
+}
+
+/// What the kind says before anybody waits: held by the caller already? `again`: then what, if that is
+/// an error.
+#[inline(always)]
+fn before_lock(m: &Mutex, kind: u32, again: c_int) -> Option<c_int> {
+    let kind = kind & TYPE;
+    if kind != RECURSIVE && kind != ERRORCHECK || m.owner.load(Relaxed) != thread::id() {
+        return None; // Relaxed: our own id is there if and only if we wrote it
+    }
+    if kind == ERRORCHECK {
+        return Some(again);
+    }
+    let count = m.count.load(Relaxed); // the holder's
+    if count == u32::MAX {
+        return Some(libc::EAGAIN);
+    }
+    m.count.store(count + 1, Relaxed);
+    Some(0)
+}
+
+/// Records the calling thread as holder.
+#[inline(always)]
+fn own(m: &Mutex) -> c_int {
+    m.owner.store(thread::id(), Relaxed); // read by others for gdb only
+    m.count.store(1, Relaxed); // the holder's
+    0
+}
+
+/// Tries to lock.
+///
+/// # Safety
+/// As [`lock`].
+pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    let kind = m.kind.load(Relaxed);
+    if kind & !KINDS != 0 {
+        // SAFETY: not ours.
+        return unsafe { real::pthread_mutex_trylock(mutex.cast()) };
+    }
+    if let Some(answer) = before_lock(m, kind, libc::EBUSY) {
+        return answer;
+    }
+    let got = if is_single_threaded() { fast_take(m) } else { try_take::<Native>(&m.word) };
+    if got { own(m) } else { libc::EBUSY }
+}
+
+/// Locks, or gives up when `clock` reads `until`.
+///
+/// # Safety
+/// As [`lock`], and `until` points to a timespec.
+pub unsafe fn lock_until(
+    mutex: *mut Mutex,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let (m, at) = unsafe { (&*mutex, *until) };
+    let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
+    let kind = m.kind.load(Relaxed);
+    if let Some(answer) = before_lock(m, kind, libc::EDEADLK) {
+        return answer;
+    }
+    if fast_take(m) || try_take::<Native>(&m.word) {
+        return own(m);
+    }
+    if !(0..1_000_000_000).contains(&at.tv_nsec) {
+        return libc::EINVAL;
+    }
+    let tuning = policy::of(m).tuning();
+    if front::lock_until::<Native>(m.parts(), &tuning, Deadline { clock, at }) {
+        own(m)
+    } else {
+        libc::ETIMEDOUT
+    }
+}
+
+/// Is it glibc's to handle (robust, PI, PP, process-shared, destroyed)?
+///
+/// # Safety
+/// As [`lock`].
+#[inline(always)]
+pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe { (*mutex).kind.load(Relaxed) & !KINDS != 0 }
+}
+
+/// Unlocks.
+///
+/// # Safety
+/// As [`lock`].
+#[inline(always)]
+pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    if m.kind.load(Relaxed) != 0 {
+        // SAFETY: the caller's promise.
+        return unsafe { unlock_kind(mutex) };
+    }
+    m.owner.store(0, Relaxed); // glibc's condvar code asserts it
+    give(m);
+    0
+}
+
+#[inline(never)]
+unsafe fn unlock_kind(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    let kind = m.kind.load(Relaxed);
+    if kind & !KINDS != 0 {
+        // SAFETY: not ours.
+        return unsafe { real::pthread_mutex_unlock(mutex.cast()) };
+    }
+    let kind = kind & TYPE;
+    if kind == RECURSIVE || kind == ERRORCHECK {
+        // Relaxed: our own id is there if and only if we wrote it.
+        if m.owner.load(Relaxed) != thread::id() || m.word.load(Relaxed) == FREE {
+            return libc::EPERM;
+        }
+        if kind == RECURSIVE {
+            let count = m.count.load(Relaxed) - 1; // the holder's, at least 1
+            m.count.store(count, Relaxed);
+            if count != 0 {
+                return 0;
+            }
+        }
+    }
+    m.owner.store(0, Relaxed);
+    give(m);
+    0
+}
+
+/// Destroys: EBUSY while held, or while a condvar's waiter will come back for it.
+///
+/// # Safety
+/// As [`lock`].
+pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    // SAFETY: the caller's promise.
+    if unsafe { is_foreign(m) } {
+        // SAFETY: not ours.
+        return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
+    }
+    if m.word.load(Relaxed) != FREE || m.users.load(Relaxed) != 0 {
+        return libc::EBUSY;
+    }
+    m.kind.store(u32::MAX, Relaxed); // as glibc does: later use is an error, not a lock
+    0
+}
+
+/// Acquires again after a condvar wait; `moved` as the wait said.
+///
+/// # Safety
+/// As [`lock`]; `moved` only for a mutex that is not foreign.
+pub(crate) unsafe fn lock_again(mutex: *mut Mutex, moved: bool, caller: usize) -> c_int {
+    if !moved {
+        // SAFETY: the caller's promise.
+        return unsafe { lock(mutex, caller) };
+    }
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    let tuning = policy::of(m).tuning();
+    front::sleep_on_word::<Native>(m.parts(), &tuning, None);
+    own(m)
+}
+
+/// Does the calling thread hold it, as one of ours?
+///
+/// # Safety
+/// As [`lock`].
+pub(crate) unsafe fn is_held_by_me(mutex: *const Mutex) -> bool {
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    // SAFETY: the caller's promise.
+    !unsafe { is_foreign(m) }
+        && m.word.load(Relaxed) != FREE
+        && m.owner.load(Relaxed) == thread::id() // our own id is there if and only if we wrote it
+}

@@ -1,0 +1,138 @@
+//! Which lock a mutex runs on: decided when it is first contended, and kept in five bits of its side word.
+//!
+//! 0 is "not decided yet"; 1 to 30 are places in a table that our constructor fills from LOCKWRIGHT_LOCK
+//! (place 1) and LOCKWRIGHT_RULES; 31 is what runs before that: the front lock `auto`, as for two CPUs.
+
+use crate::layout::Mutex;
+use crate::{config, whole};
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicUsize};
+use lockwright_locks::front::{Arrival, Tuning, auto, barging, fifo, side};
+use lockwright_locks::front::{add_sleeper, sleep_on_word};
+use lockwright_native::Native;
+use lockwright_platform::Word;
+
+/// Forks between the program's start and this process, modulo 64.
+pub(crate) static ERA: AtomicUsize = AtomicUsize::new(0);
+
+/// What a mutex does with a thread that has to wait.
+#[derive(Clone, Copy)]
+pub(crate) enum How {
+    Auto,
+    Barging,
+    Fifo,
+    /// A textbook lock in front of word 0.
+    Whole(whole::Acquire),
+    /// glibc's own algorithm: swap in a 2, sleep.
+    Glibc,
+}
+
+/// A lock and its tuning.
+#[derive(Clone, Copy)]
+pub(crate) struct Policy {
+    pub(crate) how: How,
+    tuning: Tuning,
+}
+
+impl Policy {
+    pub(crate) const fn new(how: How, tuning: Tuning) -> Self {
+        Self { how, tuning }
+    }
+
+    /// The tuning, in this process.
+    pub(crate) fn tuning(&self) -> Tuning {
+        Tuning { era: ERA.load(Relaxed), ..self.tuning }
+    }
+
+    /// Are the mutex's `tail` and `head` a line?
+    pub(crate) fn has_line(&self) -> bool {
+        matches!(self.how, How::Auto | How::Barging | How::Fifo)
+    }
+}
+
+/// Place 31.
+static EARLY: Policy = Policy::new(
+    How::Auto,
+    Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, cpus: 2, herd: 8, era: 0 },
+);
+const EARLY_PLACE: u32 = 31;
+const DEFAULT_PLACE: u32 = 1;
+/// Places that rules may use, 1 to 30.
+pub(crate) const PLACES: usize = 31;
+
+struct Table(UnsafeCell<[Policy; PLACES]>);
+// SAFETY: written by the constructor, once, before READY; read after it.
+unsafe impl Sync for Table {}
+static TABLE: Table = Table(UnsafeCell::new([EARLY; PLACES]));
+static READY: AtomicBool = AtomicBool::new(false);
+
+/// Fills the table; place 1 is the default.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn publish(policies: &[Policy]) {
+    // SAFETY: nobody reads before READY.
+    let table = unsafe { &mut *TABLE.0.get() };
+    for (place, policy) in table[1..].iter_mut().zip(policies) {
+        *place = *policy;
+    }
+    // ORDERING: Release, pairs with the Acquire in `at`: the table is filled.
+    READY.store(true, Release);
+}
+
+fn at(place: u32) -> &'static Policy {
+    // ORDERING: Acquire, pairs with `publish`.
+    if place == EARLY_PLACE || !READY.load(Acquire) {
+        return &EARLY;
+    }
+    // SAFETY: READY: nobody writes any more. `place` is below 31: five bits, and not 31.
+    let table = unsafe { &*TABLE.0.get() };
+    &table[if place == 0 { DEFAULT_PLACE } else { place } as usize]
+}
+
+/// The lock that `mutex` runs on; not decided yet: the default.
+pub(crate) fn of(mutex: &Mutex) -> &'static Policy {
+    at(mutex.side.load(Relaxed) & side::LOCK) // five bits that go from 0 to their value once
+}
+
+/// Decides, if nobody has: `caller` is the address of the call that found the mutex contended.
+fn decide(mutex: &Mutex, caller: usize) -> &'static Policy {
+    let mut now = mutex.side.load(Relaxed);
+    if now & side::LOCK != 0 {
+        return at(now & side::LOCK);
+    }
+    // ORDERING: Acquire, pairs with `publish`.
+    let place = if READY.load(Acquire) {
+        config::rule_for(core::ptr::from_ref(mutex).addr(), caller).unwrap_or(DEFAULT_PLACE)
+    } else {
+        EARLY_PLACE
+    };
+    loop {
+        // Relaxed: the place is all there is to know.
+        match mutex.side.compare_exchange(now, now | place, Relaxed, Relaxed) {
+            Ok(_) => return at(place),
+            Err(seen) if seen & side::LOCK != 0 => return at(seen & side::LOCK),
+            Err(seen) => now = seen,
+        }
+    }
+}
+
+/// Acquires word 0 by the mutex's lock.
+#[cold]
+#[inline(never)]
+pub(crate) fn acquire(mutex: &Mutex, caller: usize) {
+    let policy = decide(mutex, caller);
+    let (parts, tuning) = (mutex.parts(), policy.tuning());
+    match policy.how {
+        How::Auto => auto::Auto::lock_slow(parts, &tuning),
+        How::Barging => barging::Barging::lock_slow(parts, &tuning),
+        How::Fifo => fifo::Fifo::lock_slow(parts, &tuning),
+        // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
+        How::Whole(acquire) if tuning.era == 0 => acquire(parts),
+        How::Whole(_) | How::Glibc => {
+            add_sleeper::<Native>(parts.side);
+            sleep_on_word::<Native>(parts, &Tuning { spin_ns: 0, ..tuning }, None);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! glibc's own functions, for what is not ours: process-shared, robust, PI and PP objects.
+//!
+//! Looked up by our constructor; or on first use, if somebody needs one before that.
+
+use core::ffi::{CStr, c_int, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+
+/// One function, by name.
+#[derive(Debug)]
+pub struct Symbol {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl Symbol {
+    /// The function called `name`.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// Its address; null if no library behind us has it.
+    pub fn get(&self) -> *mut c_void {
+        let known = self.address.load(Relaxed); // code, which is never unmapped
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: a NUL-terminated name.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        self.address.store(found, Relaxed);
+        found
+    }
+}
+
+macro_rules! real {
+    ($($name:ident($($arg:ident: $ty:ty),*);)*) => {
+        $(
+            #[doc = concat!("glibc's `", stringify!($name), "`; ENOSYS if this glibc has none.")]
+            ///
+            /// # Safety
+            /// As the function of that name.
+            pub unsafe fn $name($($arg: $ty),*) -> c_int {
+                let address = table::$name.get();
+                if address.is_null() {
+                    return libc::ENOSYS;
+                }
+                // SAFETY: the symbol of that name has this type; the caller keeps its contract. It may
+                // unwind (cancellation): C-unwind.
+                unsafe {
+                    let real: unsafe extern "C-unwind" fn($($ty),*) -> c_int =
+                        core::mem::transmute(address);
+                    real($($arg),*)
+                }
+            }
+        )*
+        #[expect(non_upper_case_globals, reason = "named as the functions that they stand for")]
+        mod table {
+            use super::Symbol;
+            $(pub(super) static $name: Symbol = Symbol::new(
+                // SAFETY: the literal ends in its only NUL.
+                unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(
+                    concat!(stringify!($name), "\0").as_bytes()) });)*
+        }
+        /// Looks all of them up.
+        pub(crate) fn resolve() {
+            $(table::$name.get();)*
+        }
+    };
+}
+
+type Mutex = *mut libc::pthread_mutex_t;
+type Cond = *mut libc::pthread_cond_t;
+type Time = *const libc::timespec;
+
+real! {
+    pthread_mutex_lock(mutex: Mutex);
+    pthread_mutex_trylock(mutex: Mutex);
+    pthread_mutex_timedlock(mutex: Mutex, until: Time);
+    pthread_mutex_clocklock(mutex: Mutex, clock: libc::clockid_t, until: Time);
+    pthread_mutex_unlock(mutex: Mutex);
+    pthread_mutex_destroy(mutex: Mutex);
+    pthread_cond_wait(cond: Cond, mutex: Mutex);
+    pthread_cond_timedwait(cond: Cond, mutex: Mutex, until: Time);
+    pthread_cond_clockwait(cond: Cond, mutex: Mutex, clock: libc::clockid_t, until: Time);
+    pthread_cond_signal(cond: Cond);
+    pthread_cond_broadcast(cond: Cond);
+    pthread_cond_destroy(cond: Cond);
+    pthread_cancel(thread: libc::pthread_t);
+}
