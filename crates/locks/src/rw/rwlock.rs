@@ -259,21 +259,21 @@ impl<P: Platform> Parts<'_, P> {
             self.withdraw();
             return Outcome::Deadlock;
         }
-        if seen & ASLEEP == 0 {
-            // ORDERING: Acquire, pairs with [leave], [downgrade].
-            let entered = |state| !is_writing(state);
-            P::spin_for(self.state, Acquire, waiter.spin_ns, entered);
-        }
+        let mut spin_ns = if seen & ASLEEP == 0 { waiter.spin_ns } else { 0 };
         loop {
+            let mut claimed = false;
             // ORDERING: Acquire, pairs with [leave], [downgrade].
-            seen = self.state.load(Acquire);
-            if !is_writing(seen) {
-                return Outcome::Acquired;
-            }
-            if self.prefer == Prefer::Readers && self.claim() {
+            seen = P::spin_for(self.state, Acquire, spin_ns, |state| {
+                claimed = is_writing(state) && self.prefer == Prefer::Readers && self.claim();
+                claimed || !is_writing(state)
+            });
+            if claimed {
                 self.downgrade();
+            }
+            if claimed || !is_writing(seen) {
                 return Outcome::Acquired;
             }
+            spin_ns = 0;
             let asleep = seen | ASLEEP;
             // ORDERING: Relaxed: the sleep itself compares the word.
             if self.state.compare_exchange(seen, asleep, Relaxed, Relaxed).is_ok()
