@@ -1,2 +1,57 @@
-//! The lockwright command (in the making).
-fn main() {}
+//! The `lockwright` command: each subcommand is a file in `cmd/`, its flags are that file's `Args`.
+
+mod catalog;
+mod cmd;
+mod elf;
+mod find;
+mod hints;
+mod library;
+mod output;
+mod rules;
+mod trace;
+mod usage;
+
+use clap::{CommandFactory, Parser, Subcommand};
+use hints::Failure;
+use std::process::ExitCode;
+
+/// Locks for machines whose cores are not equal, under programs that stay as they are.
+#[derive(Parser)]
+#[command(name = "lockwright", version, disable_help_subcommand = true, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  lockwright run -- ./server --port 8080        run a program on our locks
+  lockwright run --lock fifo -- ./server        on a lock of your choice
+  lockwright list                               which locks there are
+  lockwright doctor ./server                    can this program be reached?
+
+Exit codes: 0 fine, 1 the answer is no, 2 usage or our failure, 126/127 could not start the program;
+`run` passes the program's own code on.";
+
+#[derive(Subcommand)]
+enum Command {
+    Run(cmd::run::Args),
+    List(cmd::list::Args),
+    Explain(cmd::explain::Args),
+    Doctor(cmd::doctor::Args),
+    Topology(cmd::topology::Args),
+    Completions(cmd::completions::Args),
+    Man(cmd::man::Args),
+}
+
+fn main() -> ExitCode {
+    let result = usage::parse::<Cli>().and_then(|cli| match cli.command {
+        Command::Run(args) => cmd::run::main(args),
+        Command::List(args) => cmd::list::main(args),
+        Command::Explain(args) => cmd::explain::main(args),
+        Command::Doctor(args) => cmd::doctor::main(args),
+        Command::Topology(args) => cmd::topology::main(args),
+        Command::Completions(args) => cmd::completions::main(args, Cli::command()),
+        Command::Man(args) => cmd::man::main(args, Cli::command()),
+    });
+    result.unwrap_or_else(Failure::report)
+}

@@ -1,0 +1,101 @@
+//! Lock specifications, `NAME[:key=value,...]`, checked against the catalogue.
+
+use crate::hints::{Failure, nearest};
+use lockwright_locks::catalog::{CATALOG, Entry, OptionSpec, find};
+
+/// Everything passes through to the C library.
+pub(crate) const GLIBC: &str = "glibc";
+
+/// The entry called `name`, or the nearest one in a hint.
+pub(crate) fn entry(name: &str) -> Result<&'static Entry, Failure> {
+    find(name).ok_or_else(|| unknown(name, []))
+}
+
+fn unknown<const N: usize>(name: &str, more: [&'static str; N]) -> Failure {
+    let names = CATALOG.iter().map(|entry| entry.id).chain(more);
+    let failure = Failure::new(format!("unknown lock '{name}'"));
+    match nearest(name, names) {
+        Some(close) => failure.hint(format!("did you mean '{close}'? `lockwright list` shows all")),
+        None => failure.hint("lockwright list"),
+    }
+}
+
+/// Is this a lock with legal options?
+pub(crate) fn check(spec: &str) -> Result<(), Failure> {
+    let (name, options) = spec.split_once(':').unwrap_or((spec, ""));
+    let known = match find(name) {
+        Some(entry) => entry.options,
+        None if name == GLIBC => &[],
+        None => return Err(unknown(name, [GLIBC])),
+    };
+    if spec.contains(':') && options.is_empty() {
+        return Err(Failure::new(format!("lock '{spec}': nothing after the colon"))
+            .hint(hint_options(name, known)));
+    }
+    options.split(',').filter(|_| !options.is_empty()).try_for_each(|option| {
+        check_option(option, known).map_err(|cause| {
+            Failure::new(format!("lock '{spec}': {cause}")).hint(hint_options(name, known))
+        })
+    })
+}
+
+fn check_option(option: &str, known: &[OptionSpec]) -> Result<(), String> {
+    let (key, value) =
+        option.split_once('=').ok_or(format!("option '{option}' is not key=value"))?;
+    let spec = known.iter().find(|spec| spec.key == key).ok_or_else(|| {
+        match nearest(key, known.iter().map(|spec| spec.key)) {
+            Some(close) => format!("no option '{key}', did you mean '{close}'?"),
+            None => format!("no option '{key}'"),
+        }
+    })?;
+    match value.parse::<u32>() {
+        Ok(number) if (spec.min..=spec.max).contains(&number) => Ok(()),
+        _ => Err(format!("'{key}={value}' is not within {} to {}", spec.min, spec.max)),
+    }
+}
+
+fn hint_options(name: &str, known: &[OptionSpec]) -> String {
+    match known.first() {
+        Some(first) => {
+            let example = first.default.unwrap_or(first.max.min(first.min.max(1000)));
+            format!("for example '{name}:{}={example}'; lockwright explain {name}", first.key)
+        }
+        None => format!("'{name}' has no options: use '{name}'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_is_accepted_with_each_option_at_its_bounds_and_not_beyond() {
+        for entry in CATALOG {
+            check(entry.id).unwrap();
+            for option in entry.options {
+                let spec = |value: u64| format!("{}:{}={value}", entry.id, option.key);
+                check(&spec(option.min.into())).unwrap();
+                check(&spec(option.max.into())).unwrap();
+                check(&spec(u64::from(option.max) + 1)).unwrap_err();
+            }
+        }
+        check(GLIBC).unwrap();
+    }
+
+    #[test]
+    fn malformed_specifications_are_refused() {
+        for bad in [
+            "",
+            "nolock",
+            "fifo:",
+            "fifo:x",
+            "fifo:x=1",
+            "fifo:spin",
+            "fifo:spin=",
+            "fifo:spin=-1",
+            "tas,fifo",
+        ] {
+            check(bad).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! `lockwright completions SHELL`.
+
+use crate::hints::Failure;
+use crate::output;
+use clap_complete::Shell;
+use std::process::ExitCode;
+
+/// Print a shell's completions
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright completions bash > ~/.local/share/bash-completion/completions/lockwright
+  lockwright completions fish > ~/.config/fish/completions/lockwright.fish
+  lockwright completions zsh > ~/.zfunc/_lockwright")]
+pub(crate) struct Args {
+    /// The shell
+    shell: Shell,
+}
+
+pub(crate) fn main(args: Args, mut command: clap::Command) -> Result<ExitCode, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "lockwright", &mut script);
+    output::print(&String::from_utf8_lossy(&script))?;
+    Ok(ExitCode::SUCCESS)
+}

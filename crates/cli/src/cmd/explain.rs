@@ -1,0 +1,74 @@
+//! `lockwright explain LOCK`.
+
+use super::list;
+use crate::hints::Failure;
+use crate::{catalog, output};
+use lockwright_locks::catalog::{Entry, Kind};
+use std::fmt::Write;
+use std::process::ExitCode;
+
+/// Explain a lock: order, space, wakes, delays, options
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright explain fifo
+  lockwright explain mcs-stp")]
+pub(crate) struct Args {
+    /// The lock's name, as `lockwright list` shows it
+    lock: String,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    output::print(&page(catalog::entry(&args.lock)?))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Columns of text: comfortable to read, and fits every terminal.
+const WIDTH: usize = 92;
+
+fn page(entry: &Entry) -> String {
+    let place = match entry.kind {
+        Kind::Front => "front: the mutex itself is the lock, with glibc's own protocol",
+        Kind::Whole => "whole: as published; under the preload it stands in front of the mutex",
+    };
+    let mut page = format!("{} ({})\n\n", entry.id, list::kind(entry.kind));
+    let facts = [
+        ("idea", entry.idea),
+        ("kind", place),
+        ("order", entry.order),
+        ("space", entry.space),
+        ("wakes", entry.wakes),
+        ("delay", entry.delay),
+        ("advice", entry.advice),
+        ("source", entry.source),
+    ];
+    for (label, text) in facts {
+        paragraph(&mut page, label, text);
+    }
+    page.push_str(if entry.options.is_empty() { "\nno options\n" } else { "\noptions\n" });
+    for option in entry.options {
+        let default =
+            option.default.map_or("the machine decides".to_owned(), |value| value.to_string());
+        let text =
+            format!("{} ({} to {}; default: {default})", option.meaning, option.min, option.max);
+        paragraph(&mut page, option.key, &text);
+    }
+    let _ = write!(page, "\ntry it: lockwright run --lock {} -- PROGRAM\n", entry.id);
+    page
+}
+
+/// `  label     text`, wrapped at [`WIDTH`].
+fn paragraph(page: &mut String, label: &str, text: &str) {
+    let mut line = format!("  {label:<10}");
+    let indent = line.len();
+    for word in text.split_whitespace() {
+        if line.chars().count() + word.chars().count() > WIDTH && line.len() > indent {
+            page.push_str(line.trim_end());
+            page.push('\n');
+            line = " ".repeat(indent);
+        }
+        line.push_str(word);
+        line.push(' ');
+    }
+    page.push_str(line.trim_end());
+    page.push('\n');
+}

@@ -1,0 +1,54 @@
+//! `lockwright list`.
+
+use crate::hints::Failure;
+use crate::output;
+use lockwright_locks::catalog::{CATALOG, Entry, Kind, OptionSpec};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// List the locks
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright list
+  lockwright list --json | jq -r '.[].name'")]
+pub(crate) struct Args {
+    /// Print JSON, with everything that `explain` tells
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    if args.json {
+        output::print_json(&CATALOG.iter().map(|entry| as_json(entry)).collect())?;
+    } else {
+        let mut table = output::table(&["lock", "kind", "idea", "options"]);
+        for entry in CATALOG {
+            let options: Vec<_> = entry.options.iter().map(|option| option.key).collect();
+            table.add_row([entry.id, kind(entry.kind), entry.idea, &options.join(", ")]);
+        }
+        output::print_table(&table)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The word for a kind.
+pub(crate) fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Front => "front",
+        Kind::Whole => "whole",
+    }
+}
+
+fn as_json(entry: &Entry) -> Value {
+    let option = |option: &OptionSpec| {
+        json!({
+            "key": option.key, "meaning": option.meaning,
+            "min": option.min, "max": option.max, "default": option.default,
+        })
+    };
+    json!({
+        "name": entry.id, "kind": kind(entry.kind), "idea": entry.idea, "source": entry.source,
+        "order": entry.order, "space": entry.space, "wakes": entry.wakes, "delay": entry.delay,
+        "advice": entry.advice, "options": entry.options.iter().map(option).collect::<Value>(),
+    })
+}

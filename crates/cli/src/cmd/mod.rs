@@ -1,0 +1,9 @@
+//! The subcommands.
+
+pub(crate) mod completions;
+pub(crate) mod doctor;
+pub(crate) mod explain;
+pub(crate) mod list;
+pub(crate) mod man;
+pub(crate) mod run;
+pub(crate) mod topology;

@@ -1,0 +1,107 @@
+//! `lockwright run`.
+
+use super::topology;
+use crate::elf::{self, Program};
+use crate::hints::{Failure, warn};
+use crate::{catalog, find, library, rules};
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Run a program with its pthread locks replaced
+///
+/// The program takes this command's place: its exit code, its signals and its process id are its own.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright run -- ./server --port 8080
+  lockwright run --lock fifo:spin=5000 -- ./server
+  lockwright run --topology big:0-3,little:4-7 -- ./server
+  lockwright run --config locks.toml -- ./server
+
+A configuration file chooses locks by library, mutex or calling function; the first rule that fits wins:
+  default = \"auto\"
+  [[lock]]
+  library = \"libleveldb.so.1\"
+  use = \"fifo\"
+  [[lock]]
+  mutex = \"g_lock\"              # with object = \"libfoo.so\" if it isn't the program's own
+  use = \"mcs-stp\"
+  [[lock]]
+  caller = \"leveldb_get\"
+  use = \"barging\"")]
+pub(crate) struct Args {
+    /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
+    #[arg(long, value_name = "LOCK")]
+    lock: Option<String>,
+    /// Choose locks by library, mutex or caller
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Classes of cores, fastest first, as in big:0-3,little:4-7
+    #[arg(long, value_name = "CLASSES")]
+    topology: Option<String>,
+    /// The library to preload [default: beside this command]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    if let Some(lock) = &args.lock {
+        catalog::check(lock)?;
+    }
+    if let Some(spec) = &args.topology {
+        topology::check(spec)?;
+    }
+    let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    let path = find::program(name)?;
+    let program = elf::inspect(&path)?;
+    refuse(&program)?;
+    let library = library::find(args.library.as_deref())?;
+    let mut command = Command::new(&path);
+    command.arg0(name).args(arguments).env("LD_PRELOAD", preload(&library));
+    if let Some(file) = &args.config {
+        let config = rules::read(file, &program)?;
+        command.env("LOCKWRIGHT_RULES", config.rules);
+        if let Some(lock) = config.default {
+            command.env("LOCKWRIGHT_LOCK", lock);
+        }
+    }
+    if let Some(lock) = args.lock {
+        command.env("LOCKWRIGHT_LOCK", lock);
+    }
+    if let Some(spec) = args.topology {
+        command.env(topology::VARIABLE, spec);
+    }
+    let error = command.exec();
+    Err(Failure::not_executable(format!("cannot run '{}': {error}", path.display())))
+}
+
+/// Ours first, then what was there.
+pub(crate) fn preload(library: &Path) -> OsString {
+    let mut list = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    list
+}
+
+fn refuse(program: &Program) -> Result<(), Failure> {
+    let shown = program.path.display();
+    if let Some(obstacle) = program.obstacle() {
+        return Err(Failure::refused(format!("cannot reach '{shown}': {}", obstacle.reason()))
+            .hint(obstacle.hint(&program.path)));
+    }
+    if program.go {
+        warn(
+            format!(
+                "'{shown}' is a Go program: its own locks don't use pthreads, only its C parts do"
+            ),
+            format!("lockwright doctor --run '{shown}'"),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! What the user reads when something is wrong: one line with value and cause, one with a way out.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+/// An error that ends the command.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    message: String,
+    hint: Option<String>,
+    code: u8,
+}
+
+/// Usage, or our own failure.
+const USAGE: u8 = 2;
+/// As `env` and `timeout` have it: the program was not even tried.
+const REFUSED: u8 = 125;
+/// As the shell has it: found, but it can't be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// As the shell has it.
+const NOT_FOUND: u8 = 127;
+
+impl Failure {
+    pub(crate) fn new(message: impl Display) -> Self {
+        Self { message: message.to_string(), hint: None, code: USAGE }
+    }
+
+    pub(crate) fn hint(mut self, hint: impl Display) -> Self {
+        self.hint = Some(hint.to_string());
+        self
+    }
+
+    /// The same, said of a `place` in a file.
+    pub(crate) fn within(mut self, place: &str) -> Self {
+        self.message.insert_str(0, place);
+        self
+    }
+
+    /// We won't start the program.
+    pub(crate) fn refused(message: impl Display) -> Self {
+        Self { code: REFUSED, ..Self::new(message) }
+    }
+
+    pub(crate) fn not_executable(message: impl Display) -> Self {
+        Self { code: NOT_EXECUTABLE, ..Self::new(message) }
+    }
+
+    pub(crate) fn not_found(message: impl Display) -> Self {
+        Self { code: NOT_FOUND, ..Self::new(message) }
+    }
+
+    pub(crate) fn report(self) -> ExitCode {
+        eprintln!("error: {}", self.message);
+        if let Some(hint) = self.hint {
+            eprintln!("hint: {hint}");
+        }
+        ExitCode::from(self.code)
+    }
+}
+
+/// Something that the user should know; the command goes on.
+pub(crate) fn warn(message: impl Display, hint: impl Display) {
+    eprintln!("warning: {message}\nhint: {hint}");
+}
+
+/// The candidate that a mistyped `word` most probably meant.
+pub(crate) fn nearest<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    candidates
+        .into_iter()
+        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .min_by_key(|(distance, _)| *distance)
+        // Further away it is another word, not a typing error.
+        .filter(|(distance, candidate)| *distance <= (candidate.len().max(word.len()) / 3).max(1))
+        .map(|(_, candidate)| candidate)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn nearest_is_a_typing_error_away_or_nothing() {
+        let names = ["barging", "fifo", "mcs", "mcs-stp"];
+        assert_eq!(nearest("bargin", names), Some("barging"));
+        assert_eq!(nearest("ffio", names), Some("fifo"));
+        assert_eq!(nearest("mcsstp", names), Some("mcs-stp"));
+        assert_eq!(nearest("something", names), None);
+    }
+}

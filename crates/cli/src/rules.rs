@@ -1,0 +1,272 @@
+//! The configuration file, checked, and made into what the library reads: `LOCKWRIGHT_RULES`.
+//!
+//! The library knows no symbols and reads no files: names become address ranges here.
+
+use crate::catalog;
+use crate::elf::{ObjectFile, Program};
+use crate::hints::{Failure, nearest, warn};
+use serde::Deserialize;
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::path::Path;
+use toml::Spanned;
+
+/// What the file says, in the library's words.
+#[derive(Debug)]
+pub(crate) struct Config {
+    /// The default lock, if the file names one.
+    pub(crate) default: Option<String>,
+    /// `LOCKWRIGHT_RULES`.
+    pub(crate) rules: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    default: Option<Spanned<String>>,
+    #[serde(default)]
+    lock: Vec<Spanned<Rule>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    library: Option<Spanned<String>>,
+    mutex: Option<Spanned<String>>,
+    caller: Option<Spanned<String>>,
+    object: Option<Spanned<String>>,
+    #[serde(rename = "use")]
+    lock: Spanned<String>,
+}
+
+/// Bytes of a mutex whose symbol has no size.
+const MUTEX_SIZE: u64 = 40;
+
+/// Reads the file and resolves its names in `program` and the libraries that it loads.
+pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::new(format!("cannot read '{shown}': {error}")).hint("lockwright run --help")
+    })?;
+    let file: File = toml::from_str(&text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line(&text, span.start));
+        let words = error.message().lines().collect::<Vec<_>>().join(" ");
+        Failure::new(format!("'{shown}' line {line}: {words}"))
+            .hint("keys are default and [[lock]] with library, mutex or caller, and use; lockwright run --help")
+    })?;
+    let source = Source { shown: shown.to_string(), text: &text };
+    if let Some(default) = &file.default {
+        source.check("default", default)?;
+    }
+    let objects = if file.lock.is_empty() { Vec::new() } else { program.objects()? };
+    let mut rules = String::new();
+    for rule in &file.lock {
+        translate(&source, rule, &objects, &mut rules)?;
+    }
+    Ok(Config { default: file.default.map(Spanned::into_inner), rules })
+}
+
+fn line(text: &str, at: usize) -> usize {
+    1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
+}
+
+/// The file, for messages.
+struct Source<'a> {
+    shown: String,
+    text: &'a str,
+}
+
+impl Source<'_> {
+    fn fail(&self, at: usize, key: &str, cause: impl std::fmt::Display) -> Failure {
+        Failure::new(format!("'{}' line {}, {key}: {cause}", self.shown, line(self.text, at)))
+    }
+
+    fn check(&self, key: &str, lock: &Spanned<String>) -> Result<(), Failure> {
+        catalog::check(lock.get_ref()).map_err(|failure| {
+            let place =
+                format!("'{}' line {}, {key}: ", self.shown, line(self.text, lock.span().start));
+            failure.within(&place)
+        })
+    }
+}
+
+fn translate(
+    source: &Source<'_>,
+    rule: &Spanned<Rule>,
+    objects: &[ObjectFile],
+    rules: &mut String,
+) -> Result<(), Failure> {
+    let at = rule.span().start;
+    let rule = rule.get_ref();
+    source.check("use", &rule.lock)?;
+    let lock = rule.lock.get_ref();
+    match (&rule.library, &rule.mutex, &rule.caller) {
+        (Some(library), None, None) => {
+            if let Some(object) = &rule.object {
+                return Err(source
+                    .fail(object.span().start, "object", "goes with mutex or caller only")
+                    .hint("leave it out: library says it already"));
+            }
+            let name = library.get_ref();
+            if name.is_empty() || name.contains([';', '=', '+', '/']) {
+                return Err(source
+                    .fail(library.span().start, "library", format!("'{name}' is not a file's name"))
+                    .hint("for example library = \"libleveldb.so.1\""));
+            }
+            if !objects.iter().any(|object| object.name == *name) {
+                let known = nearest(name, objects.iter().map(|object| object.name.as_str()));
+                warn(
+                    format!(
+                        "'{}' line {}: '{name}' isn't loaded when the program starts",
+                        source.shown,
+                        line(source.text, library.span().start)
+                    ),
+                    known.map_or("fine if it is loaded later, by dlopen".to_owned(), |known| {
+                        format!("did you mean '{known}'? fine if it is loaded later, by dlopen")
+                    }),
+                );
+            }
+            append(rules, format_args!("lib:{name}={lock}"));
+            Ok(())
+        }
+        (None, Some(mutex), None) => symbol(source, rule, mutex, false, objects, rules),
+        (None, None, Some(caller)) => symbol(source, rule, caller, true, objects, rules),
+        _ => Err(source
+            .fail(at, "[[lock]]", "needs exactly one of library, mutex and caller")
+            .hint("write one [[lock]] for each")),
+    }
+}
+
+fn symbol(
+    source: &Source<'_>,
+    rule: &Rule,
+    wanted: &Spanned<String>,
+    is_function: bool,
+    objects: &[ObjectFile],
+    rules: &mut String,
+) -> Result<(), Failure> {
+    let key = if is_function { "caller" } else { "mutex" };
+    let name = wanted.get_ref();
+    let objects = match &rule.object {
+        None => objects,
+        Some(object) => {
+            let found = objects.iter().position(|known| known.name == *object.get_ref());
+            let at = found.ok_or_else(|| {
+                let names: Vec<_> = objects.iter().map(|known| known.name.as_str()).collect();
+                source
+                    .fail(
+                        object.span().start,
+                        "object",
+                        format!("the program doesn't load '{}'", object.get_ref()),
+                    )
+                    .hint(format!("it loads {}", names.join(", ")))
+            })?;
+            &objects[at..=at]
+        }
+    };
+    let mut found = false;
+    for object in objects {
+        if object.name.contains([';', '=', '+']) {
+            continue; // can't be written in a rule
+        }
+        for symbol in object.symbols.iter().filter(|symbol| symbol.is_function == is_function) {
+            if !is_called(&symbol.name, name) || (is_function && symbol.size == 0) {
+                continue;
+            }
+            found = true;
+            let size = if symbol.size == 0 { MUTEX_SIZE } else { symbol.size };
+            let (low, high) = (symbol.offset, symbol.offset + size);
+            append(
+                rules,
+                format_args!(
+                    "{key}:{}+{low:#x}-{high:#x}={}",
+                    object.name,
+                    rule.lock.get_ref(),
+                    key = if is_function { "call" } else { "mutex" }
+                ),
+            );
+        }
+    }
+    if found {
+        return Ok(());
+    }
+    let what = if is_function { "function" } else { "variable" };
+    let names = objects
+        .iter()
+        .flat_map(|object| &object.symbols)
+        .filter(|symbol| symbol.is_function == is_function)
+        .map(|symbol| symbol.name.as_str());
+    let hint = match nearest(name, names) {
+        Some(close) => format!("did you mean '{close}'?"),
+        None => match objects {
+            [object] => {
+                format!("nm -C '{}' (a stripped file has few names left)", object.path.display())
+            }
+            _ => "nm -C PROGRAM (a stripped file has few names left)".to_owned(),
+        },
+    };
+    Err(source
+        .fail(wanted.span().start, key, format!("no {what} '{name}' in {}", list(objects)))
+        .hint(hint))
+}
+
+fn list(objects: &[ObjectFile]) -> String {
+    match objects {
+        [] => "the program".to_owned(),
+        [one] => format!("'{}'", one.name),
+        [program, libraries @ ..] => {
+            format!("'{}' and the {} libraries that it loads", program.name, libraries.len())
+        }
+    }
+}
+
+fn append(rules: &mut String, rule: std::fmt::Arguments<'_>) {
+    if !rules.is_empty() {
+        rules.push(';');
+    }
+    let _ = rules.write_fmt(rule);
+}
+
+/// Does `symbol`, mangled or not, go by the name `wanted`? Parts that the compiler split off
+/// (`f.cold`, `f.part.0`, `f.constprop.0`) belong to `f`.
+fn is_called(symbol: &str, wanted: &str) -> bool {
+    if symbol == wanted {
+        return true;
+    }
+    let whole = symbol.split_once('.').map_or(symbol, |(whole, _)| whole);
+    if whole == wanted {
+        return true;
+    }
+    // Demangling is slow: only for names that contain the last part of what is wanted.
+    let last = wanted.split(['(', '<']).next().unwrap_or(wanted);
+    let last = last.rsplit("::").next().unwrap_or(last);
+    whole.starts_with("_Z")
+        && whole.contains(last)
+        && demangled(whole).is_some_and(|(full, bare)| full == wanted || bare == wanted)
+}
+
+/// With and without parameters.
+fn demangled(symbol: &str) -> Option<(String, Cow<'static, str>)> {
+    use cpp_demangle::{DemangleOptions, Symbol};
+    let parsed = Symbol::new(symbol).ok()?;
+    let bare = DemangleOptions::new().no_params().no_return_type();
+    Some((parsed.demangle().ok()?, parsed.demangle_with_options(&bare).ok()?.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_go_by_their_mangled_and_their_written_names() {
+        let get = "_ZN7leveldb6DBImpl3GetERKNS_11ReadOptionsERKNS_5SliceEPNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE";
+        assert!(is_called(get, get));
+        assert!(is_called(get, "leveldb::DBImpl::Get"));
+        assert!(!is_called(get, "leveldb::DBImpl::Put"));
+        assert!(!is_called(get, "Get"));
+        assert!(is_called("_Z3runi", "run(int)"));
+        assert!(!is_called("_Z3runi", "run(long)"));
+        assert!(is_called("work.constprop.0", "work"));
+        assert!(is_called("_ZL6g_lock", "g_lock"));
+    }
+}
