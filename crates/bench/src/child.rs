@@ -1,0 +1,108 @@
+//! Runs one worker: a process group of its own, a time limit, an answer.
+
+use crate::spec::{Answer, Spec};
+use crate::subject_list::Subject;
+use anyhow::{Context, Result};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a worker ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    /// With an answer.
+    Answered(Box<Answer>),
+    /// Not within its time limit: killed.
+    Hung,
+    /// Otherwise: why.
+    Failed(String),
+}
+
+/// Measures `spec` with `subject`; kills the worker after `limit`.
+pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Outcome> {
+    let program = std::env::current_exe().context("cannot find our own program file")?;
+    let mut command = Command::new(program);
+    command
+        .args(["bench", "--worker", &serde_json::to_string(spec)?])
+        .env_remove("LD_PRELOAD")
+        .env_remove("LOCKWRIGHT_LOCK")
+        .env_remove("LOCKWRIGHT_RULES")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0);
+    if let Some(library) = &subject.preload {
+        command.env("LD_PRELOAD", library);
+    }
+    if let Some(choice) = &subject.choice {
+        command.env("LOCKWRIGHT_LOCK", choice);
+    }
+    let mut child = command.spawn().context("cannot start a worker")?;
+    let group = child.id() as i32;
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let deadline = Instant::now() + limit;
+    let (mut stdout, mut stderr) = (child.stdout.take(), child.stderr.take());
+    let hung = loop {
+        // Blocked in poll, this process leaves the CPUs to the worker.
+        if !drain(&mut stdout, &mut out, deadline)? {
+            break true;
+        }
+        if stdout.is_none() {
+            break !drain_all(&mut stderr, &mut err, deadline)?;
+        }
+    };
+    if hung {
+        // SAFETY: a signal to the group that we made, whose leader is not yet waited for.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+    }
+    let status = child.wait().context("cannot wait for a worker")?;
+    if hung {
+        return Ok(Outcome::Hung);
+    }
+    let said = String::from_utf8_lossy(&err);
+    match serde_json::from_slice::<Answer>(&out) {
+        Ok(answer) if status.success() => Ok(Outcome::Answered(Box::new(answer))),
+        _ => Ok(Outcome::Failed(match said.trim().lines().last() {
+            Some(line) => format!("{status}: {line}"),
+            None => status.to_string(),
+        })),
+    }
+}
+
+/// Reads what is there, waiting until `deadline` at most; `false` if nothing came. Closes at the end.
+fn drain<R: Read + AsRawFd>(
+    from: &mut Option<R>,
+    into: &mut Vec<u8>,
+    deadline: Instant,
+) -> Result<bool> {
+    let Some(reader) = from else { return Ok(true) };
+    let left = deadline.saturating_duration_since(Instant::now());
+    let mut poll = libc::pollfd { fd: reader.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid entry.
+    let ready = unsafe { libc::poll(&mut poll, 1, left.as_millis().min(i32::MAX as u128) as i32) };
+    if ready <= 0 {
+        // Interrupted by a signal: look again, unless time is up.
+        return Ok(!left.is_zero() && ready < 0);
+    }
+    let mut buffer = [0; 4096];
+    match reader.read(&mut buffer).context("cannot read a worker's answer")? {
+        0 => *from = None,
+        n => into.extend_from_slice(&buffer[..n]),
+    }
+    Ok(true)
+}
+
+fn drain_all<R: Read + AsRawFd>(
+    from: &mut Option<R>,
+    into: &mut Vec<u8>,
+    deadline: Instant,
+) -> Result<bool> {
+    while from.is_some() {
+        if !drain(from, into, deadline)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,138 @@
+//! Work that takes time and touches no memory: the critical section and the gap.
+
+use crate::spec::{Length, Point};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Entries of a thread's table of lengths.
+const TABLE: usize = 4096;
+
+/// One dependent multiply-and-mix chain: its time is proportional to `turns`, whatever the caches do.
+#[inline(never)]
+pub(crate) fn compute(turns: u32) {
+    let mut x = u64::from(turns) | 1;
+    for _ in 0..turns {
+        x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 29);
+    }
+    black_box(x);
+}
+
+/// Turns per nanosecond: the fastest of many short stretches, because a stall can only lengthen one.
+pub(crate) fn calibrate() -> f64 {
+    const TURNS: u32 = 20_000;
+    let mut best = u128::MAX;
+    for _ in 0..400 {
+        let start = Instant::now();
+        compute(black_box(TURNS));
+        best = best.min(start.elapsed().as_nanos().max(1));
+    }
+    f64::from(TURNS) / best as f64
+}
+
+/// SplitMix64: small, seeded, good enough for lengths.
+#[derive(Clone, Debug)]
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    /// The next 64 bits.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Uniform in (0, 1].
+    fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+}
+
+/// What one operation computes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// Turns in the critical section.
+    pub(crate) cs: u32,
+    /// Turns after it.
+    pub(crate) gap: u32,
+    /// 0 to 99: decides between reading and writing.
+    pub(crate) percent: u8,
+}
+
+/// A thread's lengths, made before the start, used round and round.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    steps: Vec<Step>,
+    at: usize,
+}
+
+impl Plan {
+    /// The lengths of thread `thread`: the same for each lock that gets this seed.
+    pub(crate) fn new(point: &Point, turns_per_ns: f64, seed: u64, thread: u32) -> Plan {
+        let mut random = Random(seed ^ (u64::from(thread) << 32));
+        random.next();
+        let cs = lengths(point.cs_ns, point.length, turns_per_ns, &mut random);
+        let gap = lengths(point.gap_ns, point.length, turns_per_ns, &mut random);
+        let steps = cs
+            .into_iter()
+            .zip(gap)
+            .map(|(cs, gap)| Step { cs, gap, percent: (random.next() % 100) as u8 })
+            .collect();
+        Plan { steps, at: 0 }
+    }
+
+    /// The next operation.
+    #[inline(always)]
+    pub(crate) fn next(&mut self) -> Step {
+        self.at = (self.at + 1) % TABLE;
+        self.steps[self.at]
+    }
+}
+
+/// A table of turns whose mean is exactly (to a turn) the wanted one.
+fn lengths(mean_ns: u32, length: Length, turns_per_ns: f64, random: &mut Random) -> Vec<u32> {
+    let mean = f64::from(mean_ns) * turns_per_ns;
+    match length {
+        Length::Fixed => vec![mean.round() as u32; TABLE],
+        Length::Exponential => {
+            let draws: Vec<f64> = (0..TABLE).map(|_| -random.unit().ln()).collect();
+            let scale = mean * TABLE as f64 / draws.iter().sum::<f64>();
+            // Rounding at random keeps the mean of short lengths.
+            draws.iter().map(|d| (d * scale + random.unit()).floor() as u32).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn exponential_lengths_keep_their_mean(mean_ns in 10u32..10_000, seed: u64) {
+            let table = lengths(mean_ns, Length::Exponential, 0.5, &mut Random(seed));
+            let mean = table.iter().map(|&t| f64::from(t)).sum::<f64>() / TABLE as f64;
+            let wanted = f64::from(mean_ns) * 0.5;
+            prop_assert!((mean - wanted).abs() < 0.02 * wanted + 0.05, "{} for {}", mean, wanted);
+            let above = table.iter().filter(|&&t| f64::from(t) > wanted).count() as f64 / TABLE as f64;
+            // e^-1 = 0.37 of an exponential distribution lies above its mean; half of a symmetric one.
+            prop_assert!((0.25..0.45).contains(&above), "{above}");
+        }
+    }
+
+    #[test]
+    fn more_turns_take_more_time() {
+        let time = |turns| {
+            (0..20)
+                .map(|_| {
+                    let start = Instant::now();
+                    compute(black_box(turns));
+                    start.elapsed()
+                })
+                .min()
+        };
+        assert!(time(100_000) > time(10_000));
+    }
+}

@@ -1,0 +1,210 @@
+//! The figures that the reports are made of: medians, spreads, fairness. Definitions: `docs/bench.md`.
+
+use serde::Serialize;
+
+/// A median with the range that its repetitions covered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// Smallest repetition.
+    pub min: f64,
+    /// First quartile.
+    pub q1: f64,
+    /// The middle repetition.
+    pub median: f64,
+    /// Third quartile.
+    pub q3: f64,
+    /// Largest repetition.
+    pub max: f64,
+    /// How many repetitions.
+    pub n: usize,
+}
+
+impl Spread {
+    /// The spread of `values`; `None` if there is none, or one that is not a number.
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        if values.is_empty() || values.iter().any(|v| v.is_nan()) {
+            return None;
+        }
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Some(Spread {
+            min: sorted[0],
+            q1: quantile(&sorted, 0.25),
+            median: quantile(&sorted, 0.5),
+            q3: quantile(&sorted, 0.75),
+            max: sorted[sorted.len() - 1],
+            n: sorted.len(),
+        })
+    }
+
+    /// The interquartile range.
+    pub fn iqr(&self) -> f64 {
+        self.q3 - self.q1
+    }
+}
+
+/// The `q`-quantile of ascending values, between two neighbours by linear interpolation.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let at = q * (sorted.len() - 1) as f64;
+    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
+    if low == high { low } else { low + (high - low) * at.fract() }
+}
+
+/// Jain's index of `shares`: 1 if all are equal, 1/n if one has everything. No share at all counts as equal.
+pub fn jain(shares: &[f64]) -> f64 {
+    let sum: f64 = shares.iter().sum();
+    let squares: f64 = shares.iter().map(|s| s * s).sum();
+    if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
+}
+
+/// CAL's fairness: smallest slowdown by largest slowdown, where a thread's slowdown is its time per
+/// operation beside the others (`shared`) by its time per operation alone (`alone`).
+///
+/// 1 if all are slowed alike, 0 if one of them never got the lock (`shared` infinite).
+pub fn cal(shared: &[f64], alone: &[f64]) -> f64 {
+    let slowdowns = || shared.iter().zip(alone).map(|(s, a)| s / a.max(f64::MIN_POSITIVE));
+    let (min, max) = (slowdowns().fold(f64::INFINITY, f64::min), slowdowns().fold(0.0, f64::max));
+    if max == 0.0 {
+        1.0
+    } else if max.is_infinite() {
+        0.0
+    } else {
+        min / max
+    }
+}
+
+/// How a lock kept the order of arrival.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Order {
+    /// Acquisitions.
+    pub served: u64,
+    /// Acquisitions that somebody who came later overtook.
+    pub overtaken: u64,
+    /// Those whose first overtaker came at least the grace time later.
+    pub overtaken_late: u64,
+    /// The most overtakers that one acquisition had.
+    pub longest_bypass: u64,
+    /// The 99.9th percentile of overtakers.
+    pub bypass_p999: u64,
+}
+
+/// Judges the order in which `services` (arrival ticket, arrival time) got the lock.
+///
+/// The tickets are 0, 1, 2, ... without gaps, in any order.
+pub fn order(services: &[(u64, u64)], grace_ns: u64) -> Order {
+    let n = services.len();
+    // A Fenwick tree over tickets: how many tickets below t were served already?
+    let mut tree = vec![0u64; n + 1];
+    let mut bypasses = Vec::with_capacity(n);
+    for (served_before, &(ticket, _)) in services.iter().enumerate() {
+        let mut older = 0;
+        let mut i = ticket as usize;
+        while i > 0 {
+            older += tree[i];
+            i &= i - 1;
+        }
+        bypasses.push(served_before as u64 - older);
+        let mut i = ticket as usize + 1;
+        while i <= n {
+            tree[i] += 1;
+            i += i & i.wrapping_neg();
+        }
+    }
+    // The latest arrival that was served before: if it came well after ours, it overtook us for sure.
+    let mut latest = 0;
+    let mut late = 0;
+    for &(_, arrived) in services {
+        late += u64::from(latest >= arrived + grace_ns.max(1));
+        latest = latest.max(arrived);
+    }
+    bypasses.sort_unstable();
+    let at = |q: f64| bypasses.get(((n as f64 * q) as usize).min(n.saturating_sub(1))).copied();
+    Order {
+        served: n as u64,
+        overtaken: bypasses.iter().filter(|&&b| b > 0).count() as u64,
+        overtaken_late: late,
+        longest_bypass: bypasses.last().copied().unwrap_or(0),
+        bypass_p999: at(0.999).unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn median_of_an_even_number_lies_between() {
+        let s = Spread::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!((s.min, s.q1, s.median, s.q3, s.max), (1.0, 1.75, 2.5, 3.25, 4.0));
+        assert_eq!(s.iqr(), 1.5);
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(Spread::of(&[f64::NAN]), None);
+    }
+
+    #[test]
+    fn infinite_values_have_a_median() {
+        let s = Spread::of(&[1.0, f64::INFINITY, f64::INFINITY]).unwrap();
+        assert_eq!(s.median, f64::INFINITY);
+    }
+
+    #[test]
+    fn cal_compares_slowdowns_not_shares() {
+        // A little core needs twice as long alone: with half of the operations it is treated equally.
+        assert_eq!(cal(&[10.0, 20.0], &[1.0, 2.0]), 1.0);
+        assert_eq!(cal(&[10.0, 20.0], &[1.0, 1.0]), 0.5);
+        assert_eq!(cal(&[10.0, f64::INFINITY], &[1.0, 1.0]), 0.0);
+    }
+
+    #[test]
+    fn order_counts_the_overtaken_and_their_overtakers() {
+        let kept = order(&[(0, 10), (1, 20), (2, 30)], 5);
+        assert_eq!((kept.overtaken, kept.overtaken_late, kept.longest_bypass), (0, 0, 0));
+        // Ticket 0 was overtaken by 1 and 2, ticket 3 by nobody.
+        let broken = order(&[(1, 12), (2, 30), (0, 10), (3, 40)], 5);
+        assert_eq!((broken.served, broken.overtaken, broken.longest_bypass), (4, 1, 2));
+        assert_eq!(broken.overtaken_late, 1);
+        // Drawn at almost the same moment: overtaken, but not beyond the grace.
+        assert_eq!(order(&[(1, 12), (0, 10)], 5).overtaken_late, 0);
+    }
+
+    proptest! {
+        #[test]
+        fn spread_is_ordered(values in prop::collection::vec(-1e9..1e9f64, 1..40)) {
+            let s = Spread::of(&values).unwrap();
+            prop_assert!(s.min <= s.q1 && s.q1 <= s.median && s.median <= s.q3 && s.q3 <= s.max);
+            let below = values.iter().filter(|&&v| v <= s.median).count();
+            prop_assert!(2 * below >= values.len());
+        }
+
+        #[test]
+        fn jain_lies_between_one_nth_and_one(shares in prop::collection::vec(0.0..1e6f64, 1..20)) {
+            let j = jain(&shares);
+            prop_assert!(j <= 1.0 + 1e-9 && j >= 1.0 / shares.len() as f64 - 1e-9);
+            prop_assert!((jain(&vec![shares[0]; 7]) - 1.0).abs() < 1e-9);
+        }
+
+        #[test]
+        fn cal_is_scale_free(shared in prop::collection::vec(1.0..1e6f64, 1..20), k in 0.1..10.0f64) {
+            let alone = vec![1.0; shared.len()];
+            let f = cal(&shared, &alone);
+            prop_assert!((0.0..=1.0).contains(&f));
+            let scaled: Vec<_> = shared.iter().map(|s| s * k).collect();
+            prop_assert!((cal(&scaled, &alone) - f).abs() < 1e-9);
+        }
+
+        #[test]
+        fn fast_bypass_count_equals_the_plain_one(
+            seats in Just((0..30u64).collect::<Vec<_>>()).prop_shuffle()
+        ) {
+            let services: Vec<_> = seats.iter().map(|&t| (t, t * 10)).collect();
+            let plain: Vec<u64> = (0..seats.len())
+                .map(|i| seats[..i].iter().filter(|&&t| t > seats[i]).count() as u64)
+                .collect();
+            let fast = order(&services, 0);
+            prop_assert_eq!(fast.longest_bypass, plain.iter().copied().max().unwrap());
+            prop_assert_eq!(fast.overtaken, plain.iter().filter(|&&b| b > 0).count() as u64);
+            prop_assert_eq!(fast.overtaken_late, fast.overtaken);
+        }
+    }
+}

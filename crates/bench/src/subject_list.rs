@@ -1,0 +1,219 @@
+//! The locks that a run compares, as the command line names them.
+
+use crate::spec::Lock;
+use anyhow::{Result, anyhow, bail};
+use lockwright_locks::catalog::{self, CATALOG, Kind};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+
+/// What a lock is to the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// glibc's own: what all ratios refer to.
+    Reference,
+    /// Ours, through the preload.
+    Ours,
+    /// From the catalogue, compiled into the worker.
+    InProcess,
+    /// Somebody else's.
+    Peer,
+}
+
+/// One lock of the comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct Subject {
+    /// Its name in the reports.
+    pub name: String,
+    /// What it is to the comparison.
+    pub role: Role,
+    /// What the worker measures.
+    pub lock: Lock,
+    /// The library that the worker gets by LD_PRELOAD.
+    pub preload: Option<PathBuf>,
+    /// The value of LOCKWRIGHT_LOCK.
+    pub choice: Option<String>,
+}
+
+impl Subject {
+    /// glibc's lock.
+    pub fn glibc() -> Subject {
+        Subject {
+            name: "glibc".into(),
+            role: Role::Reference,
+            lock: Lock::Pthread,
+            preload: None,
+            choice: None,
+        }
+    }
+
+    /// The lock called `name`: `glibc`, `parking_lot`, `std`, `in:LOCK` or `LOCK[:key=value,...]`.
+    pub fn parse(name: &str, library: Option<&Path>) -> Result<Subject> {
+        let peer = |lock| Subject {
+            name: name.into(),
+            role: Role::Peer,
+            lock,
+            preload: None,
+            choice: None,
+        };
+        match name {
+            "glibc" => return Ok(Subject::glibc()),
+            "parking_lot" => return Ok(peer(Lock::ParkingLot)),
+            "std" => return Ok(peer(Lock::Std)),
+            _ => {}
+        }
+        if let Some(id) = name.strip_prefix("in:") {
+            known(id, name)?;
+            return Ok(Subject { role: Role::InProcess, ..peer(Lock::Catalogue(id.into())) });
+        }
+        let (id, options) = name.split_once(':').map_or((name, None), |(id, o)| (id, Some(o)));
+        let entry = known(id, name)?;
+        for option in options.into_iter().flat_map(|o| o.split(',')) {
+            check_option(entry, option)?;
+        }
+        let Some(library) = library else {
+            bail!(
+                "cannot measure '{name}' through the preload: no liblockwright.so beside the command\n\
+                 hint: build it by 'cargo build --release', or measure in process: --lock in:{id}"
+            );
+        };
+        Ok(Subject {
+            role: Role::Ours,
+            preload: Some(library.to_owned()),
+            choice: Some(name.into()),
+            ..peer(Lock::Pthread)
+        })
+    }
+
+    /// A peer given as `NAME=/path/lib.so`.
+    pub fn parse_peer(text: &str) -> Result<Subject> {
+        let Some((name, path)) =
+            text.split_once('=').filter(|(n, p)| !n.is_empty() && !p.is_empty())
+        else {
+            bail!(
+                "'{text}' is not NAME=LIBRARY\nhint: --peer mutexee=/usr/local/lib/libmutexee.so"
+            );
+        };
+        let path = Path::new(path).canonicalize().map_err(|cause| {
+            anyhow!("cannot use '{path}' as a peer: {}\nhint: ls -l {path}", plain(&cause))
+        })?;
+        Ok(Subject {
+            name: name.into(),
+            role: Role::Peer,
+            lock: Lock::Pthread,
+            preload: Some(path),
+            choice: None,
+        })
+    }
+
+    /// What is compared if nobody says: the front locks, and the strongest peers.
+    pub fn defaults(library: Option<&Path>) -> Vec<Subject> {
+        let mut names: Vec<String> = Vec::new();
+        let front = CATALOG.iter().filter(|e| e.kind == Kind::Front);
+        match library {
+            Some(_) => names.extend(front.map(|e| e.id.to_owned())),
+            None => names.extend(front.map(|e| format!("in:{}", e.id))),
+        }
+        names.extend(["in:ttas", "parking_lot", "std"].map(String::from));
+        names.iter().filter_map(|name| Subject::parse(name, library).ok()).collect()
+    }
+
+    /// Every lock, in process and through the preload.
+    pub fn all(library: Option<&Path>) -> Vec<Subject> {
+        let ids = || CATALOG.iter().map(|e| e.id.to_owned());
+        let mut names: Vec<String> = Vec::new();
+        if library.is_some() {
+            names.extend(ids());
+        }
+        names.extend(ids().map(|id| format!("in:{id}")));
+        names.extend(["parking_lot", "std"].map(String::from));
+        names.iter().filter_map(|name| Subject::parse(name, library).ok()).collect()
+    }
+
+    /// Does `provider` (a file name) look like what this subject should run on?
+    pub fn provided_by(&self, provider: &str) -> bool {
+        match &self.preload {
+            Some(library) => library.file_name().is_some_and(|n| n.to_string_lossy() == provider),
+            None => provider.starts_with("libc.") || provider.starts_with("libpthread"),
+        }
+    }
+}
+
+/// The cause of an I/O error without Rust's "(os error 2)".
+pub(crate) fn plain(cause: &std::io::Error) -> String {
+    let text = cause.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
+}
+
+fn known(id: &str, asked: &str) -> Result<&'static catalog::Entry> {
+    catalog::find(id).ok_or_else(|| {
+        let nearest =
+            CATALOG.iter().map(|e| e.id).min_by_key(|known| distance(known, id)).unwrap_or("auto");
+        let with = asked.replacen(id, nearest, 1);
+        anyhow!("no lock '{id}'\nhint: --lock {with}; 'lockwright list' shows all")
+    })
+}
+
+fn check_option(entry: &catalog::Entry, option: &str) -> Result<()> {
+    let keys = || entry.options.iter().map(|o| o.key).collect::<Vec<_>>().join(", ");
+    let Some((key, value)) = option.split_once('=') else {
+        bail!("'{option}' is not key=value\nhint: the options of '{}': {}", entry.id, keys());
+    };
+    let Some(spec) = entry.options.iter().find(|o| o.key == key) else {
+        bail!("lock '{}' has no option '{key}'\nhint: its options: {}", entry.id, keys());
+    };
+    match value.parse::<u32>() {
+        Ok(n) if (spec.min..=spec.max).contains(&n) => Ok(()),
+        _ => bail!(
+            "'{value}' is no value for '{key}'\nhint: {}:{key}={} to {}",
+            entry.id,
+            spec.min,
+            spec.max
+        ),
+    }
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let cost = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
+            diagonal = std::mem::replace(&mut row[j + 1], cost);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_say_where_the_lock_stands() {
+        let so = Path::new("/lib/liblockwright.so");
+        assert_eq!(Subject::parse("glibc", None).unwrap().role, Role::Reference);
+        assert_eq!(Subject::parse("in:mcs", None).unwrap().role, Role::InProcess);
+        let ours = Subject::parse("fifo", Some(so)).unwrap();
+        assert_eq!((ours.role, ours.choice.as_deref()), (Role::Ours, Some("fifo")));
+        assert!(ours.provided_by("liblockwright.so") && !ours.provided_by("libc.so.6"));
+        assert!(Subject::glibc().provided_by("libc.so.6"));
+    }
+
+    #[test]
+    fn bad_names_get_a_hint() {
+        let said = |name| Subject::parse(name, Some(Path::new("/x.so"))).unwrap_err().to_string();
+        assert_eq!(said("fifi"), "no lock 'fifi'\nhint: --lock fifo; 'lockwright list' shows all");
+        assert_eq!(
+            said("in:msc"),
+            "no lock 'msc'\nhint: --lock in:mcs; 'lockwright list' shows all"
+        );
+        assert!(said("tas:nonsense=1").contains("no option 'nonsense'"));
+        let without = Subject::parse("auto", None).unwrap_err().to_string();
+        assert!(without.contains("hint: build it by"), "{without}");
+        let peer = Subject::parse_peer("x=/no/such/lib.so").unwrap_err().to_string();
+        assert!(peer.starts_with("cannot use '/no/such/lib.so' as a peer: no such file"), "{peer}");
+    }
+}

@@ -1,0 +1,213 @@
+//! What the bench asks of Linux.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// The CPUs that this process may run on, ascending.
+pub(crate) fn cpus() -> Vec<usize> {
+    // SAFETY: cpu_set_t is plain bits, filled by the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
+            return vec![0];
+        }
+        (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
+    }
+}
+
+/// Binds the calling thread to one CPU.
+pub(crate) fn pin_to(cpu: usize) {
+    // SAFETY: cpu_set_t is plain bits; the CPU's number came from such a set.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut set);
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
+
+/// User and system time of this process.
+pub(crate) fn cpu_time() -> Duration {
+    // SAFETY: rusage is plain numbers, filled by the call.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let time = |t: libc::timeval| {
+        Duration::from_secs(t.tv_sec as u64) + Duration::from_micros(t.tv_usec as u64)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// Memory that this process has to itself, counted page by page (`status` only gives an estimate).
+pub(crate) fn resident_bytes() -> u64 {
+    let kilobytes = std::fs::read_to_string("/proc/self/smaps_rollup").ok().and_then(|rollup| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Anonymous:"))?;
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()
+    });
+    kilobytes.unwrap_or(0) * 1024
+}
+
+/// Ends this process when its parent ends.
+pub(crate) fn die_with_parent() {
+    // SAFETY: sets one attribute of this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// File name of the object whose `pthread_mutex_lock` this process calls.
+pub(crate) fn provider_of_pthread_mutex_lock() -> String {
+    // SAFETY: dladdr reads the loader's tables, and fills `info` if it returns non-zero.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        let address = libc::pthread_mutex_lock as *const libc::c_void;
+        if libc::dladdr(address, &mut info) == 0 || info.dli_fname.is_null() {
+            return "unknown".into();
+        }
+        let path = CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned();
+        path.rsplit('/').next().unwrap_or("unknown").to_owned()
+    }
+}
+
+/// One-way time of a cache line between two CPUs in nanoseconds: the median of many short bouts of ping-pong.
+///
+/// `None` with a single CPU. Takes about 20 ms.
+pub(crate) fn line_transfer_ns() -> Option<f64> {
+    const ROUNDS: u64 = 500;
+    let cpus = cpus();
+    let [first, .., last] = cpus[..] else { return None };
+    #[repr(align(128))]
+    struct Line(AtomicU64);
+    let ball = Line(AtomicU64::new(0));
+    let over = AtomicBool::new(false);
+    let (ball, over) = (&ball, &over);
+    // Two fresh threads: the caller's affinity stays as it is.
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            pin_to(last);
+            while !over.load(Relaxed) {
+                let seen = ball.0.load(Acquire);
+                if seen % 2 == 1 {
+                    ball.0.store(seen + 1, Release);
+                }
+            }
+        });
+        let ping = scope.spawn(move || {
+            pin_to(first);
+            let start = Instant::now();
+            let mut bouts = Vec::new();
+            let mut at = 0;
+            while start.elapsed() < Duration::from_millis(20) || bouts.len() < 20 {
+                let bout = Instant::now();
+                for _ in 0..ROUNDS {
+                    ball.0.store(at + 1, Release);
+                    at += 2;
+                    while ball.0.load(Acquire) != at {}
+                }
+                bouts.push(bout.elapsed().as_nanos() as f64 / (2 * ROUNDS) as f64);
+                if start.elapsed() > Duration::from_millis(500) {
+                    break;
+                }
+            }
+            over.store(true, Relaxed);
+            bouts.sort_by(f64::total_cmp);
+            bouts[bouts.len() / 2]
+        });
+        ping.join().ok()
+    })
+}
+
+/// Set by Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on Ctrl-C is noted instead of ending the process; the second one ends it.
+pub(crate) fn catch_interrupts() {
+    extern "C" fn note(_: libc::c_int) {
+        if INTERRUPTED.swap(true, Relaxed) {
+            // SAFETY: _exit may be called in a signal handler.
+            unsafe { libc::_exit(130) };
+        }
+    }
+    // SAFETY: the handler does nothing but an atomic swap and _exit.
+    unsafe { libc::signal(libc::SIGINT, note as *const () as libc::sighandler_t) };
+}
+
+/// Has Ctrl-C been pressed?
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(Relaxed)
+}
+
+/// The machine and the moment, as every report names them.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Machine {
+    /// The processor's own name.
+    pub cpu: String,
+    /// CPUs that we may use.
+    pub cpus: usize,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The C library's version.
+    pub libc: String,
+    /// UTC, ISO 8601.
+    pub date: String,
+    /// Threads of other programs that were runnable at the start (load average of one minute).
+    pub load: f64,
+}
+
+impl Machine {
+    /// This machine, now.
+    pub fn here() -> Machine {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let info = read("/proc/cpuinfo");
+        let name = info
+            .lines()
+            .find_map(|l| l.strip_prefix("model name").or_else(|| l.strip_prefix("Model")))
+            .and_then(|l| l.split_once(':'));
+        // SAFETY: returns a constant string.
+        let libc = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
+        Machine {
+            cpu: name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned(),
+            cpus: cpus().len(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            libc: format!("glibc {}", libc.to_string_lossy()),
+            date: utc_now(),
+            load: read("/proc/loadavg")
+                .split(' ')
+                .next()
+                .and_then(|l| l.parse().ok())
+                .unwrap_or(0.0),
+        }
+    }
+
+    /// One line. Everything this command prints was measured, so it says *real*.
+    pub fn line(&self) -> String {
+        format!(
+            "real: {}, {} CPU{}, Linux {}, {}, {}",
+            self.cpu,
+            self.cpus,
+            if self.cpus == 1 { "" } else { "s" },
+            self.kernel,
+            self.libc,
+            self.date
+        )
+    }
+}
+
+fn utc_now() -> String {
+    // SAFETY: `tm` is plain numbers, filled by the call.
+    let tm = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        let now = libc::time(std::ptr::null_mut());
+        libc::gmtime_r(&now, &mut tm);
+        tm
+    };
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
+        tm.tm_year + 1900,
+        tm.tm_mon + 1,
+        tm.tm_mday,
+        tm.tm_hour,
+        tm.tm_min,
+        tm.tm_sec
+    )
+}

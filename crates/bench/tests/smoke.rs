@@ -1,0 +1,199 @@
+//! The whole bench, tiny: one repetition of a few milliseconds. What a run says must have the right
+//! shape; how fast a lock is, is never asserted.
+//!
+//! The bench starts its own program as `PROGRAM bench --worker ...`, so this test has its own `main`:
+//! called with `bench` first it is that program, else it runs the tests below, by itself.
+
+use clap::Parser;
+use lockwright_bench::Args;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+#[derive(Parser)]
+enum Program {
+    Bench(Args),
+}
+
+fn main() -> ExitCode {
+    if std::env::args().nth(1).as_deref() == Some("bench") {
+        let Program::Bench(args) = Program::parse();
+        let library = std::env::var_os("BENCH_TEST_LIBRARY").map(PathBuf::from);
+        return lockwright_bench::main(args, library).unwrap_or_else(|cause| {
+            eprintln!("error: {cause:#}");
+            ExitCode::from(2)
+        });
+    }
+    let tests: &[(&str, fn())] = &[
+        ("every_workload_gives_every_file", every_workload_gives_every_file),
+        (
+            "every_lock_of_the_catalogue_runs_in_process",
+            every_lock_of_the_catalogue_runs_in_process,
+        ),
+        ("a_library_that_does_not_replace_the_lock_is_found_out", wrong_library_is_found_out),
+        ("bad_values_are_named_with_a_hint", bad_values_are_named_with_a_hint),
+    ];
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let listed = std::env::args().any(|a| a == "--list");
+    let chosen = tests
+        .iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|w| name.contains(w)));
+    for (name, test) in chosen {
+        if listed {
+            println!("{name}: test");
+        } else {
+            println!("test {name} ...");
+            test();
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+/// Runs this program as `bench ARGS`; returns code, stdout, stderr. Kills it with its group after a minute.
+fn bench(args: &[&str], library: Option<&Path>) -> (i32, String, String) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.arg("bench").args(args).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    match library {
+        Some(library) => command.env("BENCH_TEST_LIBRARY", library),
+        None => command.env_remove("BENCH_TEST_LIBRARY"),
+    };
+    let mut child = command.spawn().unwrap();
+    let mut pipes = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let readers = (
+        std::thread::spawn(move || text(&mut pipes.0)),
+        std::thread::spawn(move || text(&mut pipes.1)),
+    );
+    let deadline = Instant::now() + Duration::from_secs(120);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > deadline {
+            // SAFETY: a signal to the group of our own child, which is not yet waited for.
+            unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+            panic!("bench {args:?} hung");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    (status.code().unwrap_or(-1), readers.0.join().unwrap(), readers.1.join().unwrap())
+}
+
+fn text(from: &mut impl Read) -> String {
+    let mut text = String::new();
+    from.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn every_workload_gives_every_file() {
+    let dir = std::env::temp_dir().join(format!("lockwright-bench-{}", std::process::id()));
+    let out = dir.to_str().unwrap();
+    let workloads = "mutex,uncontended,queue,barrier,trylock,timedlock,rwlock,memory,order";
+    let args = [
+        "--workload",
+        workloads,
+        "--lock",
+        "parking_lot",
+        "std",
+        "in:ticket",
+        "--threads",
+        "2",
+        "--cs",
+        "50",
+        "--gap",
+        "100",
+        "--time",
+        "0.01",
+        "--reps",
+        "1",
+        "--count",
+        "100",
+        "--lines",
+        "2",
+        "--quiet",
+        "--out",
+        out,
+    ];
+    let (code, stdout, stderr) = bench(&args, None);
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+    assert!(stdout.starts_with("real: "), "{stdout}");
+
+    let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&read("results.json")).unwrap();
+    assert_eq!(json["origin"], "real");
+    // uncontended, queue and memory are two points each.
+    let (rows, locks) = (12, 4);
+    assert_eq!(json["rows"].as_array().unwrap().len(), rows);
+    assert_eq!(json["summaries"].as_array().unwrap().len(), rows * locks);
+    for sample in json["measured"]["samples"].as_array().unwrap() {
+        let answer = &sample["answer"];
+        assert_eq!(answer["counted"], answer["expected"], "{sample}");
+        match sample["status"].as_str().unwrap() {
+            "ok" => assert!(answer["ops"].as_u64().unwrap() > 0, "{sample}"),
+            other => assert_eq!(other, "unsupported", "{sample}"),
+        }
+    }
+    let raw = read("raw.csv");
+    let mut csv = csv::Reader::from_reader(raw.as_bytes());
+    let width = csv.headers().unwrap().len();
+    let lines: Vec<_> = csv.records().map(|r| r.unwrap()).collect();
+    assert!(lines.len() >= rows * locks, "{} lines", lines.len());
+    assert!(lines.iter().all(|l| l.len() == width && l.get(width - 1) == Some("real")));
+    let not_offered = lines.iter().filter(|l| l.iter().any(|cell| cell == "not offered")).count();
+    // in:ticket has no condition variables (queue 2, barrier 1), deadlines, readers; std no deadlines.
+    assert!(not_offered >= 6, "{not_offered}");
+    assert_eq!(read("summary.csv").lines().count(), 1 + rows * locks);
+    for (plot, word) in [("throughput.svg", "ratio to glibc"), ("latency.svg", "P99")] {
+        let svg = read(plot);
+        assert!(
+            svg.contains(word) && svg.contains("parking_lot") && svg.contains("real: "),
+            "{plot}"
+        );
+    }
+    let page = read("README.md");
+    assert!(page.contains("| kernel | Linux ") && page.contains("throughput.svg"), "{page}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+fn every_lock_of_the_catalogue_runs_in_process() {
+    let ids = lockwright_locks::catalog::CATALOG.iter().map(|e| format!("in:{}", e.id));
+    let ids: Vec<String> = ids.collect();
+    let mut args = vec!["--threads", "3", "--time", "0.01", "--reps", "1", "--quiet", "--lock"];
+    args.extend(ids.iter().map(String::as_str));
+    let (code, stdout, stderr) = bench(&args, None);
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+    for id in &ids {
+        assert!(stdout.contains(id.as_str()), "no {id} in {stdout}");
+    }
+    assert!(!stdout.contains("hung") && !stdout.contains("failed"), "{stdout}");
+}
+
+fn wrong_library_is_found_out() {
+    // A library that loads well and replaces nothing: what it measured would be glibc's lock.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let libc = maps.lines().filter_map(|l| l.split_whitespace().last());
+    let loader = libc.into_iter().find(|p| p.contains("/libgcc_s")).expect("libgcc_s is loaded");
+    let args = ["--time", "0.01", "--reps", "1", "--quiet", "--lock", "auto"];
+    let (code, _, stderr) = bench(&args, Some(Path::new(loader)));
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("was not measured: pthread_mutex_lock came from 'libc"), "{stderr}");
+}
+
+fn bad_values_are_named_with_a_hint() {
+    for (args, error) in [
+        (["--lock", "in:msc"], "error: no lock 'msc'\nhint: --lock in:mcs; "),
+        (["--peer", "x"], "error: 'x' is not NAME=LIBRARY\nhint: --peer "),
+        (["--pairs", "4"], "error: '4' is not producers:consumers\nhint: --pairs 1:1,4:4"),
+        (["--time", "-1"], "error: "),
+        (
+            ["--json", "/no/such/place.json"],
+            "error: cannot write '/no/such/place.json': no such file",
+        ),
+    ] {
+        let (code, stdout, stderr) = bench(&args, None);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{args:?}: {stderr}");
+        assert!(stderr.starts_with(error), "{args:?}: {stderr}");
+    }
+}
