@@ -1,9 +1,286 @@
-//! (in the making)
+//! The house's conventions, checked: what the compiler and clippy can't know. Each rule says what to do
+//! instead.
+
+use anyhow::{Context, Result, bail};
+use lockwright_locks::catalog::{CATALOG, Entry, Kind};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Flags.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Rewrite the generated parts (README's table of locks) instead of complaining about them.
+    #[arg(long)]
+    write: bool,
+}
 
-pub(crate) fn main(_: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+pub(crate) fn main(args: Args) -> Result<()> {
+    let root = root();
+    let mut complaints = Vec::new();
+    for path in tracked(&root)? {
+        let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
+        let file = File { path: &path, text: &text };
+        words(&file, &mut complaints);
+        match path.extension().and_then(|end| end.to_str()) {
+            Some("rs") => rust(&file, &mut complaints),
+            Some("md") => markdown(&file, &mut complaints),
+            _ => {}
+        }
+    }
+    for entry in CATALOG {
+        lock_file(&root, entry, &mut complaints)?;
+    }
+    readme(&root, args.write, &mut complaints)?;
+    if complaints.is_empty() {
+        println!("tidy");
+        return Ok(());
+    }
+    for complaint in &complaints {
+        eprintln!("error: {complaint}");
+    }
+    bail!("{} things to tidy", complaints.len())
+}
+
+/// The repository's root.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_owned()
+}
+
+/// Files that git tracks, relative to the root.
+fn tracked(root: &Path) -> Result<Vec<PathBuf>> {
+    let output = Command::new("git").args(["ls-files"]).current_dir(root).output();
+    let output = output.context("cannot run 'git ls-files'")?;
+    Ok(String::from_utf8(output.stdout)?.lines().map(PathBuf::from).collect())
+}
+
+struct File<'a> {
+    path: &'a Path,
+    text: &'a str,
+}
+
+impl File<'_> {
+    fn is_in(&self, folder: &str) -> bool {
+        self.path.starts_with(folder)
+    }
+    fn at(&self, line: usize) -> String {
+        format!("{}:{}", self.path.display(), line + 1)
+    }
+}
+
+/// Words that must not stand in the project, and what to do instead. Written in two pieces each, so that
+/// this file may stand in it.
+const BANNED: &[(&str, &str, &str)] = &[
+    ("TO", "DO", "do it, or open an issue"),
+    ("FIX", "ME", "mend it, or open an issue"),
+    ("todo", "!(", "write it"),
+    ("unimplemented", "!(", "write it"),
+    ("/tmp/", "target", "no machine's paths in the project"),
+    ("/wo", "rk/", "no machine's paths in the project"),
+    ("black", "list", "say 'denied'"),
+    ("critical ", "region", "say 'critical section'"),
+    ("hand", " over-", "say 'hand-over'"),
+];
+
+fn words(file: &File<'_>, complaints: &mut Vec<String>) {
+    if file.path.ends_with("Cargo.lock") {
+        return;
+    }
+    for (number, line) in file.text.lines().enumerate() {
+        for (head, tail, instead) in BANNED {
+            if line.contains(&format!("{head}{tail}")) {
+                complaints.push(format!("{}: '{head}{tail}': {instead}", file.at(number)));
+            }
+        }
+    }
+}
+
+/// Lines of a file, by where it lies: a lock is a page.
+const LENGTHS: &[(&str, usize)] =
+    &[("crates/locks/src/front", 360), ("crates/locks/src", 330), ("crates/preload", 160), ("", 800)];
+
+fn rust(file: &File<'_>, complaints: &mut Vec<String>) {
+    let lines: Vec<&str> = file.text.lines().collect();
+    let (_, most) = LENGTHS.iter().find(|(folder, _)| file.is_in(folder)).expect("the last fits all");
+    if lines.len() > *most {
+        let path = file.path.display();
+        complaints.push(format!("{path}: {} lines, at most {most} here: split it", lines.len()));
+    }
+    if !lines.first().is_some_and(|line| line.starts_with("//!") || line.starts_with("#!")) {
+        complaints.push(format!("{}: no '//!' line that says what it is", file.at(0)));
+    }
+    if ["crates/locks/src", "crates/runtime/src"].iter().any(|folder| file.is_in(folder)) {
+        orderings(file, &lines, complaints);
+    }
+}
+
+/// Non-relaxed orderings that a comment close above must explain.
+const ORDERINGS: &[&str] = &["Acquire", "Release", "AcqRel", "SeqCst"];
+
+fn orderings(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
+    for (number, line) in lines.iter().enumerate() {
+        if line.contains("#[cfg(test)]") {
+            break;
+        }
+        let code = line.split("//").next().unwrap_or(line);
+        let uses = ORDERINGS.iter().any(|order| {
+            code.contains(&format!(", {order})")) || code.contains(&format!("({order})"))
+                || code.contains(&format!(", {order},"))
+        });
+        if !uses {
+            continue;
+        }
+        let near = &lines[number.saturating_sub(12)..(number + 2).min(lines.len())];
+        let explained = near.iter().any(|line| {
+            line.contains("ORDERING:") || line.contains("pairs with") || line.contains("// Acquire")
+        });
+        if !explained {
+            let at = file.at(number);
+            complaints.push(format!("{at}: an ordering without '// ORDERING: ..., pairs with ...'"));
+        }
+    }
+    labels(file, complaints);
+}
+
+/// A label that a comment pairs with must stand somewhere: in this file or beside it.
+fn labels(file: &File<'_>, complaints: &mut Vec<String>) {
+    for (number, line) in file.text.lines().enumerate() {
+        let Some((_, rest)) = line.split_once("pairs with [") else { continue };
+        let Some((label, _)) = rest.split_once(']') else { continue };
+        let mark = format!("[{label}]");
+        let folder = root().join(file.path);
+        let folder = folder.parent().expect("a file lies in a folder");
+        let stands = |text: &str| {
+            text.lines().any(|line| line.contains(&mark) && !line.contains(&format!("with {mark}")))
+        };
+        let beside = fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut texts = beside.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+        if !stands(file.text) && !texts.any(|text| stands(&text)) {
+            complaints.push(format!("{}: nothing is labelled '{mark}'", file.at(number)));
+        }
+    }
+}
+
+fn markdown(file: &File<'_>, complaints: &mut Vec<String>) {
+    let mut in_code = false;
+    let mut titles = 0;
+    for line in file.text.lines() {
+        if line.starts_with("```") {
+            in_code = !in_code;
+        }
+        titles += usize::from(!in_code && line.starts_with("# "));
+    }
+    let contributing = file.path.ends_with("CONTRIBUTING.md"); // two parts, two titles
+    if titles != 1 && !contributing {
+        complaints.push(format!("{}: {titles} titles, there is one", file.path.display()));
+    }
+}
+
+/// A lock's file has its parts: drawing, invariants or reference to them, entry, type.
+fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result<()> {
+    let name = format!("{}.rs", entry.id.replace('-', "_"));
+    let folders = ["front", "spin", "queue", "block"];
+    let path = folders.iter().map(|folder| root.join("crates/locks/src").join(folder).join(&name));
+    let Some(path) = path.into_iter().find(|path| path.exists()) else {
+        complaints.push(format!("lock '{}' has no file called {name}", entry.id));
+        return Ok(());
+    };
+    let text = fs::read_to_string(&path)?;
+    let header: String = text.lines().take_while(|line| line.starts_with("//!")).collect();
+    let parts = [
+        (header.contains("nvariants"), "numbered invariants in its header"),
+        (header.contains("```text"), "a drawing (```text) in its header"),
+        (text.contains("pub static ENTRY"), "'pub static ENTRY'"),
+        (text.contains("pub type Lock<P>"), "'pub type Lock<P>'"),
+    ];
+    for (present, part) in parts {
+        if !present {
+            complaints.push(format!("{}: lacks {part}", path.display()));
+        }
+    }
+    for (text, what) in [(entry.idea, "idea"), (entry.source, "source"), (entry.advice, "advice")] {
+        if text.len() < 10 || text.contains('\n') {
+            complaints.push(format!("lock '{}': its {what} is not one line", entry.id));
+        }
+    }
+    Ok(())
+}
+
+const BEGIN: &str = "<!-- locks: made by `cargo xtask tidy --write` -->";
+const END: &str = "<!-- /locks -->";
+
+/// README's table of locks is the catalogue's.
+fn readme(root: &Path, write: bool, complaints: &mut Vec<String>) -> Result<()> {
+    let path = root.join("README.md");
+    let text = fs::read_to_string(&path).context("cannot read README.md")?;
+    let Some((before, rest)) = text.split_once(BEGIN) else {
+        complaints.push(format!("README.md: lacks '{BEGIN}'"));
+        return Ok(());
+    };
+    let Some((_, after)) = rest.split_once(END) else {
+        complaints.push(format!("README.md: lacks '{END}'"));
+        return Ok(());
+    };
+    let fresh = format!("{before}{BEGIN}\n{}{END}{after}", table());
+    if fresh == text {
+        return Ok(());
+    }
+    if write {
+        fs::write(&path, fresh).context("cannot write README.md")?;
+    } else {
+        complaints.push("README.md: its table of locks is stale: cargo xtask tidy --write".into());
+    }
+    Ok(())
+}
+
+fn table() -> String {
+    let mut table = String::from("| lock | kind | idea | order |\n|---|---|---|---|\n");
+    for entry in CATALOG {
+        let kind = match entry.kind {
+            Kind::Front => "front",
+            Kind::Whole => "textbook",
+        };
+        table += &format!("| `{}` | {kind} | {} | {} |\n", entry.id, entry.idea, entry.order);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(path: &str, text: &str) -> Vec<String> {
+        let file = File { path: Path::new(path), text };
+        let mut found = Vec::new();
+        words(&file, &mut found);
+        if path.ends_with(".rs") {
+            rust(&file, &mut found);
+        } else {
+            markdown(&file, &mut found);
+        }
+        found
+    }
+
+    #[test]
+    fn an_ordering_without_its_partner_is_found() {
+        let bare = "//! A lock.\nfn f() {\n    w.store(0, Release);\n}\n";
+        assert_eq!(complaints("crates/locks/src/x.rs", bare).len(), 1);
+        let told = "//! A lock.\nfn f() {\n    // ORDERING: Release, for g.\n    w.store(0, Release);\n}\n";
+        assert_eq!(complaints("crates/locks/src/x.rs", told), Vec::<String>::new());
+        assert_eq!(complaints("crates/cli/src/x.rs", bare), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_label_that_stands_nowhere_is_found() {
+        let text = "//! A lock.\n// ORDERING: Release, pairs with [nowhere-at-all].\n";
+        assert_eq!(complaints("crates/locks/src/x.rs", text).len(), 1);
+    }
+
+    #[test]
+    fn banned_words_and_second_titles_are_found() {
+        let word = ["TO", "DO"].concat();
+        assert_eq!(complaints("a.md", &format!("# A\n{word}\n")).len(), 1);
+        assert_eq!(complaints("a.md", "# A\n# B\n").len(), 1);
+        assert_eq!(complaints("a.md", "# A\n```sh\n# comment\n```\n"), Vec::<String>::new());
+    }
 }
