@@ -39,6 +39,10 @@ struct Rule {
     lock: Spanned<String>,
 }
 
+/// Rules and bytes of rules that the library holds; see `crates/runtime/src/config.rs`.
+const RULES_MAX: usize = 29;
+const BYTES_MAX: usize = 16 * 1024;
+
 /// Bytes of a mutex whose symbol has no size.
 const MUTEX_SIZE: u64 = 40;
 
@@ -62,6 +66,13 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     let mut rules = String::new();
     for rule in &file.lock {
         translate(&source, rule, &objects, &mut rules)?;
+        // Several functions can go by one name, so the file alone doesn't tell how many rules there are.
+        if rules.split(';').count() > RULES_MAX || rules.len() > BYTES_MAX {
+            let cause = format!("more than {RULES_MAX} rules or {BYTES_MAX} bytes of them");
+            return Err(source
+                .fail(rule.span().start, "[[lock]]", cause)
+                .hint("name whole libraries, or functions by their full signature"));
+        }
     }
     Ok(Config { default: file.default.map(Spanned::into_inner), rules })
 }

@@ -1,0 +1,39 @@
+//! `lockwright bench`: the command line of `lockwright_bench`, with our way to find the library.
+
+use crate::hints::Failure;
+use crate::library;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Measure locks side by side in one run
+#[derive(clap::Args)]
+#[group(skip)]
+#[command(after_help = "Examples:
+  lockwright bench --lock auto fifo --threads 2,8
+  lockwright bench --lock in:mcs parking_lot --cs 500 --gap 500 --pin --json out.json
+  lockwright bench --suite bars --out bench/runs/today
+
+Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc, parking_lot, std, all.
+The reference, glibc, always runs. All figures are real: of this machine.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    bench: lockwright_bench::Args,
+    /// The library to preload [default: beside this command]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    // Without the library only the locks in process can be measured: the bench says so where it matters.
+    let library = match args.library {
+        Some(path) => Some(library::find(Some(&path))?),
+        None => library::find(None).ok(),
+    };
+    lockwright_bench::main(args.bench, library).map_err(|error| {
+        let text = format!("{error:#}");
+        match text.split_once("\nhint: ") {
+            Some((message, hint)) => Failure::new(message).hint(hint),
+            None => Failure::new(text),
+        }
+    })
+}
