@@ -1,7 +1,7 @@
 //! The catalogue: the only list of locks. The command, the docs, the tests, the models and the runtime
 //! iterate it; a new lock is its own file and one line below.
 
-use crate::{front, queue, spin, block};
+use crate::{block, front, queue, spin};
 use lockwright_platform::{InPlace, Platform, RawLock, TryLock};
 
 /// How a lock comes to stand in a program.
@@ -58,7 +58,7 @@ pub struct Entry {
 /// Does something with the type of every lock: the way to run generic code over the catalogue.
 pub trait Visitor<P: Platform> {
     /// Called once a lock, in the catalogue's order.
-    fn visit<L: TryLock<P>>(&mut self, entry: &'static Entry);
+    fn visit<L: TryLock<P> + 'static>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the whole locks, which can live in place.

@@ -1,1 +1,18 @@
-//! (in the making)
+//! The model checkers' machines, and what is checked on them.
+//!
+//! ```text
+//!   tests/*.rs ──► scenario (what threads do, what must hold) ──► locks
+//!                      │                                            │ Platform
+//!                  explore ◄── checker: Loom | Shuttle ──► machine ◄┘
+//! ```
+//!
+//! * [`Loom`](checker::Loom) goes through every interleaving of 2 threads, and of 3 with two preemptions at most, and
+//!   through the stale values that weakly ordered reads may return.
+//! * [`Shuttle`](checker::Shuttle) draws schedules at random, for the orders of 3 and more threads that loom's bound
+//!   leaves out. It knows sequential consistency only.
+//!
+//! A lock takes part by its line in the catalogue.
+
+pub mod checker;
+pub mod machine;
+pub mod scenario;

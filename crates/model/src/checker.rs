@@ -1,0 +1,265 @@
+//! The checkers, each reduced to what [`machine`](crate::machine) needs of it.
+
+use core::sync::atomic::Ordering;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+/// What one exploration may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// Preemptions in one execution; `None`: all of them.
+    pub preemptions: Option<usize>,
+    /// When it stops, explored or not.
+    pub seconds: u64,
+    /// Schedules to draw, where they are drawn.
+    pub draws: usize,
+}
+
+/// How an exploration ended that found nothing wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coverage {
+    /// Everything within the bound.
+    Complete,
+    /// Executions drawn, or reached before the time was up.
+    Partial,
+}
+
+/// A model checker.
+pub trait Checker: Send + Sync + 'static {
+    /// Its atomic for words.
+    type Word: Atomic<u32>;
+    /// Its atomic for pointers.
+    type Address: Atomic<usize>;
+    /// Plain memory, whose unordered accesses it notices as far as it can.
+    type Data: Data;
+    /// A started thread.
+    type Handle;
+    /// Its name, in reports.
+    const NAME: &'static str;
+
+    /// Runs `body` under every schedule it thinks of. Panics if one of them panics.
+    fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage;
+    /// Starts a thread.
+    fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle;
+    /// Waits for its end.
+    fn join(handle: Self::Handle);
+    /// Lets the others go on.
+    fn yield_now();
+    /// Tells threads apart, within one execution.
+    fn thread() -> u64;
+}
+
+/// An atomic integer of a checker. The same operations as the ones in `core::sync::atomic`.
+#[allow(missing_docs, reason = "each is core's method of that name")]
+pub trait Atomic<V>: Send + Sync {
+    fn new(value: V) -> Self;
+    fn load(&self, order: Ordering) -> V;
+    fn store(&self, value: V, order: Ordering);
+    fn swap(&self, value: V, order: Ordering) -> V;
+    fn compare_exchange(&self, old: V, new: V, ok: Ordering, no: Ordering) -> Result<V, V>;
+    fn fetch_add(&self, value: V, order: Ordering) -> V;
+    fn fetch_sub(&self, value: V, order: Ordering) -> V;
+    fn fetch_or(&self, value: V, order: Ordering) -> V;
+    fn fetch_and(&self, value: V, order: Ordering) -> V;
+    /// The end of its memory: whoever touched it without a happens-before to here is wrong.
+    fn end(&mut self);
+}
+
+macro_rules! atomic {
+    ($atomic:ty, $value:ty, $store:path, |$this:ident| $end:expr) => {
+        impl Atomic<$value> for $atomic {
+            fn new(value: $value) -> Self {
+                <$atomic>::new(value)
+            }
+            fn load(&self, order: Ordering) -> $value {
+                <$atomic>::load(self, order)
+            }
+            fn store(&self, value: $value, order: Ordering) {
+                $store(
+                    || <$atomic>::fetch_or(self, 0, Ordering::Relaxed),
+                    || <$atomic>::store(self, value, order),
+                );
+            }
+            fn swap(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::swap(self, value, order)
+            }
+            fn compare_exchange(
+                &self,
+                old: $value,
+                new: $value,
+                ok: Ordering,
+                no: Ordering,
+            ) -> Result<$value, $value> {
+                <$atomic>::compare_exchange(self, old, new, ok, no)
+            }
+            fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::fetch_add(self, value, order)
+            }
+            fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::fetch_sub(self, value, order)
+            }
+            fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::fetch_or(self, value, order)
+            }
+            fn fetch_and(&self, value: $value, order: Ordering) -> $value {
+                <$atomic>::fetch_and(self, value, order)
+            }
+            fn end(&mut self) {
+                let $this = self;
+                $end;
+            }
+        }
+    };
+}
+
+/// Loom lets a store come before a read-modify-write of another thread in the word's modification order, although that
+/// one ran first and did not read it: a failed test-and-set would undo a release. So a store first reads the newest value,
+/// in the same step; then the modification order is the order of execution, and a store still starts a release sequence.
+fn store_as_one_step<V>(read_newest: impl FnOnce() -> V, store: impl FnOnce()) {
+    read_newest();
+    loom::stop_exploring();
+    store();
+    loom::explore();
+}
+
+/// Shuttle's order is the order of execution.
+fn store_alone<V>(_: impl FnOnce() -> V, store: impl FnOnce()) {
+    store();
+}
+
+atomic!(loom::sync::atomic::AtomicU32, u32, store_as_one_step, |this| this.with_mut(|_| ()));
+atomic!(loom::sync::atomic::AtomicUsize, usize, store_as_one_step, |this| this.with_mut(|_| ()));
+// Shuttle keeps no happens-before between plain accesses; the machine's own mark still notices later ones.
+atomic!(shuttle::sync::atomic::AtomicU32, u32, store_alone, |_this| ());
+atomic!(shuttle::sync::atomic::AtomicUsize, usize, store_alone, |_this| ());
+
+/// Plain memory of a checker.
+pub trait Data: Send + Sync {
+    /// Zero.
+    fn new() -> Self;
+    /// Reads, adds one, writes: three steps, where the checker cannot see that they belong together.
+    fn bump(&self);
+    /// Reads.
+    fn get(&self) -> u32;
+}
+
+fn number(id: impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    id.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// <https://docs.rs/loom>: exhaustive, with C11's weak orderings.
+#[derive(Debug)]
+pub struct Loom;
+
+impl Checker for Loom {
+    type Word = loom::sync::atomic::AtomicU32;
+    type Address = loom::sync::atomic::AtomicUsize;
+    type Data = LoomData;
+    type Handle = loom::thread::JoinHandle<()>;
+    const NAME: &'static str = "loom";
+
+    fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
+        let mut builder = loom::model::Builder::new();
+        builder.max_threads = 4;
+        builder.max_branches = 20_000;
+        builder.preemption_bound = budget.preemptions;
+        builder.max_duration = Some(Duration::from_secs(budget.seconds));
+        let start = std::time::Instant::now();
+        builder.check(body);
+        if start.elapsed().as_secs() < budget.seconds {
+            Coverage::Complete
+        } else {
+            Coverage::Partial
+        }
+    }
+
+    fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle {
+        loom::thread::spawn(body)
+    }
+
+    fn join(handle: Self::Handle) {
+        handle.join().expect("loom stops at the first panic");
+    }
+
+    fn yield_now() {
+        loom::thread::yield_now();
+    }
+
+    fn thread() -> u64 {
+        number(loom::thread::current().id())
+    }
+}
+
+/// Plain memory under loom, which panics on unordered accesses.
+#[derive(Debug)]
+pub struct LoomData(loom::cell::UnsafeCell<u32>);
+
+// SAFETY: loom runs all threads on one, and stops before an access that would be a race.
+unsafe impl Sync for LoomData {}
+
+impl Data for LoomData {
+    fn new() -> Self {
+        Self(loom::cell::UnsafeCell::new(0))
+    }
+    fn bump(&self) {
+        // SAFETY: loom panics if another access is not ordered with this one; that is what we want to know.
+        self.0.with_mut(|data| unsafe { *data += 1 });
+    }
+    fn get(&self) -> u32 {
+        // SAFETY: as above.
+        self.0.with(|data| unsafe { *data })
+    }
+}
+
+/// <https://docs.rs/shuttle>: random schedules, sequentially consistent.
+#[derive(Debug)]
+pub struct Shuttle;
+
+impl Checker for Shuttle {
+    type Word = shuttle::sync::atomic::AtomicU32;
+    type Address = shuttle::sync::atomic::AtomicUsize;
+    type Data = shuttle::sync::atomic::AtomicU32;
+    type Handle = shuttle::thread::JoinHandle<()>;
+    const NAME: &'static str = "shuttle";
+
+    fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
+        let body = std::sync::Arc::new(body);
+        let uniform = body.clone();
+        // Both print the failing schedule, which `shuttle::replay` runs again.
+        shuttle::check_random(move || uniform(), budget.draws);
+        shuttle::check_pct(move || body(), budget.draws, 3);
+        Coverage::Partial
+    }
+
+    fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle {
+        shuttle::thread::spawn(body)
+    }
+
+    fn join(handle: Self::Handle) {
+        handle.join().expect("shuttle stops at the first panic");
+    }
+
+    fn yield_now() {
+        shuttle::thread::yield_now();
+    }
+
+    fn thread() -> u64 {
+        number(shuttle::thread::current().id())
+    }
+}
+
+impl Data for shuttle::sync::atomic::AtomicU32 {
+    fn new() -> Self {
+        Self::new(0)
+    }
+    fn bump(&self) {
+        // Two steps, so that an increment between them gets lost.
+        let before = self.load(Ordering::SeqCst);
+        self.store(before + 1, Ordering::SeqCst);
+    }
+    fn get(&self) -> u32 {
+        self.load(Ordering::SeqCst)
+    }
+}

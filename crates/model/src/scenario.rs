@@ -1,0 +1,170 @@
+//! What threads do with a lock, and what must hold.
+
+use crate::checker::{Budget, Checker, Coverage, Data};
+use crate::machine::{self, Deadline, Machine};
+use lockwright_platform::{RawLock, TimedLock, TryLock};
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+/// How a thread acquires: `true` if it now holds the lock.
+pub type Way<L, N> = unsafe fn(&L, *mut N) -> bool;
+
+/// Waits as long as it takes.
+///
+/// # Safety
+/// As [`RawLock::lock`].
+pub unsafe fn lock<C, const SPINS: usize, L>(lock: &L, node: *mut L::Node) -> bool
+where
+    C: Checker,
+    L: RawLock<Machine<C, SPINS>>,
+{
+    // SAFETY: the caller's promise.
+    unsafe { lock.lock(node) };
+    true
+}
+
+/// Does not wait.
+///
+/// # Safety
+/// As [`TryLock::try_lock`].
+pub unsafe fn try_lock<C, const SPINS: usize, L>(lock: &L, node: *mut L::Node) -> bool
+where
+    C: Checker,
+    L: TryLock<Machine<C, SPINS>>,
+{
+    // SAFETY: the caller's promise.
+    unsafe { lock.try_lock(node) }
+}
+
+/// Waits until the tick, which comes at any moment.
+///
+/// # Safety
+/// As [`TimedLock::lock_until`].
+pub unsafe fn lock_until<C, const SPINS: usize, L>(lock: &L, node: *mut L::Node) -> bool
+where
+    C: Checker,
+    L: TimedLock<Machine<C, SPINS>>,
+{
+    // SAFETY: the caller's promise.
+    unsafe { lock.lock_until(node, Deadline::Soon) }
+}
+
+/// As the checker's, and prints what happened in an execution that fails.
+fn explore<C: Checker>(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
+    let run = AssertUnwindSafe(|| C::explore(budget, body));
+    catch_unwind(run).unwrap_or_else(|panic| {
+        machine::print_log();
+        resume_unwind(panic)
+    })
+}
+
+struct Shared<C: Checker, L> {
+    lock: L,
+    data: C::Data,
+    /// Acquisitions, counted where the checker does not look.
+    acquired: AtomicU32,
+}
+
+/// One acquisition and release with a node that ends right after.
+///
+/// Its memory stays, because a late wake may use the address; its words don't, so a late access is noticed.
+fn visit<C, const SPINS: usize, L>(lock: &L, way: Way<L, L::Node>, held: impl FnOnce())
+where
+    C: Checker,
+    L: RawLock<Machine<C, SPINS>>,
+{
+    let node: *mut L::Node = Box::into_raw(Box::default());
+    // SAFETY: the node is pinned, ours, and lives until after the unlock.
+    unsafe {
+        if way(lock, node) {
+            held();
+            lock.unlock(node);
+        }
+        node.drop_in_place();
+    }
+}
+
+/// Each thread acquires in its own way, once, and increments. No increment is lost, none overlaps another, and in the end
+/// the lock is free.
+pub fn exclusion<C, const SPINS: usize, L>(budget: Budget, ways: Vec<Way<L, L::Node>>) -> Coverage
+where
+    C: Checker,
+    L: TryLock<Machine<C, SPINS>> + 'static,
+{
+    explore::<C>(budget, move || {
+        machine::begin::<C>();
+        {
+            let shared = Arc::new(Shared::<C, L> {
+                lock: L::new(),
+                data: C::Data::new(),
+                acquired: AtomicU32::new(0),
+            });
+            let increment = |shared: &Shared<C, L>, way| {
+                visit::<C, SPINS, L>(&shared.lock, way, || {
+                    shared.data.bump();
+                    shared.acquired.fetch_add(1, Relaxed);
+                });
+            };
+            let handles = ways.iter().map(|&way| {
+                let shared = shared.clone();
+                machine::spawn::<C>(move || increment(&shared, way))
+            });
+            let handles = handles.collect();
+            machine::tick::<C>();
+            machine::join::<C>(handles);
+            assert_eq!(shared.data.get(), shared.acquired.load(Relaxed), "increments were lost");
+            let is_free = AtomicBool::new(false);
+            visit::<C, SPINS, L>(&shared.lock, try_lock::<C, SPINS, L>, || {
+                is_free.store(true, Relaxed);
+            });
+            assert!(is_free.load(Relaxed), "nobody holds it, and it is not free");
+        }
+        machine::end();
+    })
+}
+
+/// A lock that ends with the last one who needed it, as a reference count under a lock does.
+struct Doomed<L> {
+    lock: UnsafeCell<ManuallyDrop<L>>,
+}
+// SAFETY: the lock is shared as locks are; it is dropped by the thread that was last to hold it.
+unsafe impl<L: Sync> Sync for Doomed<L> {}
+// SAFETY: as above.
+unsafe impl<L: Send> Send for Doomed<L> {}
+
+/// The last of the threads to hold the lock destroys it, as soon as its own unlock returned: legal in POSIX, so no unlock
+/// may touch the lock once another thread can have it.
+pub fn destruction<C, const SPINS: usize, L>(budget: Budget, threads: u32) -> Coverage
+where
+    C: Checker,
+    L: TryLock<Machine<C, SPINS>> + 'static,
+{
+    explore::<C>(budget, move || {
+        machine::begin::<C>();
+        {
+            let lock = ManuallyDrop::new(L::new());
+            let shared = Arc::new(Doomed { lock: UnsafeCell::new(lock) });
+            let left = Arc::new(AtomicU32::new(threads));
+            let body = move || {
+                let mut last = false;
+                {
+                    // SAFETY: it exists until the last one has left.
+                    let lock = unsafe { &*shared.lock.get() };
+                    visit::<C, SPINS, L>(lock, self::lock::<C, SPINS, L>, || {
+                        last = left.fetch_sub(1, Relaxed) == 1;
+                    });
+                }
+                if last {
+                    // SAFETY: nobody else will ask for it; who still uses it is wrong, and is noticed.
+                    unsafe { ManuallyDrop::drop(&mut *shared.lock.get()) };
+                }
+            };
+            let handles = (0..threads).map(|_| machine::spawn::<C>(body.clone())).collect();
+            machine::join::<C>(handles);
+        }
+        machine::end();
+    })
+}
