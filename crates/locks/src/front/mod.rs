@@ -32,7 +32,8 @@
 //! 4. After the write of 0 that releases, unlock uses nothing but addresses, for futex calls: the mutex
 //!    and the waiter may be gone by then.
 //! 5. An unlock that found 2 calls the kernel *after* it wrote 0, whether or not the gate said ASLEEP: a
-//!    head that finds its gate open while the word is still held may go to sleep again before that write.
+//!    head that finds its gate open while the word is still held shuts it again and makes the word 2. So
+//!    unlock writes 0 only over the 1 that it has put there, and otherwise starts again.
 //! 6. `head` is written by the holder, or by the waiter that found the line empty, never by both: the
 //!    holder clears `head` before it lets the line become empty.
 
@@ -258,21 +259,27 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, has_line: 
         parts.word.swap(HELD, Acquire);
         let head = if has_line { line::head::<P>(&parts, tuning.era) } else { core::ptr::null() };
         let sleepers = parts.side.load(Relaxed) & (side::SLEEPERS | side::FOREIGN) != 0;
-        if !head.is_null() {
-            return wake_head(parts, head, sleepers);
-        }
-        if sleepers {
-            return wake_sleeper(parts, tuning);
-        }
-        // [release] ORDERING: Release, pairs with every Acquire that takes the word.
-        // STATE: (1, -, 0) -> (0, -, 0): nobody needs us after all.
-        if parts.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok() {
+        let released = if !head.is_null() {
+            wake_head(parts, head, sleepers)
+        } else if sleepers {
+            wake_sleeper(parts, tuning)
+        } else {
+            release::<P>(parts.word) // nobody needs us after all
+        };
+        if released {
             return;
         }
     }
 }
 
-fn wake_head<P: Platform>(parts: Parts<'_, P>, head: *const Waiter<P>, sleepers: bool) {
+/// Releases, unless somebody has made the word 2 since [mark]: what we have done for it may be undone.
+fn release<P: Platform>(word: &P::Word) -> bool {
+    // [release] ORDERING: Release, pairs with every Acquire that takes the word.
+    // STATE: (1, q, s) -> (0, q, s). From here on only addresses, by invariant 4.
+    word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+}
+
+fn wake_head<P: Platform>(parts: Parts<'_, P>, head: *const Waiter<P>, sleepers: bool) -> bool {
     // SAFETY: by invariant 3 the head stays until we have released.
     let gate = unsafe { line::open::<P>(head) };
     let also_sleeper = sleepers && parts.side.fetch_or(side::TURN, Relaxed) & side::TURN != 0;
@@ -280,23 +287,27 @@ fn wake_head<P: Platform>(parts: Parts<'_, P>, head: *const Waiter<P>, sleepers:
         parts.side.fetch_and(!side::TURN, Relaxed);
     }
     let word: *const P::Word = parts.word;
-    // [release] ORDERING: Release, pairs with every Acquire that takes the word.
-    // STATE: (2, h:q, s) -> (0, h:q, s). From here on only addresses, by invariant 4.
-    parts.word.swap(FREE, Release);
+    // By invariant 5 the head that we have just let go may have shut its gate again, and found the word held.
+    if !release::<P>(parts.word) {
+        return false;
+    }
     P::unpark(gate, 1); // always, by invariant 5
     if also_sleeper {
         P::unpark(word, 1);
     }
+    true
 }
 
-fn wake_sleeper<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+fn wake_sleeper<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
     let herd = parts.side.load(Relaxed) & side::HERD != 0;
     if herd {
         parts.side.fetch_and(!side::HERD, Relaxed);
     }
     let word: *const P::Word = parts.word;
-    // [release] ORDERING: Release, pairs with every Acquire that takes the word.
-    // STATE: (2, -, s) -> (0, -, s). From here on only addresses, by invariant 4.
-    parts.word.swap(FREE, Release);
+    // A head that came meanwhile sleeps at its gate, and the thread that we wake may be gone, timed out.
+    if !release::<P>(parts.word) {
+        return false;
+    }
     P::unpark(word, if herd { tuning.herd } else { 1 });
+    true
 }
