@@ -6,6 +6,16 @@ static call_t *lock, *unlock, *trylock;
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
 static long counter;
 
+/* Old programs name these with their version; new ones can't link with them. */
+static call_t *find(const char *name)
+{
+#ifdef __x86_64__
+    return (call_t *)dlvsym(RTLD_DEFAULT, name, "GLIBC_2.2.5");
+#else
+    return (call_t *)dlvsym(RTLD_DEFAULT, name, "GLIBC_2.17");
+#endif
+}
+
 static void *mixed(void *data)
 {
     (void)data;
@@ -19,11 +29,11 @@ static void *mixed(void *data)
 
 int main(void)
 {
-    lock = (call_t *)dlsym(RTLD_DEFAULT, "__pthread_mutex_lock");
-    unlock = (call_t *)dlsym(RTLD_DEFAULT, "__pthread_mutex_unlock");
-    trylock = (call_t *)dlsym(RTLD_DEFAULT, "__pthread_mutex_trylock");
-    call_t *init = (call_t *)dlsym(RTLD_DEFAULT, "__pthread_mutex_init");
-    call_t *destroy = (call_t *)dlsym(RTLD_DEFAULT, "__pthread_mutex_destroy");
+    lock = find("__pthread_mutex_lock");
+    unlock = find("__pthread_mutex_unlock");
+    trylock = find("__pthread_mutex_trylock");
+    call_t *init = find("__pthread_mutex_init");
+    call_t *destroy = find("__pthread_mutex_destroy");
     CHECK(lock && unlock && trylock && init && destroy);
     if (failures)
         return finish();

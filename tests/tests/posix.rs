@@ -1,1 +1,221 @@
-fn main() {}
+//! POSIX corner by corner: every program of `posix/` is compiled, run under plain glibc and under each front
+//! lock (those that say `whole: yes`, under each whole lock too), and must print the same.
+//!
+//! A program's first lines may say:
+//! `// library: lib_x` link with `lib_x.c`; `// beside: lib_x` build it, don't link;
+//! `// whole: yes` also under whole locks; `// limit: N` seconds until it counts as hung.
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::{Arguments, Failed, Trial};
+use lockwright_locks::catalog::{CATALOG, Kind};
+use lockwright_tests::{Child, End, Outcome, compile, library, preload_list, scratch, source_dir};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// Debian's other allocators. They lock, and they are preloaded too.
+const ALLOCATORS: [(&str, &str); 2] =
+    [("jemalloc", "libjemalloc.so.2"), ("tcmalloc", "libtcmalloc_minimal.so.4")];
+
+/// Programs that are run with other allocators, in either order of preloading.
+const WITH_ALLOCATORS: [&str; 4] = ["mutex_kinds", "cond_no_lost_signal", "early", "fork"];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    match trials() {
+        Ok(trials) => libtest_mimic::run(&arguments, trials).exit(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// A program of `posix/`. Compiled and run under plain glibc when first needed.
+struct Program {
+    name: String,
+    source: PathBuf,
+    link: Vec<String>,
+    beside: Vec<String>,
+    whole: bool,
+    limit: u64,
+    binary: OnceLock<Result<PathBuf, String>>,
+    plain: OnceLock<Result<Outcome, String>>,
+}
+
+impl Program {
+    fn read(source: PathBuf) -> Result<Program> {
+        let text = fs::read_to_string(&source)
+            .with_context(|| format!("cannot read '{}'", source.display()))?;
+        let said = |key: &str| {
+            text.lines()
+                .take_while(|line| line.starts_with("//"))
+                .filter_map(|line| line[2..].trim().strip_prefix(key)?.strip_prefix(": "))
+                .map(str::to_string)
+                .collect::<Vec<_>>()
+        };
+        Ok(Program {
+            name: source.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            link: said("library"),
+            beside: said("beside"),
+            whole: said("whole") == ["yes"],
+            limit: match said("limit").first() {
+                Some(limit) => limit.parse().with_context(|| format!("limit of {source:?}"))?,
+                None => 60,
+            },
+            source,
+            binary: OnceLock::new(),
+            plain: OnceLock::new(),
+        })
+    }
+
+    fn binary(&self) -> Result<&Path, Failed> {
+        let build = || -> Result<PathBuf> {
+            // A folder each: two programs may need the same library at the same time.
+            let dir = scratch("posix")?.join(&self.name);
+            fs::create_dir_all(&dir)?;
+            let mut flags = Vec::new();
+            for name in self.link.iter().chain(&self.beside) {
+                let source = self.source.with_file_name(name).with_extension("c");
+                let output = dir.join(name).with_extension("so");
+                compile(&source, &output, &["-shared", "-fPIC"])?;
+            }
+            for name in &self.link {
+                flags.push(dir.join(name).with_extension("so").to_string_lossy().into_owned());
+                flags.push("-Wl,-rpath,$ORIGIN".into());
+            }
+            let binary = dir.join(&self.name);
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            compile(&self.source, &binary, &flags)?;
+            Ok(binary)
+        };
+        let binary = self.binary.get_or_init(|| build().map_err(|error| format!("{error:#}")));
+        binary.as_deref().map_err(Failed::from)
+    }
+
+    fn run(&self, lock: Option<&str>, preload: &OsString) -> Result<Outcome, Failed> {
+        let child = Child::new(self.binary()?).limit(self.limit);
+        let child = match lock {
+            Some(_) => child.lock(lock, preload),
+            None if preload.is_empty() => child,
+            None => child.env("LD_PRELOAD", preload),
+        };
+        Ok(child.run()?)
+    }
+
+    /// What it prints under plain glibc.
+    fn plain(&self) -> Result<&Outcome, Failed> {
+        let plain = self.plain.get_or_init(|| {
+            let none = OsString::new();
+            self.run(None, &none).map_err(|error| error.message().unwrap_or_default().to_string())
+        });
+        plain.as_ref().map_err(Failed::from)
+    }
+
+    fn passes_plainly(&self) -> Result<(), Failed> {
+        let plain = self.plain()?;
+        ensure_end(&self.name, "glibc", plain)
+    }
+
+    fn same_under(&self, lock: &str, preload: &OsString) -> Result<(), Failed> {
+        let plain = self.plain()?;
+        let ours = self.run(Some(lock), preload)?;
+        ensure_end(&self.name, lock, &ours)?;
+        same(&self.name, lock, plain, &ours)
+    }
+}
+
+fn ensure_end(name: &str, lock: &str, outcome: &Outcome) -> Result<(), Failed> {
+    if outcome.end == End::Code(0) {
+        return Ok(());
+    }
+    Err(format!("'{name}' under {lock}: {}", outcome.describe()).into())
+}
+
+fn same(name: &str, lock: &str, plain: &Outcome, ours: &Outcome) -> Result<(), Failed> {
+    if !ours.stderr.is_empty() {
+        return Err(format!("'{name}' under {lock} says on stderr: {}", ours.errors()).into());
+    }
+    let (theirs, ours) = (plain.text(), ours.text());
+    if theirs == ours {
+        return Ok(());
+    }
+    let differing = theirs.lines().zip(ours.lines()).find(|(one, two)| one != two);
+    let (one, two) = differing.unwrap_or(("(the shorter output)", "(the longer output)"));
+    Err(format!("'{name}' prints '{one}' under glibc, '{two}' under {lock}").into())
+}
+
+fn trials() -> Result<Vec<Trial>> {
+    let library = library()?;
+    let ours = preload_list(&[&library]);
+    let mut sources = Vec::new();
+    for entry in fs::read_dir(source_dir().join("posix"))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(".c") && !name.starts_with("lib_") {
+            sources.push(path.clone());
+        }
+    }
+    sources.sort();
+    ensure!(!sources.is_empty(), "no programs in '{}'", source_dir().join("posix").display());
+
+    let mut trials = Vec::new();
+    for source in sources {
+        let program = Arc::new(Program::read(source)?);
+        let plain = program.clone();
+        trials
+            .push(Trial::test(format!("{}::glibc", program.name), move || plain.passes_plainly()));
+        for entry in CATALOG.iter().filter(|e| e.kind == Kind::Front || program.whole) {
+            let (program, ours) = (program.clone(), ours.clone());
+            let name = format!("{}::{}", program.name, entry.id);
+            trials.push(Trial::test(name, move || program.same_under(entry.id, &ours)));
+        }
+        if WITH_ALLOCATORS.contains(&program.name.as_str()) {
+            for (name, file) in ALLOCATORS {
+                let file = Path::new(file);
+                let orders = [("before", [&*library, file]), ("after", [file, &library])];
+                for (order, files) in orders {
+                    let (program, list) = (program.clone(), preload_list(&files));
+                    let name = format!("{}::auto_{order}_{name}", program.name);
+                    trials.push(Trial::test(name, move || program.same_under("auto", &list)));
+                }
+            }
+        }
+    }
+    trials.extend(naming_trials(&ours)?);
+    Ok(trials)
+}
+
+/// How the library answers to what stands in `LOCKWRIGHT_LOCK`.
+fn naming_trials(ours: &OsString) -> Result<Vec<Trial>> {
+    let program = Arc::new(Program::read(source_dir().join("posix/mutex_kinds.c"))?);
+    // What is given; what the one line on stderr must hold (no line, if that is empty).
+    let cases: [(&str, &str, &[&str]); 7] = [
+        ("a_misspelt_lock_is_told_and_glibc_serves", "fifi", &["fifi", "fifo"]),
+        ("a_strange_name_is_told_and_glibc_serves", "quicksilver", &["quicksilver"]),
+        ("an_unknown_option_is_told_and_glibc_serves", "fifo:colour=3", &["colour"]),
+        ("a_bad_value_is_told_and_glibc_serves", "fifo:bypass=many", &["many"]),
+        ("glibc_is_a_name", "glibc", &[]),
+        ("no_name_is_the_default", "", &[]),
+        ("auto_is_a_name", "auto", &[]),
+    ];
+    let trial = |(name, lock, parts): (&str, &'static str, &'static [&'static str])| {
+        let (program, ours) = (program.clone(), ours.clone());
+        Trial::test(format!("naming::{name}"), move || {
+            let mut outcome = program.run(Some(lock), &ours)?;
+            ensure_end(&program.name, lock, &outcome)?;
+            let errors = outcome.errors();
+            let lines = errors.lines().count();
+            if parts.is_empty() != errors.is_empty() || lines > 1 {
+                return Err(format!("'{lock}': {lines} lines on stderr: {errors}").into());
+            }
+            if let Some(part) = parts.iter().find(|part| !errors.contains(*part)) {
+                return Err(format!("'{lock}': no '{part}' in: {errors}").into());
+            }
+            outcome.stderr.clear();
+            same(&program.name, lock, program.plain()?, &outcome)
+        })
+    };
+    Ok(cases.map(trial).into())
+}
