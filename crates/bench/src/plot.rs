@@ -122,7 +122,7 @@ fn nice_step(max: f64) -> f64 {
 }
 
 /// Throughput as a ratio to glibc; whiskers are the range of the repetitions.
-pub fn throughput(
+pub(crate) fn throughput(
     plan: &Plan,
     summaries: &[Summary],
     machine: &Machine,
@@ -182,7 +182,12 @@ pub fn throughput(
 }
 
 /// The percentiles of waits, on a logarithmic axis.
-pub fn latency(plan: &Plan, summaries: &[Summary], machine: &Machine, file: &Path) -> Result<bool> {
+pub(crate) fn latency(
+    plan: &Plan,
+    summaries: &[Summary],
+    machine: &Machine,
+    file: &Path,
+) -> Result<bool> {
     let rows = entries(plan, summaries, |s| s.wait.is_some());
     if rows.is_empty() {
         return Ok(false);

@@ -12,7 +12,7 @@ use std::io::Write;
 
 /// All that a report says.
 #[derive(Serialize)]
-pub struct Report<'a> {
+pub(crate) struct Report<'a> {
     /// Every figure was measured on the machine below, none simulated.
     pub origin: &'static str,
     /// Where and when.
@@ -38,7 +38,7 @@ pub struct Report<'a> {
 }
 
 /// Three significant digits and an SI prefix: `1.23 M`.
-pub fn si(value: f64) -> String {
+pub(crate) fn si(value: f64) -> String {
     for (limit, factor, prefix) in [(1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e3, 1e3, " k")] {
         // Rounding must not make 1000 of 999.9.
         if value.abs() >= limit * 0.9995 {
@@ -49,7 +49,7 @@ pub fn si(value: f64) -> String {
 }
 
 /// A time: `123 ns`, `4.56 us`, `7.89 ms`, `1.23 s`.
-pub fn time(ns: f64) -> String {
+pub(crate) fn time(ns: f64) -> String {
     for (limit, factor, unit) in [(1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "us")] {
         if ns >= limit * 0.9995 {
             return format!("{} {unit}", digits(ns / factor));
@@ -108,7 +108,7 @@ fn empty(header: &[&str]) -> Table {
 }
 
 /// One table a kind of row; each point is a block of lines.
-pub fn tables(plan: &Plan, summaries: &[Summary]) -> String {
+pub(crate) fn tables(plan: &Plan, summaries: &[Summary]) -> String {
     let kind = |row: usize| match plan.rows[row].point.work {
         Work::Memory { .. } => 1,
         Work::Order { .. } => 2,
@@ -233,7 +233,7 @@ fn spaced(number: String) -> String {
 }
 
 /// The bars and what was measured against them.
-pub fn bars(verdicts: &[Verdict]) -> String {
+pub(crate) fn bars(verdicts: &[Verdict]) -> String {
     let mut table = empty(&[
         "bar",
         "lock",
@@ -265,7 +265,7 @@ pub fn bars(verdicts: &[Verdict]) -> String {
 }
 
 /// What was kept and discarded, and whatever else the reader must know.
-pub fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<String> {
+pub(crate) fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<String> {
     let mut lines = vec![format!(
         "groups kept: {}, discarded because the line transfer changed by more than 1.6 times: {}{}",
         measured.kept,
@@ -307,7 +307,7 @@ pub fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<String>
 }
 
 /// Every measurement, one a line.
-pub fn raw_csv(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()> {
+pub(crate) fn raw_csv(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()> {
     let mut csv = csv::Writer::from_writer(to);
     csv.write_record([
         "rep",
@@ -394,7 +394,7 @@ pub fn raw_csv(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()> {
 }
 
 /// The sums, one point and lock a line.
-pub fn summary_csv(plan: &Plan, summaries: &[Summary], to: impl Write) -> Result<()> {
+pub(crate) fn summary_csv(plan: &Plan, summaries: &[Summary], to: impl Write) -> Result<()> {
     let mut csv = csv::Writer::from_writer(to);
     csv.write_record([
         "workload",
@@ -455,7 +455,7 @@ pub fn summary_csv(plan: &Plan, summaries: &[Summary], to: impl Write) -> Result
 }
 
 /// The README of a folder of results.
-pub fn readme(report: &Report<'_>, text: &str, plots: &[String]) -> String {
+pub(crate) fn readme(report: &Report<'_>, text: &str, plots: &[String]) -> String {
     let machine = report.machine;
     let mut page = format!(
         "# Locks side by side, {}\n\n\

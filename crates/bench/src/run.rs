@@ -19,7 +19,7 @@ const MEMORY_REPS: u32 = 3;
 
 /// One row of the grid: a point and who runs there.
 #[derive(Clone, Debug, Serialize)]
-pub struct Row {
+pub(crate) struct Row {
     /// The point.
     pub point: Point,
     /// Indices of subjects; the reference comes first.
@@ -28,7 +28,7 @@ pub struct Row {
 
 /// What to run.
 #[derive(Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     /// The locks; number 0 is the reference.
     pub subjects: Vec<Subject>,
     /// The points.
@@ -44,7 +44,7 @@ pub struct Plan {
 /// How one measurement ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub(crate) enum Status {
     /// Measured.
     Ok,
     /// The lock has no such operation.
@@ -57,7 +57,7 @@ pub enum Status {
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Which row of the grid.
     pub row: usize,
     /// Which lock.
@@ -76,7 +76,7 @@ pub struct Sample {
 
 /// All that was measured.
 #[derive(Debug, Serialize)]
-pub struct Measured {
+pub(crate) struct Measured {
     /// Every measurement, discarded ones too.
     pub samples: Vec<Sample>,
     /// Groups discarded because the regime changed.
@@ -94,7 +94,7 @@ pub struct Measured {
 }
 
 /// Runs the plan, with a progress bar on stderr unless `quiet`.
-pub fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
+pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
     system::catch_interrupts();
     let mut measured = Measured {
         samples: Vec::new(),
@@ -232,7 +232,7 @@ fn one(
 
 /// What the kept repetitions of one lock at one point amount to.
 #[derive(Clone, Debug, Serialize)]
-pub struct Summary {
+pub(crate) struct Summary {
     /// Which row of the grid.
     pub row: usize,
     /// Which lock.
@@ -272,7 +272,7 @@ pub struct Summary {
 }
 
 /// Kept samples of one row and subject that have an answer.
-pub fn kept(
+pub(crate) fn kept(
     measured: &Measured,
     row: usize,
     subject: usize,
@@ -285,7 +285,7 @@ pub fn kept(
 }
 
 /// `figure` of `subject` by that of `other` in the same group.
-pub fn paired(
+pub(crate) fn paired(
     measured: &Measured,
     row: usize,
     subject: usize,
@@ -303,7 +303,7 @@ pub fn paired(
 }
 
 /// Sums up.
-pub fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
+pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
     let mut all = Vec::new();
     for (row, wanted) in plan.rows.iter().enumerate() {
         for &subject in &wanted.subjects {
@@ -387,7 +387,7 @@ pub fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
 }
 
 /// Did one of our own locks (not a peer) hang or die?
-pub fn ours_failed(plan: &Plan, measured: &Measured) -> bool {
+pub(crate) fn ours_failed(plan: &Plan, measured: &Measured) -> bool {
     measured.samples.iter().any(|s| {
         matches!(s.status, Status::Hung | Status::Failed)
             && plan.subjects[s.subject].role == Role::Ours

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Whose lock a worker measures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Lock {
+pub(crate) enum Lock {
     /// The process's `pthread_*` functions, whoever provides them (glibc, or a preloaded library).
     Pthread,
     /// A lock of our catalogue, compiled in.
@@ -19,7 +19,7 @@ pub enum Lock {
 /// How lengths vary around their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub enum Length {
+pub(crate) enum Length {
     /// Every length is the mean. Two pinned threads then fall into step: see docs/bench.md.
     Fixed,
     /// Drawn from an exponential distribution.
@@ -29,7 +29,7 @@ pub enum Length {
 /// What the threads do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Work {
+pub(crate) enum Work {
     /// Each thread: lock, critical section, unlock, gap.
     Mutex,
     /// One thread locks and unlocks; `second_thread`: another one exists, asleep.
@@ -74,7 +74,7 @@ pub enum Work {
 
 /// One measurement: a point of the grid, without the lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
+pub(crate) struct Point {
     /// What the threads do.
     pub work: Work,
     /// How many threads compete.
@@ -95,7 +95,7 @@ pub struct Point {
 
 impl Point {
     /// The workload's name, as on the command line.
-    pub fn workload(&self) -> &'static str {
+    pub(crate) fn workload(&self) -> &'static str {
         match self.work {
             Work::Mutex => "mutex",
             Work::Uncontended { .. } => "uncontended",
@@ -110,7 +110,7 @@ impl Point {
     }
 
     /// The point in a few words: what stands in the tables, and names it in the raw data.
-    pub fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         let shape = || {
             let pin = if self.pin { " pinned" } else { "" };
             let lines =
@@ -134,7 +134,7 @@ impl Point {
     }
 
     /// What the rate of this point counts.
-    pub fn unit(&self) -> &'static str {
+    pub(crate) fn unit(&self) -> &'static str {
         match self.work {
             Work::Barrier => "rounds/s",
             Work::Queue { .. } => "items/s",
@@ -146,7 +146,7 @@ impl Point {
 
 /// What a worker gets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Spec {
+pub(crate) struct Spec {
     /// Whose lock.
     pub lock: Lock,
     /// Which point.
@@ -161,7 +161,7 @@ pub struct Spec {
 
 /// Percentiles of a time, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Percentiles {
+pub(crate) struct Percentiles {
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -176,7 +176,7 @@ pub struct Percentiles {
 
 /// What the threads of one class of cores did.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct ClassResult {
+pub(crate) struct ClassResult {
     /// The class (0 is the fastest), as of the end of the run.
     pub class: u8,
     /// Threads that ended on it.
@@ -189,7 +189,7 @@ pub struct ClassResult {
 
 /// What a worker answers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The lock has no such operation; everything else is void.
     pub unsupported: bool,
     /// File name of the object that provides `pthread_mutex_lock`.
@@ -232,23 +232,23 @@ pub struct Answer {
 
 impl Answer {
     /// What happened per second.
-    pub fn rate(&self) -> f64 {
+    pub(crate) fn rate(&self) -> f64 {
         self.ops as f64 * 1e9 / (self.elapsed_ns.max(1)) as f64
     }
 
     /// CPU time of one operation.
-    pub fn cpu_per_op(&self) -> f64 {
+    pub(crate) fn cpu_per_op(&self) -> f64 {
         if self.ops == 0 { f64::INFINITY } else { self.cpu_ns as f64 / self.ops as f64 }
     }
 
     /// Jain's index over the threads' operations.
-    pub fn jain(&self) -> Option<f64> {
+    pub(crate) fn jain(&self) -> Option<f64> {
         let shares: Vec<f64> = self.per_thread.iter().map(|&o| o as f64).collect();
         (shares.len() > 1).then(|| crate::stats::jain(&shares))
     }
 
     /// CAL's fairness over the threads.
-    pub fn cal(&self) -> Option<f64> {
+    pub(crate) fn cal(&self) -> Option<f64> {
         let shared: Vec<f64> =
             self.per_thread.iter().map(|&o| self.elapsed_ns as f64 / o as f64).collect();
         (shared.len() > 1 && self.alone_ns.len() == shared.len())

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A median with the range that its repetitions covered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
+pub(crate) struct Spread {
     /// Smallest repetition.
     pub min: f64,
     /// First quartile.
@@ -21,7 +21,7 @@ pub struct Spread {
 
 impl Spread {
     /// The spread of `values`; `None` if there is none, or one that is not a number.
-    pub fn of(values: &[f64]) -> Option<Spread> {
+    pub(crate) fn of(values: &[f64]) -> Option<Spread> {
         if values.is_empty() || values.iter().any(|v| v.is_nan()) {
             return None;
         }
@@ -38,7 +38,7 @@ impl Spread {
     }
 
     /// The interquartile range.
-    pub fn iqr(&self) -> f64 {
+    pub(crate) fn iqr(&self) -> f64 {
         self.q3 - self.q1
     }
 }
@@ -51,7 +51,7 @@ fn quantile(sorted: &[f64], q: f64) -> f64 {
 }
 
 /// Jain's index of `shares`: 1 if all are equal, 1/n if one has everything. No share at all counts as equal.
-pub fn jain(shares: &[f64]) -> f64 {
+pub(crate) fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|s| s * s).sum();
     if squares == 0.0 { 1.0 } else { sum * sum / (shares.len() as f64 * squares) }
@@ -61,7 +61,7 @@ pub fn jain(shares: &[f64]) -> f64 {
 /// operation beside the others (`shared`) by its time per operation alone (`alone`).
 ///
 /// 1 if all are slowed alike, 0 if one of them never got the lock (`shared` infinite).
-pub fn cal(shared: &[f64], alone: &[f64]) -> f64 {
+pub(crate) fn cal(shared: &[f64], alone: &[f64]) -> f64 {
     let slowdowns = || shared.iter().zip(alone).map(|(s, a)| s / a.max(f64::MIN_POSITIVE));
     let (min, max) = (slowdowns().fold(f64::INFINITY, f64::min), slowdowns().fold(0.0, f64::max));
     if max == 0.0 {
@@ -75,7 +75,7 @@ pub fn cal(shared: &[f64], alone: &[f64]) -> f64 {
 
 /// How a lock kept the order of arrival.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Order {
+pub(crate) struct Order {
     /// Acquisitions.
     pub served: u64,
     /// Acquisitions that somebody who came later overtook.
@@ -91,7 +91,7 @@ pub struct Order {
 /// Judges the order in which `services` (arrival ticket, arrival time) got the lock.
 ///
 /// The tickets are 0, 1, 2, ... without gaps, in any order.
-pub fn order(services: &[(u64, u64)], grace_ns: u64) -> Order {
+pub(crate) fn order(services: &[(u64, u64)], grace_ns: u64) -> Order {
     let n = services.len();
     // A Fenwick tree over tickets: how many tickets below t were served already?
     let mut tree = vec![0u64; n + 1];
@@ -181,7 +181,7 @@ mod tests {
         fn jain_lies_between_one_nth_and_one(shares in prop::collection::vec(0.0..1e6f64, 1..20)) {
             let j = jain(&shares);
             prop_assert!(j <= 1.0 + 1e-9 && j >= 1.0 / shares.len() as f64 - 1e-9);
-            prop_assert!((jain(&vec![shares[0]; 7]) - 1.0).abs() < 1e-9);
+            prop_assert!((jain(&[shares[0]; 7]) - 1.0).abs() < 1e-9);
         }
 
         #[test]

@@ -184,8 +184,9 @@ impl Std {
     /// The lock stays in place until the guard is gone.
     #[inline(always)]
     unsafe fn forever(&self) -> &'static std::sync::Mutex<()> {
+        let mutex = &raw const self.0;
         // SAFETY: the caller's promise.
-        unsafe { &*(&raw const self.0) }
+        unsafe { &*mutex }
     }
 }
 

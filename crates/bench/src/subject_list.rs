@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// What a lock is to the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Role {
+pub(crate) enum Role {
     /// glibc's own: what all ratios refer to.
     Reference,
     /// Ours, through the preload.
@@ -22,7 +22,7 @@ pub enum Role {
 
 /// One lock of the comparison.
 #[derive(Clone, Debug, Serialize)]
-pub struct Subject {
+pub(crate) struct Subject {
     /// Its name in the reports.
     pub name: String,
     /// What it is to the comparison.
@@ -37,7 +37,7 @@ pub struct Subject {
 
 impl Subject {
     /// glibc's lock.
-    pub fn glibc() -> Subject {
+    pub(crate) fn glibc() -> Subject {
         Subject {
             name: "glibc".into(),
             role: Role::Reference,
@@ -48,7 +48,7 @@ impl Subject {
     }
 
     /// The lock called `name`: `glibc`, `parking_lot`, `std`, `in:LOCK` or `LOCK[:key=value,...]`.
-    pub fn parse(name: &str, library: Option<&Path>) -> Result<Subject> {
+    pub(crate) fn parse(name: &str, library: Option<&Path>) -> Result<Subject> {
         let peer = |lock| Subject {
             name: name.into(),
             role: Role::Peer,
@@ -86,7 +86,7 @@ impl Subject {
     }
 
     /// A peer given as `NAME=/path/lib.so`.
-    pub fn parse_peer(text: &str) -> Result<Subject> {
+    pub(crate) fn parse_peer(text: &str) -> Result<Subject> {
         let Some((name, path)) =
             text.split_once('=').filter(|(n, p)| !n.is_empty() && !p.is_empty())
         else {
@@ -107,7 +107,7 @@ impl Subject {
     }
 
     /// What is compared if nobody says: the front locks, and the strongest peers.
-    pub fn defaults(library: Option<&Path>) -> Vec<Subject> {
+    pub(crate) fn defaults(library: Option<&Path>) -> Vec<Subject> {
         let mut names: Vec<String> = Vec::new();
         let front = CATALOG.iter().filter(|e| e.kind == Kind::Front);
         match library {
@@ -119,7 +119,7 @@ impl Subject {
     }
 
     /// Every lock, in process and through the preload.
-    pub fn all(library: Option<&Path>) -> Vec<Subject> {
+    pub(crate) fn all(library: Option<&Path>) -> Vec<Subject> {
         let ids = || CATALOG.iter().map(|e| e.id.to_owned());
         let mut names: Vec<String> = Vec::new();
         if library.is_some() {
@@ -131,7 +131,7 @@ impl Subject {
     }
 
     /// Does `provider` (a file name) look like what this subject should run on?
-    pub fn provided_by(&self, provider: &str) -> bool {
+    pub(crate) fn provided_by(&self, provider: &str) -> bool {
         match &self.preload {
             Some(library) => library.file_name().is_some_and(|n| n.to_string_lossy() == provider),
             None => provider.starts_with("libc.") || provider.starts_with("libpthread"),

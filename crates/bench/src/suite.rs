@@ -55,7 +55,7 @@ struct Promise {
 }
 
 /// The suite: a plan, and what its figures must reach.
-pub struct Suite {
+pub(crate) struct Suite {
     /// Locks.
     pub subjects: Vec<Subject>,
     /// Points.
@@ -65,7 +65,7 @@ pub struct Suite {
 
 /// A bar and what was measured against it.
 #[derive(Clone, Debug, Serialize)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// The point.
     pub what: String,
     /// Our lock.
@@ -83,7 +83,7 @@ pub struct Verdict {
 }
 
 /// The locks of the suite: glibc, ours, the peers (and `more`).
-pub fn bars(library: &Path, more: &[Subject]) -> anyhow::Result<Suite> {
+pub(crate) fn bars(library: &Path, more: &[Subject]) -> anyhow::Result<Suite> {
     let mut subjects = vec![Subject::glibc()];
     for name in ["auto", "fifo", "parking_lot", "std", "in:ttas", "in:ticket"] {
         subjects.push(Subject::parse(name, Some(library))?);
@@ -184,7 +184,7 @@ const BYTES_NOISE: f64 = 0.5;
 const ORDER_NOISE: f64 = 1e-4;
 
 /// Holds what was measured against the bars.
-pub fn judge(suite: &Suite, plan: &Plan, measured: &Measured) -> Vec<Verdict> {
+pub(crate) fn judge(suite: &Suite, plan: &Plan, measured: &Measured) -> Vec<Verdict> {
     suite.promises.iter().map(|p| judge_one(p, plan, measured)).collect()
 }
 

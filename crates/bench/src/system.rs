@@ -139,7 +139,7 @@ pub(crate) fn interrupted() -> bool {
 
 /// The machine and the moment, as every report names them.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// The processor's own name.
     pub cpu: String,
     /// CPUs that we may use.
@@ -156,7 +156,7 @@ pub struct Machine {
 
 impl Machine {
     /// This machine, now.
-    pub fn here() -> Machine {
+    pub(crate) fn here() -> Machine {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let info = read("/proc/cpuinfo");
         let name = info
@@ -180,7 +180,7 @@ impl Machine {
     }
 
     /// One line. Everything this command prints was measured, so it says *real*.
-    pub fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         format!(
             "real: {}, {} CPU{}, Linux {}, {}, {}",
             self.cpu,
