@@ -1,0 +1,268 @@
+//! The readers-writer lock: every preference, every way in, under every checker.
+
+use std::cell::UnsafeCell;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
+use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
+use lockwright_model::machine::{self, Deadline, Machine, ModelWord};
+use lockwright_platform::Word;
+
+/// What one thread does, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Read,
+    Write,
+    TryRead,
+    TryWrite,
+    TimedRead,
+    TimedWrite,
+    /// Reads, and reads again while it does.
+    ReadTwice,
+}
+use Step::*;
+
+const PREFERENCES: [Prefer; 3] = [Prefer::Readers, Prefer::Writers, Prefer::WritersStrictly];
+
+struct Words<C: Checker> {
+    state: ModelWord<C>,
+    writers: ModelWord<C>,
+    owner: ModelWord<C>,
+}
+
+impl<C: Checker> Words<C> {
+    fn new() -> Self {
+        Self { state: Word::new(0), writers: Word::new(0), owner: Word::new(0) }
+    }
+
+    fn parts<const SPINS: usize>(&self, prefer: Prefer) -> Parts<'_, Machine<C, SPINS>> {
+        Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
+    }
+}
+
+fn waiter<C: Checker, const SPINS: usize>(
+    me: u32,
+    deadline: Option<Deadline>,
+) -> Waiter<Machine<C, SPINS>> {
+    Waiter { me, spin_ns: 1, deadline }
+}
+
+/// Takes `step` under the lock; `true` if it got in.
+fn take<C: Checker, const SPINS: usize>(
+    lock: &Parts<'_, Machine<C, SPINS>>,
+    me: u32,
+    step: Step,
+    read: impl Fn(),
+    write: impl Fn(),
+) -> bool {
+    let patient = || waiter(me, None);
+    let soon = || waiter(me, Some(Deadline::Soon));
+    let (outcome, inside): (_, &dyn Fn()) = match step {
+        Read | ReadTwice => (lock.read(patient), &read),
+        TryRead => (lock.try_read(), &read),
+        TimedRead => (lock.read(soon), &read),
+        Write => (lock.write(me, patient), &write),
+        TryWrite => (lock.try_write(me), &write),
+        TimedWrite => (lock.write(me, soon), &write),
+    };
+    match outcome {
+        Outcome::Acquired => {}
+        Outcome::Busy if matches!(step, TryRead | TryWrite) => return false,
+        Outcome::TimedOut if matches!(step, TimedRead | TimedWrite) => return false,
+        wrong => panic!("{step:?} ended with {wrong:?}"),
+    }
+    inside();
+    if step == ReadTwice {
+        assert_eq!(lock.read(patient), Outcome::Acquired);
+        inside();
+        lock.unlock();
+    }
+    lock.unlock();
+    true
+}
+
+/// Writers exclude everybody, nobody waits for ever, and in the end the lock is free.
+fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, steps: &[Step]) {
+    println!("{}: {prefer:?} {steps:?}, spins {SPINS}", C::NAME);
+    let steps = steps.to_vec();
+    let start = std::time::Instant::now();
+    let coverage = C::explore(budget, move || {
+        machine::begin::<C>();
+        {
+            let lock = Arc::new((Words::<C>::new(), C::Data::new(), AtomicU32::new(0)));
+            let handles = (1..).zip(&steps).map(|(me, &step)| {
+                let lock = lock.clone();
+                machine::spawn::<C>(move || {
+                    let (words, data, wrote) = &*lock;
+                    let read = || {
+                        data.get();
+                    };
+                    let write = || {
+                        data.bump();
+                        wrote.fetch_add(1, Relaxed); // outside of the checker's sight
+                    };
+                    take::<C, SPINS>(&words.parts(prefer), me, step, read, write);
+                })
+            });
+            let handles = handles.collect();
+            machine::tick::<C>();
+            machine::join::<C>(handles);
+            let (words, data, wrote) = &*lock;
+            assert_eq!(data.get(), wrote.load(Relaxed), "writes were lost");
+            for step in [TryWrite, TryRead] {
+                let is_free = take::<C, SPINS>(&words.parts(prefer), 9, step, || (), || ());
+                assert!(is_free, "nobody holds it, and it is not free");
+            }
+        }
+        machine::end();
+    });
+    println!("    {coverage:?} in {:.1} s", start.elapsed().as_secs_f32());
+}
+
+/// A lock that ends with the last who needed it.
+struct Doomed<C: Checker>(UnsafeCell<ManuallyDrop<Words<C>>>);
+// SAFETY: shared as a lock is; dropped by the writer that knows itself to be the last.
+unsafe impl<C: Checker> Sync for Doomed<C> {}
+// SAFETY: as above.
+unsafe impl<C: Checker> Send for Doomed<C> {}
+
+/// The writer that comes last destroys the lock when its unlock has returned: the others have released by
+/// then, and may touch it no more.
+fn destruction<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, steps: &[Step]) {
+    println!("{}: {prefer:?} {steps:?}, the last destroys, spins {SPINS}", C::NAME);
+    let steps = steps.to_vec();
+    let coverage = C::explore(budget, move || {
+        machine::begin::<C>();
+        {
+            let lock = Arc::new(Doomed::<C>(UnsafeCell::new(ManuallyDrop::new(Words::new()))));
+            let left = Arc::new(AtomicU32::new(steps.len() as u32));
+            let handles = (1..).zip(&steps).map(|(me, &step)| {
+                let (lock, left) = (lock.clone(), left.clone());
+                machine::spawn::<C>(move || {
+                    let last = AtomicU32::new(0);
+                    // A reader that is last doesn't know whether another one has left already.
+                    let read = || {
+                        left.fetch_sub(1, Relaxed);
+                    };
+                    let write = || {
+                        last.store(u32::from(left.fetch_sub(1, Relaxed) == 1), Relaxed);
+                    };
+                    {
+                        // SAFETY: it exists until the last one has left.
+                        let words = unsafe { &*lock.0.get() };
+                        take::<C, SPINS>(&words.parts(prefer), me, step, read, write);
+                    }
+                    if last.load(Relaxed) == 1 {
+                        // SAFETY: nobody will ask for it; who still uses it is wrong, and is noticed.
+                        unsafe { ManuallyDrop::drop(&mut *lock.0.get()) };
+                    }
+                })
+            });
+            let handles = handles.collect();
+            machine::join::<C>(handles);
+        }
+        machine::end();
+    });
+    println!("    {coverage:?}");
+}
+
+// Without a bound two threads take minutes; each printed line says whether it was explored to its bound.
+const TWO: Budget = Budget { preemptions: Some(3), seconds: 2, draws: 3000 };
+const THREE: Budget = Budget { preemptions: Some(2), seconds: 2, draws: 3000 };
+
+fn two_threads<const SPINS: usize>() {
+    for prefer in PREFERENCES {
+        for steps in [
+            [Write, Write],
+            [Read, Write],
+            [TryRead, Write],
+            [TryWrite, Read],
+            [TimedWrite, Write],
+            [TimedWrite, Read],
+            [TimedRead, Write],
+        ] {
+            exclusion::<Loom, SPINS>(TWO, prefer, &steps);
+        }
+        for steps in [[Write, Write], [Read, Write]] {
+            destruction::<Loom, SPINS>(TWO, prefer, &steps);
+        }
+        if prefer != Prefer::WritersStrictly {
+            exclusion::<Loom, SPINS>(TWO, prefer, &[ReadTwice, Write]);
+        }
+    }
+}
+
+fn three_threads<const SPINS: usize>() {
+    for prefer in PREFERENCES {
+        for steps in [
+            [Write, Write, Write],
+            [Read, Write, Write],
+            [Read, Read, Write],
+            [Read, Read, TimedWrite],
+            [Read, Write, TimedWrite],
+            [Write, Read, TimedRead],
+        ] {
+            exclusion::<Loom, SPINS>(THREE, prefer, &steps);
+        }
+        for steps in [[Write, Write, Write], [Read, Read, Write]] {
+            destruction::<Loom, SPINS>(THREE, prefer, &steps);
+        }
+    }
+}
+
+#[test]
+fn loom_2_threads_that_sleep_at_once() {
+    two_threads::<0>();
+}
+
+#[test]
+fn loom_2_threads_that_spin_once() {
+    two_threads::<1>();
+}
+
+#[test]
+fn loom_3_threads_that_sleep_at_once() {
+    three_threads::<0>();
+}
+
+#[test]
+fn loom_3_threads_that_spin_once() {
+    three_threads::<1>();
+}
+
+#[test]
+fn shuttle_5_threads() {
+    for prefer in PREFERENCES {
+        exclusion::<Shuttle, 0>(TWO, prefer, &[Read, Write, Read, Write, TimedWrite]);
+        exclusion::<Shuttle, 1>(TWO, prefer, &[Read, TimedRead, TryRead, Write, TryWrite]);
+        destruction::<Shuttle, 0>(TWO, prefer, &[Read, Read, Write, Write]);
+    }
+}
+
+#[test]
+fn the_writer_is_told_of_its_own_deadlock() {
+    exclusion_of_oneself::<Loom>();
+}
+
+fn exclusion_of_oneself<C: Checker>() {
+    for prefer in PREFERENCES {
+        C::explore(TWO, move || {
+            machine::begin::<C>();
+            {
+                let words = Words::<C>::new();
+                let lock = words.parts::<0>(prefer);
+                assert_eq!(lock.write(7, || waiter(7, None)), Outcome::Acquired);
+                assert_eq!(lock.write(7, || waiter(7, None)), Outcome::Deadlock);
+                assert_eq!(lock.read(|| waiter(7, None)), Outcome::Deadlock);
+                assert_eq!(lock.try_write(7), Outcome::Busy);
+                assert_eq!(lock.try_read(), Outcome::Busy);
+                lock.unlock();
+                assert_eq!(lock.try_write(7), Outcome::Acquired);
+                lock.unlock();
+            }
+            machine::end();
+        });
+    }
+}
