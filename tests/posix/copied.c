@@ -1,6 +1,5 @@
 // A mutex that nobody uses, copied bytewise to another place after it was contended: undefined by POSIX,
 // done by programs, works with glibc. Also memory that held a contended mutex, used again without destroy.
-// whole: yes
 #include "check.h"
 
 static pthread_mutex_t *m;

@@ -1,6 +1,5 @@
 // fork while threads hold, wait and sleep: the child can unlock what its thread held, destroy, make anew,
 // and contend with new threads; the parent goes on as if nothing had happened.
-// whole: yes
 // limit: 90
 #include "check.h"
 

@@ -1,5 +1,4 @@
 // More than 2048 threads in a process's life, and 300 at once, all after the same mutex.
-// whole: yes
 // limit: 90
 #include "check.h"
 

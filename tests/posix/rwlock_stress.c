@@ -1,7 +1,7 @@
 // rwlock: 8 threads, every preference and way in, exclusion, no starved writer, unlock then free.
 #include "check.h"
 
-enum { THREADS = 8, TURNS = 20000 };
+enum { THREADS = 8, TURNS = 4000 };
 
 struct shared {
     pthread_rwlock_t lock;

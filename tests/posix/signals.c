@@ -1,6 +1,5 @@
 // Signals while threads wait: handlers run, waits go on, sem_post from a handler works, timed waits keep
 // their time.
-// whole: yes
 #include "check.h"
 #include <semaphore.h>
 

@@ -1,7 +1,7 @@
 // Spin locks: codes, 8 threads on few CPUs, and a lock that glibc's own code shares.
 #include "check.h"
 
-enum { THREADS = 8, TURNS = 20000 };
+enum { THREADS = 8, TURNS = 4000 };
 
 static pthread_spinlock_t lock;
 static long count, tried;

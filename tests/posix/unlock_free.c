@@ -1,5 +1,4 @@
 // Who gets a mutex last may unmap it at once: unlock touches nothing of it after the release.
-// whole: yes
 // limit: 90
 #include "check.h"
 

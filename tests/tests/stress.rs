@@ -1,1 +1,97 @@
-fn main() {}
+//! The stress program (`stress/stress.c`), 8 threads, under glibc and under every lock of the catalogue; and
+//! the order in which `fifo` serves.
+
+use anyhow::Result;
+use libtest_mimic::{Arguments, Failed, Trial};
+use lockwright_locks::catalog::CATALOG;
+use lockwright_tests::{Child, End, compile, library, preload_list, scratch, source_dir};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Milliseconds under each lock, unless `LOCKWRIGHT_STRESS_MS` says otherwise.
+const MS: u64 = 8000;
+
+fn main() {
+    let mut arguments = Arguments::from_args();
+    // Eight threads on few CPUs are stress enough; two programs at once would only slow each other.
+    arguments.test_threads = Some(1);
+    match trials() {
+        Ok(trials) => libtest_mimic::run(&arguments, trials).exit(),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            std::process::exit(2);
+        }
+    }
+}
+
+struct Stress {
+    program: PathBuf,
+    preload: OsString,
+    seed: u64,
+    ms: u64,
+}
+
+impl Stress {
+    fn run(&self, lock: Option<&str>) -> Result<(), Failed> {
+        let (seed, ms) = (self.seed.to_string(), self.ms.to_string());
+        let outcome = Child::new(&self.program)
+            .args(["--seed", &seed, "--ms", &ms])
+            .lock(lock, &self.preload)
+            .limit(self.ms / 1000 + 60)
+            .run()?;
+        if outcome.end == End::Code(0) && outcome.stdout.is_empty() && outcome.stderr.is_empty() {
+            return Ok(());
+        }
+        let lock = lock.unwrap_or("glibc");
+        Err(format!(
+            "stress under {lock}: {}\nreplay: LOCKWRIGHT_STRESS_SEED={seed} LOCKWRIGHT_STRESS_MS={ms} \
+             cargo test -p lockwright-tests --test stress -- {lock}",
+            outcome.describe()
+        )
+        .into())
+    }
+
+    /// With two threads on two CPUs, `fifo` never lets the one that gave the lock back pass the other.
+    fn order(&self) -> Result<(), Failed> {
+        let outcome = Child::new(&self.program)
+            .args(["--order", "--ms", "3000"])
+            .lock(Some("fifo"), &self.preload)
+            .run()?;
+        let text = outcome.text();
+        let count = |word: &str| -> Option<u64> {
+            let part = text.trim().split(", ").find_map(|part| part.strip_suffix(word))?;
+            part.trim().parse().ok()
+        };
+        let (Some(kept), Some(passed)) = (count("kept"), count("passed")) else {
+            return Err(format!("stress --order: {}", outcome.describe()).into());
+        };
+        if kept < 100 || passed > 0 {
+            return Err(format!("the order was not kept under fifo: {text}").into());
+        }
+        Ok(())
+    }
+}
+
+fn trials() -> Result<Vec<Trial>> {
+    let program = scratch("stress")?.join("stress");
+    compile(&source_dir().join("stress/stress.c"), &program, &[])?;
+    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.subsec_nanos();
+    let stress = Arc::new(Stress {
+        program,
+        preload: preload_list(&[&library()?]),
+        seed: number("LOCKWRIGHT_STRESS_SEED").unwrap_or(u64::from(now)),
+        ms: number("LOCKWRIGHT_STRESS_MS").unwrap_or(MS),
+    });
+    let plain = stress.clone();
+    let mut trials = vec![Trial::test("stress::glibc", move || plain.run(None))];
+    for entry in CATALOG {
+        let stress = stress.clone();
+        let name = format!("stress::{}", entry.id);
+        trials.push(Trial::test(name, move || stress.run(Some(entry.id))));
+    }
+    trials.push(Trial::test("order::fifo", move || stress.order()));
+    Ok(trials)
+}
