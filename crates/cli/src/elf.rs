@@ -1,7 +1,7 @@
 //! What a program's file tells: whether a preloaded library reaches it, what it imports, what it loads.
 
 use crate::find;
-use crate::hints::Failure;
+use crate::hints::{Failure, cause};
 use object::elf::{EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Machine, PT_INTERP, PT_LOAD};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Endianness, Object, ObjectSymbol, SymbolKind};
@@ -110,7 +110,7 @@ impl Program {
             .env_remove("LD_PRELOAD")
             .stdin(Stdio::null())
             .output()
-            .map_err(|error| fail(format!("{linker}: {error}")))?;
+            .map_err(|error| fail(format!("{linker}: {}", cause(&error))))?;
         if !output.status.success() {
             let words = String::from_utf8_lossy(&output.stderr);
             return Err(fail(words.lines().next().unwrap_or("no reason given").to_owned()));
@@ -243,7 +243,7 @@ fn script_interpreter(data: &[u8]) -> Option<Vec<u8>> {
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut data = Vec::new();
     File::open(path).and_then(|mut file| file.read_to_end(&mut data)).map_err(|error| {
-        Failure::not_executable(format!("cannot read '{}': {error}", path.display()))
+        Failure::not_executable(format!("cannot read '{}': {}", path.display(), cause(&error)))
             .hint(format!("ls -l '{}'", path.display()))
     })?;
     Ok(data)

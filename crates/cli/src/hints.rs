@@ -1,6 +1,7 @@
 //! What the user reads when something is wrong: one line with value and cause, one with a way out.
 
 use std::fmt::Display;
+use std::io;
 use std::process::ExitCode;
 
 /// An error that ends the command.
@@ -56,6 +57,13 @@ impl Failure {
         }
         ExitCode::from(self.code)
     }
+}
+
+/// An error of the operating system in plain words: `no such file or directory`.
+pub(crate) fn cause(error: &io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or_default();
+    words.chars().take(1).flat_map(char::to_lowercase).chain(words.chars().skip(1)).collect()
 }
 
 /// Something that the user should know; the command goes on.

@@ -1,6 +1,6 @@
 //! Where `liblockwright.so` is.
 
-use crate::hints::Failure;
+use crate::hints::{Failure, cause};
 use std::env;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub(crate) fn find(flag: Option<&Path>) -> Result<PathBuf, Failure> {
         .or_else(|| env::var_os(VARIABLE).map(|path| (VARIABLE, PathBuf::from(path))));
     if let Some((who, path)) = said {
         let found = path.canonicalize().map_err(|error| {
-            Failure::new(format!("cannot use '{}' ({who}): {error}", path.display()))
+            Failure::new(format!("cannot use '{}' ({who}): {}", path.display(), cause(&error)))
                 .hint(format!("leave {who} out to use the one beside this command"))
         })?;
         return usable(found);

@@ -1,6 +1,6 @@
 //! Standard output.
 
-use crate::hints::Failure;
+use crate::hints::{Failure, cause};
 use comfy_table::{ContentArrangement, Table, presets};
 use std::io::{self, ErrorKind, Write};
 
@@ -9,7 +9,7 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::new(format!("cannot write to standard output: {error}")))
+            Err(Failure::new(format!("cannot write to standard output: {}", cause(&error))))
         }
         _ => Ok(()),
     }

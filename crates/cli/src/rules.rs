@@ -4,7 +4,7 @@
 
 use crate::catalog;
 use crate::elf::{ObjectFile, Program};
-use crate::hints::{Failure, nearest, warn};
+use crate::hints::{Failure, cause, nearest, warn};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -50,7 +50,8 @@ const MUTEX_SIZE: u64 = 40;
 pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     let shown = path.display();
     let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::new(format!("cannot read '{shown}': {error}")).hint("lockwright run --help")
+        Failure::new(format!("cannot read '{shown}': {}", cause(&error)))
+            .hint("lockwright run --help")
     })?;
     let file: File = toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| line(&text, span.start));
@@ -209,11 +210,11 @@ fn symbol(
         .map(|symbol| symbol.name.as_str());
     let hint = match nearest(name, names) {
         Some(close) => format!("did you mean '{close}'?"),
-        None => match objects {
-            [object] => {
+        None => match objects.first() {
+            Some(object) => {
                 format!("nm -C '{}' (a stripped file has few names left)", object.path.display())
             }
-            _ => "nm -C PROGRAM (a stripped file has few names left)".to_owned(),
+            None => "lockwright doctor PROGRAM".to_owned(),
         },
     };
     Err(source
@@ -225,6 +226,7 @@ fn list(objects: &[ObjectFile]) -> String {
     match objects {
         [] => "the program".to_owned(),
         [one] => format!("'{}'", one.name),
+        [program, _] => format!("'{}' and the library that it loads", program.name),
         [program, libraries @ ..] => {
             format!("'{}' and the {} libraries that it loads", program.name, libraries.len())
         }

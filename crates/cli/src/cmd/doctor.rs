@@ -2,7 +2,7 @@
 
 use super::run::preload;
 use crate::elf::{self, ObjectFile, Program};
-use crate::hints::Failure;
+use crate::hints::{Failure, cause};
 use crate::trace::Trace;
 use crate::{find, library, output, trace};
 use std::collections::BTreeSet;
@@ -65,7 +65,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             .stdout(std::io::stderr());
         let ours = library.file_name().unwrap_or_default().display().to_string();
         let trace = trace::run(command, &ours, Duration::from_secs(args.limit)).map_err(|error| {
-            Failure::new(format!("cannot trace '{}': {error}", path.display()))
+            Failure::new(format!("cannot trace '{}': {}", path.display(), cause(&error)))
                 .hint("cat /proc/sys/kernel/yama/ptrace_scope; in a container add --cap-add SYS_PTRACE")
         })?;
         report.trace(&trace, &ours, args.limit);
@@ -158,7 +158,10 @@ impl Report {
         }
         let share = |count: u64| 100.0 * count as f64 / total as f64;
         let own = trace.waits.get(ours).copied().unwrap_or(0);
-        self.fact("waits", format!("{total} futex waits, {:.1} % of them our locks'", share(own)));
+        self.fact(
+            "waits",
+            format!("{total} futex waits, {:.1} % of them in our locks", share(own)),
+        );
         let mut waits: Vec<_> = trace.waits.iter().collect();
         waits.sort_by_key(|(object, count)| (std::cmp::Reverse(**count), *object));
         for (object, &count) in waits {

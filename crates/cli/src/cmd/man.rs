@@ -1,6 +1,6 @@
 //! `lockwright man`.
 
-use crate::hints::Failure;
+use crate::hints::{Failure, cause};
 use crate::output;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -28,7 +28,7 @@ pub(crate) fn main(args: Args, command: clap::Command) -> Result<ExitCode, Failu
         Some(dir) => std::fs::create_dir_all(&dir)
             .and_then(|()| clap_mangen::generate_to(command, &dir))
             .map_err(|error| {
-                Failure::new(format!("cannot write to '{}': {error}", dir.display()))
+                Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(&error)))
                     .hint("lockwright man --dir ~/.local/share/man/man1")
             })?,
     }

@@ -2,7 +2,7 @@
 
 use super::topology;
 use crate::elf::{self, Program};
-use crate::hints::{Failure, warn};
+use crate::hints::{Failure, cause, warn};
 use crate::{catalog, find, library, rules};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -59,11 +59,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let path = find::program(name)?;
     let program = elf::inspect(&path)?;
     refuse(&program)?;
+    let config = args.config.map(|file| rules::read(&file, &program)).transpose()?;
     let library = library::find(args.library.as_deref())?;
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments).env("LD_PRELOAD", preload(&library));
-    if let Some(file) = &args.config {
-        let config = rules::read(file, &program)?;
+    if let Some(config) = config {
         command.env("LOCKWRIGHT_RULES", config.rules);
         if let Some(lock) = config.default {
             command.env("LOCKWRIGHT_LOCK", lock);
@@ -76,7 +76,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         command.env(topology::VARIABLE, spec);
     }
     let error = command.exec();
-    Err(Failure::not_executable(format!("cannot run '{}': {error}", path.display())))
+    Err(Failure::not_executable(format!("cannot run '{}': {}", path.display(), cause(&error))))
 }
 
 /// Ours first, then what was there.

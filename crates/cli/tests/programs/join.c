@@ -1,0 +1,14 @@
+// Waits for a thread, in the C library and not in a lock.
+#include <pthread.h>
+#include <unistd.h>
+
+static void *run(void *argument) {
+  usleep(100000);
+  return argument;
+}
+
+int main(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, run, NULL);
+  return pthread_join(thread, NULL);
+}
