@@ -1,6 +1,6 @@
 //! Two plots: throughput against glibc, and the percentiles of waits. Plain SVG, no script, no network.
 
-use crate::report::{si, time};
+use crate::report::{si, spaced, time};
 use crate::run::{Plan, Summary};
 use crate::subject_list::Role;
 use crate::system::Machine;
@@ -169,8 +169,10 @@ pub(crate) fn throughput(
                     drawn(area.draw(&PathElement::new([(x(end), y - 3), (x(end), y + 3)], INK)))?;
                 }
                 let unit = plan.rows[s.row].point.unit();
-                let said = format!("{:.2}   {} {unit}", ratio.median, si(rate.median));
-                text(&area, &said, (WIDTH - RIGHT + 12, y), 12, INK, HPos::Left)?;
+                let at = |x| (WIDTH - RIGHT + x, y);
+                text(&area, &format!("{:.2}", ratio.median), at(50), 12, INK, HPos::Right)?;
+                let said = format!("{}{unit}", spaced(si(rate.median)));
+                text(&area, &said, at(160), 12, INK, HPos::Right)?;
             }
         }
     }
@@ -231,8 +233,9 @@ pub(crate) fn latency(
                 let end =
                     PathElement::new([(x(w.max), y - 6), (x(w.max), y + 6)], ink.stroke_width(2));
                 drawn(area.draw(&end))?;
-                let said = format!("P99 {}   max {}", time(w.p99), time(w.max));
-                text(&area, &said, (WIDTH - RIGHT + 12, y), 12, INK, HPos::Left)?;
+                let at = |x| (WIDTH - RIGHT + x, y);
+                text(&area, &format!("P99 {}", time(w.p99)), at(16), 12, INK, HPos::Left)?;
+                text(&area, &format!("max {}", time(w.max)), at(110), 12, INK, HPos::Left)?;
             }
         }
     }

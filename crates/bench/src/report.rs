@@ -6,7 +6,7 @@ use crate::stats::Spread;
 use crate::suite::Verdict;
 use crate::system::Machine;
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
 use serde::Serialize;
 use std::io::Write;
 
@@ -104,6 +104,15 @@ fn aligned(mut table: Table, text_columns: usize) -> Table {
 fn empty(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header.iter().copied());
+    // A line under each row would cut the blocks of a point apart.
+    for line in [
+        TableComponent::HorizontalLines,
+        TableComponent::LeftBorderIntersections,
+        TableComponent::MiddleIntersections,
+        TableComponent::RightBorderIntersections,
+    ] {
+        table.remove_style(line);
+    }
     table
 }
 
@@ -228,7 +237,7 @@ pub(crate) fn tables(plan: &Plan, summaries: &[Summary]) -> String {
 }
 
 /// `1.2 M` + unit reads `1.2 Mop/s`; a number without prefix keeps a space before its unit.
-fn spaced(number: String) -> String {
+pub(crate) fn spaced(number: String) -> String {
     if number.ends_with(char::is_alphabetic) { number } else { number + " " }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn provider_of_pthread_mutex_lock() -> String {
 ///
 /// `None` with a single CPU. Takes about 20 ms.
 pub(crate) fn line_transfer_ns() -> Option<f64> {
-    const ROUNDS: u64 = 500;
+    const ROUNDS: u64 = 100;
     let cpus = cpus();
     let [first, .., last] = cpus[..] else { return None };
     #[repr(align(128))]

@@ -684,9 +684,14 @@ fn memory<M: Mutex>(locks: u32, contended: bool) -> Answer {
     /// The first locks only warm up: stacks, tables and thread data are not a lock's own.
     const WARM_UP: usize = 256;
     let count = locks as usize + WARM_UP;
-    let array: Vec<M> = (0..count).map(|_| M::new()).collect();
-    // A page is mapped by the first touch, and the constructors may have written zeros only.
-    std::hint::black_box(&array);
+    let mut array: Vec<M> = Vec::with_capacity(count);
+    for i in 0..count {
+        // SAFETY: within the capacity. Volatile: zeros written plainly may become a zeroed allocation,
+        // whose pages are mapped by the first touch only, and then count as the locks'.
+        unsafe { array.as_mut_ptr().add(i).write_volatile(M::new()) };
+    }
+    // SAFETY: the loop wrote them all.
+    unsafe { array.set_len(count) };
     let (offered, asking, done) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let guarded = Guarded::new(0);
     let mut before = 0;
