@@ -190,9 +190,9 @@ fn measure_all(
                 let index = (turn + round) % locks.len();
                 let lock = &locks[index];
                 bar.set_message(format!(
-                    "{}, {} threads, {lock}, round {}",
+                    "{}, {}, {lock}, round {}",
                     setting.name(),
-                    setting.threads,
+                    stats::threads(setting.threads),
                     round + 1
                 ));
                 let lock = (lock != GLIBC).then_some(lock.as_str());

@@ -5,7 +5,8 @@
 //! preloaded takes their place. It checks every answer of the database and the state in which it leaves
 //! it, and prints one JSON object.
 //!
-//! Exit codes: 0 fine, 1 the database gave a wrong answer, 2 bad flags or a database error.
+//! Exit codes: 0 fine, 1 the database gave a wrong answer or failed at work, 2 it cannot be opened, or bad
+//! flags.
 
 mod lmdb;
 mod random;
@@ -42,6 +43,18 @@ impl fmt::Display for Failure {
         match self {
             Failure::Wrong(message) => write!(f, "wrong answer: {message}"),
             Failure::Database(message) | Failure::Usage(message) => f.write_str(message),
+        }
+    }
+}
+
+impl Failure {
+    /// Once the database is open and filled, an error of its own is as wrong an answer as any other.
+    fn in_use(self) -> Failure {
+        match self {
+            Failure::Database(message) => {
+                Failure::Wrong(format!("{message}, in the midst of the work"))
+            }
+            other => other,
         }
     }
 }
@@ -169,7 +182,7 @@ fn drive<D: Database>(database: &D, args: &Args) -> Result<String, Failure> {
         per_thread.push(own.len());
         sessions.push(session);
     }
-    let verified = database.verify(&sessions)?;
+    let verified = database.verify(&sessions).map_err(Failure::in_use)?;
     let quantile = |q| latencies.value_at_quantile(q);
     let report = json!({
         "database": args.database,
@@ -207,7 +220,7 @@ fn work<S: Session>(
     let end = Instant::now() + length;
     let mut began = Instant::now();
     while began < end {
-        session.operation(&mut random)?;
+        session.operation(&mut random).map_err(Failure::in_use)?;
         let ended = Instant::now();
         latencies.saturating_record((ended - began).as_nanos() as u64);
         began = ended;

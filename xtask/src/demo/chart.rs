@@ -64,7 +64,7 @@ pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
             text(&mut svg, (LEFT - 10.0, centre + 4.5), "lock end", &escape(&summary.lock));
             let _ = write!(
                 svg,
-                r#"<rect x="{LEFT}" y="{y:.1}" width="{:.1}" height="{BAR}" fill="{c}" opacity=".82"/>"#,
+                r#"<rect x="{LEFT}" y="{y:.1}" width="{:.1}" height="{BAR}" fill="{c}"/>"#,
                 x(rate.median) - LEFT,
                 c = colour(lock)
             );
@@ -91,9 +91,9 @@ pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
 
 /// Distribution of latencies; every step up the vertical axis is a tenth of the operations above it.
 pub(super) fn cdf(label: &str, summaries: &[Summary]) -> String {
-    const LEFT: f64 = 58.0;
+    const LEFT: f64 = 66.0;
     const TOP: f64 = 30.0;
-    const WIDTH: f64 = 382.0;
+    const WIDTH: f64 = 376.0;
     const HEIGHT: f64 = 260.0;
     /// 99.999 %.
     const NINES: f64 = 5.0;
@@ -117,12 +117,16 @@ pub(super) fn cdf(label: &str, summaries: &[Summary]) -> String {
         line(&mut svg, (LEFT, y(*share)), (LEFT + WIDTH, y(*share)), class);
         text(&mut svg, (LEFT - 7.0, y(*share) + 4.0), "tick end", name);
     }
+    // With many decades, names for every other one.
+    let every = if last - first > 7.0 { 2.0 } else { 1.0 };
     let mut decade = first;
     while decade <= last {
         let ns = 10_f64.powf(decade);
         line(&mut svg, (x(ns), TOP), (x(ns), TOP + HEIGHT), "grid");
-        let name = time(ns.round() as u64).replace(".00", "").replace(".0", "");
-        text(&mut svg, (x(ns), TOP + HEIGHT + 17.0), "tick middle", &name);
+        if (decade - first) % every == 0.0 {
+            let name = time(ns.round() as u64).replace(".00", "").replace(".0", "");
+            text(&mut svg, (x(ns), TOP + HEIGHT + 17.0), "tick middle", &name);
+        }
         decade += 1.0;
     }
     let middle = LEFT + WIDTH / 2.0;

@@ -1,6 +1,6 @@
 //! One run of the program, under one lock.
 
-use super::stats::Latency;
+use super::stats::{Latency, threads};
 use anyhow::{Context, Result, bail};
 use lockwright_tests::{Child, End, Outcome};
 use serde_json::Value;
@@ -98,9 +98,9 @@ impl Program {
         let outcome = child.run()?;
         self.loaded(&outcome)?;
         let context = format!(
-            "{} with {} threads under {}",
+            "{} with {} under {}",
             setting.name(),
-            setting.threads,
+            threads(setting.threads),
             lock.unwrap_or("glibc")
         );
         let errors = outcome.errors();

@@ -71,21 +71,19 @@ fn section(page: &mut String, database: &str, engine: &str, own: &[&(Setting, Ve
     for (setting, summaries) in own {
         for summary in &summaries[1..] {
             let sentence = stats::sentence(*setting, &summaries[0], summary);
-            let _ = writeln!(page, "<li>{}</li>", escape(&sentence));
+            let _ = writeln!(page, "<li>{}</li>", escape(&sentence).replace('\'', "’"));
         }
     }
     page.push_str("</ul>\n<figure>");
-    let groups: Vec<_> = own
-        .iter()
-        .map(|(s, summaries)| (format!("{} threads", s.threads), &summaries[..]))
-        .collect();
+    let groups: Vec<_> =
+        own.iter().map(|(s, summaries)| (stats::threads(s.threads), &summaries[..])).collect();
     page.push_str(&bars(engine, &groups));
     page.push_str(
         "<figcaption>Bars: median of the rounds. Dots: the rounds. In brackets: times glibc’s, median of \
          the ratios within a round.</figcaption></figure>\n<h3>Latency</h3>\n<div class=\"pair\">\n",
     );
     for (setting, summaries) in own {
-        let label = format!("{} threads", setting.threads);
+        let label = stats::threads(setting.threads);
         let _ = writeln!(page, "<figure>{}</figure>", cdf(&label, summaries));
     }
     page.push_str("</div>\n");

@@ -160,7 +160,7 @@ pub(super) fn headline(summaries: &[(Setting, Vec<Summary>)]) -> String {
 /// One sentence over one lock in one setting.
 pub(super) fn sentence(setting: Setting, glibc: &Summary, summary: &Summary) -> String {
     let ratio = summary.ratio;
-    let (name, threads, lock) = (setting.name(), setting.threads, &summary.lock);
+    let (name, threads, lock) = (setting.name(), threads(setting.threads), &summary.lock);
     let rounds = summary.rates.len();
     let verdict = match verdict(summary) {
         Verdict::Faster => "faster",
@@ -169,7 +169,7 @@ pub(super) fn sentence(setting: Setting, glibc: &Summary, summary: &Summary) -> 
         Verdict::Untold => "too few rounds to tell",
     };
     format!(
-        "{name}, {threads} threads: {lock} did {:.2} times glibc's operations per second \
+        "{name}, {threads}: {lock} did {:.2} times glibc's operations per second \
          ({:.2} to {:.2} over {rounds} round{}): {verdict}. The slowest 1 % of its operations took {} \
          or more, with glibc's lock {}.",
         ratio.median,
@@ -179,6 +179,11 @@ pub(super) fn sentence(setting: Setting, glibc: &Summary, summary: &Summary) -> 
         time(summary.latency.quantile(0.99)),
         time(glibc.latency.quantile(0.99)),
     )
+}
+
+/// `2 threads`.
+pub(super) fn threads(count: u32) -> String {
+    format!("{count} thread{}", if count == 1 { "" } else { "s" })
 }
 
 /// A warning if other programs took so much of the machine that the figures suffer.
