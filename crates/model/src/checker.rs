@@ -164,6 +164,7 @@ impl Checker for Loom {
         let mut builder = loom::model::Builder::new();
         builder.max_threads = 4;
         builder.max_branches = 20_000;
+        builder.checkpoint_interval = 100; // also how often it looks at the clock
         builder.preemption_bound = budget.preemptions;
         builder.max_duration = Some(Duration::from_secs(budget.seconds));
         let start = std::time::Instant::now();

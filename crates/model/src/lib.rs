@@ -6,7 +6,7 @@
 //!                  explore ◄── checker: Loom | Shuttle ──► machine ◄┘
 //! ```
 //!
-//! * [`Loom`](checker::Loom) goes through every interleaving of 2 threads, and of 3 with two preemptions at most, and
+//! * [`Loom`](checker::Loom) goes through the interleavings of 2 threads with up to four preemptions, of 3 with up to two, and
 //!   through the stale values that weakly ordered reads may return.
 //! * [`Shuttle`](checker::Shuttle) draws schedules at random, for the orders of 3 and more threads that loom's bound
 //!   leaves out. It knows sequential consistency only.

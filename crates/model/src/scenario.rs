@@ -53,7 +53,7 @@ where
 }
 
 /// As the checker's, and prints what happened in an execution that fails.
-fn explore<C: Checker>(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
+pub fn explore<C: Checker>(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
     let run = AssertUnwindSafe(|| C::explore(budget, body));
     catch_unwind(run).unwrap_or_else(|panic| {
         machine::print_log();
@@ -89,7 +89,11 @@ where
 
 /// Each thread acquires in its own way, once, and increments. No increment is lost, none overlaps another, and in the end
 /// the lock is free.
-pub fn exclusion<C, const SPINS: usize, L>(budget: Budget, ways: Vec<Way<L, L::Node>>) -> Coverage
+pub fn exclusion<C, const SPINS: usize, L>(
+    budget: Budget,
+    ways: Vec<Way<L, L::Node>>,
+    time_passes: bool,
+) -> Coverage
 where
     C: Checker,
     L: TryLock<Machine<C, SPINS>> + 'static,
@@ -108,12 +112,18 @@ where
                     shared.acquired.fetch_add(1, Relaxed);
                 });
             };
-            let handles = ways.iter().map(|&way| {
+            // Without a deadline the first thread has time to take part: one thread less to explore.
+            let others = usize::from(!time_passes);
+            let handles = ways[others..].iter().map(|&way| {
                 let shared = shared.clone();
                 machine::spawn::<C>(move || increment(&shared, way))
             });
             let handles = handles.collect();
-            machine::tick::<C>();
+            if time_passes {
+                machine::tick::<C>();
+            } else {
+                increment(&shared, ways[0]);
+            }
             machine::join::<C>(handles);
             assert_eq!(shared.data.get(), shared.acquired.load(Relaxed), "increments were lost");
             let is_free = AtomicBool::new(false);

@@ -36,8 +36,10 @@ impl<C: Checker, const SPINS: usize> Visitor<Machine<C, SPINS>> for All<'_> {
         let all: Vec<Way<L, L::Node>> = vec![lock::<C, SPINS, L>; self.threads];
         let mut one_tries = all.clone();
         one_tries[0] = try_lock::<C, SPINS, L>;
-        self.note(entry.id, "lock", || exclusion::<C, SPINS, L>(budget, all));
-        self.note(entry.id, "lock, one tries", || exclusion::<C, SPINS, L>(budget, one_tries));
+        self.note(entry.id, "lock", || exclusion::<C, SPINS, L>(budget, all, false));
+        self.note(entry.id, "lock, one tries", || {
+            exclusion::<C, SPINS, L>(budget, one_tries, false)
+        });
         if self.threads == 2 {
             self.note(entry.id, "lock, the last destroys", || {
                 destruction::<C, SPINS, L>(budget, 2)
@@ -50,8 +52,8 @@ fn run<C: Checker, const SPINS: usize>(threads: usize, budget: Budget) {
     visit_all::<Machine<C, SPINS>>(&mut All { budget, run: C::NAME, spins: SPINS, threads });
 }
 
-const TWO: Budget = Budget { preemptions: None, seconds: 20, draws: 300 };
-const THREE: Budget = Budget { preemptions: Some(2), seconds: 20, draws: 300 };
+const TWO: Budget = Budget { preemptions: Some(4), seconds: 10, draws: 300 };
+const THREE: Budget = Budget { preemptions: Some(2), seconds: 5, draws: 300 };
 
 #[test]
 fn loom_2_threads_that_sleep_at_once() {
