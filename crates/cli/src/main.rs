@@ -8,6 +8,7 @@ mod hints;
 mod library;
 mod output;
 mod rules;
+mod signals;
 mod trace;
 mod usage;
 
@@ -29,8 +30,8 @@ const EXAMPLES: &str = "Examples:
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
 
-Exit codes: 0 fine, 1 the answer is no, 2 usage or our failure, 126/127 could not start the program;
-`run` passes the program's own code on.";
+Exit codes: 0 fine, 1 the answer is no, 2 usage or our failure, 125/126/127 the program could not
+be started; else `run` passes the program's own code on.";
 
 #[derive(Subcommand)]
 enum Command {

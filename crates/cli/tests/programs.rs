@@ -88,6 +88,81 @@ fn signals_are_the_programs_own() -> Result<()> {
 }
 
 #[test]
+fn program_inherits_signals_as_from_our_parent() -> Result<()> {
+    let states = |prefix: &[&str]| -> Result<Vec<String>> {
+        let state = "--block-signal=USR1 --ignore-signal=HUP --ignore-signal=PIPE";
+        let outcome = Child::new("env")
+            .env("LOCKWRIGHT_LIBRARY", &*LIBRARY)
+            .args(state.split(' '))
+            .args(prefix)
+            .args(["grep", "Sig", "/proc/self/status"])
+            .run()?;
+        ensure!(outcome.end == End::Code(0), outcome.describe());
+        Ok(outcome.text().lines().map(str::to_owned).collect())
+    };
+    let alone = states(&[])?;
+    assert!(
+        alone
+            .iter()
+            .any(|line| line.starts_with("SigBlk:") && !line.ends_with("\t0000000000000000"))
+    );
+    assert_eq!(states(&[env!("CARGO_BIN_EXE_lockwright"), "run", "--"])?, alone);
+    let plain = |prefix: &[&str]| -> Result<String> {
+        let grep = ["env", "grep", "SigIgn", "/proc/self/status"];
+        let command = [prefix, &grep].concat();
+        Ok(Child::new(command[0])
+            .env("LOCKWRIGHT_LIBRARY", &*LIBRARY)
+            .args(&command[1..])
+            .run()?
+            .text())
+    };
+    assert_eq!(plain(&[env!("CARGO_BIN_EXE_lockwright"), "run", "--"])?, plain(&[])?);
+    Ok(())
+}
+
+#[test]
+fn text_without_an_interpreter_line_is_the_shells() -> Result<()> {
+    let script = file("plain-script", "exit 11\n");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    assert_eq!(run(&["--", &script])?.end, End::Code(11));
+    Ok(())
+}
+
+#[test]
+fn program_with_raised_rights_is_refused() -> Result<()> {
+    // SAFETY: no preconditions, can't fail.
+    let program = if unsafe { libc::getuid() } == 0 {
+        let program = forged("setuid", |_| ())?;
+        std::os::unix::fs::chown(&program, Some(1), None)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o4755))?;
+        program
+    } else {
+        "/usr/bin/su".to_owned()
+    };
+    let outcome = run(&["--", &program])?;
+    assert_eq!(outcome.end, End::Code(125), "{}", outcome.describe());
+    assert!(outcome.errors().contains("it is setuid, so the dynamic linker ignores LD_PRELOAD"));
+    assert_eq!(lockwright().args(["doctor", &program]).run()?.end, End::Code(1));
+    Ok(())
+}
+
+#[test]
+fn go_program_runs_with_a_warning() -> Result<()> {
+    let program = forged("go", |_| ())?;
+    let outcome = Child::new("objcopy")
+        .args(["--add-section", &format!(".go.buildinfo={}", file("buildinfo", "go")), &program])
+        .run()?;
+    ensure!(outcome.end == End::Code(0), outcome.describe());
+    let outcome = run(&["--", &program])?;
+    assert_eq!((outcome.end, outcome.text().as_str()), (End::Code(0), COUNT));
+    assert!(
+        outcome.errors().starts_with("warning: ") && outcome.errors().contains("is a Go program")
+    );
+    assert!(lockwright().args(["doctor", &program]).run()?.text().contains("language  Go: "));
+    Ok(())
+}
+
+#[test]
 fn every_lock_runs_a_program() -> Result<()> {
     let locks = lockwright().args(["list", "--json"]).run()?;
     let locks: serde_json::Value = serde_json::from_slice(&locks.stdout)?;

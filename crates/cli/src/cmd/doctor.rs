@@ -21,8 +21,8 @@ use std::time::Duration;
   lockwright doctor /usr/bin/memcached
   lockwright doctor --run --limit 10 ./server --port 8080
 
-With --run the program runs under the library, and every futex wait of it and of its children is counted
-by the object that asked for it. The program's standard output goes to standard error.")]
+With --run the program runs under the library, and every futex wait of it and of its children is
+counted for the object that asked for it. What the program prints goes to standard error.")]
 pub(crate) struct Args {
     /// Run the program, and count whose locks it sleeps on
     #[arg(long)]
@@ -55,6 +55,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let replaced = ObjectFile::read(&library, "liblockwright.so".to_owned())?.exports;
     let imports = imports(&program.objects()?);
     report.imports(&imports, &replaced);
+    let mut slept_on_ours = false;
     if args.run {
         let mut command = Command::new(&path);
         command
@@ -69,6 +70,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
                 .hint("cat /proc/sys/kernel/yama/ptrace_scope; in a container add --cap-add SYS_PTRACE")
         })?;
         report.trace(&trace, &ours, args.limit);
+        slept_on_ours = trace.waits.contains_key(&ours);
         if !trace.loaded {
             report.fact("verdict", "not reachable: the library was not loaded");
             report.fact("hint", format!("LD_DEBUG=files lockwright run -- '{}'", path.display()));
@@ -76,7 +78,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             return Ok(ExitCode::FAILURE);
         }
     }
-    report.verdict(&program, &imports, &replaced);
+    if slept_on_ours {
+        report.fact("verdict", "reachable");
+    } else {
+        report.verdict(&program, &imports, &replaced);
+    }
     output::print(&report.text)?;
     Ok(ExitCode::SUCCESS)
 }

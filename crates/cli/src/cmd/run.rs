@@ -3,7 +3,7 @@
 use super::topology;
 use crate::elf::{self, Program};
 use crate::hints::{Failure, cause, warn};
-use crate::{catalog, find, library, rules};
+use crate::{catalog, find, library, rules, signals};
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode};
   lockwright run --topology big:0-3,little:4-7 -- ./server
   lockwright run --config locks.toml -- ./server
 
-A configuration file chooses locks by library, mutex or calling function; the first rule that fits wins:
+A configuration file chooses locks by library, mutex or calling function; the first match wins:
   default = \"auto\"
   [[lock]]
   library = \"libleveldb.so.1\"
@@ -75,6 +75,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(spec) = args.topology {
         command.env(topology::VARIABLE, spec);
     }
+    signals::pass_on(&mut command);
     let error = command.exec();
     Err(Failure::not_executable(format!("cannot run '{}': {}", path.display(), cause(&error))))
 }
