@@ -1,4 +1,4 @@
-// SQLite in serialized mode: six threads share one connection, two more have their own.
+// SQLite in serialized mode: six threads share one connection; two more, each with its own, share a file.
 #include <pthread.h>
 #include <sqlite3.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ static sqlite3 *connect_to(const char *file)
 
 static void *alone(void *who)
 {
-    sqlite3 *db = connect_to("driver.db");
+    sqlite3 *db = connect_to("alone.db");
     use(db, (int)(long)who, 200);
     sqlite3_close(db);
     return NULL;
@@ -74,8 +74,11 @@ static int print_row(void *data, int columns, char **values, char **names)
 int main(void)
 {
     printf("threadsafe %d\n", sqlite3_threadsafe());
+    const char *create = "CREATE TABLE t (id INTEGER PRIMARY KEY, who INT, n INT)";
+    sqlite3 *other = connect_to("alone.db");
     shared = connect_to("driver.db");
-    must(shared, sqlite3_exec(shared, "CREATE TABLE t (id INTEGER PRIMARY KEY, who INT, n INT)", NULL, NULL, NULL), "create");
+    must(shared, sqlite3_exec(shared, create, NULL, NULL, NULL), "create");
+    must(other, sqlite3_exec(other, create, NULL, NULL, NULL), "create");
     pthread_t threads[8];
     for (long i = 0; i < 8; i++)
         if (pthread_create(&threads[i], NULL, i < 6 ? share : alone, (void *)i))
@@ -84,6 +87,8 @@ int main(void)
         pthread_join(threads[i], NULL);
     const char *sum = "SELECT who, count(*), sum(n) FROM t GROUP BY who ORDER BY who; PRAGMA integrity_check";
     must(shared, sqlite3_exec(shared, sum, print_row, NULL, NULL), "sum");
+    must(other, sqlite3_exec(other, sum, print_row, NULL, NULL), "sum");
     sqlite3_close(shared);
+    sqlite3_close(other);
     return 0;
 }

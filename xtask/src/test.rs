@@ -1,9 +1,313 @@
-//! (in the making)
+//! Every test there is, in order, each step with a time limit. The last line says how many passed.
+
+use anyhow::{Context, Result, bail};
+use lockwright_tests::{Child, End, scratch};
+use regex_lite::Regex;
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+
+/// What the steps need from Debian.
+const PACKAGES: [&str; 17] = [
+    "build-essential",
+    "dpkg-dev",
+    "gdb",
+    "git",
+    "libjemalloc2",
+    "libleveldb-dev",
+    "libmemcached-tools",
+    "libpython3.11-testsuite",
+    "libsqlite3-dev",
+    "libtcmalloc-minimal4",
+    "memcached",
+    "pkg-config",
+    "procps",
+    "python3",
+    "sqlite3",
+    "stress-ng",
+    "xz-utils",
+];
 
 /// Flags.
 #[derive(clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Only this step; may be given again.
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+    /// Print the steps.
+    #[arg(long)]
+    list: bool,
+}
 
-pub(crate) fn main(_: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+/// Who runs a step.
+enum Runner {
+    Cargo,
+    Xtask,
+}
+use Runner::{Cargo, Xtask};
+
+/// A step: its name, what it shows, how to run it, and seconds it may take (on two cores, from a cold
+/// start: several times what it took here).
+struct Step {
+    name: &'static str,
+    shows: &'static str,
+    runner: Runner,
+    args: &'static str,
+    limit: u64,
+}
+
+const STEPS: &[Step] = &[
+    Step {
+        name: "build",
+        shows: "the library and the command, as users build them",
+        runner: Cargo,
+        args: "build --release",
+        limit: 900,
+    },
+    Step {
+        name: "format",
+        shows: "rustfmt has nothing to change",
+        runner: Cargo,
+        args: "fmt --all --check",
+        limit: 60,
+    },
+    Step {
+        name: "lints",
+        shows: "clippy has nothing to say",
+        runner: Cargo,
+        args: "clippy --workspace --all-targets -- -D warnings",
+        limit: 900,
+    },
+    Step {
+        name: "tidy",
+        shows: "the house's conventions are kept",
+        runner: Xtask,
+        args: "tidy",
+        limit: 60,
+    },
+    Step {
+        name: "unit",
+        shows: "every crate's own tests",
+        runner: Cargo,
+        args: "test --workspace --exclude lockwright-model --exclude lockwright-cli --exclude lockwright-tests",
+        limit: 900,
+    },
+    Step {
+        name: "harness",
+        shows: "what the steps below rely on: a hung child ends, with all that it started",
+        runner: Cargo,
+        args: "test -p lockwright-tests --lib",
+        limit: 300,
+    },
+    Step {
+        name: "models",
+        shows: "every lock and the condition variable, model-checked",
+        runner: Cargo,
+        args: "test -p lockwright-model",
+        limit: 900,
+    },
+    Step {
+        name: "cli",
+        shows: "the command: its words, its exit codes",
+        runner: Cargo,
+        args: "test -p lockwright-cli",
+        limit: 600,
+    },
+    Step {
+        name: "posix",
+        shows: "POSIX corner by corner, as under glibc",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test posix -- --test-threads 3",
+        limit: 900,
+    },
+    Step {
+        name: "stress",
+        shows: "kinds x operations x locks, eight threads",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test stress",
+        limit: 600,
+    },
+    Step {
+        name: "apps",
+        shows: "real programs give the same output",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test apps",
+        limit: 900,
+    },
+    Step {
+        name: "conformance",
+        shows: "glibc's own thread tests, without regression",
+        runner: Xtask,
+        args: "conformance",
+        limit: 1500,
+    },
+    Step {
+        name: "demo",
+        shows: "the demo runs, and its results are verified",
+        runner: Xtask,
+        args: "demo --quick --out",
+        limit: 600,
+    },
+];
+
+pub(crate) fn main(args: Args) -> Result<()> {
+    if args.list {
+        for step in STEPS {
+            println!("{:<12} {}", step.name, step.shows);
+        }
+        return Ok(());
+    }
+    if let Some(name) = args.only.iter().find(|only| STEPS.iter().all(|step| step.name != *only)) {
+        bail!("no step '{name}'\nhint: cargo xtask test --list");
+    }
+    install_packages()?;
+    // Before a step builds a newer one: its path stays good.
+    let xtask = env::current_exe()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
+    let logs = scratch("test-logs")?;
+    let mut total = Count::default();
+    for step in STEPS {
+        if args.only.is_empty() || args.only.iter().any(|only| only == step.name) {
+            let count = step.run(&xtask, root, &logs.join(format!("{}.log", step.name)))?;
+            total.passed += count.passed;
+            total.failed += count.failed;
+        }
+    }
+    println!("{} passed, {} failed", total.passed, total.failed);
+    if total.failed > 0 {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+/// Tests that passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    passed: usize,
+    failed: usize,
+}
+
+impl Step {
+    fn run(&self, xtask: &Path, root: &Path, log: &Path) -> Result<Count> {
+        let cargo = || env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut child = match self.runner {
+            Cargo => Child::new(cargo()),
+            Xtask => Child::new(xtask),
+        };
+        let target = scratch("")?;
+        child = child
+            .args(self.args.split(' '))
+            .env("CARGO_TARGET_DIR", &target)
+            .dir(root)
+            .limit(self.limit);
+        if self.name == "demo" {
+            child = child.args([scratch("demo-test")?]);
+        }
+        eprintln!("test: {} ...", self.name);
+        let start = Instant::now();
+        let (end, _) = child.run_logged(log)?;
+        let text = String::from_utf8_lossy(&fs::read(log)?).into_owned();
+        let count = count(&text, end);
+        let verdict = if count.failed == 0 { "ok" } else { "FAILED" };
+        println!(
+            "{:<12} {verdict:<6} {:>5} s  {} passed, {} failed: {}",
+            self.name,
+            start.elapsed().as_secs(),
+            count.passed,
+            count.failed,
+            self.shows
+        );
+        if count.failed > 0 {
+            let lines: Vec<_> = text.lines().collect();
+            let last = &lines[lines.len().saturating_sub(150)..];
+            println!(
+                "{}\n{}: {end}; the whole of it is in '{}'",
+                last.join("\n"),
+                self.name,
+                log.display()
+            );
+        }
+        Ok(count)
+    }
+}
+
+/// Adds up what the test harnesses of a step say. A step that says nothing is one test, and one that fails
+/// without a failed test has one more.
+fn count(text: &str, end: End) -> Count {
+    let line =
+        Regex::new(r"(?m)^test result: \w+\. (\d+) passed; (\d+) failed").expect("a pattern");
+    let mut count = Count::default();
+    for found in line.captures_iter(text) {
+        let number = |group: usize| found[group].parse::<usize>().unwrap_or(0);
+        count.passed += number(1);
+        count.failed += number(2);
+    }
+    if end != End::Code(0) && count.failed == 0 {
+        count.failed = 1;
+    } else if count == Count::default() {
+        count.passed = 1;
+    }
+    count
+}
+
+/// Installs the Debian packages that are missing, if we may.
+fn install_packages() -> Result<()> {
+    let installed = Child::new("dpkg-query")
+        .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])
+        .run()
+        .context("the tests need Debian\nhint: run them in a Debian 12 container")?
+        .text();
+    let installed =
+        |name: &&&str| installed.lines().any(|line| line == format!("{name} installed"));
+    let missing: Vec<&str> = PACKAGES.iter().filter(|name| !installed(name)).copied().collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    if !rustix::process::geteuid().is_root() {
+        bail!("these packages are missing: {list}\nhint: sudo apt-get install {list}");
+    }
+    eprintln!("test: installing {list}");
+    let apt = |args: &[&str]| -> Result<()> {
+        let outcome = Child::new("apt-get")
+            .args(["-qq", "-o", "DPkg::Lock::Timeout=120"])
+            .args(args)
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .limit(600)
+            .run()?;
+        if outcome.end != End::Code(0) {
+            bail!("apt-get {}: {}", args.join(" "), outcome.describe());
+        }
+        Ok(())
+    };
+    apt(&["update"])?;
+    apt(&[&["install", "-y", "--no-install-recommends"], missing.as_slice()].concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn results_are_added_up() {
+        let text = "x\ntest result: ok. 3 passed; 0 failed; 1 ignored\n\
+                    test result: FAILED. 1 passed; 2 failed; 0 ignored\n";
+        assert_eq!(count(text, End::Code(101)), Count { passed: 4, failed: 2 });
+    }
+
+    #[test]
+    fn a_step_that_only_ends_badly_is_a_failure() {
+        let text = "test result: ok. 3 passed; 0 failed;\n";
+        assert_eq!(count(text, End::Code(101)), Count { passed: 3, failed: 1 });
+        assert_eq!(count("", End::TimedOut(Duration::from_secs(1))).failed, 1);
+        assert_eq!(count("", End::Code(0)), Count { passed: 1, failed: 0 });
+    }
+
+    #[test]
+    fn every_step_has_its_own_name() {
+        let names: std::collections::BTreeSet<_> = STEPS.iter().map(|step| step.name).collect();
+        assert_eq!(names.len(), STEPS.len());
+    }
 }
