@@ -15,8 +15,9 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 use lockwright_locks::catalog::{CATALOG, Kind, find};
-use lockwright_locks::front::{SPIN_NS, Tuning};
-use lockwright_native::{cpus, topology::Topology};
+use lockwright_locks::front::fifo::Fifo;
+use lockwright_locks::front::{Arrival, SPIN_NS, Tuning};
+use lockwright_native::{Native, cpus, topology::Topology};
 
 /// Rules that we hold.
 const RULES: usize = 64;
@@ -244,6 +245,9 @@ fn parse<'a>(spec: &'a [u8], mut tuning: Tuning) -> Result<Policy, Bad<'a>> {
         };
     }
     let entry = core::str::from_utf8(name).ok().and_then(find).ok_or(Bad::Name)?;
+    if entry.id == "fifo" {
+        tuning = <Fifo as Arrival<Native>>::defaults(tuning);
+    }
     for piece in options.split(|&byte| byte == b',').filter(|piece| !piece.is_empty()) {
         let value = cut(piece, b'=').and_then(|(key, value)| {
             let option = entry.options.iter().find(|option| option.key.as_bytes() == key)?;
@@ -379,7 +383,7 @@ mod tests {
     #[test]
     fn options_are_checked_against_the_catalogue() {
         assert!(parse(b"fifo:bypass=8,spin=0", tuning()).is_ok());
-        for bad in ["bypass=64", "bypass=-1", "bypass", "spinners=1", "spin=x"] {
+        for bad in ["bypass=1024", "bypass=-1", "bypass", "spinners=1", "spin=x"] {
             let spec = std::format!("fifo:{bad}");
             let spec: &[u8] = spec.as_bytes();
             assert!(matches!(parse(spec, tuning()), Err(Bad::Option(_))), "{bad}");

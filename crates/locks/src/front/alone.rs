@@ -7,6 +7,11 @@ use lockwright_platform::{Platform, Ptr, RawLock, TimedLock, TryLock, Word};
 
 /// How a front lock treats a thread that found the word taken, or the line not empty.
 pub trait Arrival<P: Platform>: Send + Sync {
+    /// The lock's own defaults, on top of what suits the machine.
+    fn defaults(tuning: Tuning) -> Tuning {
+        tuning
+    }
+
     /// Acquires, by whatever rule and wait.
     fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning);
 }
@@ -50,7 +55,7 @@ impl<P: Platform, A: Arrival<P>> RawLock<P> for Alone<P, A> {
     type Node = ();
 
     fn new() -> Self {
-        Self::tuned(Tuning::for_cpus(P::cpus()))
+        Self::tuned(A::defaults(Tuning::for_cpus(P::cpus())))
     }
 
     #[inline]

@@ -4,7 +4,8 @@
 //! holder can run beside them ([`Tuning::for_cpus`]: with one CPU left by affinity or by a container's
 //! quota nobody spins), and only as many as there are CPUs to spare.
 
-use super::{Arrival, OPTION_SPIN, OPTION_SPINNERS, Parts, Tuning, barging::Barging};
+use super::barging::{self, Barging};
+use super::{Arrival, OPTION_SPIN, OPTION_SPINNERS, Parts, Tuning, option_bypass};
 use crate::catalog::{Entry, Kind};
 use lockwright_platform::Platform;
 
@@ -19,7 +20,7 @@ pub static ENTRY: Entry = Entry {
     wakes: "as barging; nobody spins where the program has one CPU",
     delay: "as barging",
     advice: "start here",
-    options: &[OPTION_SPIN, OPTION_SPINNERS],
+    options: &[OPTION_SPIN, OPTION_SPINNERS, option_bypass(barging::BYPASS)],
 };
 
 /// The rule of arrivals.

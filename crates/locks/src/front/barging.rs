@@ -7,16 +7,27 @@
 //! is ever woken, once: the many wakes of glibc's lock, whose woken threads find it taken again and
 //! mark it "wake somebody" again, are what makes it slow with more threads than CPUs.
 //!
+//! Overtaking has a bound: after `bypass` arrivals the head's turn has come, and arrivals join the line.
+//! So a head that was woken but waits for a CPU gets one, because those who overtook it go to sleep.
+//!
 //! ```text
-//!   arrival ─ spin (at most `spinners` threads, `spin` ns) ─► take, or join the line ─► head ─► take
+//!   arrival ─ line empty? spin (at most `spinners` threads, `spin` ns) and take
+//!           ├ free, and the head was overtaken fewer than `bypass` times? take
+//!           └ join the line ─► head ─► take
 //! ```
 //!
-//! Invariants: those of the front locks (front/mod.rs).
+//! Invariants: those of the front locks (front/mod.rs), and
+//! 1. Between two headships at most `bypass` arrivals overtake the head.
 
-use super::{Arrival, OPTION_SPIN, OPTION_SPINNERS, Parts, Tuning, line, side, try_take};
+use super::{ANY, Arrival, FREE, OPTION_SPIN, OPTION_SPINNERS, Parts, Tuning};
+use super::{line, option_bypass, overtake, side, take, try_take};
 use crate::catalog::{Entry, Kind};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
+
+/// Arrivals that may overtake the line's head, by default: a fraction of a millisecond of short critical
+/// sections, against which a sleep and a wake are little.
+pub const BYPASS: u32 = 600;
 
 /// What the catalogue says.
 pub static ENTRY: Entry = Entry {
@@ -28,9 +39,9 @@ pub static ENTRY: Entry = Entry {
     order: "none among runners; sleepers are woken first come first served",
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
     wakes: "unlock wakes the line's head, at most one thread on its way at a time",
-    delay: "a waiter may be overtaken while it wakes up; no bound but the scheduler's",
+    delay: "a waiter waits for those before it, and `bypass` overtakers for each of them",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",
-    options: &[OPTION_SPIN, OPTION_SPINNERS],
+    options: &[OPTION_SPIN, OPTION_SPINNERS, option_bypass(BYPASS)],
 };
 
 /// The rule of arrivals.
@@ -43,7 +54,12 @@ pub type Lock<P> = super::Alone<P, Barging>;
 impl<P: Platform> Arrival<P> for Barging {
     #[cold]
     fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning) {
-        if try_take::<P>(parts.word) || spin_in_front(parts, tuning) {
+        let got = if line::is_empty(&parts, tuning.era) {
+            try_take::<P>(parts.word) || spin_in_front(parts, tuning)
+        } else {
+            overtake(parts, tuning) || spin_in_front(parts, tuning)
+        };
+        if got {
             return;
         }
         line::wait(parts, tuning);
@@ -52,8 +68,14 @@ impl<P: Platform> Arrival<P> for Barging {
 
 /// Awake, beside the line, if few enough are; `true` if that got us the lock.
 fn spin_in_front<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
-    let spinners = parts.side.load(Relaxed) & side::SPINNERS; // a hint: one too many is no harm
-    if spinners >= tuning.spinners.min(7) * side::SPINNER {
+    let now = parts.side.load(Relaxed); // a hint: one spinner or overtaker too many is no harm
+    if now & side::BYPASSES >= tuning.bypass * side::BYPASS {
+        return false;
+    }
+    if tuning.spinners == ANY {
+        return spin(parts, tuning);
+    }
+    if now & side::SPINNERS >= tuning.spinners * side::SPINNER {
         return false;
     }
     // Relaxed, here and below: a count, nothing is published by it.
@@ -61,11 +83,16 @@ fn spin_in_front<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
         parts.side.fetch_sub(side::SPINNER, Relaxed); // it just went from 7 to 8: into the next field
         return false;
     }
+    let got = spin(parts, tuning);
+    parts.side.fetch_sub(side::SPINNER, Relaxed);
+    got
+}
+
+fn spin<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
     let mut got = false;
-    P::spin_for(parts.word, Relaxed, tuning.spin_ns, |value| {
-        got = value == super::FREE && try_take::<P>(parts.word);
+    P::spin_for(parts.word, Relaxed, tuning.awake_ns::<P>(parts.side), |value| {
+        got = value == FREE && take::<P>(parts.word);
         got
     });
-    parts.side.fetch_sub(side::SPINNER, Relaxed);
     got
 }

@@ -16,13 +16,13 @@
 //!    locks and sleepers on the word, which don't queue).
 //! 2. Between two headships at most `bypass` arrivals overtake the head.
 
-use super::{Arrival, FREE, OPTION_SPIN, Parts, Tuning, line, side, try_take};
-use crate::catalog::{Entry, Kind, OptionSpec};
+use super::{Arrival, OPTION_SPIN, Parts, Tuning, line, option_bypass, overtake, side, try_take};
+use crate::catalog::{Entry, Kind};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
 
 /// Arrivals that may overtake the head of a crowded line, by default.
-pub const BYPASS: u32 = 63;
+pub const BYPASS: u32 = 250;
 
 /// What the catalogue says.
 pub static ENTRY: Entry = Entry {
@@ -36,16 +36,7 @@ pub static ENTRY: Entry = Entry {
     wakes: "the head spins, then sleeps; the holder's unlock, not the acquirer, wakes it",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each of them",
     advice: "where the order of waiters or the longest wait matters more than throughput",
-    options: &[
-        OPTION_SPIN,
-        OptionSpec {
-            key: "bypass",
-            meaning: "arrivals that may overtake the head of a crowded line while it wakes up",
-            min: 0,
-            max: 63,
-            default: Some(BYPASS),
-        },
-    ],
+    options: &[OPTION_SPIN, option_bypass(BYPASS)],
 };
 
 /// The rule of arrivals.
@@ -56,28 +47,19 @@ pub struct Fifo;
 pub type Lock<P> = super::Alone<P, Fifo>;
 
 impl<P: Platform> Arrival<P> for Fifo {
+    fn defaults(tuning: Tuning) -> Tuning {
+        Tuning { bypass: BYPASS, ..tuning }
+    }
+
     #[cold]
     fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning) {
         if line::is_empty(&parts, tuning.era) {
             if try_take::<P>(parts.word) {
                 return;
             }
-        } else if may_overtake(parts, tuning) && try_take::<P>(parts.word) {
-            return;
+        } else if parts.side.load(Relaxed) & side::CROWDED != 0 && overtake(parts, tuning) {
+            return; // a hint decides who may try; the count decides how many
         }
         line::wait(parts, tuning);
     }
-}
-
-/// Counts us among the overtakers of a crowded line whose head has yet to wake up, if there is room.
-fn may_overtake<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
-    let now = parts.side.load(Relaxed);
-    if now & side::CROWDED == 0 || parts.word.load(Relaxed) != FREE {
-        return false;
-    }
-    if now & side::BYPASSES >= tuning.bypass.min(63) * side::BYPASS {
-        return false;
-    }
-    // A compare-and-swap, so that the count can't pass its bound. Relaxed: a count, it publishes nothing.
-    parts.side.compare_exchange(now, now + side::BYPASS, Relaxed, Relaxed).is_ok()
 }

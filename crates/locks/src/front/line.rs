@@ -7,7 +7,7 @@
 //! A gate is WAITING (awake, not head), ASLEEP (about to sleep, or asleep) or OPEN (you are head, or:
 //! the word is being released, look again).
 
-use super::{FREE, Parts, Tuning, WAITED, side, try_take};
+use super::{FREE, Parts, Tuning, WAITED, side, take};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
@@ -22,7 +22,7 @@ const ERAS: usize = 63;
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
     gate: P::Word,
-    /// Number in arrival order, from 1; 0: not known yet. A hint: only lengths are computed from it.
+    /// Number in arrival order. A hint: only lengths are computed from it.
     ticket: P::Word,
     next: P::Ptr<Waiter<P>>,
 }
@@ -83,16 +83,14 @@ pub(super) fn wait<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     // our predecessor's node is fully made before we write its `next`.
     let last = untag(parts.tail.swap(tag(me, tuning.era), AcqRel), tuning.era);
     if last.is_null() {
-        node.ticket.store(1, Relaxed); // a hint
         // [first] ORDERING: Release, pairs with `head`: the holder may see us before we make the word 2.
         parts.head.store(tag(me, tuning.era), Release);
     } else {
         // SAFETY: it can't leave before it has seen its `next`, which only we write.
         let last = unsafe { &*last };
-        let ticket = last.ticket.load(Relaxed); // a hint, 0 if its owner has not come that far
-        if ticket != 0 {
-            node.ticket.store(ticket.wrapping_add(1).max(1), Relaxed); // a hint
-        }
+        // Relaxed: a hint. 0, if its owner has not come that far: then we start counting anew, and lengths
+        // across the two of us come out as "long".
+        node.ticket.store(last.ticket.load(Relaxed).wrapping_add(1), Relaxed);
         // [link] ORDERING: Release, pairs with the Acquire in `leave`: our gate is there before we are.
         last.next.store(me, Release);
         wait_for_headship(&parts, &node, tuning);
@@ -103,7 +101,8 @@ pub(super) fn wait<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
 
 /// Not head yet: everything concerns our own gate.
 fn wait_for_headship<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
-    let crowded = parts.side.load(Relaxed) & side::CROWDED != 0; // a hint: awake or asleep, both work
+    // Behind others in a crowded line there is nothing to stay awake for.
+    let crowded = parts.side.load(Relaxed) & side::CROWDED != 0; // a hint
     let awake_ns = if crowded { 0 } else { tuning.spin_ns };
     // Relaxed: headship carries no data; the word's Acquire does.
     if P::spin_for(&node.gate, Relaxed, awake_ns, |gate| gate == OPEN) == OPEN {
@@ -122,8 +121,8 @@ fn wait_for_headship<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning
 fn wait_as_head<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
     loop {
         let mut got = false;
-        P::spin_for(parts.word, Relaxed, tuning.spin_ns, |value| {
-            got = value == FREE && try_take::<P>(parts.word);
+        P::spin_for(parts.word, Relaxed, tuning.awake_ns::<P>(parts.side), |value| {
+            got = value == FREE && take::<P>(parts.word);
             got
         });
         if got {
@@ -189,7 +188,7 @@ fn length<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) 
     }
     // SAFETY: it is in the line, and we hold the lock (invariant 3).
     let (last, mine) = unsafe { ((*last).ticket.load(Relaxed), node.ticket.load(Relaxed)) };
-    if last == 0 || mine == 0 { 1 } else { last.wrapping_sub(mine) }
+    last.wrapping_sub(mine)
 }
 
 /// Records whether the line is crowded, and that its new head has not been overtaken yet.

@@ -73,14 +73,14 @@ pub mod side {
     pub const SPINNER: u32 = 1 << 9;
     /// The field of spinners.
     pub const SPINNERS: u32 = 7 << 9;
-    /// One arrival that overtook the line since it was last left (6 bits).
+    /// One arrival that overtook the line since it was last left (10 bits).
     pub const BYPASS: u32 = 1 << 12;
     /// The field of bypasses.
-    pub const BYPASSES: u32 = 63 << 12;
-    /// One thread that sleeps on word 0, or is about to, or has not noticed that it was woken (14 bits).
-    pub const SLEEPER: u32 = 1 << 18;
+    pub const BYPASSES: u32 = 0x3ff << 12;
+    /// One thread that sleeps on word 0, or is about to, or has not noticed that it was woken (10 bits).
+    pub const SLEEPER: u32 = 1 << 22;
     /// The field of sleepers.
-    pub const SLEEPERS: u32 = 0x3fff << 18;
+    pub const SLEEPERS: u32 = 0x3ff << 22;
 }
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
@@ -107,9 +107,9 @@ impl<P: Platform> Copy for Parts<'_, P> {}
 pub struct Tuning {
     /// How long a waiter stays awake before it sleeps, ns. 0: it sleeps at once.
     pub spin_ns: u32,
-    /// Threads that may spin in front of the line at a time (0 to 7).
+    /// Threads that may spin in front of the line at a time (0 to 6; [`ANY`]: not counted).
     pub spinners: u32,
-    /// Arrivals that may overtake a crowded line until its head runs (0 to 63). `fifo` only.
+    /// Arrivals that may overtake the line's head before it has the lock (0 to 1023).
     pub bypass: u32,
     /// CPUs that the program may use.
     pub cpus: u32,
@@ -122,18 +122,38 @@ pub struct Tuning {
 /// How long waiters of the front locks stay awake by default, ns: about the price of a sleep and a wake.
 pub const SPIN_NS: u32 = 30_000;
 
+/// As many spinners as there are CPUs.
+pub const ANY: u32 = 7;
+
+/// How long they stay awake at most while the line is crowded, ns.
+const CROWDED_SPIN_NS: u32 = 4_000;
+
 impl Tuning {
     /// The tuning that suits `cpus` CPUs.
     pub fn for_cpus(cpus: u32) -> Self {
         let alone = cpus <= 1;
         Self {
             spin_ns: if alone { 0 } else { SPIN_NS },
-            spinners: if alone { 0 } else { (cpus - 1).min(2) },
-            bypass: fifo::BYPASS,
+            // Few CPUs can't have too many spinners, and then we need not count them.
+            spinners: if alone {
+                0
+            } else if cpus <= 4 {
+                ANY
+            } else {
+                4
+            },
+            bypass: barging::BYPASS,
             cpus,
             herd: cpus * 4,
             era: 0,
         }
+    }
+
+    /// How long a waiter stays awake now, ns. Where waiters are more than the CPUs, a holder that does not
+    /// release at once has probably lost its CPU: then the waiter had better give it its own.
+    pub(super) fn awake_ns<P: Platform>(&self, side: &P::Word) -> u32 {
+        let crowded = side.load(Relaxed) & side::CROWDED != 0; // a hint: awake or asleep, both work
+        if crowded { self.spin_ns.min(CROWDED_SPIN_NS) } else { self.spin_ns }
     }
 
     /// Sets the option called `key`; `false` if a front lock has no such option.
@@ -160,18 +180,52 @@ pub const OPTION_SPIN: OptionSpec = OptionSpec {
 /// The option `spinners`.
 pub const OPTION_SPINNERS: OptionSpec = OptionSpec {
     key: "spinners",
-    meaning: "threads that may spin in front of the line at a time",
+    meaning: "threads that may spin in front of the line at a time (7: any number)",
     min: 0,
     max: 7,
     default: None,
 };
 
+/// The option `bypass`.
+pub(crate) const fn option_bypass(default: u32) -> OptionSpec {
+    OptionSpec {
+        key: "bypass",
+        meaning: "arrivals that may overtake the line's head before it has the lock",
+        min: 0,
+        max: 1023,
+        default: Some(default),
+    }
+}
+
+/// An arrival takes a free word past the line's head, if the head has not been overtaken too often.
+///
+/// From a quarter of the bound on, one arrival in 32 is sent to join the line instead. With more threads
+/// than CPUs the head, woken long ago, may wait for a CPU: that arrival, going to sleep, gives it one, and
+/// the others need not all stop for it.
+#[inline]
+fn overtake<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
+    let now = parts.side.load(Relaxed); // re-checked by the exchange
+    let overtaken = (now & side::BYPASSES) / side::BYPASS;
+    if parts.word.load(Relaxed) != FREE || overtaken >= tuning.bypass {
+        return false;
+    }
+    // A compare-and-swap, so that the count can't pass its bound. Relaxed: a count, it publishes nothing.
+    let counted = parts.side.compare_exchange(now, now + side::BYPASS, Relaxed, Relaxed).is_ok();
+    let sent = overtaken >= tuning.bypass / 4 && overtaken % 32 == 31;
+    counted && !sent && take::<P>(parts.word)
+}
+
 /// Takes a free word; the first try of every slow path.
 #[inline]
 pub fn try_take<P: Platform>(word: &P::Word) -> bool {
+    word.load(Relaxed) == FREE && take::<P>(word)
+}
+
+#[inline]
+fn take<P: Platform>(word: &P::Word) -> bool {
     // ORDERING: Acquire, pairs with [release]: what the last holder wrote is ours to see.
     // STATE: (0, q, s) -> (1, q, s).
-    word.load(Relaxed) == FREE && word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
 }
 
 /// Acquires before `deadline`, sleeping on word 0; `false` if it passed first.
