@@ -93,7 +93,7 @@ pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
 pub(super) fn cdf(label: &str, summaries: &[Summary]) -> String {
     const LEFT: f64 = 66.0;
     const TOP: f64 = 30.0;
-    const WIDTH: f64 = 376.0;
+    const WIDTH: f64 = 366.0;
     const HEIGHT: f64 = 260.0;
     /// 99.999 %.
     const NINES: f64 = 5.0;
@@ -106,7 +106,7 @@ pub(super) fn cdf(label: &str, summaries: &[Summary]) -> String {
     let nines = |share: f64| (-(1.0 - share).max(1e-12).log10()).clamp(0.0, NINES);
     let y = |share: f64| TOP + HEIGHT * (1.0 - nines(share) / NINES);
 
-    let (width, height) = (LEFT + WIDTH + 16.0, TOP + HEIGHT + 46.0);
+    let (width, height) = (LEFT + WIDTH + 26.0, TOP + HEIGHT + 46.0);
     let mut svg = open(width, height, &format!("{label}: distribution of latencies"));
     text(&mut svg, (0.0, 14.0), "group", label);
     let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
