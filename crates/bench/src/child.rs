@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Outcome {
     /// With an answer.
     Answered(Box<Answer>),
-    /// Not within its time limit: killed.
-    Hung,
+    /// Not within its time limit: killed. What its threads were at.
+    Hung(String),
     /// Otherwise: why.
     Failed(String),
 }
@@ -53,13 +53,15 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
             break !drain_all(&mut stderr, &mut err, deadline)?;
         }
     };
+    let mut state = String::new();
     if hung {
+        state = threads_of(child.id());
         // SAFETY: a signal to the group that we made, whose leader is not yet waited for.
         unsafe { libc::kill(-group, libc::SIGKILL) };
     }
     let status = child.wait().context("cannot wait for a worker")?;
     if hung {
-        return Ok(Outcome::Hung);
+        return Ok(Outcome::Hung(state));
     }
     let said = String::from_utf8_lossy(&err);
     match serde_json::from_slice::<Answer>(&out) {
@@ -105,4 +107,36 @@ fn drain_all<R: Read + AsRawFd>(
         }
     }
     Ok(true)
+}
+
+/// The threads of process `id`: their states (R runs, S sleeps) and the CPU time each has used.
+fn threads_of(id: u32) -> String {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{id}/task")) else { return "gone".into() };
+    // SAFETY: no preconditions.
+    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
+    let mut threads = Vec::new();
+    for task in tasks.flatten() {
+        let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        // After the name, which is in brackets: state is field 3, user and system time are 14 and 15.
+        let fields: Vec<&str> =
+            stat.rsplit(") ").next().unwrap_or_default().split_whitespace().collect();
+        if let [state, ..] = fields[..] {
+            let spent =
+                |at: usize| fields.get(at).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
+            threads.push(format!("{state} {:.1} s", (spent(11) + spent(12)) / ticks));
+        }
+    }
+    threads.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::threads_of;
+
+    #[test]
+    fn a_running_thread_is_seen_running() {
+        let all = threads_of(std::process::id());
+        assert!(all.split(", ").any(|t| t.starts_with("R ") && t.ends_with(" s")), "{all}");
+        assert_eq!(threads_of(u32::MAX), "gone");
+    }
 }

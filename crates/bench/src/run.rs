@@ -193,7 +193,7 @@ fn one(
     // Crowds of spinners need their time to leave.
     let limit = match point.work {
         Work::Memory { .. } => 60.0,
-        _ => 10.0 + 4.0 * plan.time_s + 0.25 * f64::from(worker::threads_of(point)),
+        _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(worker::threads_of(point)),
     };
     let who = &plan.subjects[subject];
     let outcome = child::run(who, &spec, Duration::from_secs_f64(limit))?;
@@ -218,8 +218,10 @@ fn one(
             }
             (if answer.unsupported { Status::Unsupported } else { Status::Ok }, Some(*answer))
         }
-        Outcome::Hung => {
-            measured.notes.push(format!("{place} hung: killed after {limit:.0} s"));
+        Outcome::Hung(threads) => {
+            measured.notes.push(format!(
+                "{place} hung: killed after {limit:.0} s (its threads, state and CPU time: {threads})"
+            ));
             (Status::Hung, None)
         }
         Outcome::Failed(why) => {
