@@ -1,4 +1,7 @@
 # stress-ng's stressors of threads and mutexes; few threads at a time, for machines that limit them.
 set -euo pipefail
-stress-ng --quiet --temp-path "$PWD" --timeout 60 --pthread 2 --pthread-ops 4000 --pthread-max 32 --mutex 2 --mutex-ops 40000 --mutex-procs 4
+common=(--quiet --temp-path "$PWD" --timeout 60)
+stress-ng "${common[@]}" --pthread 2 --pthread-ops 4000 --pthread-max 32
+# One instance and many operations: this version fails by itself if they are done before the threads are.
+stress-ng "${common[@]}" --mutex 1 --mutex-ops 400000 --mutex-procs 4
 echo threads and mutexes: done
