@@ -5,6 +5,7 @@ mod demo;
 mod pool;
 mod test;
 mod tidy;
+mod weaken;
 
 use clap::{Parser, Subcommand};
 
@@ -26,6 +27,8 @@ enum Command {
     Tidy(tidy::Args),
     /// Run glibc's own thread tests with and without the library, and compare.
     Conformance(conformance::Args),
+    /// Weaken each ordering and drop each wake of the locks, one at a time: some model must notice.
+    Weaken(weaken::Args),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -34,5 +37,6 @@ fn main() -> anyhow::Result<()> {
         Command::Test(args) => test::main(args),
         Command::Tidy(args) => tidy::main(args),
         Command::Conformance(args) => conformance::main(args),
+        Command::Weaken(args) => weaken::main(args),
     }
 }
