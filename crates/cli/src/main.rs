@@ -40,7 +40,7 @@ enum Command {
     Explain(cmd::explain::Args),
     Doctor(cmd::doctor::Args),
     Topology(cmd::topology::Args),
-    Bench(cmd::bench::Args),
+    Bench(Box<cmd::bench::Args>),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => cmd::explain::main(args),
         Command::Doctor(args) => cmd::doctor::main(args),
         Command::Topology(args) => cmd::topology::main(args),
-        Command::Bench(args) => cmd::bench::main(args),
+        Command::Bench(args) => cmd::bench::main(*args),
         Command::Completions(args) => cmd::completions::main(args, Cli::command()),
         Command::Man(args) => cmd::man::main(args, Cli::command()),
     });

@@ -293,6 +293,28 @@ fn rules_are_accepted_by_the_library() -> Result<()> {
 }
 
 #[test]
+fn rules_reach_their_mutexes() -> Result<()> {
+    // `tas` never sleeps, so its waits vanish from the trace; `doctor_counts_...` shows them without.
+    let cases = [
+        ("by-mutex.toml", "mutex = 'g_lock'", "mutex = 'own_lock'"),
+        ("by-caller.toml", "caller = 'run'", "caller = 'add'"),
+    ];
+    for (name, first, second) in cases {
+        let text = format!("[[lock]]\n{first}\nuse = 'tas'\n[[lock]]\n{second}\nuse = 'tas'\n");
+        let rules = run(&["--config", &file(name, &text), "--", contend_path(), "rules"])?;
+        ensure!(rules.end == End::Code(0), rules.describe());
+        let outcome = lockwright()
+            .env("LOCKWRIGHT_RULES", rules.text().trim_end())
+            .args(["doctor", "--run", "--limit", "50", contend_path()])
+            .run()?;
+        let text = outcome.text();
+        assert!(text.contains(" futex waits, 0.0 % of them in our locks"), "{name}: {text}");
+        assert_eq!(outcome.errors(), COUNT);
+    }
+    Ok(())
+}
+
+#[test]
 fn script_is_followed_to_its_interpreter() -> Result<()> {
     let script = file("script", "#!/usr/bin/env sh\nexit 9\n");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;

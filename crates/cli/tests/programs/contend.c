@@ -1,5 +1,5 @@
 // Threads that compete for two mutexes; prints how often they had them, then ends as the arguments say:
-// `exit CODE`, `signal NUMBER`, or by returning 0.
+// `exit CODE`, `signal NUMBER`, or by returning 0. With `rules` it only prints the library's rules.
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -33,6 +33,7 @@ static void *run(void *argument) {
 }
 
 int main(int argc, char **argv) {
+  if (argc > 1 && strcmp(argv[1], "rules") == 0) return puts(getenv("LOCKWRIGHT_RULES")) < 0;
   pthread_t threads[THREADS];
   for (int i = 0; i < THREADS; i++) pthread_create(&threads[i], NULL, run, NULL);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
