@@ -133,7 +133,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let verdicts = parallel(args.jobs, &jobs, |(side, test)| {
         let verdict = suite.run(test, side.lock.as_deref(), &preload);
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
-        if done % 100 == 0 {
+        if done.is_multiple_of(100) {
             eprintln!(
                 "conformance: {done} of {} runs, {} s",
                 jobs.len(),
