@@ -13,15 +13,20 @@
 //!      signal, not holding it:      gate := SIGNALLED, woken at once
 //! ```
 //!
-//! A gate goes WAIT -> SIGNALLED | MOVED | CANCELLED, once. (gate, in the list):
+//! A gate goes AWAKE -> WAIT -> SIGNALLED | MOVED | CANCELLED, each once. (gate, in the list):
 //!
 //! | who | from | to |
 //! |---|---|---|
-//! | waiter, before it releases the mutex | - | (WAIT, listed) |
+//! | waiter, before it releases the mutex | - | (AWAKE, listed) |
+//! | waiter, before it sleeps | (AWAKE, -) | (WAIT, -) |
+//! | signal, broadcast, under `lock` | (AWAKE, listed) | (SIGNALLED, unlisted): needs no wake |
 //! | signal, broadcast, under `lock` | (WAIT, listed) | (SIGNALLED or MOVED, unlisted) |
-//! | canceller, without `lock` | (WAIT, listed) | (CANCELLED, listed), and wakes the waiter |
+//! | canceller, without `lock` | (AWAKE or WAIT, listed) | (CANCELLED, listed), and wakes the waiter |
 //! | signal that meets it, under `lock` | (CANCELLED, listed) | (CANCELLED, unlisted), tries the next |
 //! | waiter that timed out or was cancelled, under `lock` | (WAIT or CANCELLED, listed) | unlisted |
+//!
+//! The only waiter of a condvar stays awake for a moment if that has paid lately: a producer and a
+//! consumer in step then never call the kernel.
 //!
 //! Invariants:
 //! 1. The list and `listed` are touched under `lock` only. A listed waiter stays where it is.
@@ -37,9 +42,13 @@ use lockwright_platform::{Platform, Ptr, Woken, Word};
 
 /// Also the gate of a thread that waits for nothing: zeroed memory.
 const SIGNALLED: u32 = 0;
-const WAIT: u32 = 1;
-const MOVED: u32 = 2;
-const CANCELLED: u32 = 3;
+const AWAKE: u32 = 1;
+const WAIT: u32 = 2;
+const MOVED: u32 = 3;
+const CANCELLED: u32 = 4;
+
+/// How long the only waiter stays awake at most, ns.
+const AWAKE_NS: u32 = 10_000;
 
 /// How long the list's own lock is waited for awake, ns.
 const LOCK_SPIN_NS: u32 = 5_000;
@@ -52,6 +61,8 @@ pub struct Cond<'a, P: Platform> {
     pub first: &'a P::Ptr<Sleeper<P>>,
     /// The waiter that came last.
     pub last: &'a P::Ptr<Sleeper<P>>,
+    /// Whether staying awake has paid lately: a score of 0 to 15, and above it a count of waits. A hint.
+    pub record: &'a P::Word,
 }
 
 impl<P: Platform> Clone for Cond<'_, P> {
@@ -101,7 +112,7 @@ impl<P: Platform> Cond<'_, P> {
     /// # Safety
     /// `me` is not in any list, and stays where it is until [`sleep`](Self::sleep) returns.
     pub unsafe fn enlist(&self, me: &Sleeper<P>) {
-        me.gate.store(WAIT, Relaxed); // published by the list's lock
+        me.gate.store(AWAKE, Relaxed); // published by the list's lock
         self.lock_list();
         let node = core::ptr::from_ref(me).cast_mut();
         let last = self.last.load(Relaxed); // under the list's lock, as all of the list
@@ -118,8 +129,13 @@ impl<P: Platform> Cond<'_, P> {
         self.unlock_list();
     }
 
-    /// Sleeps until signalled, cancelled, or the deadline; the caller has released the mutex.
-    pub fn sleep(&self, me: &Sleeper<P>, deadline: Option<P::Deadline>) -> Outcome {
+    /// Waits until signalled, cancelled, or the deadline; the caller has released the mutex.
+    ///
+    /// `spin_ns` bounds how long it stays awake; 0 where one CPU must do.
+    pub fn sleep(&self, me: &Sleeper<P>, spin_ns: u32, deadline: Option<P::Deadline>) -> Outcome {
+        self.stay_awake(me, spin_ns.min(AWAKE_NS));
+        // Relaxed: if it fails, the gate has been claimed, which is seen below.
+        let _ = me.gate.compare_exchange(AWAKE, WAIT, Relaxed, Relaxed);
         let mut timed_out = false;
         loop {
             // ORDERING: Acquire, pairs with [claim].
@@ -139,12 +155,27 @@ impl<P: Platform> Cond<'_, P> {
             self.unlist(me);
         }
         self.unlock_list();
+        // ORDERING: Acquire, pairs with [claim].
         match me.gate.load(Acquire) {
             WAIT => Outcome::TimedOut,
             SIGNALLED => Outcome::Signalled,
             MOVED => Outcome::Moved,
             _ => Outcome::Cancelled,
         }
+    }
+
+    /// Looks at the gate for a moment, if nobody else waits and it has paid lately.
+    fn stay_awake(&self, me: &Sleeper<P>, ns: u32) {
+        let record = self.record.load(Relaxed); // a hint, here and below
+        let (score, waits) = (record & 15, record >> 4);
+        let alone = me.previous.load(Relaxed).is_null(); // as we found it; a hint by now
+        if ns == 0 || !alone || score < 4 && waits % 16 != 15 {
+            self.record.store(waits.wrapping_add(1) << 4 | score, Relaxed);
+            return;
+        }
+        let gate = P::spin_for(&me.gate, Relaxed, ns, |gate| gate != AWAKE);
+        let score = if gate != AWAKE { (score + 2).min(15) } else { score.saturating_sub(3) };
+        self.record.store(waits.wrapping_add(1) << 4 | score, Relaxed);
     }
 
     /// Wakes the waiter that came first.
@@ -166,13 +197,14 @@ impl<P: Platform> Cond<'_, P> {
             let waiter = unsafe { &*first };
             self.unlist(waiter);
             let gate: *const P::Word = &raw const waiter.gate;
-            match held {
-                Some(parts) if claim_moved(parts, waiter) => {
-                    P::requeue(gate, MOVED, parts.word, 1);
+            match claim(waiter, held) {
+                Claim::Cancelled => {} // the signal is for the next
+                Claim::Awake => break None,
+                Claim::Asleep => break Some(gate),
+                Claim::Moved(word) => {
+                    P::requeue(gate, MOVED, word, 1);
                     break None;
                 }
-                None if claim(waiter, SIGNALLED) => break Some(gate),
-                _ => {} // cancelled: the signal is for the next
             }
         };
         self.unlock_list();
@@ -198,19 +230,16 @@ impl<P: Platform> Cond<'_, P> {
             let waiter = unsafe { &*first };
             self.unlist(waiter);
             let gate: *const P::Word = &raw const waiter.gate;
-            match held {
-                Some(parts) => {
-                    if claim_moved(parts, waiter) {
-                        P::requeue(gate, MOVED, parts.word, 1);
-                        moved += 1;
-                    }
+            match claim(waiter, held) {
+                Claim::Cancelled | Claim::Awake => {}
+                Claim::Asleep => {
+                    // All to one address, so that one call wakes them all.
+                    P::requeue(gate, SIGNALLED, self.lock, 1);
+                    moved += 1;
                 }
-                None => {
-                    if claim(waiter, SIGNALLED) {
-                        // All to one address, so that one call wakes them all.
-                        P::requeue(gate, SIGNALLED, self.lock, 1);
-                        moved += 1;
-                    }
+                Claim::Moved(word) => {
+                    P::requeue(gate, MOVED, word, 1);
+                    moved += 1;
                 }
             }
         }
@@ -278,14 +307,31 @@ impl<P: Platform> Cond<'_, P> {
     }
 }
 
-/// Gives a waiter its signal; `false` if it was cancelled first.
-fn claim<P: Platform>(waiter: &Sleeper<P>, how: u32) -> bool {
-    // [claim] ORDERING: Release, pairs with the Acquire loads in `sleep`: we are done with the node.
-    waiter.gate.compare_exchange(WAIT, how, Release, Relaxed).is_ok()
+/// What came of giving a waiter its signal.
+enum Claim<P: Platform> {
+    /// It was cancelled first.
+    Cancelled,
+    /// It has it, and is awake.
+    Awake,
+    /// It has it, and needs a wake.
+    Asleep,
+    /// It has it, and is to be moved to this word.
+    Moved(*const P::Word),
 }
 
-fn claim_moved<P: Platform>(parts: Parts<'_, P>, waiter: &Sleeper<P>) -> bool {
-    front::adopt(parts, || claim(waiter, MOVED))
+/// Gives a waiter its signal. Not after it: by invariant 2.
+fn claim<P: Platform>(waiter: &Sleeper<P>, held: Option<Parts<'_, P>>) -> Claim<P> {
+    // [claim] ORDERING: Release, pairs with the Acquire loads in `sleep`: we are done with the node.
+    let give = |from, to| waiter.gate.compare_exchange(from, to, Release, Relaxed).is_ok();
+    if give(AWAKE, SIGNALLED) {
+        return Claim::Awake;
+    }
+    // From here on it is WAIT, or cancelled: an AWAKE never comes back.
+    match held {
+        Some(parts) if front::adopt(parts, || give(WAIT, MOVED)) => Claim::Moved(parts.word),
+        None if give(WAIT, SIGNALLED) => Claim::Asleep,
+        _ => Claim::Cancelled,
+    }
 }
 
 /// Cancels a wait, if one goes on: from another thread, without the list's lock.
@@ -295,8 +341,11 @@ fn claim_moved<P: Platform>(parts: Parts<'_, P>, waiter: &Sleeper<P>) -> bool {
 pub unsafe fn cancel<P: Platform>(sleeper: *const Sleeper<P>) {
     // SAFETY: the caller's promise; the node is never unmapped before its thread is joined.
     let gate = unsafe { &(*sleeper).gate };
-    // ORDERING: Release/Acquire are not needed: the waiter looks at the list under its lock.
-    if gate.compare_exchange(WAIT, CANCELLED, Relaxed, Relaxed).is_ok() {
+    // Relaxed: the waiter looks at the list under its lock. An AWAKE may become WAIT in between, not back.
+    let cancelled = [AWAKE, WAIT]
+        .iter()
+        .any(|&from| gate.compare_exchange(from, CANCELLED, Relaxed, Relaxed).is_ok());
+    if cancelled {
         P::unpark(gate, 1);
     }
 }

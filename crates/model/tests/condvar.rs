@@ -18,6 +18,7 @@ struct Queue<C: Checker, const SPINS: usize> {
     lock: ModelWord<C>,
     first: ModelPtr<C, Node<C, SPINS>>,
     last: ModelPtr<C, Node<C, SPINS>>,
+    record: ModelWord<C>,
     data: C::Data,
     /// Under the mutex; the checker sees the mutex and `data`.
     permits: AtomicU32,
@@ -31,6 +32,7 @@ impl<C: Checker, const SPINS: usize> Queue<C, SPINS> {
             lock: Word::new(0),
             first: Ptr::new(null_mut()),
             last: Ptr::new(null_mut()),
+            record: Word::new(15), // staying awake has always paid
             data: C::Data::new(),
             permits: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
@@ -38,7 +40,7 @@ impl<C: Checker, const SPINS: usize> Queue<C, SPINS> {
     }
 
     fn cond(&self) -> Cond<'_, Machine<C, SPINS>> {
-        Cond { lock: &self.lock, first: &self.first, last: &self.last }
+        Cond { lock: &self.lock, first: &self.first, last: &self.last, record: &self.record }
     }
 
     fn acquire(&self) {
@@ -63,7 +65,7 @@ impl<C: Checker, const SPINS: usize> Queue<C, SPINS> {
             // SAFETY: one wait at a time, and it stays.
             unsafe { self.cond().enlist(node) };
             self.release();
-            match self.cond().sleep(node, deadline) {
+            match self.cond().sleep(node, SPINS as u32, deadline) {
                 Outcome::Moved => {
                     assert!(front::sleep_on_word(self.mutex.parts(), self.mutex.tuning(), None));
                     self.data.bump();

@@ -6,7 +6,7 @@
 //! published its gate: a request is seen by one side or the other.
 
 use crate::layout::{Cond, Mutex};
-use crate::{mutex, real, thread};
+use crate::{config, mutex, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
@@ -93,7 +93,7 @@ unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> 
         // SAFETY: the calling thread's own memory.
         unsafe { condvar::cancel(&raw const me.sleeper) }; // wakes ourselves
     }
-    let outcome = list.sleep(&me.sleeper, deadline);
+    let outcome = list.sleep(&me.sleeper, config::spin_ns(), deadline);
     if error != 0 {
         m.users.fetch_sub(1, Relaxed); // not ours to wait with: EPERM, as unlock said
         return error;

@@ -58,8 +58,9 @@ pub struct Cond {
     _unused: u32,
     first: AtomicAddress<Sleeper<Native>>,
     last: AtomicAddress<Sleeper<Native>>,
-    /// Bytes 24 to 39: `__wrefs`, wherever this glibc keeps it, and zeroes.
-    flags: [AtomicU32; 4],
+    record: Atomic32,
+    /// Bytes 28 to 39: `__wrefs`, wherever this glibc keeps it, and zeroes.
+    flags: [AtomicU32; 3],
     /// The mutex that the listed waiters came with. Valid only while somebody is listed.
     pub(crate) mutex: AtomicAddress<Mutex>,
 }
@@ -67,14 +68,15 @@ pub struct Cond {
 const _: () = assert!(size_of::<Cond>() == size_of::<libc::pthread_cond_t>());
 
 impl Cond {
-    /// Where in [`Cond::flags`] this glibc keeps process-shared (bit 0) and clock (bit 1): byte 36, or
+    /// `__wrefs`, where this glibc keeps process-shared (bit 0) and clock (bit 1): byte 36, or
     /// 28 in newer ones.
     pub(crate) fn flags(&self) -> u32 {
         use core::sync::atomic::Ordering::Relaxed; // written by `init` only
-        self.flags[1].load(Relaxed) | self.flags[3].load(Relaxed)
+        self.flags[0].load(Relaxed) | self.flags[2].load(Relaxed)
     }
 
     pub(crate) fn list(&self) -> condvar::Cond<'_, Native> {
-        condvar::Cond { lock: &self.lock, first: &self.first, last: &self.last }
+        let Self { lock, first, last, record, .. } = self;
+        condvar::Cond { lock, first, last, record }
     }
 }
