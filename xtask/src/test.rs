@@ -108,6 +108,13 @@ const STEPS: &[Step] = &[
         limit: 900,
     },
     Step {
+        name: "weaken",
+        shows: "some model notices when an ordering is weakened (a sample of them)",
+        runner: Xtask,
+        args: "weaken --every 12",
+        limit: 900,
+    },
+    Step {
         name: "cli",
         shows: "the command: its words, its exit codes",
         runner: Cargo,
