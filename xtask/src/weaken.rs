@@ -48,12 +48,23 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let sites = instrument(root, &copy)?;
     let tests = build(&copy)?;
     let mut failed = Vec::new();
+    let mut sound = std::collections::HashSet::new();
     println!("{:<34} {:<22} result", "site", "mutation");
     for (number, site) in sites.iter().enumerate() {
         if number % args.every != 0
             || args.only.as_ref().is_some_and(|only| !site.file.contains(only))
         {
             continue;
+        }
+        // Whatever fails without a mutation would "catch" every mutant.
+        if sound.insert(reached_from(&site.file)) {
+            let broken = caught_by(&tests, usize::MAX, 0, &site.file, args.limit)?;
+            ensure!(
+                broken.is_none(),
+                "the models of '{}' fail as it is: {}",
+                site.file,
+                broken.unwrap_or_default()
+            );
         }
         for (which, weaker) in site.weaker.iter().enumerate() {
             let caught = caught_by(&tests, number, which, &site.file, args.limit)?;
