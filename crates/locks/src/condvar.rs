@@ -36,7 +36,7 @@
 //!    before the signaller is done with it.
 //! 4. Whoever slept on `lock` takes it as 2: somebody else may still sleep there.
 
-use crate::front::{self, Parts, side};
+use crate::front::{self, Parts};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Woken, Word};
 
@@ -98,7 +98,7 @@ impl<P: Platform> Default for Sleeper<P> {
 pub enum Outcome {
     /// Signalled: acquire the mutex as ever.
     Signalled,
-    /// Signalled, and moved to the mutex's word: acquire by [`front::sleep_on_word`].
+    /// Signalled, and moved to the mutex's word: acquire by [`front::lock_moved`].
     Moved,
     /// The deadline passed, and no signal was for us.
     TimedOut,
@@ -220,7 +220,7 @@ impl<P: Platform> Cond<'_, P> {
         }
         self.lock_list();
         let held = if self.first.load(Relaxed).is_null() { None } else { held() };
-        let mut moved = 0;
+        let mut herd = 0;
         loop {
             let first = self.first.load(Relaxed);
             if first.is_null() {
@@ -235,23 +235,17 @@ impl<P: Platform> Cond<'_, P> {
                 Claim::Asleep => {
                     // All to one address, so that one call wakes them all.
                     P::requeue(gate, SIGNALLED, self.lock, 1);
-                    moved += 1;
+                    herd += 1;
                 }
                 Claim::Moved(word) => {
                     P::requeue(gate, MOVED, word, 1);
-                    moved += 1;
                 }
             }
         }
         let list_lock: *const P::Word = self.lock;
         self.unlock_list();
-        match held {
-            // Relaxed: read by our own unlock.
-            Some(parts) if moved > 1 => {
-                parts.side.fetch_or(side::HERD, Relaxed);
-            }
-            None if moved > 0 => P::unpark(list_lock, u32::MAX),
-            _ => {}
+        if herd > 0 {
+            P::unpark(list_lock, u32::MAX);
         }
     }
 

@@ -67,7 +67,7 @@ impl<C: Checker, const SPINS: usize> Queue<C, SPINS> {
             self.release();
             match self.cond().sleep(node, SPINS as u32, deadline) {
                 Outcome::Moved => {
-                    assert!(front::sleep_on_word(self.mutex.parts(), self.mutex.tuning(), None));
+                    front::lock_moved(self.mutex.parts(), self.mutex.tuning());
                     self.data.bump();
                 }
                 Outcome::Signalled => self.acquire(),

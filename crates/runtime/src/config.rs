@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn options_are_checked_against_the_catalogue() {
         assert!(parse(b"fifo:bypass=8,spin=0", tuning()).is_ok());
-        for bad in ["bypass=1024", "bypass=-1", "bypass", "spinners=1", "spin=x"] {
+        for bad in ["bypass=512", "bypass=-1", "bypass", "spinners=1", "spin=x"] {
             let spec = std::format!("fifo:{bad}");
             let spec: &[u8] = spec.as_bytes();
             assert!(matches!(parse(spec, tuning()), Err(Bad::Option(_))), "{bad}");

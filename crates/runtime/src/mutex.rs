@@ -280,7 +280,7 @@ pub(crate) unsafe fn lock_again(mutex: *mut Mutex, moved: bool, caller: usize) -
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
     let tuning = policy::of(m).tuning();
-    front::sleep_on_word::<Native>(m.parts(), &tuning, None);
+    front::lock_moved::<Native>(m.parts(), &tuning);
     own(m)
 }
 

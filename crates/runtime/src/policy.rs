@@ -8,9 +8,7 @@ use crate::{config, whole};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicUsize};
-use lockwright_locks::front::{Arrival, Tuning, auto, barging, fifo, side};
-use lockwright_locks::front::{add_sleeper, sleep_on_word};
-use lockwright_native::Native;
+use lockwright_locks::front::{Arrival, Tuning, auto, barging, fifo, lock_as_glibc, side};
 use lockwright_platform::Word;
 
 /// Forks between the program's start and this process, modulo 64.
@@ -130,9 +128,6 @@ pub(crate) fn acquire(mutex: &Mutex, caller: usize) {
         How::Fifo => fifo::Fifo::lock_slow(parts, &tuning),
         // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
         How::Whole(acquire) if tuning.era == 0 => acquire(parts),
-        How::Whole(_) | How::Glibc => {
-            add_sleeper::<Native>(parts.side);
-            sleep_on_word::<Native>(parts, &Tuning { spin_ns: 0, ..tuning }, None);
-        }
+        How::Whole(_) | How::Glibc => lock_as_glibc(parts),
     }
 }

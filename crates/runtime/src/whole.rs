@@ -43,7 +43,7 @@ fn acquire<L: RawLock<Native> + InPlace>(parts: Parts<'_, Native>) {
         value == FREE && try_take::<Native>(parts.word)
     });
     // As a front lock's head does (front/mod.rs, invariant 2): those who sleep on the word get their wake.
-    if parts.side.load(Relaxed) & (side::SLEEPERS | side::FOREIGN) != 0 {
+    if parts.side.load(Relaxed) & side::ON_WORD != 0 {
         parts.word.store(WAITED, Relaxed); // we hold it
     }
     // SAFETY: held since above, with this node.

@@ -27,7 +27,7 @@ use lockwright_platform::{Platform, Word};
 
 /// Arrivals that may overtake the line's head, by default: a fraction of a millisecond of short critical
 /// sections, against which a sleep and a wake are little.
-pub const BYPASS: u32 = 600;
+pub const BYPASS: u32 = 500;
 
 /// What the catalogue says.
 pub static ENTRY: Entry = Entry {

@@ -7,7 +7,7 @@
 //! A gate is WAITING (awake, not head), ASLEEP (about to sleep, or asleep) or OPEN (you are head, or:
 //! the word is being released, look again).
 
-use super::{FREE, Parts, Tuning, WAITED, side, take};
+use super::{FREE, Parts, Tuning, WAITED, inherit_duty, side, take};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
@@ -166,17 +166,6 @@ fn leave<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
     let asleep = next.gate.swap(OPEN, Relaxed) == ASLEEP;
     // An acquirer must not spend its critical section on waking: our unlock will.
     inherit_duty(parts, asleep);
-}
-
-/// Makes the word 2 if our unlock will owe a wake (invariant 2).
-fn inherit_duty<P: Platform>(parts: &Parts<'_, P>, next_sleeps: bool) {
-    // Relaxed: sleepers that counted themselves before the release we acquired by are visible; later ones
-    // make the word 2 themselves.
-    let sleepers = parts.side.load(Relaxed) & (side::SLEEPERS | side::FOREIGN) != 0;
-    if next_sleeps || sleepers {
-        // STATE: (1|2, q, s) -> (2, q, s). Relaxed: we hold it; others write nothing but 2 meanwhile.
-        parts.word.store(WAITED, Relaxed);
-    }
 }
 
 /// Waiters behind `node`, about; the caller holds the lock and is still in the line.

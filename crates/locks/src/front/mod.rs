@@ -19,6 +19,7 @@
 //! | head about to sleep | (1, q, s) | (2, q, s), then sleeps on its gate |
 //! | head, having acquired | (1, h:q, s) | (1, q, s), or (2, q, s) if `q`'s head sleeps or s > 0 |
 //! | sleeper on word 0 | (1, q, s) | (2, q, s + 1), then sleeps on the word |
+//! | signal, by the holder | (1, q, s) | (2, q, s + 1), a condvar's sleeper now sleeps on the word |
 //! | unlock | (1, q, s) | (0, q, s) |
 //! | unlock | (2, h:q, s) | h's gate open, then (0, h:q, s), then wake h by address |
 //! | unlock | (2, -, s) | (0, -, s), then wake one that sleeps on the word, by address |
@@ -65,22 +66,26 @@ pub mod side {
     pub const FOREIGN: u32 = 1 << 5;
     /// When the line was last left, its waiters and the holder were more than the CPUs.
     pub const CROWDED: u32 = 1 << 6;
-    /// A broadcast put sleepers on word 0: the next unlock wakes several.
-    pub const HERD: u32 = 1 << 7;
     /// Whose turn it is, when both the line's head and a sleeper on word 0 want a wake.
-    pub const TURN: u32 = 1 << 8;
+    pub const TURN: u32 = 1 << 7;
     /// One thread that spins in front of the line (3 bits).
-    pub const SPINNER: u32 = 1 << 9;
+    pub const SPINNER: u32 = 1 << 8;
     /// The field of spinners.
-    pub const SPINNERS: u32 = 7 << 9;
-    /// One arrival that overtook the line since it was last left (10 bits).
-    pub const BYPASS: u32 = 1 << 12;
+    pub const SPINNERS: u32 = 7 << 8;
+    /// One arrival that overtook the line since it was last left (9 bits).
+    pub const BYPASS: u32 = 1 << 11;
     /// The field of bypasses.
-    pub const BYPASSES: u32 = 0x3ff << 12;
-    /// One thread that sleeps on word 0, or is about to, or has not noticed that it was woken (10 bits).
-    pub const SLEEPER: u32 = 1 << 22;
+    pub const BYPASSES: u32 = 0x1ff << 11;
+    /// One thread that a signal moved to word 0 and no unlock has woken yet (6 bits). The holder's.
+    pub const MOVED: u32 = 1 << 20;
+    /// The field of moved threads.
+    pub const MOVEDS: u32 = 63 << 20;
+    /// One thread that sleeps on word 0 on its own account, or is about to (6 bits).
+    pub const SLEEPER: u32 = 1 << 26;
     /// The field of sleepers.
-    pub const SLEEPERS: u32 = 0x3ff << 22;
+    pub const SLEEPERS: u32 = 63 << 26;
+    /// Somebody sleeps on word 0, or may.
+    pub const ON_WORD: u32 = MOVEDS | SLEEPERS | FOREIGN;
 }
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
@@ -109,11 +114,11 @@ pub struct Tuning {
     pub spin_ns: u32,
     /// Threads that may spin in front of the line at a time (0 to 6; [`ANY`]: not counted).
     pub spinners: u32,
-    /// Arrivals that may overtake the line's head before it has the lock (0 to 1023).
+    /// Arrivals that may overtake the line's head before it has the lock (0 to 511).
     pub bypass: u32,
     /// CPUs that the program may use.
     pub cpus: u32,
-    /// Sleepers that one unlock wakes after a broadcast.
+    /// Moved sleepers that one unlock wakes at most.
     pub herd: u32,
     /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist.
     pub era: usize,
@@ -192,7 +197,7 @@ pub(crate) const fn option_bypass(default: u32) -> OptionSpec {
         key: "bypass",
         meaning: "arrivals that may overtake the line's head before it has the lock",
         min: 0,
-        max: 1023,
+        max: 511,
         default: Some(default),
     }
 }
@@ -237,21 +242,40 @@ pub fn lock_until<P: Platform>(
     tuning: &Tuning,
     deadline: P::Deadline,
 ) -> bool {
-    add_sleeper::<P>(parts.side);
-    sleep_on_word(parts, tuning, Some(deadline))
+    sleep_on_word(parts, tuning.spin_ns, Some(deadline))
 }
 
-/// Acquires by sleeping on word 0, as one of the counted sleepers; uncounts itself.
-///
-/// For timed lockers, and for condvar waiters that a signal moved to the word.
-pub fn sleep_on_word<P: Platform>(
+/// Acquires by glibc's own algorithm: make the word 2, sleep on it.
+#[cold]
+pub fn lock_as_glibc<P: Platform>(parts: Parts<'_, P>) {
+    sleep_on_word(parts, 0, None);
+}
+
+/// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`]), and that is awake now.
+#[cold]
+pub fn lock_moved<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+    let mut got = false;
+    P::spin_for(parts.word, Relaxed, tuning.awake_ns::<P>(parts.side), |value| {
+        got = value == FREE && take::<P>(parts.word);
+        got
+    });
+    if got {
+        inherit_duty(&parts, false);
+    } else {
+        sleep_on_word(parts, 0, None);
+    }
+}
+
+/// Acquires by sleeping on word 0, counted as a sleeper.
+fn sleep_on_word<P: Platform>(
     parts: Parts<'_, P>,
-    tuning: &Tuning,
+    spin_ns: u32,
     deadline: Option<P::Deadline>,
 ) -> bool {
+    let counted = add_sleeper::<P>(parts.side);
     let got = loop {
         let mut got = false;
-        P::spin_for(parts.word, Relaxed, tuning.spin_ns, |value| {
+        P::spin_for(parts.word, Relaxed, spin_ns, |value| {
             // ORDERING: Acquire, pairs with [release].
             // STATE: (0, q, s) -> (2, q, s) held by us, as invariant 2 wants.
             got = value == FREE
@@ -272,33 +296,55 @@ pub fn sleep_on_word<P: Platform>(
             break false;
         }
     };
-    // Relaxed: a count that is too high for a while costs a system call, nothing else.
-    parts.side.fetch_sub(side::SLEEPER, Relaxed);
+    if counted {
+        // Relaxed: a count that is too high for a while costs a system call, nothing else.
+        parts.side.fetch_sub(side::SLEEPER, Relaxed);
+    }
     got
 }
 
-/// Counts one more thread that is about to sleep on word 0.
-pub fn add_sleeper<P: Platform>(side: &P::Word) {
-    // Relaxed: published by the swap of word 0 that follows, see `sleep_on_word`.
-    let before = side.fetch_add(side::SLEEPER, Relaxed);
-    if before & side::SLEEPERS > side::SLEEPERS / 2 {
-        // Near overflow: stop relying on the count.
-        side.fetch_or(side::FOREIGN, Relaxed);
+/// Counts one more thread that is about to sleep on word 0; `false`: there were too many to count, and the
+/// word is treated as glibc's from now on.
+fn add_sleeper<P: Platform>(side: &P::Word) -> bool {
+    let mut now = side.load(Relaxed); // re-checked by the exchange
+    loop {
+        if now & side::SLEEPERS == side::SLEEPERS {
+            side.fetch_or(side::FOREIGN, Relaxed); // published as the count below
+            return false;
+        }
+        // Relaxed: published by the swap of word 0 that follows, see `sleep_on_word`.
+        match side.compare_exchange(now, now + side::SLEEPER, Relaxed, Relaxed) {
+            Ok(_) => return true,
+            Err(seen) => now = seen,
+        }
     }
 }
 
-/// The holder moves a thread that sleeps on `gate`, which holds `seen`, to word 0: it will be woken by an
-/// unlock, when it can run on. Counts it as a sleeper; it must go on with [`sleep_on_word`].
+/// The holder claims, by `claim`, a thread that sleeps elsewhere, to move it to word 0: there it will be
+/// woken by an unlock, when it can run on. It must go on with [`lock_moved`]; `false`: the claim failed.
 pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
-    // Before the claim: from then on the thread may come to the word by itself, and uncount itself.
-    add_sleeper::<P>(parts.side);
     if !claim() {
-        parts.side.fetch_sub(side::SLEEPER, Relaxed); // it never heard of it
         return false;
     }
-    // STATE: (1|2, q, s) -> (2, q, s + 1). Relaxed: we hold it, and our own unlock reads it.
+    // Relaxed, all three: we hold the lock, and our own unlock reads them.
+    if parts.side.load(Relaxed) & side::MOVEDS == side::MOVEDS {
+        parts.side.fetch_or(side::FOREIGN, Relaxed); // too many to count
+    } else {
+        parts.side.fetch_add(side::MOVED, Relaxed);
+    }
+    // STATE: (1|2, q, s) -> (2, q, s + 1).
     parts.word.store(WAITED, Relaxed);
     true
+}
+
+/// Makes the word 2 if our unlock will owe a wake (invariant 2). The caller has just acquired.
+fn inherit_duty<P: Platform>(parts: &Parts<'_, P>, next_sleeps: bool) {
+    // Relaxed: those that were counted before the release we acquired by are visible; later ones make the
+    // word 2 themselves.
+    if next_sleeps || parts.side.load(Relaxed) & side::ON_WORD != 0 {
+        // STATE: (1|2, q, s) -> (2, q, s). Relaxed: we hold it; others write nothing but 2 meanwhile.
+        parts.word.store(WAITED, Relaxed);
+    }
 }
 
 /// Releases a word that is not 1: somebody may need a wake.
@@ -312,11 +358,11 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, has_line: 
         // STATE: (2, q, s) -> (1, q, s): a 2 that comes from now on is news, and fails the exchange below.
         parts.word.swap(HELD, Acquire);
         let head = if has_line { line::head::<P>(&parts, tuning.era) } else { core::ptr::null() };
-        let sleepers = parts.side.load(Relaxed) & (side::SLEEPERS | side::FOREIGN) != 0;
+        let sleepers = parts.side.load(Relaxed) & side::ON_WORD != 0;
         let released = if !head.is_null() {
-            wake_head(parts, head, sleepers)
+            wake_head(parts, tuning, head, sleepers)
         } else if sleepers {
-            wake_sleeper(parts, tuning)
+            wake_sleepers(parts, tuning)
         } else {
             release::<P>(parts.word) // nobody needs us after all
         };
@@ -333,35 +379,49 @@ fn release<P: Platform>(word: &P::Word) -> bool {
     word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
 }
 
-fn wake_head<P: Platform>(parts: Parts<'_, P>, head: *const Waiter<P>, sleepers: bool) -> bool {
+fn wake_head<P: Platform>(
+    parts: Parts<'_, P>,
+    tuning: &Tuning,
+    head: *const Waiter<P>,
+    sleepers: bool,
+) -> bool {
     // SAFETY: by invariant 3 the head stays until we have released.
     let gate = unsafe { line::open::<P>(head) };
-    let also_sleeper = sleepers && parts.side.fetch_or(side::TURN, Relaxed) & side::TURN != 0;
-    if also_sleeper {
-        parts.side.fetch_and(!side::TURN, Relaxed);
+    let sleepers_turn = sleepers && {
+        let before = parts.side.fetch_or(side::TURN, Relaxed);
+        if before & side::TURN != 0 {
+            parts.side.fetch_and(!side::TURN, Relaxed);
+        }
+        before & (side::TURN | side::MOVEDS) != 0
+    };
+    let released = if sleepers_turn {
+        wake_sleepers(parts, tuning)
+    } else {
+        // By invariant 5 the head that we have just let go may have shut its gate again, and found the
+        // word held.
+        release::<P>(parts.word)
+    };
+    if released {
+        P::unpark(gate, 1); // always, by invariant 5
     }
-    let word: *const P::Word = parts.word;
-    // By invariant 5 the head that we have just let go may have shut its gate again, and found the word held.
-    if !release::<P>(parts.word) {
-        return false;
-    }
-    P::unpark(gate, 1); // always, by invariant 5
-    if also_sleeper {
-        P::unpark(word, 1);
-    }
-    true
+    released
 }
 
-fn wake_sleeper<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
-    let herd = parts.side.load(Relaxed) & side::HERD != 0;
-    if herd {
-        parts.side.fetch_and(!side::HERD, Relaxed);
-    }
+/// Releases, and wakes who sleeps on the word: one, or those that signals moved there, up to a herd.
+fn wake_sleepers<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
+    let now = parts.side.load(Relaxed); // MOVEDS is ours; sleepers that come now make the word 2
+    let (moved, sleepers) =
+        ((now & side::MOVEDS) / side::MOVED, (now & side::SLEEPERS) / side::SLEEPER);
+    let wake = if moved == 0 { 1 } else { (moved + sleepers).min(tuning.herd.max(1)) };
+    // So many of the moved are awake then for sure, even if every counted sleeper comes before them.
+    let awake = moved.min(wake.saturating_sub(sleepers));
+    parts.side.fetch_sub(awake * side::MOVED, Relaxed);
     let word: *const P::Word = parts.word;
     // A head that came meanwhile sleeps at its gate, and the thread that we wake may be gone, timed out.
     if !release::<P>(parts.word) {
+        parts.side.fetch_add(awake * side::MOVED, Relaxed);
         return false;
     }
-    P::unpark(word, if herd { tuning.herd } else { 1 });
+    P::unpark(word, wake);
     true
 }
