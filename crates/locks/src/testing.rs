@@ -140,6 +140,10 @@ impl Platform for Threads {
         0
     }
 
+    fn after(_: u32) -> Self::Deadline {
+        unreachable!("nobody sleeps")
+    }
+
     fn place() -> Place {
         Place { cpu: 0, class: Class::BIG, domain: 0 }
     }

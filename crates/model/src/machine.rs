@@ -539,6 +539,10 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         world(|w| w.changes)
     }
 
+    fn after(_: u32) -> Deadline {
+        Deadline::Soon
+    }
+
     fn place() -> Place {
         Place { cpu: 0, class: Class::BIG, domain: 0 }
     }

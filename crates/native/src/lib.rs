@@ -111,6 +111,10 @@ impl Platform for Native {
         futex::now(Clock::Monotonic)
     }
 
+    fn after(ns: u32) -> Deadline {
+        Deadline::after(u64::from(ns))
+    }
+
     fn place() -> Place {
         place::here()
     }

@@ -86,7 +86,7 @@ pub trait Platform: Sized + Send + Sync + 'static {
     type Word: Word;
     /// Its atomic pointer.
     type Ptr<T>: Ptr<T>;
-    /// A point in time that ends a wait. Made by whoever calls the lock, never by a lock.
+    /// A point in time that ends a wait.
     type Deadline: Copy + Send + Sync;
 
     /// Waits, awake and without bound, until `done(value)`; returns that value, read with `order`.
@@ -125,6 +125,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// Nanoseconds since some fixed moment.
     fn now() -> u64;
+
+    /// About `ns` nanoseconds from now.
+    fn after(ns: u32) -> Self::Deadline;
 
     /// Where the calling thread runs. Cheap, and stale as soon as it is read.
     fn place() -> Place;

@@ -18,8 +18,9 @@ pub struct Mutex {
     pub(crate) count: AtomicU32,
     /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder.
     pub(crate) owner: AtomicU32,
-    /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY).
-    pub(crate) users: AtomicU32,
+    /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
+    /// the upper half the front locks' mood.
+    pub(crate) users: Atomic32,
     /// `__kind`: type and flags. Written by `init`, and by `destroy` (-1).
     pub(crate) kind: AtomicU32,
     /// `__spins`, `__elision`: the front locks' side word.
@@ -33,6 +34,8 @@ pub struct Mutex {
 /// Bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
 /// machines without it). Any other: robust, PI, PP, process-shared, destroyed. Those are glibc's.
 pub(crate) const KINDS: u32 = 0x303;
+/// The condvar waiters in `users`.
+pub(crate) const USERS: u32 = 0xffff;
 /// The type's bits.
 pub(crate) const TYPE: u32 = 3;
 /// `PTHREAD_MUTEX_RECURSIVE`.
@@ -47,7 +50,8 @@ const _: () = assert!(core::mem::offset_of!(Mutex, tail) == 24);
 
 impl Mutex {
     pub(crate) fn parts(&self) -> Parts<'_, Native> {
-        Parts { word: &self.word, side: &self.side, tail: &self.tail, head: &self.head }
+        let Self { word, side, users: mood, tail, head, .. } = self;
+        Parts { word, side, mood, tail, head }
     }
 }
 

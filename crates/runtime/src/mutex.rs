@@ -3,7 +3,7 @@
 //! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
 //! has one thread (glibc's `__libc_single_threaded`).
 
-use crate::layout::{ERRORCHECK, KINDS, Mutex, RECURSIVE, TYPE};
+use crate::layout::{ERRORCHECK, KINDS, Mutex, RECURSIVE, TYPE, USERS};
 use crate::{policy, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -261,7 +261,7 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
     }
-    if m.word.load(Relaxed) != FREE || m.users.load(Relaxed) != 0 {
+    if m.word.load(Relaxed) != FREE || m.users.load(Relaxed) & USERS != 0 {
         return libc::EBUSY;
     }
     m.kind.store(u32::MAX, Relaxed); // as glibc does: later use is an error, not a lock

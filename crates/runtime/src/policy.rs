@@ -52,7 +52,7 @@ impl Policy {
 /// Place 31.
 static EARLY: Policy = Policy::new(
     How::Auto,
-    Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, cpus: 2, herd: 8, era: 0 },
+    Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, batch_ns: 0, cpus: 2, herd: 8, era: 0 },
 );
 const EARLY_PLACE: u32 = 31;
 const DEFAULT_PLACE: u32 = 1;

@@ -21,6 +21,7 @@ pub trait Arrival<P: Platform>: Send + Sync {
 pub struct Alone<P: Platform, A> {
     word: P::Word,
     side: P::Word,
+    mood: P::Word,
     tail: P::Ptr<Waiter<P>>,
     head: P::Ptr<Waiter<P>>,
     tuning: Tuning,
@@ -33,6 +34,7 @@ impl<P: Platform, A: Arrival<P>> Alone<P, A> {
         Self {
             word: P::Word::new(FREE),
             side: P::Word::new(0),
+            mood: P::Word::new(0),
             tail: P::Ptr::new(core::ptr::null_mut()),
             head: P::Ptr::new(core::ptr::null_mut()),
             tuning,
@@ -42,7 +44,8 @@ impl<P: Platform, A: Arrival<P>> Alone<P, A> {
 
     /// Its memory.
     pub fn parts(&self) -> Parts<'_, P> {
-        Parts { word: &self.word, side: &self.side, tail: &self.tail, head: &self.head }
+        let Self { word, side, mood, tail, head, .. } = self;
+        Parts { word, side, mood, tail, head }
     }
 
     /// Its tuning.

@@ -5,7 +5,7 @@
 //! quota nobody spins), and only as many as there are CPUs to spare.
 
 use super::barging::{self, Barging};
-use super::{Arrival, OPTION_SPIN, OPTION_SPINNERS, Parts, Tuning, option_bypass};
+use super::{Arrival, Parts, Tuning};
 use crate::catalog::{Entry, Kind};
 use lockwright_platform::Platform;
 
@@ -20,7 +20,7 @@ pub static ENTRY: Entry = Entry {
     wakes: "as barging; nobody spins where the program has one CPU",
     delay: "as barging",
     advice: "start here",
-    options: &[OPTION_SPIN, OPTION_SPINNERS, option_bypass(barging::BYPASS)],
+    options: barging::ENTRY.options,
 };
 
 /// The rule of arrivals.

@@ -7,6 +7,10 @@
 //! is ever woken, once: the many wakes of glibc's lock, whose woken threads find it taken again and
 //! mark it "wake somebody" again, are what makes it slow with more threads than CPUs.
 //!
+//! A lock whose last holder comes back for it before a waiter could have it is *saturated*: handing it to
+//! another core would only move its data there. Then the line's head naps for `batch` ns, and leaves it to
+//! those who come back (front/batch.rs).
+//!
 //! Overtaking has a bound: after `bypass` arrivals the head's turn has come, and arrivals join the line.
 //! So a head that was woken but waits for a CPU gets one, because those who overtook it go to sleep.
 //!
@@ -19,15 +23,27 @@
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
 
-use super::{ANY, Arrival, FREE, OPTION_SPIN, OPTION_SPINNERS, Parts, Tuning};
-use super::{line, option_bypass, overtake, side, take, try_take};
-use crate::catalog::{Entry, Kind};
+use super::{ANY, Arrival, OPTION_SPIN, OPTION_SPINNERS, Parts, Tuning};
+use super::{batch, line, option_bypass, overtake, side, try_take};
+use crate::catalog::{Entry, Kind, OptionSpec};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
 
 /// Arrivals that may overtake the line's head, by default: a fraction of a millisecond of short critical
 /// sections, against which a sleep and a wake are little.
 pub const BYPASS: u32 = 500;
+
+/// How long a saturated lock is left to those who come back for it, ns, by default.
+pub const BATCH_NS: u32 = 100_000;
+
+/// The option `batch`.
+pub(super) const OPTION_BATCH: OptionSpec = OptionSpec {
+    key: "batch",
+    meaning: "ns for which the line's head leaves a saturated lock to those who come back for it",
+    min: 0,
+    max: 10_000_000,
+    default: Some(BATCH_NS),
+};
 
 /// What the catalogue says.
 pub static ENTRY: Entry = Entry {
@@ -41,7 +57,7 @@ pub static ENTRY: Entry = Entry {
     wakes: "unlock wakes the line's head, at most one thread on its way at a time",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each of them",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",
-    options: &[OPTION_SPIN, OPTION_SPINNERS, option_bypass(BYPASS)],
+    options: &[OPTION_SPIN, OPTION_SPINNERS, option_bypass(BYPASS), OPTION_BATCH],
 };
 
 /// The rule of arrivals.
@@ -68,12 +84,15 @@ impl<P: Platform> Arrival<P> for Barging {
 
 /// Awake, beside the line, if few enough are; `true` if that got us the lock.
 fn spin_in_front<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
+    if batch::is_saturated(&parts, tuning) {
+        return false;
+    }
     let now = parts.side.load(Relaxed); // a hint: one spinner or overtaker too many is no harm
     if now & side::BYPASSES >= tuning.bypass * side::BYPASS {
         return false;
     }
     if tuning.spinners == ANY {
-        return spin(parts, tuning);
+        return batch::spin(&parts, tuning);
     }
     if now & side::SPINNERS >= tuning.spinners * side::SPINNER {
         return false;
@@ -83,16 +102,7 @@ fn spin_in_front<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
         parts.side.fetch_sub(side::SPINNER, Relaxed); // it just went from 7 to 8: into the next field
         return false;
     }
-    let got = spin(parts, tuning);
+    let got = batch::spin(&parts, tuning);
     parts.side.fetch_sub(side::SPINNER, Relaxed);
-    got
-}
-
-fn spin<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
-    let mut got = false;
-    P::spin_for(parts.word, Relaxed, tuning.awake_ns::<P>(parts.side), |value| {
-        got = value == FREE && take::<P>(parts.word);
-        got
-    });
     got
 }

@@ -48,7 +48,7 @@ pub type Lock<P> = super::Alone<P, Fifo>;
 
 impl<P: Platform> Arrival<P> for Fifo {
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { bypass: BYPASS, ..tuning }
+        Tuning { bypass: BYPASS, batch_ns: 0, ..tuning }
     }
 
     #[cold]

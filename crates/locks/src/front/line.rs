@@ -7,7 +7,7 @@
 //! A gate is WAITING (awake, not head), ASLEEP (about to sleep, or asleep) or OPEN (you are head, or:
 //! the word is being released, look again).
 
-use super::{FREE, Parts, Tuning, WAITED, inherit_duty, side, take};
+use super::{FREE, Parts, Tuning, WAITED, batch, inherit_duty, mood, side};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
@@ -119,13 +119,11 @@ fn wait_for_headship<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning
 
 /// Head: competes for the word, awake first, then asleep with the word at 2.
 fn wait_as_head<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
+    if batch::is_saturated(parts, tuning) && nap(parts, node, tuning) {
+        return;
+    }
     loop {
-        let mut got = false;
-        P::spin_for(parts.word, Relaxed, tuning.awake_ns::<P>(parts.side), |value| {
-            got = value == FREE && take::<P>(parts.word);
-            got
-        });
-        if got {
+        if batch::spin(parts, tuning) {
             return;
         }
         node.gate.store(ASLEEP, Relaxed); // before the word says 2: the AcqRel below keeps the order
@@ -137,6 +135,16 @@ fn wait_as_head<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tu
         }
         P::park(&node.gate, ASLEEP, None);
     }
+}
+
+/// Head of a saturated lock: sleeps for a while without asking anybody to wake it. `true` if it found the
+/// lock really free afterwards, and took it.
+fn nap<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
+    parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
+    node.gate.store(ASLEEP, Relaxed); // an unlock that finds a 2 may open it
+    P::park(&node.gate, ASLEEP, Some(P::after(tuning.batch_ns)));
+    parts.mood.fetch_and(!mood::NAPPING, Relaxed);
+    batch::take_after_nap(parts)
 }
 
 /// Holding the lock, hands the headship on.

@@ -41,6 +41,7 @@
 mod alone;
 pub mod auto;
 pub mod barging;
+mod batch;
 pub mod fifo;
 mod line;
 
@@ -88,12 +89,28 @@ pub mod side {
     pub const ON_WORD: u32 = MOVEDS | SLEEPERS | FOREIGN;
 }
 
+/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters).
+pub mod mood {
+    /// One step towards "saturated" (4 bits).
+    pub const STEP: u32 = 1 << 16;
+    /// The field of steps.
+    pub const STEPS: u32 = 15 << 16;
+    /// The lock counts as saturated: from SATURATED_AT steps on, until they are fewer than IDLE_AT.
+    pub const SATURATED: u32 = 1 << 21;
+    pub(super) const SATURATED_AT: u32 = 11 << 16;
+    pub(super) const IDLE_AT: u32 = 5 << 16;
+    /// The line's head naps: whoever finds the word free may take it.
+    pub const NAPPING: u32 = 1 << 20;
+}
+
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
 pub struct Parts<'a, P: Platform> {
     /// Word 0.
     pub word: &'a P::Word,
     /// Small fields, see [`side`].
     pub side: &'a P::Word,
+    /// What the lock has learnt, see [`mood`]; the lower half belongs to the runtime.
+    pub mood: &'a P::Word,
     /// The last waiter of the line, with the era in its low bits; null: nobody queues.
     pub tail: &'a P::Ptr<Waiter<P>>,
     /// The first waiter of the line, with the era in its low bits. Written as invariant 6 says.
@@ -116,6 +133,8 @@ pub struct Tuning {
     pub spinners: u32,
     /// Arrivals that may overtake the line's head before it has the lock (0 to 511).
     pub bypass: u32,
+    /// How long the line's head leaves a saturated lock to those who come back for it, ns. 0: it does not.
+    pub batch_ns: u32,
     /// CPUs that the program may use.
     pub cpus: u32,
     /// Moved sleepers that one unlock wakes at most.
@@ -148,6 +167,7 @@ impl Tuning {
                 4
             },
             bypass: barging::BYPASS,
+            batch_ns: if alone { 0 } else { barging::BATCH_NS },
             cpus,
             herd: cpus * 4,
             era: 0,
@@ -167,6 +187,7 @@ impl Tuning {
             "spin" => self.spin_ns = value,
             "spinners" => self.spinners = value,
             "bypass" => self.bypass = value,
+            "batch" => self.batch_ns = value,
             _ => return false,
         }
         true
@@ -209,6 +230,9 @@ pub(crate) const fn option_bypass(default: u32) -> OptionSpec {
 /// the others need not all stop for it.
 #[inline]
 fn overtake<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
+    if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
+        return try_take::<P>(parts.word); // it leaves the lock to us, for a bounded time
+    }
     let now = parts.side.load(Relaxed); // re-checked by the exchange
     let overtaken = (now & side::BYPASSES) / side::BYPASS;
     if parts.word.load(Relaxed) != FREE || overtaken >= tuning.bypass {
