@@ -1,8 +1,13 @@
 //! Auto: the front lock that suits the machine, chosen from CPUs, affinity and quota.
 //!
-//! Today it is [`barging`](super::barging) with the machine's own tuning: waiters stay awake only where a
-//! holder can run beside them ([`Tuning::for_cpus`]: with one CPU left by affinity or by a container's
-//! quota nobody spins), and only as many as there are CPUs to spare.
+//! ```text
+//!   CPUs that the program may keep busy   spin before sleeping   leave saturated locks to their core
+//!   1 (affinity, or a container's quota)  no                     no
+//!   2 and more                            yes                    yes
+//! ```
+//!
+//! It is [`barging`] with the machine's own tuning ([`Tuning::for_cpus`]): waiters stay awake only where a
+//! holder can run beside them. Invariants: barging's.
 
 use super::barging::{self, Barging};
 use super::{Arrival, Parts, Tuning};

@@ -1,3 +1,5 @@
+//! Fixture trees of four kinds of machine, and what is read off them.
+
 use super::*;
 use std::{format, fs, ops::Range, path::PathBuf, string::String, vec::Vec};
 
