@@ -22,16 +22,19 @@
 //! | signal, broadcast, under `lock` | (AWAKE, listed) | (SIGNALLED, unlisted): needs no wake |
 //! | signal, broadcast, under `lock` | (WAIT, listed) | (SIGNALLED or MOVED, unlisted) |
 //! | canceller, without `lock` | (AWAKE or WAIT, listed) | (CANCELLED, listed), and wakes the waiter |
-//! | signal that meets it, under `lock` | (CANCELLED, listed) | (CANCELLED, unlisted), tries the next |
-//! | waiter that timed out or was cancelled, under `lock` | (WAIT or CANCELLED, listed) | unlisted |
+//! | waiter that timed out, without `lock` | (WAIT, listed) | (CANCELLED, listed) |
+//! | signal that meets it, under `lock` | (CANCELLED, listed) | the same: steps over it |
+//! | waiter that timed out or was cancelled, under `lock` | (CANCELLED, listed) | unlisted |
 //!
 //! The only waiter of a condvar stays awake for a moment if that has paid lately: a producer and a
-//! consumer in step then never call the kernel.
+//! consumer in step then never call the kernel. It decides so before it releases the mutex, and whoever
+//! signals it keeps the score, because of invariant 2.
 //!
 //! Invariants:
-//! 1. The list and `listed` are touched under `lock` only. A listed waiter stays where it is.
-//! 2. Once its gate is SIGNALLED or MOVED a waiter never touches the condvar again, so that it may
-//!    destroy it; and the signaller never touches the waiter again, except for futex calls by address.
+//! 1. The list, `listed` and `record` are written under `lock` only. A listed waiter stays where it is.
+//! 2. Once its gate is SIGNALLED or MOVED a waiter never touches the condvar again, so that anybody may
+//!    destroy it; and the signaller never touches the waiter again, except for futex calls by address. A
+//!    waiter that was not signalled touches it until it has left the list: `destroy` waits for that.
 //! 3. MOVED only while the signaller holds the mutex: so the waiter can't return, and free the mutex,
 //!    before the signaller is done with it.
 //! 4. Whoever slept on `lock` takes it as 2: somebody else may still sleep there.
@@ -47,6 +50,13 @@ const WAIT: u32 = 2;
 const MOVED: u32 = 3;
 const CANCELLED: u32 = 4;
 
+/// `listed`: in no list.
+const UNLISTED: u32 = 0;
+/// In a list.
+const LISTED: u32 = 1;
+/// In a list, and looks at its gate for a moment before it sleeps.
+const LISTED_AWAKE: u32 = 2;
+
 /// How long the only waiter stays awake at most, ns.
 const AWAKE_NS: u32 = 10_000;
 
@@ -61,7 +71,7 @@ pub struct Cond<'a, P: Platform> {
     pub first: &'a P::Ptr<Sleeper<P>>,
     /// The waiter that came last.
     pub last: &'a P::Ptr<Sleeper<P>>,
-    /// Whether staying awake has paid lately: a score of 0 to 15, and above it a count of waits. A hint.
+    /// Whether staying awake has paid lately: a score of 0 to 15, and above it a count of waits.
     pub record: &'a P::Word,
 }
 
@@ -86,7 +96,7 @@ impl<P: Platform> Default for Sleeper<P> {
     fn default() -> Self {
         Self {
             gate: P::Word::new(SIGNALLED),
-            listed: P::Word::new(0),
+            listed: P::Word::new(UNLISTED),
             next: P::Ptr::new(core::ptr::null_mut()),
             previous: P::Ptr::new(core::ptr::null_mut()),
         }
@@ -118,7 +128,10 @@ impl<P: Platform> Cond<'_, P> {
         let last = self.last.load(Relaxed); // under the list's lock, as all of the list
         me.previous.store(last, Relaxed);
         me.next.store(core::ptr::null_mut(), Relaxed);
-        me.listed.store(1, Relaxed);
+        let (score, waits) = self.record();
+        let awake = last.is_null() && (score >= 4 || waits % 16 == 15);
+        me.listed.store(if awake { LISTED_AWAKE } else { LISTED }, Relaxed);
+        self.record.store(waits.wrapping_add(1) << 4 | score, Relaxed);
         if last.is_null() {
             self.first.store(node, Relaxed);
         } else {
@@ -133,49 +146,49 @@ impl<P: Platform> Cond<'_, P> {
     ///
     /// `spin_ns` bounds how long it stays awake; 0 where one CPU must do.
     pub fn sleep(&self, me: &Sleeper<P>, spin_ns: u32, deadline: Option<P::Deadline>) -> Outcome {
-        self.stay_awake(me, spin_ns.min(AWAKE_NS));
+        // Relaxed: whoever claims our gate may write UNLISTED; then there is nothing to stay awake for.
+        if me.listed.load(Relaxed) == LISTED_AWAKE {
+            P::spin_for(&me.gate, Relaxed, spin_ns.min(AWAKE_NS), |gate| gate != AWAKE);
+        }
         // Relaxed: if it fails, the gate has been claimed, which is seen below.
         let _ = me.gate.compare_exchange(AWAKE, WAIT, Relaxed, Relaxed);
-        let mut timed_out = false;
-        loop {
+        let outcome = loop {
             // ORDERING: Acquire, pairs with [claim].
             match me.gate.load(Acquire) {
-                WAIT if !timed_out => {
-                    timed_out = P::park(&me.gate, WAIT, deadline) == Woken::TimedOut;
+                WAIT => {
+                    // Relaxed: if it fails, a signal or a canceller came first, which is seen above.
+                    if P::park(&me.gate, WAIT, deadline) == Woken::TimedOut
+                        && me.gate.compare_exchange(WAIT, CANCELLED, Relaxed, Relaxed).is_ok()
+                    {
+                        break Outcome::TimedOut;
+                    }
                 }
                 SIGNALLED => return Outcome::Signalled,
                 MOVED => return Outcome::Moved,
-                _ => break,
+                _ => break Outcome::Cancelled,
             }
-        }
-        // Timed out, or cancelled: unless a signal comes first, we leave the list ourselves.
+        };
+        // No signal was for us, and none will be: we leave the list ourselves, and the condvar is there.
         self.lock_list();
-        let listed = me.listed.load(Relaxed) != 0;
-        if listed {
-            self.unlist(me);
-        }
+        self.score(me.listed.load(Relaxed), false);
+        self.unlist(me);
         self.unlock_list();
-        // ORDERING: Acquire, pairs with [claim].
-        match me.gate.load(Acquire) {
-            WAIT => Outcome::TimedOut,
-            SIGNALLED => Outcome::Signalled,
-            MOVED => Outcome::Moved,
-            _ => Outcome::Cancelled,
-        }
+        outcome
     }
 
-    /// Looks at the gate for a moment, if nobody else waits and it has paid lately.
-    fn stay_awake(&self, me: &Sleeper<P>, ns: u32) {
-        let record = self.record.load(Relaxed); // a hint, here and below
-        let (score, waits) = (record & 15, record >> 4);
-        let alone = me.previous.load(Relaxed).is_null(); // as we found it; a hint by now
-        if ns == 0 || !alone || score < 4 && waits % 16 != 15 {
-            self.record.store(waits.wrapping_add(1) << 4 | score, Relaxed);
-            return;
+    /// The score, and the count of waits.
+    fn record(&self) -> (u32, u32) {
+        let record = self.record.load(Relaxed); // under the list's lock
+        (record & 15, record >> 4)
+    }
+
+    /// Keeps the score, under the list's lock: did a waiter that was so `listed` stay awake, and did it pay?
+    fn score(&self, listed: u32, paid: bool) {
+        if listed == LISTED_AWAKE {
+            let (score, waits) = self.record();
+            let score = if paid { (score + 2).min(15) } else { score.saturating_sub(3) };
+            self.record.store(waits << 4 | score, Relaxed); // under the list's lock
         }
-        let gate = P::spin_for(&me.gate, Relaxed, ns, |gate| gate != AWAKE);
-        let score = if gate != AWAKE { (score + 2).min(15) } else { score.saturating_sub(3) };
-        self.record.store(waits.wrapping_add(1) << 4 | score, Relaxed);
     }
 
     /// Wakes the waiter that came first.
@@ -187,17 +200,17 @@ impl<P: Platform> Cond<'_, P> {
             return;
         }
         self.lock_list();
-        let held = if self.first.load(Relaxed).is_null() { None } else { held() };
+        let mut next = self.first.load(Relaxed);
+        let held = if next.is_null() { None } else { held() };
         let woken = loop {
-            let first = self.first.load(Relaxed);
-            if first.is_null() {
+            if next.is_null() {
                 break None;
             }
             // SAFETY: listed, so it is there (invariant 1).
-            let waiter = unsafe { &*first };
-            self.unlist(waiter);
+            let waiter = unsafe { &*next };
+            next = waiter.next.load(Relaxed); // under the list's lock
             let gate: *const P::Word = &raw const waiter.gate;
-            match claim(waiter, held) {
+            match self.give(waiter, held) {
                 Claim::Cancelled => {} // the signal is for the next
                 Claim::Awake => break None,
                 Claim::Asleep => break Some(gate),
@@ -219,18 +232,15 @@ impl<P: Platform> Cond<'_, P> {
             return; // as in `signal`
         }
         self.lock_list();
-        let held = if self.first.load(Relaxed).is_null() { None } else { held() };
+        let mut next = self.first.load(Relaxed);
+        let held = if next.is_null() { None } else { held() };
         let mut herd = 0;
-        loop {
-            let first = self.first.load(Relaxed);
-            if first.is_null() {
-                break;
-            }
+        while !next.is_null() {
             // SAFETY: listed, so it is there (invariant 1).
-            let waiter = unsafe { &*first };
-            self.unlist(waiter);
+            let waiter = unsafe { &*next };
+            next = waiter.next.load(Relaxed); // under the list's lock
             let gate: *const P::Word = &raw const waiter.gate;
-            match claim(waiter, held) {
+            match self.give(waiter, held) {
                 Claim::Cancelled | Claim::Awake => {}
                 Claim::Asleep => {
                     // All to one address, so that one call wakes them all.
@@ -257,22 +267,43 @@ impl<P: Platform> Cond<'_, P> {
         waiters
     }
 
+    /// Takes a waiter out of the list and gives it its signal; one that was cancelled stays in the list.
+    fn give(&self, waiter: &Sleeper<P>, held: Option<Parts<'_, P>>) -> Claim<P> {
+        let listed = waiter.listed.load(Relaxed); // under the list's lock
+        self.unlist(waiter); // first: by invariant 2
+        let claim = claim(waiter, held);
+        if matches!(claim, Claim::Cancelled) {
+            // It still has to take itself out, so it is there, and its links are as they were.
+            let me = core::ptr::from_ref(waiter).cast_mut();
+            self.link(waiter, me, me);
+            waiter.listed.store(listed, Relaxed);
+        } else {
+            self.score(listed, matches!(claim, Claim::Awake));
+        }
+        claim
+    }
+
     fn unlist(&self, waiter: &Sleeper<P>) {
+        self.link(waiter, waiter.next.load(Relaxed), waiter.previous.load(Relaxed));
+        waiter.listed.store(UNLISTED, Relaxed);
+    }
+
+    /// Makes `next` follow the waiter's predecessor, and `previous` precede its successor.
+    fn link(&self, waiter: &Sleeper<P>, next: *mut Sleeper<P>, previous: *mut Sleeper<P>) {
         // All Relaxed: under the list's lock (invariant 1).
-        let (previous, next) = (waiter.previous.load(Relaxed), waiter.next.load(Relaxed));
-        if previous.is_null() {
+        let (before, after) = (waiter.previous.load(Relaxed), waiter.next.load(Relaxed));
+        if before.is_null() {
             self.first.store(next, Relaxed);
         } else {
             // SAFETY: a listed waiter's neighbours are listed.
-            unsafe { (*previous).next.store(next, Relaxed) };
+            unsafe { (*before).next.store(next, Relaxed) };
         }
-        if next.is_null() {
+        if after.is_null() {
             self.last.store(previous, Relaxed);
         } else {
             // SAFETY: a listed waiter's neighbours are listed.
-            unsafe { (*next).previous.store(previous, Relaxed) };
+            unsafe { (*after).previous.store(previous, Relaxed) };
         }
-        waiter.listed.store(0, Relaxed);
     }
 
     fn lock_list(&self) {
