@@ -19,8 +19,8 @@ use lockwright_locks::front::fifo::Fifo;
 use lockwright_locks::front::{Arrival, SPIN_NS, Tuning};
 use lockwright_native::{Native, cpus, topology::Topology};
 
-/// Rules that we hold.
-const RULES: usize = 64;
+/// Rules that we hold: one place each, beside the default's and the early one.
+const RULES: usize = PLACES - 2;
 /// Bytes of LOCKWRIGHT_RULES that we hold.
 const TEXT: usize = 16 * 1024;
 
@@ -152,15 +152,14 @@ fn load_rules(store: &mut Store, policies: &mut [Policy], tuning: Tuning) {
     let text: &'static [u8] =
         unsafe { core::slice::from_raw_parts(store.text.as_ptr(), text.len()) };
     let mut place = 1; // the default's
-    for (at, piece) in
-        text.split(|&byte| byte == b';').filter(|piece| !piece.is_empty()).enumerate()
-    {
+    for piece in text.split(|&byte| byte == b';').filter(|piece| !piece.is_empty()) {
         match parse_rule(piece, tuning) {
-            Some((mut rule, policy)) if at < RULES && place < policies.len() => {
+            Some((mut rule, policy)) if place < policies.len() => {
                 policies[place] = policy;
+                let slot = &mut store.rules[place - 1]; // without gaps: `rule_for` ends at the first
                 place += 1;
                 rule.place = place as u32;
-                store.rules[at] = Some(rule);
+                *slot = Some(rule);
             }
             Some(_) => {
                 say(&[b"too many rules, this one does not apply: '", piece, b"'\n"]);
