@@ -22,7 +22,11 @@ const MONOTONIC: u32 = 2;
 
 unsafe extern "C-unwind" {
     fn pthread_testcancel();
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
+
+/// `PTHREAD_CANCEL_DEFERRED`.
+const DEFERRED: c_int = 0;
 
 /// By which clock `until` is meant.
 #[derive(Clone, Copy, Debug)]
@@ -76,6 +80,10 @@ unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> 
     let cancels = me.cancels.load(Relaxed); // compared below, after the fence
     // SAFETY: the mutex is held, as POSIX wants it for the clean-up handlers.
     unsafe { pthread_testcancel() };
+    // An asynchronous cancellation would tear us out of the list's middle, without the mutex.
+    let mut kind = DEFERRED;
+    // SAFETY: a valid kind and a writable word.
+    unsafe { pthread_setcanceltype(DEFERRED, &mut kind) };
 
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
@@ -96,11 +104,15 @@ unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> 
     let outcome = list.sleep(&me.sleeper, config::spin_ns(), deadline);
     if error != 0 {
         m.users.fetch_sub(1, Relaxed); // not ours to wait with: EPERM, as unlock said
+        // SAFETY: as above.
+        unsafe { pthread_setcanceltype(kind, core::ptr::null_mut()) };
         return error;
     }
     // SAFETY: the caller's promise; Moved only by a signaller that held this mutex as ours.
     let error = unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
     m.users.fetch_sub(1, Relaxed);
+    // SAFETY: as above; the mutex is held again, should a cancellation that is pending act at once.
+    unsafe { pthread_setcanceltype(kind, core::ptr::null_mut()) };
     match outcome {
         Outcome::TimedOut if error == 0 => libc::ETIMEDOUT,
         Outcome::Cancelled => {
