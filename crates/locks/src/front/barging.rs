@@ -97,9 +97,9 @@ fn spin_in_front<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
     if now & side::SPINNERS >= tuning.spinners * side::SPINNER {
         return false;
     }
-    // Relaxed, here and below: a count, nothing is published by it.
-    if parts.side.fetch_add(side::SPINNER, Relaxed) & side::SPINNERS == side::SPINNERS {
-        parts.side.fetch_sub(side::SPINNER, Relaxed); // it just went from 7 to 8: into the next field
+    // Relaxed, here and below: a count, nothing is published by it. Not a fetch_add: from 7 on it would
+    // carry into the next field, which others clear.
+    if parts.side.compare_exchange(now, now + side::SPINNER, Relaxed, Relaxed).is_err() {
         return false;
     }
     let got = batch::spin(&parts, tuning);
