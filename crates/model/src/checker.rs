@@ -1,27 +1,74 @@
 //! The checkers, each reduced to what [`machine`](crate::machine) needs of it.
 
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::fmt::{self, Display, Formatter};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// What one exploration may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Preemptions in one execution; `None`: all of them.
-    pub preemptions: Option<usize>,
-    /// When it stops, explored or not.
-    pub seconds: u64,
+    /// Preemptions in one execution: first one, then two, up to this.
+    pub preemptions: usize,
+    /// When it stops, explored or not. `cargo xtask weaken` may say less, by `LOCKWRIGHT_MODEL_MS`.
+    pub time: Duration,
     /// Schedules to draw, where they are drawn.
     pub draws: usize,
 }
 
-/// How an exploration ended that found nothing wrong.
+/// What an exploration that found nothing wrong has looked at. Never nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
-    /// Everything within the bound.
-    Complete,
-    /// Executions drawn, or reached before the time was up.
-    Partial,
+    /// Every execution within the bound.
+    Complete {
+        /// The bound.
+        preemptions: usize,
+        /// How many there were.
+        executions: u64,
+    },
+    /// Some of them: the time was up.
+    Partial {
+        /// Every execution with so many preemptions, and some with more.
+        preemptions: usize,
+        /// How many in all.
+        executions: u64,
+    },
+    /// Drawn at random.
+    Drawn {
+        /// How many.
+        executions: u64,
+    },
+}
+
+impl Display for Coverage {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete { preemptions, executions } => {
+                write!(out, "complete to {preemptions} preemptions, {executions} executions")
+            }
+            Self::Partial { preemptions, executions } => {
+                write!(
+                    out,
+                    "PARTIAL: complete to {preemptions} preemptions, {executions} executions"
+                )
+            }
+            Self::Drawn { executions } => write!(out, "{executions} executions drawn"),
+        }
+    }
+}
+
+/// Counts the executions of `body`.
+fn counted(
+    body: impl Fn() + Send + Sync + 'static,
+) -> (Arc<AtomicU64>, Arc<dyn Fn() + Send + Sync>) {
+    let executions = Arc::new(AtomicU64::new(0));
+    let count = executions.clone();
+    let body = move || {
+        count.fetch_add(1, Ordering::Relaxed);
+        body();
+    };
+    (executions, Arc::new(body))
 }
 
 /// A model checker.
@@ -106,7 +153,7 @@ macro_rules! atomic {
             }
             fn end(&mut self) {
                 let $this = self;
-                $end;
+                $end
             }
         }
     };
@@ -161,18 +208,34 @@ impl Checker for Loom {
     const NAME: &'static str = "loom";
 
     fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
-        let mut builder = loom::model::Builder::new();
-        builder.max_threads = 4;
-        builder.max_branches = 20_000;
-        builder.checkpoint_interval = 100; // also how often it looks at the clock
-        builder.preemption_bound = budget.preemptions;
-        builder.max_duration = Some(Duration::from_secs(budget.seconds));
-        let start = std::time::Instant::now();
-        builder.check(body);
-        if start.elapsed().as_secs() < budget.seconds {
-            Coverage::Complete
+        let asked = std::env::var("LOCKWRIGHT_MODEL_MS").ok().and_then(|ms| ms.parse().ok());
+        let time = asked.map_or(budget.time, |ms| budget.time.min(Duration::from_millis(ms)));
+        let (count, body) = counted(body);
+        let start = Instant::now();
+        let mut complete = 0;
+        for preemptions in 1..=budget.preemptions {
+            // Half of what is left, so that each bound gets its turn.
+            let left = time.saturating_sub(start.elapsed());
+            let share = if preemptions == budget.preemptions { left } else { left / 2 };
+            let round = Instant::now();
+            let mut builder = loom::model::Builder::new();
+            builder.max_threads = 4;
+            builder.max_branches = 20_000;
+            builder.checkpoint_interval = 50; // also how often it looks at the clock
+            builder.preemption_bound = Some(preemptions);
+            builder.max_duration = Some(share);
+            let body = body.clone();
+            builder.check(move || body());
+            if round.elapsed() < share {
+                complete = preemptions;
+            }
+        }
+        let executions = count.load(Ordering::Relaxed);
+        assert_ne!(executions, 0, "a model that explores nothing shows nothing");
+        if complete == budget.preemptions {
+            Coverage::Complete { preemptions: complete, executions }
         } else {
-            Coverage::Partial
+            Coverage::Partial { preemptions: complete, executions }
         }
     }
 
@@ -226,12 +289,14 @@ impl Checker for Shuttle {
     const NAME: &'static str = "shuttle";
 
     fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
-        let body = std::sync::Arc::new(body);
+        let (count, body) = counted(body);
         let uniform = body.clone();
         // Both print the failing schedule, which `shuttle::replay` runs again.
         shuttle::check_random(move || uniform(), budget.draws);
         shuttle::check_pct(move || body(), budget.draws, 3);
-        Coverage::Partial
+        let executions = count.load(Ordering::Relaxed);
+        assert_ne!(executions, 0, "a model that explores nothing shows nothing");
+        Coverage::Drawn { executions }
     }
 
     fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle {

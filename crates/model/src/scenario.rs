@@ -1,6 +1,6 @@
 //! What threads do with a lock, and what must hold.
 
-use crate::checker::{Budget, Checker, Coverage, Data};
+use crate::checker::{Budget, Checker, Data};
 use crate::machine::{self, Deadline, Machine};
 use lockwright_platform::{RawLock, TimedLock, TryLock};
 use std::cell::UnsafeCell;
@@ -52,13 +52,29 @@ where
     unsafe { lock.lock_until(node, Deadline::Soon) }
 }
 
-/// As the checker's, and prints what happened in an execution that fails.
-pub fn explore<C: Checker>(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
+/// Explores the model called `name`; says what it looked at, and on failure what happened.
+///
+/// `cargo xtask weaken` asks by `LOCKWRIGHT_MODEL` for models whose name begins with one of its words, and wants to know
+/// no more than the first that fails.
+pub fn explore<C: Checker>(name: &str, budget: Budget, body: impl Fn() + Send + Sync + 'static) {
+    let wanted = std::env::var("LOCKWRIGHT_MODEL");
+    if wanted.is_ok_and(|only| !only.split(',').any(|one| name.split(',').next() == Some(one))) {
+        return;
+    }
+    println!("{}: {name}", C::NAME);
+    let start = std::time::Instant::now();
     let run = AssertUnwindSafe(|| C::explore(budget, body));
-    catch_unwind(run).unwrap_or_else(|panic| {
-        machine::print_log();
-        resume_unwind(panic)
-    })
+    match catch_unwind(run) {
+        Ok(coverage) => println!("    {coverage} in {:.1} s", start.elapsed().as_secs_f32()),
+        Err(panic) => {
+            println!("    FAILED");
+            machine::print_log();
+            if std::env::var_os("LOCKWRIGHT_SITE").is_some() {
+                std::process::exit(101);
+            }
+            resume_unwind(panic)
+        }
+    }
 }
 
 struct Shared<C: Checker, L> {
@@ -90,15 +106,15 @@ where
 /// Each thread acquires in its own way, once, and increments. No increment is lost, none overlaps another, and in the end
 /// the lock is free.
 pub fn exclusion<C, const SPINS: usize, L>(
+    name: &str,
     budget: Budget,
     ways: Vec<Way<L, L::Node>>,
     time_passes: bool,
-) -> Coverage
-where
+) where
     C: Checker,
     L: TryLock<Machine<C, SPINS>> + 'static,
 {
-    explore::<C>(budget, move || {
+    explore::<C>(name, budget, move || {
         machine::begin::<C>();
         {
             let shared = Arc::new(Shared::<C, L> {
@@ -133,7 +149,7 @@ where
             assert!(is_free.load(Relaxed), "nobody holds it, and it is not free");
         }
         machine::end();
-    })
+    });
 }
 
 /// A lock that ends with the last one who needed it, as a reference count under a lock does.
@@ -147,12 +163,12 @@ unsafe impl<L: Send> Send for Doomed<L> {}
 
 /// The last of the threads to hold the lock destroys it, as soon as its own unlock returned: legal in POSIX, so no unlock
 /// may touch the lock once another thread can have it.
-pub fn destruction<C, const SPINS: usize, L>(budget: Budget, threads: u32) -> Coverage
+pub fn destruction<C, const SPINS: usize, L>(name: &str, budget: Budget, threads: u32)
 where
     C: Checker,
     L: TryLock<Machine<C, SPINS>> + 'static,
 {
-    explore::<C>(budget, move || {
+    explore::<C>(name, budget, move || {
         machine::begin::<C>();
         {
             let lock = ManuallyDrop::new(L::new());
@@ -176,5 +192,5 @@ where
             machine::join::<C>(handles);
         }
         machine::end();
-    })
+    });
 }

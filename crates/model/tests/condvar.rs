@@ -1,6 +1,6 @@
 //! The condition variable: no signal is lost, none is taken by somebody who came later, and who times out leaves the list.
 
-use lockwright_locks::condvar::{Cond, Outcome, Sleeper};
+use lockwright_locks::condvar::{self, Cond, Outcome, Sleeper};
 use lockwright_locks::front::{self, Alone, barging::Barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
@@ -9,6 +9,7 @@ use lockwright_platform::{Ptr, RawLock, TryLock, Word};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 type Node<C, const SPINS: usize> = Sleeper<Machine<C, SPINS>>;
 
@@ -87,6 +88,59 @@ impl<C: Checker, const SPINS: usize> Queue<C, SPINS> {
         got
     }
 
+    /// A waiter that is in the list before its thread runs.
+    fn enlisted(&self) -> &'static Node<C, SPINS> {
+        // It stays for ever, as in `wait`.
+        let node: &'static Node<C, SPINS> = Box::leak(Box::default());
+        self.acquire();
+        // SAFETY: a new node, which stays.
+        unsafe { self.cond().enlist(node) };
+        self.release();
+        node
+    }
+
+    /// The rest of a wait: until it is over, and the mutex is ours again.
+    fn sleep_and_lock(&self, node: &Node<C, SPINS>, deadline: Option<Deadline>) -> Outcome {
+        let outcome = self.cond().sleep(node, SPINS as u32, deadline);
+        if outcome == Outcome::Moved {
+            front::lock_moved(self.mutex.parts(), self.mutex.tuning());
+            self.data.bump();
+        } else {
+            self.acquire();
+        }
+        outcome
+    }
+
+    /// Signals or broadcasts; the caller holds the mutex, and may say so.
+    fn tell(&self, all: bool, holding: bool) {
+        let held = || holding.then(|| self.mutex.parts());
+        if all {
+            self.cond().broadcast(held);
+        } else {
+            self.cond().signal(held);
+        }
+    }
+
+    fn lock_and_tell(&self, all: bool, holding: bool) {
+        self.acquire();
+        if holding {
+            self.tell(all, true);
+        }
+        self.release();
+        if !holding {
+            self.tell(all, false);
+        }
+    }
+
+    /// Everybody has left.
+    fn assert_idle(&self) {
+        assert!(!self.cond().has_waiters(), "somebody left without leaving the list");
+        // SAFETY: a front lock has no node.
+        let is_free = unsafe { self.mutex.try_lock(null_mut()) };
+        assert!(is_free, "nobody holds it, and it is not free");
+        self.release();
+    }
+
     /// Gives `permits`, and tells: all, or as many; with the mutex or after it.
     fn give(&self, permits: u32, all: bool, holding: bool) {
         self.acquire();
@@ -108,15 +162,15 @@ impl<C: Checker, const SPINS: usize> Queue<C, SPINS> {
     }
 }
 
+const BUDGET: Budget = Budget { preemptions: 3, time: Duration::from_millis(1500), draws: 200 };
+
 fn model<C: Checker, const SPINS: usize>(waiters: u32, timed: u32, all: bool, holding: bool) {
-    println!(
-        "{}: condvar, {waiters} waiters, {timed} timed, {} {}, spins {SPINS}",
-        C::NAME,
+    let name = format!(
+        "condvar, {waiters} waiters, {timed} timed, {} {}, spins {SPINS}",
         if all { "broadcast" } else { "signal" },
         if holding { "with the mutex" } else { "without the mutex" },
     );
-    let budget = Budget { preemptions: Some(2), seconds: 4, draws: 200 };
-    let coverage = explore::<C>(budget, move || {
+    explore::<C>(&name, BUDGET, move || {
         machine::begin::<C>();
         {
             let queue = Arc::new(Queue::<C, SPINS>::new());
@@ -135,23 +189,116 @@ fn model<C: Checker, const SPINS: usize>(waiters: u32, timed: u32, all: bool, ho
                 machine::tick::<C>();
             }
             machine::join::<C>(handles);
-            assert!(!queue.cond().has_waiters(), "somebody left without leaving the list");
             assert_eq!(queue.waiting.load(Relaxed), 0);
-            // SAFETY: a front lock has no node.
-            assert!(
-                unsafe { queue.mutex.try_lock(null_mut()) },
-                "nobody holds it, and it is not free"
-            );
-            queue.release();
+            queue.assert_idle();
         }
         machine::end();
     });
-    println!("    {coverage:?}");
+}
+
+/// `first`, and a thread that waits after it, are in the list before anybody runs. The first is cancelled, at any moment
+/// with respect to one signal. Either it was signalled, and passes that on, or the signal is the other's.
+fn cancelled<C: Checker, const SPINS: usize>(holding: bool) {
+    let held = if holding { "with the mutex" } else { "without the mutex" };
+    let name = format!("condvar, 2 waiters, the first cancelled, signal {held}, spins {SPINS}");
+    explore::<C>(&name, BUDGET, move || {
+        machine::begin::<C>();
+        {
+            let queue = Arc::new(Queue::<C, SPINS>::new());
+            let [first, second] = [queue.enlisted(), queue.enlisted()];
+            let handles = [(first, true), (second, false)].map(|(node, may_be_cancelled)| {
+                let queue = queue.clone();
+                machine::spawn::<C>(move || {
+                    if queue.sleep_and_lock(node, None) != Outcome::Cancelled {
+                        if may_be_cancelled {
+                            queue.tell(false, holding);
+                        }
+                    } else {
+                        assert!(may_be_cancelled, "the wrong one was cancelled");
+                    }
+                    queue.release();
+                })
+            });
+            let mut handles = Vec::from(handles);
+            let signaller = queue.clone();
+            handles.push(machine::spawn::<C>(move || signaller.lock_and_tell(false, holding)));
+            // SAFETY: the node stays for ever.
+            unsafe { condvar::cancel::<Machine<C, SPINS>>(first) };
+            machine::join::<C>(handles);
+            queue.assert_idle();
+        }
+        machine::end();
+    });
+}
+
+/// A waiter that is cancelled, and that nobody signals: it wakes up.
+fn cancelled_alone<C: Checker, const SPINS: usize>() {
+    let name = format!("condvar, 1 waiter, cancelled, no signal, spins {SPINS}");
+    explore::<C>(&name, BUDGET, move || {
+        machine::begin::<C>();
+        {
+            let queue = Arc::new(Queue::<C, SPINS>::new());
+            let node = queue.enlisted();
+            let waiter = queue.clone();
+            let handle = machine::spawn::<C>(move || {
+                assert_eq!(waiter.sleep_and_lock(node, None), Outcome::Cancelled);
+                waiter.release();
+            });
+            // SAFETY: the node stays for ever.
+            unsafe { condvar::cancel::<Machine<C, SPINS>>(node) };
+            machine::join::<C>(vec![handle]);
+            queue.assert_idle();
+        }
+        machine::end();
+    });
+}
+
+/// Waiters that a holder's broadcast moved to the mutex; the first one's deadline passes at any moment, also when it sleeps
+/// on the mutex by then. Who was moved says so, deadline or not, and the wake that was meant for it is not lost.
+fn moved_in_vain<C: Checker, const SPINS: usize>(all: bool) {
+    let told = if all { "broadcast" } else { "signals" };
+    let name = format!("condvar, 2 waiters, one moved and late, {told}, spins {SPINS}");
+    explore::<C>(&name, BUDGET, move || {
+        machine::begin::<C>();
+        {
+            let queue = Arc::new(Queue::<C, SPINS>::new());
+            let [first, second] = [queue.enlisted(), queue.enlisted()];
+            let told = Arc::new(AtomicU32::new(0)); // under the mutex
+            let handles =
+                [(first, Some(Deadline::Soon)), (second, None)].map(|(node, deadline)| {
+                    let (queue, told) = (queue.clone(), told.clone());
+                    machine::spawn::<C>(move || {
+                        let outcome = queue.sleep_and_lock(node, deadline);
+                        if outcome == Outcome::TimedOut {
+                            assert!(deadline.is_some(), "timed out without a deadline");
+                        } else {
+                            assert_eq!(told.load(Relaxed), 1, "{outcome:?} before the signal");
+                        }
+                        queue.release();
+                    })
+                });
+            queue.acquire();
+            told.store(1, Relaxed);
+            for _ in 0..if all { 1 } else { 2 } {
+                queue.tell(all, true);
+            }
+            assert!(!queue.cond().has_waiters(), "told all, and somebody was not");
+            machine::tick::<C>();
+            queue.release();
+            machine::join::<C>(Vec::from(handles));
+            queue.assert_idle();
+        }
+        machine::end();
+    });
 }
 
 fn all<C: Checker, const SPINS: usize>() {
-    if std::env::var("LOCKWRIGHT_MODEL").is_ok_and(|only| !only.contains("condvar")) {
-        return;
+    cancelled_alone::<C, SPINS>();
+    for holding in [false, true] {
+        cancelled::<C, SPINS>(holding);
+    }
+    for broadcast in [false, true] {
+        moved_in_vain::<C, SPINS>(broadcast);
     }
     for holding in [false, true] {
         for broadcast in [false, true] {

@@ -4,10 +4,12 @@ use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
 
 use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelWord};
+use lockwright_model::scenario::explore;
 use lockwright_platform::Word;
 
 /// What one thread does, once.
@@ -85,10 +87,9 @@ fn take<C: Checker, const SPINS: usize>(
 
 /// Writers exclude everybody, nobody waits for ever, and in the end the lock is free.
 fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, steps: &[Step]) {
-    println!("{}: {prefer:?} {steps:?}, spins {SPINS}", C::NAME);
+    let name = format!("rwlock, {prefer:?} {steps:?}, spins {SPINS}");
     let steps = steps.to_vec();
-    let start = std::time::Instant::now();
-    let coverage = C::explore(budget, move || {
+    explore::<C>(&name, budget, move || {
         machine::begin::<C>();
         {
             let lock = Arc::new((Words::<C>::new(), C::Data::new(), AtomicU32::new(0)));
@@ -118,7 +119,6 @@ fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, ste
         }
         machine::end();
     });
-    println!("    {coverage:?} in {:.1} s", start.elapsed().as_secs_f32());
 }
 
 /// A lock that ends with the last who needed it.
@@ -131,9 +131,9 @@ unsafe impl<C: Checker> Send for Doomed<C> {}
 /// The writer that comes last destroys the lock when its unlock has returned: the others have released by
 /// then, and may touch it no more.
 fn destruction<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, steps: &[Step]) {
-    println!("{}: {prefer:?} {steps:?}, the last destroys, spins {SPINS}", C::NAME);
+    let name = format!("rwlock, {prefer:?} {steps:?}, the last destroys, spins {SPINS}");
     let steps = steps.to_vec();
-    let coverage = C::explore(budget, move || {
+    explore::<C>(&name, budget, move || {
         machine::begin::<C>();
         {
             let lock = Arc::new(Doomed::<C>(UnsafeCell::new(ManuallyDrop::new(Words::new()))));
@@ -165,12 +165,11 @@ fn destruction<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, s
         }
         machine::end();
     });
-    println!("    {coverage:?}");
 }
 
 // Without a bound two threads take minutes; each printed line says whether it was explored to its bound.
-const TWO: Budget = Budget { preemptions: Some(3), seconds: 2, draws: 3000 };
-const THREE: Budget = Budget { preemptions: Some(2), seconds: 2, draws: 3000 };
+const TWO: Budget = Budget { preemptions: 3, time: Duration::from_millis(1500), draws: 2000 };
+const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(1000), draws: 2000 };
 
 fn two_threads<const SPINS: usize>() {
     for prefer in PREFERENCES {
@@ -248,7 +247,8 @@ fn the_writer_is_told_of_its_own_deadlock() {
 
 fn exclusion_of_oneself<C: Checker>() {
     for prefer in PREFERENCES {
-        C::explore(TWO, move || {
+        let name = format!("rwlock, {prefer:?}, the writer asks again");
+        explore::<C>(&name, TWO, move || {
             machine::begin::<C>();
             {
                 let words = Words::<C>::new();

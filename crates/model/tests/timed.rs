@@ -5,15 +5,12 @@ use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
 use lockwright_model::scenario::{Way, exclusion, lock, lock_until, try_lock};
 use lockwright_platform::{TimedLock, TryLock};
+use std::time::Duration;
 
 fn mixed<C: Checker, const SPINS: usize, L>(id: &str, budget: Budget)
 where
     L: TryLock<Machine<C, SPINS>> + TimedLock<Machine<C, SPINS>> + 'static,
 {
-    let wanted = std::env::var("LOCKWRIGHT_MODEL");
-    if wanted.is_ok_and(|only| !only.split(',').any(|one| one == id)) {
-        return;
-    }
     let lock: Way<L, L::Node> = lock::<C, SPINS, L>;
     let timed: Way<L, L::Node> = lock_until::<C, SPINS, L>;
     let tries: Way<L, L::Node> = try_lock::<C, SPINS, L>;
@@ -24,15 +21,14 @@ where
         ("lock, timed, timed", vec![lock, timed, timed]),
         ("try, lock, timed", vec![tries, lock, timed]),
     ] {
-        println!("{}: {id}, {name}, spins {SPINS}", C::NAME);
-        let preemptions = Some(if ways.len() == 2 { 4 } else { 2 });
-        let coverage = exclusion::<C, SPINS, L>(Budget { preemptions, ..budget }, ways, true);
-        println!("    {coverage:?}");
+        let preemptions = if ways.len() == 2 { 4 } else { 2 };
+        let name = format!("{id}, {name}, spins {SPINS}");
+        exclusion::<C, SPINS, L>(&name, Budget { preemptions, ..budget }, ways, true);
     }
 }
 
 fn all<C: Checker, const SPINS: usize>() {
-    let budget = Budget { preemptions: None, seconds: 5, draws: 300 };
+    let budget = Budget { preemptions: 2, time: Duration::from_secs(2), draws: 300 };
     mixed::<C, SPINS, barging::Lock<Machine<C, SPINS>>>("barging", budget);
     mixed::<C, SPINS, fifo::Lock<Machine<C, SPINS>>>("fifo", budget);
     mixed::<C, SPINS, auto::Lock<Machine<C, SPINS>>>("auto", budget);
