@@ -13,6 +13,7 @@ extern crate std;
 
 pub mod cond;
 pub mod config;
+mod fork;
 pub mod init;
 pub mod layout;
 pub mod mutex;

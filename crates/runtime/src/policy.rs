@@ -4,15 +4,14 @@
 //! (place 1) and LOCKWRIGHT_RULES; 31 is what runs before that: the front lock `auto`, as for two CPUs.
 
 use crate::layout::Mutex;
-use crate::{config, whole};
+use crate::{config, fork, whole};
 use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicUsize};
-use lockwright_locks::front::{Arrival, Tuning, auto, barging, fifo, lock_as_glibc, side};
+use lockwright_locks::front::{
+    Arrival, Tuning, auto, barging, fifo, lock_as_glibc, lock_if_foreign, side,
+};
 use lockwright_platform::Word;
-
-/// Forks between the program's start and this process, modulo 64.
-pub(crate) static ERA: AtomicUsize = AtomicUsize::new(0);
 
 /// What a mutex does with a thread that has to wait.
 #[derive(Clone, Copy)]
@@ -40,7 +39,7 @@ impl Policy {
 
     /// The tuning, in this process.
     pub(crate) fn tuning(&self) -> Tuning {
-        Tuning { era: ERA.load(Relaxed), ..self.tuning }
+        Tuning { era: fork::era(), ..self.tuning }
     }
 
     /// Are the mutex's `tail` and `head` a line?
@@ -122,6 +121,9 @@ fn decide(mutex: &Mutex, caller: usize) -> &'static Policy {
 pub(crate) fn acquire(mutex: &Mutex, caller: usize) {
     let policy = decide(mutex, caller);
     let (parts, tuning) = (mutex.parts(), policy.tuning());
+    if lock_if_foreign(parts) {
+        return;
+    }
     match policy.how {
         How::Auto => auto::Auto::lock_slow(parts, &tuning),
         How::Barging => barging::Barging::lock_slow(parts, &tuning),

@@ -109,7 +109,7 @@ fn ask_tid() -> u32 {
 }
 
 /// In the child of a fork: the thread has another kernel id.
-pub(crate) fn forget_tid() {
+pub(crate) fn forget_id() {
     // SAFETY: the calling thread's own memory.
     unsafe { (*this()).tid.store(0, Relaxed) } // own thread only
 }

@@ -133,6 +133,11 @@ fn wait_as_head<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tu
         if parts.word.swap(WAITED, AcqRel) == FREE {
             return;
         }
+        // [foreign] ORDERING: AcqRel, an RMW that changes nothing: pairs with `make_foreign`.
+        if parts.mood.fetch_or(0, AcqRel) & mood::FOREIGN_UNLOCK != 0 {
+            super::sleep_on_word(*parts, 0, None);
+            return;
+        }
         P::park(&node.gate, ASLEEP, None);
     }
 }
@@ -190,6 +195,10 @@ fn length<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) 
 
 /// Records whether the line is crowded, and that its new head has not been overtaken yet.
 fn note_length<P: Platform>(parts: &Parts<'_, P>, waiters: u32, tuning: &Tuning) {
+    if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
+        // Left over: the head that napped was in the parent of a fork.
+        parts.mood.fetch_and(!mood::NAPPING, Relaxed);
+    }
     let crowded = waiters >= tuning.cpus; // with the holder, more than the CPUs
     let now = parts.side.load(Relaxed);
     if now & side::BYPASSES != 0 {

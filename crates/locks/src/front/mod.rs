@@ -101,6 +101,8 @@ pub mod mood {
     pub const SATURATED: u32 = 1 << 21;
     pub(super) const SATURATED_AT: u32 = 11 << 16;
     pub(super) const IDLE_AT: u32 = 5 << 16;
+    /// glibc's own code unlocks this mutex at times: it knows of word 0, and of nobody's gate.
+    pub const FOREIGN_UNLOCK: u32 = 1 << 22;
     /// The line's head naps: whoever finds the word free may take it.
     pub const NAPPING: u32 = 1 << 20;
 }
@@ -247,6 +249,30 @@ fn add_sleeper<P: Platform>(side: &P::Word) -> bool {
     }
 }
 
+/// From now on glibc's own code may unlock: everybody sleeps on word 0, where it looks for them. The caller
+/// holds the lock; `has_line` as for [`unlock_slow`].
+pub fn make_foreign<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, has_line: bool) {
+    parts.side.fetch_or(side::FOREIGN, Relaxed); // we hold the lock, and our own writes come later
+    // ORDERING: AcqRel, pairs with [foreign] in line.rs: either a head that is about to sleep sees it, or we
+    // see that head, and its gate ASLEEP.
+    parts.mood.fetch_or(mood::FOREIGN_UNLOCK, AcqRel);
+    let head = if has_line { line::head::<P>(&parts, tuning.era) } else { core::ptr::null() };
+    if !head.is_null() {
+        // SAFETY: by invariant 3: we hold the lock.
+        P::unpark(unsafe { line::open::<P>(head) }, 1);
+    }
+}
+
+/// Acquires by glibc's own algorithm, if the mutex is one that glibc's code unlocks at times.
+pub fn lock_if_foreign<P: Platform>(parts: Parts<'_, P>) -> bool {
+    // Relaxed: whoever misses it joins the line, and sees it before it sleeps.
+    let foreign = parts.mood.load(Relaxed) & mood::FOREIGN_UNLOCK != 0;
+    if foreign {
+        lock_as_glibc(parts);
+    }
+    foreign
+}
+
 /// The holder claims, by `claim`, a thread that sleeps elsewhere, to move it to word 0: there it will be
 /// woken by an unlock, when it can run on. It must go on with [`lock_moved`]; `false`: the claim failed.
 pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
@@ -291,7 +317,14 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, has_line: 
         } else if sleepers {
             wake_sleepers(parts, tuning)
         } else {
-            release::<P>(parts.word) // nobody needs us after all
+            // Nobody needs us, as far as we can tell. The kernel serves sleepers by priority: a real-time
+            // one may have had the wake of a moved one that is not counted any more.
+            let word: *const P::Word = parts.word;
+            let released = release::<P>(parts.word);
+            if released {
+                P::unpark(word, 1);
+            }
+            released
         };
         if released {
             return;
