@@ -1,4 +1,17 @@
-//! The locks: one algorithm, one file, one page. (family tree: in the making)
+//! The locks: one algorithm, one file, one page.
+//!
+//! ```text
+//!   spin/    tas ── ttas (look first, back off) ── ticket (in order)
+//!   queue/   mcs (wait on your own node) ── clh (wait on your predecessor's)
+//!   block/   mcs-stp: mcs, and sleep after a while
+//!   front/   on word 0 of a pthread_mutex_t, glibc's 0/1/2 protocol
+//!              line   the queue of sleepers: mcs with the head kept in the lock
+//!              fifo   nobody passes the line ── barging: runners may, boundedly ── auto: as the machine suits
+//!              batch  is the lock better left where its data is?
+//!   rw/      readers and writers, in phases        condvar   a list; a signal belongs to one waiter
+//! ```
+//!
+//! [`catalog`] is the only list. All are generic over [`lockwright_platform::Platform`].
 #![no_std]
 
 pub mod block;

@@ -94,7 +94,7 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: a NUL-terminated name; the value stays as long as nobody changes the environment, and our
     // constructor copies what it keeps.
     unsafe {
-        let value = libc::getenv(name.as_ptr());
+        let value = libc::secure_getenv(name.as_ptr());
         if value.is_null() { None } else { Some(CStr::from_ptr(value).to_bytes()) }
     }
     .filter(|value| !value.is_empty())
@@ -109,7 +109,7 @@ pub(crate) unsafe fn load() {
     let store = unsafe { &mut *STORE.0.get() };
     store.topology.read(b"/sys");
     if let Some(text) = variable(c"LOCKWRIGHT_TOPOLOGY")
-        && core::str::from_utf8(text).is_ok_and(|spec| store.topology.set(spec).is_err())
+        && !core::str::from_utf8(text).is_ok_and(|spec| store.topology.set(spec).is_ok())
     {
         let hint: &[u8] =
             b"': the machine's own classes stay\nhint: lockwright topology --set SPEC\n";
@@ -288,7 +288,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// One message on stderr.
+/// One message on stderr, cut if it is very long.
 fn say(pieces: &[&[u8]]) {
     let mut line = [0_u8; 512];
     let mut len = 0;
@@ -298,6 +298,7 @@ fn say(pieces: &[&[u8]]) {
         room[..take].copy_from_slice(&piece[..take]);
         len += take;
     }
+    line[len - 1] = b'\n'; // where it is already, unless it was cut
     // SAFETY: a buffer of that length. A failure to speak is nobody's failure.
     unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), len) };
 }
