@@ -90,11 +90,16 @@ pub(crate) fn is_glibc_only() -> bool {
     }
 }
 
+unsafe extern "C" {
+    /// As `getenv`, but null in a program that runs with more rights than its caller.
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
 fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: a NUL-terminated name; the value stays as long as nobody changes the environment, and our
     // constructor copies what it keeps.
     unsafe {
-        let value = libc::secure_getenv(name.as_ptr());
+        let value = secure_getenv(name.as_ptr());
         if value.is_null() { None } else { Some(CStr::from_ptr(value).to_bytes()) }
     }
     .filter(|value| !value.is_empty())
