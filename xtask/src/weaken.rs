@@ -4,8 +4,12 @@
 //! wake is a numbered site, and runs the models once per mutation of a site. A mutant that no model catches has to be named
 //! on its line by a comment `// SURVIVES: reason`. The sources themselves are never touched.
 
+use crate::No;
+use crate::pool::parallel;
 use anyhow::{Context, Result, bail, ensure};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -17,12 +21,15 @@ pub(crate) struct Args {
     /// Only sites in files whose path contains this.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Only every N-th site.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    every: usize,
-    /// Seconds for one run of the models.
-    #[arg(long, value_name = "S", default_value_t = 60)]
+    /// Only the hand-over of each file: its first wake and its last release.
+    #[arg(long)]
+    quick: bool,
+    /// Seconds for the models of one mutant.
+    #[arg(long, value_name = "S", default_value_t = 120)]
     limit: u64,
+    /// Milliseconds for one model.
+    #[arg(long, value_name = "MS", default_value_t = 1000)]
+    model: u64,
 }
 
 /// A place in the sources that can be made weaker.
@@ -41,57 +48,107 @@ const ORDERINGS: [(&str, &[&str]); 4] = [
     ("SeqCst", &["AcqRel"]),
 ];
 
+/// One change at one place.
+struct Mutant<'a> {
+    number: usize,
+    site: &'a Site,
+    which: usize,
+}
+
 pub(crate) fn main(args: Args) -> Result<()> {
     let root =
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the workspace")?;
     let copy = target_dir(root).join("weaken");
     let sites = instrument(root, &copy)?;
-    let tests = build(&copy)?;
-    let mut failed = Vec::new();
-    let mut sound = std::collections::HashSet::new();
-    println!("{:<34} {:<22} result", "site", "mutation");
-    for (number, site) in sites.iter().enumerate() {
-        if number % args.every != 0
-            || args.only.as_ref().is_some_and(|only| !site.file.contains(only))
-        {
-            continue;
-        }
-        // Whatever fails without a mutation would "catch" every mutant.
-        if sound.insert(reached_from(&site.file)) {
-            let broken = caught_by(&tests, usize::MAX, 0, &site.file, args.limit)?;
-            ensure!(
-                broken.is_none(),
-                "the models of '{}' fail as it is: {}",
-                site.file,
-                broken.unwrap_or_default()
-            );
-        }
-        for (which, weaker) in site.weaker.iter().enumerate() {
-            let caught = caught_by(&tests, number, which, &site.file, args.limit)?;
-            let place = format!("{}:{}", site.file, site.line);
-            let result = match (&caught, &site.survives) {
-                (Some(model), None) => format!("caught by {model}"),
-                (None, Some(reason)) => format!("survives: {reason}"),
-                (None, None) => {
-                    failed.push(place.clone());
-                    "SURVIVES, and the file does not say why".into()
-                }
-                (Some(model), Some(_)) if site.weaker.len() == 1 => {
-                    failed.push(place.clone());
-                    format!("caught by {model}, but the file says it survives")
-                }
-                (Some(model), Some(_)) => format!("caught by {model}"),
-            };
-            println!("{place:<34} {:<22} {result}", format!("{} -> {weaker}", site.text));
+    let models = Models {
+        tests: build(&copy, &target_dir(root))?,
+        limit: Duration::from_secs(args.limit),
+        ms: if args.quick { args.model.min(300) } else { args.model },
+    };
+    let mutants = chosen(&sites, &args);
+    ensure!(!mutants.is_empty(), "no such site\nhint: cargo xtask weaken --only front");
+    let jobs = thread::available_parallelism().map_or(1, usize::from);
+    // Whatever fails without a mutation would "catch" every mutant.
+    let files: BTreeSet<_> = mutants.iter().map(|mutant| models_of(&mutant.site.file)).collect();
+    let files: Vec<_> = files.into_iter().collect();
+    for (of, broken) in files.iter().zip(parallel(jobs, &files, |of| models.caught_by(None, of))) {
+        if let Some(model) = broken? {
+            bail!("without a mutation, a model of '{}' fails: {model}", of.0);
         }
     }
+    println!("{:<24} {:<20} result", "site", "mutation");
+    let results = parallel(jobs, &mutants, |mutant| {
+        let caught = models.caught_by(Some(mutant), &models_of(&mutant.site.file))?;
+        println!("{}", mutant.describe(caught.as_deref()));
+        anyhow::Ok(caught.is_some())
+    });
+    let mut files: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for (mutant, caught) in mutants.iter().zip(results) {
+        let site = mutant.site;
+        let counts = files.entry(&site.file).or_default();
+        match (caught?, &site.survives) {
+            (true, None) => counts[0] += 1,
+            // Of two mutations of one site the comment may mean the other.
+            (true, Some(_)) if site.weaker.len() > 1 => counts[0] += 1,
+            (false, Some(_)) => counts[1] += 1,
+            _ => {
+                counts[2] += 1;
+                wrong.push(format!("{}:{}", site.file, site.line));
+            }
+        }
+    }
+    println!("\n{:<24} caught  survives, as it says  not as it says", "file");
+    for (file, [caught, survives, wrong]) in &files {
+        println!("{file:<24} {caught:>6}  {survives:>20}  {wrong:>14}");
+    }
+    let total = |which: usize| files.values().map(|counts| counts[which]).sum::<usize>();
+    println!("{:<24} {:>6}  {:>20}  {:>14}", "all", total(0), total(1), total(2));
     ensure!(
-        failed.is_empty(),
-        "{} sites are not as the files say: {}",
-        failed.len(),
-        failed.join(", ")
+        wrong.is_empty(),
+        "{} mutants are not as the files say: {}",
+        wrong.len(),
+        wrong.join(", ")
     );
     Ok(())
+}
+
+/// The mutants that `args` ask for.
+fn chosen<'a>(sites: &'a [Site], args: &Args) -> Vec<Mutant<'a>> {
+    let mut quick = BTreeMap::new();
+    for (number, site) in sites.iter().enumerate().filter(|(_, site)| site.survives.is_none()) {
+        match site.text {
+            "wake" => _ = quick.entry((&site.file, "wake")).or_insert(number),
+            "Release" => _ = quick.insert((&site.file, "Release"), number),
+            _ => {}
+        }
+    }
+    let quick: BTreeSet<usize> = quick.into_values().collect();
+    let wanted = |(number, site): &(usize, &Site)| {
+        args.only.as_ref().is_none_or(|only| site.file.contains(only))
+            && (!args.quick || quick.contains(number))
+    };
+    let each = |(number, site): (usize, &'a Site)| {
+        (0..site.weaker.len()).map(move |which| Mutant { number, site, which })
+    };
+    sites.iter().enumerate().filter(wanted).flat_map(each).collect()
+}
+
+impl Mutant<'_> {
+    fn describe(&self, caught: Option<&str>) -> String {
+        let site = self.site;
+        let result = match (caught, &site.survives) {
+            (Some(model), Some(_)) if site.weaker.len() == 1 => {
+                format!("CAUGHT, but the file says it survives: {model}")
+            }
+            (Some(model), _) => format!("caught: {model}"),
+            (None, Some(reason)) => format!("survives: {reason}"),
+            (None, None) => "SURVIVES, and the file does not say why".into(),
+        };
+        let place = format!("{}:{}", site.file, site.line);
+        let mutation = format!("{} -> {}", site.text, site.weaker[self.which]);
+        format!("{place:<24} {mutation:<20} {result}")
+    }
 }
 
 fn target_dir(root: &Path) -> PathBuf {
@@ -246,75 +303,86 @@ fn mutate_code(
     }
 }
 
-/// Builds the models on the copy; returns their executables.
-fn build(copy: &Path) -> Result<Vec<PathBuf>> {
+/// Builds the models on the copy; returns their executables by name. The target directory is everybody's, so that only
+/// our own crates are built again.
+fn build(copy: &Path, target: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["test", "--no-run", "--message-format=json", "-q", "-p", "lockwright-model"])
-        .args(["--test", "locks", "--test", "timed", "--test", "condvar"])
+        .args(["--test", "*"])
         .current_dir(copy)
-        .env("CARGO_TARGET_DIR", copy.join("target"))
-        .env("RUSTFLAGS", "-Awarnings")
-        .stderr(Stdio::inherit())
+        .env("CARGO_TARGET_DIR", target)
         .output()
         .context("cannot run cargo")?;
     ensure!(
         output.status.success(),
-        "the instrumented copy in '{}' does not build",
-        copy.display()
+        "the instrumented copy in '{}' does not build\n{}",
+        copy.display(),
+        String::from_utf8_lossy(&output.stderr)
     );
-    let text = String::from_utf8_lossy(&output.stdout);
-    let after = |line: &str| {
-        let (_, rest) = line.split_once("\"executable\":\"")?;
-        Some(PathBuf::from(rest.split('"').next()?))
-    };
-    let tests: Vec<PathBuf> = text.lines().filter_map(after).collect();
-    if tests.len() != 3 {
-        bail!("cargo named {} of 3 model executables", tests.len());
+    let mut tests = BTreeMap::new();
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: serde_json::Value = serde_json::from_str(line)?;
+        if let (Some(path), Some(name)) =
+            (message["executable"].as_str(), message["target"]["name"].as_str())
+        {
+            tests.insert(name.to_owned(), PathBuf::from(path));
+        }
     }
     Ok(tests)
 }
 
-/// Which locks' models can reach a file: its own, or for what they share, all front locks.
-fn reached_from(file: &str) -> String {
-    match file {
-        "condvar.rs" => "condvar".into(),
-        "front/mod.rs" | "front/line.rs" | "front/alone.rs" => "barging,fifo,condvar".into(),
-        _ => {
-            let stem = file.rsplit('/').next().unwrap_or(file).trim_end_matches(".rs");
-            stem.replace('_', "-")
-        }
+/// Which models reach a file: their first words, and the tests they are in.
+fn models_of(file: &str) -> (String, &'static [&'static str]) {
+    match file.split_once('/') {
+        Some(("front", _)) => ("barging,fifo,condvar".into(), &["locks", "timed", "condvar"]),
+        Some(("rw", _)) => ("rwlock".into(), &["rwlock"]),
+        Some((_, lock)) => (lock.trim_end_matches(".rs").replace('_', "-"), &["locks"]),
+        None => (file.trim_end_matches(".rs").into(), &["condvar"]),
     }
 }
 
-/// The first model that fails with the mutation.
-fn caught_by(
-    tests: &[PathBuf],
-    site: usize,
-    which: usize,
-    file: &str,
-    limit: u64,
-) -> Result<Option<String>> {
-    for test in tests {
-        for filter in ["loom_threads_that_sleep", "loom_threads_that_spin", "loom_2", "loom_3"] {
-            let mut child = Command::new(test)
-                .args([filter, "--test-threads=2"])
-                .env("LOCKWRIGHT_SITE", site.to_string())
-                .env("LOCKWRIGHT_MUTATION", which.to_string())
-                .env("LOCKWRIGHT_MODEL", reached_from(file))
+/// The models' executables, and how long they may look.
+struct Models {
+    tests: BTreeMap<String, PathBuf>,
+    limit: Duration,
+    ms: u64,
+}
+
+impl Models {
+    /// The first model that fails.
+    fn caught_by(
+        &self,
+        mutant: Option<&Mutant>,
+        (words, tests): &(String, &[&str]),
+    ) -> Result<Option<String>> {
+        let start = Instant::now();
+        for test in *tests {
+            let path = self.tests.get(*test).with_context(|| format!("no test '{test}'"))?;
+            let mut said = tempfile::tempfile()?;
+            let mut child = Command::new(path)
+                .args(["loom", "--test-threads=1", "--nocapture"])
+                .env("LOCKWRIGHT_SITE", mutant.map_or(usize::MAX, |one| one.number).to_string())
+                .env("LOCKWRIGHT_MUTATION", mutant.map_or(0, |one| one.which).to_string())
+                .env("LOCKWRIGHT_MODEL", words)
+                .env("LOCKWRIGHT_MODEL_MS", self.ms.to_string())
                 .env("RUST_BACKTRACE", "0")
-                .stdout(Stdio::null())
+                .stdout(said.try_clone()?)
                 .stderr(Stdio::null())
                 .spawn()
-                .with_context(|| format!("cannot run '{}'", test.display()))?;
-            if !passes(&mut child, Duration::from_secs(limit))? {
-                let stem = test.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-                let name = stem.rsplit_once('-').map_or(stem.as_str(), |(name, _)| name);
-                return Ok(Some(format!("{name} {filter}")));
+                .with_context(|| format!("cannot run '{}'", path.display()))?;
+            let passed = passes(&mut child, self.limit.saturating_sub(start.elapsed()))?;
+            let mut text = String::new();
+            said.rewind()?;
+            said.read_to_string(&mut text)?;
+            let last = text.lines().rev().find_map(|line| line.split_once("loom: "));
+            let (_, model) = last.with_context(|| format!("no model of '{words}' in '{test}'"))?;
+            if !passed {
+                return Ok(Some(model.to_owned()));
             }
         }
+        Ok(None)
     }
-    Ok(None)
 }
 
 /// Did the models pass, or the time? A model that does not end is not one that noticed something.
