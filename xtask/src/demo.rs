@@ -14,10 +14,10 @@ use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_tests::{library, target_dir};
-use measure::{Failure, Program, Run, Setting};
+use measure::{Program, Run, Setting};
 use stats::{Summary, summarise};
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -75,16 +75,6 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     if args.quick {
         (args.seconds, args.reps) = (0.2, 1);
     }
-    match demo(&args) {
-        Ok(()) => Ok(()),
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            process::exit(if error.downcast_ref::<Failure>().is_some() { 1 } else { 2 });
-        }
-    }
-}
-
-fn demo(args: &Args) -> Result<()> {
     for lock in &args.locks {
         let name = lock.split(':').next().unwrap_or(lock);
         ensure!(

@@ -8,6 +8,8 @@ mod tidy;
 mod weaken;
 
 use clap::{Parser, Subcommand};
+use std::fmt;
+use std::process::ExitCode;
 
 /// lockwright's own commands: see README.md for the two that matter.
 #[derive(Parser)]
@@ -31,12 +33,62 @@ enum Command {
     Weaken(weaken::Args),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Args::parse().command {
+/// The command did its work, and the answer is no: exit code 1, where any other error is 2.
+#[derive(Debug)]
+struct No(String);
+
+impl fmt::Display for No {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for No {}
+
+fn main() -> ExitCode {
+    let result = match Args::parse().command {
         Command::Demo(args) => demo::main(args),
         Command::Test(args) => test::main(args),
         Command::Tidy(args) => tidy::main(args),
         Command::Conformance(args) => conformance::main(args),
         Command::Weaken(args) => weaken::main(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", describe(&error));
+            ExitCode::from(if error.is::<No>() { 1 } else { 2 })
+        }
+    }
+}
+
+/// The error and its causes in one line, then what each of them hints at.
+fn describe(error: &anyhow::Error) -> String {
+    let (mut line, mut hints) = (Vec::new(), String::new());
+    for cause in error.chain().map(ToString::to_string) {
+        let (what, hint) = cause.split_once("\nhint: ").unwrap_or((&cause, ""));
+        line.push(what.to_owned());
+        if !hint.is_empty() {
+            hints += &format!("\nhint: {hint}");
+        }
+    }
+    line.join(": ") + &hints
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::anyhow;
+
+    #[test]
+    fn hints_follow_the_causes() {
+        let error = anyhow!("no such file").context("cannot read 'x'\nhint: make x").context("y");
+        assert_eq!(describe(&error), "y: cannot read 'x': no such file\nhint: make x");
+    }
+
+    #[test]
+    fn no_is_known_behind_its_context() {
+        assert!(anyhow!(No("lost".into())).context("x").is::<No>());
+        assert!(!anyhow!("lost").is::<No>());
     }
 }

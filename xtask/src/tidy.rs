@@ -1,7 +1,8 @@
 //! The house's conventions, checked: what the compiler and clippy can't know. Each rule says what to do
 //! instead.
 
-use anyhow::{Context, Result, bail};
+use crate::No;
+use anyhow::{Context, Result};
 use lockwright_locks::catalog::{CATALOG, Entry, Kind};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     for complaint in &complaints {
         eprintln!("error: {complaint}");
     }
-    bail!("{} things to tidy", complaints.len())
+    Err(No(format!("{} things to tidy", complaints.len())).into())
 }
 
 /// The repository's root.

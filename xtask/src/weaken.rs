@@ -106,9 +106,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     println!("{:<24} {:>6}  {:>20}  {:>14}", "all", total(0), total(1), total(2));
     ensure!(
         wrong.is_empty(),
-        "{} mutants are not as the files say: {}",
-        wrong.len(),
-        wrong.join(", ")
+        No(format!("{} mutants are not as the files say: {}", wrong.len(), wrong.join(", ")))
     );
     Ok(())
 }

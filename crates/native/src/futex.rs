@@ -3,7 +3,10 @@
 //! Raw system calls: libc's `syscall()` sets `errno`, which is our host program's; so it is saved and
 //! restored around each call.
 
-#![expect(clippy::not_unsafe_ptr_arg_deref, reason = "only the kernel follows them: EFAULT, no fault")]
+#![expect(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "only the kernel follows them: EFAULT, no fault"
+)]
 
 use lockwright_platform::Woken;
 

@@ -1,12 +1,13 @@
 //! One run of the program, under one lock.
 
 use super::stats::{Latency, threads};
+use crate::No;
 use anyhow::{Context, Result, bail};
 use lockwright_tests::{Child, End, Outcome};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Instant;
-use std::{env, fmt, fs, thread};
+use std::{env, fs, thread};
 
 /// What is run: which database, by how many threads.
 #[derive(Clone, Copy)]
@@ -32,18 +33,6 @@ pub(super) struct Run {
     pub(super) libc: String,
     cpu_seconds: f64,
 }
-
-/// The program did not do its work under a lock: a wrong answer, a crash, a hang.
-#[derive(Debug)]
-pub(super) struct Failure(String);
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Failure {}
 
 pub(super) struct Program {
     pub(super) path: PathBuf,
@@ -106,15 +95,16 @@ impl Program {
         let errors = outcome.errors();
         let said = errors.trim();
         match outcome.end {
+            // A wrong answer, a crash and a hang are a no; the rest is ours.
             // The library says on standard error when it doesn't do what it was asked to.
             End::Code(0) if said.is_empty() => {}
             End::Code(0) => bail!("{context}: {said}"),
             End::Code(2) => bail!("{context}: {}", said.strip_prefix("error: ").unwrap_or(said)),
             End::Code(1) => {
                 let said = said.strip_prefix("error: ").unwrap_or(said);
-                return Err(Failure(format!("{context}: {said}")).into());
+                return Err(No(format!("{context}: {said}")).into());
             }
-            end => return Err(Failure(format!("{context}: {end}\n{said}").trim().into()).into()),
+            end => return Err(No(format!("{context}: {end}\n{said}").trim().into()).into()),
         }
         parse(&outcome.text()).with_context(|| format!("{context}: unexpected report"))
     }
