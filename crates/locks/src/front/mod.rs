@@ -285,8 +285,8 @@ pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> 
     } else {
         parts.side.fetch_add(side::MOVED, Relaxed);
     }
-    // STATE: (1|2, q, s) -> (2, q, s + 1).
-    parts.word.store(WAITED, Relaxed);
+    // STATE: (1|2, q, s) -> (2, q, s + 1). Not a store: see `inherit_duty`.
+    parts.word.swap(WAITED, Relaxed);
     true
 }
 
@@ -295,8 +295,9 @@ fn inherit_duty<P: Platform>(parts: &Parts<'_, P>, next_sleeps: bool) {
     // Relaxed: those that were counted before the release we acquired by are visible; later ones make the
     // word 2 themselves.
     if next_sleeps || parts.side.load(Relaxed) & side::ON_WORD != 0 {
-        // STATE: (1|2, q, s) -> (2, q, s). Relaxed: we hold it; others write nothing but 2 meanwhile.
-        parts.word.store(WAITED, Relaxed);
+        // STATE: (1|2, q, s) -> (2, q, s). Relaxed: we hold it; others write nothing but 2 meanwhile. Not a
+        // store: over somebody's 2 that would end the release sequence by which [mark] sees its head or count.
+        parts.word.swap(WAITED, Relaxed);
     }
 }
 
