@@ -1,0 +1,47 @@
+//! The fields of the two words that a front lock keeps beside word 0: counts, flags, and hints.
+
+/// The side word's fields. The lowest five bits belong to the runtime (which lock this mutex runs on).
+pub mod side {
+    /// Bits that the front locks leave alone: the runtime's.
+    pub const LOCK: u32 = 0x1f;
+    /// Threads that we don't count (glibc's own code) may sleep on word 0.
+    pub const FOREIGN: u32 = 1 << 5;
+    /// When the line was last left, its waiters and the holder were more than the CPUs.
+    pub const CROWDED: u32 = 1 << 6;
+    /// Whose turn it is, when both the line's head and a sleeper on word 0 want a wake.
+    pub const TURN: u32 = 1 << 7;
+    /// One thread that spins in front of the line (3 bits).
+    pub const SPINNER: u32 = 1 << 8;
+    /// The field of spinners.
+    pub const SPINNERS: u32 = 7 << 8;
+    /// One arrival that overtook the line since it was last left (9 bits).
+    pub const BYPASS: u32 = 1 << 11;
+    /// The field of bypasses.
+    pub const BYPASSES: u32 = 0x1ff << 11;
+    /// One thread that a signal moved to word 0 and no unlock has woken yet (6 bits). The holder's.
+    pub const MOVED: u32 = 1 << 20;
+    /// The field of moved threads.
+    pub const MOVEDS: u32 = 63 << 20;
+    /// One thread that sleeps on word 0 on its own account, or is about to (6 bits).
+    pub const SLEEPER: u32 = 1 << 26;
+    /// The field of sleepers.
+    pub const SLEEPERS: u32 = 63 << 26;
+    /// Somebody sleeps on word 0, or may.
+    pub const ON_WORD: u32 = MOVEDS | SLEEPERS | FOREIGN;
+}
+
+/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters).
+pub mod mood {
+    /// One step towards "saturated" (4 bits).
+    pub const STEP: u32 = 1 << 16;
+    /// The field of steps.
+    pub const STEPS: u32 = 15 << 16;
+    /// The lock counts as saturated: from SATURATED_AT steps on, until they are fewer than IDLE_AT.
+    pub const SATURATED: u32 = 1 << 21;
+    pub(super) const SATURATED_AT: u32 = 11 << 16;
+    pub(super) const IDLE_AT: u32 = 5 << 16;
+    /// glibc's own code unlocks this mutex at times: it knows of word 0, and of nobody's gate.
+    pub const FOREIGN_UNLOCK: u32 = 1 << 22;
+    /// The line's head naps: whoever finds the word free may take it.
+    pub const NAPPING: u32 = 1 << 20;
+}
