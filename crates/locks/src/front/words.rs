@@ -36,10 +36,12 @@ pub mod mood {
     pub const STEP: u32 = 1 << 16;
     /// The field of steps.
     pub const STEPS: u32 = 15 << 16;
-    /// The lock counts as saturated: from SATURATED_AT steps on, until they are fewer than IDLE_AT.
+    /// The lock counts as saturated.
     pub const SATURATED: u32 = 1 << 21;
-    pub(super) const SATURATED_AT: u32 = 11 << 16;
-    pub(super) const IDLE_AT: u32 = 5 << 16;
+    /// Steps at which it begins to count as saturated.
+    pub const SATURATED_AT: u32 = 11 << 16;
+    /// Steps below which it no longer does.
+    pub const IDLE_AT: u32 = 5 << 16;
     /// glibc's own code unlocks this mutex at times: it knows of word 0, and of nobody's gate.
     pub const FOREIGN_UNLOCK: u32 = 1 << 22;
     /// The line's head naps: whoever finds the word free may take it.
