@@ -90,7 +90,7 @@ const STEPS: &[Step] = &[
         name: "unit",
         shows: "every crate's own tests",
         runner: Cargo,
-        args: "test --workspace --exclude lockwright-model --exclude lockwright-cli --exclude lockwright-tests",
+        args: "test --no-fail-fast --workspace --exclude lockwright-model --exclude lockwright-cli --exclude lockwright-tests",
         limit: 900,
     },
     Step {
@@ -104,7 +104,7 @@ const STEPS: &[Step] = &[
         name: "models",
         shows: "every lock and the condition variable, model-checked",
         runner: Cargo,
-        args: "test -p lockwright-model -- --show-output",
+        args: "test --no-fail-fast -p lockwright-model -- --show-output",
         limit: 900,
     },
     Step {
@@ -118,7 +118,7 @@ const STEPS: &[Step] = &[
         name: "cli",
         shows: "the command: its words, its exit codes",
         runner: Cargo,
-        args: "test -p lockwright-cli",
+        args: "test --no-fail-fast -p lockwright-cli",
         limit: 600,
     },
     Step {
