@@ -57,8 +57,10 @@ impl<C: Checker, const SPINS: usize> Queue<C, SPINS> {
 
     /// Waits for a permit, as pthread_cond_timedwait in a loop; `false` if the time was up first.
     fn wait(&self, deadline: Option<Deadline>) -> bool {
-        // In the model, too, it stays for ever: a late wake may use the address.
-        let node: &Node<C, SPINS> = Box::leak(Box::default());
+        // Its memory stays, because a late wake may use the address; its words end when the wait is over.
+        let memory: *mut Node<C, SPINS> = Box::into_raw(Box::default());
+        // SAFETY: made here, and only shared.
+        let node = unsafe { &*memory };
         self.acquire();
         let mut in_time = true;
         while self.permits.load(Relaxed) == 0 && in_time {
@@ -85,6 +87,8 @@ impl<C: Checker, const SPINS: usize> Queue<C, SPINS> {
             self.permits.fetch_sub(1, Relaxed);
         }
         self.release();
+        // SAFETY: nobody but a late wake, by address, may use it: that is what we want to know.
+        unsafe { memory.drop_in_place() };
         got
     }
 
@@ -292,7 +296,34 @@ fn moved_in_vain<C: Checker, const SPINS: usize>(all: bool) {
     });
 }
 
+/// Two threads join the list at the same time, with nothing but the list's lock between them: both are in it.
+fn joined<C: Checker, const SPINS: usize>() {
+    let name = format!("condvar, 2 join at once, spins {SPINS}");
+    explore::<C>(&name, BUDGET, move || {
+        machine::begin::<C>();
+        {
+            let queue = Arc::new(Queue::<C, SPINS>::new());
+            let join = |queue: &Queue<C, SPINS>| {
+                let node: &'static Node<C, SPINS> = Box::leak(Box::default());
+                // SAFETY: a new node, which stays.
+                unsafe { queue.cond().enlist(node) };
+            };
+            let other = queue.clone();
+            let handle = machine::spawn::<C>(move || join(&other));
+            join(&queue);
+            machine::join::<C>(vec![handle]);
+            for _ in 0..2 {
+                assert!(queue.cond().has_waiters(), "somebody who joined is not in the list");
+                queue.tell(false, false);
+            }
+            queue.assert_idle();
+        }
+        machine::end();
+    });
+}
+
 fn all<C: Checker, const SPINS: usize>() {
+    joined::<C, SPINS>();
     cancelled_alone::<C, SPINS>();
     for holding in [false, true] {
         cancelled::<C, SPINS>(holding);

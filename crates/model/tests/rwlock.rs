@@ -10,7 +10,7 @@ use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelWord};
 use lockwright_model::scenario::explore;
-use lockwright_platform::Word;
+use lockwright_platform::{Platform, Word};
 
 /// What one thread does, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +167,33 @@ fn destruction<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, s
     });
 }
 
+/// A reader holds the lock until another one is in, too; between them a writer waits, and gives up. The second reader may
+/// have gone to sleep because of that writer alone.
+fn readers_behind_a_late_writer<C: Checker, const SPINS: usize>(budget: Budget) {
+    let prefer = Prefer::WritersStrictly;
+    let name = format!("rwlock, {prefer:?}, readers meet when a writer gives up, spins {SPINS}");
+    explore::<C>(&name, budget, move || {
+        machine::begin::<C>();
+        {
+            let lock = Arc::new((Words::<C>::new(), ModelWord::<C>::new(0)));
+            let patient = || waiter::<C, SPINS>(1, None);
+            assert_eq!(lock.0.parts::<SPINS>(prefer).read(patient), Outcome::Acquired);
+            let handles = [(2, TimedWrite), (3, Read)].map(|(me, step)| {
+                let lock = lock.clone();
+                machine::spawn::<C>(move || {
+                    let is_in = || lock.1.store(1, Relaxed);
+                    take::<C, SPINS>(&lock.0.parts(prefer), me, step, is_in, || ());
+                })
+            });
+            machine::tick::<C>();
+            Machine::<C, SPINS>::spin_until(&lock.1, Relaxed, |is_in| is_in == 1);
+            lock.0.parts::<SPINS>(prefer).unlock();
+            machine::join::<C>(Vec::from(handles));
+        }
+        machine::end();
+    });
+}
+
 // Without a bound two threads take minutes; each printed line says whether it was explored to its bound.
 const TWO: Budget = Budget { preemptions: 3, time: Duration::from_millis(1500), draws: 2000 };
 const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(1000), draws: 2000 };
@@ -194,6 +221,7 @@ fn two_threads<const SPINS: usize>() {
 }
 
 fn three_threads<const SPINS: usize>() {
+    readers_behind_a_late_writer::<Loom, SPINS>(THREE);
     for prefer in PREFERENCES {
         for steps in [
             [Write, Write, Write],

@@ -1,10 +1,13 @@
 //! The front locks with deadlines: who gives up leaves nothing behind, and takes no wake with it.
 
-use lockwright_locks::front::{auto, barging, fifo};
+use lockwright_locks::front::{self, Alone, Arrival, auto, barging, fifo};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
-use lockwright_model::machine::Machine;
-use lockwright_model::scenario::{Way, exclusion, lock, lock_until, try_lock};
-use lockwright_platform::{TimedLock, TryLock};
+use lockwright_model::machine::{self, Machine};
+use lockwright_model::scenario::{Way, exclusion, explore, lock, lock_until, try_lock};
+use lockwright_platform::Ordering::Release;
+use lockwright_platform::{Platform, RawLock, TimedLock, TryLock, Word};
+use std::ptr::null_mut;
+use std::sync::Arc;
 use std::time::Duration;
 
 fn mixed<C: Checker, const SPINS: usize, L>(id: &str, budget: Budget)
@@ -27,8 +30,70 @@ where
     }
 }
 
+/// Acquires by glibc's own algorithm.
+unsafe fn as_glibc<C, const SPINS: usize, A>(lock: &Alone<Machine<C, SPINS>, A>, _: *mut ()) -> bool
+where
+    C: Checker,
+    A: Arrival<Machine<C, SPINS>>,
+{
+    front::lock_as_glibc(lock.parts());
+    true
+}
+
+/// Sleepers on the word that have no deadline: a wake that they miss is missed for good.
+fn foreign<C: Checker, const SPINS: usize, A>(id: &str, budget: Budget)
+where
+    A: Arrival<Machine<C, SPINS>> + 'static,
+{
+    let own: Way<Alone<Machine<C, SPINS>, A>, ()> = lock::<C, SPINS, _>;
+    let glibc: Way<Alone<Machine<C, SPINS>, A>, ()> = as_glibc::<C, SPINS, A>;
+    for (name, ways) in [
+        ("lock, glibc", vec![own, glibc]),
+        ("glibc, glibc", vec![glibc, glibc]),
+        ("lock, lock, glibc", vec![own, own, glibc]),
+    ] {
+        let name = format!("{id}, {name}, spins {SPINS}");
+        exclusion::<C, SPINS, _>(&name, budget, ways, false);
+    }
+}
+
+/// A holder says that glibc's code may unlock, and that code does: a head of the line must not sleep through it.
+fn becomes_foreign<C: Checker, const SPINS: usize, A>(id: &str, budget: Budget)
+where
+    A: Arrival<Machine<C, SPINS>> + 'static,
+{
+    let name = format!("{id}, glibc unlocks, spins {SPINS}");
+    explore::<C>(&name, budget, || {
+        machine::begin::<C>();
+        {
+            let lock = Arc::new(Alone::<Machine<C, SPINS>, A>::new());
+            let parts = lock.parts();
+            // SAFETY: a front lock has no node.
+            unsafe { lock.lock(null_mut()) };
+            let other = lock.clone();
+            let handle = machine::spawn::<C>(move || {
+                // SAFETY: as above.
+                unsafe {
+                    other.lock(null_mut());
+                    other.unlock(null_mut());
+                }
+            });
+            front::make_foreign(parts, lock.tuning(), true);
+            if parts.word.swap(front::FREE, Release) == front::WAITED {
+                Machine::<C, SPINS>::unpark(parts.word, 1);
+            }
+            machine::join::<C>(vec![handle]);
+        }
+        machine::end();
+    });
+}
+
 fn all<C: Checker, const SPINS: usize>() {
     let budget = Budget { preemptions: 2, time: Duration::from_secs(2), draws: 300 };
+    foreign::<C, SPINS, barging::Barging>("barging", budget);
+    foreign::<C, SPINS, fifo::Fifo>("fifo", budget);
+    becomes_foreign::<C, SPINS, barging::Barging>("barging", budget);
+    becomes_foreign::<C, SPINS, fifo::Fifo>("fifo", budget);
     mixed::<C, SPINS, barging::Lock<Machine<C, SPINS>>>("barging", budget);
     mixed::<C, SPINS, fifo::Lock<Machine<C, SPINS>>>("fifo", budget);
     mixed::<C, SPINS, auto::Lock<Machine<C, SPINS>>>("auto", budget);

@@ -162,6 +162,7 @@ fn leave<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
         let (mine, none) = (tag(me, tuning.era), core::ptr::null_mut());
         // ORDERING: Release, pairs with the Acquire of the next [join]: `head` is cleared before that
         // waiter writes it.
+        // SURVIVES: the models' machine orders the stores to one word as they ran.
         if parts.tail.compare_exchange(mine, none, Release, Relaxed).is_ok() {
             note_length(parts, 0, tuning);
             inherit_duty(parts, false);
@@ -184,6 +185,7 @@ fn leave<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
 /// Waiters behind `node`, about; the caller holds the lock and is still in the line.
 fn length<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> u32 {
     // ORDERING: Acquire, pairs with [join]: the last node is fully made.
+    // SURVIVES: loom does not check that a new word is known to who reads it.
     let last = untag(parts.tail.load(Acquire), tuning.era);
     if last.is_null() {
         return 0;

@@ -173,6 +173,7 @@ fn sleep_on_word<P: Platform>(
         // ORDERING: Acquire, pairs with [release]. Release: publishes our count in `side` to the unlock
         // that finds this 2, [mark] (and to whoever acquires after it: the RMWs of the word are a chain).
         // STATE: (0, q, s) -> (2, q, s) held by us, or (1|2, q, s) -> (2, q, s) and we sleep.
+        // SURVIVES: an unlock that misses the count wakes one at the word all the same, unless it sees a head.
         if parts.word.swap(WAITED, AcqRel) == FREE {
             break true;
         }
@@ -211,6 +212,7 @@ pub fn make_foreign<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, has_line:
     parts.side.fetch_or(side::FOREIGN, Relaxed); // we hold the lock, and our own writes come later
     // ORDERING: AcqRel, pairs with [foreign] in line.rs: either a head that is about to sleep sees it, or we
     // see that head, and its gate ASLEEP.
+    // SURVIVES: the Release; a head that sees it counts itself at the word, whatever it sees of `side`.
     parts.mood.fetch_or(mood::FOREIGN_UNLOCK, AcqRel);
     let head = if has_line { line::head::<P>(&parts, tuning.era) } else { core::ptr::null() };
     if !head.is_null() {
