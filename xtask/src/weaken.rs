@@ -2,7 +2,7 @@
 //!
 //! Builds one instrumented copy of the locks and their models under the target directory, in which each ordering and each
 //! wake is a numbered site, and runs the models once per mutation of a site. A mutant that no model catches has to be named
-//! on its line by a comment `// SURVIVES: reason`. The sources themselves are never touched.
+//! on its line, or in the comment right above it, by `// SURVIVES: reason`. The sources themselves are never touched.
 
 use crate::No;
 use crate::pool::parallel;
@@ -157,7 +157,9 @@ fn target_dir(root: &Path) -> PathBuf {
 fn instrument(root: &Path, copy: &Path) -> Result<Vec<Site>> {
     let mut sites = Vec::new();
     for name in ["platform", "locks", "model"] {
-        let (from, to) = (root.join("crates").join(name), copy.join("crates").join(name));
+        // Not `crates`: cargo tells packages apart by their paths inside their workspaces, and the target directory
+        // is shared.
+        let (from, to) = (root.join("crates").join(name), copy.join("weakened").join(name));
         if to.exists() {
             fs::remove_dir_all(&to)?;
         }
@@ -171,7 +173,7 @@ fn instrument(root: &Path, copy: &Path) -> Result<Vec<Site>> {
             }
         })?;
     }
-    let platform = copy.join("crates/platform/src");
+    let platform = copy.join("weakened/platform/src");
     let lib = fs::read_to_string(platform.join("lib.rs"))?;
     fs::write(
         platform.join("lib.rs"),
@@ -183,7 +185,8 @@ fn instrument(root: &Path, copy: &Path) -> Result<Vec<Site>> {
         manifest.lines().filter(|line| !line.starts_with("default-members")).collect();
     let manifest = kept
         .join("\n")
-        .replace(r#"members = ["crates/*", "tests", "xtask"]"#, r#"members = ["crates/*"]"#);
+        .replace(r#"members = ["crates/*", "tests", "xtask"]"#, r#"members = ["crates/*"]"#)
+        .replace("crates/", "weakened/");
     fs::write(copy.join("Cargo.toml"), manifest)?;
     fs::copy(root.join("Cargo.lock"), copy.join("Cargo.lock"))?;
     Ok(sites)
@@ -236,13 +239,18 @@ fn mutate(file: &str, text: &str, sites: &mut Vec<Site>) -> String {
     let mut out = String::new();
     let mut in_tests = false;
     let mut in_use = false;
+    let mut above = None;
     for (index, line) in text.lines().enumerate() {
         in_tests |= line.trim() == "#[cfg(test)]";
         in_use |=
             line.trim_start().starts_with("use ") || line.trim_start().starts_with("pub use ");
         let code_end = line.find("//").unwrap_or(line.len());
         let (code, comment) = line.split_at(code_end);
-        let survives = comment.split_once("SURVIVES:").map(|(_, reason)| reason.trim().to_owned());
+        // On the line itself, or in the comment right above it.
+        let said = comment.split_once("SURVIVES:").map(|(_, reason)| reason.trim().to_owned());
+        let is_comment = code.trim().is_empty();
+        let survives = said.or_else(|| above.take());
+        above = if is_comment { survives.clone() } else { None };
         if in_tests || in_use || file == "catalog.rs" {
             out.push_str(code);
         } else {
