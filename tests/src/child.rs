@@ -165,9 +165,15 @@ impl Child {
             file.into()
         };
         self.command.stdin(stdin).stdout(out).stderr(err);
-        // SAFETY: setsid is a plain system call, legal between fork and exec.
+        // SAFETY: plain system calls, legal between fork and exec.
         unsafe {
-            self.command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into));
+            self.command.pre_exec(|| {
+                // A shell's background job ignores them, and every child would; theirs is the default.
+                for signal in [libc::SIGINT, libc::SIGQUIT] {
+                    libc::signal(signal, libc::SIG_DFL);
+                }
+                rustix::process::setsid().map(drop).map_err(Into::into)
+            });
         }
         let start = Instant::now();
         let mut child = self
@@ -258,5 +264,15 @@ mod tests {
             (outcome.end, outcome.text().as_str(), outcome.errors().as_str()),
             (End::Code(3), "hello\n", "oops\n")
         );
+    }
+
+    #[test]
+    fn an_interrupt_that_we_ignore_ends_a_child() {
+        // SAFETY: no handler is installed; no other test here sends or expects SIGINT.
+        let before = unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+        let outcome = Child::new("sh").args(["-c", "kill -INT $$; exit 0"]).run();
+        // SAFETY: as above.
+        unsafe { libc::signal(libc::SIGINT, before) };
+        assert_eq!(outcome.unwrap().end, End::Signal(libc::SIGINT));
     }
 }
