@@ -11,7 +11,7 @@ mod stats;
 
 use anyhow::{Context, Result, bail, ensure};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_tests::{library, target_dir};
 use measure::{Program, Run, Setting};
@@ -112,6 +112,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     fs::write(&file, page).with_context(|| format!("cannot write '{}'", file.display()))?;
 
     println!("{}", table(&results));
+    println!("of glibc: median of the ratios within each round; spread: smallest to largest");
     println!("\n{}", stats::headline(&results.summaries));
     if let Some(warning) = stats::disturbed(results.disturbance) {
         eprintln!("warning: {warning}\nhint: run 'cargo xtask demo' again on a quiet machine");
@@ -167,9 +168,15 @@ fn measure_all(
         program.length,
         total as f64 * (program.length + 0.1)
     );
-    let bar = ProgressBar::new(total).with_style(ProgressStyle::with_template(
-        "{bar:32.cyan/dim} {pos:>3}/{len} {msg:<36} {eta:>4} left",
-    )?);
+    let bar = ProgressBar::new(total).with_style(
+        ProgressStyle::with_template("{bar:32.cyan/dim} {pos:>3}/{len} {msg:<36} {left}")?
+            .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+                // Before the first run nothing is known of the time left.
+                if state.pos() > 0 {
+                    let _ = write!(to, "{:#} left", HumanDuration(state.eta()));
+                }
+            }),
+    );
     bar.enable_steady_tick(Duration::from_millis(200));
     let mut runs: Vec<Vec<Vec<Run>>> =
         settings.iter().map(|_| locks.iter().map(|_| Vec::new()).collect()).collect();

@@ -8,7 +8,7 @@ use crate::subject_list::{Role, Subject};
 use crate::system;
 use crate::worker;
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -115,7 +115,17 @@ pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
         Some(steps),
         if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(4) },
     );
-    bar.set_style(ProgressStyle::with_template("{bar:30} {pos}/{len}  {eta} left  {msg}")?);
+    bar.set_style(
+        // Before the first step nothing is known of the time left.
+        ProgressStyle::with_template("{bar:30} {pos}/{len}  {left}{msg}")?.with_key(
+            "left",
+            |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+                if state.pos() > 0 {
+                    let _ = write!(to, "{:#} left  ", HumanDuration(state.eta()));
+                }
+            },
+        ),
+    );
     let mut retries = vec![plan.reps.max(3); plan.rows.len()];
     // (row, subject) pairs that will not be asked again.
     let mut out = vec![vec![false; plan.subjects.len()]; plan.rows.len()];
