@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 /// lockwright's own commands: see README.md for the two that matter.
 #[derive(Parser)]
-#[command(name = "cargo xtask")]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Args {
     #[command(subcommand)]
     command: Command,

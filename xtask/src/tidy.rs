@@ -40,7 +40,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
     for complaint in &complaints {
         eprintln!("error: {complaint}");
     }
-    Err(No(format!("{} things to tidy", complaints.len())).into())
+    let things = if complaints.len() == 1 { "thing" } else { "things" };
+    Err(No(format!("{} {things} to tidy", complaints.len())).into())
 }
 
 /// The repository's root.
