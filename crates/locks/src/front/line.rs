@@ -134,6 +134,7 @@ fn wait_as_head<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tu
             return;
         }
         // [foreign] ORDERING: AcqRel, an RMW that changes nothing: pairs with `make_foreign`.
+        // SURVIVES: the Acquire; an RMW sees the newest value, and we count ourselves at the word.
         if parts.mood.fetch_or(0, AcqRel) & mood::FOREIGN_UNLOCK != 0 {
             super::sleep_on_word(*parts, 0, None);
             return;

@@ -281,6 +281,7 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, has_line: 
             let word: *const P::Word = parts.word;
             let released = release::<P>(parts.word);
             if released {
+                // SURVIVES: the models' sleepers have no priorities.
                 P::unpark(word, 1);
             }
             released

@@ -222,6 +222,7 @@ impl<P: Platform> Parts<'_, P> {
                 // ORDERING: AcqRel, pairs with [read leave]: the other readers are done before we pass the
                 // lock on through `writers`, where they never wrote.
                 let write = (seen - READER) | WRITE;
+                // SURVIVES: the Release; `leave_write_phase` releases what we have read.
                 match self.state.compare_exchange(seen, write, AcqRel, Relaxed) {
                     Ok(_) => return self.leave_write_phase(),
                     Err(now) => seen = now,
@@ -324,6 +325,7 @@ impl<P: Platform> Parts<'_, P> {
             }
             let asleep = seen | ASLEEP;
             // ORDERING: AcqRel, pairs with [give up]: either that writer sees ASLEEP, or we see its count.
+            // SURVIVES: the Release; the bit is all that we tell.
             if self.state.compare_exchange(seen, asleep, AcqRel, Relaxed).is_ok()
                 && !self.may_join(asleep)
                 && P::park(self.state, asleep, waiter.deadline) == Woken::TimedOut
@@ -362,9 +364,10 @@ impl<P: Platform> Parts<'_, P> {
             // Invariant 5: from here on, a new WOKEN makes the sleep fail.
             let dozing = writers & !WOKEN;
             // ORDERING: Acquire, pairs with [wake]: we see the state that its sender left.
-            if writers != dozing
-                && self.writers.compare_exchange(writers, dozing, Acquire, Relaxed).is_err()
-            {
+            // SURVIVES: an older state fails the exchanges below, and we look again.
+            let cleared =
+                || self.writers.compare_exchange(writers, dozing, Acquire, Relaxed).is_ok();
+            if writers != dozing && !cleared() {
                 continue;
             }
             let seen = self.state.load(Relaxed); // verified by the exchange
@@ -436,6 +439,7 @@ impl<P: Platform> Parts<'_, P> {
             }
             let gone = (seen - WAITING) & !WOKEN;
             // ORDERING: Release, published by [give up].
+            // SURVIVES: [give up] releases it once more, where it matters.
             match self.writers.compare_exchange(seen, gone, Release, Relaxed) {
                 Ok(_) if waiting(gone) == 0 && self.prefer == Prefer::WritersStrictly => break,
                 Ok(_) => return Outcome::TimedOut,
@@ -444,6 +448,7 @@ impl<P: Platform> Parts<'_, P> {
         }
         // Readers may sleep because of us alone.
         // ORDERING: AcqRel [give up]: a reader that sets ASLEEP later finds that nobody waits.
+        // SURVIVES: the Acquire; only an address is used after it.
         if self.state.fetch_and(!ASLEEP, AcqRel) & ASLEEP != 0 {
             P::unpark(self.state, u32::MAX);
         }
