@@ -23,7 +23,7 @@ mod suite;
 mod system;
 mod worker;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use run::{Plan, Row};
 use spec::{Length, Point, Work};
 use std::fs::File;
@@ -172,6 +172,10 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
+    /// Print all columns (the CSV and JSON files have them always)
+    #[arg(long)]
+    wide: bool,
+
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
@@ -181,11 +185,11 @@ pub struct Args {
     worker: Option<String>,
 }
 
-/// Runs the command; `library` is the liblockwright.so to preload.
+/// Runs the command; `library` is the liblockwright.so to preload, or why there is none.
 ///
 /// The worker processes are the program itself, called as `PROGRAM bench --worker JSON`: the program's
 /// `bench` subcommand must come here.
-pub fn main(args: Args, library: Option<PathBuf>) -> Result<ExitCode> {
+pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
     if let Some(spec) = &args.worker {
         worker::main(spec)?;
         return Ok(ExitCode::SUCCESS);
@@ -196,8 +200,6 @@ pub fn main(args: Args, library: Option<PathBuf>) -> Result<ExitCode> {
             args.time
         );
     }
-    let library =
-        library.map(|path| path.canonicalize().unwrap_or(path)).filter(|path| path.exists());
     // Writing comes last; that it will fail should be said first.
     for dir in [&args.svg, &args.out].into_iter().flatten() {
         std::fs::create_dir_all(dir).map_err(|cause| unwritable(dir, &cause))?;
@@ -205,18 +207,24 @@ pub fn main(args: Args, library: Option<PathBuf>) -> Result<ExitCode> {
     let json = args.json.as_deref().map(create).transpose()?;
     let csv = args.csv.as_deref().map(create).transpose()?;
 
-    let (plan, suite) = plan(&args, library.as_deref())?;
+    let (plan, suite) = plan(&args, library.as_deref().map_err(String::as_str))?;
     let machine = Machine::here();
     let measured = run::run(&plan, args.quiet)?;
     let summaries = run::summarise(&plan, &measured);
     let verdicts = suite.as_ref().map(|s| suite::judge(s, &plan, &measured)).unwrap_or_default();
 
-    let mut text = format!("{}\n\n{}", machine.line(), report::tables(&plan, &summaries));
-    if !verdicts.is_empty() {
-        text += &format!("\n{}\n", report::bars(&verdicts));
-    }
-    text += &format!("\n{}\n", report::notes(&plan, &measured, &machine).join("\n"));
-    print!("{text}");
+    let text = |wide| {
+        if measured.samples.is_empty() {
+            let nothing = "interrupted before the first group was complete: nothing to show";
+            return format!("{}\n\n{nothing}\n", machine.line());
+        }
+        let mut text = format!("{}\n\n{}", machine.line(), report::tables(&plan, &summaries, wide));
+        if !verdicts.is_empty() {
+            text += &format!("\n{}\n", report::bars(&verdicts));
+        }
+        text + &format!("\n{}\n", report::notes(&plan, &measured, &machine).join("\n"))
+    };
+    print!("{}", text(args.wide));
 
     let whole = report::Report {
         origin: "real",
@@ -256,7 +264,7 @@ pub fn main(args: Args, library: Option<PathBuf>) -> Result<ExitCode> {
         report::summary_csv(&plan, &summaries, create(&dir.join("summary.csv"))?)?;
         serde_json::to_writer_pretty(create(&dir.join("results.json"))?, &whole)?;
         let page = dir.join("README.md");
-        std::fs::write(&page, report::readme(&whole, &text, &plots))
+        std::fs::write(&page, report::readme(&whole, &text(true), &plots))
             .map_err(|cause| unwritable(&page, &cause))?;
     }
     Ok(if run::ours_failed(&plan, &measured) {
@@ -291,11 +299,11 @@ fn command_line() -> String {
     std::iter::once(name).chain(words.map(shown)).collect::<Vec<_>>().join(" ")
 }
 
-fn plan(args: &Args, library: Option<&Path>) -> Result<(Plan, Option<suite::Suite>)> {
+fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<suite::Suite>)> {
     let mut chosen = Vec::new();
     for name in args.locks.iter().flat_map(|l| l.split_whitespace()) {
         match name {
-            "all" => chosen.extend(Subject::all(library)),
+            "all" => chosen.extend(Subject::all(library)?),
             _ => chosen.push(Subject::parse(name, library)?),
         }
     }
@@ -310,12 +318,7 @@ fn plan(args: &Args, library: Option<&Path>) -> Result<(Plan, Option<suite::Suit
         seed: args.seed,
     };
     if args.suite.is_some() {
-        let Some(library) = library else {
-            bail!(
-                "the bars are about the preload, and there is no liblockwright.so beside the command\n\
-                 hint: build it by 'cargo build --release'"
-            );
-        };
+        let library = library.map_err(|why| Error::msg(why.to_owned()))?;
         let mut suite = suite::bars(library, &chosen)?;
         if args.no_latency {
             bail!("the bars need the latency pass\nhint: leave out --no-latency");
@@ -323,8 +326,9 @@ fn plan(args: &Args, library: Option<&Path>) -> Result<(Plan, Option<suite::Suit
         let plan = finish(std::mem::take(&mut suite.subjects), std::mem::take(&mut suite.rows));
         return Ok((plan, Some(suite)));
     }
+    let points = points(args)?;
     if args.locks.is_empty() {
-        chosen.splice(0..0, Subject::defaults(library));
+        chosen.splice(0..0, Subject::defaults(library)?);
     }
     let mut subjects = vec![Subject::glibc()];
     for subject in chosen {
@@ -333,8 +337,7 @@ fn plan(args: &Args, library: Option<&Path>) -> Result<(Plan, Option<suite::Suit
         }
     }
     let everybody: Vec<usize> = (0..subjects.len()).collect();
-    let rows =
-        points(args)?.into_iter().map(|point| Row { point, subjects: everybody.clone() }).collect();
+    let rows = points.into_iter().map(|point| Row { point, subjects: everybody.clone() }).collect();
     Ok((finish(subjects, rows), None))
 }
 

@@ -6,7 +6,7 @@ use crate::stats::Spread;
 use crate::suite::Verdict;
 use crate::system::Machine;
 use anyhow::Result;
-use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, Table, TableComponent, presets};
 use serde::Serialize;
 use std::io::Write;
 
@@ -117,7 +117,8 @@ fn empty(header: &[&str]) -> Table {
 }
 
 /// One table a kind of row; each point is a block of lines.
-pub(crate) fn tables(plan: &Plan, summaries: &[Summary]) -> String {
+/// Without `wide`, what fits a terminal of 100 columns.
+pub(crate) fn tables(plan: &Plan, summaries: &[Summary], wide: bool) -> String {
     let kind = |row: usize| match plan.rows[row].point.work {
         Work::Memory { .. } => 1,
         Work::Order { .. } => 2,
@@ -131,22 +132,24 @@ pub(crate) fn tables(plan: &Plan, summaries: &[Summary]) -> String {
     };
     let name = |s: &Summary| plan.subjects[s.subject].name.clone();
     if of(0).next().is_some() {
-        let mut table = empty(&[
-            "point",
-            "lock",
-            "rate",
-            "of glibc [min .. max]",
-            "IQR",
-            "CPU/op",
-            "wait P50",
-            "P99",
-            "P99.9",
-            "max",
-            "hold P50",
-            "Jain",
-            "CAL",
-            "",
-        ]);
+        // Each with: only if `wide`.
+        let columns = [
+            ("point", false),
+            ("lock", false),
+            ("rate", false),
+            ("of glibc [min .. max]", false),
+            ("IQR", true),
+            ("CPU/op", false),
+            ("wait P50", true),
+            (if wide { "P99" } else { "wait P99" }, false),
+            ("P99.9", true),
+            ("max", false),
+            ("hold P50", true),
+            ("Jain", true),
+            ("CAL", true),
+            ("", false),
+        ];
+        let mut table = empty(&columns.map(|(name, _)| name));
         let mut last = usize::MAX;
         for s in of(0) {
             let unit = plan.rows[s.row].point.unit();
@@ -169,6 +172,15 @@ pub(crate) fn tables(plan: &Plan, summaries: &[Summary]) -> String {
                     None => status(s.status).into(),
                 },
             ]);
+        }
+        let waits = of(0).any(|s| s.wait.is_some());
+        for (column, (name, only_wide)) in table.column_iter_mut().zip(columns) {
+            // Between columns there is a blank anyway.
+            column.set_padding((0, 1));
+            let empty = !waits && ["wait P99", "max"].contains(&name);
+            if (only_wide && !wide) || empty {
+                column.set_constraint(ColumnConstraint::Hidden);
+            }
         }
         text += &format!("{}\n", aligned(table, 2));
         if of(0).any(|s| s.classes.len() > 1) {
@@ -306,12 +318,17 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<
         ));
     }
     if plan.reps < 9 {
-        lines.push(format!("warning: {} repetitions: medians want at least 9", plan.reps));
+        lines.push(format!(
+            "warning: {} {}: medians want at least 9",
+            plan.reps,
+            if plan.reps == 1 { "repetition" } else { "repetitions" }
+        ));
     }
     if measured.interrupted {
         lines.push("warning: interrupted: what was measured until then".into());
     }
     lines.extend(measured.notes.iter().map(|n| format!("warning: {n}")));
+    lines.push("columns: docs/bench.md".into());
     lines
 }
 

@@ -1,7 +1,7 @@
 //! The locks that a run compares, as the command line names them.
 
 use crate::spec::Lock;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Error, Result, anyhow, bail};
 use lockwright_locks::catalog::{self, CATALOG, Kind};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ impl Subject {
     }
 
     /// The lock called `name`: `glibc`, `parking_lot`, `std`, `in:LOCK` or `LOCK[:key=value,...]`.
-    pub(crate) fn parse(name: &str, library: Option<&Path>) -> Result<Subject> {
+    pub(crate) fn parse(name: &str, library: Result<&Path, &str>) -> Result<Subject> {
         let peer = |lock| Subject {
             name: name.into(),
             role: Role::Peer,
@@ -71,12 +71,7 @@ impl Subject {
         for option in options.into_iter().flat_map(|o| o.split(',')) {
             check_option(entry, option)?;
         }
-        let Some(library) = library else {
-            bail!(
-                "cannot measure '{name}' through the preload: no liblockwright.so beside the command\n\
-                 hint: build it by 'cargo build --release', or measure in process: --lock in:{id}"
-            );
-        };
+        let library = library.map_err(|why| Error::msg(why.to_owned()))?;
         Ok(Subject {
             role: Role::Ours,
             preload: Some(library.to_owned()),
@@ -107,27 +102,21 @@ impl Subject {
     }
 
     /// What is compared if nobody says: the front locks, and the strongest peers.
-    pub(crate) fn defaults(library: Option<&Path>) -> Vec<Subject> {
-        let mut names: Vec<String> = Vec::new();
-        let front = CATALOG.iter().filter(|e| e.kind == Kind::Front);
-        match library {
-            Some(_) => names.extend(front.map(|e| e.id.to_owned())),
-            None => names.extend(front.map(|e| format!("in:{}", e.id))),
-        }
-        names.extend(["in:ttas", "parking_lot", "std"].map(String::from));
-        names.iter().filter_map(|name| Subject::parse(name, library).ok()).collect()
+    pub(crate) fn defaults(library: Result<&Path, &str>) -> Result<Vec<Subject>> {
+        let front = CATALOG.iter().filter(|e| e.kind == Kind::Front).map(|e| e.id);
+        front
+            .chain(["in:ttas", "parking_lot", "std"])
+            .map(|name| Subject::parse(name, library))
+            .collect()
     }
 
     /// Every lock, in process and through the preload.
-    pub(crate) fn all(library: Option<&Path>) -> Vec<Subject> {
+    pub(crate) fn all(library: Result<&Path, &str>) -> Result<Vec<Subject>> {
         let ids = || CATALOG.iter().map(|e| e.id.to_owned());
-        let mut names: Vec<String> = Vec::new();
-        if library.is_some() {
-            names.extend(ids());
-        }
+        let mut names: Vec<String> = ids().collect();
         names.extend(ids().map(|id| format!("in:{id}")));
         names.extend(["parking_lot", "std"].map(String::from));
-        names.iter().filter_map(|name| Subject::parse(name, library).ok()).collect()
+        names.iter().map(|name| Subject::parse(name, library)).collect()
     }
 
     /// Does `provider` (a file name) look like what this subject should run on?
@@ -147,10 +136,12 @@ pub(crate) fn plain(cause: &std::io::Error) -> String {
 
 fn known(id: &str, asked: &str) -> Result<&'static catalog::Entry> {
     catalog::find(id).ok_or_else(|| {
-        let nearest =
-            CATALOG.iter().map(|e| e.id).min_by_key(|known| distance(known, id)).unwrap_or("auto");
-        let with = asked.replacen(id, nearest, 1);
-        anyhow!("no lock '{id}'\nhint: --lock {with}; 'lockwright list' shows all")
+        let nearest = CATALOG.iter().map(|e| e.id).min_by_key(|known| distance(known, id));
+        // Further away it is another word, not a typing error.
+        let typo = |known: &&str| distance(known, id) <= (known.len().max(id.len()) / 3).max(2);
+        let with = nearest.filter(typo).map(|known| asked.replacen(id, known, 1));
+        let with = with.map_or(String::new(), |with| format!("--lock {with}; "));
+        anyhow!("no lock '{id}'\nhint: {with}'lockwright list' shows all")
     })
 }
 
@@ -194,9 +185,9 @@ mod tests {
     #[test]
     fn names_say_where_the_lock_stands() {
         let so = Path::new("/lib/liblockwright.so");
-        assert_eq!(Subject::parse("glibc", None).unwrap().role, Role::Reference);
-        assert_eq!(Subject::parse("in:mcs", None).unwrap().role, Role::InProcess);
-        let ours = Subject::parse("fifo", Some(so)).unwrap();
+        assert_eq!(Subject::parse("glibc", Err("")).unwrap().role, Role::Reference);
+        assert_eq!(Subject::parse("in:mcs", Err("")).unwrap().role, Role::InProcess);
+        let ours = Subject::parse("fifo", Ok(so)).unwrap();
         assert_eq!((ours.role, ours.choice.as_deref()), (Role::Ours, Some("fifo")));
         assert!(ours.provided_by("liblockwright.so") && !ours.provided_by("libc.so.6"));
         assert!(Subject::glibc().provided_by("libc.so.6"));
@@ -204,15 +195,18 @@ mod tests {
 
     #[test]
     fn bad_names_get_a_hint() {
-        let said = |name| Subject::parse(name, Some(Path::new("/x.so"))).unwrap_err().to_string();
+        let said = |name| Subject::parse(name, Ok(Path::new("/x.so"))).unwrap_err().to_string();
         assert_eq!(said("fifi"), "no lock 'fifi'\nhint: --lock fifo; 'lockwright list' shows all");
         assert_eq!(
             said("in:msc"),
             "no lock 'msc'\nhint: --lock in:mcs; 'lockwright list' shows all"
         );
         assert!(said("tas:nonsense=1").contains("no option 'nonsense'"));
-        let without = Subject::parse("auto", None).unwrap_err().to_string();
-        assert!(without.contains("hint: build it by"), "{without}");
+        assert_eq!(said("nonsense"), "no lock 'nonsense'\nhint: 'lockwright list' shows all");
+        let without = Err("cannot find it\nhint: build it");
+        let cause = Subject::parse("auto", without).unwrap_err().to_string();
+        assert_eq!(cause, "cannot find it\nhint: build it");
+        assert!(Subject::defaults(without).is_err() && Subject::all(without).is_err());
         let peer = Subject::parse_peer("x=/no/such/lib.so").unwrap_err().to_string();
         assert!(peer.starts_with("cannot use '/no/such/lib.so' as a peer: no such file"), "{peer}");
     }

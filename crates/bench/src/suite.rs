@@ -86,7 +86,7 @@ pub(crate) struct Verdict {
 pub(crate) fn bars(library: &Path, more: &[Subject]) -> anyhow::Result<Suite> {
     let mut subjects = vec![Subject::glibc()];
     for name in ["auto", "fifo", "parking_lot", "std", "in:ttas", "in:ticket"] {
-        subjects.push(Subject::parse(name, Some(library))?);
+        subjects.push(Subject::parse(name, Ok(library))?);
     }
     for subject in more {
         if subjects.iter().all(|s| s.name != subject.name) {

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("bench") {
         let Program::Bench(args) = Program::parse();
         let library = std::env::var_os("BENCH_TEST_LIBRARY").map(PathBuf::from);
+        let library = library.ok_or("no library\nhint: give one".to_owned());
         return lockwright_bench::main(args, library).unwrap_or_else(|cause| {
             eprintln!("error: {cause:#}");
             ExitCode::from(2)
@@ -185,6 +186,8 @@ fn bad_values_are_named_with_a_hint() {
     for (args, error) in [
         (["--lock", "in:msc"], "error: no lock 'msc'\nhint: --lock in:mcs; "),
         (["--peer", "x"], "error: 'x' is not NAME=LIBRARY\nhint: --peer "),
+        (["--lock", "auto"], "error: no library\nhint: give one"),
+        (["--reps", "1"], "error: no library\nhint: give one"),
         (["--pairs", "4"], "error: '4' is not producers:consumers\nhint: --pairs 1:1,4:4"),
         (["--time", "-1"], "error: "),
         (

@@ -1,6 +1,6 @@
 //! What the user reads when something is wrong: one line with value and cause, one with a way out.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
 
@@ -51,11 +51,15 @@ impl Failure {
     }
 
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("error: {}", self.message);
-        if let Some(hint) = self.hint {
-            eprintln!("hint: {hint}");
-        }
+        eprintln!("error: {self}");
         ExitCode::from(self.code)
+    }
+}
+
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
     }
 }
 

@@ -24,10 +24,10 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    // Without the library only the locks in process can be measured: the bench says so where it matters.
+    // Locks in process don't need the library: without it the bench fails only where it matters.
     let library = match args.library {
-        Some(path) => Some(library::find(Some(&path))?),
-        None => library::find(None).ok(),
+        Some(path) => Ok(library::find(Some(&path))?),
+        None => library::find(None).map_err(|failure| failure.to_string()),
     };
     lockwright_bench::main(args.bench, library).map_err(|error| {
         let text = format!("{error:#}");
