@@ -1,22 +1,68 @@
 //! Lock specifications, `NAME[:key=value,...]`, checked against the catalogue.
 
-use crate::hints::{Failure, nearest};
-use lockwright_locks::catalog::{CATALOG, Entry, OptionSpec, find};
+use crate::hints::{Failure, nearest, warn};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use lockwright_locks::catalog::{CATALOG, Entry, Kind, OptionSpec, find};
+use lockwright_native::cpus::Usable;
+use std::ffi::OsStr;
 
 /// Everything passes through to the C library.
 pub(crate) const GLIBC: &str = "glibc";
 
 /// The entry called `name`, or the nearest one in a hint.
 pub(crate) fn entry(name: &str) -> Result<&'static Entry, Failure> {
-    find(name).ok_or_else(|| unknown(name, []))
+    find(name).ok_or_else(|| unknown(name))
 }
 
-fn unknown<const N: usize>(name: &str, more: [&'static str; N]) -> Failure {
-    let names = CATALOG.iter().map(|entry| entry.id).chain(more);
+/// What can be asked for.
+fn names() -> impl Iterator<Item = &'static str> {
+    CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
+}
+
+fn unknown(name: &str) -> Failure {
     let failure = Failure::new(format!("unknown lock '{name}'"));
-    match nearest(name, names) {
+    match nearest(name, names()) {
         Some(close) => failure.hint(format!("did you mean '{close}'? `lockwright list` shows all")),
         None => failure.hint("lockwright list"),
+    }
+}
+
+/// Any text on the command line; the names are for the shell's completion.
+#[derive(Clone)]
+pub(crate) struct Spec;
+
+impl TypedValueParser for Spec {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        argument: Option<&clap::Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, argument, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(names().map(PossibleValue::new)))
+    }
+}
+
+/// One warning if any of these specifications is of a textbook lock: its slowness looks like a hang.
+pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>) {
+    let textbook = specs
+        .into_iter()
+        .filter_map(|spec| find(spec.split(':').next().unwrap_or(spec)))
+        .find(|entry| entry.kind == Kind::Whole);
+    if let Some(entry) = textbook {
+        warn(
+            format!(
+                "'{}' is a textbook lock: with more threads than CPUs ({}) it can be a hundred times slower than auto",
+                entry.id,
+                Usable::read().cpus()
+            ),
+            format!("lockwright run --lock auto -- PROGRAM; lockwright explain {}", entry.id),
+        );
     }
 }
 
@@ -26,15 +72,15 @@ pub(crate) fn check(spec: &str) -> Result<(), Failure> {
     let known = match find(name) {
         Some(entry) => entry.options,
         None if name == GLIBC => &[],
-        None => return Err(unknown(name, [GLIBC])),
+        None => return Err(unknown(name)),
     };
     if spec.contains(':') && options.is_empty() {
         return Err(Failure::new(format!("lock '{spec}': nothing after the colon"))
-            .hint(hint_options(name, known)));
+            .hint(hint_options(name, known, "")));
     }
     options.split(',').filter(|_| !options.is_empty()).try_for_each(|option| {
         check_option(option, known).map_err(|cause| {
-            Failure::new(format!("lock '{spec}': {cause}")).hint(hint_options(name, known))
+            Failure::new(format!("lock '{spec}': {cause}")).hint(hint_options(name, known, option))
         })
     })
 }
@@ -54,11 +100,14 @@ fn check_option(option: &str, known: &[OptionSpec]) -> Result<(), String> {
     }
 }
 
-fn hint_options(name: &str, known: &[OptionSpec]) -> String {
-    match known.first() {
-        Some(first) => {
-            let example = first.default.unwrap_or(first.max.min(first.min.max(1000)));
-            format!("for example '{name}:{}={example}'; lockwright explain {name}", first.key)
+/// An example, of the very option that was meant if it is known.
+fn hint_options(name: &str, known: &[OptionSpec], option: &str) -> String {
+    let key = option.split('=').next().unwrap_or(option);
+    let close = nearest(key, known.iter().map(|spec| spec.key));
+    match known.iter().find(|spec| Some(spec.key) == close).or(known.first()) {
+        Some(spec) => {
+            let example = spec.default.unwrap_or(spec.max.min(spec.min.max(1000)));
+            format!("for example '{name}:{}={example}'; lockwright explain {name}", spec.key)
         }
         None => format!("'{name}' has no options: use '{name}'"),
     }

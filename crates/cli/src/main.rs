@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 /// Locks for machines whose cores are not equal, under programs that stay as they are.
 #[derive(Parser)]
-#[command(name = "lockwright", version, disable_help_subcommand = true, after_help = EXAMPLES)]
+#[command(name = "lockwright", version, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -18,6 +18,8 @@ pub(crate) struct Config {
     pub(crate) default: Option<String>,
     /// `LOCKWRIGHT_RULES`.
     pub(crate) rules: String,
+    /// The locks of the rules.
+    pub(crate) locks: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -57,7 +59,11 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
         let line = error.span().map_or(1, |span| line(&text, span.start));
         let words = error.message().lines().collect::<Vec<_>>().join(" ");
         Failure::new(format!("'{shown}' line {line}: {words}"))
-            .hint("keys are default and [[lock]] with library, mutex or caller, and use; lockwright run --help")
+            .hint(if words.contains("string") {
+                "names want quotes, as in default = \"auto\"; lockwright run --help"
+            } else {
+                "keys are default and [[lock]] with library, mutex or caller (with or without object), and use; lockwright run --help"
+            })
     })?;
     let source = Source { shown: shown.to_string(), text: &text };
     if let Some(default) = &file.default {
@@ -75,7 +81,8 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
                 .hint("name whole libraries, or functions by their full signature"));
         }
     }
-    Ok(Config { default: file.default.map(Spanned::into_inner), rules })
+    let locks = file.lock.iter().map(|rule| rule.get_ref().lock.get_ref().clone()).collect();
+    Ok(Config { default: file.default.map(Spanned::into_inner), rules, locks })
 }
 
 fn line(text: &str, at: usize) -> usize {
@@ -143,6 +150,9 @@ fn translate(
         }
         (None, Some(mutex), None) => symbol(source, rule, mutex, false, objects, rules),
         (None, None, Some(caller)) => symbol(source, rule, caller, true, objects, rules),
+        (None, None, None) => Err(source
+            .fail(at, "[[lock]]", "needs one of library, mutex and caller")
+            .hint("add mutex = \"NAME\", caller = \"FUNCTION\" or library = \"FILE\"")),
         _ => Err(source
             .fail(at, "[[lock]]", "needs exactly one of library, mutex and caller")
             .hint("write one [[lock]] for each")),

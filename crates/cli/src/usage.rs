@@ -1,13 +1,16 @@
 //! The command line, with clap's errors in the house's words: one line and a hint.
 
-use crate::hints::Failure;
+use crate::hints::{Failure, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 /// Reads the command line; `--help` and `--version` print and leave.
 pub(crate) fn parse<P: Parser + CommandFactory>() -> Result<P, Failure> {
     P::try_parse().map_err(|error| match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.exit(),
+        // The last one is the bare command: help on standard error, exit code 2.
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
         _ => failure::<P>(&error),
     })
 }
@@ -18,9 +21,6 @@ fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
         P::command().get_subcommands().any(|known| known.get_name() == argument)
     });
     let help = subcommand.map_or(format!("{name} --help"), |word| format!("{name} {word} --help"));
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Failure::new("no command given").hint(help);
-    }
     let failure = Failure::new(first_paragraph(&error.render().to_string()));
     let known =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
@@ -29,8 +29,20 @@ fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
         Some(ContextValue::Strings(words)) if !words.is_empty() => {
             failure.hint(format!("did you mean '{}'? {help}", words.join("' or '")))
         }
-        _ => failure.hint(help),
+        _ => match meant::<P>(error) {
+            Some(word) => failure.hint(format!("did you mean '{word}'? {help}")),
+            None => failure.hint(help),
+        },
     }
+}
+
+/// The subcommand that was meant: clap's own measure finds no `run` in `rnu`.
+fn meant<P: CommandFactory>(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+        return None;
+    };
+    let command = P::command();
+    nearest(word, command.get_subcommands().map(clap::Command::get_name)).map(str::to_owned)
 }
 
 /// clap's message without its tips and usage, on one line.

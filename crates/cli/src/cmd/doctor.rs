@@ -94,6 +94,11 @@ fn is_lock_function(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
+/// Neither locks nor waits: what glibc does there serves our locks too.
+fn only_prepares(name: &str) -> bool {
+    name.ends_with("_init") || name.contains("attr_")
+}
+
 /// What the program and its libraries import of these; the C library's own parts don't count.
 fn imports(objects: &[ObjectFile]) -> BTreeSet<String> {
     objects
@@ -112,6 +117,10 @@ fn is_libc(path: &Path) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
+fn is_script(program: &Program) -> bool {
+    program.path.canonicalize().is_ok_and(|path| path != program.file)
+}
+
 #[derive(Default)]
 struct Report {
     text: String,
@@ -124,7 +133,7 @@ impl Report {
 
     fn program(&mut self, program: &Program) {
         self.fact("program", program.path.display());
-        if program.path.canonicalize().is_ok_and(|path| path != program.file) {
+        if is_script(program) {
             self.fact("runs by", program.file.display());
         }
         if let Some(interpreter) = &program.interpreter {
@@ -142,9 +151,12 @@ impl Report {
         }
         let ours = imports.intersection(replaced).count();
         self.fact("imports", format!("{} lock functions, {ours} of them replaced", imports.len()));
-        let others: Vec<_> = imports.difference(replaced).map(String::as_str).collect();
-        if !others.is_empty() {
-            self.fact("", format!("left to glibc: {}", others.join(" ")));
+        let (harmless, others): (Vec<_>, Vec<_>) =
+            imports.difference(replaced).map(String::as_str).partition(|name| only_prepares(name));
+        for (names, gloss) in [(others, ""), (harmless, " (harmless)")] {
+            if !names.is_empty() {
+                self.fact("", format!("left to glibc: {}{gloss}", names.join(" ")));
+            }
         }
     }
 
@@ -171,7 +183,12 @@ impl Report {
         let mut waits: Vec<_> = trace.waits.iter().collect();
         waits.sort_by_key(|(object, count)| (std::cmp::Reverse(**count), *object));
         for (object, &count) in waits {
-            self.fact("", format!("{count:>9}  {:5.1} %  {object}", share(count)));
+            let gloss = if object.starts_with("libc.so") {
+                " (thread joins, barriers and other waits inside glibc)"
+            } else {
+                ""
+            };
+            self.fact("", format!("{count:>9}  {:5.1} %  {object}{gloss}", share(count)));
         }
     }
 
@@ -184,6 +201,15 @@ impl Report {
         let shown = program.path.display();
         if imports.is_disjoint(replaced) {
             self.fact("verdict", "reachable, but nothing to replace was found in its files");
+            if is_script(program) {
+                self.fact(
+                    "hint",
+                    format!(
+                        "a script, run by {}: try the program that it starts: lockwright doctor INTERPRETER",
+                        program.file.display()
+                    ),
+                );
+            }
             self.fact(
                 "hint",
                 format!("libraries loaded later may lock: lockwright doctor --run '{shown}'"),

@@ -14,11 +14,14 @@ use std::process::ExitCode;
   lockwright explain mcs-stp")]
 pub(crate) struct Args {
     /// The lock's name, as `lockwright list` shows it
+    #[arg(value_parser = catalog::Spec, hide_possible_values = true)]
     lock: String,
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    output::print(&page(catalog::entry(&args.lock)?))?;
+    let page =
+        if args.lock == catalog::GLIBC { glibc() } else { page(catalog::entry(&args.lock)?) };
+    output::print(&page)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -28,7 +31,7 @@ const WIDTH: usize = 92;
 fn page(entry: &Entry) -> String {
     let place = match entry.kind {
         Kind::Front => "front: the mutex itself is the lock, with glibc's own protocol",
-        Kind::Whole => "whole: as published; under the preload it stands in front of the mutex",
+        Kind::Whole => "textbook: as published; under the preload it stands in front of the mutex",
     };
     let mut page = format!("{} ({})\n\n", entry.id, list::kind(entry.kind));
     let facts = [
@@ -54,6 +57,24 @@ fn page(entry: &Entry) -> String {
     }
     let _ = write!(page, "\ntry it: lockwright run --lock {} -- PROGRAM\n", entry.id);
     page
+}
+
+/// The C library's lock is no entry of the catalogue: it is what remains without ours.
+fn glibc() -> String {
+    let mut page = "glibc (the C library's own)\n\n".to_owned();
+    for (label, text) in [
+        ("idea", "everything passes through: the program runs on the C library's locks"),
+        ("order", "none: a woken waiter competes with whoever comes meanwhile"),
+        ("wakes", "one sleeping waiter at each unlock that finds the lock marked as waited for"),
+        (
+            "advice",
+            "to compare with; in a configuration file, for mutexes that shall stay as they are",
+        ),
+        ("source", "U. Drepper, Futexes Are Tricky, 2011"),
+    ] {
+        paragraph(&mut page, label, text);
+    }
+    page + "\nno options\n\ntry it: lockwright run --lock glibc -- PROGRAM\n"
 }
 
 /// `  label     text`, wrapped at [`WIDTH`].

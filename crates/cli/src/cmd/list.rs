@@ -27,6 +27,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             table.add_row([entry.id, kind(entry.kind), entry.idea, &options.join(", ")]);
         }
         output::print_table(&table)?;
+        output::print("\nfront: for programs; textbook: for study\n")?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -35,7 +36,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 pub(crate) fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Front => "front",
-        Kind::Whole => "whole",
+        Kind::Whole => "textbook",
     }
 }
 

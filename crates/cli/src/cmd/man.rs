@@ -17,6 +17,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args, command: clap::Command) -> Result<ExitCode, Failure> {
+    let command = command.disable_help_subcommand(true);
     match args.dir {
         None => {
             let mut page = Vec::new();

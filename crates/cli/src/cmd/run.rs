@@ -4,6 +4,7 @@ use super::topology;
 use crate::elf::{self, Program};
 use crate::hints::{Failure, cause, warn};
 use crate::{catalog, find, library, rules, signals};
+use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -26,13 +27,13 @@ A configuration file chooses locks by library, mutex or calling function; the fi
   use = \"fifo\"
   [[lock]]
   mutex = \"g_lock\"              # with object = \"libfoo.so\" if it isn't the program's own
-  use = \"mcs-stp\"
+  use = \"fifo:bypass=100\"
   [[lock]]
   caller = \"leveldb_get\"
   use = \"barging\"")]
 pub(crate) struct Args {
     /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
-    #[arg(long, value_name = "LOCK")]
+    #[arg(long, value_name = "LOCK", value_parser = catalog::Spec, hide_possible_values = true)]
     lock: Option<String>,
     /// Choose locks by library, mutex or caller
     #[arg(long, value_name = "FILE")]
@@ -48,9 +49,17 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// The variable with the default lock.
+const LOCK: &str = "LOCKWRIGHT_LOCK";
+
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    let inherited = env::var_os(LOCK)
+        .filter(|lock| !lock.is_empty())
+        .map(|lock| lock.to_string_lossy().into_owned());
     if let Some(lock) = &args.lock {
         catalog::check(lock)?;
+    } else if let Some(lock) = &inherited {
+        catalog::check(lock).map_err(|failure| failure.within(&format!("{LOCK}: ")))?;
     }
     if let Some(spec) = &args.topology {
         topology::check(spec)?;
@@ -63,14 +72,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let library = library::find(args.library.as_deref())?;
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments).env("LD_PRELOAD", preload(&library));
-    if let Some(config) = config {
+    let (default, rules) = config.map_or((None, None), |config| {
         command.env("LOCKWRIGHT_RULES", config.rules);
-        if let Some(lock) = config.default {
-            command.env("LOCKWRIGHT_LOCK", lock);
-        }
-    }
-    if let Some(lock) = args.lock {
-        command.env("LOCKWRIGHT_LOCK", lock);
+        (config.default, Some(config.locks))
+    });
+    let lock = args.lock.or(default).or(inherited);
+    catalog::warn_of_textbook(lock.iter().chain(rules.iter().flatten()).map(String::as_str));
+    if let Some(lock) = lock {
+        command.env(LOCK, lock);
     }
     if let Some(spec) = args.topology {
         command.env(topology::VARIABLE, spec);
@@ -83,7 +92,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 /// Ours first, then what was there.
 pub(crate) fn preload(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         list.push(":");
         list.push(others);
     }
