@@ -460,6 +460,7 @@ impl<P: Platform> Parts<'_, P> {
         // STATE: write phase -> read phase.
         // ORDERING: Release [downgrade]: what the last writer wrote is every reader's to read.
         if self.state.fetch_and(!(WRITE | ASLEEP), Release) & ASLEEP != 0 {
+            // SURVIVES: a sleeping reader, an open phase and a passing reader are more threads than loom reaches.
             P::unpark(self.state, u32::MAX);
         }
     }
