@@ -44,7 +44,8 @@ fn acquire<L: RawLock<Native> + InPlace>(parts: Parts<'_, Native>) {
     });
     // As a front lock's head does (front/mod.rs, invariant 2): those who sleep on the word get their wake.
     if parts.side.load(Relaxed) & side::ON_WORD != 0 {
-        parts.word.store(WAITED, Relaxed); // we hold it
+        // Relaxed: we hold it; an RMW, so that a sleeper's release sequence goes on.
+        parts.word.swap(WAITED, Relaxed);
     }
     // SAFETY: held since above, with this node.
     unsafe { lock.unlock(&raw mut node) };
