@@ -75,7 +75,7 @@ impl Subject {
         };
         let run = || -> Result<Outcome> {
             let dir = tempfile::tempdir()?;
-            child.lock(lock, preload).dir(dir.path()).limit(self.app.limit).run()
+            child.lock(lock, preload).dir(dir.path()).limit(self.app.limit).run_fairly()
         };
         let outcome = run().map_err(|error| format!("{error:#}"))?;
         let lock = lock.unwrap_or("glibc");

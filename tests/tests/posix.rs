@@ -101,7 +101,7 @@ impl Program {
             None if preload.is_empty() => child,
             None => child.env("LD_PRELOAD", preload),
         };
-        Ok(child.run()?)
+        Ok(child.run_fairly()?)
     }
 
     /// What it prints under plain glibc.

@@ -40,7 +40,7 @@ impl Stress {
             .args(["--seed", &seed, "--ms", &ms])
             .lock(lock, &self.preload)
             .limit(self.ms / 1000 + 60)
-            .run()?;
+            .run_fairly()?;
         if outcome.end == End::Code(0) && outcome.stdout.is_empty() && outcome.stderr.is_empty() {
             return Ok(());
         }
