@@ -1,5 +1,6 @@
 //! The project's own commands. One file a command; each takes its own flags.
 
+mod aarch64;
 mod conformance;
 mod demo;
 mod pool;
@@ -29,6 +30,8 @@ enum Command {
     Tidy(tidy::Args),
     /// Run glibc's own thread tests with and without the library, and compare.
     Conformance(conformance::Args),
+    /// Run the POSIX programs on 64-bit ARM, under user-mode emulation (needs a cross compiler).
+    Aarch64(aarch64::Args),
     /// Weaken each ordering and drop each wake of the locks, one at a time: some model must notice.
     Weaken(weaken::Args),
 }
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::main(args),
         Command::Tidy(args) => tidy::main(args),
         Command::Conformance(args) => conformance::main(args),
+        Command::Aarch64(args) => aarch64::main(args),
         Command::Weaken(args) => weaken::main(args),
     };
     match result {

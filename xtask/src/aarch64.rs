@@ -1,0 +1,129 @@
+//! The POSIX programs on 64-bit ARM, under user-mode emulation: does the other architecture's code compile, load
+//! and keep its promises? Emulated on x86, whose memory order is the stronger one: the orderings are for the models.
+
+use crate::No;
+use crate::pool::parallel;
+use anyhow::{Context, Result, bail};
+use lockwright_locks::catalog::{CATALOG, Kind};
+use lockwright_tests::{Child, End, Outcome, scratch, source_dir};
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+const COMPILER: &str = "aarch64-linux-gnu-gcc";
+const EMULATOR: &str = "qemu-aarch64-static";
+/// Where Debian's cross packages put the other architecture's libraries.
+const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
+
+/// Programs that need what the emulator does not have.
+const UNABLE: [(&str, &str); 1] = [("atfork", "the emulator has no MADV_WIPEONFORK")];
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only programs whose name holds this.
+    #[arg(value_name = "PART", default_value = "")]
+    part: String,
+}
+
+pub(crate) fn main(args: Args) -> Result<()> {
+    let library = build_library()?;
+    let programs = compile_programs(&args.part)?;
+    let locks: Vec<_> = CATALOG.iter().filter(|e| e.kind == Kind::Front).map(|e| e.id).collect();
+    let rows = parallel(2, &programs, |program| -> Result<Vec<String>> {
+        if let Some((_, why)) = UNABLE.iter().find(|(unable, _)| *unable == name(program)) {
+            return Ok(vec![format!("not run: {why}")]);
+        }
+        let plain = run(program, None, &library)?;
+        if plain.end != End::Code(0) {
+            return Ok(vec![format!("{} without us", plain.end)]);
+        }
+        let verdict = |lock: &&str| -> Result<String> {
+            let ours = run(program, Some(lock), &library)?;
+            Ok(match ours.end {
+                End::Code(0) if ours.stdout == plain.stdout => "ok".into(),
+                End::Code(0) => format!("{lock}: FAILED: other output"),
+                end => format!("{lock}: FAILED: {end}"),
+            })
+        };
+        locks.iter().map(verdict).collect()
+    });
+    let (mut passed, mut failed) = (0, 0);
+    for (program, verdicts) in programs.iter().zip(rows) {
+        let verdicts = verdicts?;
+        passed += verdicts.iter().filter(|verdict| *verdict == "ok").count();
+        failed += verdicts.iter().filter(|verdict| verdict.contains("FAILED")).count();
+        println!("{:<22} {}", name(program), verdicts.join(", "));
+    }
+    println!("aarch64, emulated: {passed} passed, {failed} failed");
+    if failed > 0 {
+        bail!(No(format!("{failed} runs differ from glibc's")));
+    }
+    Ok(())
+}
+
+fn name(program: &Path) -> String {
+    program.file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+/// Builds the library for the other architecture.
+fn build_library() -> Result<PathBuf> {
+    let target = scratch("")?;
+    let (end, _) = Child::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--release", "-p", "lockwright-preload", "--target", TARGET])
+        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER)
+        .limit(600)
+        .run_shown()?;
+    if end != End::Code(0) {
+        bail!(
+            "cannot build for {TARGET}\nhint: rustup target add {TARGET} && apt-get install \
+             gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static"
+        );
+    }
+    Ok(target.join(TARGET).join("release/liblockwright.so"))
+}
+
+/// Compiles the programs that consist of one file.
+fn compile_programs(part: &str) -> Result<Vec<PathBuf>> {
+    let dir = scratch("aarch64")?;
+    let mut programs = Vec::new();
+    for entry in fs::read_dir(source_dir().join("posix"))? {
+        let source = entry?.path();
+        let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let is_program = source.extension().is_some_and(|e| e == "c") && !name.starts_with("lib_");
+        let text = fs::read_to_string(&source)?;
+        let with_library = text.contains("\n// library: ") || text.contains("\n// beside: ");
+        if !is_program || with_library || !name.contains(part) {
+            continue;
+        }
+        let program = dir.join(&name);
+        let outcome = Child::new(COMPILER)
+            .args(["-std=gnu11", "-O1", "-g", "-pthread", "-o"])
+            .args([&program, &source])
+            .run()
+            .context("no compiler for it\nhint: apt-get install gcc-aarch64-linux-gnu")?;
+        if outcome.end != End::Code(0) {
+            bail!("cannot compile '{}': {}", source.display(), outcome.describe());
+        }
+        programs.push(program);
+    }
+    programs.sort();
+    Ok(programs)
+}
+
+fn run(program: &Path, lock: Option<&str>, library: &Path) -> Result<Outcome> {
+    let mut child = Child::new(EMULATOR).args(["-L", LIBRARIES]);
+    if let Some(lock) = lock {
+        let mut preload = OsString::from("LD_PRELOAD=");
+        preload.push(library);
+        child = child.args(["-E".into(), preload]);
+        child = child.args(["-E", &format!("LOCKWRIGHT_LOCK={lock}")]);
+    }
+    child
+        .args([program])
+        .run_fairly()
+        .context("cannot emulate\nhint: apt-get install qemu-user-static libc6-dev-arm64-cross")
+}
