@@ -194,8 +194,35 @@ fn readers_behind_a_late_writer<C: Checker, const SPINS: usize>(budget: Budget) 
     });
 }
 
+/// A writer leaves to a waiting writer while a reader goes to sleep; another reader may then be faster than that writer,
+/// and has to wake the first.
+fn a_reader_passes_a_woken_writer<C: Checker, const SPINS: usize>(budget: Budget) {
+    let prefer = Prefer::Readers;
+    let name = format!("rwlock, {prefer:?}, a reader passes a woken writer, spins {SPINS}");
+    explore::<C>(&name, budget, move || {
+        machine::begin::<C>();
+        {
+            let lock = Arc::new((Words::<C>::new(), C::Data::new()));
+            let patient = || waiter::<C, SPINS>(1, None);
+            assert_eq!(lock.0.parts::<SPINS>(prefer).write(1, patient), Outcome::Acquired);
+            let handles = [(2, Write), (3, Read), (4, Read)].map(|(me, step)| {
+                let lock = lock.clone();
+                machine::spawn::<C>(move || {
+                    let (read, write) = (|| _ = lock.1.get(), || lock.1.bump());
+                    take::<C, SPINS>(&lock.0.parts(prefer), me, step, read, write);
+                })
+            });
+            lock.1.bump();
+            lock.0.parts::<SPINS>(prefer).unlock();
+            machine::join::<C>(Vec::from(handles));
+        }
+        machine::end();
+    });
+}
+
 // Without a bound two threads take minutes; each printed line says whether it was explored to its bound.
 const TWO: Budget = Budget { preemptions: 3, time: Duration::from_millis(1500), draws: 2000 };
+const FOUR: Budget = Budget { preemptions: 1, time: Duration::from_millis(4000), draws: 2000 };
 const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(1000), draws: 2000 };
 
 fn two_threads<const SPINS: usize>() {
@@ -222,6 +249,7 @@ fn two_threads<const SPINS: usize>() {
 
 fn three_threads<const SPINS: usize>() {
     readers_behind_a_late_writer::<Loom, SPINS>(THREE);
+    a_reader_passes_a_woken_writer::<Loom, SPINS>(FOUR);
     for prefer in PREFERENCES {
         for steps in [
             [Write, Write, Write],
@@ -266,6 +294,7 @@ fn shuttle_5_threads() {
         exclusion::<Shuttle, 1>(TWO, prefer, &[Read, TimedRead, TryRead, Write, TryWrite]);
         destruction::<Shuttle, 0>(TWO, prefer, &[Read, Read, Write, Write]);
     }
+    a_reader_passes_a_woken_writer::<Shuttle, 0>(TWO);
 }
 
 #[test]

@@ -363,10 +363,11 @@ impl<P: Platform> Parts<'_, P> {
             }
             // Invariant 5: from here on, a new WOKEN makes the sleep fail.
             let dozing = writers & !WOKEN;
-            // ORDERING: Acquire, pairs with [wake]: we see the state that its sender left.
-            // SURVIVES: an older state fails the exchanges below, and we look again.
-            let cleared =
-                || self.writers.compare_exchange(writers, dozing, Acquire, Relaxed).is_ok();
+            let cleared = || {
+                // ORDERING: Acquire, pairs with [wake]: we see the state that its sender left.
+                // SURVIVES: an older state fails the exchanges below, and we look again.
+                self.writers.compare_exchange(writers, dozing, Acquire, Relaxed).is_ok()
+            };
             if writers != dozing && !cleared() {
                 continue;
             }
@@ -460,7 +461,6 @@ impl<P: Platform> Parts<'_, P> {
         // STATE: write phase -> read phase.
         // ORDERING: Release [downgrade]: what the last writer wrote is every reader's to read.
         if self.state.fetch_and(!(WRITE | ASLEEP), Release) & ASLEEP != 0 {
-            // SURVIVES: a sleeping reader, an open phase and a passing reader are more threads than loom reaches.
             P::unpark(self.state, u32::MAX);
         }
     }
