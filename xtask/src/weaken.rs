@@ -215,6 +215,12 @@ pub fn unpark<P: Platform>(site: usize, word: *const P::Word, count: u32) {
         P::unpark(word, count);
     }
 }
+
+pub fn unpark_moved<P: Platform>(site: usize, word: *const P::Word, count: u32) {
+    if site != active().0 {
+        P::unpark_moved(word, count);
+    }
+}
 "#;
 
 fn copy_tree(from: &Path, to: &Path, edit: &mut impl FnMut(&Path, String) -> String) -> Result<()> {
@@ -278,15 +284,19 @@ fn mutate_code(
     out: &mut String,
     site: &mut impl FnMut(&'static str, &'static [&'static str]) -> usize,
 ) {
-    const WAKE: &str = "P::unpark(";
+    const WAKES: [&str; 2] = ["unpark", "unpark_moved"];
     let is_name = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = code;
     let mut before = ' ';
     while let Some(first) = rest.chars().next() {
         if !is_name(before) {
-            if let Some(arguments) = rest.strip_prefix(WAKE) {
+            let wake = rest.strip_prefix("P::").and_then(|call| {
+                let (name, arguments) = call.split_once('(')?;
+                WAKES.contains(&name).then_some((name, arguments))
+            });
+            if let Some((name, arguments)) = wake {
                 let number = site("wake", &["none"]);
-                let _ = write!(out, "lockwright_platform::weaken::unpark::<P>({number}, ");
+                let _ = write!(out, "lockwright_platform::weaken::{name}::<P>({number}, ");
                 (rest, before) = (arguments, '(');
                 continue;
             }

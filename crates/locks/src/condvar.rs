@@ -157,7 +157,7 @@ impl<P: Platform> Cond<'_, P> {
             match me.gate.load(Acquire) {
                 WAIT => {
                     // Relaxed: if it fails, a signal or a canceller came first, which is seen above.
-                    if P::park(&me.gate, WAIT, deadline) == Woken::TimedOut
+                    if P::park_movable(&me.gate, WAIT, deadline) == Woken::TimedOut
                         && me.gate.compare_exchange(WAIT, CANCELLED, Relaxed, Relaxed).is_ok()
                     {
                         break Outcome::TimedOut;

@@ -132,6 +132,12 @@ impl Platform for Threads {
 
     fn unpark(_word: *const Word32, _count: u32) {}
 
+    fn park_movable(word: &Word32, seen: u32, deadline: Option<Self::Deadline>) -> Woken {
+        Self::park(word, seen, deadline)
+    }
+
+    fn unpark_moved(_word: *const Word32, _count: u32) {}
+
     fn requeue(_from: *const Word32, _seen: u32, _to: *const Word32, _count: u32) -> u32 {
         0
     }

@@ -53,6 +53,8 @@ struct Waiter {
     id: u64,
     reason: Reason,
     address: usize,
+    /// Somebody moved it here.
+    moved: bool,
     /// The word's newest value, as long as the word may be asked for it.
     newest: Option<Arc<AtomicU64>>,
 }
@@ -112,6 +114,17 @@ impl World {
         let each: Vec<String> =
             self.waiters.iter().map(|w| format!("{:?} at {:#x}", w.reason, w.address)).collect();
         format!("deadlock: {} threads, {} join, {}", self.alive, self.joining, each.join(", "))
+    }
+
+    /// Ends the sleep of at most `count` at `address`, of those that are `meant`.
+    fn wake(&mut self, address: usize, count: u32, meant: impl Fn(&Waiter) -> bool) {
+        let mut left = count;
+        self.waiters.retain(|waiter| {
+            let sleeps = matches!(waiter.reason, Reason::Sleeps { .. });
+            let wakes = sleeps && waiter.address == address && left > 0 && meant(waiter);
+            left -= u32::from(wakes);
+            !wakes
+        });
     }
 
     fn changed(&mut self, address: usize) {
@@ -204,7 +217,7 @@ fn wait<C: Checker>(reason: Reason, address: usize, newest: Option<Arc<AtomicU64
     log::<C>(if reason == Reason::Spins { "spins" } else { "sleeps" }, address, 0);
     let id = world(|w| {
         w.next_id += 1;
-        w.waiters.push(Waiter { id: w.next_id, reason, address, newest });
+        w.waiters.push(Waiter { id: w.next_id, reason, address, moved: false, newest });
         w.next_id
     });
     loop {
@@ -502,15 +515,17 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     fn unpark(word: *const Self::Word, count: u32) {
         enter_kernel::<C>();
         log::<C>("unpark", word.addr(), count.into());
-        let mut left = count;
-        world(|w| {
-            w.waiters.retain(|waiter| {
-                let sleeps = matches!(waiter.reason, Reason::Sleeps { .. });
-                let wakes = sleeps && waiter.address == word.addr() && left > 0;
-                left -= u32::from(wakes);
-                !wakes
-            });
-        });
+        world(|w| w.wake(word.addr(), count, |_| true));
+    }
+
+    fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Deadline>) -> Woken {
+        Self::park(word, seen, deadline)
+    }
+
+    fn unpark_moved(word: *const Self::Word, count: u32) {
+        enter_kernel::<C>();
+        log::<C>("unpark moved", word.addr(), count.into());
+        world(|w| w.wake(word.addr(), count, |waiter| waiter.moved));
     }
 
     fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32 {
@@ -528,6 +543,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
                     return moved;
                 }
                 waiter.address = to.addr();
+                waiter.moved = true;
                 waiter.newest = None; // its word is another one now, which need not be there any more
                 moved += 1;
             }

@@ -93,8 +93,17 @@ macro_rules! syscall {
     }};
 }
 
-/// Sleeps while `*word == seen`; see `Platform::park`.
-pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>) -> Woken {
+/// Which sleepers a wake is for: one bit each, of the kernel's 32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleeper {
+    /// Sleeps where it means to.
+    Own = 1,
+    /// Somebody may move it to another word.
+    Movable = 2,
+}
+
+/// Sleeps while `*word == seen`; see `Platform::park` and `park_movable`.
+pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>, who: Sleeper) -> Woken {
     let mut operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let mut at = core::ptr::null();
     if let Some(deadline) = &deadline {
@@ -106,9 +115,8 @@ pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>) -> Woken {
         }
         at = &raw const deadline.at;
     }
-    let any = libc::FUTEX_BITSET_MATCH_ANY;
     let null = core::ptr::null::<u32>();
-    let result = syscall!(libc::SYS_futex, word, operation, seen, at, null, any);
+    let result = syscall!(libc::SYS_futex, word, operation, seen, at, null, who as u32);
     if result == -libc::c_long::from(libc::ETIMEDOUT) { Woken::TimedOut } else { Woken::Maybe }
 }
 
@@ -117,6 +125,16 @@ pub fn wake(word: *const u32, count: u32) -> u32 {
     let operation = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
     let count = count.min(i32::MAX as u32);
     let woken = syscall!(libc::SYS_futex, word, operation, count);
+    u32::try_from(woken).unwrap_or(0)
+}
+
+/// Wakes at most `count` movable sleepers; returns how many. (glibc's own sleepers are of every kind.)
+pub fn wake_movable(word: *const u32, count: u32) -> u32 {
+    let operation = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
+    let count = count.min(i32::MAX as u32);
+    let null = core::ptr::null::<u32>();
+    let who = Sleeper::Movable as u32;
+    let woken = syscall!(libc::SYS_futex, word, operation, count, null, null, who);
     u32::try_from(woken).unwrap_or(0)
 }
 
@@ -130,24 +148,28 @@ pub fn requeue(from: *const u32, seen: u32, to: *const u32, count: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::sync::atomic::AtomicU32;
 
     #[test]
     fn a_wait_ends_at_its_deadline() {
         let word = 7;
         let start = now(Clock::Monotonic);
-        assert_eq!(wait(&word, 7, Some(Deadline::after(2_000_000))), Woken::TimedOut);
+        assert_eq!(wait(&word, 7, Some(Deadline::after(2_000_000)), Sleeper::Own), Woken::TimedOut);
         assert!(now(Clock::Monotonic) - start >= 2_000_000);
     }
 
     #[test]
     fn a_wait_on_a_changed_word_returns_at_once() {
-        assert_eq!(wait(&8, 7, None), Woken::Maybe);
+        assert_eq!(wait(&8, 7, None, Sleeper::Own), Woken::Maybe);
     }
 
     #[test]
     fn a_deadline_before_the_epoch_has_passed() {
         let at = libc::timespec { tv_sec: -1, tv_nsec: 0 };
-        assert_eq!(wait(&7, 7, Some(Deadline { clock: Clock::Realtime, at })), Woken::TimedOut);
+        assert_eq!(
+            wait(&7, 7, Some(Deadline { clock: Clock::Realtime, at }), Sleeper::Own),
+            Woken::TimedOut
+        );
     }
 
     #[test]
@@ -157,5 +179,32 @@ mod tests {
         assert_eq!(wake(core::ptr::null(), 1), 0);
         // SAFETY: as above.
         assert_eq!(unsafe { *libc::__errno_location() }, 4711);
+    }
+
+    #[test]
+    fn a_wake_for_the_movable_passes_the_others() {
+        let words = std::sync::Arc::new([AtomicU32::new(7), AtomicU32::new(7)]);
+        let sleep = |at: usize, who| {
+            let words = words.clone();
+            std::thread::spawn(move || {
+                wait(words[at].as_ptr(), 7, Some(Deadline::after(20_000_000_000)), who)
+            })
+        };
+        let own = sleep(0, Sleeper::Own);
+        let movable = sleep(1, Sleeper::Movable);
+        // Once it has moved it is asleep at the first word, where the other one may be yet to come.
+        while requeue(words[1].as_ptr(), 7, words[0].as_ptr(), 1) == 0 {
+            std::thread::yield_now();
+        }
+        while wake_movable(words[0].as_ptr(), 5) == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(movable.join().unwrap(), Woken::Maybe);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert_eq!(wake_movable(words[0].as_ptr(), 5), 0, "the other one is not meant");
+        while wake(words[0].as_ptr(), 5) == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!(own.join().unwrap(), Woken::Maybe);
     }
 }

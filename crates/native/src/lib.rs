@@ -100,11 +100,19 @@ impl Platform for Native {
     }
 
     fn park(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
-        futex::wait(word.as_ptr(), seen, deadline)
+        futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Own)
+    }
+
+    fn park_movable(word: &Atomic32, seen: u32, deadline: Option<Deadline>) -> Woken {
+        futex::wait(word.as_ptr(), seen, deadline, futex::Sleeper::Movable)
     }
 
     fn unpark(word: *const Atomic32, count: u32) {
         futex::wake(word.cast(), count);
+    }
+
+    fn unpark_moved(word: *const Atomic32, count: u32) {
+        futex::wake_movable(word.cast(), count);
     }
 
     fn now() -> u64 {

@@ -117,11 +117,19 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// step with respect to `unpark` on the same word.
     fn park(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken;
 
-    /// Wakes at most `count` threads that sleep on `word`, first come first served.
+    /// Wakes at most `count` threads that sleep on `word`, by priority, then first come first served.
     ///
     /// Only the address is used, so the word may be gone: legal to wake nobody, or somebody who waits
     /// for something else at the same address by now (they must look again).
     fn unpark(word: *const Self::Word, count: u32);
+
+    /// As [`park`](Self::park); and if [`requeue`](Self::requeue) moves the sleeper,
+    /// [`unpark_moved`](Self::unpark_moved) tells it from those who sleep there on their own account.
+    fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken;
+
+    /// As [`unpark`](Self::unpark), but only threads that sleep by [`park_movable`](Self::park_movable):
+    /// whatever the others' priorities, they don't take these wakes.
+    fn unpark_moved(word: *const Self::Word, count: u32);
 
     /// Nanoseconds since some fixed moment.
     fn now() -> u64;

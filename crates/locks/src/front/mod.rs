@@ -276,12 +276,11 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, has_line: 
         } else if sleepers {
             wake_sleepers(parts, tuning)
         } else {
-            // Nobody needs us, as far as we can tell. The kernel serves sleepers by priority: a real-time
-            // one may have had the wake of a moved one that is not counted any more.
+            // Nobody needs us, as far as we can tell: its time was up. Or glibc's own code sleeps there.
             let word: *const P::Word = parts.word;
             let released = release::<P>(parts.word);
             if released {
-                // SURVIVES: the models' sleepers have no priorities.
+                // SURVIVES: everybody in the models is counted.
                 P::unpark(word, 1);
             }
             released
@@ -327,14 +326,14 @@ fn wake_head<P: Platform>(
     released
 }
 
-/// Releases, and wakes who sleeps on the word: one, or those that signals moved there, up to a herd.
+/// Releases, and wakes who sleeps on the word: those that signals moved there, up to a herd, and one that
+/// came by itself.
+///
+/// So the count of the moved is never too low, whoever the kernel serves first: only they take these wakes. It is
+/// too high, and a wake meets nobody, if one of them woke up by itself.
 fn wake_sleepers<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
     let now = parts.side.load(Relaxed); // MOVEDS is ours; sleepers that come now make the word 2
-    let (moved, sleepers) =
-        ((now & side::MOVEDS) / side::MOVED, (now & side::SLEEPERS) / side::SLEEPER);
-    let wake = if moved == 0 { 1 } else { (moved + sleepers).min(tuning.herd.max(1)) };
-    // So many of the moved are awake then for sure, even if every counted sleeper comes before them.
-    let awake = moved.min(wake.saturating_sub(sleepers));
+    let awake = ((now & side::MOVEDS) / side::MOVED).min(tuning.herd.max(1));
     parts.side.fetch_sub(awake * side::MOVED, Relaxed);
     let word: *const P::Word = parts.word;
     // A head that came meanwhile sleeps at its gate, and the thread that we wake may be gone, timed out.
@@ -342,6 +341,11 @@ fn wake_sleepers<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
         parts.side.fetch_add(awake * side::MOVED, Relaxed);
         return false;
     }
-    P::unpark(word, wake);
+    if awake > 0 {
+        P::unpark_moved(word, awake);
+    }
+    if now & (side::SLEEPERS | side::FOREIGN) != 0 {
+        P::unpark(word, 1);
+    }
     true
 }
