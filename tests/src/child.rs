@@ -91,14 +91,19 @@ impl Child {
     pub fn new(program: impl AsRef<OsStr>) -> Child {
         let mut command = Command::new(program);
         // Whoever runs the tests may have these set; a test says itself what it wants.
-        for name in ["LD_PRELOAD", "LOCKWRIGHT_LOCK", "LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_RULES"] {
-            command.env_remove(name);
+        command.env_remove("LD_PRELOAD");
+        for (name, _) in std::env::vars_os() {
+            let is_ours = name.as_encoded_bytes().starts_with(b"LOCKWRIGHT_");
+            if is_ours && name != "LOCKWRIGHT_LIBRARY" {
+                command.env_remove(name);
+            }
         }
         // SAFETY: plain system calls, legal between fork and exec.
         unsafe {
             command.pre_exec(|| {
-                // A shell's background job ignores them, and every child would; theirs is the default.
-                for signal in [libc::SIGINT, libc::SIGQUIT] {
+                // A shell's background job ignores the first two, `nohup` the third, and every child would; theirs is
+                // the default.
+                for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
                     libc::signal(signal, libc::SIG_DFL);
                 }
                 rustix::process::setsid().map(drop).map_err(Into::into)
@@ -119,11 +124,14 @@ impl Child {
         self
     }
 
-    /// Preloads the library with `lock`; `None` leaves the program alone.
+    /// Preloads the library with `lock`, on a machine that counts as one big core and little ones; `None` leaves
+    /// the program alone.
     pub fn lock(self, lock: Option<&str>, preload: &OsStr) -> Child {
-        match lock {
-            Some(lock) => self.env("LOCKWRIGHT_LOCK", lock).env("LD_PRELOAD", preload),
-            None => self,
+        let Some(lock) = lock else { return self };
+        let child = self.env("LOCKWRIGHT_LOCK", lock).env("LD_PRELOAD", preload);
+        match one_big_core() {
+            Some(classes) => child.env("LOCKWRIGHT_TOPOLOGY", classes),
+            None => child,
         }
     }
 
@@ -275,6 +283,14 @@ fn members(session: u32) -> Vec<Pid> {
             (theirs == session && state != "Z").then(|| Pid::from_raw(pid)).flatten()
         })
         .collect()
+}
+
+/// Classes in which CPU 0 is big and all others little, so that locks that ask for classes have both; `None`: there is
+/// but one CPU, or they are not numbered 0 to N.
+fn one_big_core() -> Option<String> {
+    let online = std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?;
+    let last: u32 = online.trim().strip_prefix("0-")?.parse().ok()?;
+    Some(if last == 1 { "big:0,little:1".into() } else { format!("big:0,little:1-{last}") })
 }
 
 #[cfg(test)]

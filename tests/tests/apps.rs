@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_locks::catalog::{CATALOG, Kind};
+use lockwright_locks::catalog::front_rules;
 use lockwright_tests::{Child, End, Outcome, compile, library, preload_list, scratch, source_dir};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -115,7 +115,7 @@ fn trials() -> Result<Vec<Trial>> {
         let plain = subject.clone();
         let name = format!("{}::glibc", subject.name());
         trials.push(Trial::test(name, move || plain.plain().map(drop)));
-        for entry in CATALOG.iter().filter(|entry| entry.kind == Kind::Front) {
+        for entry in front_rules() {
             let (subject, preload) = (subject.clone(), preload.clone());
             let name = format!("{}::{}", subject.name(), entry.id);
             trials.push(Trial::test(name, move || subject.same_under(entry.id, &preload)));

@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_locks::catalog::{CATALOG, Kind};
+use lockwright_locks::catalog::{CATALOG, Kind, front_rules};
 use lockwright_tests::{Child, End, Outcome, compile, library, preload_list, scratch, source_dir};
 use std::ffi::OsString;
 use std::fs;
@@ -166,7 +166,8 @@ fn trials() -> Result<Vec<Trial>> {
         let plain = program.clone();
         trials
             .push(Trial::test(format!("{}::glibc", program.name), move || plain.passes_plainly()));
-        for entry in CATALOG.iter().filter(|e| e.kind == Kind::Front || program.whole) {
+        let whole = CATALOG.iter().copied().filter(|e| e.kind == Kind::Whole && program.whole);
+        for entry in front_rules().chain(whole) {
             let (program, ours) = (program.clone(), ours.clone());
             let name = format!("{}::{}", program.name, entry.id);
             trials.push(Trial::test(name, move || program.same_under(entry.id, &ours)));

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::catalog::{CATALOG, Kind, front_rules};
 use lockwright_tests::{Child, End, compile, library, preload_list, scratch, source_dir};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -87,7 +87,8 @@ fn trials() -> Result<Vec<Trial>> {
     });
     let plain = stress.clone();
     let mut trials = vec![Trial::test("stress::glibc", move || plain.run(None))];
-    for entry in CATALOG {
+    let whole = CATALOG.iter().copied().filter(|entry| entry.kind == Kind::Whole);
+    for entry in front_rules().chain(whole) {
         let stress = stress.clone();
         let name = format!("stress::{}", entry.id);
         trials.push(Trial::test(name, move || stress.run(Some(entry.id))));

@@ -8,7 +8,7 @@
 use crate::No;
 use crate::pool::parallel;
 use anyhow::{Context, Result, bail, ensure};
-use lockwright_locks::catalog::{CATALOG, Kind};
+use lockwright_locks::catalog::front_rules;
 use lockwright_tests::{Child, End, library, preload_list, scratch};
 use regex_lite::Regex;
 use std::collections::BTreeSet;
@@ -56,7 +56,7 @@ const TAKEN: [&str; 6] = [
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A lock to run under; may be given again (default: every front lock).
+    /// A lock to run under; may be given again (default: every front lock with a rule of its own).
     #[arg(long = "lock", value_name = "LOCK")]
     locks: Vec<String>,
     /// Only the tests whose name matches.
@@ -115,8 +115,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     }
     let preload = preload_list(&[&library()?]);
     let locks: Vec<String> = if args.locks.is_empty() {
-        let front = CATALOG.iter().filter(|entry| entry.kind == Kind::Front);
-        front.map(|entry| entry.id.to_string()).collect()
+        front_rules().map(|entry| entry.id.to_string()).collect()
     } else {
         args.locks
     };

@@ -4,10 +4,10 @@
 //! Every round runs every lock once, in an order that rotates, so that whatever else the machine does
 //! meets all locks alike; what is compared is always of the same round.
 
-mod chart;
-mod measure;
-mod report;
-mod stats;
+pub(crate) mod chart;
+pub(crate) mod measure;
+pub(crate) mod report;
+pub(crate) mod stats;
 
 use anyhow::{Context, Result, bail, ensure};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
@@ -52,7 +52,7 @@ pub(crate) struct Args {
     quick: bool,
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds) if (0.05..=600.0).contains(&seconds) => Ok(seconds),
         Ok(_) => Err("must be from 0.05 to 600".into()),
@@ -123,7 +123,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
 
 /// Builds the library and the program, apart: built together, they would share libc's features, and the
 /// library must not have std's.
-fn build(target: &Path) -> Result<()> {
+pub(crate) fn build(target: &Path) -> Result<()> {
     for (package, what) in [
         ("lockwright-preload", "the library to preload (liblockwright.so)"),
         ("lockwright-demo", "the database program (SQLite takes longest)"),

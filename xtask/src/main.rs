@@ -3,6 +3,7 @@
 mod aarch64;
 mod conformance;
 mod demo;
+mod eval;
 mod pool;
 mod test;
 mod tidy;
@@ -24,6 +25,8 @@ struct Args {
 enum Command {
     /// Run a real embedded database under glibc's lock and ours; print a table, write an HTML report.
     Demo(demo::Args),
+    /// Measure databases under the locks of a paper, on emulated big and little cores; write an HTML report.
+    Eval(eval::Args),
     /// Pass every test, installing what they need.
     Test(test::Args),
     /// Check the house's conventions (also a test).
@@ -51,6 +54,7 @@ impl std::error::Error for No {}
 fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Demo(args) => demo::main(args),
+        Command::Eval(args) => eval::main(args),
         Command::Test(args) => test::main(args),
         Command::Tidy(args) => tidy::main(args),
         Command::Conformance(args) => conformance::main(args),

@@ -9,12 +9,13 @@ use std::path::Path;
 use std::time::Instant;
 
 /// What the steps need from Debian.
-const PACKAGES: [&str; 17] = [
+const PACKAGES: [&str; 18] = [
     "build-essential",
     "dpkg-dev",
     "gdb",
     "git",
     "libjemalloc2",
+    "libkyotocabinet-dev",
     "libleveldb-dev",
     "libmemcached-tools",
     "libpython3.11-testsuite",
@@ -129,11 +130,39 @@ const STEPS: &[Step] = &[
         limit: 900,
     },
     Step {
+        name: "sync",
+        shows: "C and C++ programs that link our locks, dynamic and static, with and without the preload",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test sync",
+        limit: 600,
+    },
+    Step {
+        name: "epochs",
+        shows: "epochs in real programs: what is recorded, and what survives; the examples",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test epochs",
+        limit: 300,
+    },
+    Step {
+        name: "functions",
+        shows: "functions as epochs: counted, and nothing else changes",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test functions",
+        limit: 300,
+    },
+    Step {
         name: "stress",
         shows: "kinds x operations x locks, eight threads",
         runner: Cargo,
         args: "test -p lockwright-tests --test stress",
         limit: 600,
+    },
+    Step {
+        name: "emulate",
+        shows: "emulated little cores: compute is slowed, waiting is not",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test emulate -- --test-threads 1",
+        limit: 300,
     },
     Step {
         name: "apps",
@@ -156,6 +185,13 @@ const STEPS: &[Step] = &[
         args: "demo --quick --out",
         limit: 600,
     },
+    Step {
+        name: "eval",
+        shows: "the paper's databases run under its locks, and their report is written",
+        runner: Xtask,
+        args: "eval libasl-apps --quick --out",
+        limit: 600,
+    },
 ];
 
 pub(crate) fn main(args: Args) -> Result<()> {
@@ -168,7 +204,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     if let Some(name) = args.only.iter().find(|only| STEPS.iter().all(|step| step.name != *only)) {
         bail!("no step '{name}'\nhint: cargo xtask test --list");
     }
-    install_packages()?;
+    install_packages(&PACKAGES)?;
     // Before a step builds a newer one: its path stays good.
     let xtask = env::current_exe()?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
@@ -208,8 +244,8 @@ impl Step {
             .env("CARGO_TARGET_DIR", &target)
             .dir(root)
             .limit(self.limit);
-        if self.name == "demo" {
-            child = child.args([scratch("demo-test")?]);
+        if self.args.ends_with("--out") {
+            child = child.args([scratch(&format!("{}-test", self.name))?]);
         }
         eprintln!("test: {} ...", self.name);
         let start = Instant::now();
@@ -258,16 +294,16 @@ fn count(text: &str, end: End) -> Count {
     count
 }
 
-/// Installs the Debian packages that are missing, if we may.
-fn install_packages() -> Result<()> {
+/// Installs those of these Debian packages that are missing, if we may.
+pub(crate) fn install_packages(packages: &[&str]) -> Result<()> {
     let installed = Child::new("dpkg-query")
         .args(["-W", "-f", "${Package} ${db:Status-Status}\n"])
         .run()
-        .context("the tests need Debian\nhint: run them in a Debian 12 container")?
+        .context("this needs Debian\nhint: run it in a Debian 12 container")?
         .text();
     let installed =
         |name: &&&str| installed.lines().any(|line| line == format!("{name} installed"));
-    let missing: Vec<&str> = PACKAGES.iter().filter(|name| !installed(name)).copied().collect();
+    let missing: Vec<&str> = packages.iter().filter(|name| !installed(name)).copied().collect();
     if missing.is_empty() {
         return Ok(());
     }
@@ -275,7 +311,7 @@ fn install_packages() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!("these packages are missing: {list}\nhint: sudo apt-get install {list}");
     }
-    eprintln!("test: installing {list}");
+    eprintln!("installing {list}");
     let apt = |args: &[&str]| -> Result<()> {
         let outcome = Child::new("apt-get")
             .args(["-qq", "-o", "DPkg::Lock::Timeout=120"])

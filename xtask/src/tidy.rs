@@ -192,7 +192,7 @@ fn markdown(file: &File<'_>, complaints: &mut Vec<String>) {
 /// A lock's file has its parts: drawing, invariants or reference to them, entry, type.
 fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result<()> {
     let name = format!("{}.rs", entry.id.replace('-', "_"));
-    let folders = ["front", "spin", "queue", "block"];
+    let folders = ["front", "spin", "queue", "block", "amp"];
     let path = folders.iter().map(|folder| root.join("crates/locks/src").join(folder).join(&name));
     let Some(path) = path.into_iter().find(|path| path.exists()) else {
         complaints.push(format!("lock '{}' has no file called {name}", entry.id));

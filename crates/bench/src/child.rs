@@ -27,12 +27,16 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
     command
         .args(["bench", "--worker", &serde_json::to_string(spec)?])
         .env_remove("LD_PRELOAD")
-        .env_remove("LOCKWRIGHT_LOCK")
-        .env_remove("LOCKWRIGHT_RULES")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
+    for name in ["LOCK", "RULES", "EMULATE", "SLO", "PERCENTILE", "EPOCHS", "STATS"] {
+        command.env_remove(format!("LOCKWRIGHT_{name}"));
+    }
+    if let Some(emulate) = &spec.point.emulate {
+        command.env("LOCKWRIGHT_EMULATE", emulate);
+    }
     if let Some(library) = &subject.preload {
         command.env("LD_PRELOAD", library);
     }

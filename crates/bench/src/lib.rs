@@ -12,7 +12,9 @@
 
 mod child;
 mod compute;
+mod names;
 mod plot;
+mod progress;
 mod report;
 mod run;
 mod spec;
@@ -23,6 +25,12 @@ mod suite;
 mod system;
 mod worker;
 
+pub use names::Names;
+pub use progress::progress;
+pub use report::{si, time};
+pub use stats::Spread;
+pub use system::Machine;
+
 use anyhow::{Context, Error, Result, bail};
 use run::{Plan, Row};
 use spec::{Length, Point, Work};
@@ -31,7 +39,6 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use subject_list::{Subject, plain};
-use system::Machine;
 
 /// What the threads do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -54,6 +61,8 @@ pub enum Workload {
     Memory,
     /// Who overtakes whom.
     Order,
+    /// Epochs of four critical sections under two locks, with a latency SLO.
+    Epoch,
 }
 
 /// A named set of points.
@@ -61,6 +70,8 @@ pub enum Workload {
 pub enum SuiteName {
     /// What the project promises, each with its bar; exit code 1 if one is missed.
     Bars,
+    /// What it promises of asl, on emulated little cores where the machine has none.
+    Asl,
 }
 
 /// Whether threads are bound to CPUs.
@@ -78,11 +89,12 @@ pub enum Pin {
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc, \
-parking_lot, std, all.\nThe reference, glibc, always runs. All figures are real: of this machine."
+parking_lot, std, all.\nThe reference, glibc, always runs. Figures are real, of this machine, or say that they are emulated."
 )]
 pub struct Args {
     /// Locks, separated by spaces or by one --lock each
-    #[arg(long = "lock", value_name = "LOCK", num_args = 1..)]
+    #[arg(long = "lock", value_name = "LOCK", num_args = 1.., value_parser = names::LOCKS,
+          hide_possible_values = true)]
     locks: Vec<String>,
 
     /// Another library that replaces pthread locks, measured by LD_PRELOAD
@@ -131,6 +143,18 @@ pub struct Args {
     /// Time until the deadline in microseconds (workload timedlock)
     #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     timeout: u32,
+
+    /// Latency SLOs of the epochs, as 20us or 1ms (workload epoch)
+    #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "100us", value_parser = names::duration)]
+    slo: Vec<u64>,
+
+    /// Locks that an epoch's critical sections take in turns, 1 or 2 (workload epoch)
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
+    locks_per_epoch: u32,
+
+    /// Emulate slower cores: classes with factors, as in big:0,little:1x3.75 (docs/emulation.md)
+    #[arg(long, value_name = "CLASSES", conflicts_with = "suite")]
+    emulate: Option<String>,
 
     /// Producers and consumers (workload queue)
     #[arg(long, value_name = "P:C", value_delimiter = ',', default_value = "1:1,4:4")]
@@ -208,7 +232,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
     let csv = args.csv.as_deref().map(create).transpose()?;
 
     let (plan, suite) = plan(&args, library.as_deref().map_err(String::as_str))?;
-    let machine = Machine::here();
+    let machine = Machine { origin: report::origin(&plan.rows), ..Machine::here() };
     let measured = run::run(&plan, args.quiet)?;
     let summaries = run::summarise(&plan, &measured);
     let verdicts = suite.as_ref().map(|s| suite::judge(s, &plan, &measured)).unwrap_or_default();
@@ -227,7 +251,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
     print!("{}", text(args.wide));
 
     let whole = report::Report {
-        origin: "real",
+        origin: machine.origin,
         machine: &machine,
         command: command_line(),
         subjects: &plan.subjects,
@@ -288,7 +312,7 @@ fn unwritable(path: &Path, cause: &std::io::Error) -> anyhow::Error {
 }
 
 /// The command as typed, the program by its name only: folders are nobody's business.
-fn command_line() -> String {
+pub fn command_line() -> String {
     let mut words = std::env::args();
     let program = words.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or("lockwright").to_owned();
@@ -300,6 +324,9 @@ fn command_line() -> String {
 }
 
 fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<suite::Suite>)> {
+    if let Some(spec) = &args.emulate {
+        system::check_emulation(spec)?;
+    }
     let mut chosen = Vec::new();
     for name in args.locks.iter().flat_map(|l| l.split_whitespace()) {
         match name {
@@ -319,7 +346,10 @@ fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<suite
     };
     if args.suite.is_some() {
         let library = library.map_err(|why| Error::msg(why.to_owned()))?;
-        let mut suite = suite::bars(library, &chosen)?;
+        let mut suite = match args.suite {
+            Some(SuiteName::Asl) => suite::asl(library)?,
+            _ => suite::bars(library, &chosen)?,
+        };
         if args.no_latency {
             bail!("the bars need the latency pass\nhint: leave out --no-latency");
         }
@@ -328,9 +358,20 @@ fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<suite
     }
     let points = points(args)?;
     if args.locks.is_empty() {
-        chosen.splice(0..0, Subject::defaults(library)?);
+        let defaults = Subject::defaults(library)?.into_iter();
+        chosen.splice(0..0, defaults.filter(|s| args.emulate.is_none() || s.preload.is_some()));
     }
     let mut subjects = vec![Subject::glibc()];
+    if args.emulate.is_some() {
+        if let Some(free) = chosen.iter().find(|s| s.preload.is_none()) {
+            bail!(
+                "'{}' can't be emulated: only what the preload sees is slowed\nhint: --lock fifo asl",
+                free.name
+            );
+        }
+        let library = library.map_err(|why| Error::msg(why.to_owned()))?;
+        subjects = vec![Subject::glibc_emulated(library)];
+    }
     for subject in chosen {
         if subjects.iter().all(|s| s.name != subject.name) {
             subjects.push(subject);
@@ -368,6 +409,7 @@ fn points(args: &Args) -> Result<Vec<Point>> {
                 lines: args.lines,
                 pin,
                 latency: false,
+                emulate: args.emulate.clone(),
             };
             let mut grid = |work: Work, latency: bool| {
                 for &threads in &args.threads {
@@ -385,6 +427,11 @@ fn points(args: &Args) -> Result<Vec<Point>> {
                 Workload::Timedlock => grid(Work::Timedlock { timeout_us: args.timeout }, true),
                 Workload::Rwlock => grid(Work::Rwlock { reads: args.reads }, false),
                 Workload::Order => grid(Work::Order { grace_ns: 1000 }, false),
+                Workload::Epoch => {
+                    for &slo_ns in &args.slo {
+                        grid(Work::Epoch { slo_ns, locks: args.locks_per_epoch }, false);
+                    }
+                }
                 Workload::Uncontended => points.extend(
                     [true, false]
                         .map(|second_thread| point(Work::Uncontended { second_thread }, 1, 0, 0)),

@@ -6,7 +6,9 @@ use crate::stats::Spread;
 use crate::suite::Verdict;
 use crate::system::Machine;
 use anyhow::Result;
-use comfy_table::{CellAlignment, ColumnConstraint, Table, TableComponent, presets};
+use comfy_table::{
+    CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets,
+};
 use serde::Serialize;
 use std::io::Write;
 
@@ -38,7 +40,7 @@ pub(crate) struct Report<'a> {
 }
 
 /// Three significant digits and an SI prefix: `1.23 M`.
-pub(crate) fn si(value: f64) -> String {
+pub fn si(value: f64) -> String {
     for (limit, factor, prefix) in [(1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e3, 1e3, " k")] {
         // Rounding must not make 1000 of 999.9.
         if value.abs() >= limit * 0.9995 {
@@ -49,7 +51,7 @@ pub(crate) fn si(value: f64) -> String {
 }
 
 /// A time: `123 ns`, `4.56 us`, `7.89 ms`, `1.23 s`.
-pub(crate) fn time(ns: f64) -> String {
+pub fn time(ns: f64) -> String {
     for (limit, factor, unit) in [(1e9, 1e9, "s"), (1e6, 1e6, "ms"), (1e3, 1e3, "us")] {
         if ns >= limit * 0.9995 {
             return format!("{} {unit}", digits(ns / factor));
@@ -101,6 +103,9 @@ fn aligned(mut table: Table, text_columns: usize) -> Table {
     table
 }
 
+/// Columns of a terminal that a table with long cells takes; they are wrapped.
+const WIDTH: u16 = 100;
+
 fn empty(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header.iter().copied());
@@ -122,9 +127,15 @@ pub(crate) fn tables(plan: &Plan, summaries: &[Summary], wide: bool) -> String {
     let kind = |row: usize| match plan.rows[row].point.work {
         Work::Memory { .. } => 1,
         Work::Order { .. } => 2,
+        Work::Epoch { .. } => 3,
+        Work::EpochCost => 4,
         _ => 0,
     };
     let mut text = String::new();
+    // A row's first lock is what the others are compared with.
+    let is_glibc = |row: &crate::run::Row| plan.subjects[row.subjects[0]].name == "glibc";
+    let reference = if plan.rows.iter().all(is_glibc) { "glibc" } else { "the first" };
+    let of_reference = format!("of {reference} [min .. max]");
     let of = |wanted| summaries.iter().filter(move |s| kind(s.row) == wanted);
     let label = |s: &Summary, last: &mut usize| {
         let new = std::mem::replace(last, s.row) != s.row;
@@ -137,7 +148,7 @@ pub(crate) fn tables(plan: &Plan, summaries: &[Summary], wide: bool) -> String {
             ("point", false),
             ("lock", false),
             ("rate", false),
-            ("of glibc [min .. max]", false),
+            (of_reference.as_str(), false),
             ("IQR", true),
             ("CPU/op", false),
             ("wait P50", true),
@@ -200,6 +211,29 @@ pub(crate) fn tables(plan: &Plan, summaries: &[Summary], wide: bool) -> String {
             text += &format!("\nper class of cores (0 is the fastest)\n{}\n", aligned(table, 2));
         }
     }
+    if of(3).next().is_some() {
+        text += "\nepochs, by class of cores (0 is the fastest); without the first third of each run, in which \
+                 windows settle\n";
+    }
+    for (number, row) in plan.rows.iter().enumerate() {
+        let Work::Epoch { slo_ns, .. } = row.point.work else { continue };
+        let all: Vec<_> = of(3).filter(|s| s.row == number).collect();
+        text += &format!("\n{}\n{}", row.point.label(), epochs(plan, &all, slo_ns));
+    }
+    if of(4).next().is_some() {
+        let mut table =
+            empty(&["point", "lock", "ticks of start + end", "bytes a thread and epoch"]);
+        let mut last = usize::MAX;
+        for s in of(4) {
+            table.add_row([
+                label(s, &mut last),
+                name(s),
+                with_range(&s.epoch_ticks),
+                with_range(&s.bytes_per_epoch),
+            ]);
+        }
+        text += &format!("\n{}\n", aligned(table, 2));
+    }
     if of(1).next().is_some() {
         let mut table =
             empty(&["point", "lock", "size of the lock", "bytes beside it [min .. max]", ""]);
@@ -222,7 +256,7 @@ pub(crate) fn tables(plan: &Plan, summaries: &[Summary], wide: bool) -> String {
             "point",
             "lock",
             "rate",
-            "of glibc [min .. max]",
+            of_reference.as_str(),
             "overtaken",
             "beyond grace",
             "bypass P99.9",
@@ -248,6 +282,59 @@ pub(crate) fn tables(plan: &Plan, summaries: &[Summary], wide: bool) -> String {
     text
 }
 
+/// `real`, `emulated`, or both.
+pub(crate) fn origin(rows: &[crate::run::Row]) -> &'static str {
+    let is = |origin| rows.iter().any(|row| row.point.origin() == origin);
+    match (is("real"), is("emulated")) {
+        (true, true) => "real and emulated",
+        (false, true) => "emulated",
+        _ => "real",
+    }
+}
+
+/// Epochs at one point: throughput and latency by class of cores, against the SLO.
+fn epochs(plan: &Plan, rows: &[&Summary], slo_ns: u64) -> String {
+    let mut table = empty(&[
+        "lock",
+        "class",
+        "epochs/s",
+        "of the first [min .. max]",
+        "P50",
+        "P99",
+        "P99 / SLO",
+        "over SLO",
+        "",
+    ]);
+    let of_slo = |p99: f64| if slo_ns == 0 { "-".into() } else { ratio(p99 / slo_ns as f64) };
+    for s in rows {
+        table.add_row([
+            plan.subjects[s.subject].name.clone(),
+            "all".into(),
+            option(s.rate, |r| si(r.median)),
+            with_range(&s.ratio),
+            option(s.latency, |l| time(l.p50)),
+            option(s.latency, |l| time(l.p99)),
+            option(s.latency, |l| of_slo(l.p99)),
+            String::new(),
+            status(s.status).into(),
+        ]);
+        for class in &s.epochs {
+            table.add_row([
+                String::new(),
+                class.class.to_string(),
+                si(class.rate),
+                String::new(),
+                time(class.p50),
+                time(class.p99),
+                of_slo(class.p99),
+                format!("{:.2} %", 100.0 * class.violations),
+                String::new(),
+            ]);
+        }
+    }
+    format!("{}\n", aligned(table, 1))
+}
+
 /// `1.2 M` + unit reads `1.2 Mop/s`; a number without prefix keeps a space before its unit.
 pub(crate) fn spaced(number: String) -> String {
     if number.ends_with(char::is_alphabetic) { number } else { number + " " }
@@ -255,32 +342,18 @@ pub(crate) fn spaced(number: String) -> String {
 
 /// The bars and what was measured against them.
 pub(crate) fn bars(verdicts: &[Verdict]) -> String {
-    let mut table = empty(&[
-        "bar",
-        "lock",
-        "figure",
-        "wanted",
-        "measured [min .. max]",
-        "IQR",
-        "",
-        "best peer",
-    ]);
+    let mut table = empty(&["bar", "wanted", "measured [min .. max]", "what"]);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     for v in verdicts {
-        table.add_row([
-            v.what.clone(),
-            v.lock.clone(),
-            v.figure.clone(),
-            v.bar.clone(),
-            with_range(&v.measured),
-            option(v.measured, |s| digits(s.iqr())),
-            match (v.met, v.measured) {
-                (Some(true), _) => "met".into(),
-                (Some(false), _) => "missed".into(),
-                (None, Some(_)) => String::new(),
-                (None, None) => "not measured".into(),
-            },
-            v.against.clone().unwrap_or_default(),
-        ]);
+        let met = match (v.met, v.measured) {
+            (Some(true), _) => "met",
+            (Some(false), _) => "missed",
+            (None, Some(_)) => "",
+            (None, None) => "not measured",
+        };
+        let against = v.against.iter().map(|text| format!("; {text}"));
+        let what = format!("{} {}\n{}{}", v.lock, v.figure, v.what, against.collect::<String>());
+        table.add_row([met.into(), v.bar.clone(), with_range(&v.measured), what]);
     }
     table.to_string()
 }
@@ -370,6 +443,11 @@ pub(crate) fn raw_csv(plan: &Plan, measured: &Measured, to: impl Write) -> Resul
         "overtaken_late",
         "bypass_p999",
         "longest_bypass",
+        "epoch_p50_ns",
+        "epoch_p99_ns",
+        "slowest_class_epoch_p99_ns",
+        "epoch_ticks",
+        "bytes_per_epoch",
         "origin",
     ])?;
     let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
@@ -412,7 +490,12 @@ pub(crate) fn raw_csv(plan: &Plan, measured: &Measured, to: impl Write) -> Resul
             get(&|a| a.overtaken_late),
             answer.and_then(|a| a.bypass_p999).map_or(String::new(), |b| b.to_string()),
             answer.and_then(|a| a.longest_bypass).map_or(String::new(), |b| b.to_string()),
-            "real".into(),
+            get(&|a| Some(a.latency?.p50)),
+            get(&|a| Some(a.latency?.p99)),
+            get(&|a| a.slowest_p99()),
+            get(&|a| a.epoch_ticks),
+            get(&|a| a.bytes_per_epoch),
+            point.origin().into(),
         ])?;
     }
     csv.flush()?;
@@ -473,7 +556,7 @@ pub(crate) fn summary_csv(plan: &Plan, summaries: &[Summary], to: impl Write) ->
             number(s.bytes_per_lock.map(|b| b.median)),
             number(s.overtaken.map(|o| o.0)),
             s.bypass.map_or(String::new(), |b| b.1.to_string()),
-            "real".into(),
+            point.origin().into(),
         ])?;
     }
     csv.flush()?;
@@ -485,13 +568,18 @@ pub(crate) fn readme(report: &Report<'_>, text: &str, plots: &[String]) -> Strin
     let machine = report.machine;
     let mut page = format!(
         "# Locks side by side, {}\n\n\
-         All figures are *real*: measured on the machine below, none simulated.\n\n\
+         All figures are {}: measured on the machine below, none simulated.\n\n\
          | what | value |\n|---|---|\n\
          | processor | {} |\n| CPUs used | {} |\n| kernel | Linux {} |\n| C library | {} |\n| date | {} |\n\
          | load average at the start | {} |\n| command | `{}` |\n\
          | one measurement | {} s, {} repetitions, seed {} |\n\
          | groups kept, discarded, given up | {}, {}, {} |\n\n",
         machine.date.split('T').next().unwrap_or_default(),
+        match report.origin {
+            "real" => "*real*",
+            "emulated" => "*emulated* (docs/emulation.md)",
+            _ => "*real*, or *emulated* where the point says so (docs/emulation.md)",
+        },
         machine.cpu,
         machine.cpus,
         machine.kernel,

@@ -2,13 +2,13 @@
 
 use crate::child::{self, Outcome};
 use crate::compute;
+use crate::progress::progress;
 use crate::spec::{Answer, Point, Spec, Work};
 use crate::stats::Spread;
 use crate::subject_list::{Role, Subject};
 use crate::system;
 use crate::worker;
 use anyhow::{Result, bail};
-use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -111,21 +111,7 @@ pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
     };
     let steps: u64 =
         plan.rows.iter().map(|r| u64::from(reps_of(r)) * r.subjects.len() as u64).sum();
-    let bar = ProgressBar::with_draw_target(
-        Some(steps),
-        if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(4) },
-    );
-    bar.set_style(
-        // Before the first step nothing is known of the time left.
-        ProgressStyle::with_template("{bar:30} {pos}/{len}  {left}{msg}")?.with_key(
-            "left",
-            |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-                if state.pos() > 0 {
-                    let _ = write!(to, "{:#} left  ", HumanDuration(state.eta()));
-                }
-            },
-        ),
-    );
+    let bar = progress(steps, quiet);
     let mut retries = vec![plan.reps.max(3); plan.rows.len()];
     // (row, subject) pairs that will not be asked again.
     let mut out = vec![vec![false; plan.subjects.len()]; plan.rows.len()];
@@ -203,6 +189,7 @@ fn one(
     // Crowds of spinners need their time to leave.
     let limit = match point.work {
         Work::Memory { .. } => 60.0,
+        // A standby competitor may wait for as long as its window, at the end too.
         _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(worker::threads_of(point)),
     };
     let who = &plan.subjects[subject];
@@ -279,8 +266,31 @@ pub(crate) struct Summary {
     pub overtaken: Option<(f64, f64)>,
     /// Most overtakers of one acquisition: 99.9th percentile, maximum.
     pub bypass: Option<(u64, u64)>,
+    /// Latency of the epochs.
+    pub latency: Option<crate::spec::Percentiles>,
+    /// Epochs per class of cores.
+    pub epochs: Vec<EpochClass>,
+    /// Ticks of an empty epoch.
+    pub epoch_ticks: Option<Spread>,
+    /// Bytes for each thread and epoch.
+    pub bytes_per_epoch: Option<Spread>,
     /// Per class of cores: (class, operations per second per thread, P99 wait in nanoseconds).
     pub classes: Vec<(u8, f64, Option<f64>)>,
+}
+
+/// The epochs that ended on one class of cores: medians over the repetitions.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct EpochClass {
+    /// 0 is the fastest.
+    pub class: u8,
+    /// Epochs per second.
+    pub rate: f64,
+    /// Median latency, ns.
+    pub p50: f64,
+    /// 99th percentile of the latency, ns.
+    pub p99: f64,
+    /// Share of epochs that took longer than their SLO.
+    pub violations: f64,
 }
 
 /// Kept samples of one row and subject that have an answer.
@@ -345,6 +355,22 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 mine.iter().flat_map(|a| a.classes.iter().map(|c| c.class)).collect();
             classes.sort_unstable();
             classes.dedup();
+            let epochs = classes.iter().filter_map(|&class| {
+                let of = |f: &dyn Fn(&Answer, &crate::spec::ClassResult) -> Option<f64>| {
+                    median(&|a| a.classes.iter().find(|c| c.class == class).and_then(|c| f(a, c)))
+                };
+                Some(EpochClass {
+                    class,
+                    rate: of(&|a, c| Some(c.ops as f64 * 1e9 / a.elapsed_ns.max(1) as f64))?,
+                    p50: of(&|_, c| Some(c.latency?.p50))?,
+                    p99: of(&|_, c| Some(c.latency?.p99))?,
+                    violations: of(&|_, c| Some(c.violations as f64 / c.ops.max(1) as f64))?,
+                })
+            });
+            let epochs: Vec<_> = epochs.collect();
+            if !epochs.is_empty() {
+                classes.clear();
+            }
             all.push(Summary {
                 row,
                 subject,
@@ -374,6 +400,10 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 bypass: median(&|a| a.bypass_p999.map(|b| b as f64))
                     .map(|b| b as u64)
                     .zip(mine.iter().filter_map(|a| a.longest_bypass).max()),
+                latency: times(|a| a.latency),
+                epochs,
+                epoch_ticks: spread(&|a| a.epoch_ticks),
+                bytes_per_epoch: spread(&|a| a.bytes_per_epoch),
                 classes: classes
                     .into_iter()
                     .filter_map(|class| {

@@ -65,6 +65,16 @@ pub(crate) enum Work {
         /// Contended once each, or only locked by one thread.
         contended: bool,
     },
+    /// The paper's Bench-1: each operation is an epoch with four critical sections of different lengths under
+    /// two locks. Its first third, in which windows settle, is not counted.
+    Epoch {
+        /// The epoch's latency SLO.
+        slo_ns: u64,
+        /// Locks that its critical sections take in turns: 2 in the paper, or 1.
+        locks: u32,
+    },
+    /// One thread begins and ends an empty epoch, again and again; and the memory that epochs take.
+    EpochCost,
     /// As `Mutex`, with tickets drawn on arrival to see who overtakes whom.
     Order {
         /// An overtaker that came within this time of its victim is not held against the lock.
@@ -91,6 +101,8 @@ pub(crate) struct Point {
     pub pin: bool,
     /// Is there a second pass that takes the time of each wait?
     pub latency: bool,
+    /// The emulated machine, as LOCKWRIGHT_EMULATE; `None`: the real one.
+    pub emulate: Option<String>,
 }
 
 impl Point {
@@ -106,11 +118,25 @@ impl Point {
             Work::Barrier => "barrier",
             Work::Memory { .. } => "memory",
             Work::Order { .. } => "order",
+            Work::Epoch { .. } => "epoch",
+            Work::EpochCost => "epoch-cost",
         }
     }
 
     /// The point in a few words: what stands in the tables, and names it in the raw data.
     pub(crate) fn label(&self) -> String {
+        match &self.emulate {
+            None => self.bare_label(),
+            Some(spec) => format!("{} emulated {spec}", self.bare_label()),
+        }
+    }
+
+    /// Where the point's figures come from.
+    pub(crate) fn origin(&self) -> &'static str {
+        if self.emulate.is_some() { "emulated" } else { "real" }
+    }
+
+    fn bare_label(&self) -> String {
         let shape = || {
             let pin = if self.pin { " pinned" } else { "" };
             let lines =
@@ -130,6 +156,11 @@ impl Point {
             Work::Memory { contended: true, .. } => "memory, contended once".into(),
             Work::Memory { contended: false, .. } => "memory, never contended".into(),
             Work::Order { .. } => format!("order {}", shape()),
+            Work::Epoch { slo_ns, locks } => {
+                let locks = if *locks == 1 { "1 lock" } else { "2 locks" };
+                format!("epoch SLO {} {locks} {}", crate::report::time(*slo_ns as f64), shape())
+            }
+            Work::EpochCost => "epoch, empty".into(),
         }
     }
 
@@ -137,6 +168,7 @@ impl Point {
     pub(crate) fn unit(&self) -> &'static str {
         match self.work {
             Work::Barrier => "rounds/s",
+            Work::Epoch { .. } | Work::EpochCost => "epochs/s",
             Work::Queue { .. } => "items/s",
             Work::Memory { .. } => "B/lock",
             _ => "op/s",
@@ -185,6 +217,10 @@ pub(crate) struct ClassResult {
     pub ops: u64,
     /// Their waits.
     pub wait: Option<Percentiles>,
+    /// Their epochs' latencies; of epochs, `threads` is 0 and the class is that of the CPU where one ended.
+    pub latency: Option<Percentiles>,
+    /// Epochs that took longer than their SLO.
+    pub violations: u64,
 }
 
 /// What a worker answers.
@@ -214,6 +250,12 @@ pub(crate) struct Answer {
     pub wait: Option<Percentiles>,
     /// From having to having given back (latency pass).
     pub hold: Option<Percentiles>,
+    /// Epochs' latencies.
+    pub latency: Option<Percentiles>,
+    /// Time-stamp ticks of an empty epoch's start and end.
+    pub epoch_ticks: Option<f64>,
+    /// Bytes for each thread and epoch.
+    pub bytes_per_epoch: Option<f64>,
     /// By class of cores.
     pub classes: Vec<ClassResult>,
     /// Bytes that each lock took beside itself.
@@ -234,6 +276,11 @@ impl Answer {
     /// What happened per second.
     pub(crate) fn rate(&self) -> f64 {
         self.ops as f64 * 1e9 / (self.elapsed_ns.max(1)) as f64
+    }
+
+    /// 99th percentile of the epochs that ended on the slowest class of cores, in nanoseconds.
+    pub(crate) fn slowest_p99(&self) -> Option<f64> {
+        self.classes.iter().max_by_key(|c| c.class)?.latency.map(|l| l.p99)
     }
 
     /// CPU time of one operation.

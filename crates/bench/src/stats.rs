@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A median with the range that its repetitions covered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Spread {
+pub struct Spread {
     /// Smallest repetition.
     pub min: f64,
     /// First quartile.
@@ -21,7 +21,7 @@ pub(crate) struct Spread {
 
 impl Spread {
     /// The spread of `values`; `None` if there is none, or one that is not a number.
-    pub(crate) fn of(values: &[f64]) -> Option<Spread> {
+    pub fn of(values: &[f64]) -> Option<Spread> {
         if values.is_empty() || values.iter().any(|v| v.is_nan()) {
             return None;
         }

@@ -47,6 +47,15 @@ impl Subject {
         }
     }
 
+    /// glibc's algorithm on our code: it can be emulated on little cores, which glibc's own code can't.
+    pub(crate) fn glibc_emulated(library: &Path) -> Subject {
+        Subject {
+            preload: Some(library.to_owned()),
+            choice: Some("glibc".into()),
+            ..Subject::glibc()
+        }
+    }
+
     /// The lock called `name`: `glibc`, `parking_lot`, `std`, `in:LOCK` or `LOCK[:key=value,...]`.
     pub(crate) fn parse(name: &str, library: Result<&Path, &str>) -> Result<Subject> {
         let peer = |lock| Subject {
@@ -136,7 +145,9 @@ pub(crate) fn plain(cause: &std::io::Error) -> String {
 
 fn known(id: &str, asked: &str) -> Result<&'static catalog::Entry> {
     catalog::find(id).ok_or_else(|| {
-        let nearest = CATALOG.iter().map(|e| e.id).min_by_key(|known| distance(known, id));
+        // Of two names equally near it is the one with the same first letter.
+        let far = |known: &&str| (distance(known, id), known.chars().next() != id.chars().next());
+        let nearest = CATALOG.iter().map(|e| e.id).min_by_key(far);
         // Further away it is another word, not a typing error.
         let typo = |known: &&str| distance(known, id) <= (known.len().max(id.len()) / 3).max(2);
         let with = nearest.filter(typo).map(|known| asked.replacen(id, known, 1));

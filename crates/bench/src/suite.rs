@@ -1,4 +1,8 @@
-//! Named sets of points. `bars`: what the project promises, each row with its bar.
+//! Named sets of points. `bars`: what the project promises, each row with its bar. (`asl` is in suite/asl.rs.)
+
+mod asl;
+
+pub(crate) use asl::asl;
 
 use crate::run::{Measured, Plan, Row, kept, paired};
 use crate::spec::{Length, Point, Work};
@@ -60,8 +64,10 @@ pub(crate) struct Suite {
     pub subjects: Vec<Subject>,
     /// Points.
     pub rows: Vec<Row>,
-    promises: Vec<Promise>,
+    judge: Box<Judge>,
 }
+
+type Judge = dyn Fn(&Plan, &Measured) -> Vec<Verdict>;
 
 /// A bar and what was measured against it.
 #[derive(Clone, Debug, Serialize)]
@@ -109,6 +115,7 @@ pub(crate) fn bars(library: &Path, more: &[Subject]) -> anyhow::Result<Suite> {
         lines: 0,
         pin,
         latency: false,
+        emulate: None,
     };
     let mut rows = Vec::new();
     let mut promises = Vec::new();
@@ -176,7 +183,10 @@ pub(crate) fn bars(library: &Path, more: &[Subject]) -> anyhow::Result<Suite> {
         only(&["glibc", "auto", "fifo"]),
         &[("fifo", Bypass, f64::INFINITY)],
     );
-    Ok(Suite { subjects, rows, promises })
+    let judge = Box::new(move |plan: &Plan, measured: &Measured| {
+        promises.iter().map(|promise| judge_one(promise, plan, measured)).collect()
+    });
+    Ok(Suite { subjects, rows, judge })
 }
 
 /// Measurement noise of the memory and order rows: one page over all locks, one acquisition in 10 000.
@@ -185,7 +195,7 @@ const ORDER_NOISE: f64 = 1e-4;
 
 /// Holds what was measured against the bars.
 pub(crate) fn judge(suite: &Suite, plan: &Plan, measured: &Measured) -> Vec<Verdict> {
-    suite.promises.iter().map(|p| judge_one(p, plan, measured)).collect()
+    (suite.judge)(plan, measured)
 }
 
 fn judge_one(promise: &Promise, plan: &Plan, measured: &Measured) -> Verdict {

@@ -1,5 +1,6 @@
 //! What the bench asks of Linux.
 
+use lockwright_native::topology::Topology;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -14,6 +15,51 @@ pub(crate) fn cpus() -> Vec<usize> {
         }
         (0..libc::CPU_SETSIZE as usize).filter(|&cpu| libc::CPU_ISSET(cpu, &set)).collect()
     }
+}
+
+/// Gives the CPUs' classes of the emulated machine `spec` to [`lockwright_native::place`].
+pub(crate) fn publish_classes(spec: &str) {
+    let mut topology = Box::new(Topology::new());
+    topology.read(b"/sys");
+    // The command line's check has refused what can't be.
+    let _ = topology.set_emulated(spec);
+    topology.publish();
+}
+
+/// Can this machine emulate `spec`?
+pub(crate) fn check_emulation(spec: &str) -> anyhow::Result<()> {
+    let mut topology = Box::new(Topology::new());
+    topology.read(b"/sys");
+    topology.set_emulated(spec).map(drop).map_err(|error| {
+        anyhow::anyhow!(
+            "bad emulated machine '{spec}': {error}\nhint: --emulate big:0,little:1x3.75; lockwright topology"
+        )
+    })
+}
+
+/// Every CPU but `little` big, and `little` slowed by `factor`: a machine to emulate.
+pub(crate) fn one_little(little: usize, factor: &str) -> String {
+    let mut topology = Box::new(Topology::new());
+    topology.read(b"/sys");
+    let big: Vec<_> = topology.online().map(|(cpu, _)| cpu).filter(|&cpu| cpu != little).collect();
+    let big: Vec<_> = big.iter().map(usize::to_string).collect();
+    format!("big:{},little:{little}x{factor}", big.join(","))
+}
+
+/// The processor's time-stamp counter (on aarch64 the generic timer, whose ticks are no cycles).
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn ticks() -> u64 {
+    // SAFETY: every x86-64 has it.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The generic timer.
+#[cfg(target_arch = "aarch64")]
+pub(crate) fn ticks() -> u64 {
+    let now: u64;
+    // SAFETY: reads a counter that Linux opens to programs.
+    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) now, options(nomem, nostack)) };
+    now
 }
 
 /// Binds the calling thread to one CPU.
@@ -139,7 +185,9 @@ pub(crate) fn interrupted() -> bool {
 
 /// The machine and the moment, as every report names them.
 #[derive(Clone, Debug, serde::Serialize)]
-pub(crate) struct Machine {
+pub struct Machine {
+    /// Whether figures are of this machine as it is: `real`, `emulated`, or some of both.
+    pub origin: &'static str,
     /// The processor's own name.
     pub cpu: String,
     /// CPUs that we may use.
@@ -156,7 +204,7 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// This machine, now.
-    pub(crate) fn here() -> Machine {
+    pub fn here() -> Machine {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
         let info = read("/proc/cpuinfo");
         let name = info
@@ -166,6 +214,7 @@ impl Machine {
         // SAFETY: returns a constant string.
         let libc = unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) };
         Machine {
+            origin: "real",
             cpu: name.map_or(std::env::consts::ARCH, |(_, name)| name.trim()).to_owned(),
             cpus: cpus().len(),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
@@ -181,8 +230,13 @@ impl Machine {
 
     /// One line. Everything this command prints was measured, so it says *real*.
     pub(crate) fn line(&self) -> String {
+        format!("{}: {}", self.origin, self.what())
+    }
+
+    /// Processor, CPUs, kernel, C library and date, on one line.
+    pub fn what(&self) -> String {
         format!(
-            "real: {}, {} CPU{}, Linux {}, {}, {}",
+            "{}, {} CPU{}, Linux {}, {}, {}",
             self.cpu,
             self.cpus,
             if self.cpus == 1 { "" } else { "s" },

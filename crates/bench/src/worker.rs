@@ -1,5 +1,7 @@
 //! The worker: a process of its own for each measurement, the same program for every lock.
 
+mod epochs;
+
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, ClassResult, Lock, Percentiles, Point, Spec, Work};
 use crate::stats;
@@ -30,6 +32,9 @@ const ALONE: Duration = Duration::from_micros(600);
 pub(crate) fn main(spec: &str) -> Result<()> {
     system::die_with_parent();
     let spec: Spec = serde_json::from_str(spec).context("cannot read the worker's orders")?;
+    if let Some(emulate) = &spec.point.emulate {
+        system::publish_classes(emulate);
+    }
     let mut answer = measure(&spec)?;
     answer.provider = system::provider_of_pthread_mutex_lock();
     println!("{}", serde_json::to_string(&answer)?);
@@ -78,6 +83,8 @@ impl WithMutex for Spec {
             Work::Uncontended { second_thread } => uncontended::<M>(self, second_thread),
             Work::Memory { locks, contended } => memory::<M>(locks, contended),
             Work::Order { grace_ns } => order::<M>(self, grace_ns),
+            Work::Epoch { slo_ns, locks } => epochs::bench_1::<M>(self, slo_ns, locks),
+            Work::EpochCost => epochs::cost(),
             Work::Timedlock { .. } if !M::TIMED => unsupported(),
             _ => competition::<M>(self),
         };
@@ -401,6 +408,8 @@ fn competition<M: Mutex>(spec: &Spec) -> Answer {
             threads,
             ops,
             wait: percentiles(&times.wait),
+            latency: None,
+            violations: 0,
         })
         .collect();
     answer
@@ -830,7 +839,7 @@ fn order<M: Mutex>(spec: &Spec, grace_ns: u64) -> Answer {
 pub(crate) fn threads_of(point: &Point) -> u32 {
     match point.work {
         Work::Queue { producers, consumers } => producers + consumers,
-        Work::Uncontended { .. } => 1,
+        Work::Uncontended { .. } | Work::EpochCost => 1,
         Work::Memory { .. } => 2,
         _ => point.threads,
     }

@@ -1,10 +1,9 @@
 //! Lock specifications, `NAME[:key=value,...]`, checked against the catalogue.
 
 use crate::hints::{Failure, nearest, warn};
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use lockwright_bench::Names;
 use lockwright_locks::catalog::{CATALOG, Entry, Kind, OptionSpec, find};
 use lockwright_native::cpus::Usable;
-use std::ffi::OsStr;
 
 /// Everything passes through to the C library.
 pub(crate) const GLIBC: &str = "glibc";
@@ -27,26 +26,8 @@ fn unknown(name: &str) -> Failure {
     }
 }
 
-/// Any text on the command line; the names are for the shell's completion.
-#[derive(Clone)]
-pub(crate) struct Spec;
-
-impl TypedValueParser for Spec {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(names().map(PossibleValue::new)))
-    }
-}
+/// For the shell's completion.
+pub(crate) const SPEC: Names = Names(|| names().map(str::to_owned).collect());
 
 /// One warning if any of these specifications is of a textbook lock: its slowness looks like a hang.
 pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>) {

@@ -2,9 +2,15 @@
 
 use crate::find;
 use crate::hints::{Failure, cause};
-use object::elf::{EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Machine, PT_INTERP, PT_LOAD};
+use object::elf::{
+    EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Machine, PT_INTERP, PT_LOAD, R_AARCH64_ABS64,
+    R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
+};
 use object::read::elf::{ElfFile64, ProgramHeader};
-use object::{Endianness, Object, ObjectSymbol, SymbolKind};
+use object::{
+    Architecture, Endianness, Object, ObjectSection, ObjectSymbol, ObjectSymbolTable,
+    RelocationFlags, RelocationTarget, SymbolKind,
+};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::{self, File};
@@ -28,6 +34,8 @@ pub(crate) struct Program {
     pub(crate) interpreter: Option<String>,
     /// Written in Go.
     pub(crate) go: bool,
+    /// Static, and linked with `liblockwright_static.a` or `lockwright-sync`: it reads our variables itself.
+    pub(crate) links_ours: bool,
     obstacle: Option<Obstacle>,
     object: Option<ObjectFile>,
 }
@@ -65,7 +73,9 @@ impl Obstacle {
             Self::NotElf => format!("file '{shown}'"),
             Self::OtherArchitecture(_) => format!("build it for this machine; file '{shown}'"),
             Self::Static => {
-                "link it dynamically, without -static (or -C target-feature=+crt-static)".to_owned()
+                "link it dynamically, without -static (or -C target-feature=+crt-static), \
+                 or with our locks: docs/sync.md"
+                    .to_owned()
             }
             Self::Musl | Self::OtherLinker(_) => {
                 "build it for a glibc target, such as x86_64-unknown-linux-gnu".to_owned()
@@ -115,11 +125,13 @@ impl Program {
             let words = String::from_utf8_lossy(&output.stderr);
             return Err(fail(words.lines().next().unwrap_or("no reason given").to_owned()));
         }
-        // `	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f...)`
+        // `	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f...)`; a library that the program names by
+        // its path: `	./libfoo.so (0x00007f...)`, and so is the dynamic linker.
         let lines = String::from_utf8_lossy(&output.stdout).into_owned();
         let path = |line: &str| {
-            let (_, path) = line.split_once(" => ")?;
-            Some(PathBuf::from(path.rsplit_once(" (")?.0)).filter(|path| path.is_absolute())
+            let (named, _) = line.trim_start().rsplit_once(" (")?;
+            let path = named.split_once(" => ").map_or(named, |(_, path)| path);
+            Some(PathBuf::from(path)).filter(|_| path.contains('/') && path != linker)
         };
         Ok(lines.lines().filter_map(path).collect())
     }
@@ -133,11 +145,25 @@ pub(crate) fn inspect(path: &Path) -> Result<Program, Failure> {
         file,
         interpreter: None,
         go: false,
+        links_ours: false,
         obstacle: None,
         object: None,
     };
     program.obstacle = examine(&mut program, &data).err();
+    if program.obstacle == Some(Obstacle::Static) && has_our_runtime(&data) {
+        program.links_ours = true;
+        program.obstacle = None;
+    }
     Ok(program)
+}
+
+/// Does it hold the name by which a linked runtime looks for the preloaded library? `strip` leaves that.
+fn has_our_runtime(data: &[u8]) -> bool {
+    const NAME: &[u8] = b"lockwright_preloaded\0";
+    ElfFile64::<Endianness>::parse(data).is_ok_and(|elf| {
+        let constants = elf.section_by_name(".rodata").and_then(|section| section.data().ok());
+        constants.is_some_and(|bytes| bytes.windows(NAME.len()).any(|bytes| bytes == NAME))
+    })
 }
 
 fn examine(program: &mut Program, data: &[u8]) -> Result<(), Obstacle> {
@@ -263,6 +289,8 @@ pub(crate) struct ObjectFile {
     pub(crate) imports: BTreeSet<String>,
     /// What it offers to others.
     pub(crate) exports: BTreeSet<String>,
+    /// What its calls and tables get by the dynamic linker, from others or from itself.
+    pub(crate) slots: BTreeSet<String>,
     /// Functions and variables of its own.
     pub(crate) symbols: Vec<Symbol>,
 }
@@ -322,8 +350,32 @@ impl ObjectFile {
                 .filter(|name| !name.is_empty())
                 .collect()
         };
-        Self { name, path: path.to_owned(), imports: names(false), exports: names(true), symbols }
+        Self {
+            name,
+            path: path.to_owned(),
+            imports: names(false),
+            exports: names(true),
+            slots: slots(elf),
+            symbols,
+        }
     }
+}
+
+/// The symbols whose addresses the dynamic linker writes into words of this object.
+fn slots(elf: &ElfFile64<'_, Endianness>) -> BTreeSet<String> {
+    let names = elf.dynamic_relocations().into_iter().flatten().filter_map(|(_, relocation)| {
+        let RelocationFlags::Elf { r_type } = relocation.flags() else { return None };
+        let RelocationTarget::Symbol(index) = relocation.target() else { return None };
+        let is_slot = match elf.architecture() {
+            Architecture::X86_64 => {
+                [R_X86_64_JUMP_SLOT, R_X86_64_GLOB_DAT, R_X86_64_64].contains(&r_type)
+            }
+            _ => [R_AARCH64_JUMP_SLOT, R_AARCH64_GLOB_DAT, R_AARCH64_ABS64].contains(&r_type),
+        };
+        let symbols = elf.dynamic_symbol_table().filter(|_| is_slot && relocation.addend() == 0)?;
+        Some(symbols.symbol_by_index(index).ok()?.name().ok()?.to_owned())
+    });
+    names.filter(|name| !name.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! What the user reads when something is wrong: one line with value and cause, one with a way out.
 
+use crate::output::say;
 use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
@@ -51,7 +52,7 @@ impl Failure {
     }
 
     pub(crate) fn report(self) -> ExitCode {
-        eprintln!("error: {self}");
+        say(&format!("error: {self}\n"));
         ExitCode::from(self.code)
     }
 }
@@ -72,7 +73,7 @@ pub(crate) fn cause(error: &io::Error) -> String {
 
 /// Something that the user should know; the command goes on.
 pub(crate) fn warn(message: impl Display, hint: impl Display) {
-    eprintln!("warning: {message}\nhint: {hint}");
+    say(&format!("warning: {message}\nhint: {hint}\n"));
 }
 
 /// The candidate that a mistyped `word` most probably meant.

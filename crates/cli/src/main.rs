@@ -3,6 +3,8 @@
 mod catalog;
 mod cmd;
 mod elf;
+mod epoch;
+mod epochs;
 mod find;
 mod hints;
 mod library;
@@ -10,6 +12,8 @@ mod output;
 mod rules;
 mod signals;
 mod trace;
+mod tune;
+mod units;
 mod usage;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -27,6 +31,8 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   lockwright run -- ./server --port 8080        run a program on our locks
   lockwright run --lock fifo -- ./server        on a lock of your choice
+  lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
+  lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
 
@@ -41,6 +47,7 @@ enum Command {
     Doctor(cmd::doctor::Args),
     Topology(cmd::topology::Args),
     Bench(Box<cmd::bench::Args>),
+    Tune(Box<cmd::tune::Args>),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -53,6 +60,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => cmd::doctor::main(args),
         Command::Topology(args) => cmd::topology::main(args),
         Command::Bench(args) => cmd::bench::main(*args),
+        Command::Tune(args) => cmd::tune::main(*args),
         Command::Completions(args) => cmd::completions::main(args, Cli::command()),
         Command::Man(args) => cmd::man::main(args, Cli::command()),
     });

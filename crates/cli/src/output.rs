@@ -1,4 +1,4 @@
-//! Standard output.
+//! Standard output, and standard error.
 
 use crate::hints::{Failure, cause};
 use comfy_table::{ContentArrangement, Table, presets};
@@ -13,6 +13,11 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
         }
         _ => Ok(()),
     }
+}
+
+/// Says it on standard error, in one piece. That nobody listens is no failure (`eprint!` would end us by it).
+pub(crate) fn say(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// A table with this header, for people.

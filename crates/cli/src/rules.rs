@@ -252,7 +252,7 @@ fn append(rules: &mut String, rule: std::fmt::Arguments<'_>) {
 
 /// Does `symbol`, mangled or not, go by the name `wanted`? Parts that the compiler split off
 /// (`f.cold`, `f.part.0`, `f.constprop.0`) belong to `f`.
-fn is_called(symbol: &str, wanted: &str) -> bool {
+pub(crate) fn is_called(symbol: &str, wanted: &str) -> bool {
     if symbol == wanted {
         return true;
     }

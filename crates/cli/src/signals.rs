@@ -1,13 +1,15 @@
 //! The program's signals are what our own parent meant them to be, as if we had not been there.
 //!
 //! Rust ignores SIGPIPE before `main`, and its `Command` resets SIGPIPE and the mask of blocked signals
-//! when it starts a program. Here is what was there before.
+//! when it starts a program. Here is what was there before. While a program runs as our child, `Watch`
+//! takes the signals that are meant for it.
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 /// Did our parent ignore SIGPIPE?
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
@@ -18,34 +20,222 @@ static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 #[unsafe(link_section = ".init_array")]
 static RECORD: extern "C" fn() = {
     extern "C" fn record() {
-        let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: `action` is writable; all-zero bytes are a value of it if the call fails.
-        let action = unsafe {
-            libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr());
-            action.assume_init()
-        };
-        PIPE_IGNORED.store(action.sa_sigaction == libc::SIG_IGN, Relaxed); // one thread as yet
+        PIPE_IGNORED.store(is_ignored(libc::SIGPIPE), Relaxed); // one thread as yet
     }
     record
 };
 
+fn is_ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: `action` is writable; all-zero bytes are a value of it if the call fails.
+    let action = unsafe {
+        libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr());
+        action.assume_init()
+    };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
+/// What we inherited: blocked signals, and two that may be ignored.
+#[derive(Clone, Copy)]
+struct Inherited {
+    mask: libc::sigset_t,
+    child_ignored: bool,
+}
+
+impl Inherited {
+    fn read() -> Inherited {
+        let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: `mask` is writable; all-zero bytes are the empty set.
+        let mask = unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr());
+            mask.assume_init()
+        };
+        Inherited { mask, child_ignored: is_ignored(libc::SIGCHLD) }
+    }
+
+    fn pass_on(self, command: &mut Command) {
+        let restore = move || {
+            let pipe = if PIPE_IGNORED.load(Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
+            let child = if self.child_ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+            // SAFETY: legal between fork and exec; the mask is one that we had.
+            let done = unsafe {
+                libc::signal(libc::SIGPIPE, pipe) != libc::SIG_ERR
+                    && libc::signal(libc::SIGCHLD, child) != libc::SIG_ERR
+                    && libc::pthread_sigmask(libc::SIG_SETMASK, &self.mask, std::ptr::null_mut())
+                        == 0
+            };
+            if done { Ok(()) } else { Err(io::Error::last_os_error()) }
+        };
+        // SAFETY: the closure makes system calls, nothing else.
+        unsafe { command.pre_exec(restore) };
+    }
+}
+
 /// Lets the program of `command` inherit what we inherited.
 pub(crate) fn pass_on(command: &mut Command) {
-    let mut mask = MaybeUninit::<libc::sigset_t>::zeroed();
-    // SAFETY: `mask` is writable; all-zero bytes are the empty set.
-    let mask = unsafe {
-        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), mask.as_mut_ptr());
-        mask.assume_init()
-    };
-    let restore = move || {
-        let pipe = if PIPE_IGNORED.load(Relaxed) { libc::SIG_IGN } else { libc::SIG_DFL };
-        // SAFETY: legal between fork and exec; the mask is one that we had.
-        let done = unsafe {
-            libc::signal(libc::SIGPIPE, pipe) != libc::SIG_ERR
-                && libc::pthread_sigmask(libc::SIG_SETMASK, &mask, std::ptr::null_mut()) == 0
+    Inherited::read().pass_on(command);
+}
+
+/// Signals that are meant for the program while it is our child.
+const MEANT: [i32; 7] = [
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+];
+
+/// Something that a [`Watch`] saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A child changed its state.
+    Child,
+    /// This signal came.
+    Signal {
+        /// Its number.
+        number: i32,
+        /// Did the terminal send it? Then every process in the foreground got it, the program too.
+        from_terminal: bool,
+    },
+    /// Nothing within the time.
+    Nothing,
+}
+
+/// From its making on, signals neither end nor interrupt us: they wait until [`next`](Self::next) asks.
+pub(crate) struct Watch {
+    inherited: Inherited,
+    set: libc::sigset_t,
+}
+
+impl Watch {
+    /// For a process with one thread; threads that it makes later have these signals blocked.
+    pub(crate) fn new() -> Watch {
+        let inherited = Inherited::read();
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        // SAFETY: `set` is writable; the numbers are signals. With SIGCHLD ignored there would be nothing
+        // to wait for.
+        let set = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in MEANT.into_iter().chain([libc::SIGCHLD]) {
+                libc::sigaddset(set.as_mut_ptr(), signal);
+            }
+            let set = set.assume_init();
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            set
         };
-        if done { Ok(()) } else { Err(io::Error::last_os_error()) }
-    };
-    // SAFETY: the closure makes two system calls, nothing else.
-    unsafe { command.pre_exec(restore) };
+        Watch { inherited, set }
+    }
+
+    /// Starts a program, with signals as we found them.
+    pub(crate) fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        self.inherited.pass_on(command);
+        command.spawn()
+    }
+
+    /// Starts a program in a process group of its own: the terminal's signals don't reach it. It ends when
+    /// we do.
+    pub(crate) fn spawn_group(&self, command: &mut Command) -> io::Result<Group> {
+        command.process_group(0);
+        let tie = || {
+            // SAFETY: sets one attribute of the process, legal between fork and exec.
+            match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: the closure makes a system call, nothing else.
+        unsafe { command.pre_exec(tie) };
+        self.spawn(command).map(Group)
+    }
+
+    /// Waits for the next event, for ever with no `limit`.
+    pub(crate) fn next(&self, limit: Option<Duration>) -> Event {
+        let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let time = limit.map(|limit| libc::timespec {
+            tv_sec: limit.as_secs() as libc::time_t,
+            tv_nsec: limit.subsec_nanos().into(),
+        });
+        let time = time.as_ref().map_or(std::ptr::null(), |time| time as *const _);
+        // SAFETY: `set` is a set, `about` writable, `time` null or a time that lives long enough.
+        let (number, about) = unsafe {
+            let number = libc::sigtimedwait(&self.set, about.as_mut_ptr(), time);
+            (number, about.assume_init())
+        };
+        match number {
+            libc::SIGCHLD => Event::Child,
+            1.. => Event::Signal { number, from_terminal: about.si_code == libc::SI_KERNEL },
+            // Time is up, or a signal that isn't ours, as SIGCONT, interrupted us.
+            _ => Event::Nothing,
+        }
+    }
+
+    /// Waits for the end of `child`, and passes signals on to it meanwhile.
+    pub(crate) fn wait(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            if let Event::Signal { number, from_terminal: false } = self.next(None) {
+                send(child.id(), number);
+            }
+        }
+    }
+}
+
+/// A program and what it started, as far as that stays in its process group.
+pub(crate) struct Group(Child);
+
+impl Group {
+    /// Has the program itself ended? It is not waited for, so that its id stays its own.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: `about` is writable, and zeroed: its process id is 0 if nothing has ended.
+        unsafe {
+            libc::waitid(libc::P_PID, self.0.id(), about.as_mut_ptr(), how) == 0
+                && about.assume_init().si_pid() != 0
+        }
+    }
+
+    /// Sends a signal to all of it.
+    pub(crate) fn send(&self, signal: i32) {
+        // SAFETY: no preconditions; the group is ours as long as its leader was not waited for.
+        unsafe { libc::kill(-(self.0.id() as i32), signal) };
+    }
+
+    /// Ends what is left, and tells how the program itself ended.
+    pub(crate) fn clear(&mut self) -> io::Result<ExitStatus> {
+        self.send(libc::SIGKILL);
+        self.0.wait()
+    }
+}
+
+/// Sends a signal to a child that was not waited for yet.
+fn send(id: u32, signal: i32) {
+    // SAFETY: no preconditions; the id can't be another's before we wait for it.
+    unsafe { libc::kill(id as i32, signal) };
+}
+
+/// Ends us as `status` says the program ended: by the same code, or by the same signal.
+pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
+    if let Some(code) = status.code() {
+        return ExitCode::from(code as u8);
+    }
+    let signal = status.signal().unwrap_or(libc::SIGKILL);
+    // SAFETY: changes this process alone, which is about to end. The core file, if any, is the program's.
+    unsafe {
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        libc::setrlimit(libc::RLIMIT_CORE, &none);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set = MaybeUninit::<libc::sigset_t>::zeroed();
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::raise(signal);
+    }
+    // Not every signal ends a process: as shells say it.
+    ExitCode::from(128 + signal as u8)
 }

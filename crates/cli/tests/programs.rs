@@ -67,12 +67,20 @@ fn file(name: &str, text: &str) -> String {
     path.to_str().expect("a path in UTF-8").to_owned()
 }
 
+/// What `run --stats` says of a program without epochs.
+const NO_EPOCHS: &str = "epochs: none\nhint: lockwright run --stats --epoch ";
+
 #[test]
 fn exit_code_and_output_are_the_programs_own() -> Result<()> {
     for code in [0, 1, 2, 7, 255] {
-        let outcome = run(&["--", contend_path(), "exit", &code.to_string()])?;
+        let end = ["--", contend_path(), "exit", &code.to_string()];
+        let outcome = run(&end)?;
         assert_eq!(outcome.end, End::Code(code), "{}", outcome.describe());
         assert_eq!((outcome.text().as_str(), outcome.errors().as_str()), (COUNT, ""));
+        let outcome = run(&[&["--stats"], &end[..]].concat())?;
+        assert_eq!(outcome.end, End::Code(code), "{}", outcome.describe());
+        assert_eq!(outcome.text(), COUNT);
+        assert!(outcome.errors().starts_with(NO_EPOCHS), "{}", outcome.errors());
     }
     Ok(())
 }
@@ -80,9 +88,24 @@ fn exit_code_and_output_are_the_programs_own() -> Result<()> {
 #[test]
 fn signals_are_the_programs_own() -> Result<()> {
     for signal in [libc::SIGTERM, libc::SIGKILL, libc::SIGUSR1] {
-        let outcome = run(&["--", contend_path(), "signal", &signal.to_string()])?;
-        assert_eq!(outcome.end, End::Signal(signal), "{}", outcome.describe());
-        assert_eq!(outcome.text(), COUNT);
+        for options in [&[][..], &["--stats"]] {
+            let end = ["--", contend_path(), "signal", &signal.to_string()];
+            let outcome = run(&[options, &end].concat())?;
+            assert_eq!(outcome.end, End::Signal(signal), "{}", outcome.describe());
+            assert_eq!(outcome.text(), COUNT);
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn signals_are_passed_on_to_a_child() -> Result<()> {
+    for signal in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2"] {
+        let script =
+            format!("trap 'echo {signal}; exit 7' {signal}; kill -{signal} $PPID; sleep 9 & wait");
+        let outcome = run(&["--stats", "--", "sh", "-c", &script])?;
+        assert_eq!(outcome.end, End::Code(7), "{}", outcome.describe());
+        assert_eq!(outcome.text(), format!("{signal}\n"));
     }
     Ok(())
 }
@@ -107,6 +130,7 @@ fn program_inherits_signals_as_from_our_parent() -> Result<()> {
             .any(|line| line.starts_with("SigBlk:") && !line.ends_with("\t0000000000000000"))
     );
     assert_eq!(states(&[env!("CARGO_BIN_EXE_lockwright"), "run", "--"])?, alone);
+    assert_eq!(states(&[env!("CARGO_BIN_EXE_lockwright"), "run", "--stats", "--"])?, alone);
     let plain = |prefix: &[&str]| -> Result<String> {
         let grep = ["env", "grep", "SigIgn", "/proc/self/status"];
         let command = [prefix, &grep].concat();
@@ -210,6 +234,27 @@ fn topology_that_the_command_suggests_is_handed_on() -> Result<()> {
 }
 
 #[test]
+fn emulated_machine_that_the_command_suggests_is_handed_on_and_said() -> Result<()> {
+    let refused = run(&["--emulate", "big:9999", "--", "true"])?;
+    let errors = refused.errors();
+    let example = errors.split("for example '").nth(1).and_then(|rest| rest.split('\'').next());
+    let example = example.context("an example in the hint")?;
+    let outcome = run(&["--emulate", example, "--", "env"])?;
+    assert!(outcome.text().contains(&format!("LOCKWRIGHT_EMULATE={example}\n")));
+    let said = outcome.errors();
+    assert!(said.starts_with("lockwright: emulated: little (cpu"), "{said}");
+    assert!(said.ends_with("computes 3.75 times as long; every figure of this run is emulated\n"));
+    assert_eq!(said.lines().count(), 1, "{said}");
+    // Inherited, it is said as well; another topology takes its place.
+    let inherited = || lockwright().env("LOCKWRIGHT_EMULATE", example);
+    assert_eq!(inherited().args(["run", "--", "true"]).run()?.errors(), said);
+    let other = example.replace("x3.75", "");
+    let outcome = inherited().args(["run", "--topology", &other, "--", "env"]).run()?;
+    assert!(!outcome.text().contains("LOCKWRIGHT_EMULATE") && outcome.errors().is_empty());
+    Ok(())
+}
+
+#[test]
 fn configuration_becomes_rules_in_the_files_order() -> Result<()> {
     let text = "default = 'fifo'
 [[lock]]
@@ -282,6 +327,65 @@ use = 'ticket'
             range("_ZN5store3getEi")?
         )
     );
+    Ok(())
+}
+
+#[test]
+fn functions_become_epochs_by_their_symbols() -> Result<()> {
+    let source = file(
+        "throws.cc",
+        "#include <cstdio>
+#include <cstdlib>
+#include <exception>
+int main(int argc, char **) { if (argc > 5) std::terminate(); return puts(getenv(\"LOCKWRIGHT_EPOCHS\")) < 0; }
+",
+    );
+    let program = FOLDER.path().join("throws");
+    let outcome = Child::new("c++").args(["-O1", "-o"]).args([&program]).args([&source]).run()?;
+    ensure!(outcome.end == End::Code(0), outcome.describe());
+    let program = program.to_str().context("a path in UTF-8")?;
+    let epochs = ["--epoch", "end=std::terminate:50us", "--epoch", "get=malloc:1.5ms@p99.9"];
+    let outcome = run(&[epochs.as_slice(), &["--lock", "fifo", "--", program]].concat())?;
+    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+    assert_eq!(outcome.text(), "end=_ZSt9terminatev:50000;get=malloc:1500000@99.9\n");
+    assert_eq!(outcome.errors(), "");
+    Ok(())
+}
+
+#[test]
+fn functions_out_of_reach_are_refused_and_unknown_ones_warned_of() -> Result<()> {
+    let outcome = run(&["--epoch", "add=add:50us", "--", contend_path()])?;
+    assert_eq!(outcome.end, End::Code(2), "{}", outcome.describe());
+    assert!(
+        outcome.errors().contains("'add' is bound inside of 'contend'"),
+        "{}",
+        outcome.errors()
+    );
+    assert_eq!(outcome.text(), "");
+    let outcome =
+        run(&["--lock", "fifo", "--epoch", "x=no_such_thing:50us", "--", contend_path()])?;
+    assert_eq!((outcome.end, outcome.text().as_str()), (End::Code(0), COUNT));
+    assert!(outcome.errors().starts_with("warning: 'no_such_thing' is unknown to everything"));
+    let outcome = run(&["--stats", "--epoch", "x=no_such_thing:50us", "--", contend_path()])?;
+    let errors = outcome.errors();
+    assert!(
+        errors.ends_with("x: its function was not called, or not by the dynamic linker\n"),
+        "{errors}"
+    );
+    Ok(())
+}
+
+#[test]
+fn calls_of_a_function_are_counted() -> Result<()> {
+    let report = FOLDER.path().join("functions.json");
+    let report = report.to_str().context("a path in UTF-8")?;
+    let flags = ["--lock", "fifo", &format!("--stats={report}"), "--epoch"];
+    let epoch = "join=pthread_join:10s";
+    let outcome = run(&[flags.as_slice(), &[epoch, "--", contend_path()]].concat())?;
+    assert_eq!((outcome.end, outcome.text().as_str()), (End::Code(0), COUNT));
+    let report: serde_json::Value = serde_json::from_slice(&fs::read(report)?)?;
+    let epoch = &report["epochs"][0];
+    assert_eq!((&epoch["name"], &epoch["all"]["count"]), (&"join".into(), &4.into()), "{report}");
     Ok(())
 }
 
@@ -491,5 +595,208 @@ fn reader_that_has_seen_enough_is_no_error() -> Result<()> {
     let script = format!("set -o pipefail; '{lockwright}' completions bash | head -c 1");
     let outcome = Child::new("bash").args(["-c", &script]).run()?;
     assert_eq!((outcome.end, outcome.errors().as_str()), (End::Code(0), ""));
+    Ok(())
+}
+
+/// Nor does it matter that nobody reads standard error: the exit code is the program's own.
+#[test]
+fn nobody_need_read_the_report() -> Result<()> {
+    let script = format!(
+        "mkfifo fifo; exec 3>&1; \
+         {{ read -r go; {} run --stats -- sh -c 'exit 7' 2>&1 >/dev/null; echo $? >&3; }} <fifo \
+         | {{ exec <&-; echo go; }} >fifo",
+        env!("CARGO_BIN_EXE_lockwright")
+    );
+    let place = TempDir::new()?;
+    let script = format!("cd '{}'; {script}", place.path().display());
+    let outcome =
+        Child::new("sh").args(["-c", &script]).env("LOCKWRIGHT_LIBRARY", &*LIBRARY).run()?;
+    assert_eq!(outcome.text(), "7\n", "{}", outcome.describe());
+    Ok(())
+}
+
+static EPOCHS: LazyLock<PathBuf> = LazyLock::new(|| {
+    let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../../include");
+    compiled("epochs", "epochs.c", &[include])
+});
+
+fn epochs_path() -> &'static str {
+    EPOCHS.to_str().expect("a path in UTF-8")
+}
+
+/// Two classes of cores, whatever this machine has: half of its CPUs each; `None` with one CPU.
+fn two_classes() -> Result<Option<String>> {
+    let topology = lockwright().args(["topology", "--json"]).run()?;
+    let topology: serde_json::Value = serde_json::from_slice(&topology.stdout)?;
+    let cpus = topology["cpus"].as_array().context("an array")?;
+    let names: Vec<_> = cpus.iter().map(|cpu| cpu["cpu"].to_string()).collect();
+    Ok(names
+        .split_first()
+        .filter(|(_, others)| !others.is_empty())
+        .map(|(first, others)| format!("big:{first},little:{}", others.join(","))))
+}
+
+#[test]
+fn stats_show_each_class_of_an_annotated_programs_epochs() -> Result<()> {
+    let Some(classes) = two_classes()? else { return Ok(()) };
+    for (name, end) in [("stats.json", "exit"), ("stats.csv", "signal")] {
+        let path = FOLDER.path().join(name);
+        let stats = format!("--stats={}", path.display());
+        let program = ["--", epochs_path(), "0.3", "annotated", end, "9"];
+        let options = ["--lock", "fifo", "--topology", &classes, &stats];
+        let outcome = run(&[&options[..], &program].concat())?;
+        let expected = if end == "exit" { End::Code(9) } else { End::Signal(9) };
+        assert_eq!(outcome.end, expected, "{}", outcome.describe());
+        let count: u64 = outcome.text().trim().parse()?;
+        let errors = outcome.errors();
+        let head = format!("\nepochs of '{}', real: lock fifo, 1 process, 0.", epochs_path());
+        assert!(errors.starts_with(&head), "{errors}");
+        let rows: Vec<_> = errors.lines().skip(3).take(3).collect();
+        for (row, cores) in rows.iter().zip(["work   all", "       big", "       little"]) {
+            assert!(row.starts_with(cores), "{errors}");
+        }
+        assert!(errors.contains("\nwork: "), "{errors}");
+        let text = fs::read_to_string(path)?;
+        if end == "exit" {
+            let value: serde_json::Value = serde_json::from_str(&text)?;
+            let epoch = &value["epochs"][0];
+            assert_eq!((&value["origin"], &epoch["name"]), (&"real".into(), &"work".into()));
+            assert_eq!((&epoch["id"], &epoch["slo_ns"]), (&3.into(), &1_000_000.into()));
+            assert_eq!(epoch["all"]["count"], count, "every execution is counted");
+            assert!(epoch["classes"][1]["p50_ns"].as_u64() > Some(2000), "{epoch}");
+        } else {
+            assert!(text.starts_with("origin,lock,epoch,id,cores,count,"), "{text}");
+            assert!(text.contains(&format!("real,fifo,work,3,all,{count},")), "{count}: {text}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn stats_of_children_are_one_with_their_parents() -> Result<()> {
+    let script = format!("{0} 0.1 annotated; exec {0} 0.1 annotated", epochs_path());
+    let outcome = run(&["--stats", "--", "sh", "-c", &script])?;
+    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+    let errors = outcome.errors();
+    assert!(errors.contains(", 2 processes, "), "{errors}");
+    assert_eq!(errors.matches("\nwork ").count(), 1, "{errors}");
+    Ok(())
+}
+
+#[test]
+fn tune_makes_epochs_of_functions() -> Result<()> {
+    let options =
+        ["--steps", "2", "--runs", "1", "--compare", "", "--epoch", "lock=clock_gettime@p95"];
+    let (child, out) = tune("tune-function", &options, &[epochs_path(), "0.1", "plain"]);
+    let outcome = child.run()?;
+    if cfg!(not(target_arch = "x86_64")) {
+        assert_eq!(outcome.end, End::Code(2), "{}", outcome.describe());
+        return Ok(());
+    }
+    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+    let value: serde_json::Value = serde_json::from_slice(&fs::read(out.join("tune.json"))?)?;
+    assert_eq!(value["epochs"][0]["epoch"], "lock");
+    assert_eq!(value["epochs"][0]["percentile"], "P95");
+    let slos: Vec<_> = value["runs"].as_array().context("an array")?.iter().collect();
+    let slos: Vec<_> = slos.iter().map(|run| run["epochs"][0]["slo_ns"].as_u64()).collect();
+    assert_eq!(slos, [Some(20_000), Some(2_000_000)]);
+    Ok(())
+}
+
+/// `tune` with small figures; the program runs for ever unless `--time` ends it.
+fn tune(out: &str, options: &[&str], program: &[&str]) -> (Child, PathBuf) {
+    let out = FOLDER.path().join(out);
+    let child = lockwright()
+        .args(["tune", "--quiet", "--lock", "fifo", "--slo-range", "20us..2ms", "--out"])
+        .args([&out])
+        .args(options)
+        .args(["--"])
+        .args(program);
+    (child, out)
+}
+
+#[test]
+fn tune_measures_a_program_and_recommends() -> Result<()> {
+    let classes = two_classes()?;
+    let mut options = vec!["--steps", "3", "--runs", "2", "--time", "0.2", "--compare", "barging"];
+    if let Some(classes) = &classes {
+        options.extend(["--topology", classes]);
+    }
+    let (child, out) = tune("tune", &options, &[epochs_path(), "60", "annotated"]);
+    let outcome = child.run()?;
+    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+    // The load is the test machine's own affair.
+    assert!(outcome.errors().is_empty() || outcome.errors().starts_with("warning: other programs"));
+    let text = outcome.text();
+    assert!(text.starts_with("real: "), "{text}");
+    assert!(text.contains("8 runs: 2 rounds of 4 settings, interleaved\n"), "{text}");
+    for row in ["\nbarging ", "\nfifo, SLO 20us ", "\nfifo, SLO 200us ", "\nfifo, SLO 2ms "] {
+        assert!(text.contains(row), "{row}: {text}");
+    }
+    assert!(text.contains("\nrecommended for 'work': "), "{text}");
+    let value: serde_json::Value = serde_json::from_slice(&fs::read(out.join("tune.json"))?)?;
+    let curve = &value["epochs"][0];
+    let slos: Vec<_> = curve["by_slo_ns"].as_array().context("an array")?.iter().collect();
+    let given: Vec<_> = slos.iter().map(|point| point["setting"].as_u64()).collect();
+    assert_eq!(given, [Some(20_000), Some(200_000), Some(2_000_000)]);
+    assert!(slos.iter().all(|point| point["point"]["rate"]["median"].as_f64() > Some(100.0)));
+    // The SLO of each run reached the program's epochs.
+    for run in value["runs"].as_array().context("an array")? {
+        let slo = run["epochs"][0]["slo_ns"].as_u64().context("a number")?;
+        let setting = run["setting"].as_str().context("a setting")?;
+        assert!(setting == "barging" || setting.starts_with("SLO "), "{setting}");
+        let given = [("SLO 20us", 20_000), ("SLO 200us", 200_000), ("SLO 2ms", 2_000_000)];
+        assert!(given.iter().all(|(name, ns)| *name != setting || *ns == slo), "{setting}: {slo}");
+    }
+    let table = fs::read_to_string(out.join("tune.csv"))?;
+    let rows = 8 * if classes.is_some() { 3 } else { 2 } + 1;
+    assert_eq!(table.lines().count(), rows, "{table}");
+    let page = fs::read_to_string(out.join("tune.html"))?;
+    assert!(page.contains("<span class=\"tag\">real</span>") && page.contains("Y = X"), "{page}");
+    assert!(!page.contains("<script") && !page.contains("src="), "needs no network");
+    assert!(fs::read_to_string(out.join("tune.svg"))?.contains("&apos;work&apos; under fifo"));
+    Ok(())
+}
+
+#[test]
+fn tune_keeps_what_was_measured_when_interrupted() -> Result<()> {
+    // The program interrupts its grandparent in its third run.
+    let script = format!(
+        "echo >> {0}; {1} 0.1 annotated; [ $(wc -l < {0}) -lt 3 ] || {{ kill -INT $PPID; sleep 50; }}",
+        FOLDER.path().join("turns").display(),
+        epochs_path()
+    );
+    let options = ["--steps", "2", "--runs", "9", "--compare", ""];
+    let (child, out) = tune("tune-interrupted", &options, &["sh", "-c", &script]);
+    let outcome = child.run()?;
+    assert_eq!(outcome.end, End::Code(130), "{}", outcome.describe());
+    let text = outcome.text();
+    assert!(
+        text.contains("2 runs: ") && text.contains("interrupted: 16 runs are missing"),
+        "{text}"
+    );
+    let page = fs::read_to_string(out.join("tune.html"))?;
+    assert!(page.contains("Incomplete: interrupted."), "{page}");
+    Ok(())
+}
+
+#[test]
+fn tune_says_what_is_wrong_with_the_program() -> Result<()> {
+    let options = ["--steps", "2", "--runs", "1"];
+    let (child, _) = tune("tune-none", &options, &[epochs_path(), "0.1", "plain"]);
+    let outcome = child.run()?;
+    assert_eq!(outcome.end, End::Code(2), "{}", outcome.describe());
+    let errors = outcome.errors();
+    assert!(errors.contains("executed no epoch with fifo\nhint: "), "{errors}");
+    let script = format!("{} 0.1 annotated; echo 'disk full'; exit 3", epochs_path());
+    let (child, out) = tune("tune-failed", &options, &["sh", "-c", &script]);
+    let outcome = child.run()?;
+    assert_eq!(outcome.end, End::Code(2), "{}", outcome.describe());
+    let log = out.join("tune.log");
+    let expected = format!(
+        "error: 'sh' failed (exit code 3) with fifo: disk full\nhint: its output is in '{}'\n",
+        log.display()
+    );
+    assert!(outcome.errors().ends_with(&expected), "{}", outcome.errors());
     Ok(())
 }

@@ -25,8 +25,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::{env, fs, process, ptr, slice};
 
-const KEYS: u64 = 10_000;
-const MAP_BYTES: usize = 48 << 20;
+/// Keys, unless `--size` says otherwise.
+pub(crate) const KEYS: u64 = 10_000;
+/// The map: so much, and so much more a key.
+const MAP_BYTES: usize = 44 << 20;
+const MAP_BYTES_PER_KEY: usize = 400;
 const VALUE_BYTES: usize = 100;
 
 /// Word 0: how often the key was put. Word 1: a checksum of key and word 0. The rest is filling.
@@ -53,6 +56,7 @@ fn puts(key: u64, found: &[u8]) -> Result<u64, Failure> {
 pub(crate) struct Lmdb {
     env: *mut ffi::MDB_env,
     dbi: ffi::MDB_dbi,
+    keys: u64,
     writer: Mutex,
     slots: Mutex,
     /// Signalled under `slots` when the last reader of the old snapshot leaves.
@@ -75,10 +79,11 @@ unsafe impl Sync for Lmdb {}
 
 impl Lmdb {
     /// Boxed: pthread's objects must not move once they are in use.
-    pub(crate) fn open() -> Result<Box<Lmdb>, Failure> {
+    pub(crate) fn open(keys: u64) -> Result<Box<Lmdb>, Failure> {
         let mut this = Box::new(Lmdb {
             env: ptr::null_mut(),
             dbi: 0,
+            keys,
             writer: Mutex::new(),
             slots: Mutex::new(),
             drained: Condition::new(),
@@ -95,8 +100,9 @@ impl Lmdb {
             | ffi::MDB_NOSYNC;
         // SAFETY: a valid place for the handle.
         check(unsafe { ffi::mdb_env_create(&mut this.env) })?;
+        let bytes = MAP_BYTES + keys as usize * MAP_BYTES_PER_KEY;
         // SAFETY: the environment is created and not yet open.
-        check(unsafe { ffi::mdb_env_set_mapsize(this.env, MAP_BYTES) })?;
+        check(unsafe { ffi::mdb_env_set_mapsize(this.env, bytes) })?;
         // SAFETY: as above; the name is terminated.
         let opened = unsafe { ffi::mdb_env_open(this.env, name.as_ptr(), flags, 0o600) };
         // Without a name, the file is gone when the process is, however it ends.
@@ -111,7 +117,7 @@ impl Lmdb {
         check(unsafe {
             ffi::mdb_dbi_open(txn.0, ptr::null(), ffi::MDB_INTEGERKEY, &mut this.dbi)
         })?;
-        for key in 0..KEYS {
+        for key in 0..keys {
             txn.put(this.dbi, key, &record(key, 0))?;
         }
         txn.commit()?;
@@ -209,14 +215,14 @@ impl Database for Box<Lmdb> {
     fn verify(&self, sessions: &[Client<'_>]) -> Result<Value, Failure> {
         let txn = Txn::begin(self.env, ffi::MDB_RDONLY)?;
         let mut found = 0;
-        for key in 0..KEYS {
+        for key in 0..self.keys {
             found += puts(key, txn.get(self.dbi, key)?)?;
         }
         let done: u64 = sessions.iter().map(|session| session.puts).sum();
         if found != done {
             return Err(Failure::Wrong(format!("{found} puts in the database, {done} were made")));
         }
-        Ok(json!({ "keys": KEYS, "puts": done, "sum": found }))
+        Ok(json!({ "keys": self.keys, "puts": done, "sum": found }))
     }
 }
 
@@ -229,7 +235,7 @@ pub(crate) struct Client<'a> {
 
 impl Session for Client<'_> {
     fn operation(&mut self, random: &mut Random) -> Result<(), Failure> {
-        let key = random.below(KEYS);
+        let key = random.below(self.lmdb.keys);
         if random.below(2) == 0 {
             self.lmdb.put(key)?;
             self.puts += 1;

@@ -7,7 +7,9 @@
 //! same mutex again (recursively) in each call between.
 //!
 //! Workload: 1/3 insert, 1/3 point query on an indexed column, 1/3 range query with a filter on a
-//! column that has no index. In memory: disks are not the subject.
+//! column that has no index. In memory: disks are not the subject. With `--scan-every` every so many of a
+//! thread's operations there is an extremely long one: a scan of a whole table without an index, which nobody
+//! writes to, so that a faster lock doesn't make it longer.
 
 use crate::random::{Random, mix};
 use crate::{Database, Failure, Session};
@@ -18,6 +20,8 @@ use std::ptr;
 
 /// Rows before the clock starts; their keys are `0..ROWS`.
 const ROWS: u64 = 10_000;
+/// Rows of the table that is scanned, unless `--size` says otherwise.
+pub(crate) const SCANNED: u64 = 100_000;
 /// Keys that a range query covers.
 const RANGE: u64 = 50;
 /// Values of the column without an index.
@@ -25,7 +29,8 @@ const KINDS: u64 = 8;
 
 const SCHEMA: &CStr = c"
     CREATE TABLE item (id INTEGER PRIMARY KEY, key INTEGER, kind INTEGER, note TEXT);
-    CREATE INDEX item_key ON item (key);";
+    CREATE INDEX item_key ON item (key);
+    CREATE TABLE archive (id INTEGER PRIMARY KEY, key INTEGER, kind INTEGER, note TEXT);";
 
 /// What `kind` is for `key`.
 fn kind(key: u64) -> u64 {
@@ -52,13 +57,18 @@ pub(crate) struct Sqlite {
     db: *mut ffi::sqlite3,
     /// See [`of_kind`].
     of_kind: Vec<Vec<u64>>,
+    /// A thread scans instead of every so many operations; 0: never.
+    scan_every: u64,
+    /// Rows of each kind in the table that is scanned.
+    archived: Vec<u64>,
 }
 
 // SAFETY: SQLite is compiled as serialized (`open` checks it): a connection may be used by many threads.
 unsafe impl Sync for Sqlite {}
 
 impl Sqlite {
-    pub(crate) fn open() -> Result<Sqlite, Failure> {
+    /// With scans: of a table of `archive` rows, every `scan_every` operations of a thread.
+    pub(crate) fn open(archive: u64, scan_every: u64) -> Result<Sqlite, Failure> {
         // SAFETY: always legal to call.
         let threadsafe = unsafe { ffi::sqlite3_threadsafe() };
         if threadsafe != 1 {
@@ -69,22 +79,29 @@ impl Sqlite {
             ffi::SQLITE_OPEN_READWRITE | ffi::SQLITE_OPEN_CREATE | ffi::SQLITE_OPEN_FULLMUTEX;
         // SAFETY: the name is terminated and `db` is a valid place for the answer.
         let rc = unsafe { ffi::sqlite3_open_v2(c":memory:".as_ptr(), &mut db, flags, ptr::null()) };
-        let this = Sqlite { db, of_kind: of_kind() };
+        let archived = vec![0; KINDS as usize];
+        let mut this = Sqlite { db, of_kind: of_kind(), scan_every, archived };
         this.check(rc)?;
         // SAFETY: the connection is open, the text is terminated, no callback is given.
         let rc = unsafe {
             ffi::sqlite3_exec(db, SCHEMA.as_ptr(), None, ptr::null_mut(), ptr::null_mut())
         };
         this.check(rc)?;
-        this.fill()?;
+        this.fill(INSERT, ROWS)?;
+        if scan_every > 0 {
+            this.fill(ARCHIVE, archive)?;
+            for key in 0..archive {
+                this.archived[kind(key) as usize] += 1;
+            }
+        }
         Ok(this)
     }
 
-    fn fill(&self) -> Result<(), Failure> {
-        let insert = Insert(self.prepare(INSERT)?);
+    fn fill(&self, insert: &CStr, rows: u64) -> Result<(), Failure> {
+        let insert = Insert(self.prepare(insert)?);
         let (begin, commit) = (self.prepare(BEGIN)?, self.prepare(COMMIT)?);
         begin.run()?;
-        for key in 0..ROWS {
+        for key in 0..rows {
             insert.row(key, &note(key))?;
         }
         commit.run()?;
@@ -150,6 +167,9 @@ impl Database for Sqlite {
             point: self.prepare(c"SELECT kind, note FROM item WHERE key = ?1")?,
             range: self
                 .prepare(c"SELECT count(*) FROM item WHERE key BETWEEN ?1 AND ?2 AND kind = ?3")?,
+            scan: self.prepare(c"SELECT count(*) FROM archive WHERE kind = ?1")?,
+            operations: 0,
+            scans: 0,
             first: (thread + 1) << 32,
             inserted: 0,
         })
@@ -184,13 +204,15 @@ impl Database for Sqlite {
             b"ok" => Ok(()),
             other => Err(Failure::Wrong(String::from_utf8_lossy(other).into_owned())),
         })?;
-        Ok(json!({ "rows": rows, "inserted": rows - ROWS, "sum": kinds }))
+        let scans: u64 = sessions.iter().map(|session| session.scans).sum();
+        Ok(json!({ "rows": rows, "inserted": rows - ROWS, "sum": kinds, "scans": scans }))
     }
 }
 
 const BEGIN: &CStr = c"BEGIN DEFERRED";
 const COMMIT: &CStr = c"COMMIT";
 const INSERT: &CStr = c"INSERT INTO item (key, kind, note) VALUES (?1, ?2, ?3)";
+const ARCHIVE: &CStr = c"INSERT INTO archive (key, kind, note) VALUES (?1, ?2, ?3)";
 
 /// One thread's statements.
 pub(crate) struct Reader<'a> {
@@ -200,6 +222,9 @@ pub(crate) struct Reader<'a> {
     insert: Insert<'a>,
     point: Statement<'a>,
     range: Statement<'a>,
+    scan: Statement<'a>,
+    operations: u64,
+    scans: u64,
     /// Key of the first row that this thread inserts; the others follow.
     first: u64,
     inserted: u64,
@@ -260,8 +285,30 @@ impl Reader<'_> {
     }
 }
 
+impl Reader<'_> {
+    fn scan(&mut self, random: &mut Random) -> Result<(), Failure> {
+        let kind = random.below(KINDS);
+        let expected = self.sqlite.archived[kind as usize];
+        self.scans += 1;
+        self.transaction(|| {
+            self.scan.bind(1, kind)?;
+            self.scan.row(|row| match row.integer(0) {
+                count if count == expected => Ok(()),
+                count => Err(Failure::Wrong(format!(
+                    "{count} archived rows of kind {kind}, expected {expected}"
+                ))),
+            })
+        })
+    }
+}
+
 impl Session for Reader<'_> {
     fn operation(&mut self, random: &mut Random) -> Result<(), Failure> {
+        self.operations += 1;
+        let every = self.sqlite.scan_every;
+        if every > 0 && self.operations.is_multiple_of(every) {
+            return self.scan(random);
+        }
         match random.below(3) {
             0 => self.insert(),
             1 => self.point(random),

@@ -1,7 +1,7 @@
 //! The catalogue: the only list of locks. The command, the docs, the tests, the models and the runtime
 //! iterate it; a new lock is its own file and one line below.
 
-use crate::{block, front, queue, spin};
+use crate::{amp, block, front, queue, spin};
 use lockwright_platform::{InPlace, Platform, RawLock, TryLock};
 
 /// How a lock comes to stand in a program.
@@ -67,6 +67,12 @@ pub trait WholeVisitor<P: Platform> {
     fn visit<L: RawLock<P> + InPlace>(&mut self, entry: &'static Entry);
 }
 
+/// As [`Visitor`], for the front locks.
+pub trait FrontVisitor<P: Platform> {
+    /// Called once a front lock, in the catalogue's order.
+    fn visit<L: front::Front<P>>(&mut self, entry: &'static Entry);
+}
+
 macro_rules! catalog {
     (front { $($front:path),* $(,)? } whole { $($whole:path),* $(,)? }) => {
         /// Every lock.
@@ -81,6 +87,11 @@ macro_rules! catalog {
             $({ use $whole as lock; visitor.visit::<lock::Lock<P>>(&lock::ENTRY); })*
         }
 
+        /// Shows every front lock's type to `visitor`.
+        pub fn visit_front<P: Platform>(visitor: &mut impl FrontVisitor<P>) {
+            $({ use $front as lock; visitor.visit::<lock::Lock<P>>(&lock::ENTRY); })*
+        }
+
         /// Shows every whole lock's type to `visitor`.
         pub fn visit_whole<P: Platform>(visitor: &mut impl WholeVisitor<P>) {
             $({ use $whole as lock; visitor.visit::<lock::Lock<P>>(&lock::ENTRY); })*
@@ -89,8 +100,22 @@ macro_rules! catalog {
 }
 
 catalog! {
-    front { front::auto, front::barging, front::fifo }
-    whole { spin::tas, spin::ttas, spin::ticket, queue::mcs, queue::clh, block::mcs_stp }
+    front {
+        front::auto, front::barging, front::fifo,
+        front::asl, front::asl_max, front::asl_opt, front::pb10,
+    }
+    whole {
+        spin::tas, spin::ttas, spin::ticket, queue::mcs, queue::clh, block::mcs_stp,
+        amp::asl_mcs, amp::asl_ticket, amp::asl_clh,
+    }
+}
+
+/// The front locks, without those that are another one with a fixed option (`asl-max` and `asl-opt` are `asl` with a
+/// window of their own): what whole-system tests run under.
+pub fn front_rules() -> impl Iterator<Item = &'static Entry> {
+    let is_rule =
+        |entry: &&Entry| entry.kind == Kind::Front && !["asl-max", "asl-opt"].contains(&entry.id);
+    CATALOG.iter().copied().filter(is_rule)
 }
 
 /// The entry called `id`.

@@ -122,8 +122,21 @@ impl<P: Platform> Cond<'_, P> {
     /// # Safety
     /// `me` is not in any list, and stays where it is until [`sleep`](Self::sleep) returns.
     pub unsafe fn enlist(&self, me: &Sleeper<P>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.enlist_if(me, |_| true) };
+    }
+
+    /// As [`enlist`](Self::enlist), if `may` agrees: asked under the list's lock, with "is the list empty?".
+    ///
+    /// # Safety
+    /// As [`enlist`](Self::enlist).
+    pub unsafe fn enlist_if(&self, me: &Sleeper<P>, may: impl FnOnce(bool) -> bool) -> bool {
         me.gate.store(AWAKE, Relaxed); // published by the list's lock
         self.lock_list();
+        if !may(self.first.load(Relaxed).is_null()) {
+            self.unlock_list();
+            return false;
+        }
         let node = core::ptr::from_ref(me).cast_mut();
         let last = self.last.load(Relaxed); // under the list's lock, as all of the list
         me.previous.store(last, Relaxed);
@@ -140,6 +153,7 @@ impl<P: Platform> Cond<'_, P> {
         }
         self.last.store(node, Relaxed);
         self.unlock_list();
+        true
     }
 
     /// Waits until signalled, cancelled, or the deadline; the caller has released the mutex.

@@ -8,12 +8,16 @@
 //!              line   the queue of sleepers: mcs with the head kept in the lock
 //!              fifo   nobody passes the line ── barging: runners may, boundedly ── auto: as the machine suits
 //!              batch  is the lock better left where its data is?
+//!              asl    fifo, and little cores stand by first ── asl-max, asl-opt (fixed windows) ── pb10 (1 in 10)
+//!   amp/     for unequal cores: feedback (from latency to window), standby (wait without asking),
+//!              reorderable (any FIFO lock, and a second way to ask for it): asl-mcs, asl-ticket, asl-clh
 //!   rw/      readers and writers, in phases        condvar   a list; a signal belongs to one waiter
 //! ```
 //!
 //! [`catalog`] is the only list. All are generic over [`lockwright_platform::Platform`].
 #![no_std]
 
+pub mod amp;
 pub mod block;
 pub mod catalog;
 pub mod condvar;

@@ -8,13 +8,26 @@
 
 extern crate std;
 
+use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::{Class, InPlace, Ordering, Place, Platform, Ptr, TryLock, Woken, Word};
 use std::alloc::Layout;
 use std::thread;
 
-/// Operating-system threads.
+/// Operating-system threads. Each has a clock of its own, which pauses and sleeps put forward; they run on cores of
+/// classes 0 and 1, by turns.
 pub(crate) struct Threads;
+
+std::thread_local! {
+    static CLOCK: Cell<u64> = const { Cell::new(0) };
+    static CLASS: Cell<u8> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) as u8 % 2);
+}
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// From now on the calling thread runs on a core of this class.
+pub(crate) fn run_on(class: u8) {
+    CLASS.set(class);
+}
 
 pub(crate) struct Word32(AtomicU32);
 pub(crate) struct Pointer<T>(AtomicPtr<T>);
@@ -81,7 +94,7 @@ const LINE: Layout = match Layout::from_size_align(128, 128) {
 impl Platform for Threads {
     type Word = Word32;
     type Ptr<T> = Pointer<T>;
-    type Deadline = std::time::Instant;
+    type Deadline = u64;
 
     fn spin_until(word: &Word32, order: Ordering, done: impl Fn(u32) -> bool) -> u32 {
         loop {
@@ -118,15 +131,19 @@ impl Platform for Threads {
         value
     }
 
-    fn pause(_ns: u32) {
+    fn pause(ns: u32) {
+        CLOCK.set(CLOCK.get() + u64::from(ns));
         thread::yield_now();
     }
 
     fn park(_word: &Word32, _seen: u32, deadline: Option<Self::Deadline>) -> Woken {
         thread::yield_now();
         match deadline {
-            Some(end) if std::time::Instant::now() >= end => Woken::TimedOut,
-            _ => Woken::Maybe,
+            Some(end) => {
+                CLOCK.set(end.max(CLOCK.get()));
+                Woken::TimedOut
+            }
+            None => Woken::Maybe,
         }
     }
 
@@ -143,15 +160,15 @@ impl Platform for Threads {
     }
 
     fn now() -> u64 {
-        0
+        CLOCK.get()
     }
 
-    fn after(_: u32) -> Self::Deadline {
-        unreachable!("nobody sleeps")
+    fn after(ns: u32) -> Self::Deadline {
+        CLOCK.get() + u64::from(ns)
     }
 
     fn place() -> Place {
-        Place { cpu: 0, class: Class::BIG, domain: 0 }
+        Place { cpu: 0, class: Class(CLASS.get()), domain: 0 }
     }
 
     fn cpus() -> u32 {

@@ -9,6 +9,9 @@
 //! | pauses without having seen anything new since its last pause | somebody changes any word |
 //! | sleeps on a word | somebody wakes or requeues it by address; if it has a deadline, [`tick`] |
 //!
+//! A pause, or a nap with a length of its own, also ends when no thread can go on otherwise: time passes. A few times: a
+//! thread that only waits for time, and never sees what it waits for, is a deadlock all the same.
+//!
 //! Rules that keep this sound:
 //! 1. To look, to find nothing, and to start waiting is one step; to change a word and to end waits is one step. The
 //!    atomic operation comes first in each, so the checker orders them as it orders any two operations on a word.
@@ -40,12 +43,28 @@ pub enum Deadline {
     Never,
     /// At the [`tick`], which comes at any moment.
     Soon,
+    /// After a while: at the tick, or when no thread can go on.
+    Nap,
+}
+
+/// How often in a row, without a change of any word, time may be what lets threads go on.
+const PASSES: u32 = 8;
+
+/// The model machine has big and little cores: of each three threads, one runs on a big core, one on a little one, and one
+/// moves from a little to a big one after it has asked twice.
+fn class_of(thread: u32, asked: u32) -> Class {
+    match thread % 3 {
+        1 => Class(1),
+        2 if asked <= 2 => Class(1),
+        _ => Class::BIG,
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Reason {
     Spins,
     Sleeps { timed: bool },
+    Naps,
     Pauses,
 }
 
@@ -86,6 +105,11 @@ struct World {
     /// Changes of any word.
     changes: u64,
     ticked: bool,
+    /// How often time has let a thread go on since the last change.
+    passes: u32,
+    spawned: u32,
+    /// Each thread's number, in the order of their making, and how often it has asked where it runs.
+    places: HashMap<u64, (u32, u32)>,
     pausing: HashMap<u64, Pausing>,
     lines_out: isize,
     running: bool,
@@ -106,7 +130,9 @@ fn world<R>(f: impl FnOnce(&mut World) -> R) -> R {
 
 impl World {
     fn all_wait(&self) -> bool {
-        let can_time_out = |w: &Waiter| self.ticked && w.reason == Reason::Sleeps { timed: true };
+        let can_time_out = |w: &Waiter| {
+            self.ticked && (w.reason == Reason::Sleeps { timed: true } || w.reason == Reason::Naps)
+        };
         self.waiters.len() + self.joining == self.alive && !self.waiters.iter().any(can_time_out)
     }
 
@@ -120,7 +146,7 @@ impl World {
     fn wake(&mut self, address: usize, count: u32, meant: impl Fn(&Waiter) -> bool) {
         let mut left = count;
         self.waiters.retain(|waiter| {
-            let sleeps = matches!(waiter.reason, Reason::Sleeps { .. });
+            let sleeps = matches!(waiter.reason, Reason::Sleeps { .. } | Reason::Naps);
             let wakes = sleeps && waiter.address == address && left > 0 && meant(waiter);
             left -= u32::from(wakes);
             !wakes
@@ -129,10 +155,11 @@ impl World {
 
     fn changed(&mut self, address: usize) {
         self.changes += 1;
+        self.passes = 0;
         self.waiters.retain(|w| match w.reason {
             Reason::Spins => w.address != address,
             Reason::Pauses => false,
-            Reason::Sleeps { .. } => true,
+            Reason::Sleeps { .. } | Reason::Naps => true,
         });
     }
 }
@@ -195,8 +222,13 @@ pub fn tick<C: Checker>() {
 
 /// Starts a thread.
 pub fn spawn<C: Checker>(body: impl FnOnce() + Send + 'static) -> C::Handle {
-    world(|w| w.alive += 1);
+    let number = world(|w| {
+        w.alive += 1;
+        w.spawned += 1;
+        w.spawned
+    });
     C::spawn(move || {
+        world(|w| w.places.insert(C::thread(), (number, 0)));
         body();
         world(|w| w.alive -= 1);
     })
@@ -211,9 +243,22 @@ pub fn join<C: Checker>(handles: Vec<C::Handle>) {
     world(|w| w.joining -= 1);
 }
 
+/// The calling thread has let some time pass: what it reads next is not older than what it could have read before.
+fn time_passed<C: Checker>() {
+    let me = C::thread();
+    world(|w| {
+        let changes = w.changes;
+        let me = w.pausing.entry(me).or_default();
+        me.seen = changes;
+        me.must_read_newest = me.read_old_value;
+        me.read_old_value = false;
+    });
+}
+
 /// Waits until somebody takes us off the list (`true`), or the tick.
 fn wait<C: Checker>(reason: Reason, address: usize, newest: Option<Arc<AtomicU64>>) -> bool {
-    let timed = reason == Reason::Sleeps { timed: true };
+    let passes = matches!(reason, Reason::Naps | Reason::Pauses);
+    let timed = reason == Reason::Naps || reason == Reason::Sleeps { timed: true };
     log::<C>(if reason == Reason::Spins { "spins" } else { "sleeps" }, address, 0);
     let id = world(|w| {
         w.next_id += 1;
@@ -229,7 +274,17 @@ fn wait<C: Checker>(reason: Reason, address: usize, newest: Option<Arc<AtomicU64
                 w.waiters.retain(|other| other.id != id);
                 return Some(Ok(false));
             }
-            w.all_wait().then(|| w.report()).map(Err)
+            if !w.all_wait() {
+                return None;
+            }
+            if passes && w.passes < PASSES {
+                w.passes += 1;
+                w.waiters.retain(|other| other.id != id);
+                return Some(Ok(false));
+            }
+            let others_pass =
+                w.waiters.iter().any(|w| matches!(w.reason, Reason::Naps | Reason::Pauses));
+            (!others_pass || w.passes >= PASSES).then(|| Err(w.report()))
         });
         match outcome {
             Some(Ok(woken)) => {
@@ -489,13 +544,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
             // It would do the same again, and see the same.
             wait::<C>(Reason::Pauses, 0, None);
         }
-        world(|w| {
-            let changes = w.changes;
-            let me = w.pausing.entry(me).or_default();
-            me.seen = changes;
-            me.must_read_newest = me.read_old_value;
-            me.read_old_value = false;
-        });
+        time_passed::<C>();
     }
 
     fn park(word: &Self::Word, seen: u32, deadline: Option<Deadline>) -> Woken {
@@ -503,13 +552,17 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         if word.read_newest(Ordering::Relaxed) != seen {
             return Woken::Maybe;
         }
-        let timed = deadline == Some(Deadline::Soon);
         let newest = Some(word.newest.clone());
-        if wait::<C>(Reason::Sleeps { timed }, word.address(), newest) {
-            Woken::Maybe
-        } else {
-            Woken::TimedOut
+        let reason = match deadline {
+            Some(Deadline::Nap) => Reason::Naps,
+            deadline => Reason::Sleeps { timed: deadline == Some(Deadline::Soon) },
+        };
+        let naps = reason == Reason::Naps;
+        let woken = wait::<C>(reason, word.address(), newest);
+        if naps {
+            time_passed::<C>();
         }
+        if woken { Woken::Maybe } else { Woken::TimedOut }
     }
 
     fn unpark(word: *const Self::Word, count: u32) {
@@ -556,11 +609,17 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     }
 
     fn after(_: u32) -> Deadline {
-        Deadline::Soon
+        Deadline::Nap
     }
 
     fn place() -> Place {
-        Place { cpu: 0, class: Class::BIG, domain: 0 }
+        let me = C::thread();
+        let class = world(|w| {
+            let (number, asked) = w.places.entry(me).or_default(); // the first thread is number 0
+            *asked += 1;
+            class_of(*number, *asked)
+        });
+        Place { cpu: 0, class, domain: 0 }
     }
 
     fn cpus() -> u32 {

@@ -4,7 +4,9 @@
 //! threads can really run. The number of CPUs in the machine doesn't tell: `taskset` and cpusets narrow
 //! the affinity, containers narrow the quota.
 
-use crate::file::{Path, number};
+use crate::file::{self, Path, number};
+use crate::place;
+use lockwright_platform::Class;
 
 /// What the program may keep busy, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,14 +60,112 @@ pub fn usable() -> u32 {
     Usable::read().cpus()
 }
 
+/// What a process may run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reach {
+    /// CPUs that it may keep busy at once, at least 1.
+    pub cpus: u32,
+    /// The fastest class among the CPUs that it may run on, as [`place`] knows it.
+    pub fastest: Class,
+}
+
+impl Reach {
+    /// What the calling thread may run on.
+    pub fn of_thread() -> Self {
+        Self::of(&Mask::of(0).unwrap_or_default())
+    }
+
+    /// What all threads together may run on: of a program that binds its threads, each to its own CPU, no single thread's
+    /// affinity tells. Looks at 256 threads at most.
+    pub fn of_process() -> Self {
+        let mut all = Mask::of(0).unwrap_or_default();
+        each_thread(|thread| all.add(&Mask::of(thread).unwrap_or_default()));
+        Self::of(&all)
+    }
+
+    fn of(mask: &Mask) -> Self {
+        let quota = quota(b"/proc/self/cgroup", b"/sys/fs/cgroup");
+        let cpus = (0..place::CPUS).filter(|&cpu| mask.has(cpu));
+        Self {
+            cpus: Usable { affinity: mask.count(), quota }.cpus(),
+            fastest: cpus.map(place::class_of).min().unwrap_or(Class::BIG),
+        }
+    }
+}
+
+/// CPUs. The kernel refuses a mask that is shorter than its own; 8192 is the most it can be built for.
+struct Mask([u64; 128]);
+
+impl Default for Mask {
+    fn default() -> Self {
+        Self([0; 128])
+    }
+}
+
+impl Mask {
+    /// A thread's affinity; 0: the calling one's. `None`: it has ended.
+    fn of(thread: i32) -> Option<Self> {
+        let mut mask = Self::default();
+        // SAFETY: the kernel writes at most the size that it is told.
+        let rc = unsafe {
+            libc::sched_getaffinity(thread, size_of_val(&mask.0), mask.0.as_mut_ptr().cast())
+        };
+        (rc == 0).then_some(mask)
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word |= more;
+        }
+    }
+
+    fn has(&self, cpu: usize) -> bool {
+        self.0[cpu / 64] >> (cpu % 64) & 1 != 0
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// Calls `visit` with the kernel ids of the process's threads, 256 at most.
+fn each_thread(mut visit: impl FnMut(i32)) {
+    /// Of the kernel's `struct linux_dirent64`: where its length and its name begin.
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    // SAFETY: a NUL-terminated path.
+    let folder = unsafe { file::open(c"/proc/self/task".as_ptr(), libc::O_DIRECTORY) };
+    if folder < 0 {
+        return;
+    }
+    let mut left = 256;
+    let mut buffer = [0u8; 1024];
+    'all: loop {
+        // SAFETY: the kernel writes at most the size that it is told.
+        let read = unsafe {
+            libc::syscall(libc::SYS_getdents64, folder, buffer.as_mut_ptr(), buffer.len())
+        };
+        let Ok(read @ 1..) = usize::try_from(read) else { break };
+        let mut entries = &buffer[..read.min(buffer.len())];
+        while let Some(&[low, high]) = entries.get(LENGTH..LENGTH + 2) {
+            let length = usize::from(u16::from_le_bytes([low, high]));
+            let name = entries.get(NAME..length).unwrap_or_default();
+            if let Some(thread) = number(name.split(|&byte| byte == 0).next().unwrap_or_default()) {
+                visit(thread as i32);
+                left -= 1;
+                if left == 0 {
+                    break 'all;
+                }
+            }
+            entries = entries.get(length.max(1)..).unwrap_or_default();
+        }
+    }
+    // SAFETY: ours.
+    unsafe { file::close(folder) };
+}
+
 fn affinity() -> u32 {
-    // The kernel refuses a mask that is shorter than its own; 8192 CPUs is the most it can be built for.
-    let mut mask = [0u64; 128];
-    // SAFETY: the kernel writes at most the size that it is told.
-    let rc = unsafe {
-        libc::sched_getaffinity(0, core::mem::size_of_val(&mask), mask.as_mut_ptr().cast())
-    };
-    if rc == 0 { mask.iter().map(|word| word.count_ones()).sum() } else { 0 }
+    Mask::of(0).map_or(0, |mask| mask.count())
 }
 
 /// The tightest quota on the way from our own control group up to the root.

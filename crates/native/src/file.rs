@@ -1,5 +1,27 @@
 //! Small files of the kernel, read by `open`, `read` and `close` alone: usable before libc is set up,
-//! and without an allocator.
+//! and without an allocator. By raw system calls: libc's functions are cancellation points, and `pthread_mutex_lock`,
+//! which may look at these files, is none.
+
+use core::ffi::{c_char, c_int, c_long};
+
+/// Opens for reading; -1: it can't be.
+///
+/// # Safety
+/// `path` is a C string.
+pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> c_long {
+    let flags = flags | libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags) }
+}
+
+/// Closes.
+///
+/// # Safety
+/// `fd` is the caller's, and used no more.
+pub(crate) unsafe fn close(fd: c_long) {
+    // SAFETY: the caller's promise.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
 
 /// A path, built piece by piece. A piece that doesn't fit makes the path unreadable.
 pub(crate) struct Path {
@@ -55,8 +77,7 @@ impl Path {
             return None;
         }
         // SAFETY: `bytes` ends in zero, see `push`.
-        let fd =
-            unsafe { libc::open(self.bytes.as_ptr().cast(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        let fd = unsafe { open(self.bytes.as_ptr().cast(), 0) };
         if fd < 0 {
             return None;
         }
@@ -67,7 +88,7 @@ impl Path {
                 break true;
             }
             // SAFETY: `rest` is ours, and that long.
-            let got = unsafe { libc::read(fd, rest.as_mut_ptr().cast(), rest.len()) };
+            let got = unsafe { libc::syscall(libc::SYS_read, fd, rest.as_mut_ptr(), rest.len()) };
             match usize::try_from(got) {
                 Ok(0) => break true,
                 Ok(got) => len += got,
@@ -76,7 +97,7 @@ impl Path {
             }
         };
         // SAFETY: `fd` is ours and used no more.
-        unsafe { libc::close(fd) };
+        unsafe { close(fd) };
         complete.then_some(&buffer[..len])
     }
 

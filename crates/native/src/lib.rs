@@ -13,6 +13,7 @@ mod file;
 pub mod futex;
 pub mod place;
 mod relax;
+pub mod symbol;
 pub mod topology;
 
 pub use futex::{Clock, Deadline};
@@ -124,7 +125,7 @@ impl Platform for Native {
     }
 
     fn place() -> Place {
-        place::here()
+        place::among_usable()
     }
 
     fn requeue(from: *const Atomic32, seen: u32, to: *const Atomic32, count: u32) -> u32 {

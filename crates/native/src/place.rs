@@ -1,6 +1,7 @@
 //! Where the calling thread runs: the CPU from the kernel's restartable-sequences area (one load), its
 //! class and domain from a table that [`learn`] fills from the topology.
 
+use crate::symbol::{self, Scope};
 use core::sync::atomic::{AtomicIsize, AtomicU8, AtomicU16, Ordering::Relaxed};
 use lockwright_platform::{Class, Place};
 
@@ -10,6 +11,7 @@ pub const CPUS: usize = 1024;
 /// Offset of the thread's `struct rseq` from its thread pointer; 0: not known (glibc before 2.35).
 static RSEQ: AtomicIsize = AtomicIsize::new(0);
 static CLASS: [AtomicU8; CPUS] = [const { AtomicU8::new(0) }; CPUS];
+static FASTEST: AtomicU8 = AtomicU8::new(0);
 static DOMAIN: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
 
 /// Records one CPU's class and domain.
@@ -20,12 +22,29 @@ pub fn set(cpu: usize, class: Class, domain: u16) {
     }
 }
 
+/// The class of one CPU.
+pub fn class_of(cpu: usize) -> Class {
+    Class(CLASS.get(cpu).map_or(0, |class| class.load(Relaxed))) // a table of hints
+}
+
+/// The fastest class of those that the program may run on: for it, those cores are the big ones.
+pub fn set_fastest(class: Class) {
+    FASTEST.store(class.0, Relaxed); // a hint, as the table
+}
+
+/// As [`here`], with the class counted from the fastest that the program may run on ([`set_fastest`]).
+#[inline]
+pub fn among_usable() -> Place {
+    let place = here();
+    Place { class: Class(place.class.0.saturating_sub(FASTEST.load(Relaxed))), ..place }
+}
+
 /// Looks up glibc's rseq area. Call once, early; before it, and without it, the CPU comes from a call.
 pub fn learn() {
-    // SAFETY: a plain symbol look-up with a NUL-terminated name; the symbol is a `const ptrdiff_t`.
+    let offset = symbol::find(Scope::Process, c"__rseq_offset").cast::<isize>();
+    let size = symbol::find(Scope::Process, c"__rseq_size").cast::<u32>();
+    // SAFETY: if glibc has these symbols, they are a `const ptrdiff_t` and a `const unsigned int`.
     unsafe {
-        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()) as *const isize;
-        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()) as *const u32;
         if !offset.is_null() && !size.is_null() && *size > 0 {
             RSEQ.store(*offset, Relaxed); // written once, any thread may still see 0 and take the call
         }
@@ -98,5 +117,10 @@ mod tests {
         assert_eq!(cpu(), pinned);
         set(pinned as usize, Class(2), 5);
         assert_eq!(here(), Place { cpu: pinned, class: Class(2), domain: 5 });
+        set_fastest(Class(2));
+        assert!(among_usable().class.is_big());
+        set_fastest(Class(1));
+        assert_eq!(among_usable(), Place { cpu: pinned, class: Class(1), domain: 5 });
+        set_fastest(Class(0));
     }
 }

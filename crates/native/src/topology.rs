@@ -12,11 +12,11 @@ mod spec;
 mod tests;
 
 pub use list::CpuSet;
-pub use spec::{SpecError, SpecProblem};
+pub use spec::{Factor, SpecError, SpecProblem};
 
 use crate::file::{Path, number};
 use crate::place::{self, CPUS};
-use lockwright_platform::Class;
+pub use lockwright_platform::Class;
 
 /// Classes that are told apart.
 pub const CLASSES: usize = 8;
@@ -44,6 +44,16 @@ pub enum Source {
     MaxFrequency,
     /// Nobody tells them apart.
     AllEqual,
+}
+
+/// A number that changes when CPUs come online or go (a hash of the kernel's list of them).
+pub fn online_hash() -> u64 {
+    let mut buffer = [0; 512];
+    let text = Path::new(b"/sys/devices/system/cpu/online").read(&mut buffer).unwrap_or_default();
+    // FNV-1a.
+    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 impl Source {

@@ -1,6 +1,7 @@
 //! Where a thread runs.
 
-/// A core's class: its rank among the machine's classes, the fastest first.
+/// A core's class: its rank among the machine's classes, the fastest first. A lock's [`Platform::place`](crate::Platform::place)
+/// counts from the fastest that the program may run on.
 ///
 /// `Class(0)` are the big cores. A machine with equal cores has only class 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

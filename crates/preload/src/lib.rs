@@ -1,4 +1,4 @@
-//! `liblockwright.so`: the pthread and C11 symbols, each a line or two onto the runtime, and nothing else.
+//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`), each a line or two onto the runtime, and nothing else.
 //!
 //! Boundary: no logic here. No standard library, no allocation, no dependency but libc; symbols are
 //! exported without a version, so that they serve references of every version.
@@ -7,11 +7,14 @@
 #![expect(clippy::missing_safety_doc, reason = "the exported functions are POSIX's own")]
 
 pub mod cond;
+pub mod epoch;
 pub mod mutex;
+pub mod prctl;
 pub mod rwlock;
 pub mod spin;
 
 use core::ffi::{c_char, c_int};
+use lockwright_runtime::sync::{TABLE, Table};
 
 // Without it nothing would be linked to libc, and its symbols would have no version.
 #[link(name = "c")]
@@ -27,6 +30,10 @@ static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_c
     }
     init
 };
+
+/// For the runtime of a program that has one of its own: it calls ours instead. See `runtime::sync`.
+#[unsafe(no_mangle)]
+pub static lockwright_preloaded: &Table = &TABLE;
 
 /// The core library needs one; nothing of ours panics. It must not end the program silently.
 #[panic_handler]

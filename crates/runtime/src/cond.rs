@@ -6,7 +6,7 @@
 //! published its gate: a request is seen by one side or the other.
 
 use crate::layout::{Cond, Mutex};
-use crate::{config, mutex, policy, real, thread};
+use crate::{config, emulate, mutex, policy, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
@@ -42,6 +42,16 @@ pub enum By {
 /// # Safety
 /// Valid, initialised objects; the caller holds the mutex; `until` points to a timespec if given.
 pub unsafe fn wait(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    until: Option<(By, *const libc::timespec)>,
+) -> c_int {
+    // A thread that is cancelled in here leaves without `start`: its clean-up handlers are not slowed.
+    // SAFETY: the caller's promise.
+    emulate::operation(move || unsafe { wait_any(cond, mutex, until) })
+}
+
+unsafe fn wait_any(
     cond: *mut Cond,
     mutex: *mut Mutex,
     until: Option<(By, *const libc::timespec)>,
@@ -125,6 +135,41 @@ unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> 
     }
 }
 
+/// Waits as [`wait`] does, but is no cancellation point, and says EINVAL if somebody waits with another mutex.
+/// Programs need not be trusted for that: a waiter's mutex is the one that we look at.
+///
+/// # Safety
+/// Both are there until it returns; the caller holds `mutex`, which is of the plain kind.
+pub(crate) unsafe fn wait_plainly(
+    c: &Cond,
+    mutex: *mut Mutex,
+    deadline: Option<Deadline>,
+) -> c_int {
+    // SAFETY: the calling thread's own memory.
+    let me = unsafe { &*thread::this() };
+    // SAFETY: the caller's promise.
+    let m = unsafe { &*mutex };
+    let list = c.list();
+    let may = |is_first: bool| {
+        if is_first {
+            c.mutex.store(mutex, Relaxed); // under the list's lock
+        }
+        core::ptr::eq(c.mutex.load(Relaxed), mutex)
+    };
+    // SAFETY: a thread waits for one condvar at a time; its memory stays until it is joined.
+    if !unsafe { list.enlist_if(&me.sleeper, may) } {
+        return libc::EINVAL;
+    }
+    m.users.fetch_add(1, Relaxed); // looked at by `destroy` only
+    // SAFETY: the caller's promise.
+    unsafe { mutex::unlock(mutex) };
+    let outcome = list.sleep(&me.sleeper, config::spin_ns(), deadline);
+    // SAFETY: the caller's promise; Moved only by a signaller that held this mutex.
+    unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
+    m.users.fetch_sub(1, Relaxed);
+    if outcome == Outcome::TimedOut { libc::ETIMEDOUT } else { 0 }
+}
+
 unsafe fn wait_in_glibc(
     cond: *mut Cond,
     mutex: *mut Mutex,
@@ -163,6 +208,11 @@ fn held(c: &Cond) -> Option<Parts<'static, Native>> {
 /// A valid, initialised condvar.
 pub unsafe fn signal(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's promise.
+    emulate::operation(move || unsafe { signal_here(cond) })
+}
+
+unsafe fn signal_here(cond: *mut Cond) -> c_int {
+    // SAFETY: the caller's promise.
     let c = unsafe { &*cond };
     if c.flags() & SHARED != 0 {
         // SAFETY: not ours.
@@ -177,6 +227,11 @@ pub unsafe fn signal(cond: *mut Cond) -> c_int {
 /// # Safety
 /// A valid, initialised condvar.
 pub unsafe fn broadcast(cond: *mut Cond) -> c_int {
+    // SAFETY: the caller's promise.
+    emulate::operation(move || unsafe { broadcast_here(cond) })
+}
+
+unsafe fn broadcast_here(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's promise.
     let c = unsafe { &*cond };
     if c.flags() & SHARED != 0 {

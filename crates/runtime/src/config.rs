@@ -2,22 +2,28 @@
 //!
 //! * `LOCKWRIGHT_LOCK=NAME[:key=value,...]`: the lock of every mutex that no rule names (default `auto`).
 //! * `LOCKWRIGHT_TOPOLOGY=big:0-3,little:4-7`: the CPUs' classes.
+//! * `LOCKWRIGHT_EMULATE=big:0,little:1x3.75`: the same, and the little CPUs compute 3.75 times as long.
 //! * `LOCKWRIGHT_RULES=call:MODULE+0xLO-0xHI=SPEC;mutex:MODULE+0xLO-0xHI=SPEC;lib:MODULE=SPEC`: written by
 //!   `lockwright run --config`; the first rule that fits decides, when a mutex is first contended.
+//! * `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`: functions whose calls are epochs, see `got.rs`.
+//!
+//! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of those that
+//!   were given none (`epoch`).
+//! * `LOCKWRIGHT_STATS=DIR`: where to record what epochs came to (`recording`).
 //!
 //! What can't be understood is said once, on stderr, and the program goes on: a bad lock with glibc's
 //! algorithm, a bad rule or topology without it.
 
 use crate::policy::{self, How, PLACES, Policy};
-use crate::{real, whole};
+use crate::{emulate, epoch, front, machine, real, recording, whole};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
 use lockwright_locks::catalog::{CATALOG, Kind, find};
-use lockwright_locks::front::fifo::Fifo;
-use lockwright_locks::front::{Arrival, SPIN_NS, Tuning};
-use lockwright_native::{Native, cpus, topology::Topology};
+use lockwright_locks::front::{SPIN_NS, Tuning, Window};
+use lockwright_native::topology::{SpecProblem, Topology};
 
 /// Rules that we hold: one place each, beside the default's and the early one.
 const RULES: usize = PLACES - 2;
@@ -51,6 +57,8 @@ struct Store {
     program: [u8; 256],
     program_len: usize,
     topology: Topology,
+    /// LOCKWRIGHT_TOPOLOGY, for when CPUs come or go; zeroes after it.
+    classes: [u8; 512],
 }
 
 struct Shared(UnsafeCell<Store>);
@@ -62,6 +70,7 @@ static STORE: Shared = Shared(UnsafeCell::new(Store {
     program: [0; 256],
     program_len: 0,
     topology: Topology::new(),
+    classes: [0; 512],
 }));
 
 /// How long waiters stay awake, ns; what rwlocks and spin locks use.
@@ -95,7 +104,7 @@ unsafe extern "C" {
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-fn variable(name: &CStr) -> Option<&'static [u8]> {
+pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: a NUL-terminated name; the value stays as long as nobody changes the environment, and our
     // constructor copies what it keeps.
     unsafe {
@@ -112,17 +121,23 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
 pub(crate) unsafe fn load() {
     // SAFETY: nobody reads it before `publish` below.
     let store = unsafe { &mut *STORE.0.get() };
-    store.topology.read(b"/sys");
-    if let Some(text) = variable(c"LOCKWRIGHT_TOPOLOGY")
-        && !core::str::from_utf8(text).is_ok_and(|spec| store.topology.set(spec).is_ok())
-    {
+    let classes = variable(c"LOCKWRIGHT_TOPOLOGY").unwrap_or(b"");
+    if !learn_topology(&mut store.topology, classes) {
         let hint: &[u8] =
             b"': the machine's own classes stay\nhint: lockwright topology --set SPEC\n";
-        say(&[b"bad LOCKWRIGHT_TOPOLOGY '", text, hint]);
+        say(&[b"bad LOCKWRIGHT_TOPOLOGY '", classes, hint]);
+    } else if classes.len() < store.classes.len() {
+        store.classes[..classes.len()].copy_from_slice(classes);
+    }
+    if let Some(text) = variable(c"LOCKWRIGHT_EMULATE") {
+        // SAFETY: called once.
+        unsafe { load_emulation(&mut store.topology, text) };
     }
     store.topology.publish();
-    let tuning = Tuning::for_cpus(cpus::usable());
-    SPIN.store(tuning.spin_ns, Relaxed); // a hint
+    machine::learn();
+    // As for several CPUs: `Policy::tuning` adapts it to how many there are, at each use.
+    let tuning = Tuning::for_cpus(machine::cpus().max(2));
+    SPIN.store(tuning.on(machine::cpus()).spin_ns, Relaxed); // a hint
 
     let default = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
     let default = parse(default, tuning).unwrap_or_else(|error| {
@@ -133,7 +148,56 @@ pub(crate) unsafe fn load() {
     load_program(store);
     load_rules(store, &mut policies, tuning);
     // SAFETY: called once.
-    unsafe { policy::publish(&policies) };
+    unsafe {
+        policy::publish(&policies);
+        epoch::load();
+        recording::load();
+    }
+}
+
+/// # Safety
+/// Called once, by the constructor.
+unsafe fn load_emulation(topology: &mut Topology, text: &[u8]) {
+    let spec = core::str::from_utf8(text).unwrap_or("");
+    match topology.set_emulated(spec) {
+        // SAFETY: our caller's promise.
+        Ok(factors) => unsafe { emulate::enable(topology, &factors, text) },
+        Err(error) => {
+            let why: &[u8] = match error.problem {
+                SpecProblem::UnknownCpu(_) => b"': this machine has no such cpu",
+                SpecProblem::CpuMissing(_) => b"': a cpu is online and in no class",
+                SpecProblem::BadFactor => b"': a factor is a number from 1 to 100, as in x3.75",
+                SpecProblem::BigIsSlowed => b"': big cores keep their speed",
+                _ => b"': not as in big:0,little:1x3.75",
+            };
+            let piece = error.piece.as_bytes();
+            say(&[b"bad LOCKWRIGHT_EMULATE, at '", piece, why, b"; nothing is emulated\n"]);
+        }
+    }
+}
+
+/// Reads the CPUs' classes, and gives them to the locks; `false`: the specification is bad, the machine's own stay.
+fn learn_topology(topology: &mut Topology, specification: &[u8]) -> bool {
+    topology.read(b"/sys");
+    let fine = specification.is_empty()
+        || core::str::from_utf8(specification).is_ok_and(|spec| topology.set(spec).is_ok());
+    topology.publish();
+    fine
+}
+
+/// Reads the CPUs' classes again.
+///
+/// # Safety
+/// One caller at a time, after `load`.
+pub(crate) unsafe fn read_topology() {
+    if emulate::is_on() {
+        return; // its classes are not the machine's
+    }
+    let store = STORE.0.get();
+    // SAFETY: the caller's promise; `rule_for`, which reads the rest meanwhile, does not look at the topology.
+    let (topology, classes) = unsafe { (&mut (*store).topology, &(*store).classes) };
+    let length = classes.iter().position(|&byte| byte == 0).unwrap_or(classes.len());
+    learn_topology(topology, &classes[..length]);
 }
 
 fn load_program(store: &mut Store) {
@@ -195,7 +259,7 @@ fn parse_rule<'a>(piece: &'a [u8], tuning: Tuning) -> Option<(Rule<'a>, Policy)>
     Some((rule, policy))
 }
 
-fn cut(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+pub(crate) fn cut(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let place = text.iter().position(|&byte| byte == at)?;
     Some((&text[..place], &text[place + 1..]))
 }
@@ -249,9 +313,17 @@ fn parse<'a>(spec: &'a [u8], mut tuning: Tuning) -> Result<Policy, Bad<'a>> {
         };
     }
     let entry = core::str::from_utf8(name).ok().and_then(find).ok_or(Bad::Name)?;
-    if entry.id == "fifo" {
-        tuning = <Fifo as Arrival<Native>>::defaults(tuning);
-    }
+    let how = match entry.kind {
+        Kind::Front => {
+            let (lock_slow, defaults) = front::find(entry.id).ok_or(Bad::Name)?;
+            tuning = defaults(tuning);
+            How::Front(lock_slow)
+        }
+        Kind::Whole => {
+            tuning.window = Window::Epoch; // for those that reorder
+            How::Whole(whole::find(entry.id).ok_or(Bad::Name)?)
+        }
+    };
     for piece in options.split(|&byte| byte == b',').filter(|piece| !piece.is_empty()) {
         let value = cut(piece, b'=').and_then(|(key, value)| {
             let option = entry.options.iter().find(|option| option.key.as_bytes() == key)?;
@@ -261,13 +333,6 @@ fn parse<'a>(spec: &'a [u8], mut tuning: Tuning) -> Result<Policy, Bad<'a>> {
         });
         value.ok_or(Bad::Option(piece))?;
     }
-    let how = match (entry.kind, entry.id) {
-        (Kind::Front, "auto") => How::Auto,
-        (Kind::Front, "barging") => How::Barging,
-        (Kind::Front, "fifo") => How::Fifo,
-        (Kind::Front, _) => return Err(Bad::Name),
-        (Kind::Whole, id) => How::Whole(whole::find(id).ok_or(Bad::Name)?),
-    };
     Ok(Policy::new(how, tuning))
 }
 
@@ -294,7 +359,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// One message on stderr, cut if it is very long.
-fn say(pieces: &[&[u8]]) {
+pub(crate) fn say(pieces: &[&[u8]]) {
     let mut line = [0_u8; 512];
     let mut len = 0;
     for piece in [b"lockwright: ".as_slice()].iter().chain(pieces) {
@@ -304,8 +369,31 @@ fn say(pieces: &[&[u8]]) {
         len += take;
     }
     line[len - 1] = b'\n'; // where it is already, unless it was cut
-    // SAFETY: a buffer of that length. A failure to speak is nobody's failure.
-    unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), len) };
+    write_to_stderr(&line[..len]);
+}
+
+/// By raw system calls: libc's `write` is a cancellation point. If nobody reads stderr any more, the SIGPIPE for it is
+/// ours, not the program's. A failure to speak is nobody's failure.
+fn write_to_stderr(line: &[u8]) {
+    const SET: usize = size_of::<u64>(); // the kernel's signal set
+    let pipe = 1_u64 << (libc::SIGPIPE - 1);
+    let (mut old, mut pending) = (0_u64, 0_u64);
+    // SAFETY: the thread's own `errno` and mask; sets of that size; a buffer of that length.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let mask = libc::SYS_rt_sigprocmask;
+        libc::syscall(mask, libc::SIG_BLOCK, &raw const pipe, &raw mut old, SET);
+        libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, SET);
+        let wrote = libc::syscall(libc::SYS_write, libc::STDERR_FILENO, line.as_ptr(), line.len());
+        if wrote < 0 && *errno == libc::EPIPE && pending & pipe == 0 {
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let about: *mut libc::siginfo_t = null_mut();
+            libc::syscall(libc::SYS_rt_sigtimedwait, &raw const pipe, about, &raw const now, SET);
+        }
+        libc::syscall(mask, libc::SIG_SETMASK, &raw const old, null_mut::<u64>(), SET);
+        *errno = kept;
+    }
 }
 
 /// glibc's `struct dl_find_object`.
@@ -349,6 +437,21 @@ pub(crate) fn rule_for(mutex: usize, caller: usize) -> Option<u32> {
 
 /// The module that an address belongs to, and its offset there.
 fn locate(store: &Store, address: usize) -> Option<(&[u8], usize)> {
+    let found = object_at(address)?;
+    // SAFETY: glibc's own map of the object, and its NUL-terminated name.
+    let name = unsafe { CStr::from_ptr((*found.link_map).name) }.to_bytes();
+    // The program itself has no name there.
+    let name = if name.is_empty() { &store.program[..store.program_len] } else { base_name(name) };
+    Some((name, address - found.map_start as usize))
+}
+
+/// The map of the object that an address belongs to: what `dlopen` hands out as its handle.
+#[cfg(target_arch = "x86_64")] // only got.rs asks
+pub(crate) fn handle_at(address: usize) -> Option<*mut c_void> {
+    object_at(address).map(|found| found.link_map.cast())
+}
+
+fn object_at(address: usize) -> Option<Found> {
     static FIND: real::Symbol = real::Symbol::new(c"_dl_find_object");
     let find = FIND.get();
     if find.is_null() || address == 0 {
@@ -358,15 +461,7 @@ fn locate(store: &Store, address: usize) -> Option<(&[u8], usize)> {
     // SAFETY: the function's type and its result's layout as glibc documents them; on 0 it has filled it.
     unsafe {
         let find: unsafe extern "C" fn(usize, *mut Found) -> c_int = core::mem::transmute(find);
-        if find(address, found.as_mut_ptr()) != 0 {
-            return None;
-        }
-        let found = found.assume_init();
-        let name = CStr::from_ptr((*found.link_map).name).to_bytes();
-        // The program itself has no name there.
-        let name =
-            if name.is_empty() { &store.program[..store.program_len] } else { base_name(name) };
-        Some((name, address - found.map_start as usize))
+        (find(address, found.as_mut_ptr()) == 0).then(|| found.assume_init())
     }
 }
 

@@ -4,7 +4,7 @@
 //! libraries' constructors come before ours. So there is also a page that the kernel wipes in the child:
 //! whoever finds it wiped is the first one here, handler or not.
 
-use crate::thread;
+use crate::{emulate, epoch, machine, recording, thread};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -18,6 +18,8 @@ unsafe extern "C" {
         child: Option<unsafe extern "C" fn()>,
         library: *mut c_void,
     ) -> c_int;
+    /// Stands for the object that we are part of; the compiler's start files define it.
+    static __dso_handle: c_void;
 }
 
 /// Forks between the program's start and this process, modulo 64.
@@ -39,8 +41,9 @@ pub(crate) fn era() -> usize {
 
 /// Starts watching; called by our constructor.
 pub(crate) fn watch() {
-    // SAFETY: no preconditions for a handler without a library; ours is never unloaded (-z nodelete).
-    unsafe { __register_atfork(None, None, Some(handler), null_mut()) };
+    // SAFETY: a handler that goes with the object that we are part of: a program, the preloaded library, or
+    // something that is unloaded some day.
+    unsafe { __register_atfork(None, None, Some(handler), (&raw const __dso_handle).cast_mut()) };
     // SAFETY: a fresh anonymous mapping overlaps nothing, and is ours alone until it is published.
     unsafe {
         let (protection, flags) =
@@ -70,11 +73,16 @@ unsafe extern "C" fn handler() {
 
 #[cold]
 fn in_child() {
+    // First what a signal handler that comes now must find: then it does not do all this once more.
     thread::forget_id();
+    recording::in_child();
     ERA.store((ERA.load(Relaxed) + 1) % 64, Relaxed); // one thread
     let witness = WITNESS.load(Relaxed);
     if !witness.is_null() {
         // SAFETY: as in `era`.
         unsafe { (*witness).store(1, Relaxed) };
     }
+    epoch::in_child();
+    emulate::forget_clock();
+    machine::in_child();
 }

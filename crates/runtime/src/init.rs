@@ -1,5 +1,7 @@
-//! Our constructor's work.
+//! Our constructor's work: the preloaded library's, and the part of it that a program's own runtime does too.
 
+#[cfg(target_arch = "x86_64")]
+use crate::got;
 use crate::{config, fork, real};
 use lockwright_native::place;
 
@@ -9,8 +11,26 @@ use lockwright_native::place;
 /// # Safety
 /// Called once, by the dynamic linker, before `main`.
 pub unsafe fn init() {
-    fork::watch();
     real::resolve();
+    // SAFETY: called once.
+    unsafe { begin() };
+    if let Some(text) = config::variable(c"LOCKWRIGHT_EPOCHS") {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: called once.
+        unsafe {
+            got::load(text);
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        config::say(&[b"LOCKWRIGHT_EPOCHS needs x86-64, no function is an epoch: '", text, b"'\n"]);
+    }
+}
+
+/// What every runtime begins with: it follows forks, and reads the variables that are about locks and epochs.
+///
+/// # Safety
+/// Called once.
+pub(crate) unsafe fn begin() {
+    fork::watch();
     place::learn();
     // SAFETY: called once.
     unsafe { config::load() };

@@ -8,6 +8,7 @@ use core::sync::atomic::AtomicU32;
 use lockwright_locks::condvar::{self, Sleeper};
 use lockwright_locks::front::{Parts, Waiter};
 use lockwright_native::{Atomic32, AtomicAddress, Native};
+use lockwright_platform::{Ordering, Word};
 
 /// `pthread_mutex_t`, `mtx_t`: 40 bytes on x86-64, 48 on aarch64 (the last 8 unused).
 #[repr(C)]
@@ -48,7 +49,32 @@ const _: () = assert!(core::mem::offset_of!(Mutex, owner) == 8);
 const _: () = assert!(core::mem::offset_of!(Mutex, kind) == 16);
 const _: () = assert!(core::mem::offset_of!(Mutex, tail) == 24);
 
+impl Default for Mutex {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Mutex {
+    /// An unlocked mutex of the plain kind: `PTHREAD_MUTEX_INITIALIZER`.
+    pub const fn new() -> Self {
+        Self {
+            word: Atomic32::of(0),
+            count: AtomicU32::new(0),
+            owner: AtomicU32::new(0),
+            users: Atomic32::of(0),
+            kind: AtomicU32::new(0),
+            side: Atomic32::of(0),
+            tail: AtomicAddress::null(),
+            head: AtomicAddress::null(),
+        }
+    }
+
+    /// Does somebody hold it? As stale as any such answer.
+    pub fn is_locked(&self) -> bool {
+        self.word.load(Ordering::Relaxed) != 0 // a hint
+    }
+
     pub(crate) fn parts(&self) -> Parts<'_, Native> {
         let Self { word, side, users: mood, tail, head, .. } = self;
         Parts { word, side, mood, tail, head }
@@ -71,7 +97,26 @@ pub struct Cond {
 
 const _: () = assert!(size_of::<Cond>() == size_of::<libc::pthread_cond_t>());
 
+impl Default for Cond {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Cond {
+    /// A condvar that nobody waits for: `PTHREAD_COND_INITIALIZER`.
+    pub const fn new() -> Self {
+        Self {
+            lock: Atomic32::of(0),
+            _unused: 0,
+            first: AtomicAddress::null(),
+            last: AtomicAddress::null(),
+            record: Atomic32::of(0),
+            flags: [const { AtomicU32::new(0) }; 3],
+            mutex: AtomicAddress::null(),
+        }
+    }
+
     /// `__wrefs`, where this glibc keeps process-shared (bit 0) and clock (bit 1): byte 36, or
     /// 28 in newer ones.
     pub(crate) fn flags(&self) -> u32 {

@@ -5,21 +5,36 @@
 //!   preload ──► mutex, cond, rwlock, spin ──► policy (which lock?) ──► locks::front, locks::condvar
 //!                 │                             │
 //!                 └► thread (tid, gate)         └► config (LOCKWRIGHT_*)      real: glibc's own, for the rest
+//!                 └► emulate: little cores, where they are emulated
 //! ```
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+mod clock;
 pub mod cond;
 pub mod config;
+pub mod emulate;
+pub mod epoch;
+mod files;
 mod fork;
+mod front;
+#[cfg(target_arch = "x86_64")]
+mod got;
 pub mod init;
 pub mod layout;
+pub mod machine;
 pub mod mutex;
+#[cfg(target_arch = "x86_64")]
+mod object;
 pub mod policy;
 pub mod real;
+mod recording;
 pub mod rwlock;
 pub mod spin;
+pub mod sync;
 pub mod thread;
+#[cfg(target_arch = "x86_64")]
+mod trampoline;
 mod whole;

@@ -4,9 +4,11 @@
 //! has one thread (glibc's `__libc_single_threaded`).
 
 use crate::layout::{ERRORCHECK, KINDS, Mutex, RECURSIVE, TYPE, USERS};
-use crate::{policy, real, thread};
+use crate::{emulate, policy, real, thread};
 use core::ffi::c_int;
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU8};
 use lockwright_locks::front::{self, FREE, HELD, try_take};
 use lockwright_native::{Clock, Deadline, Native};
 use lockwright_platform::{Ptr, Word};
@@ -24,42 +26,124 @@ pub(crate) fn is_single_threaded() -> bool {
     unsafe { SINGLE_THREADED.load(Relaxed) != 0 }
 }
 
-/// Takes word 0 if it is free and nobody queues.
+/// [`mode`]: the process has several threads.
+const SEVERAL: u32 = 0;
+/// [`mode`]: it has one.
+const SINGLE: u32 = 1;
+/// [`mode`]: little cores are emulated, whatever the threads. Added to no word it gives what SINGLE does.
+const EMULATED: u32 = 4;
+
+// The address of the byte that `mode` reads: glibc's, or ours that says EMULATED. So emulation costs a process
+// that doesn't use it nothing: the byte is looked at anyway. In assembly, because Rust's own static would be
+// reached by one load more.
+core::arch::global_asm!(
+    ".pushsection .data.lockwright_mode,\"aw\",@progbits",
+    ".balign 8",
+    ".hidden lockwright_mode",
+    ".globl lockwright_mode",
+    ".type lockwright_mode, @object",
+    ".size lockwright_mode, 8",
+    "lockwright_mode:",
+    ".quad __libc_single_threaded",
+    ".popsection",
+);
+static ALWAYS_EMULATED: AtomicU8 = AtomicU8::new(EMULATED as u8);
+
+unsafe extern "C" {
+    #[link_name = "lockwright_mode"]
+    static MODE: AtomicPtr<AtomicU8>;
+}
+
+/// What the plain kinds' fast paths go by.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn fast_take(mutex: &Mutex) -> bool {
+fn mode() -> u32 {
+    let mode: u32;
+    // SAFETY: reads our variable, and the byte that it points to, which lives for ever.
+    unsafe {
+        core::arch::asm!(
+            "mov {at}, qword ptr [rip + lockwright_mode]",
+            "movzx {mode:e}, byte ptr [{at}]",
+            at = out(reg) _, mode = out(reg) mode, options(nostack, readonly, preserves_flags),
+        );
+    }
+    mode
+}
+
+/// What the plain kinds' fast paths go by. Untested on this architecture.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn mode() -> u32 {
+    // SAFETY: our variable, and the byte that it points to, which lives for ever.
+    unsafe { u32::from((*MODE.load(Relaxed)).load(Relaxed)) }
+}
+
+/// From now on [`mode`] says EMULATED.
+pub(crate) fn emulate() {
+    // SAFETY: our variable. Relaxed: emulation begins before the program's main.
+    unsafe { MODE.store((&raw const ALWAYS_EMULATED).cast_mut(), Relaxed) };
+}
+
+/// Takes word 0 if it is free and nobody queues; in a mode of emulation never.
+#[inline(always)]
+fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
     if !mutex.tail.load(Relaxed).is_null() {
         return false; // an arrival must not overtake a line unseen
     }
-    if is_single_threaded() {
-        let free = mutex.word.load(Relaxed) == FREE;
-        if free {
-            mutex.word.store(HELD, Relaxed); // nobody else is there to see it
-        }
-        return free;
+    let mode = mode();
+    if mode == SEVERAL {
+        // ORDERING: Acquire, pairs with the releases of `give` and of the front locks.
+        return mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
     }
-    // ORDERING: Acquire, pairs with the releases of `give` and of the front locks.
-    mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    let free = mutex.word.load(Relaxed) + mode == FREE + SINGLE;
+    if free {
+        mutex.word.store(HELD, Relaxed); // nobody else is there to see it
+    }
+    free
+}
+
+/// The mode without emulation.
+#[inline(always)]
+fn threads() -> u32 {
+    u32::from(is_single_threaded())
 }
 
 /// Takes word 0, waiting for it if need be.
 #[inline(always)]
 fn take(mutex: &Mutex, caller: usize) {
-    if !fast_take(mutex) {
+    if !fast_take(mutex, threads) {
         policy::acquire(mutex, caller);
     }
 }
 
-/// Releases word 0. After the write that does, the mutex may be gone.
+/// Releases word 0 if nobody needs a wake; in a mode of emulation never. After the write that does, the mutex
+/// may be gone.
+#[inline(always)]
+fn fast_give(mutex: &Mutex, mode: u32) -> bool {
+    if mode == SEVERAL {
+        // ORDERING: Release, pairs with every Acquire that takes word 0.
+        return mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok();
+    }
+    let held = mutex.word.load(Relaxed) + mode == HELD + SINGLE;
+    if held {
+        mutex.word.store(FREE, Relaxed); // nobody else is there to see it
+    }
+    held
+}
+
+/// Releases word 0.
 #[inline(always)]
 fn give(mutex: &Mutex) {
-    if is_single_threaded() && mutex.word.load(Relaxed) == HELD {
-        mutex.word.store(FREE, Relaxed); // nobody else is there to see it
-        return;
-    }
-    // ORDERING: Release, pairs with every Acquire that takes word 0.
-    if mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+    if !fast_give(mutex, threads()) {
         give_slow(mutex);
     }
+}
+
+#[inline(never)]
+fn give_emulated(mutex: &Mutex) {
+    emulate::stop();
+    give(mutex);
+    emulate::start();
 }
 
 #[cold]
@@ -84,7 +168,7 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
         // SAFETY: the caller's promise.
         return unsafe { lock_kind(mutex, caller) };
     }
-    if fast_take(m) {
+    if fast_take(m, mode) {
         m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
         return 0;
     }
@@ -94,14 +178,32 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
 #[cold]
 #[inline(never)]
 fn lock_contended(m: &Mutex, caller: usize) -> c_int {
+    if emulate::is_on() {
+        return lock_emulated(m, caller);
+    }
     policy::acquire(m, caller);
     m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
+    0
+}
+
+#[inline(never)]
+fn lock_emulated(m: &Mutex, caller: usize) -> c_int {
+    emulate::stop();
+    take(m, caller);
+    m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
+    emulate::start();
     0
 }
 
 /// Every kind but the plain one.
 #[inline(never)]
 unsafe fn lock_kind(mutex: *mut Mutex, caller: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    emulate::operation(move || unsafe { lock_kind_here(mutex, caller) })
+}
+
+#[inline(always)]
+unsafe fn lock_kind_here(mutex: *mut Mutex, caller: usize) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
     let kind = m.kind.load(Relaxed);
@@ -151,6 +253,12 @@ fn own(m: &Mutex) -> c_int {
 /// As [`lock`].
 pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
+    emulate::operation(move || unsafe { try_lock_here(mutex) })
+}
+
+#[inline(always)]
+unsafe fn try_lock_here(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
     let kind = m.kind.load(Relaxed);
     if kind & !KINDS != 0 {
@@ -160,7 +268,8 @@ pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
     if let Some(answer) = before_lock(m, kind, libc::EBUSY) {
         return answer;
     }
-    let got = if is_single_threaded() { fast_take(m) } else { try_take::<Native>(&m.word) };
+    let got =
+        if is_single_threaded() { fast_take(m, threads) } else { try_take::<Native>(&m.word) };
     if got { own(m) } else { libc::EBUSY }
 }
 
@@ -174,13 +283,23 @@ pub unsafe fn lock_until(
     until: *const libc::timespec,
 ) -> c_int {
     // SAFETY: the caller's promise.
+    emulate::operation(move || unsafe { lock_until_here(mutex, clock, until) })
+}
+
+#[inline(never)]
+unsafe fn lock_until_here(
+    mutex: *mut Mutex,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+) -> c_int {
+    // SAFETY: the caller's promise.
     let (m, at) = unsafe { (&*mutex, *until) };
     let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
     let kind = m.kind.load(Relaxed);
     if let Some(answer) = before_lock(m, kind, libc::EDEADLK) {
         return answer;
     }
-    if fast_take(m) || try_take::<Native>(&m.word) {
+    if fast_take(m, threads) || try_take::<Native>(&m.word) {
         return own(m);
     }
     if !(0..1_000_000_000).contains(&at.tv_nsec) {
@@ -217,12 +336,28 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
         return unsafe { unlock_kind(mutex) };
     }
     m.owner.store(0, Relaxed); // glibc's condvar code asserts it
-    give(m);
+    if fast_give(m, mode()) { 0 } else { unlock_contended(m) }
+}
+
+#[cold]
+#[inline(never)]
+fn unlock_contended(m: &Mutex) -> c_int {
+    if emulate::is_on() {
+        give_emulated(m);
+    } else {
+        give_slow(m);
+    }
     0
 }
 
 #[inline(never)]
 unsafe fn unlock_kind(mutex: *mut Mutex) -> c_int {
+    // SAFETY: the caller's promise.
+    emulate::operation(move || unsafe { unlock_kind_here(mutex) })
+}
+
+#[inline(always)]
+unsafe fn unlock_kind_here(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
     let kind = m.kind.load(Relaxed);
@@ -295,4 +430,36 @@ pub(crate) unsafe fn is_held_by_me(mutex: *const Mutex) -> bool {
     !unsafe { is_foreign(m) }
         && m.word.load(Relaxed) != FREE
         && m.owner.load(Relaxed) == thread::id() // our own id is there if and only if we wrote it
+}
+
+/// What [`rehearse`] does: for emulation, which has to know what its own code costs.
+#[derive(Clone, Copy)]
+pub(crate) enum Rehearsal {
+    /// As with several threads.
+    Several,
+    /// As with the threads that there are.
+    Plain,
+    /// The same, with emulation's stamps.
+    Stamped,
+}
+
+/// Locks and unlocks a mutex of its own, `pairs` times.
+#[inline(never)]
+pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
+    let mutex = MaybeUninit::<Mutex>::zeroed();
+    // SAFETY: zeroed memory is an unlocked mutex.
+    let mutex = core::hint::black_box(unsafe { mutex.assume_init_ref() });
+    for _ in 0..pairs {
+        if let Rehearsal::Stamped = how {
+            lock_emulated(mutex, 0);
+            mutex.owner.store(0, Relaxed); // nobody else sees this mutex
+            give_emulated(mutex);
+            continue;
+        }
+        let mode = if let Rehearsal::Several = how { SEVERAL } else { threads() };
+        fast_take(mutex, || mode);
+        mutex.owner.store(thread::id(), Relaxed); // as above
+        mutex.owner.store(0, Relaxed);
+        fast_give(mutex, mode);
+    }
 }

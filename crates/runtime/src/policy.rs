@@ -3,22 +3,23 @@
 //! 0 is "not decided yet"; 1 to 30 are places in a table that our constructor fills from LOCKWRIGHT_LOCK
 //! (place 1) and LOCKWRIGHT_RULES; 31 is what runs before that: the front lock `auto`, as for two CPUs.
 
+use crate::front::LockSlow;
 use crate::layout::Mutex;
-use crate::{config, fork, whole};
+use crate::{config, epoch, fork, machine, whole};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use lockwright_locks::front::{
-    Arrival, Tuning, auto, barging, fifo, lock_as_glibc, lock_if_foreign, side,
-};
+use lockwright_locks::amp::standby::{WINDOW_MAX_NS, Waiting};
+use lockwright_locks::front::auto::Auto;
+use lockwright_locks::front::{Arrival, Tuning, Window, lock_as_glibc, lock_if_foreign, side};
+use lockwright_native::Native;
 use lockwright_platform::Word;
 
 /// What a mutex does with a thread that has to wait.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
-    Auto,
-    Barging,
-    Fifo,
+    /// A front lock, by its rule for arrivals.
+    Front(LockSlow),
     /// A textbook lock in front of word 0.
     Whole(whole::Acquire),
     /// glibc's own algorithm: swap in a 2, sleep.
@@ -37,21 +38,36 @@ impl Policy {
         Self { how, tuning }
     }
 
-    /// The tuning, in this process.
+    /// The tuning, in this process, for the calling thread.
     pub(crate) fn tuning(&self) -> Tuning {
-        Tuning { era: fork::era(), ..self.tuning }
+        let window_ns = match self.tuning.window {
+            Window::Epoch => epoch::window_ns(),
+            Window::Fixed => self.tuning.window_ns,
+        };
+        Tuning { era: fork::era(), window_ns, ..self.tuning.on(machine::cpus()) }
     }
 
     /// Are the mutex's `tail` and `head` a line?
     pub(crate) fn has_line(&self) -> bool {
-        matches!(self.how, How::Auto | How::Barging | How::Fifo)
+        matches!(self.how, How::Front(_))
     }
 }
 
 /// Place 31.
 static EARLY: Policy = Policy::new(
-    How::Auto,
-    Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, batch_ns: 0, cpus: 2, herd: 8, era: 0 },
+    How::Front(<Auto as Arrival<Native>>::lock_slow),
+    Tuning {
+        spin_ns: 5_000,
+        spinners: 1,
+        bypass: 63,
+        batch_ns: 0,
+        cpus: 2,
+        herd: 8,
+        window_ns: WINDOW_MAX_NS,
+        window: Window::Fixed,
+        waiting: Waiting::Auto,
+        era: 0,
+    },
 );
 const EARLY_PLACE: u32 = 31;
 const DEFAULT_PLACE: u32 = 1;
@@ -119,17 +135,16 @@ fn decide(mutex: &Mutex, caller: usize) -> &'static Policy {
 #[cold]
 #[inline(never)]
 pub(crate) fn acquire(mutex: &Mutex, caller: usize) {
+    machine::look_now_and_then();
     let policy = decide(mutex, caller);
     let (parts, tuning) = (mutex.parts(), policy.tuning());
     if lock_if_foreign(parts) {
         return;
     }
     match policy.how {
-        How::Auto => auto::Auto::lock_slow(parts, &tuning),
-        How::Barging => barging::Barging::lock_slow(parts, &tuning),
-        How::Fifo => fifo::Fifo::lock_slow(parts, &tuning),
+        How::Front(lock_slow) => lock_slow(parts, &tuning),
         // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
-        How::Whole(acquire) if tuning.era == 0 => acquire(parts),
+        How::Whole(acquire) if tuning.era == 0 => acquire(parts, &tuning),
         How::Whole(_) | How::Glibc => lock_as_glibc(parts),
     }
 }

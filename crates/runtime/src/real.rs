@@ -4,6 +4,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+use lockwright_native::symbol;
 
 /// One function, by name.
 #[derive(Debug)]
@@ -24,8 +25,7 @@ impl Symbol {
         if !known.is_null() {
             return known;
         }
-        // SAFETY: a NUL-terminated name.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+        let found = symbol::find(symbol::Scope::BehindUs, self.name);
         self.address.store(found, Relaxed);
         found
     }

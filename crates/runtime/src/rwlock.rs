@@ -14,7 +14,7 @@ use libc::{clockid_t, timespec};
 use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
 use lockwright_native::{Atomic32, Clock, Deadline, Native};
 
-use crate::{config, real, thread};
+use crate::{config, emulate, real, thread};
 
 /// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
 #[repr(C)]
@@ -32,6 +32,9 @@ pub struct RwLock {
     prefer: u32,
     _end: u32,
 }
+
+/// `PTHREAD_RWLOCK_PREFER_WRITER_NP`.
+const PREFER_WRITERS: u32 = 1;
 
 const _: () = assert!(size_of::<RwLock>() == 56);
 const _: () = assert!(offset_of!(RwLock, owner) == 24);
@@ -51,7 +54,29 @@ macro_rules! glibc {
     }};
 }
 
+impl Default for RwLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl RwLock {
+    /// An unlocked lock that prefers writers: a leaving writer lets a writer in first, readers join readers.
+    pub const fn new() -> Self {
+        Self {
+            state: Atomic32::of(0),
+            writers: Atomic32::of(0),
+            _futexes: [0; 2],
+            _pad: [0; 2],
+            owner: Atomic32::of(0),
+            shared: 0,
+            _elision: 0,
+            _pad2: 0,
+            prefer: PREFER_WRITERS,
+            _end: 0,
+        }
+    }
+
     /// Does glibc serve this lock?
     #[inline(always)]
     fn is_glibcs(&self) -> bool {
@@ -59,7 +84,7 @@ impl RwLock {
     }
 
     #[inline(always)]
-    fn parts(&self) -> Parts<'_, Native> {
+    pub(crate) fn parts(&self) -> Parts<'_, Native> {
         let prefer = match self.prefer {
             0 => Prefer::Readers,
             2 => Prefer::WritersStrictly,
@@ -69,11 +94,11 @@ impl RwLock {
     }
 }
 
-fn waiter(deadline: Option<Deadline>) -> Waiter<Native> {
+pub(crate) fn waiter(deadline: Option<Deadline>) -> Waiter<Native> {
     Waiter { me: thread::id(), spin_ns: config::spin_ns(), deadline }
 }
 
-fn errno(outcome: Outcome) -> c_int {
+pub(crate) fn errno(outcome: Outcome) -> c_int {
     match outcome {
         Outcome::Acquired => 0,
         Outcome::Busy => libc::EBUSY,
@@ -85,7 +110,7 @@ fn errno(outcome: Outcome) -> c_int {
 
 /// # Safety
 /// `at` is readable.
-unsafe fn deadline(clock: clockid_t, at: *const timespec) -> Option<Deadline> {
+pub(crate) unsafe fn deadline(clock: clockid_t, at: *const timespec) -> Option<Deadline> {
     // SAFETY: our caller's promise.
     let at = unsafe { *at };
     let clock = Clock::from_id(clock)?;
@@ -98,6 +123,12 @@ unsafe fn deadline(clock: clockid_t, at: *const timespec) -> Option<Deadline> {
 /// `lock` is an initialised lock.
 #[inline]
 pub unsafe fn rdlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: our caller's promise.
+    emulate::operation(move || unsafe { rdlock_here(lock) })
+}
+
+#[inline]
+unsafe fn rdlock_here(lock: *mut RwLock) -> c_int {
     // SAFETY: our caller's promise; all that changes in it is atomic.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
@@ -112,6 +143,12 @@ pub unsafe fn rdlock(lock: *mut RwLock) -> c_int {
 /// As [`rdlock`].
 #[inline]
 pub unsafe fn tryrdlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: our caller's promise.
+    emulate::operation(move || unsafe { tryrdlock_here(lock) })
+}
+
+#[inline]
+unsafe fn tryrdlock_here(lock: *mut RwLock) -> c_int {
     // SAFETY: as in `rdlock`.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
@@ -134,6 +171,12 @@ pub unsafe fn timedrdlock(lock: *mut RwLock, at: *const timespec) -> c_int {
 /// # Safety
 /// As [`rdlock`], and `at` is readable.
 pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
+    // SAFETY: our caller's promise.
+    emulate::operation(move || unsafe { clockrdlock_here(lock, clock, at) })
+}
+
+#[inline]
+unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
     // SAFETY: as in `rdlock`.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
@@ -158,6 +201,12 @@ pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timesp
 /// As [`rdlock`].
 #[inline]
 pub unsafe fn wrlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: our caller's promise.
+    emulate::operation(move || unsafe { wrlock_here(lock) })
+}
+
+#[inline]
+unsafe fn wrlock_here(lock: *mut RwLock) -> c_int {
     // SAFETY: as in `rdlock`.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
@@ -172,6 +221,12 @@ pub unsafe fn wrlock(lock: *mut RwLock) -> c_int {
 /// As [`rdlock`].
 #[inline]
 pub unsafe fn trywrlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: our caller's promise.
+    emulate::operation(move || unsafe { trywrlock_here(lock) })
+}
+
+#[inline]
+unsafe fn trywrlock_here(lock: *mut RwLock) -> c_int {
     // SAFETY: as in `rdlock`.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
@@ -194,6 +249,12 @@ pub unsafe fn timedwrlock(lock: *mut RwLock, at: *const timespec) -> c_int {
 /// # Safety
 /// As [`rdlock`], and `at` is readable.
 pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
+    // SAFETY: our caller's promise.
+    emulate::operation(move || unsafe { clockwrlock_here(lock, clock, at) })
+}
+
+#[inline]
+unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
     // SAFETY: as in `rdlock`.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
@@ -217,6 +278,12 @@ pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timesp
 /// As [`rdlock`], and the caller holds the lock.
 #[inline]
 pub unsafe fn unlock(lock: *mut RwLock) -> c_int {
+    // SAFETY: our caller's promise.
+    emulate::operation(move || unsafe { unlock_here(lock) })
+}
+
+#[inline]
+unsafe fn unlock_here(lock: *mut RwLock) -> c_int {
     // SAFETY: as in `rdlock`. Others may free the lock once it is released; `Parts::unlock` looks at it no
     // more then, and an atomic's reference need not outlive its last use.
     let this = unsafe { &*lock };

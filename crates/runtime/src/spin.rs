@@ -18,7 +18,7 @@ use lockwright_platform::{
     Platform, Word,
 };
 
-use crate::config;
+use crate::{config, emulate};
 
 const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 const HELD: u32 = 1 - FREE;
@@ -56,10 +56,12 @@ impl Spin {
 pub unsafe fn lock(lock: *mut Spin) -> c_int {
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
-    if !this.try_lock() {
-        this.wait();
-    }
-    0
+    emulate::operation(move || {
+        if !this.try_lock() {
+            this.wait();
+        }
+        0
+    })
 }
 
 /// `pthread_spin_trylock`.
@@ -69,7 +71,8 @@ pub unsafe fn lock(lock: *mut Spin) -> c_int {
 #[inline]
 pub unsafe fn trylock(lock: *mut Spin) -> c_int {
     // SAFETY: our caller's promise; an atomic.
-    if unsafe { &*lock }.try_lock() { 0 } else { libc::EBUSY }
+    let this = unsafe { &*lock };
+    emulate::operation(move || if this.try_lock() { 0 } else { libc::EBUSY })
 }
 
 /// `pthread_spin_unlock`.
@@ -80,8 +83,11 @@ pub unsafe fn trylock(lock: *mut Spin) -> c_int {
 pub unsafe fn unlock(lock: *mut Spin) -> c_int {
     // ORDERING: Release [unlock]: what we wrote is the next holder's to read.
     // SAFETY: our caller's promise; an atomic.
-    unsafe { &*lock }.0.store(FREE, Release);
-    0
+    let this = unsafe { &*lock };
+    emulate::operation(move || {
+        this.0.store(FREE, Release);
+        0
+    })
 }
 
 #[cfg(test)]

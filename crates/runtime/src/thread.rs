@@ -1,11 +1,14 @@
-//! What each thread keeps: its kernel id, and the gate at which it waits for a condvar.
+//! What each thread keeps: its kernel id, the gate at which it waits for a condvar, and its account where
+//! little cores are emulated.
 //!
 //! In static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
 //! `thread_local!` would call `__tls_get_addr` here, which may allocate, in a library that must work
 //! inside of `malloc`.
 
-use core::sync::atomic::AtomicU32;
+use crate::emulate;
+use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_locks::condvar::Sleeper;
 use lockwright_native::Native;
 
@@ -18,9 +21,17 @@ pub(crate) struct Thread {
     pub(crate) cancels: AtomicU32,
     /// Where it waits for a condvar. Zeroed is what `Sleeper::default()` is.
     pub(crate) sleeper: Sleeper<Native>,
+    /// Its epochs, an `epoch::Block`; null: it has had none. Own thread only.
+    pub(crate) epochs: AtomicPtr<c_void>,
+    /// By how much the reorder window of its current epoch is below 100 ms, ns. Own thread only.
+    pub(crate) narrowed_ns: AtomicU32,
+    /// What it computed and waited, where little cores are emulated. Own thread only.
+    pub(crate) account: emulate::Account,
+    /// Contended acquisitions so far, wrapping. Own thread only.
+    pub(crate) waits: AtomicU32,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 64);
+const _: () = assert!(size_of::<Thread>() <= 128);
 
 core::arch::global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
@@ -28,9 +39,9 @@ core::arch::global_asm!(
     ".hidden lockwright_thread",
     ".globl lockwright_thread",
     ".type lockwright_thread, @object",
-    ".size lockwright_thread, 64",
+    ".size lockwright_thread, 128",
     "lockwright_thread:",
-    ".zero 64",
+    ".zero 128",
     ".popsection",
 );
 

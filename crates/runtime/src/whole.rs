@@ -2,13 +2,13 @@
 //! for word 0. So trylock, timed locks and condvars need to know word 0 only.
 
 use lockwright_locks::catalog::{Entry, WholeVisitor, visit_whole};
-use lockwright_locks::front::{FREE, Parts, WAITED, side, try_take};
+use lockwright_locks::front::{FREE, Parts, Tuning, WAITED, side, try_take};
 use lockwright_native::{AtomicAddress, Native};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{InPlace, Platform, RawLock, Word};
 
 /// Acquires word 0, queueing in a textbook lock.
-pub(crate) type Acquire = fn(Parts<'_, Native>);
+pub(crate) type Acquire = fn(Parts<'_, Native>, &Tuning);
 
 struct Find {
     id: &'static str,
@@ -30,7 +30,7 @@ pub(crate) fn find(id: &'static str) -> Option<Acquire> {
     find.found
 }
 
-fn acquire<L: RawLock<Native> + InPlace>(parts: Parts<'_, Native>) {
+fn acquire<L: RawLock<Native> + InPlace>(parts: Parts<'_, Native>, tuning: &Tuning) {
     const { assert!(size_of::<L>() <= 16 && align_of::<L>() <= 8 && !core::mem::needs_drop::<L>()) };
     let memory: *const AtomicAddress<_> = parts.tail;
     // SAFETY: `tail` and `head` are 16 adjacent bytes that begin zeroed (an unlocked L, by InPlace) and
@@ -38,7 +38,11 @@ fn acquire<L: RawLock<Native> + InPlace>(parts: Parts<'_, Native>) {
     let lock = unsafe { &*memory.cast::<L>() };
     let mut node = L::Node::default();
     // SAFETY: the node stays here until `unlock` returns.
-    unsafe { lock.lock(&raw mut node) };
+    unsafe {
+        // A hint, to those who reorder: the lock is free when the word is.
+        let is_free = || parts.word.load(Relaxed) == FREE;
+        lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
+    }
     Native::spin_until(parts.word, Relaxed, |value| {
         value == FREE && try_take::<Native>(parts.word)
     });

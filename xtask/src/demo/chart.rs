@@ -18,7 +18,7 @@ pub(super) fn dash(lock: usize) -> &'static str {
 }
 
 /// Text as HTML and SVG want it.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -154,20 +154,20 @@ pub(super) fn cdf(label: &str, summaries: &[Summary]) -> String {
 }
 
 /// 1, 2 or 5 times a power of ten: four to ten steps up to `top`.
-fn nice_step(top: f64) -> f64 {
+pub(crate) fn nice_step(top: f64) -> f64 {
     let power = 10_f64.powf((top.max(1.0) / 4.0).log10().floor());
     let steps = [5.0, 2.0, 1.0].map(|factor| factor * power);
     steps.into_iter().find(|step| top / step >= 4.0).unwrap_or(power)
 }
 
-fn open(width: f64, height: f64, label: &str) -> String {
+pub(crate) fn open(width: f64, height: f64, label: &str) -> String {
     format!(
         r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" aria-label="{}">"#,
         escape(label)
     )
 }
 
-fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), class: &str) {
+pub(crate) fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), class: &str) {
     let ((x1, y1), (x2, y2)) = (from, to);
     let _ = write!(
         svg,
@@ -175,7 +175,7 @@ fn line(svg: &mut String, from: (f64, f64), to: (f64, f64), class: &str) {
     );
 }
 
-fn text(svg: &mut String, (x, y): (f64, f64), class: &str, words: &str) {
+pub(crate) fn text(svg: &mut String, (x, y): (f64, f64), class: &str, words: &str) {
     let _ = write!(svg, r#"<text x="{x:.1}" y="{y:.1}" class="{class}">{words}</text>"#);
 }
 

@@ -167,7 +167,7 @@ impl Disturbance {
 }
 
 /// Seconds that all CPUs were not idle, since boot.
-fn busy_seconds() -> Option<f64> {
+pub(crate) fn busy_seconds() -> Option<f64> {
     /// The kernel counts in hundredths of a second here, whatever its own tick is.
     const USER_HZ: f64 = 100.0;
     let stat = fs::read_to_string("/proc/stat").ok()?;

@@ -9,7 +9,7 @@ use lockwright_tests::{Child, End};
 use std::fmt::Write as _;
 use std::{fs, thread};
 
-const STYLE: &str = include_str!("report.css");
+pub(crate) const STYLE: &str = include_str!("report.css");
 
 pub(super) fn page(results: &Results, command: &str) -> Result<String> {
     let mut page = format!(
@@ -152,7 +152,7 @@ fn method(page: &mut String, results: &Results, command: &str) -> Result<()> {
 }
 
 /// One line on the machine: what it is and what runs on it.
-fn machine(libc: &str) -> String {
+pub(crate) fn machine(libc: &str) -> String {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.starts_with(name))?;
@@ -171,7 +171,7 @@ fn machine(libc: &str) -> String {
     )
 }
 
-fn date() -> Result<String> {
+pub(crate) fn date() -> Result<String> {
     let outcome = Child::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]).limit(5).run()?;
     ensure!(outcome.end == End::Code(0), "date: {}", outcome.end);
     Ok(outcome.text().trim().to_owned())

@@ -5,30 +5,30 @@ use std::collections::BTreeMap;
 
 /// A distribution of latencies: nanoseconds (upper bound of the bucket) and how many.
 #[derive(Clone, Default)]
-pub(super) struct Latency(BTreeMap<u64, u64>);
+pub(crate) struct Latency(BTreeMap<u64, u64>);
 
 impl Latency {
-    pub(super) fn add(&mut self, upto: u64, count: u64) {
+    pub(crate) fn add(&mut self, upto: u64, count: u64) {
         *self.0.entry(upto).or_default() += count;
     }
 
-    fn merge(&mut self, other: &Latency) {
+    pub(crate) fn merge(&mut self, other: &Latency) {
         for (&upto, &count) in &other.0 {
             self.add(upto, count);
         }
     }
 
     /// The latency that a share `q` of the operations do not exceed.
-    pub(super) fn quantile(&self, q: f64) -> u64 {
+    pub(crate) fn quantile(&self, q: f64) -> u64 {
         self.cumulative().find(|(_, share)| *share >= q).map_or_else(|| self.max(), |(ns, _)| ns)
     }
 
-    pub(super) fn max(&self) -> u64 {
+    pub(crate) fn max(&self) -> u64 {
         self.0.last_key_value().map_or(0, |(&ns, _)| ns)
     }
 
     /// Every latency and the share of the operations that do not exceed it.
-    pub(super) fn cumulative(&self) -> impl Iterator<Item = (u64, f64)> {
+    pub(crate) fn cumulative(&self) -> impl Iterator<Item = (u64, f64)> {
         let total = self.0.values().sum::<u64>().max(1) as f64;
         let mut done = 0;
         self.0.iter().map(move |(&ns, &count)| {
@@ -40,14 +40,14 @@ impl Latency {
 
 /// Median and extremes over the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Spread {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
 }
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Spread {
+    pub(crate) fn of(mut values: Vec<f64>) -> Spread {
         values.sort_by(f64::total_cmp);
         let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
         Spread { median: (low + high) / 2.0, min: values[0], max: values[values.len() - 1] }
@@ -187,7 +187,7 @@ pub(super) fn threads(count: u32) -> String {
 }
 
 /// A warning if other programs took so much of the machine that the figures suffer.
-pub(super) fn disturbed(share: f64) -> Option<String> {
+pub(crate) fn disturbed(share: f64) -> Option<String> {
     (share > 0.1).then(|| {
         format!(
             "other programs used {:.0} % of the CPUs during the measurement: figures are disturbed",
@@ -197,7 +197,7 @@ pub(super) fn disturbed(share: f64) -> Option<String> {
 }
 
 /// `1234567.8` as `1,234,568`.
-pub(super) fn thousands(value: f64) -> String {
+pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (n, digit) in digits.chars().enumerate() {
@@ -210,7 +210,7 @@ pub(super) fn thousands(value: f64) -> String {
 }
 
 /// Nanoseconds in the unit that suits them, at three digits.
-pub(super) fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")];
     let ns = ns as f64;
     match units.iter().find(|(unit, _)| ns >= *unit) {

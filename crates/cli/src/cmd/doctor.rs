@@ -51,6 +51,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         output::print(&report.text)?;
         return Ok(ExitCode::FAILURE);
     }
+    if program.links_ours {
+        report.fact("verdict", "reachable: it is static, and links our locks");
+        output::print(&report.text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let library = library::find(args.library.as_deref())?;
     let replaced = ObjectFile::read(&library, "liblockwright.so".to_owned())?.exports;
     let imports = imports(&program.objects()?);

@@ -14,7 +14,7 @@ use std::process::ExitCode;
   lockwright explain mcs-stp")]
 pub(crate) struct Args {
     /// The lock's name, as `lockwright list` shows it
-    #[arg(value_parser = catalog::Spec, hide_possible_values = true)]
+    #[arg(value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: String,
 }
 

@@ -8,3 +8,4 @@ pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod run;
 pub(crate) mod topology;
+pub(crate) mod tune;

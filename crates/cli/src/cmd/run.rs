@@ -1,11 +1,14 @@
 //! `lockwright run`.
 
-use super::topology;
+use super::topology::{self, EMULATE};
 use crate::elf::{self, Program};
+use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, cause, warn};
-use crate::{catalog, find, library, rules, signals};
+use crate::output::say;
+use crate::{catalog, epoch, find, library, rules, signals};
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -13,12 +16,16 @@ use std::process::{Command, ExitCode};
 /// Run a program with its pthread locks replaced
 ///
 /// The program takes this command's place: its exit code, its signals and its process id are its own.
+/// With --stats it is this command's child: signals are passed on to it, and its end is ours.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright run -- ./server --port 8080
   lockwright run --lock fifo:spin=5000 -- ./server
   lockwright run --topology big:0-3,little:4-7 -- ./server
+  lockwright run --emulate big:0,little:1x3.75 --lock asl -- ./server     (docs/emulation.md)
   lockwright run --config locks.toml -- ./server
+  lockwright run --lock asl --stats=epochs.json -- ./server
+  lockwright run --epoch 'get=leveldb_get:50us@p99.9' -- ./server
 
 A configuration file chooses locks by library, mutex or calling function; the first match wins:
   default = \"auto\"
@@ -33,7 +40,7 @@ A configuration file chooses locks by library, mutex or calling function; the fi
   use = \"barging\"")]
 pub(crate) struct Args {
     /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
-    #[arg(long, value_name = "LOCK", value_parser = catalog::Spec, hide_possible_values = true)]
+    #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
     /// Choose locks by library, mutex or caller
     #[arg(long, value_name = "FILE")]
@@ -41,6 +48,17 @@ pub(crate) struct Args {
     /// Classes of cores, fastest first, as in big:0-3,little:4-7
     #[arg(long, value_name = "CLASSES")]
     topology: Option<String>,
+    /// The same classes, with factors: on the cores of a class x3.75 the program computes 3.75 times as long
+    #[arg(long, value_name = "CLASSES", conflicts_with = "topology")]
+    emulate: Option<String>,
+    /// Make each call of a function an epoch with an SLO, as in get=leveldb_get:50us@p99; may be given again.
+    /// The lock is asl then, unless another one is asked for
+    #[arg(long, value_name = "NAME=FUNCTION:SLO[@pP]")]
+    epoch: Vec<String>,
+    /// Print a table of the epochs on standard error afterwards; FILE gets all figures, as JSON (or, if it
+    /// ends in .csv, as CSV)
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    stats: Option<Option<PathBuf>>,
     /// The library to preload [default: beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -50,7 +68,7 @@ pub(crate) struct Args {
 }
 
 /// The variable with the default lock.
-const LOCK: &str = "LOCKWRIGHT_LOCK";
+pub(super) const LOCK: &str = "LOCKWRIGHT_LOCK";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let inherited = env::var_os(LOCK)
@@ -64,11 +82,20 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(spec) = &args.topology {
         topology::check(spec)?;
     }
+    let emulated = emulated(&args)?;
+    let functions = epoch::read(&args.epoch, true)?;
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
-    let path = find::program(name)?;
+    let path = find::program(name).map_err(|failure| match &args.stats {
+        Some(None) if names_results(name) => {
+            failure.hint(format!("for results in a file: --stats={}", name.to_string_lossy()))
+        }
+        _ => failure,
+    })?;
     let program = elf::inspect(&path)?;
     refuse(&program)?;
     let config = args.config.map(|file| rules::read(&file, &program)).transpose()?;
+    let asked: Vec<_> = functions.iter().map(|spec| spec.name.clone()).collect();
+    let functions = epoch::resolve(&functions, &program)?;
     let library = library::find(args.library.as_deref())?;
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments).env("LD_PRELOAD", preload(&library));
@@ -77,16 +104,103 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         (config.default, Some(config.locks))
     });
     let lock = args.lock.or(default).or(inherited);
+    let lock = lock.or_else(|| epoch::lock().filter(|_| !functions.is_empty()));
+    if !functions.is_empty() {
+        command.env(epoch::VARIABLE, functions);
+    }
     catalog::warn_of_textbook(lock.iter().chain(rules.iter().flatten()).map(String::as_str));
     if let Some(lock) = lock {
         command.env(LOCK, lock);
     }
     if let Some(spec) = args.topology {
-        command.env(topology::VARIABLE, spec);
+        command.env(topology::VARIABLE, spec).env_remove(EMULATE);
     }
-    signals::pass_on(&mut command);
-    let error = command.exec();
-    Err(Failure::not_executable(format!("cannot run '{}': {}", path.display(), cause(&error))))
+    if let Some((spec, words)) = emulated {
+        command.env(EMULATE, spec);
+        say(&format!("lockwright: emulated: {words}; every figure of this run is emulated\n"));
+    }
+    match args.stats {
+        Some(file) => with_stats(command, &path, file.as_deref(), &asked),
+        None => {
+            signals::pass_on(&mut command);
+            Err(unstartable(&path, &command.exec()))
+        }
+    }
+}
+
+/// What is emulated, as given and in words: by the option, else by the variable that we were started with.
+fn emulated(args: &Args) -> Result<Option<(String, String)>, Failure> {
+    let inherited = || match args.topology {
+        None => env::var(EMULATE).ok().filter(|spec| !spec.is_empty()),
+        Some(_) => None,
+    };
+    let (spec, who) = match &args.emulate {
+        Some(spec) => (Some(spec.clone()), "--emulate"),
+        None => (inherited(), EMULATE),
+    };
+    spec.map(|spec| topology::check_emulation(&spec, who).map(|words| (spec, words))).transpose()
+}
+
+fn unstartable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::not_executable(format!("cannot run '{}': {}", path.display(), cause(error)))
+}
+
+/// Runs the program as our child; afterwards its epochs go to standard error, and to `file`. `asked`: those of
+/// --epoch.
+fn with_stats(
+    mut command: Command,
+    path: &Path,
+    file: Option<&Path>,
+    asked: &[String],
+) -> Result<ExitCode, Failure> {
+    // Writing comes last; that it will fail should be said first.
+    let file = file.map(|file| Ok((file, create(file)?))).transpose()?;
+    let folder = epochs::folder()?;
+    command.env(epochs::VARIABLE, folder.path());
+    let spec = |name| command.get_envs().find(|(key, _)| *key == name).and_then(|(_, value)| value);
+    let spec = spec(EMULATE).or(spec(topology::VARIABLE)).map(OsStr::to_owned);
+    let spec = spec.or_else(|| env::var_os(EMULATE)).or_else(|| env::var_os(topology::VARIABLE));
+    let names = ClassNames::new(spec.as_deref().and_then(OsStr::to_str));
+    let watch = signals::Watch::new();
+    let mut child = watch.spawn(&mut command).map_err(|error| unstartable(path, &error))?;
+    let status = watch.wait(&mut child).map_err(|error| {
+        Failure::new(format!("cannot wait for '{}': {}", path.display(), cause(&error)))
+    })?;
+    let record = Record::read(folder.path())?;
+    say(&epochs::report(&record, &names, &path.display().to_string()));
+    // Of several programs each epoch's name has its program's before it.
+    let ran = |name: &str| {
+        let suffix = format!(": {name}");
+        record.epochs().any(|(known, _)| known == name || known.ends_with(&suffix))
+    };
+    for name in asked.iter().filter(|name| !ran(name)) {
+        say(&format!("{name}: its function was not called, or not by the dynamic linker\n"));
+    }
+    if let Some((name, file)) = file {
+        epochs::write(&record, &names, name, file).map_err(|error| unwritable(name, &error))?;
+    }
+    if record.running > 0 {
+        // Its processes may still make files there.
+        let _ = folder.keep();
+    } else {
+        drop(folder);
+    }
+    Ok(signals::end_as(status))
+}
+
+fn create(file: &Path) -> Result<File, Failure> {
+    File::create(file).map_err(|error| unwritable(file, &error))
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    let file = file.display();
+    Failure::new(format!("cannot write '{file}': {}", cause(error)))
+        .hint(format!("ls -ld \"$(dirname '{file}')\""))
+}
+
+/// `--stats FILE` without its `=`?
+fn names_results(program: &OsStr) -> bool {
+    Path::new(program).extension().is_some_and(|end| end == "json" || end == "csv")
 }
 
 /// Ours first, then what was there.
@@ -99,7 +213,7 @@ pub(crate) fn preload(library: &Path) -> OsString {
     list
 }
 
-fn refuse(program: &Program) -> Result<(), Failure> {
+pub(super) fn refuse(program: &Program) -> Result<(), Failure> {
     let shown = program.path.display();
     if let Some(obstacle) = program.obstacle() {
         return Err(Failure::refused(format!("cannot reach '{shown}': {}", obstacle.reason()))

@@ -3,7 +3,8 @@
 use crate::hints::Failure;
 use crate::output;
 use lockwright_native::cpus::Usable;
-use lockwright_native::topology::{Cpu, Topology};
+use lockwright_native::topology::{Class, Cpu, Factor, Topology};
+
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -54,6 +55,32 @@ pub(crate) fn check(spec: &str) -> Result<(), Failure> {
     set(&mut read(), spec, "--topology")
 }
 
+/// The variable by which the library emulates slower cores.
+pub(crate) const EMULATE: &str = "LOCKWRIGHT_EMULATE";
+
+/// Would the library emulate this? In words: which cores are how slow. `who` gave it.
+pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> {
+    let mut topology = read();
+    let online: Vec<_> = topology.online().map(|(cpu, _)| cpu).collect();
+    let factors = topology.set_emulated(spec).map_err(|error| {
+        Failure::new(format!("bad emulated machine '{spec}' ({who}): {error}"))
+            .hint(format!("for example '{}x3.75'; lockwright topology", example(&online)))
+    })?;
+    let slowed = factors.iter().zip(0..).filter(|(factor, _)| **factor != Factor::ONE);
+    let slowed = slowed.map(|(factor, rank)| {
+        let name = topology.class_name(Class(rank));
+        let cpus = topology.online().filter(|(_, cpu)| cpu.class == Class(rank));
+        let cpus: Vec<_> = cpus.map(|(number, _)| number).collect();
+        let one = if cpus.len() == 1 { "cpu" } else { "cpus" };
+        format!("{name} ({one} {}) computes {factor} times as long", list(&cpus))
+    });
+    let slowed: Vec<_> = slowed.collect();
+    Ok(match slowed.is_empty() {
+        true => format!("no core is slowed (a factor does it: '{}x3.75')", example(&online)),
+        false => slowed.join(", "),
+    })
+}
+
 fn set(topology: &mut Topology, spec: &str, who: &str) -> Result<(), Failure> {
     let online: Vec<_> = topology.online().map(|(cpu, _)| cpu).collect();
     topology.set(spec).map_err(|error| {
@@ -62,12 +89,16 @@ fn set(topology: &mut Topology, spec: &str, who: &str) -> Result<(), Failure> {
     })
 }
 
-/// An override that this very machine accepts.
-fn example(online: &[usize]) -> String {
-    let list = |cpus: &[usize]| match cpus {
+/// `0-3`, or `0,2,5`.
+fn list(cpus: &[usize]) -> String {
+    match cpus {
         [first, .., last] if last - first + 1 == cpus.len() => format!("{first}-{last}"),
         _ => cpus.iter().map(usize::to_string).collect::<Vec<_>>().join(","),
-    };
+    }
+}
+
+/// An override that this very machine accepts.
+fn example(online: &[usize]) -> String {
     match online.split_at(online.len() / 2) {
         ([], all) => format!("big:{}", list(all)),
         (big, little) => format!("big:{},little:{}", list(big), list(little)),

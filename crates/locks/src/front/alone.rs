@@ -1,9 +1,9 @@
 //! A front lock outside of a `pthread_mutex_t`: for the bench, the models and the simulator.
 
-use super::{FREE, HELD, Parts, Tuning, Waiter, lock_until, try_take, unlock_slow};
+use super::{FREE, HELD, Parts, Tuning, Waiter, is_free, lock_until, try_take, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, RawLock, TimedLock, TryLock, Word};
+use lockwright_platform::{Platform, Probe, Ptr, RawLock, TimedLock, TryLock, Word};
 
 /// How a front lock treats a thread that found the word taken, or the line not empty.
 pub trait Arrival<P: Platform>: Send + Sync {
@@ -14,6 +14,16 @@ pub trait Arrival<P: Platform>: Send + Sync {
 
     /// Acquires, by whatever rule and wait.
     fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning);
+}
+
+/// A front lock's type says how it treats arrivals: what the runtime needs to know of it.
+pub trait Front<P: Platform> {
+    /// The rule.
+    type Rule: Arrival<P>;
+}
+
+impl<P: Platform, A: Arrival<P>> Front<P> for Alone<P, A> {
+    type Rule = A;
 }
 
 /// Word, side word and line in one place, with the tuning that suits the machine.
@@ -90,5 +100,11 @@ impl<P: Platform, A: Arrival<P>> TryLock<P> for Alone<P, A> {
 impl<P: Platform, A: Arrival<P>> TimedLock<P> for Alone<P, A> {
     unsafe fn lock_until(&self, _: *mut (), deadline: P::Deadline) -> bool {
         try_take::<P>(&self.word) || lock_until(self.parts(), &self.tuning, deadline)
+    }
+}
+
+impl<P: Platform, A: Arrival<P>> Probe<P> for Alone<P, A> {
+    fn is_free(&self) -> bool {
+        is_free(&self.parts())
     }
 }

@@ -73,6 +73,16 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
 
 /// Joins the line, waits, and returns with the lock held and the line left.
 pub(super) fn wait<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+    wait_holding_back(parts, tuning, |_| ());
+}
+
+/// As [`wait`]; once it is head, and before it competes for the word, `hold_back` is called, which may let others
+/// go first (within a bound).
+pub(super) fn wait_holding_back<P: Platform>(
+    parts: Parts<'_, P>,
+    tuning: &Tuning,
+    hold_back: impl FnOnce(&Parts<'_, P>),
+) {
     let node = Waiter::<P> {
         gate: P::Word::new(WAITING),
         ticket: P::Word::new(0),
@@ -95,6 +105,7 @@ pub(super) fn wait<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
         last.next.store(me, Release);
         wait_for_headship(&parts, &node, tuning);
     }
+    hold_back(&parts);
     wait_as_head(&parts, &node, tuning);
     leave(&parts, &node, tuning);
 }

@@ -39,22 +39,26 @@
 //!    holder clears `head` before it lets the line become empty.
 
 mod alone;
+pub mod asl;
+pub mod asl_max;
+pub mod asl_opt;
 pub mod auto;
 pub mod barging;
 mod batch;
 pub mod fifo;
 mod line;
+pub mod pb10;
 mod tuning;
 mod words;
 
-pub use alone::{Alone, Arrival};
+pub use alone::{Alone, Arrival, Front};
 pub use line::Waiter;
 pub(crate) use tuning::option_bypass;
-pub use tuning::{ANY, OPTION_SPIN, OPTION_SPINNERS, SPIN_NS, Tuning};
+pub use tuning::{ANY, OPTION_SPIN, OPTION_SPINNERS, SPIN_NS, Tuning, Window};
 pub use words::{mood, side};
 
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Woken, Word};
+use lockwright_platform::{Platform, Ptr, Woken, Word};
 
 /// Word 0: nobody holds the lock.
 pub const FREE: u32 = 0;
@@ -103,6 +107,11 @@ fn overtake<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
     let counted = parts.side.compare_exchange(now, now + side::BYPASS, Relaxed, Relaxed).is_ok();
     let sent = overtaken >= tuning.bypass / 4 && overtaken % 32 == 31;
     counted && !sent && take::<P>(parts.word)
+}
+
+/// Is the word free, and nobody in the line? A hint.
+pub(crate) fn is_free<P: Platform>(parts: &Parts<'_, P>) -> bool {
+    parts.word.load(Relaxed) == FREE && parts.tail.load(Relaxed).is_null()
 }
 
 /// Takes a free word; the first try of every slow path.

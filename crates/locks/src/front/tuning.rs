@@ -1,6 +1,7 @@
 //! What the front locks' behaviour depends on: the machine, and the options of `NAME:key=value`.
 
 use super::{barging, side};
+use crate::amp::standby::{WINDOW_MAX_NS, Waiting};
 use crate::catalog::OptionSpec;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
@@ -20,8 +21,23 @@ pub struct Tuning {
     pub cpus: u32,
     /// Moved sleepers that one unlock wakes at most.
     pub herd: u32,
+    /// How long a waiter on a little core lets others go first, ns (at most 100 ms).
+    pub window_ns: u32,
+    /// Where `window_ns` comes from.
+    pub window: Window,
+    /// How it waits meanwhile.
+    pub waiting: Waiting,
     /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist.
     pub era: usize,
+}
+
+/// Where the reorder window comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// From the options.
+    Fixed,
+    /// From the thread's current epoch, at each acquisition.
+    Epoch,
 }
 
 /// How long waiters of the front locks stay awake by default, ns: about the price of a sleep and a wake.
@@ -51,7 +67,24 @@ impl Tuning {
             batch_ns: if alone { 0 } else { barging::BATCH_NS },
             cpus,
             herd: cpus * 4,
+            window_ns: WINDOW_MAX_NS,
+            window: Window::Fixed,
+            waiting: Waiting::Auto,
             era: 0,
+        }
+    }
+
+    /// The same on `cpus` CPUs: with one, nobody stays awake.
+    #[must_use]
+    pub fn on(self, cpus: u32) -> Self {
+        let awake = |value| if cpus <= 1 { 0 } else { value };
+        Self {
+            spin_ns: awake(self.spin_ns),
+            spinners: awake(self.spinners),
+            batch_ns: awake(self.batch_ns),
+            cpus,
+            herd: cpus * 4,
+            ..self
         }
     }
 
@@ -69,6 +102,15 @@ impl Tuning {
             "spinners" => self.spinners = value,
             "bypass" => self.bypass = value,
             "batch" => self.batch_ns = value,
+            "window" => self.window_ns = value,
+            "wait" => {
+                self.waiting = match value {
+                    1 => Waiting::Awake,
+                    2 => Waiting::Asleep,
+                    _ => Waiting::Auto,
+                }
+            }
+            "big" => self.bypass = value,
             _ => return false,
         }
         true
@@ -103,3 +145,12 @@ pub(crate) const fn option_bypass(default: u32) -> OptionSpec {
         default: Some(default),
     }
 }
+
+/// The option `wait`.
+pub(crate) const OPTION_WAIT: OptionSpec = OptionSpec {
+    key: "wait",
+    meaning: "how little cores stand by: 1 awake, 2 asleep, 0 asleep where waiters are more than CPUs",
+    min: 0,
+    max: 2,
+    default: Some(0),
+};

@@ -28,7 +28,7 @@
 use crate::catalog::{Entry, Kind};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, Ptr, RawLock, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, TryLock, Word};
 
 /// What the catalogue says.
 pub static ENTRY: Entry = Entry {
@@ -165,6 +165,13 @@ impl<P: Platform> TryLock<P> for Clh<P> {
             unsafe { Cell::give(mine) };
             false
         }
+    }
+}
+
+impl<P: Platform> Probe<P> for Clh<P> {
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.tail.load(Relaxed).is_null() // invariant 1; a hint
     }
 }
 

@@ -27,7 +27,7 @@
 use crate::catalog::{Entry, Kind};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, Ptr, RawLock, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, TryLock, Word};
 
 /// What the catalogue says.
 pub static ENTRY: Entry = Entry {
@@ -142,6 +142,13 @@ impl<P: Platform> TryLock<P> for Mcs<P> {
         // STATE: (null, _) -> (me, _), else unchanged.
         // ORDERING: AcqRel, as [join]: Acquire pairs with [leave]. Relaxed on failure: nothing was gained.
         self.tail.compare_exchange(null_mut(), node, AcqRel, Relaxed).is_ok()
+    }
+}
+
+impl<P: Platform> Probe<P> for Mcs<P> {
+    #[inline]
+    fn is_free(&self) -> bool {
+        self.tail.load(Relaxed).is_null() // invariant 1; a hint
     }
 }
 

@@ -24,7 +24,7 @@
 
 use crate::catalog::{Entry, Kind};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, RawLock, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, Probe, RawLock, TryLock, Word};
 
 /// What the catalogue says.
 pub static ENTRY: Entry = Entry {
@@ -86,6 +86,14 @@ impl<P: Platform> TryLock<P> for Ticket<P> {
         // else could call the number after it.
         // Relaxed: as in `lock`.
         self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed).is_ok()
+    }
+}
+
+impl<P: Platform> Probe<P> for Ticket<P> {
+    #[inline]
+    fn is_free(&self) -> bool {
+        // Relaxed, both: a hint. Read at two moments, so it may say "free" of a lock that was free in between.
+        self.next.load(Relaxed) == self.serving.load(Relaxed)
     }
 }
 

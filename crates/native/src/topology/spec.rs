@@ -1,4 +1,5 @@
-//! The user's own word on the classes: `big:0-3,little:4-7`, fastest first.
+//! The user's own word on the classes: `big:0-3,little:4-7`, fastest first; and, where slower cores are to be
+//! emulated, by what factor: `big:0,little:1x3.75`.
 
 use super::{CLASSES, CpuSet, NAME_MAX, Source, Topology, list};
 use core::fmt;
@@ -40,6 +41,57 @@ pub enum SpecProblem {
     CpuTwice(u32),
     /// A CPU that is online and in no class.
     CpuMissing(u32),
+    /// A factor where nothing is emulated.
+    FactorUnwanted,
+    /// A factor that isn't a decimal number from 1 to 100, with at most three digits after the point.
+    BadFactor,
+    /// Two factors for one class.
+    FactorTwice,
+    /// A factor other than 1 for the class called `big`.
+    BigIsSlowed,
+    /// A class with a smaller factor than a faster one.
+    FactorFalls,
+}
+
+/// How much slower a class is to be emulated, in thousandths: 1000 is as it is, 100 000 the most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Factor(u32);
+
+impl Factor {
+    /// As fast as the machine.
+    pub const ONE: Self = Self(1000);
+    const MOST: u32 = 100_000;
+
+    /// The factor, in thousandths.
+    pub const fn thousandths(self) -> u32 {
+        self.0
+    }
+
+    /// `3.75`: a decimal number from 1 to 100, at most three digits after the point.
+    fn parse(text: &str) -> Option<Self> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str, most: usize| {
+            (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+        };
+        if !digits(whole, 3) || !digits(part, 3) {
+            return None;
+        }
+        let scale = [100, 10, 1][part.len() - 1];
+        let value = whole.parse::<u32>().ok()? * 1000 + part.parse::<u32>().ok()? * scale;
+        (Self::ONE.0..=Self::MOST).contains(&value).then_some(Self(value))
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, part) = (self.0 / 1000, self.0 % 1000);
+        match part {
+            0 => write!(f, "{whole}"),
+            _ if part % 100 == 0 => write!(f, "{whole}.{}", part / 100),
+            _ if part % 10 == 0 => write!(f, "{whole}.{:02}", part / 10),
+            _ => write!(f, "{whole}.{part:03}"),
+        }
+    }
 }
 
 impl fmt::Display for SpecError<'_> {
@@ -64,6 +116,13 @@ impl fmt::Display for SpecError<'_> {
             P::UnknownCpu(cpu) => write!(f, "this machine has no cpu {cpu}"),
             P::CpuTwice(cpu) => write!(f, "cpu {cpu} is given twice"),
             P::CpuMissing(cpu) => write!(f, "cpu {cpu} is online and in no class"),
+            P::FactorUnwanted => f.write_str("a factor is for emulation (--emulate)"),
+            P::BadFactor => {
+                f.write_str("the factor after 'x' is a number from 1 to 100, as in x3.75")
+            }
+            P::FactorTwice => f.write_str("this class has another factor already"),
+            P::BigIsSlowed => f.write_str("big cores keep their speed: x1, or no factor"),
+            P::FactorFalls => f.write_str("a faster class has a larger factor"),
         }
     }
 }
@@ -83,9 +142,27 @@ impl Topology {
     /// # Errors
     /// The first piece that is wrong; see [`SpecProblem`].
     pub fn set<'a>(&mut self, spec: &'a str) -> Result<(), SpecError<'a>> {
+        self.set_classes(spec, false).map(drop)
+    }
+
+    /// As [`set`](Self::set), for emulation: a class may have a factor, `little:4-7x3.75`, which is returned by
+    /// rank.
+    ///
+    /// # Errors
+    /// The first piece that is wrong; see [`SpecProblem`].
+    pub fn set_emulated<'a>(&mut self, spec: &'a str) -> Result<[Factor; CLASSES], SpecError<'a>> {
+        self.set_classes(spec, true)
+    }
+
+    fn set_classes<'a>(
+        &mut self,
+        spec: &'a str,
+        emulated: bool,
+    ) -> Result<[Factor; CLASSES], SpecError<'a>> {
         let fail = |piece: &'a str, problem| Err(SpecError { piece, problem });
         let mut classes = [CpuSet::EMPTY; CLASSES];
         let mut names = [""; CLASSES];
+        let mut factors: [Option<Factor>; CLASSES] = [None; CLASSES];
         let mut count = 0;
         let mut taken = CpuSet::EMPTY;
         if spec.trim().is_empty() {
@@ -115,6 +192,29 @@ impl Topology {
             if count == 0 {
                 return fail(piece, SpecProblem::NoClass);
             }
+            let range = match range.split_once('x') {
+                None => range,
+                Some((range, factor)) => {
+                    let Some(factor) = Factor::parse(factor) else {
+                        // Without emulation a stray letter is no factor, but no CPU either.
+                        let problem =
+                            if emulated { SpecProblem::BadFactor } else { SpecProblem::NotACpu };
+                        return fail(piece, problem);
+                    };
+                    let known = &mut factors[count - 1];
+                    match () {
+                        () if !emulated => return fail(piece, SpecProblem::FactorUnwanted),
+                        () if known.is_some_and(|known| known != factor) => {
+                            return fail(piece, SpecProblem::FactorTwice);
+                        }
+                        () if names[count - 1] == "big" && factor != Factor::ONE => {
+                            return fail(piece, SpecProblem::BigIsSlowed);
+                        }
+                        () => *known = Some(factor),
+                    }
+                    range
+                }
+            };
             let Some((first, last)) = list::range(range.as_bytes()) else {
                 return fail(piece, SpecProblem::NotACpu);
             };
@@ -135,6 +235,10 @@ impl Topology {
         if let Some((cpu, _)) = self.online().find(|(cpu, _)| !taken.has(*cpu)) {
             return fail(spec, SpecProblem::CpuMissing(cpu as u32));
         }
+        let factors = factors.map(|factor| factor.unwrap_or(Factor::ONE));
+        if factors[..count].windows(2).any(|pair| pair[1].0 < pair[0].0) {
+            return fail(spec, SpecProblem::FactorFalls);
+        }
         self.classes = count;
         self.names = Default::default();
         for (rank, (members, name)) in classes.iter().zip(names).enumerate().take(count) {
@@ -144,7 +248,7 @@ impl Topology {
                 self.cpus[cpu].class_source = Source::User;
             }
         }
-        Ok(())
+        Ok(factors)
     }
 }
 

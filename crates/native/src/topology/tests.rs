@@ -231,6 +231,52 @@ fn bad_override_names_its_piece_and_changes_nothing() {
 }
 
 #[test]
+fn emulated_classes_have_factors() {
+    let mut topology = intel("factors").read();
+    let factors = topology.set_emulated("big:0-1,mid:2-3x1.8,little:4x3.75,5").unwrap();
+    assert_eq!(
+        factors[..4].iter().map(|f| f.thousandths()).collect::<Vec<_>>(),
+        [1000, 1800, 3750, 1000]
+    );
+    assert_eq!(classes(&topology), "001122");
+    let shown: Vec<_> = factors[..3].iter().map(|factor| format!("{factor}")).collect();
+    assert_eq!(shown, ["1", "1.8", "3.75"]);
+    assert_eq!(
+        topology.set_emulated("a:0-5x1.005").map(|f| format!("{}", f[0])),
+        Ok("1.005".into())
+    );
+    assert!(topology.set_emulated("big:0-3x1,little:4-5x100").is_ok());
+}
+
+#[test]
+fn bad_factor_names_its_piece_and_changes_nothing() {
+    use SpecProblem as P;
+    let mut topology = intel("bad-factor").read();
+    let before = classes(&topology);
+    for factor in
+        ["", "0", "0.9", "101", "100.001", "2.", ".5", "2.0001", "-2", "+2", "2x2", "1e1", "x"]
+    {
+        let spec = format!("big:0-3,little:4-5x{factor}");
+        let error = topology.set_emulated(&spec).unwrap_err();
+        assert_eq!(error.problem, P::BadFactor, "{factor}");
+        assert_eq!(error.piece, format!("little:4-5x{factor}"));
+    }
+    let cases: &[(&str, &str, SpecProblem)] = &[
+        ("big:0-3x2,little:4-5x3", "big:0-3x2", P::BigIsSlowed),
+        ("big:0-3,little:4x3,5x2", "5x2", P::FactorTwice),
+        ("a:0-1x2,b:2-5", "a:0-1x2,b:2-5", P::FactorFalls),
+        ("big:0-3,little:x3", "little:x3", P::NotACpu),
+        ("big:0-3,little:4-7x3", "little:4-7x3", P::UnknownCpu(6)),
+    ];
+    for &(spec, piece, problem) in cases {
+        assert_eq!(topology.set_emulated(spec), Err(SpecError { piece, problem }), "{spec}");
+    }
+    let unwanted = SpecError { piece: "little:4-5x3", problem: P::FactorUnwanted };
+    assert_eq!(topology.set("big:0-3,little:4-5x3"), Err(unwanted));
+    assert_eq!(classes(&topology), before);
+}
+
+#[test]
 fn more_classes_than_the_table_holds_are_refused() {
     let mut topology = plain("nine", 9).read();
     let error = topology.set("a:0,b:1,c:2,d:3,e:4,f:5,g:6,h:7,i:8").unwrap_err();

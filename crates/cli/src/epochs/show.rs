@@ -1,0 +1,319 @@
+//! Epochs for people (a table), for programs (JSON) and for tables (CSV).
+
+use super::{ClassNames, Record, Verdict, judge, judge_class, share, tail};
+use crate::output;
+use lockwright_bench::time;
+use lockwright_stats::{ClassStats, Epoch};
+use serde_json::{Value, json};
+use std::fmt::{self, Display, Write as _};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// Where figures come from.
+pub(crate) struct Origin<'a>(pub(crate) Option<&'a str>);
+
+impl Origin<'_> {
+    /// `real` or `emulated`.
+    pub(crate) fn word(&self) -> &'static str {
+        if self.0.is_some() { "emulated" } else { "real" }
+    }
+}
+
+impl Display for Origin<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(spec) => write!(f, "emulated ({spec})"),
+            None => f.write_str("real"),
+        }
+    }
+}
+
+/// `12 345`.
+fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `P99`, `P99.9`.
+pub(crate) fn percentile(epoch: &Epoch) -> String {
+    format!("P{}", epoch.percentile)
+}
+
+fn violations(class: &ClassStats) -> String {
+    let share = 100.0 * class.violations as f64 / class.count.max(1) as f64;
+    format!("{} ({share:.2} %)", thousands(class.violations))
+}
+
+/// Classes that executed the epoch, fastest first.
+fn executed(epoch: &Epoch) -> Vec<&ClassStats> {
+    epoch.classes.iter().filter(|class| class.count > 0).collect()
+}
+
+/// One line for each class of each epoch, and one for all classes together.
+pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
+    let mut percentiles: Vec<_> = record.epochs().map(|(_, epoch)| percentile(epoch)).collect();
+    percentiles.dedup();
+    let common = if let [one] = &percentiles[..] { Some(one.as_str()) } else { None };
+    let mut table = output::table(&[
+        "epoch",
+        "cores",
+        "count",
+        "P50",
+        common.unwrap_or("percentile"),
+        "SLO",
+        "violations",
+        "window now",
+        "verdict",
+    ]);
+    for (name, epoch) in record.epochs() {
+        let classes = executed(epoch);
+        let mut row = |first: &str, cores: &str, class: &ClassStats, window: bool, verdict| {
+            let at = time(tail(epoch, class) as f64);
+            table.add_row([
+                first.to_owned(),
+                cores.to_owned(),
+                thousands(class.count),
+                time(class.quantile(0.5) as f64),
+                if common.is_some() { at } else { format!("{} {at}", percentile(epoch)) },
+                time(epoch.slo_ns as f64),
+                violations(class),
+                if window { time(class.window_ns as f64) } else { "-".to_owned() },
+                Verdict::word(verdict).to_owned(),
+            ]);
+        };
+        let [only] = classes[..] else {
+            row(&name, "all", &epoch.all(), false, judge(epoch));
+            for class in classes {
+                let verdict = judge_class(epoch, class);
+                row("", names.of(class.class), class, true, verdict);
+            }
+            continue;
+        };
+        row(&name, names.of(only.class), only, true, judge(epoch));
+    }
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Why the verdict is what it is, in one line.
+pub(crate) fn explain(epoch: &Epoch, names: &ClassNames) -> String {
+    let (slo, at) = (time(epoch.slo_ns as f64), percentile(epoch));
+    let worst = executed(epoch).into_iter().max_by_key(|class| (tail(epoch, class), class.class));
+    let Some(worst) = worst else { return "not executed".to_owned() };
+    let (cores, over) = (names.of(worst.class), tail(epoch, worst) as f64);
+    let reached = time(over);
+    match judge(epoch) {
+        Verdict::Kept => {
+            format!("kept: the longest {at}, on {cores} cores, is {reached}; the SLO is {slo}")
+        }
+        Verdict::Missed => format!(
+            "missed: {at} on {cores} cores is {reached}, {:.0} % above the SLO of {slo}",
+            100.0 * (over / epoch.slo_ns.max(1) as f64 - 1.0)
+        ),
+        Verdict::Infeasible => {
+            let all = epoch.all();
+            format!(
+                "infeasible: of {} executions that were served first come, first served, {:.1} % took \
+                 longer than {slo} (allowed: {:.1} %): reordering can't keep it",
+                thousands(all.at_fifo),
+                100.0 * all.at_fifo_violations as f64 / all.at_fifo.max(1) as f64,
+                100.0 * (1.0 - share(epoch)),
+            )
+        }
+    }
+}
+
+/// What `run --stats` prints: whose epochs these are, the table, why, and what else should be known.
+pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> String {
+    if record.processes == 0 {
+        return format!(
+            "epochs: none\nhint: lockwright run --stats --epoch 'NAME=FUNCTION:1ms' -- '{program}', or \
+             lw_epoch_start and lw_epoch_end in its source\n"
+        );
+    }
+    let processes = if record.processes == 1 { "process" } else { "processes" };
+    let mut text = format!(
+        "\nepochs of '{program}', {}: lock {}, {} {processes}, {:.1} s\n{}",
+        Origin(record.emulated.as_deref()),
+        record.lock,
+        record.processes,
+        record.seconds,
+        table(record, names)
+    );
+    for (name, epoch) in record.epochs() {
+        let _ = writeln!(text, "{name}: {}", explain(epoch, names));
+    }
+    if record.running > 0 {
+        let _ = writeln!(text, "{} of the processes still run: figures until now", record.running);
+    }
+    text
+}
+
+/// Writes all figures to `file`: CSV if its `name` ends so, else JSON.
+pub(crate) fn write(
+    record: &Record,
+    names: &ClassNames,
+    name: &Path,
+    mut file: File,
+) -> io::Result<()> {
+    if name.extension().is_none_or(|end| end != "csv") {
+        return writeln!(file, "{:#}", json(record, names));
+    }
+    let mut csv = csv::Writer::from_writer(file);
+    csv.write_record(csv_header())?;
+    for row in csv_rows(record, names) {
+        csv.write_record(row)?;
+    }
+    csv.flush()
+}
+
+fn json_class(epoch: &Epoch, class: &ClassStats) -> Value {
+    json!({
+        "count": class.count, "violations": class.violations,
+        "min_ns": class.min_ns, "max_ns": class.max_ns,
+        "p50_ns": class.quantile(0.5), "p90_ns": class.quantile(0.9),
+        "p99_ns": class.quantile(0.99), "p999_ns": class.quantile(0.999),
+        "at_percentile_ns": tail(epoch, class),
+        "at_fifo": class.at_fifo, "at_fifo_violations": class.at_fifo_violations,
+    })
+}
+
+/// Everything, with the figures' units in their names.
+pub(crate) fn json(record: &Record, names: &ClassNames) -> Value {
+    let epochs = record.epochs().map(|(name, epoch)| {
+        let classes = executed(epoch).into_iter().map(|class| {
+            let mut value = json_class(epoch, class);
+            value["class"] = names.of(class.class).into();
+            value["rank"] = class.class.into();
+            value["window_ns"] = class.window_ns.into();
+            value["verdict"] = judge_class(epoch, class).word().into();
+            value
+        });
+        json!({
+            "name": name, "id": epoch.id, "slo_ns": epoch.slo_ns, "percentile": epoch.percentile,
+            "verdict": judge(epoch).word(), "because": explain(epoch, names),
+            "all": json_class(epoch, &epoch.all()), "classes": classes.collect::<Value>(),
+        })
+    });
+    json!({
+        "origin": Origin(record.emulated.as_deref()).word(), "emulated": record.emulated,
+        "lock": record.lock, "processes": record.processes, "still_running": record.running,
+        "seconds": record.seconds, "epochs": epochs.collect::<Value>(),
+    })
+}
+
+/// Names of [`csv_rows`]'s columns.
+pub(crate) fn csv_header() -> [&'static str; 16] {
+    [
+        "origin",
+        "lock",
+        "epoch",
+        "id",
+        "cores",
+        "count",
+        "per_second",
+        "p50_ns",
+        "p99_ns",
+        "percentile",
+        "at_percentile_ns",
+        "slo_ns",
+        "violations",
+        "window_ns",
+        "max_ns",
+        "verdict",
+    ]
+}
+
+/// One row for each class of each epoch, and one for all together.
+pub(crate) fn csv_rows(record: &Record, names: &ClassNames) -> Vec<[String; 16]> {
+    let mut rows = Vec::new();
+    for (name, epoch) in record.epochs() {
+        let mut row = |cores: &str, class: &ClassStats, window: String, verdict: Verdict| {
+            rows.push([
+                Origin(record.emulated.as_deref()).word().to_owned(),
+                record.lock.clone(),
+                name.clone(),
+                epoch.id.to_string(),
+                cores.to_owned(),
+                class.count.to_string(),
+                format!("{:.1}", class.count as f64 / record.seconds.max(1e-9)),
+                class.quantile(0.5).to_string(),
+                class.quantile(0.99).to_string(),
+                epoch.percentile.to_string(),
+                tail(epoch, class).to_string(),
+                epoch.slo_ns.to_string(),
+                class.violations.to_string(),
+                window,
+                class.max_ns.to_string(),
+                verdict.word().to_owned(),
+            ]);
+        };
+        row("all", &epoch.all(), String::new(), judge(epoch));
+        for class in executed(epoch) {
+            let verdict = judge_class(epoch, class);
+            row(names.of(class.class), class, class.window_ns.to_string(), verdict);
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{class, epoch, process};
+    use super::*;
+
+    fn record() -> (Record, ClassNames) {
+        let times = |slow: u64| [vec![10_000; 990], vec![slow; 10 + 100]].concat();
+        let classes = vec![
+            class(0, 200_000, &times(50_000), false),
+            class(1, 200_000, &times(400_000), true),
+        ];
+        let record =
+            Record::of(vec![process(u32::MAX, "server", vec![epoch("get", 200_000, classes)])]);
+        (record, ClassNames::new(None))
+    }
+
+    #[test]
+    fn table_has_a_line_for_each_class() {
+        let (record, names) = record();
+        let text = table(&record, &names);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].starts_with("epoch  cores") && lines[0].contains("P99"), "{text}");
+        assert!(lines[1].contains("all") && lines[1].ends_with("infeasible"), "{text}");
+        assert!(lines[2].contains(names.of(0)) && lines[2].ends_with("kept"), "{text}");
+        assert_eq!(lines.len(), 4, "{text}");
+    }
+
+    #[test]
+    fn infeasible_says_what_fifo_did() {
+        let (record, names) = record();
+        let (_, epoch) = record.epochs().next().unwrap();
+        let text = explain(epoch, &names);
+        assert!(text.starts_with("infeasible: of 1 100 executions"), "{text}");
+        assert!(text.contains("10.0 % took longer than 200 us (allowed: 1.0 %)"), "{text}");
+    }
+
+    #[test]
+    fn csv_and_json_have_the_same_figures() {
+        let (record, names) = record();
+        let rows = csv_rows(&record, &names);
+        let value = json(&record, &names);
+        assert_eq!(rows.len(), 3);
+        assert_eq!(rows[0].len(), csv_header().len());
+        assert_eq!(rows[0][5], value["epochs"][0]["all"]["count"].to_string());
+        assert_eq!((value["origin"].as_str(), rows[0][0].as_str()), (Some("emulated"), "emulated"));
+        assert_eq!(rows[2][10], value["epochs"][0]["classes"][1]["at_percentile_ns"].to_string());
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1 000", "1 234 567"]);
+    }
+}

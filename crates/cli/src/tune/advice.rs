@@ -1,0 +1,284 @@
+//! Which SLO to take, and why. Rules and words; the figures are a curve's.
+
+use super::{Curve, Point};
+use crate::epochs::Verdict;
+use crate::units::word;
+use lockwright_bench::{si, time};
+
+/// Throughput within 2 % of the best counts as the best.
+const AS_GOOD: f64 = 0.98;
+/// A percentile below this share of its SLO doesn't use it.
+const UNUSED: f64 = 0.9;
+/// Less change over the whole range is no effect.
+const EFFECT: f64 = 0.05;
+/// Rounds that differ by more than this leave doubts.
+const NOISY: f64 = 1.3;
+/// A percentile from fewer executions than this in a run is shaky.
+const FEW: u64 = 1000;
+
+/// A recommendation for one epoch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Advice {
+    /// The SLO, ns; none if none can be kept.
+    pub(crate) slo_ns: Option<u64>,
+    /// The recommendation with its reason, in one sentence.
+    pub(crate) reason: String,
+    /// What else there is to know, a sentence each.
+    pub(crate) notes: Vec<String>,
+}
+
+/// `1.23 M/s`.
+pub(crate) fn rate(point: &Point) -> String {
+    format!("{}/s", si(point.rate.median))
+}
+
+fn range(slos: &[u64]) -> String {
+    match slos {
+        [] => String::new(),
+        [one] => word(*one),
+        [first, .., last] => format!("{} to {}", word(*first), word(*last)),
+    }
+}
+
+fn listed(slos: &[u64]) -> String {
+    slos.iter().map(|&ns| word(ns)).collect::<Vec<_>>().join(", ")
+}
+
+/// The smallest SLO that is kept with a throughput as good as the best of those that are kept.
+pub(crate) fn advise(curve: &Curve) -> Advice {
+    let cores = curve.slow_cores();
+    let (at, slos) = (&curve.percentile, &curve.slos);
+    let kept = || slos.iter().filter(|(_, point)| point.verdict == Verdict::Kept);
+    // On one class of cores the throughputs differ by noise only.
+    let differ = |_: &&(u64, Point)| curve.classes.is_some();
+    let best =
+        kept().filter(differ).max_by(|(_, a), (_, b)| a.rate.median.total_cmp(&b.rate.median));
+    let chosen = best.and_then(|(_, best)| {
+        kept().find(|(_, point)| point.rate.median >= AS_GOOD * best.rate.median)
+    });
+    let with = |wanted| -> Vec<u64> {
+        slos.iter().filter(|(_, point)| point.verdict == wanted).map(|(ns, _)| *ns).collect()
+    };
+    let (infeasible, missed) = (with(Verdict::Infeasible), with(Verdict::Missed));
+    let reason = match (chosen, best) {
+        (Some((slo, point)), Some((best_slo, best))) => {
+            let reached = if slo == best_slo {
+                format!("the highest throughput of all SLOs that were kept, {}", rate(point))
+            } else {
+                format!(
+                    "the smallest SLO with a throughput, {}, within 2 % of the best, {} at {}",
+                    rate(point),
+                    rate(best),
+                    word(*best_slo)
+                )
+            };
+            let tail = time(point.slow.median);
+            format!("SLO {}: {reached}; {at} on {cores} is {tail}", word(*slo))
+        }
+        _ if slos.is_empty() => "no SLO was measured".to_owned(),
+        _ if curve.classes.is_none() => "none: an SLO changes nothing here".to_owned(),
+        _ => format!("none: no SLO from {} was kept", range(&[slos[0].0, slos[slos.len() - 1].0])),
+    };
+    let mut notes = Vec::new();
+    if let Some((_, point)) = chosen {
+        for (lock, other) in &curve.locks {
+            notes.push(format!(
+                "that is {:.2} times the throughput of {lock} ({}), whose {at} on {cores} is {}",
+                point.rate.median / other.rate.median,
+                rate(other),
+                time(other.slow.median)
+            ));
+        }
+    }
+    if !infeasible.is_empty() {
+        let fifo = curve.lock("fifo").map_or(String::new(), |fifo| {
+            let is = time(fifo.slow.median);
+            let below = infeasible.iter().any(|&ns| fifo.slow.median < ns as f64);
+            let but =
+                if below { ", which is below: the runs differ, so measure again" } else { "" };
+            format!("; {at} on {cores} under fifo is {is}{but}")
+        });
+        // Noise may make single ones infeasible above others that aren't.
+        let mut lowest = slos.iter().zip(&infeasible);
+        let lowest = lowest.all(|((slo, _), infeasible)| slo == infeasible);
+        let which = if lowest { range(&infeasible) } else { listed(&infeasible) };
+        notes.push(format!(
+            "infeasible: {which}: served first come, first served, they exceed that too{fifo}"
+        ));
+    }
+    if !missed.is_empty() {
+        let list = listed(&missed);
+        notes.push(format!("missed: {list}: {at} on {cores} lies above the SLO there"));
+    }
+    notes.extend(shape(curve, chosen.map(|(slo, _)| *slo)));
+    if let Some((slo, _)) = chosen {
+        notes.push(format!(
+            "to run with it: in the source lw_epoch_end(ID, {slo}); or --epoch 'NAME=FUNCTION:{slo}ns'; or, for \
+             all epochs of the program, LOCKWRIGHT_SLO={slo}"
+        ));
+    }
+    Advice { slo_ns: chosen.map(|(slo, _)| *slo), reason, notes }
+}
+
+/// What the curve's shape says.
+fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
+    let mut notes = Vec::new();
+    let slos = &curve.slos;
+    let (at, cores) = (&curve.percentile, curve.slow_cores());
+    if curve.classes.is_none() {
+        notes.push(
+            "all executions ended on one class of cores, where nobody gives way: see \
+             `lockwright topology`, or try --emulate"
+                .to_owned(),
+        );
+    }
+    let rates = || slos.iter().map(|(_, point)| point.rate.median);
+    let (low, high) = (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max));
+    if slos.len() > 1 && high > 0.0 && (high - low) / high < EFFECT {
+        notes.push(format!(
+            "the SLO hardly matters in this range: throughput differs by {:.1} %",
+            100.0 * (high - low) / high
+        ));
+    } else if let [.., (_, before), (last, end)] = &slos[..]
+        && chosen == Some(*last)
+        && end.rate.median > before.rate.median / AS_GOOD
+        && end.slow.median >= UNUSED * *last as f64
+    {
+        let further = format!("{}..{}", word(*last), word(last.saturating_mul(10)));
+        notes.push(format!("throughput still rises at the range's end: try --slo-range {further}"));
+    }
+    // From where on the percentile stays below the line Y = X, up to the end.
+    let unused = |(ns, point): &&(u64, Point)| point.slow.median < UNUSED * *ns as f64;
+    let leaves = slos.iter().rev().take_while(unused).last();
+    if let Some((ns, point)) = leaves {
+        notes.push(format!(
+            "from {} on {at} on {cores} stays below the SLO ({} there): more time than that is not used",
+            word(*ns),
+            time(point.slow.median)
+        ));
+    }
+    let mut ranges: Vec<_> =
+        slos.iter().map(|(_, point)| point.rate.max / point.rate.min.max(1e-9)).collect();
+    ranges.sort_by(f64::total_cmp);
+    if let Some(range) = ranges.get(ranges.len() / 2).filter(|&&range| range > NOISY) {
+        notes.push(format!(
+            "noisy: the rounds of one setting differ by a factor of {range:.1}; a quiet machine, more --runs \
+             or a longer --time would tell more"
+        ));
+    }
+    let all = slos.iter().map(|(_, point)| point).chain(curve.locks.iter().map(|(_, p)| p));
+    if let Some(fewest) = all.map(|point| point.executions).min().filter(|&fewest| fewest < FEW) {
+        notes.push(format!(
+            "few executions: a run had only {fewest} on {cores}, so that {at} is shaky; let the program \
+             run longer"
+        ));
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_bench::Spread;
+
+    fn point(rate: f64, slow_us: f64, verdict: Verdict) -> Point {
+        let one = |value| Spread::of(&[value]).unwrap();
+        Point {
+            rate: one(rate),
+            all: one(slow_us * 500.0),
+            slow: one(slow_us * 1000.0),
+            fast: None,
+            violations: 0.01,
+            executions: 50_000,
+            verdict,
+        }
+    }
+
+    fn curve(slos: &[(u64, f64, f64, Verdict)]) -> Curve {
+        Curve {
+            epoch: "get".into(),
+            percentile: "P99".into(),
+            classes: Some(("big".into(), "little".into())),
+            slos: slos
+                .iter()
+                .map(|&(us, rate, slow, verdict)| (us * 1000, point(rate, slow, verdict)))
+                .collect(),
+            locks: vec![("fifo".into(), point(100e3, 60.0, Verdict::Kept))],
+        }
+    }
+
+    use Verdict::{Infeasible, Kept, Missed};
+
+    #[test]
+    fn smallest_slo_with_the_best_throughput_is_taken() {
+        let advice = advise(&curve(&[
+            (20, 100e3, 60.0, Infeasible),
+            (50, 101e3, 61.0, Infeasible),
+            (100, 150e3, 99.0, Kept),
+            (200, 197e3, 199.0, Kept),
+            (500, 200e3, 300.0, Kept),
+            (1000, 200e3, 300.0, Kept),
+        ]));
+        assert_eq!(advice.slo_ns, Some(200_000));
+        assert!(
+            advice.reason.starts_with("SLO 200us: the smallest SLO with a throughput, 197 k/s")
+        );
+        let notes = advice.notes.join("\n");
+        assert!(notes.contains("that is 1.97 times the throughput of fifo (100 k/s)"), "{notes}");
+        assert!(notes.contains("infeasible: 20us to 50us"), "{notes}");
+        assert!(notes.contains("from 500us on P99 on little cores stays below"), "{notes}");
+        assert!(
+            !notes.contains("noisy")
+                && !notes.contains("rises")
+                && !notes.contains("few executions"),
+            "{notes}"
+        );
+    }
+
+    #[test]
+    fn slos_that_are_missed_are_not_recommended() {
+        let advice = advise(&curve(&[(100, 150e3, 99.0, Kept), (200, 220e3, 280.0, Missed)]));
+        assert_eq!(advice.slo_ns, Some(100_000));
+        assert!(advice.notes.iter().any(|note| note.starts_with("missed: 200us:")));
+        let advice = advise(&curve(&[(10, 1e3, 60.0, Infeasible), (20, 1e3, 60.0, Infeasible)]));
+        assert_eq!(advice.slo_ns, None);
+        assert_eq!(advice.reason, "none: no SLO from 10us to 20us was kept");
+    }
+
+    #[test]
+    fn noise_is_said_and_makes_no_range_of_single_slos() {
+        let mut curve = curve(&[
+            (20, 100e3, 60.0, Infeasible),
+            (50, 150e3, 50.0, Kept),
+            (100, 150e3, 300.0, Infeasible),
+        ]);
+        for (_, point) in &mut curve.slos {
+            point.rate = Spread::of(&[90e3, 150e3, 200e3]).unwrap();
+        }
+        let notes = advise(&curve).notes.join("\n");
+        assert!(notes.contains("infeasible: 20us, 100us: "), "{notes}");
+        assert!(notes.contains("differ by a factor of 2.2"), "{notes}");
+    }
+
+    #[test]
+    fn a_range_that_ends_too_early_or_changes_nothing_is_said() {
+        let notes = |slos: &[_]| advise(&curve(slos)).notes.join("\n");
+        let rising = notes(&[(100, 150e3, 99.0, Kept), (200, 200e3, 199.0, Kept)]);
+        assert!(rising.contains("try --slo-range 200us..2ms"), "{rising}");
+        let flat = notes(&[(100, 150e3, 99.0, Kept), (200, 151e3, 199.0, Kept)]);
+        assert!(flat.contains("the SLO hardly matters") && !flat.contains("rises"), "{flat}");
+        let mut one_class = curve(&[(100, 150e3, 99.0, Kept)]);
+        one_class.classes = None;
+        let advice = advise(&one_class);
+        assert_eq!(
+            (advice.slo_ns, &advice.reason[..]),
+            (None, "none: an SLO changes nothing here")
+        );
+        assert!(advice.notes[0].starts_with("all executions ended on one class"));
+        let contradicted = notes(&[(100, 150e3, 99.0, Infeasible), (200, 200e3, 199.0, Kept)]);
+        assert!(
+            contradicted.contains("is 60.0 us, which is below: the runs differ"),
+            "{contradicted}"
+        );
+    }
+}

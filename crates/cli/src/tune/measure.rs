@@ -1,0 +1,236 @@
+//! The runs: interleaved in rounds, each with a fresh folder for what it records.
+
+use super::{Run, Setting};
+use crate::epochs::{self, Record};
+use crate::hints::{Failure, cause, warn};
+use crate::signals::{Event, Watch};
+use indicatif::ProgressBar;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// What is to be run, and how.
+pub(crate) struct Plan<'a> {
+    pub(crate) settings: &'a [Setting],
+    pub(crate) rounds: u32,
+    /// The program is ended after so long.
+    pub(crate) limit: Option<Duration>,
+    /// The program under a setting.
+    pub(crate) command: &'a dyn Fn(&Setting) -> Command,
+    /// Its name, for messages.
+    pub(crate) program: &'a str,
+    /// Takes the program's output.
+    pub(crate) log: &'a Path,
+    pub(crate) quiet: bool,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(crate) struct Measured {
+    pub(crate) runs: Vec<Run>,
+    /// Was there a Ctrl-C, or another signal that ends us?
+    pub(crate) interrupted: bool,
+    /// What kept us from finishing.
+    pub(crate) failure: Option<Failure>,
+}
+
+/// A program that was asked to end gets so long for it.
+const GRACE: Duration = Duration::from_secs(2);
+/// Output of a run that is kept.
+const OUTPUT: u64 = 64 * 1024;
+
+/// Runs the plan. Every round has each setting once, in an order that rotates.
+pub(crate) fn measure(plan: &Plan<'_>) -> Result<Measured, Failure> {
+    let unwritable = |error| {
+        Failure::new(format!("cannot write '{}': {}", plan.log.display(), cause(&error)))
+            .hint("lockwright tune --out DIR ...")
+    };
+    let mut log = File::options()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .read(true)
+        .open(plan.log)
+        .map_err(unwritable)?;
+    let watch = Watch::new();
+    let many = plan.settings.len();
+    let bar = lockwright_bench::progress(u64::from(plan.rounds) * many as u64, plan.quiet);
+    let mut measured = Measured::default();
+    'rounds: for round in 1..=plan.rounds {
+        for turn in 0..many {
+            let setting = (turn + round as usize - 1) % many;
+            bar.set_message(format!("round {round}: {}", plan.settings[setting].label()));
+            bar.tick();
+            match once(plan, setting, round, &watch, &bar, &mut log) {
+                Ok(Some(run)) => measured.runs.push(run),
+                Ok(None) => {
+                    measured.interrupted = true;
+                    break 'rounds;
+                }
+                Err(failure) => {
+                    measured.failure = Some(failure);
+                    break 'rounds;
+                }
+            }
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(measured)
+}
+
+/// One run; `None`: interrupted.
+fn once(
+    plan: &Plan<'_>,
+    setting: usize,
+    round: u32,
+    watch: &Watch,
+    bar: &ProgressBar,
+    log: &mut File,
+) -> Result<Option<Run>, Failure> {
+    let (program, given) = (plan.program, &plan.settings[setting]);
+    let log_failure = |error: io::Error| {
+        Failure::new(format!("cannot write '{}': {}", plan.log.display(), cause(&error)))
+    };
+    let folder = epochs::folder()?;
+    log.seek(SeekFrom::End(0)).map_err(log_failure)?;
+    writeln!(log, "== round {round}, {}", given.label()).map_err(log_failure)?;
+    let start = log.stream_position().map_err(log_failure)?;
+    let output = || File::options().append(true).open(plan.log).map_err(log_failure);
+    let mut command = (plan.command)(given);
+    command
+        .env(epochs::VARIABLE, folder.path())
+        .stdin(Stdio::null())
+        .stdout(output()?)
+        .stderr(output()?);
+    let end = supervise(&mut command, plan.limit, watch, bar).map_err(|error| {
+        Failure::not_executable(format!("cannot run '{program}': {}", cause(&error)))
+    })?;
+    let said = tail_of(log, start).map_err(log_failure)?;
+    let failed = |how: String| {
+        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+        let last = last.map_or(String::new(), |line| format!(": {line}"));
+        Failure::new(format!("'{program}' failed ({how}) with {}{last}", given.label()))
+            .hint(format!("its output is in '{}'", plan.log.display()))
+    };
+    match end {
+        End::Interrupted => return Ok(None),
+        End::TimeUp => {}
+        End::Itself(status) => match (status.code(), status.signal()) {
+            (Some(0), _) => {}
+            (Some(code), _) => return Err(failed(format!("exit code {code}"))),
+            (None, signal) => {
+                return Err(failed(format!("signal {}", signal.unwrap_or_default())));
+            }
+        },
+    }
+    let record = Record::read(folder.path())?;
+    if setting == 0 && round == 1 {
+        // What the library, or the dynamic linker about it, had to say.
+        for line in said.lines().filter(|line| is_ours(line)) {
+            bar.suspend(|| {
+                warn(format!("'{program}' says: {line}"), format!("see '{}'", plan.log.display()));
+            });
+        }
+    }
+    if record.processes == 0 {
+        return Err(Failure::new(format!("'{program}' executed no epoch with {}", given.label()))
+            .hint("make one of a function: --epoch 'NAME=FUNCTION', or annotate its source, see docs/tune.md"));
+    }
+    Ok(Some(Run { setting, round, record }))
+}
+
+fn is_ours(line: &str) -> bool {
+    line.starts_with("lockwright:") || line.contains("cannot be preloaded")
+}
+
+/// The output from `start` on, and no more than is kept of it.
+fn tail_of(log: &mut File, start: u64) -> io::Result<String> {
+    let end = log.metadata()?.len();
+    if end > start + OUTPUT {
+        log.set_len(start + OUTPUT)?;
+    }
+    let mut bytes = Vec::new();
+    log.seek(SeekFrom::Start(start))?;
+    log.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// How a run ended.
+#[derive(Debug)]
+enum End {
+    Itself(ExitStatus),
+    TimeUp,
+    Interrupted,
+}
+
+/// Runs a program in a process group of its own, so that Ctrl-C is ours, until it ends, its time is up or
+/// somebody interrupts us. Nothing of the group is left behind.
+fn supervise(
+    command: &mut Command,
+    limit: Option<Duration>,
+    watch: &Watch,
+    bar: &ProgressBar,
+) -> io::Result<End> {
+    let mut group = watch.spawn_group(command)?;
+    let started = Instant::now();
+    let mut stopped: Option<(End, Instant)> = None;
+    loop {
+        if group.has_ended() {
+            let status = group.clear()?;
+            return Ok(stopped.map_or(End::Itself(status), |(end, _)| end));
+        }
+        let now = Instant::now();
+        let due = match &stopped {
+            None => limit.map(|limit| started + limit),
+            Some((_, end)) => Some(*end),
+        };
+        let left = due.map(|due| due.saturating_duration_since(now));
+        if left == Some(Duration::ZERO) {
+            if stopped.is_none() {
+                group.send(libc::SIGTERM);
+                stopped = Some((End::TimeUp, now + GRACE));
+            } else {
+                group.send(libc::SIGKILL);
+            }
+        }
+        let tick = Duration::from_millis(200);
+        let event = watch.next(Some(left.filter(|left| !left.is_zero()).unwrap_or(tick).min(tick)));
+        bar.tick();
+        if let Event::Signal { number, .. } = event
+            && [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&number)
+        {
+            let twice = matches!(stopped, Some((End::Interrupted, _)));
+            group.send(if twice { libc::SIGKILL } else { libc::SIGTERM });
+            stopped = Some((End::Interrupted, now + GRACE));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(script: &str, limit_ms: u64) -> (End, Duration) {
+        let watch = Watch::new();
+        let start = Instant::now();
+        let limit = Some(Duration::from_millis(limit_ms));
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        (supervise(&mut command, limit, &watch, &ProgressBar::hidden()).unwrap(), start.elapsed())
+    }
+
+    #[test]
+    fn programs_end_by_themselves_or_are_ended() {
+        let (end, _) = ends("exit 3", 20_000);
+        assert!(matches!(end, End::Itself(status) if status.code() == Some(3)), "{end:?}");
+        let (end, took) = ends("sleep 60", 100);
+        assert!(matches!(end, End::TimeUp) && took < Duration::from_secs(20), "{end:?}");
+        // Deaf to SIGTERM, and with a child.
+        let (end, took) = ends("trap '' TERM; sleep 60 & wait; sleep 60", 100);
+        assert!(matches!(end, End::TimeUp) && took >= GRACE, "{end:?} {took:?}");
+    }
+}

@@ -1,0 +1,370 @@
+//! The latency-throughput graph: throughput above, latency against the SLO with the line Y = X below.
+//! Plain SVG, no script, no network; colours follow the reader's light or dark scheme.
+
+use super::Curve;
+use super::advice::{Advice, rate};
+use crate::epochs::Verdict;
+use crate::units::word;
+use lockwright_bench::{Spread, si, time};
+use plotters::backend::SVGBackend;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use std::fmt::Write as _;
+
+const WIDTH: i32 = 980;
+const LEFT: i32 = 92;
+const RIGHT: i32 = 34;
+const TOP: i32 = 92;
+/// Heights of the two panels, and what lies between them.
+const UPPER: i32 = 220;
+const GAP: i32 = 44;
+const LOWER: i32 = 300;
+const BOTTOM: i32 = 58;
+const HEIGHT: i32 = TOP + UPPER + GAP + LOWER + BOTTOM;
+const FONT: &str = "sans-serif";
+
+const PAPER: RGBColor = RGBColor(255, 255, 255);
+const INK: RGBColor = RGBColor(40, 40, 40);
+const SOFT: RGBColor = RGBColor(100, 108, 116);
+const FAINT: RGBColor = RGBColor(222, 224, 227);
+const BAND: RGBColor = RGBColor(250, 233, 226);
+const SLOW: RGBColor = RGBColor(0, 114, 178);
+const ALL: RGBColor = RGBColor(150, 90, 170);
+const FAST: RGBColor = RGBColor(30, 140, 100);
+const OTHER: RGBColor = RGBColor(200, 90, 10);
+
+/// Each colour, and what it becomes on a dark page.
+const DARK: [(RGBColor, &str); 9] = [
+    (PAPER, "#15181c"),
+    (INK, "#e4e6e9"),
+    (SOFT, "#a4acb5"),
+    (FAINT, "#343a41"),
+    (BAND, "#3a2721"),
+    (SLOW, "#58b4ee"),
+    (ALL, "#c79ae0"),
+    (FAST, "#56c596"),
+    (OTHER, "#f0a04b"),
+];
+
+/// Rules that turn a plot dark where the reader prefers that.
+fn style() -> String {
+    let mut css = String::from("<style>@media (prefers-color-scheme: dark) {");
+    for (RGBColor(r, g, b), dark) in DARK {
+        for property in ["fill", "stroke"] {
+            let _ = write!(css, "svg [{property}=\"#{r:02X}{g:02X}{b:02X}\"]{{{property}:{dark}}}");
+        }
+    }
+    css + "}</style>"
+}
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), String>;
+
+fn drawn<E: std::error::Error + Send + Sync>(result: Result<(), E>) -> Drawn {
+    result.map_err(|cause| format!("cannot draw: {cause}"))
+}
+
+fn text(area: &Area<'_>, what: &str, at: (i32, i32), size: i32, ink: RGBColor, h: HPos) -> Drawn {
+    let style =
+        TextStyle::from((FONT, size).into_font()).color(&ink).pos(Pos::new(h, VPos::Center));
+    drawn(area.draw_text(what, &style, at))
+}
+
+fn line(area: &Area<'_>, points: &[(i32, i32)], style: impl Into<ShapeStyle>) -> Drawn {
+    drawn(area.draw(&PathElement::new(points.to_vec(), style)))
+}
+
+/// A dashed line from point to point.
+fn dashes(area: &Area<'_>, from: (i32, i32), to: (i32, i32), ink: RGBColor) -> Drawn {
+    let (dx, dy) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
+    let length = dx.hypot(dy).max(1.0);
+    let at = |d: f64| {
+        let share = (d / length).min(1.0);
+        (from.0 + (dx * share).round() as i32, from.1 + (dy * share).round() as i32)
+    };
+    let mut d = 0.0;
+    while d < length {
+        line(area, &[at(d), at(d + 6.0)], ink)?;
+        d += 11.0;
+    }
+    Ok(())
+}
+
+/// Both axes of times are logarithmic, over the same range.
+struct Scale {
+    low: f64,
+    high: f64,
+    top_rate: f64,
+}
+
+impl Scale {
+    fn of(curve: &Curve) -> Scale {
+        let slos = curve.slos.iter().map(|(ns, _)| *ns as f64);
+        let points = || curve.slos.iter().chain(&[]).map(|(_, point)| point);
+        let others = || curve.locks.iter().map(|(_, point)| point);
+        let tails = points().chain(others()).map(|point| point.slow.median.max(1.0));
+        let times = || slos.clone().chain(tails.clone());
+        // The fastest class may be far below: its curve may leave the panel, the SLOs' may not.
+        let (low, high) = (times().fold(f64::INFINITY, f64::min), times().fold(1.0, f64::max));
+        let rates = points().chain(others()).map(|point| point.rate.max);
+        Scale { low: low / 1.5, high: high * 1.3, top_rate: rates.fold(0.0, f64::max) * 1.12 }
+    }
+
+    fn share(&self, ns: f64) -> f64 {
+        (ns.max(1.0) / self.low).ln() / (self.high / self.low).ln()
+    }
+
+    fn x(&self, ns: f64) -> i32 {
+        LEFT + (self.share(ns).clamp(0.0, 1.0) * f64::from(WIDTH - LEFT - RIGHT)).round() as i32
+    }
+
+    fn y(&self, ns: f64) -> i32 {
+        TOP + UPPER + GAP + LOWER
+            - (self.share(ns).clamp(0.0, 1.0) * f64::from(LOWER)).round() as i32
+    }
+
+    fn y_rate(&self, rate: f64) -> i32 {
+        TOP + UPPER - (rate / self.top_rate.max(1e-9) * f64::from(UPPER)).round() as i32
+    }
+
+    /// 1, 2 and 5 times powers of ten within the range; powers alone where those are many.
+    fn ticks(&self) -> Vec<f64> {
+        let decades = (self.high / self.low).log10();
+        let factors: &[f64] = if decades > 4.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let first = self.low.log10().floor() as i32;
+        (first..=self.high.log10().ceil() as i32)
+            .flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)))
+            .filter(|ns| (self.low..=self.high).contains(ns))
+            .collect()
+    }
+}
+
+/// The graph of one epoch as an SVG document; `origin` says where its figures come from.
+pub(crate) fn graph(
+    curve: &Curve,
+    advice: &Advice,
+    lock: &str,
+    origin: &str,
+) -> Result<String, String> {
+    let mut svg = String::new();
+    {
+        let area =
+            SVGBackend::with_string(&mut svg, (WIDTH as u32, HEIGHT as u32)).into_drawing_area();
+        let scale = Scale::of(curve);
+        drawn(area.fill(&PAPER))?;
+        heading(&area, curve, lock, origin)?;
+        band(&area, curve, &scale)?;
+        grid(&area, curve, &scale)?;
+        if let Some(slo) = advice.slo_ns {
+            let x = scale.x(slo as f64);
+            dashes(&area, (x, TOP - 4), (x, HEIGHT - BOTTOM), INK)?;
+            let side = if x > WIDTH / 2 { (HPos::Right, -6) } else { (HPos::Left, 6) };
+            let label = format!("recommended: {}", word(slo));
+            // In the room above the highest throughput.
+            text(&area, &label, (x + side.1, TOP + 10), 12, INK, side.0)?;
+        }
+        curves(&area, curve, &scale)?;
+        others(&area, curve, &scale)?;
+        drawn(area.present())?;
+    }
+    // One that opens the file alone in a dark browser has it dark too.
+    let body = svg.find('>').map_or(0, |end| end + 1);
+    Ok(format!("{}{}{}", &svg[..body], style(), &svg[body..]))
+}
+
+fn heading(area: &Area<'_>, curve: &Curve, lock: &str, origin: &str) -> Drawn {
+    let title = format!("Epoch '{}' under {lock}: latency and throughput by SLO", curve.epoch);
+    text(area, &title, (16, 20), 17, INK, HPos::Left)?;
+    text(area, origin, (16, 42), 12, SOFT, HPos::Left)?;
+    let at = &curve.percentile;
+    let mut keys = vec![(SLOW, format!("{at} on {}", curve.slow_cores()))];
+    if let Some((fast, _)) = &curve.classes {
+        keys.push((ALL, format!("{at} overall")));
+        keys.push((FAST, format!("{at} on {fast} cores")));
+    }
+    let mut x = 16;
+    for (ink, name) in keys {
+        line(area, &[(x, 66), (x + 22, 66)], ink.stroke_width(3))?;
+        text(area, &name, (x + 28, 66), 12, INK, HPos::Left)?;
+        x += 54 + 7 * name.len() as i32;
+    }
+    if !curve.locks.is_empty() {
+        marker(area, 0, (x + 6, 66))?;
+        let words = "another lock, at its own latency; bars: smallest to largest round";
+        text(area, words, (x + 18, 66), 12, INK, HPos::Left)?;
+    }
+    Ok(())
+}
+
+/// Where no order of the lock can keep the SLO.
+fn band(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
+    let infeasible = |(_, point): &&(u64, super::Point)| point.verdict == Verdict::Infeasible;
+    // Single ones above are noise.
+    let Some(last) = curve.slos.iter().take_while(infeasible).count().checked_sub(1) else {
+        return Ok(());
+    };
+    // Up to half-way to the next SLO.
+    let here = curve.slos[last].0 as f64;
+    let end = curve.slos.get(last + 1).map_or(here * 1.1, |(next, _)| (here * *next as f64).sqrt());
+    for (top, bottom) in [(TOP, TOP + UPPER), (TOP + UPPER + GAP, HEIGHT - BOTTOM)] {
+        let corners = [(LEFT, top), (scale.x(end), bottom)];
+        drawn(area.draw(&Rectangle::new(corners, BAND.filled())))?;
+    }
+    text(area, "infeasible", (LEFT + 6, TOP + 12), 12, OTHER, HPos::Left)
+}
+
+fn grid(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
+    let (right, middle) = (WIDTH - RIGHT, TOP + UPPER + GAP);
+    for ns in scale.ticks() {
+        let (x, y, name) = (scale.x(ns), scale.y(ns), word(ns.round() as u64));
+        line(area, &[(x, TOP), (x, TOP + UPPER)], FAINT)?;
+        line(area, &[(x, middle), (x, HEIGHT - BOTTOM)], FAINT)?;
+        line(area, &[(LEFT, y), (right, y)], FAINT)?;
+        text(area, &name, (x, HEIGHT - BOTTOM + 14), 12, SOFT, HPos::Center)?;
+        text(area, &name, (LEFT - 8, y), 12, SOFT, HPos::Right)?;
+    }
+    let step = nice_step(scale.top_rate);
+    let mut rate = 0.0;
+    while rate <= scale.top_rate {
+        let y = scale.y_rate(rate);
+        line(area, &[(LEFT, y), (right, y)], if rate == 0.0 { SOFT } else { FAINT })?;
+        let name = si(rate).replace(".00", "").replace(".0", "");
+        text(area, &name, (LEFT - 8, y), 12, SOFT, HPos::Right)?;
+        rate += step;
+    }
+    line(area, &[(LEFT, HEIGHT - BOTTOM), (right, HEIGHT - BOTTOM)], SOFT)?;
+    line(area, &[(scale.x(scale.low), scale.y(scale.low)), (right, middle)], SOFT)?;
+    text(area, "Y = X: latency = SLO", (right - 46, middle + 12), 12, SOFT, HPos::Right)?;
+    text(area, "executions per second", (LEFT, TOP - 10), 12, SOFT, HPos::Left)?;
+    let latency = format!("latency, {}", curve.percentile);
+    text(area, &latency, (LEFT, middle - 11), 12, SOFT, HPos::Left)?;
+    let axis = "SLO (logarithmic)";
+    text(area, axis, ((LEFT + right) / 2, HEIGHT - 18), 13, INK, HPos::Center)
+}
+
+/// 1, 2 or 5 times a power of ten, at most six of them.
+fn nice_step(max: f64) -> f64 {
+    let power = 10f64.powf((max.max(1e-9) / 6.0).log10().floor());
+    let steps = [1.0, 2.0, 5.0].map(|factor| factor * power);
+    steps.into_iter().find(|step| max / step <= 6.0).unwrap_or(10.0 * power)
+}
+
+fn curves(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
+    type Figure = fn(&super::Point) -> Option<Spread>;
+    let figures: [(RGBColor, Figure, bool); 4] = [
+        (FAST, |point| point.fast, false),
+        (ALL, |point| point.fast.map(|_| point.all), false),
+        (SLOW, |point| Some(point.slow), false),
+        (INK, |point| Some(point.rate), true),
+    ];
+    for (ink, figure, is_rate) in figures {
+        let y = |value: f64| if is_rate { scale.y_rate(value) } else { scale.y(value) };
+        let points: Vec<_> = curve
+            .slos
+            .iter()
+            .filter_map(|(ns, point)| Some((scale.x(*ns as f64), figure(point)?)))
+            .collect();
+        let path: Vec<_> = points.iter().map(|(x, spread)| (*x, y(spread.median))).collect();
+        line(area, &path, ink.stroke_width(2))?;
+        for (x, spread) in points {
+            line(area, &[(x, y(spread.min)), (x, y(spread.max))], ink)?;
+            drawn(area.draw(&Circle::new((x, y(spread.median)), 3, ink.filled())))?;
+        }
+    }
+    Ok(())
+}
+
+/// One shape for each lock compared with.
+fn marker(area: &Area<'_>, which: usize, (x, y): (i32, i32)) -> Drawn {
+    match which % 3 {
+        0 => {
+            let corners = vec![(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)];
+            drawn(area.draw(&Polygon::new(corners, OTHER.filled())))
+        }
+        1 => drawn(area.draw(&Rectangle::new([(x - 5, y - 5), (x + 5, y + 5)], OTHER.filled()))),
+        _ => {
+            let corners = vec![(x, y - 6), (x + 6, y + 5), (x - 6, y + 5)];
+            drawn(area.draw(&Polygon::new(corners, OTHER.filled())))
+        }
+    }
+}
+
+/// Other locks know no SLO: each stands where its own latency would be the SLO.
+fn others(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
+    let mut labels: Vec<(i32, i32)> = Vec::new();
+    // Below the labels that are close already, or above them.
+    let mut place = |(x, mut y): (i32, i32), step: i32| {
+        while labels.iter().any(|at| (at.0 - x).abs() < 120 && (at.1 - y).abs() < 14) {
+            y += step;
+        }
+        labels.push((x, y));
+        (x, y)
+    };
+    let (left, right) = ((HPos::Right, -10), (HPos::Left, 10));
+    for (which, (lock, point)) in curve.locks.iter().enumerate() {
+        let tail = point.slow.median;
+        let (x, y, y_rate) = (scale.x(tail), scale.y(tail), scale.y_rate(point.rate.median));
+        marker(area, which, (x, y_rate))?;
+        marker(area, which, (x, y))?;
+        // Names stay within the picture; above the line Y = X there is most room.
+        let (side, step) = if x > WIDTH - RIGHT - 110 { left } else { right };
+        let at = place((x + step, y_rate + 14), 14);
+        text(area, &format!("{lock} {}", rate(point)), at, 12, OTHER, side)?;
+        let (side, step) = if x > LEFT + 110 { left } else { right };
+        let at = place((x + step, y - 12), -14);
+        text(area, &format!("{lock} {}", time(tail)), at, 12, OTHER, side)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_lie_within_and_are_few() {
+        for (low, high) in [(13e3, 2.6e6), (900.0, 1100.0), (100.0, 5e9)] {
+            let ticks = Scale { low, high, top_rate: 1.0 }.ticks();
+            assert!((1..=14).contains(&ticks.len()), "{ticks:?}");
+            assert!(ticks.iter().all(|ns| (low..=high).contains(ns)), "{ticks:?}");
+        }
+        for max in [0.9, 7.0, 123.0, 1.6e6] {
+            assert!((2.0..=6.0).contains(&(max / nice_step(max))), "{max}");
+        }
+    }
+
+    #[test]
+    fn a_graph_has_its_parts() {
+        let curve = crate::tune::tests::example();
+        let advice = crate::tune::advice::advise(&curve);
+        let svg =
+            graph(&curve, &advice, "asl", "emulated (big:0,little:1x3.75): a machine").unwrap();
+        if let Some(file) = std::env::var_os("LOCKWRIGHT_SHOW") {
+            std::fs::write(file, &svg).unwrap();
+        }
+        let parts = [
+            "emulated (big:0,little:1x3.75)",
+            "infeasible",
+            "Y = X",
+            "recommended: 400us",
+            "fifo 60.0 us",
+            "barging 400 us",
+            "P99 on little cores",
+            "prefers-color-scheme: dark",
+        ];
+        for part in parts {
+            assert!(svg.contains(part), "no '{part}' in {svg}");
+        }
+        assert_eq!(svg.matches("<svg").count(), 1);
+    }
+
+    #[test]
+    fn every_colour_of_a_plot_has_a_dark_one() {
+        let css = style();
+        for ink in [PAPER, INK, SOFT, FAINT, BAND, SLOW, ALL, FAST, OTHER] {
+            let RGBColor(r, g, b) = ink;
+            assert!(css.contains(&format!("#{r:02X}{g:02X}{b:02X}")));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What a tuning is written as: text, HTML, SVG, JSON and CSV.
+
+use super::advice::{Advice, advise, rate};
+use super::{Curve, Point, Run, Setting, plot};
+use crate::epochs::{ClassNames, Origin, csv_header, csv_rows, json};
+use crate::hints::{Failure, cause};
+use crate::output;
+use crate::units::word;
+use lockwright_bench::{Machine, time};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Everything that a report names.
+pub(crate) struct Report<'a> {
+    /// The lock that was tuned.
+    pub(crate) lock: &'a str,
+    /// The emulated machine; `None`: a real one.
+    pub(crate) emulated: Option<String>,
+    pub(crate) machine: Machine,
+    /// This command as typed, without folders.
+    pub(crate) command: String,
+    /// The program's name.
+    pub(crate) program: &'a str,
+    pub(crate) settings: &'a [Setting],
+    /// Rounds that were asked for.
+    pub(crate) rounds: u32,
+    pub(crate) runs: &'a [Run],
+    pub(crate) curves: &'a [Curve],
+    pub(crate) names: &'a ClassNames,
+    /// Does the measurement lack runs, and why?
+    pub(crate) incomplete: Option<&'a str>,
+}
+
+impl Report<'_> {
+    fn origin(&self) -> Origin<'_> {
+        Origin(self.emulated.as_deref())
+    }
+
+    /// Where the figures come from, on one line.
+    fn source(&self) -> String {
+        let load = match self.machine.load {
+            load if load > 0.5 => format!(", load average at the start {load:.1}"),
+            _ => String::new(),
+        };
+        format!("{}: {}{load}", self.origin(), self.machine.what())
+    }
+
+    /// How much was measured.
+    fn extent(&self) -> String {
+        let all = self.settings.len() * self.rounds as usize;
+        let runs = format!(
+            "{} runs: {} rounds of {} settings, interleaved",
+            self.runs.len(),
+            self.rounds,
+            self.settings.len()
+        );
+        match self.incomplete {
+            Some(why) => format!("{runs}; {why}: {} runs are missing", all - self.runs.len()),
+            None => runs,
+        }
+    }
+
+    /// What is printed.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("{}\n{}\n", self.source(), self.extent());
+        for curve in self.curves {
+            let (header, rows) = cells(curve, self.lock);
+            let mut table = output::table(&header.each_ref().map(String::as_str));
+            for (_, row) in rows {
+                table.add_row(row);
+            }
+            let _ = writeln!(text, "\nepoch '{}'", curve.epoch);
+            for line in table.to_string().lines() {
+                let _ = writeln!(text, "{}", line.trim_end());
+            }
+            let advice = advise(curve);
+            let _ = writeln!(text, "\nrecommended for '{}': {}", curve.epoch, advice.reason);
+            for note in &advice.notes {
+                let _ = writeln!(text, "  - {note}");
+            }
+        }
+        text
+    }
+
+    /// Writes tune.html, tune.json, tune.csv, tune.svg and, for further epochs, tune-2.svg, ...
+    pub(crate) fn write(&self, dir: &Path) -> Result<Vec<PathBuf>, Failure> {
+        let mut figures = Vec::new();
+        for curve in self.curves {
+            let advice = advise(curve);
+            let svg =
+                plot::graph(curve, &advice, self.lock, &self.source()).map_err(Failure::new)?;
+            figures.push((advice, svg));
+        }
+        let mut files = vec![
+            ("tune.html".to_owned(), self.page(&figures)),
+            ("tune.json".to_owned(), format!("{:#}\n", self.json())),
+            ("tune.csv".to_owned(), self.csv()?),
+        ];
+        for (number, (_, svg)) in figures.into_iter().enumerate() {
+            let name =
+                if number == 0 { "tune.svg".into() } else { format!("tune-{}.svg", number + 1) };
+            files.push((name, svg));
+        }
+        let write = |(name, text): (String, String)| {
+            let path = dir.join(name);
+            fs::write(&path, text).map_err(|error| {
+                Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
+                    .hint("lockwright tune --out DIR ...")
+            })?;
+            Ok(path)
+        };
+        files.into_iter().map(write).collect()
+    }
+
+    fn json(&self) -> Value {
+        let points = |setting: Value, point: &Point| json!({ "setting": setting, "point": point });
+        let curves = self.curves.iter().map(|curve| {
+            let advice = advise(curve);
+            let slos = curve.slos.iter().map(|(ns, point)| points((*ns).into(), point));
+            let locks = curve.locks.iter().map(|(lock, point)| points(lock.as_str().into(), point));
+            json!({
+                "epoch": curve.epoch, "percentile": curve.percentile,
+                "fastest_class": curve.classes.as_ref().map(|(fast, _)| fast),
+                "slowest_class": curve.classes.as_ref().map(|(_, slow)| slow),
+                "by_slo_ns": slos.collect::<Value>(), "by_lock": locks.collect::<Value>(),
+                "recommended_slo_ns": advice.slo_ns, "reason": advice.reason, "notes": advice.notes,
+            })
+        });
+        let runs = self.runs.iter().map(|run| {
+            let mut value = json(&run.record, self.names);
+            value["setting"] = self.settings[run.setting].label().into();
+            value["round"] = run.round.into();
+            value
+        });
+        json!({
+            "origin": self.origin().word(), "emulated": self.emulated, "machine": self.machine,
+            "command": self.command, "lock": self.lock, "rounds": self.rounds,
+            "incomplete": self.incomplete,
+            "units": "rate: executions per second; all, slow, fast: ns at the epoch's percentile",
+            "epochs": curves.collect::<Value>(), "runs": runs.collect::<Value>(),
+        })
+    }
+
+    fn csv(&self) -> Result<String, Failure> {
+        let failed = |error: csv::Error| Failure::new(format!("cannot write CSV: {error}"));
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        csv.write_record(["round", "setting"].into_iter().chain(csv_header())).map_err(failed)?;
+        for run in self.runs {
+            let head = [run.round.to_string(), self.settings[run.setting].label()];
+            for row in csv_rows(&run.record, self.names) {
+                csv.write_record(head.iter().chain(&row)).map_err(failed)?;
+            }
+        }
+        let bytes = csv.into_inner().map_err(|error| failed(error.into_error().into()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// One page that needs nothing else: no network, no script.
+    fn page(&self, figures: &[(Advice, String)]) -> String {
+        let mut page = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>lockwright tune: {program}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n\
+             <h1>{program} by SLO <span class=\"tag\">{}</span></h1>\n<p class=\"soft\">{}</p>\n",
+            include_str!("page.css"),
+            self.origin().word(),
+            escape(&self.source()),
+            program = escape(self.program),
+        );
+        if let Some(why) = self.incomplete {
+            let _ = writeln!(page, "<p><strong>Incomplete: {}.</strong></p>", escape(why));
+        }
+        for (curve, (advice, svg)) in self.curves.iter().zip(figures) {
+            let _ = writeln!(
+                page,
+                "<h2>Epoch {}</h2>\n<p class=\"advice\">Recommended: {}.</p>\n<ul>",
+                escape(&curve.epoch),
+                escape(&advice.reason)
+            );
+            for note in &advice.notes {
+                let _ = writeln!(page, "<li>{}</li>", escape(note));
+            }
+            let _ = writeln!(page, "</ul>\n<figure>{svg}</figure>");
+            self.page_table(&mut page, curve, advice);
+        }
+        let _ = writeln!(
+            page,
+            "<h2>How this was measured</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
+             <dt>Runs</dt><dd>{}. Every round has each setting once, in an order that rotates; figures are \
+             medians over the rounds, bars their range.</dd>\n\
+             <dt>Figures</dt><dd>Throughput: executions of the epoch per second. Latency: at the epoch’s \
+             percentile, of whole runs, from their first execution on.</dd>\n\
+             <dt>Other locks</dt><dd>know no SLO; each stands where its own latency would be the SLO, so \
+             that what lies above it has more throughput at that latency.</dd>\n\
+             <dt>Kept</dt><dd>the percentile of each class of cores is at most 5 % above the SLO.</dd>\n\
+             <dt>Infeasible</dt><dd>of at least 100 executions that were served first come, first served, \
+             more exceeded the SLO than the percentile allows.</dd>\n\
+             <dt>{}</dt><dd>{}</dd>\n</dl>\n</main>\n</body>\n</html>",
+            escape(&self.command),
+            escape(&self.extent()),
+            self.origin().word(),
+            match &self.emulated {
+                Some(spec) => format!(
+                    "little cores are emulated ({}): their computing is stretched, see the manual. \
+                     Nothing here is a figure of a real big.LITTLE machine.",
+                    escape(spec)
+                ),
+                None => "measured on the machine named above as it is.".to_owned(),
+            }
+        );
+        page
+    }
+
+    fn page_table(&self, page: &mut String, curve: &Curve, advice: &Advice) {
+        let (header, rows) = cells(curve, self.lock);
+        page.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
+        for cell in header {
+            let _ = write!(page, "<th>{}</th>", escape(&cell));
+        }
+        page.push_str("</tr></thead>\n<tbody>\n");
+        for (slo, row) in rows {
+            let chosen = slo.is_some() && slo == advice.slo_ns;
+            page.push_str(if chosen { "<tr class=\"chosen\">" } else { "<tr>" });
+            for cell in row {
+                let _ = write!(page, "<td>{}</td>", escape(&cell));
+            }
+            page.push_str("</tr>\n");
+        }
+        page.push_str("</tbody>\n</table></div>\n");
+    }
+}
+
+/// A line of the table.
+type Cells = [String; 7];
+
+/// The table of an epoch: its header, and rows with the SLO they stand for.
+fn cells(curve: &Curve, lock: &str) -> (Cells, Vec<(Option<u64>, Cells)>) {
+    let at = &curve.percentile;
+    let header = [
+        "setting".to_owned(),
+        "throughput".to_owned(),
+        "[min .. max]".to_owned(),
+        format!("{at} {}", curve.slow_cores()),
+        format!("{at} overall"),
+        "violations".to_owned(),
+        "verdict".to_owned(),
+    ];
+    let row = |name: String, point: &Point, slo: bool| {
+        let range = format!(
+            "[{} .. {}]",
+            lockwright_bench::si(point.rate.min),
+            lockwright_bench::si(point.rate.max)
+        );
+        // To another lock the SLO means nothing.
+        let own = |text: String| if slo { text } else { "-".to_owned() };
+        [
+            name,
+            rate(point),
+            range,
+            time(point.slow.median),
+            time(point.all.median),
+            own(format!("{:.2} %", 100.0 * point.violations)),
+            own(point.verdict.word().to_owned()),
+        ]
+    };
+    let others = curve.locks.iter().map(|(other, point)| (None, row(other.clone(), point, false)));
+    let slos = curve
+        .slos
+        .iter()
+        .map(|(ns, point)| (Some(*ns), row(format!("{lock}, SLO {}", word(*ns)), point, true)));
+    (header, others.chain(slos).collect())
+}
+
+/// Text as HTML wants it.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

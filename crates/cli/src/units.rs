@@ -1,0 +1,63 @@
+//! Times with their units: `20us`, `1.5ms`, `300ns`, `2s`.
+
+/// Nanoseconds of a time with its unit, from 1 ns to an hour; else why not.
+pub(crate) fn nanoseconds(text: &str) -> Result<u64, String> {
+    const HOUR: f64 = 3600e9;
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let number: f64 = number.parse().map_err(|_| "not a number with a unit".to_owned())?;
+    let factor = match unit.trim_start() {
+        "ns" => 1.0,
+        "us" | "µs" | "μs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "" => return Err("no unit: ns, us, ms or s".into()),
+        other => return Err(format!("unknown unit '{other}': ns, us, ms or s")),
+    };
+    let ns = (number * factor).round();
+    if (1.0..=HOUR).contains(&ns) { Ok(ns as u64) } else { Err("not within 1ns to 3600s".into()) }
+}
+
+/// The same time in one word, as [`nanoseconds`] reads it: `20us`, `1.5ms`; exact.
+pub(crate) fn word(ns: u64) -> String {
+    for (factor, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
+        if ns >= factor {
+            return format!("{}{unit}", ns as f64 / factor as f64);
+        }
+    }
+    format!("{ns}ns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        for (text, ns) in [
+            ("300ns", 300),
+            ("20us", 20_000),
+            ("20 us", 20_000),
+            ("20µs", 20_000),
+            ("1.5ms", 1_500_000),
+            (".5us", 500),
+            ("2s", 2_000_000_000),
+            ("3600s", 3_600_000_000_000),
+        ] {
+            assert_eq!(nanoseconds(text), Ok(ns), "{text}");
+        }
+        for bad in
+            ["", "20", "us", "-3us", "1e3us", "0us", "0.4ns", "3601s", "2h", "1..2us", "2usx"]
+        {
+            nanoseconds(bad).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn words_are_read_back() {
+        for ns in [1, 999, 1000, 20_000, 61_234, 1_500_000, 999_999_999, 1_000_000_000] {
+            assert_eq!(nanoseconds(&word(ns)), Ok(ns));
+        }
+        assert_eq!(word(1_500_000), "1.5ms");
+    }
+}

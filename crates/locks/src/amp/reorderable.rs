@@ -1,0 +1,123 @@
+//! Reorderable: any first-come-first-served lock, and a second way to ask for it.
+//!
+//! LibASL (*Asymmetry-aware Scalable Locking*, PPoPP 2022), section 3.2, algorithm 1: `lock_immediately` joins the base
+//! lock's queue; `lock_reorder(window)` first stands by (amp/standby.rs) for up to `window` ns, in which those who
+//! come later may go first, and then joins. Unlock is the base lock's own.
+//!
+//! ```text
+//!   big cores     lock_immediately ─────────────────┐
+//!                                                   ▼
+//!                                        base lock: tail ◄─ ... ◄─ holder
+//!                                                   ▲
+//!   little cores  lock_reorder ── standby, window ──┘     (no queue of its own: windows differ)
+//! ```
+//!
+//! Invariants:
+//! 1. Who holds the lock is decided by the base lock alone; standby touches nothing but [`Probe::is_free`].
+//! 2. A window ends after 100 ms at the latest, and then the thread is in the base lock's queue: whoever asks gets
+//!    the lock if the base lock starves nobody.
+//! 3. The window is a hint: others may come in between its end and the joining.
+
+use super::standby::{Waiting, stand_by};
+use lockwright_platform::{InPlace, Platform, Probe, RawLock, TryLock};
+
+pub use super::standby::WINDOW_MAX_NS;
+
+/// A lock of type `F`, with reordering. Adds no memory to it.
+#[derive(Debug)]
+#[repr(transparent)]
+pub struct Reorderable<F> {
+    base: F,
+}
+
+impl<F> Reorderable<F> {
+    /// Joins the base lock's queue.
+    ///
+    /// # Safety
+    /// As [`RawLock::lock`].
+    #[inline]
+    pub unsafe fn lock_immediately<P: Platform>(&self, node: *mut <F as RawLock<P>>::Node)
+    where
+        F: RawLock<P>,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { self.base.lock(node) }
+    }
+
+    /// Lets others go first for up to `window_ns` nanoseconds (at most 100 ms), or until the lock is free; then
+    /// joins the base lock's queue. 0: as `lock_immediately`.
+    ///
+    /// # Safety
+    /// As [`RawLock::lock`].
+    pub unsafe fn lock_reorder<P: Platform>(
+        &self,
+        node: *mut <F as RawLock<P>>::Node,
+        window_ns: u32,
+    ) where
+        F: Probe<P>,
+    {
+        // SAFETY: the caller's promise.
+        unsafe { self.reorder(node, window_ns, || true) }
+    }
+
+    /// As `lock_reorder`; the lock also counts as taken while `is_free` is false.
+    unsafe fn reorder<P: Platform>(
+        &self,
+        node: *mut <F as RawLock<P>>::Node,
+        window_ns: u32,
+        is_free: impl Fn() -> bool,
+    ) where
+        F: Probe<P>,
+    {
+        let is_free = || self.base.is_free() && is_free();
+        if window_ns > 0 && !is_free() {
+            // As published: who has found it free joins, and does not stand by again.
+            stand_by::<P>(window_ns, Waiting::Awake, is_free, || false, || true);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.base.lock(node) }
+    }
+}
+
+impl<P: Platform, F: Probe<P>> RawLock<P> for Reorderable<F> {
+    type Node = F::Node;
+
+    fn new() -> Self {
+        Self { base: F::new() }
+    }
+
+    #[inline]
+    unsafe fn lock(&self, node: *mut F::Node) {
+        // SAFETY: the caller's promise.
+        unsafe { self.lock_in_front(node, WINDOW_MAX_NS, || true) }
+    }
+
+    /// Algorithm 3: by the class of the core that runs us now.
+    #[inline]
+    unsafe fn lock_in_front(&self, node: *mut F::Node, window_ns: u32, is_free: impl Fn() -> bool) {
+        if P::place().class.is_big() {
+            // SAFETY: the caller's promise.
+            unsafe { self.lock_immediately(node) }
+        } else {
+            // SAFETY: the caller's promise.
+            unsafe { self.reorder(node, window_ns, is_free) }
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, node: *mut F::Node) {
+        // SAFETY: the caller's promise.
+        unsafe { self.base.unlock(node) }
+    }
+}
+
+impl<P: Platform, F: Probe<P> + TryLock<P>> TryLock<P> for Reorderable<F> {
+    #[inline]
+    unsafe fn try_lock(&self, node: *mut F::Node) -> bool {
+        // SAFETY: the caller's promise.
+        unsafe { self.base.try_lock(node) }
+    }
+}
+
+// SAFETY: nothing but the base lock.
+unsafe impl<F: InPlace> InPlace for Reorderable<F> {}

@@ -1,0 +1,76 @@
+//! Symbols of other objects in the process, by name.
+//!
+//! `dlsym` is referred to weakly: a static program has no dynamic linker, should not be made to carry one
+//! (the link editor warns of it), and simply has none of these symbols.
+
+use core::ffi::{CStr, c_char, c_void};
+
+/// Where to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In all objects of the process.
+    Process,
+    /// In the objects behind the one that we are part of, in the order of their search.
+    BehindUs,
+}
+
+type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+
+/// `dlsym`'s address; null in a static program.
+#[cfg(target_arch = "x86_64")]
+fn dlsym() -> *const c_void {
+    let at: *const c_void;
+    // SAFETY: reads our own entry of the offset table, which is 0 if nothing defines the symbol.
+    unsafe {
+        core::arch::asm!(
+            ".weak dlsym",
+            "mov {at}, qword ptr [rip + dlsym@GOTPCREL]",
+            at = out(reg) at, options(nostack, pure, readonly, preserves_flags),
+        );
+    }
+    at
+}
+
+/// `dlsym`'s address; null in a static program. Untested on this architecture.
+#[cfg(target_arch = "aarch64")]
+fn dlsym() -> *const c_void {
+    let at: *const c_void;
+    // SAFETY: reads our own entry of the offset table, which is 0 if nothing defines the symbol.
+    unsafe {
+        core::arch::asm!(
+            ".weak dlsym",
+            "adrp {at}, :got:dlsym",
+            "ldr {at}, [{at}, :got_lo12:dlsym]",
+            at = out(reg) at, options(nostack, pure, readonly, preserves_flags),
+        );
+    }
+    at
+}
+
+/// The address of the symbol called `name`; null if there is none.
+pub fn find(scope: Scope, name: &CStr) -> *mut c_void {
+    let dlsym = dlsym();
+    if dlsym.is_null() {
+        return core::ptr::null_mut();
+    }
+    let handle = match scope {
+        Scope::Process => libc::RTLD_DEFAULT,
+        Scope::BehindUs => libc::RTLD_NEXT,
+    };
+    // SAFETY: the function of that name has this type; the name ends in a NUL.
+    unsafe {
+        let dlsym: Dlsym = core::mem::transmute(dlsym);
+        dlsym(handle, name.as_ptr())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_glibc_has_is_found_and_nothing_else() {
+        assert!(!find(Scope::Process, c"getpid").is_null());
+        assert!(find(Scope::Process, c"lockwright_no_such_symbol").is_null());
+    }
+}

@@ -1,0 +1,100 @@
+//! What lies where in the file. Version 1. Little-endian machines of 64 bits only, as ours are.
+
+use crate::histogram::BUCKETS;
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
+
+/// The first eight bytes of a complete file; written last.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lwstats\0");
+/// Counts changes of this layout.
+pub const VERSION: u32 = 1;
+/// Epochs that one process can record.
+pub const EPOCHS: usize = 128;
+/// Classes of cores that are told apart; slower ones count as the last.
+pub const CLASSES: usize = 4;
+/// A mapping's unit of populating.
+pub const PAGE: usize = 4096;
+
+/// Who wrote the file. All but `last_ns` is constant once `magic` is there.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The process.
+    pub pid: u32,
+    /// When recording began, ns of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// When an epoch ended last, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
+    pub last_ns: AtomicU64,
+    /// The lock in use, as `LOCKWRIGHT_LOCK` said it; UTF-8, filled with zeroes.
+    pub lock: [u8; 128],
+    /// The emulated machine, as `LOCKWRIGHT_EMULATE` said it; empty: a real one.
+    pub emulated: [u8; 256],
+    /// The command line, its words set apart by blanks; cut where it is longer.
+    pub command: [u8; 512],
+}
+
+/// One epoch.
+#[repr(C)]
+#[derive(Debug)]
+pub struct EpochHead {
+    /// The epoch's id + 1; 0: this and all further ones are free.
+    pub id: AtomicU32,
+    /// Bit `c`: class `c` has a block. Bit `16 + c`: it can't have one (the disk is full).
+    pub classes: AtomicU32,
+    /// The SLO that the last execution had, ns.
+    pub slo_ns: AtomicU64,
+    /// The percentile for which the SLO holds, millionths (990000: P99).
+    pub percentile: AtomicU32,
+    /// Nothing yet.
+    pub reserved: [u32; 11],
+    /// Its name; UTF-8, filled with zeroes; empty: it has none but its number.
+    pub name: [AtomicU8; NAME],
+}
+
+/// Bytes of an epoch's name.
+pub const NAME: usize = 64;
+
+/// What executions of an epoch that ended on cores of one class came to.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ClassBlock {
+    /// Executions slower than the SLO.
+    pub violations: AtomicU64,
+    /// Executions that began with a window negligible against the SLO.
+    pub at_fifo: AtomicU64,
+    /// Those of them slower than the SLO.
+    pub at_fifo_violations: AtomicU64,
+    /// The window after the last execution, ns.
+    pub window_ns: AtomicU64,
+    /// The shortest execution, ns, all bits inverted: so that zero means none yet.
+    pub min_inverted: AtomicU64,
+    /// The longest execution, ns.
+    pub max_ns: AtomicU64,
+    /// Nothing yet.
+    pub reserved: [u64; 10],
+    /// Executions by latency; their sum is the number of executions.
+    pub buckets: [AtomicU64; BUCKETS],
+}
+
+/// Where the heads begin.
+pub const HEADS_AT: usize = PAGE;
+/// Where the blocks begin.
+pub const BLOCKS_AT: usize = HEADS_AT + (EPOCHS * size_of::<EpochHead>()).next_multiple_of(PAGE);
+/// From one block to the next: whole pages.
+pub const BLOCK: usize = size_of::<ClassBlock>().next_multiple_of(PAGE);
+/// The file's length; most of it are holes.
+pub const LENGTH: usize = BLOCKS_AT + EPOCHS * CLASSES * BLOCK;
+
+/// Where the block of an epoch's class lies.
+pub const fn block_at(slot: usize, class: usize) -> usize {
+    BLOCKS_AT + (slot * CLASSES + class) * BLOCK
+}
+
+const _: () = {
+    assert!(size_of::<Header>() <= PAGE);
+    assert!(size_of::<EpochHead>() == 128);
+    assert!(cfg!(target_endian = "little"));
+};

@@ -1,0 +1,23 @@
+//! The file in which a process records its epochs: layout, histogram, writer.
+//!
+//! `no_std`, because it runs inside other people's programs. The reader is `lockwright-stats`, a crate of its
+//! own: cargo would unite the features of both, and the preloaded library must not link std.
+//!
+//! ```text
+//!   byte 0           one Header: who wrote it
+//!   HEADS_AT         EPOCHS x EpochHead: id, name, SLO, percentile
+//!   BLOCKS_AT        EPOCHS x CLASSES x ClassBlock: counters and a histogram; holes until used
+//! ```
+//!
+//! The file is mapped shared, and every update is one relaxed atomic operation on it: so it can be read while
+//! the process runs, and it is complete after `kill -9` and `_exit`.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod histogram;
+pub mod layout;
+mod writer;
+
+pub use writer::{About, Refused, Sample, Slot, Writer};

@@ -1,0 +1,254 @@
+//! The clock of epochs: the time-stamp counter where the kernel trusts it, `clock_gettime` elsewhere and until
+//! the counter's rate is known.
+//!
+//! The rate comes from two readings of both clocks that lie at least 10 ms apart: our constructor takes the
+//! first, some epoch's end the second. So nothing waits for it. (CPUID tells a nominal rate on some machines, and
+//! none on most virtual ones; on 64-bit ARM a register does.)
+//!
+//! While the machine is suspended the counter may go on and the kernel's clock does not. Readings with that between
+//! them say nothing: then the second counts as the first.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU8, AtomicU64};
+use lockwright_native::futex::{self, Clock};
+
+/// Nanoseconds of a tick, times 2^32; 0: not known, or there is no such counter.
+static RATE: AtomicU64 = AtomicU64::new(0);
+/// The first reading: the counter and the kernel's clock, ns; 0: not taken.
+static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
+static FIRST_NS: AtomicU64 = AtomicU64::new(0);
+/// How long the machine had been suspended before it, ns.
+static FIRST_SUSPENDED_NS: AtomicU64 = AtomicU64::new(0);
+/// [`UNKNOWN`] and so on.
+static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// Nobody has looked at the counter yet.
+const UNKNOWN: u8 = 0;
+/// It can't be used.
+const NONE: u8 = 1;
+/// Its rate will be known once time has passed.
+const WAITING: u8 = 2;
+
+/// What the difference of two clocks, read one after the other, may change by chance, ns.
+const SUSPENDED_NS: u64 = 2_000_000;
+
+/// Between the two readings, ns: their own error is some 50 ns, so the rate is right to 5 in a million.
+const BASELINE_NS: u64 = 10_000_000;
+
+/// A point in time, in ticks of the counter or in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Instant {
+    pub(crate) at: u64,
+    pub(crate) in_ticks: bool,
+}
+
+impl Instant {
+    /// Now.
+    #[inline(always)]
+    pub(crate) fn now() -> Self {
+        // A number by itself: whoever sees it may use it.
+        if RATE.load(Relaxed) != 0 {
+            Self { at: ticks(), in_ticks: true }
+        } else {
+            Self { at: futex::now(Clock::Monotonic), in_ticks: false }
+        }
+    }
+
+    /// From `self` to now, ns; 0 if the counters of two CPUs disagree.
+    #[inline(always)]
+    pub(crate) fn elapsed_ns(self) -> u64 {
+        if self.in_ticks {
+            let ticks = ticks().saturating_sub(self.at);
+            ((u128::from(ticks) * u128::from(RATE.load(Relaxed))) >> 32) as u64
+        } else {
+            self.elapsed_slowly()
+        }
+    }
+
+    #[cold]
+    fn elapsed_slowly(self) -> u64 {
+        let now = futex::now(Clock::Monotonic);
+        learn(now);
+        now.saturating_sub(self.at)
+    }
+}
+
+/// The time-stamp counter. Unfenced: a reading may pass earlier instructions by some cycles.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn ticks() -> u64 {
+    // SAFETY: every x86-64 has it; `is_usable` has made sure that it does not trap.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The generic timer. Untested on this architecture.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn ticks() -> u64 {
+    let now: u64;
+    // SAFETY: reads a counter that Linux opens to programs.
+    unsafe { core::arch::asm!("mrs {}, cntvct_el0", out(reg) now, options(nomem, nostack)) };
+    now
+}
+
+/// Called by our constructor: takes the first reading.
+pub(crate) fn prepare() {
+    learn(futex::now(Clock::Monotonic));
+}
+
+/// Goes one step on towards the rate.
+fn learn(now_ns: u64) {
+    match STATE.load(Relaxed) {
+        // Relaxed, throughout: if two threads do this at once, each writes a pair of readings of its own, and
+        // a mixed pair would be off by the time between them; so only one of them writes.
+        UNKNOWN if STATE.compare_exchange(UNKNOWN, NONE, Relaxed, Relaxed).is_ok() => {
+            if let Some(rate) = known_rate() {
+                RATE.store(rate, Relaxed);
+            } else if is_usable() {
+                first(both());
+            }
+        }
+        WAITING if now_ns.saturating_sub(FIRST_NS.load(Relaxed)) >= BASELINE_NS => second(),
+        _ => {}
+    }
+}
+
+/// The first reading. STATE is the caller's.
+fn first((ticks, ns): (u64, u64)) {
+    FIRST_TICKS.store(ticks, Relaxed);
+    FIRST_NS.store(ns, Relaxed);
+    FIRST_SUSPENDED_NS.store(suspended_ns(), Relaxed);
+    // ORDERING: Release, pairs with the Acquire in `second`.
+    STATE.store(WAITING, Release);
+}
+
+#[cold]
+fn second() {
+    // ORDERING: Acquire, pairs with the Release in `first`: all first readings are there. One thread gets on.
+    if STATE.compare_exchange(WAITING, NONE, Acquire, Relaxed).is_err() {
+        return;
+    }
+    let (ticks, ns) = both();
+    if suspended_ns().abs_diff(FIRST_SUSPENDED_NS.load(Relaxed)) > SUSPENDED_NS {
+        return first((ticks, ns));
+    }
+    let ticks = ticks.saturating_sub(FIRST_TICKS.load(Relaxed));
+    let ns = ns.saturating_sub(FIRST_NS.load(Relaxed));
+    let rate = (u128::from(ns) << 32).checked_div(u128::from(ticks)).unwrap_or(0);
+    // From 100 MHz to 100 GHz: anything else is no counter that we know.
+    let is_sane = ((1 << 32) / 100..=10 << 32).contains(&rate);
+    if is_sane {
+        RATE.store(rate as u64, Relaxed); // as in `now`
+    }
+    // STATE is NONE: nothing more to learn.
+}
+
+/// How long the machine has been suspended since it started, ns, about.
+fn suspended_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a writable timespec; every Linux has this clock, which counts what the monotonic one leaves out.
+    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &mut now) };
+    let all = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    all.saturating_sub(futex::now(Clock::Monotonic))
+}
+
+/// Both clocks at one moment: of five readings the one that was disturbed least.
+fn both() -> (u64, u64) {
+    let mut best = (u64::MAX, 0, 0);
+    for _ in 0..5 {
+        let before = ticks();
+        let ns = futex::now(Clock::Monotonic);
+        let width = ticks().saturating_sub(before);
+        if width < best.0 {
+            best = (width, before + width / 2, ns);
+        }
+    }
+    (best.1, best.2)
+}
+
+/// The rate, where the machine tells it.
+#[cfg(target_arch = "aarch64")]
+fn known_rate() -> Option<u64> {
+    let hertz: u64;
+    // SAFETY: reads a register that Linux opens to programs.
+    unsafe { core::arch::asm!("mrs {}, cntfrq_el0", out(reg) hertz, options(nomem, nostack)) };
+    (1_000_000_000_u64 << 32).checked_div(hertz & 0xffff_ffff)
+}
+
+/// It doesn't, or not truly enough.
+#[cfg(target_arch = "x86_64")]
+fn known_rate() -> Option<u64> {
+    None
+}
+
+#[cfg(target_arch = "aarch64")]
+fn is_usable() -> bool {
+    false // its rate is known, or it has none
+}
+
+/// Does the counter tick evenly, on all CPUs alike, and may we read it?
+#[cfg(target_arch = "x86_64")]
+fn is_usable() -> bool {
+    use core::arch::x86_64::__cpuid;
+    const PR_GET_TSC: i32 = 25;
+    const PR_TSC_ENABLE: i32 = 1;
+    let is_invariant =
+        __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0;
+    let mut mode = 0_i32;
+    // SAFETY: writes an int to where we say.
+    let asked = unsafe { libc::prctl(PR_GET_TSC, &raw mut mode) };
+    is_invariant && (asked != 0 || mode == PR_TSC_ENABLE) && is_trusted()
+}
+
+/// Does the kernel itself keep time by it? It watches the counters of all CPUs, and turns away from them if they
+/// drift apart.
+#[cfg(target_arch = "x86_64")]
+fn is_trusted() -> bool {
+    let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    let mut text = [0_u8; 64];
+    match crate::files::read(path, &mut text) {
+        Some(name) => {
+            let name = name.trim_ascii();
+            name == b"tsc" || name == b"kvm-clock" || name == b"hyperv_clocksource_tsc_page"
+        }
+        None => true, // no such file: a container without sysfs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread::sleep;
+    use std::time::Duration;
+
+    #[test]
+    fn it_agrees_with_the_kernels_clock_before_and_after_it_is_calibrated() {
+        prepare();
+        for _ in 0..3 {
+            // The machine may stand still between two readings; it does not do so each time.
+            let agrees = (0..20).any(|_| {
+                let before = futex::now(Clock::Monotonic);
+                let start = Instant::now();
+                sleep(Duration::from_millis(12));
+                let ours = start.elapsed_ns();
+                let kernels = futex::now(Clock::Monotonic) - before;
+                // 20 us, or one in ten thousand.
+                ours <= kernels && kernels - ours < 20_000
+            });
+            assert!(agrees);
+        }
+        // A machine that was suspended meanwhile: the readings begin anew, and end.
+        if RATE.swap(0, Relaxed) != 0 {
+            first((1, 1));
+            FIRST_SUSPENDED_NS.store(suspended_ns() + 3_600_000_000_000, Relaxed);
+            second();
+            assert_eq!((STATE.load(Relaxed), RATE.load(Relaxed)), (WAITING, 0));
+            sleep(Duration::from_millis(12));
+            second();
+            assert_ne!(RATE.load(Relaxed), 0);
+        }
+        // Here, as on any machine that we know, there is a counter, or none for a reason that stays.
+        assert!(STATE.load(Relaxed) == NONE);
+        assert_eq!(Instant::now().in_ticks, RATE.load(Relaxed) != 0);
+    }
+}

@@ -1,0 +1,380 @@
+//! Emulated little cores: threads compute longer while they run on CPUs that LOCKWRIGHT_EMULATE slows.
+//!
+//! A thread computes from the end of one lock operation to the start of the next. At that start we know how
+//! long it has computed, `w`, and let it spin for `(factor - 1) * w` more: before it asks for a lock, and before
+//! it gives one back, so a critical section is slowed inside of the lock. Waiting is never slowed.
+//!
+//! ```text
+//!   start ──computes: w──► stop ──spins: (f-1) w──► lock operation, which may wait ──► start
+//! ```
+//!
+//! * An interval below 20 us counts by the time-stamp counter. A longer one may contain a sleep, a blocking call
+//!   or another thread's turn: it counts by the thread's CPU clock, less what has been accounted for since that
+//!   clock was last read. The clock is read after each long interval or wait, and when 200 us are accounted for:
+//!   a short wait counts as awake, and the error of the sleeps among them stays below that.
+//! * Our own cost is measured once, at the start, and taken off the spin; a lock operation's own instructions are
+//!   slowed as the program's are.
+//! * An interval has the speed of the CPU on which it began. If the thread moves while it spins, what is left is
+//!   done at the new CPU's speed; what it does not run does not count.
+//! * On a CPU of full speed nothing is stamped: it stays as fast as it is.
+//!
+//! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mutex::mode`.
+
+use crate::{mutex, thread};
+use core::cell::{Cell, UnsafeCell};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use lockwright_native::futex::{self, Clock};
+use lockwright_native::place::{self, CPUS};
+use lockwright_native::topology::{Factor, Topology};
+
+/// One thread's account. Zeroed is right for a new thread.
+#[repr(C)]
+pub(crate) struct Account {
+    /// While it computes: since this time stamp. In a lock operation: since then. 0: not on a slowed CPU.
+    since: Cell<u64>,
+    /// Last reading of its CPU clock, ns.
+    clock: Cell<u64>,
+    /// Ticks accounted for since that reading.
+    known: Cell<u64>,
+    /// Ticks that it has yet to spin; below 0: that it need not, for it spent them in our code.
+    owed: Cell<i64>,
+    /// Lock operations that it is in: a condition variable's wait contains two of a mutex.
+    depth: Cell<u32>,
+    /// Thousandths: the CPU on which it began to compute.
+    factor: Cell<u32>,
+}
+
+// Whether anything is emulated. In assembly, because Rust's own static would be reached by one load more.
+core::arch::global_asm!(
+    ".pushsection .bss.lockwright_emulated,\"aw\",@nobits",
+    ".hidden lockwright_emulated",
+    ".globl lockwright_emulated",
+    ".type lockwright_emulated, @object",
+    ".size lockwright_emulated, 1",
+    "lockwright_emulated:",
+    ".zero 1",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    #[link_name = "lockwright_emulated"]
+    static ON: AtomicBool;
+}
+
+/// Thousandths by CPU; 0: full speed, nothing is stamped.
+static FACTORS: [AtomicU32; CPUS] = [const { AtomicU32::new(0) }; CPUS];
+static TICKS_PER_MS: AtomicU64 = AtomicU64::new(1_000_000);
+/// Ticks that an empty interval seems to take.
+static EMPTY: AtomicU64 = AtomicU64::new(0);
+/// Ticks of a lock operation that finds the lock free: compute, as the program's is.
+static OPERATION: AtomicU64 = AtomicU64::new(0);
+/// Ticks of our own, each time, on both sides of the spin.
+static OVERHEAD: AtomicU64 = AtomicU64::new(0);
+
+/// Is anything emulated?
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn is_on() -> bool {
+    // SAFETY: compares our variable, which is set before the program's main.
+    unsafe {
+        core::arch::asm!(
+            "cmp byte ptr [rip + lockwright_emulated], 0",
+            "jne {on}",
+            on = label { return true },
+            options(nostack, readonly),
+        );
+    }
+    false
+}
+
+/// Is anything emulated? Untested on this architecture.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn is_on() -> bool {
+    // SAFETY: our variable.
+    unsafe { ON.load(Relaxed) } // set before the program's main
+}
+
+struct Text(UnsafeCell<([u8; 256], usize)>);
+// SAFETY: written by `enable`, once, before ON; read after it.
+unsafe impl Sync for Text {}
+static TEXT: Text = Text(UnsafeCell::new(([0; 256], 0)));
+
+/// What is emulated, as the user wrote it (its first 256 bytes); `None`: nothing.
+pub fn spec() -> Option<&'static [u8]> {
+    // ORDERING: Acquire, pairs with the Release in `enable`.
+    // SAFETY: our variable.
+    if !unsafe { ON.load(Acquire) } {
+        return None;
+    }
+    // SAFETY: ON: nobody writes any more.
+    let (text, len) = unsafe { &*TEXT.0.get() };
+    Some(&text[..*len])
+}
+
+/// A point at which something is measured: what was computed until here is slowed before it.
+#[inline(always)]
+pub fn boundary() {
+    if is_on() {
+        stop();
+        start();
+    }
+}
+
+/// Runs a lock operation, as the end of one computed interval and the start of the next.
+#[inline(always)]
+pub(crate) fn operation<R>(run: impl Fn() -> R) -> R {
+    if is_on() {
+        return slowed(run);
+    }
+    run()
+}
+
+#[cold]
+#[inline(never)]
+fn slowed<R>(run: impl Fn() -> R) -> R {
+    stop();
+    let result = run();
+    start();
+    result
+}
+
+/// The time-stamp counter, read after all that was computed before and before all that comes after: otherwise
+/// the processor does our bookkeeping beside the program's work, and what it costs can't be told.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn ticks() -> u64 {
+    use core::arch::x86_64::{_mm_lfence, _rdtsc};
+    // SAFETY: every x86-64 has these.
+    unsafe {
+        _mm_lfence();
+        let now = _rdtsc();
+        _mm_lfence();
+        now
+    }
+}
+
+/// The generic timer, likewise. Untested on this architecture.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn ticks() -> u64 {
+    let now: u64;
+    // SAFETY: reads a counter that Linux opens to programs.
+    unsafe { core::arch::asm!("isb", "mrs {}, cntvct_el0", "isb", out(reg) now, options(nostack)) };
+    now
+}
+
+/// The thread's own CPU time, ns.
+fn cpu_clock() -> u64 {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a writable timespec; every Linux has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut at) };
+    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
+}
+
+/// Thousandths of the CPU that runs us; 0: full speed.
+fn factor_here() -> u32 {
+    FACTORS.get(place::cpu() as usize).map_or(0, |factor| factor.load(Relaxed)) // a table
+}
+
+fn account() -> &'static Account {
+    // SAFETY: the calling thread's own memory, which lives as long as the thread runs.
+    unsafe { &(*thread::this()).account }
+}
+
+fn us(count: u64) -> u64 {
+    TICKS_PER_MS.load(Relaxed) * count / 1000 // measured once
+}
+
+/// Intervals and waits from here on count by the CPU clock.
+const LONG_US: u64 = 20;
+/// The CPU clock is read at least when so much is accounted for.
+const KNOWN_US: u64 = 200;
+/// A spinning thread that sees so much pass at once did not run.
+const GAP_US: u64 = 2;
+
+/// The calling thread stops computing: a lock operation begins. Spins as long as its CPU is to be slower.
+#[cold]
+#[inline(never)]
+pub(crate) fn stop() {
+    let account = account();
+    let depth = account.depth.get();
+    account.depth.set(depth + 1);
+    let since = account.since.get();
+    if depth > 0 || since == 0 {
+        return;
+    }
+    let now = ticks();
+    let empty = EMPTY.load(Relaxed); // measured once
+    let interval = now.saturating_sub(since).saturating_sub(empty);
+    let computed = if interval < us(LONG_US) {
+        account.known.set(account.known.get() + interval + empty);
+        interval
+    } else {
+        read_clock(account).min(interval)
+    };
+    let factor = account.factor.get();
+    let own = (computed + OPERATION.load(Relaxed)).saturating_mul(u64::from(factor) - 1000) / 1000;
+    let overhead = OVERHEAD.load(Relaxed) as i64;
+    // What is not spun is not forgotten; but who computed nothing for long has no credit of milliseconds.
+    let owed = (account.owed.get() + own as i64 - overhead).max(-(us(LONG_US) as i64));
+    if owed <= 0 {
+        account.owed.set(owed);
+        account.since.set(now);
+        return;
+    }
+    spin(account, now, owed, factor);
+}
+
+/// The calling thread computes again: a lock operation has ended.
+#[cold]
+#[inline(never)]
+pub(crate) fn start() {
+    let account = account();
+    let depth = account.depth.get().saturating_sub(1);
+    account.depth.set(depth);
+    if depth > 0 {
+        return;
+    }
+    let factor = factor_here();
+    if factor == 0 {
+        account.since.set(0);
+        return;
+    }
+    account.factor.set(factor);
+    let since = account.since.get();
+    let now = ticks();
+    let waited = now.saturating_sub(since);
+    let known = account.known.get() + waited;
+    if since == 0 || waited >= us(LONG_US) || known >= us(KNOWN_US) {
+        read_clock(account);
+        account.since.set(ticks());
+    } else {
+        account.known.set(known);
+        account.since.set(now);
+    }
+}
+
+/// Reads the CPU clock; the ticks that the thread ran since the last reading beyond those accounted for.
+fn read_clock(account: &Account) -> u64 {
+    let now = cpu_clock();
+    let ran = now.saturating_sub(account.clock.get());
+    // By microseconds first: nanoseconds of days would overflow.
+    let per_ms = TICKS_PER_MS.load(Relaxed); // measured once
+    let ran = (ran / 1000).saturating_mul(per_ms) / 1000 + ran % 1000 * per_ms / 1_000_000;
+    let unknown = ran.saturating_sub(account.known.get());
+    account.clock.set(now);
+    account.known.set(0);
+    unknown
+}
+
+/// Runs, from `last` on, for `left` ticks of a CPU that is slowed by `factor`.
+fn spin(account: &Account, mut last: u64, mut left: i64, mut factor: u32) {
+    let (mut ran, gap) = (0, us(GAP_US));
+    while left > 0 {
+        let now = ticks();
+        let step = now.saturating_sub(last);
+        last = now;
+        if step < gap {
+            ran += step;
+            left -= step as i64;
+            continue;
+        }
+        let here = factor_here().max(1000);
+        if here != factor {
+            left = left.saturating_mul(i64::from(here)) / i64::from(factor);
+            factor = here;
+        }
+    }
+    account.known.set(account.known.get() + ran);
+    account.owed.set(left);
+    account.since.set(last);
+}
+
+/// In the child of a fork: its only thread's CPU clock begins anew.
+pub(crate) fn forget_clock() {
+    let account = account();
+    account.clock.set(0);
+    account.known.set(0);
+}
+
+/// Slows the CPUs of `topology`'s classes by their factors; `text` is what the user wrote.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn enable(topology: &Topology, factors: &[Factor], text: &[u8]) {
+    calibrate();
+    for (number, cpu) in topology.online() {
+        let factor = factors.get(usize::from(cpu.class.0)).copied().unwrap_or(Factor::ONE);
+        let thousandths = if factor == Factor::ONE { 0 } else { factor.thousandths() };
+        if let Some(slot) = FACTORS.get(number) {
+            slot.store(thousandths, Relaxed); // published by ON
+        }
+    }
+    // SAFETY: called once, and nobody reads before ON.
+    let (kept, len) = unsafe { &mut *TEXT.0.get() };
+    *len = text.len().min(kept.len());
+    kept[..*len].copy_from_slice(&text[..*len]);
+    // ORDERING: Release, pairs with the Acquire in `spec`; threads that start later see all of it.
+    // SAFETY: our variable.
+    unsafe { ON.store(true, Release) };
+    mutex::emulate();
+    start_here();
+}
+
+/// The calling thread computes from here on, as if a lock operation had ended.
+fn start_here() {
+    let account = account();
+    account.since.set(0);
+    account.owed.set(0);
+    account.depth.set(1);
+    start();
+}
+
+/// Measures the counter's frequency and what our own code costs. Takes about 3 ms.
+fn calibrate() {
+    const BATCHES: u32 = 32;
+    const BATCH: u32 = 128;
+    let (start_ns, start_ticks) = (futex::now(Clock::Monotonic), ticks());
+    // Stamped, at full speed.
+    for factor in &FACTORS {
+        factor.store(1000, Relaxed); // nobody else looks before ON
+    }
+    start_here();
+    let account = account();
+    let (mut free, mut plain, mut stamped, mut empty) = (u64::MAX, u64::MAX, u64::MAX, u64::MAX);
+    let time = |run: &dyn Fn()| {
+        let from = ticks();
+        run();
+        ticks().saturating_sub(from)
+    };
+    for _ in 0..BATCHES {
+        free = free.min(time(&|| mutex::rehearse(BATCH, mutex::Rehearsal::Several)));
+        plain = plain.min(time(&|| mutex::rehearse(BATCH, mutex::Rehearsal::Plain)));
+        account.known.set(0);
+        mutex::rehearse(BATCH, mutex::Rehearsal::Stamped); // adds its intervals and its waits
+        stamped = stamped.min(account.known.get());
+        let mut intervals = 0;
+        for _ in 0..BATCH {
+            account.known.set(0);
+            stop(); // adds the interval
+            intervals += account.known.get();
+            start();
+        }
+        empty = empty.min(intervals);
+    }
+    // Two operations in each.
+    OPERATION.store(free / u64::from(2 * BATCH), Relaxed); // published by ON
+    OVERHEAD.store(stamped.saturating_sub(plain) / u64::from(2 * BATCH), Relaxed);
+    EMPTY.store(empty / u64::from(BATCH), Relaxed);
+    loop {
+        let ns = futex::now(Clock::Monotonic).saturating_sub(start_ns);
+        if ns >= 2_000_000 {
+            let ticks = ticks().saturating_sub(start_ticks);
+            TICKS_PER_MS.store((ticks.saturating_mul(1_000_000) / ns).max(1000), Relaxed);
+            break;
+        }
+    }
+    account.known.set(0);
+}

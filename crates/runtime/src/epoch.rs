@@ -1,0 +1,646 @@
+//! Epochs: pieces of the program's work that have a latency SLO, and the reorder window that it affords.
+//!
+//! ```text
+//!   start(5) ── start(7) ── lock ── end(7, slo) ── lock ── end(5, slo)
+//!   window:        7's window: inner wins   │        5's          │     outside: 100 ms
+//!                                           └► feedback ◄─────────┘     a thread's own, for each epoch
+//! ```
+//!
+//! 1. A thread's block belongs to that thread; its signal handlers may interrupt any line here, run epochs of their
+//!    own, and return. So the depth is raised before an entry is written and lowered after it was read.
+//! 2. Blocks are never unmapped: one that an ended thread has given back serves another.
+//! 3. `Thread::narrowed_ns` is 100 ms less the window of the innermost epoch, so that a new thread's zero means
+//!    100 ms.
+//!
+//! Nian Liu et al., *Asymmetry-aware Scalable Locking*, PPoPP 2022, Algorithm 2. There, the metadata of an epoch
+//! hold its start too; we keep that on the stack, so that an epoch may contain itself.
+
+use crate::clock::Instant;
+use crate::config::{say, variable};
+use crate::{clock, emulate, recording, thread};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, compiler_fence};
+use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
+use lockwright_native::{arena, place};
+use lockwright_record::Sample;
+
+/// Numbers that a program may give to its epochs: below this.
+const NUMBERED: usize = 1024;
+/// Epochs that are calls of functions; their ids follow.
+pub const FUNCTIONS: usize = 64;
+/// All ids.
+pub(crate) const IDS: usize = NUMBERED + FUNCTIONS;
+/// Epochs within each other that a thread can have; those still further inside count as part of the innermost.
+const DEPTH: usize = 64;
+/// Bytes of an epoch's name.
+pub(crate) const NAME: usize = 64;
+
+/// What a thread keeps for each epoch.
+#[repr(C)]
+struct Own {
+    /// The window, ns.
+    window_ns: AtomicU32,
+    /// Its unit of growth, ns; 0: the SLO is not known yet.
+    unit_ns: AtomicU32,
+}
+
+const _: () = assert!(size_of::<Own>() <= 24, "the paper's space for each thread and epoch");
+
+/// An epoch that runs.
+#[repr(C)]
+struct Entry {
+    id: AtomicU32,
+    /// Was `started` read in ticks?
+    in_ticks: AtomicU32,
+    started: AtomicU64,
+    /// Where the frame of the function lies whose call is the epoch; 0: the program says itself when it ends.
+    frame: AtomicU64,
+}
+
+/// A thread's epochs. All fields are its own thread's, but for the two links. Zeroed is right for a new thread.
+#[repr(C)]
+struct Block {
+    /// Epochs that run.
+    depth: AtomicU32,
+    /// Epochs beyond [`DEPTH`].
+    beyond: AtomicU32,
+    /// The block that was mapped before this one.
+    older: AtomicPtr<Block>,
+    /// The next free block, while this one is free.
+    free: AtomicU64,
+    stack: [Entry; DEPTH],
+    /// One bit for each epoch that this thread has had.
+    used: [AtomicU64; IDS / 64],
+    own: [Own; IDS],
+}
+
+const _: () = assert!(IDS.is_multiple_of(64) && size_of::<Block>() <= 3 * 4096);
+
+/// What all threads share of an epoch.
+struct Common {
+    /// The SLO that it had last, ns, inverted: 0 means that none is known.
+    slo_inverted: AtomicU64,
+    /// Millionths; 0: the default.
+    percentile: AtomicU32,
+    /// The window with which the last thread ended, ns, + 1; 0: none did.
+    seed: AtomicU32,
+}
+
+static COMMON: [Common; IDS] = [const {
+    Common {
+        slo_inverted: AtomicU64::new(0),
+        percentile: AtomicU32::new(0),
+        seed: AtomicU32::new(0),
+    }
+}; IDS];
+
+/// Names, each in a line of the arena; null: none.
+static NAMES: [AtomicPtr<[AtomicU8; NAME]>; IDS] = [const { AtomicPtr::new(null_mut()) }; IDS];
+
+/// The SLO of every epoch, ns, inverted; 0: each has its own.
+static FORCED_SLO: AtomicU64 = AtomicU64::new(0);
+/// Where nothing else is said, millionths.
+static DEFAULT_PERCENTILE: AtomicU32 = AtomicU32::new(Percentile::P99.millionths());
+
+/// The block that was mapped last.
+static NEWEST: AtomicPtr<Block> = AtomicPtr::new(null_mut());
+/// The stack of free blocks: page number of the top one in the lower 36 bits, a tag against ABA above.
+static FREE: AtomicU64 = AtomicU64::new(0);
+const PAGE_BITS: u32 = 36;
+/// glibc's key whose destructor gives a thread's block back, + 1; 0: none yet.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+/// Reads the variables, starts the clock.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn load() {
+    clock::prepare();
+    if let Some(text) = variable(c"LOCKWRIGHT_SLO") {
+        match core::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()) {
+            // Read when an epoch ends. The largest number would mean "none".
+            Some(slo) => FORCED_SLO.store(!slo.min(u64::MAX - 1), Relaxed),
+            None => {
+                say(&[b"bad LOCKWRIGHT_SLO '", text, b"', it is in ns: each epoch keeps its own\n"])
+            }
+        }
+    }
+    if let Some(text) = variable(c"LOCKWRIGHT_PERCENTILE") {
+        match Percentile::parse(text) {
+            Some(percentile) => DEFAULT_PERCENTILE.store(percentile.millionths(), Relaxed),
+            None => {
+                let range = b"', it is from 90 to 99.9: it stays 99\n".as_slice();
+                say(&[b"bad LOCKWRIGHT_PERCENTILE '", text, range]);
+            }
+        }
+    }
+}
+
+/// The reorder window of the calling thread's innermost epoch, ns; outside of epochs 100 ms.
+#[inline(always)]
+pub fn window_ns() -> u32 {
+    // SAFETY: the calling thread's own memory.
+    WINDOW_MAX_NS - unsafe { (*thread::this()).narrowed_ns.load(Relaxed) } // own thread only
+}
+
+/// The epoch `id` (0 to 1023) begins.
+#[inline(always)]
+pub fn start(id: c_int) {
+    emulate::boundary();
+    match id as usize {
+        0..NUMBERED => begin(id as u32, 0),
+        _ => refuse(),
+    }
+}
+
+/// The epoch `id` ends; it should have taken `slo_ns` at most. Epochs inside of it that have not ended do so
+/// without a trace. Nothing happens if it does not run.
+#[inline(always)]
+pub fn end(id: c_int, slo_ns: u64) {
+    emulate::boundary();
+    match id as usize {
+        0..NUMBERED => finish(id as u32, 0, slo_ns),
+        _ => refuse(),
+    }
+}
+
+/// A call of the function `index` begins, the frame of which lies at `frame`.
+pub fn enter(index: u32, frame: usize) {
+    emulate::boundary();
+    if index as usize >= FUNCTIONS {
+        return;
+    }
+    // SAFETY: the calling thread's own block.
+    if let Some(block) = unsafe { block().as_ref() } {
+        // What `longjmp` has left behind lies at or below us; the stack grows downwards.
+        let mut depth = block.depth.load(Relaxed); // own thread only, as is all of this
+        while depth > 0 && {
+            let left = block.stack[depth as usize - 1].frame.load(Relaxed);
+            left != 0 && left <= frame as u64
+        } {
+            depth -= 1;
+            block.depth.store(depth, Relaxed);
+            block.beyond.store(0, Relaxed);
+        }
+    }
+    begin(NUMBERED as u32 + index, frame as u64);
+}
+
+/// That call returns.
+pub fn leave(index: u32, frame: usize) {
+    emulate::boundary();
+    if let Some(common) = COMMON.get(NUMBERED + index as usize) {
+        let slo_ns = !common.slo_inverted.load(Relaxed); // constant since `define`
+        finish(NUMBERED as u32 + index, frame as u64, slo_ns);
+    }
+}
+
+/// The innermost call ends by an exception: it counts as none.
+pub fn abort() {
+    // SAFETY: the calling thread's own block.
+    let Some(block) = (unsafe { block().as_ref() }) else { return };
+    let beyond = block.beyond.load(Relaxed); // own thread only, as is all of this
+    if beyond > 0 {
+        return block.beyond.store(beyond - 1, Relaxed);
+    }
+    let depth = block.depth.load(Relaxed) as usize;
+    let call = |entry: &Entry| entry.frame.load(Relaxed) != 0;
+    if let Some(at) = block.stack[..depth].iter().rposition(call) {
+        block.pop_to(at);
+    }
+}
+
+/// Makes calls of the function `index` epochs called `name`; `false` if there can't be so many.
+pub fn define(index: u32, name: &[u8], slo_ns: u64, percentile: Option<Percentile>) -> bool {
+    let Some(common) = COMMON.get(NUMBERED + index as usize) else { return false };
+    common.slo_inverted.store(!slo_ns, Relaxed); // before any call is an epoch
+    if let Some(percentile) = percentile {
+        common.percentile.store(percentile.millionths(), Relaxed);
+    }
+    set_name(NUMBERED as u32 + index, name);
+    true
+}
+
+/// Sets the percentile for which the SLO of epoch `id` holds, in per cent, 90 to 99.9.
+pub fn set_percentile(id: c_int, percent: f64) {
+    let millionths = percent * 10_000.0 + 0.5;
+    // A negative or absurd number becomes 0 or the largest, and NaN becomes 0: all refused.
+    match Percentile::from_millionths(millionths as u32) {
+        Some(percentile) if (id as usize) < NUMBERED => {
+            COMMON[id as usize].percentile.store(percentile.millionths(), Relaxed); // a number by itself
+            recording::changed(id as u32);
+        }
+        _ => {
+            once(&SAID_PERCENTILE, b"a percentile is from 90 to 99.9, of an epoch from 0 to 1023\n")
+        }
+    }
+}
+
+/// Names an epoch, for reports; longer names are cut to 63 bytes.
+///
+/// # Safety
+/// `name` is null or a C string.
+pub unsafe fn set_name_of(id: c_int, name: *const c_char) {
+    if name.is_null() || id as usize >= NUMBERED {
+        return refuse();
+    }
+    // SAFETY: the caller's promise.
+    set_name(id as u32, unsafe { CStr::from_ptr(name) }.to_bytes());
+    recording::changed(id as u32);
+}
+
+fn set_name(id: u32, name: &[u8]) {
+    const _: () = assert!(NAME <= arena::LINE);
+    let place = &NAMES[id as usize];
+    // ORDERING: Acquire, pairs with the AcqRel below: the line is zeroed.
+    let mut line = place.load(Acquire);
+    if line.is_null() {
+        let fresh = arena::take().cast();
+        // ORDERING: AcqRel, pairs with the Acquires here and in `name`: the line is zeroed before it is seen.
+        match place.compare_exchange(null_mut(), fresh, AcqRel, Acquire) {
+            Ok(_) => line = fresh,
+            Err(first) => {
+                // SAFETY: taken above, and nobody has seen it.
+                unsafe { arena::give(fresh.cast()) };
+                line = first;
+            }
+        }
+    }
+    // SAFETY: lines stay readable for ever; the bytes are atomic.
+    let line = unsafe { &*line };
+    for (at, byte) in line[..NAME - 1].iter().enumerate() {
+        // For people's eyes, on a terminal: no control characters.
+        let shown = |byte: u8| if byte < b' ' || byte == 0x7f { b' ' } else { byte };
+        byte.store(name.get(at).copied().map_or(0, shown), Relaxed);
+    }
+}
+
+/// The name of an epoch; empty if it has none.
+pub(crate) fn name(id: u32, buffer: &mut [u8; NAME]) -> &[u8] {
+    // ORDERING: Acquire, pairs with `set_name`.
+    let line = NAMES[id as usize].load(Acquire);
+    // SAFETY: null, or a line, which stays readable for ever.
+    let Some(line) = (unsafe { line.as_ref() }) else { return &[] };
+    for (to, from) in buffer.iter_mut().zip(line) {
+        *to = from.load(Relaxed); // for people's eyes
+    }
+    let len = buffer.iter().position(|&byte| byte == 0).unwrap_or(NAME);
+    &buffer[..len]
+}
+
+/// The percentile of an epoch.
+#[inline(always)]
+pub(crate) fn percentile(id: u32) -> Percentile {
+    let own = COMMON[id as usize].percentile.load(Relaxed); // numbers by themselves, both
+    let millionths = if own != 0 { own } else { DEFAULT_PERCENTILE.load(Relaxed) };
+    Percentile::from_millionths(millionths).unwrap_or(Percentile::P99)
+}
+
+#[inline(always)]
+fn begin(id: u32, frame: u64) {
+    // Relaxed, all of it: own thread only. Fences keep the order that a signal handler sees.
+    let mut block = block();
+    if block.is_null() {
+        block = attach();
+    }
+    // SAFETY: null, or the calling thread's own block.
+    let Some(block) = (unsafe { block.as_ref() }) else { return };
+    let depth = block.depth.load(Relaxed);
+    let Some(entry) = block.stack.get(depth as usize) else { return block.overflow() };
+    block.depth.store(depth + 1, Relaxed);
+    compiler_fence(AcqRel); // ORDERING: AcqRel, for the compiler alone: pairs with a signal handler, see 1
+    entry.id.store(id, Relaxed);
+    entry.frame.store(frame, Relaxed);
+    narrow(block.window_of(id));
+    let now = Instant::now();
+    entry.in_ticks.store(now.in_ticks.into(), Relaxed);
+    entry.started.store(now.at, Relaxed);
+}
+
+#[inline(always)]
+fn finish(id: u32, frame: u64, slo_ns: u64) {
+    // SAFETY: null, or the calling thread's own block.
+    let Some(block) = (unsafe { block().as_ref() }) else { return };
+    // Relaxed: as in `begin`.
+    let mut at = (block.depth.load(Relaxed) as usize).min(DEPTH);
+    let is_it = |entry: &Entry| entry.id.load(Relaxed) == id && entry.frame.load(Relaxed) == frame;
+    let is_top = at > 0 && is_it(&block.stack[at - 1]) && block.beyond.load(Relaxed) == 0;
+    at = if is_top {
+        at - 1
+    } else {
+        match block.find(at, id, frame) {
+            Some(at) => at,
+            None => return,
+        }
+    };
+    let entry = &block.stack[at];
+    let started =
+        Instant { at: entry.started.load(Relaxed), in_ticks: entry.in_ticks.load(Relaxed) != 0 };
+    let latency_ns = started.elapsed_ns();
+    let forced = FORCED_SLO.load(Relaxed); // set before main
+    let slo_ns = if forced != 0 { !forced } else { slo_ns };
+    block.learn(id, latency_ns, slo_ns);
+    compiler_fence(AcqRel); // ORDERING: AcqRel, for the compiler alone: as in `begin`
+    block.pop_to(at);
+}
+
+impl Block {
+    /// The window of an epoch; sets it up when the thread has it for the first time.
+    #[inline(always)]
+    fn window_of(&self, id: u32) -> u32 {
+        let own = &self.own[id as usize];
+        let window_ns = own.window_ns.load(Relaxed); // own thread only
+        if window_ns == 0 && own.unit_ns.load(Relaxed) == 0 {
+            self.first_window(id)
+        } else {
+            window_ns
+        }
+    }
+
+    /// A thread's first execution: with the SLO as its window, or less where an earlier thread needed less; with
+    /// none as long as nobody has told us the SLO, which may be tight.
+    #[cold]
+    fn first_window(&self, id: u32) -> u32 {
+        // Relaxed: hints, and the thread's own words.
+        let (own, common) = (&self.own[id as usize], &COMMON[id as usize]);
+        self.used[id as usize / 64].fetch_or(1 << (id % 64), Relaxed);
+        let slo_ns = match (FORCED_SLO.load(Relaxed), common.slo_inverted.load(Relaxed)) {
+            (0, 0) => return 0,
+            (0, known) => !known,
+            (forced, _) => !forced,
+        };
+        let seed = common.seed.load(Relaxed).checked_sub(1).unwrap_or(WINDOW_MAX_NS);
+        let first = Feedback::first(slo_ns, percentile(id)).at_most(seed, slo_ns, percentile(id));
+        own.set(first);
+        first.window_ns
+    }
+
+    /// One execution more: the next window.
+    #[inline(always)]
+    fn learn(&self, id: u32, latency_ns: u64, slo_ns: u64) {
+        // Relaxed: as in `first_window`.
+        let (own, common) = (&self.own[id as usize], &COMMON[id as usize]);
+        if common.slo_inverted.load(Relaxed) != !slo_ns {
+            common.slo_inverted.store(!slo_ns, Relaxed);
+        }
+        let percentile = percentile(id);
+        let before =
+            Feedback { window_ns: own.window_ns.load(Relaxed), unit_ns: own.unit_ns.load(Relaxed) };
+        let next = if before.unit_ns != 0 {
+            before.after(latency_ns, slo_ns, percentile)
+        } else {
+            // It ran with a window that knew nothing of the SLO: that says nothing.
+            Feedback::first(slo_ns, percentile)
+        };
+        own.set(next);
+        if recording::is_on() {
+            tell(id, latency_ns, slo_ns, before.window_ns, next.window_ns);
+        }
+    }
+
+    /// Ends the epochs from place `at` of the stack on.
+    #[inline(always)]
+    fn pop_to(&self, at: usize) {
+        // Relaxed: own thread only.
+        self.depth.store(at as u32, Relaxed);
+        match at.checked_sub(1) {
+            Some(outer) => narrow(self.window_of(self.stack[outer].id.load(Relaxed))),
+            None => narrow(WINDOW_MAX_NS),
+        }
+    }
+
+    /// An epoch that is not the innermost one ends. Where in the stack is it?
+    #[cold]
+    fn find(&self, depth: usize, id: u32, frame: u64) -> Option<usize> {
+        // Relaxed, throughout: own thread only.
+        let beyond = self.beyond.load(Relaxed);
+        if beyond > 0 && frame == 0 {
+            // Which one it is we have not noted: it is taken for the innermost.
+            self.beyond.store(beyond - 1, Relaxed);
+            return None;
+        }
+        let is_it =
+            |entry: &Entry| entry.id.load(Relaxed) == id && entry.frame.load(Relaxed) == frame;
+        let at = self.stack[..depth].iter().rposition(is_it);
+        match at {
+            Some(_) => self.beyond.store(0, Relaxed),
+            None if beyond > 0 => self.beyond.store(beyond - 1, Relaxed),
+            None => {}
+        }
+        at
+    }
+
+    #[cold]
+    fn overflow(&self) {
+        self.beyond.store(self.beyond.load(Relaxed) + 1, Relaxed); // own thread only
+        once(
+            &SAID_DEPTH,
+            b"more than 64 epochs inside of each other: the innermost ones are not told apart\n",
+        );
+    }
+}
+
+impl Own {
+    #[inline(always)]
+    fn set(&self, feedback: Feedback) {
+        self.window_ns.store(feedback.window_ns, Relaxed); // own thread only
+        self.unit_ns.store(feedback.unit_ns, Relaxed);
+    }
+}
+
+/// Records one execution. Out of line, so that those who don't record don't pay.
+#[cold]
+#[inline(never)]
+fn tell(id: u32, latency_ns: u64, slo_ns: u64, window_ns: u32, next_window_ns: u32) {
+    let class = place::here().class.0;
+    recording::record(id, &Sample { latency_ns, slo_ns, window_ns, next_window_ns, class });
+}
+
+#[inline(always)]
+fn narrow(window_ns: u32) {
+    // SAFETY: the calling thread's own memory.
+    unsafe { (*thread::this()).narrowed_ns.store(WINDOW_MAX_NS - window_ns, Relaxed) } // own thread only
+}
+
+/// The calling thread's block; null: it has none yet.
+#[inline(always)]
+fn block() -> *mut Block {
+    // SAFETY: the calling thread's own memory.
+    unsafe { (*thread::this()).epochs.load(Relaxed).cast() } // own thread only
+}
+
+/// Gives the calling thread a block; null if there is no memory.
+#[cold]
+#[inline(never)]
+fn attach() -> *mut Block {
+    // SAFETY: the calling thread's own memory.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let kept = unsafe { *errno };
+    let fresh = take().unwrap_or_else(map);
+    if !fresh.is_null() {
+        // SAFETY: as above. Before anything below: `calloc` may run inside of it, and epochs inside of that.
+        unsafe { (*thread::this()).epochs.store(fresh.cast(), Relaxed) }; // own thread only
+        // SAFETY: a key of ours; the value is not null.
+        unsafe { libc::pthread_setspecific(key(), fresh.cast()) };
+    }
+    // SAFETY: as above.
+    unsafe { *errno = kept };
+    fresh
+}
+
+/// The key; made by whoever is first.
+fn key() -> libc::pthread_key_t {
+    let known = KEY.load(Relaxed); // a number by itself
+    if known != 0 {
+        return known - 1;
+    }
+    let mut fresh = 0;
+    // SAFETY: our destructor stays loaded (-z nodelete).
+    if unsafe { libc::pthread_key_create(&mut fresh, Some(detach)) } != 0 {
+        return libc::pthread_key_t::MAX; // none left: blocks are not given back
+    }
+    match KEY.compare_exchange(0, fresh + 1, Relaxed, Relaxed) {
+        Ok(_) => fresh,
+        Err(first) => {
+            // SAFETY: made above, used by nobody.
+            unsafe { libc::pthread_key_delete(fresh) };
+            first - 1
+        }
+    }
+}
+
+/// The calling thread ends. If a later destructor has epochs, it gets a block again, and glibc calls us again.
+unsafe extern "C" fn detach(block: *mut c_void) {
+    // SAFETY: `block` is what `attach` has set: this thread's own. Nobody else uses it.
+    unsafe {
+        (*thread::this()).epochs.store(null_mut(), Relaxed); // own thread only
+        narrow(WINDOW_MAX_NS);
+        (*block.cast::<Block>()).clear();
+        give(block.cast());
+    }
+}
+
+impl Block {
+    /// Makes it as new, and keeps the windows for threads to come.
+    fn clear(&self) {
+        // Relaxed: own thread only, and hints.
+        self.depth.store(0, Relaxed);
+        self.beyond.store(0, Relaxed);
+        for (word, used) in self.used.iter().enumerate() {
+            let mut bits = used.swap(0, Relaxed);
+            while bits != 0 {
+                let id = word * 64 + bits.trailing_zeros() as usize;
+                bits &= bits - 1;
+                let own = &self.own[id];
+                if own.unit_ns.load(Relaxed) != 0 {
+                    COMMON[id].seed.store(own.window_ns.load(Relaxed) + 1, Relaxed);
+                }
+                own.set(Feedback { window_ns: 0, unit_ns: 0 });
+            }
+        }
+    }
+}
+
+/// A fresh block.
+fn map() -> *mut Block {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a fresh anonymous mapping overlaps nothing; zeroes are a block.
+    let block = unsafe { libc::mmap(null_mut(), size_of::<Block>(), protection, flags, -1, 0) };
+    if block == libc::MAP_FAILED {
+        return null_mut();
+    }
+    let block: *mut Block = block.cast();
+    let mut newest = NEWEST.load(Relaxed); // checked by the exchange
+    loop {
+        // SAFETY: ours alone until the exchange succeeds.
+        unsafe { (*block).older.store(newest, Relaxed) };
+        // ORDERING: Release, pairs with nothing but the fork of this thread, which reads `older` in the child.
+        match NEWEST.compare_exchange(newest, block, Release, Relaxed) {
+            Ok(_) => return block,
+            Err(seen) => newest = seen,
+        }
+    }
+}
+
+/// A block that an ended thread has left.
+fn take() -> Option<*mut Block> {
+    let mut top = FREE.load(Acquire); // ORDERING: pairs with the Release in `give`.
+    loop {
+        let block = at_page(top);
+        // SAFETY: null, or a block, which is never unmapped; a stale link is refused by the tag.
+        let next = unsafe { block.as_ref() }?.free.load(Relaxed);
+        // ORDERING: Acquire, pairs with the Release in `give`: it is cleared, and its link is written.
+        match FREE.compare_exchange(top, tagged(top, next), Acquire, Acquire) {
+            Ok(_) => return Some(block),
+            Err(seen) => top = seen,
+        }
+    }
+}
+
+/// Leaves a block to others.
+///
+/// # Safety
+/// It is a cleared block that nobody uses.
+unsafe fn give(block: *mut Block) {
+    let page = block.addr() as u64 >> 12;
+    let mut top = FREE.load(Relaxed); // checked by the exchange
+    loop {
+        // SAFETY: a block is never unmapped, and ours until the exchange succeeds.
+        unsafe { (*block).free.store(top & ((1 << PAGE_BITS) - 1), Relaxed) };
+        // ORDERING: Release, pairs with the Acquires in `take`.
+        match FREE.compare_exchange(top, tagged(top, page), Release, Relaxed) {
+            Ok(_) => return,
+            Err(seen) => top = seen,
+        }
+    }
+}
+
+fn tagged(top: u64, page: u64) -> u64 {
+    ((top >> PAGE_BITS) + 1) << PAGE_BITS | page
+}
+
+fn at_page(top: u64) -> *mut Block {
+    core::ptr::with_exposed_provenance_mut(((top & ((1 << PAGE_BITS) - 1)) << 12) as usize)
+}
+
+/// In the child of a fork: the other threads' blocks are free.
+pub(crate) fn in_child() {
+    FREE.store(0, Relaxed); // one thread
+    // From here on a signal handler's epoch finds no block but fresh ones, and those that we have given.
+    let own = self::block();
+    let mut block = NEWEST.load(Relaxed);
+    // SAFETY: blocks are never unmapped; nobody but us uses them.
+    while let Some(other) = unsafe { block.as_ref() } {
+        if block != own {
+            other.clear();
+            // SAFETY: cleared, and its thread does not exist here.
+            unsafe { give(block) };
+        }
+        block = other.older.load(Relaxed);
+    }
+}
+
+static SAID_ID: AtomicBool = AtomicBool::new(false);
+static SAID_DEPTH: AtomicBool = AtomicBool::new(false);
+static SAID_PERCENTILE: AtomicBool = AtomicBool::new(false);
+
+#[cold]
+#[inline(never)]
+fn refuse() {
+    once(&SAID_ID, b"an epoch's id is from 0 to 1023: others are ignored\n");
+}
+
+#[cold]
+fn once(said: &AtomicBool, what: &[u8]) {
+    if !said.swap(true, Relaxed) {
+        say(&[what]);
+    }
+}
+
+#[cfg(test)]
+#[path = "epoch_tests.rs"]
+mod tests;

@@ -1,0 +1,26 @@
+//! Small files of the kernel, read without allocating and without touching `errno`.
+//!
+//! By raw system calls: libc's functions are cancellation points, and an epoch's end is none.
+
+use core::ffi::CStr;
+
+/// The file's first bytes, as many as `buffer` takes; `None` if it can't be read.
+pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    // SAFETY: the thread's own `errno`; a NUL-terminated path; a buffer of that size; a file that is ours.
+    let len = unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+        let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags);
+        let len = if fd < 0 {
+            -1
+        } else {
+            let len = libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len());
+            libc::syscall(libc::SYS_close, fd);
+            len
+        };
+        *errno = kept;
+        len
+    };
+    usize::try_from(len).ok().map(|len| &buffer[..len])
+}

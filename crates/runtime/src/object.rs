@@ -1,0 +1,322 @@
+//! The loaded objects of this process: their relocations against symbols, and what protects their words.
+
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr::null;
+use core::sync::atomic::AtomicUsize;
+
+const PAGE: usize = 4096;
+
+/// How many objects were ever loaded and unloaded (base namespace).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Generation {
+    pub(crate) loaded: u64,
+    pub(crate) unloaded: u64,
+}
+
+impl Generation {
+    /// As it is now.
+    pub(crate) fn now() -> Self {
+        let mut now = Self::default();
+        each(|info, _| {
+            now = Self { loaded: info.dlpi_adds, unloaded: info.dlpi_subs };
+            false
+        });
+        now
+    }
+}
+
+/// Calls `body` for each loaded object, with its place in the list, until it says `false`. Other threads can't
+/// load or unload anything meanwhile, and `body` may not either: nor look a symbol up.
+pub(crate) fn each<F: FnMut(&libc::dl_phdr_info, usize) -> bool>(mut body: F) {
+    struct State<'a, F> {
+        body: &'a mut F,
+        at: usize,
+    }
+    unsafe extern "C" fn visit<F: FnMut(&libc::dl_phdr_info, usize) -> bool>(
+        info: *mut libc::dl_phdr_info,
+        _size: usize,
+        state: *mut c_void,
+    ) -> c_int {
+        // SAFETY: `state` is ours, below; glibc lends us `info`.
+        let (state, info) = unsafe { (&mut *state.cast::<State<'_, F>>(), &*info) };
+        let more = (state.body)(info, state.at);
+        state.at += 1;
+        c_int::from(!more)
+    }
+    let mut state = State { body: &mut body, at: 0 };
+    // SAFETY: the callback has the right type for this state.
+    unsafe { libc::dl_iterate_phdr(Some(visit::<F>), (&raw mut state).cast()) };
+}
+
+fn headers(info: &libc::dl_phdr_info) -> &[libc::Elf64_Phdr] {
+    if info.dlpi_phdr.is_null() {
+        return &[];
+    }
+    // SAFETY: glibc's own description of a loaded object.
+    unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) }
+}
+
+/// Does `address` lie in loaded code?
+pub(crate) fn is_code(address: usize) -> bool {
+    let mut found = false;
+    each(|info, _| {
+        found = headers(info).iter().any(|header| {
+            header.p_type == libc::PT_LOAD
+                && header.p_flags & libc::PF_X != 0
+                && range(info.dlpi_addr as usize, header).contains(&address)
+        });
+        !found
+    });
+    found
+}
+
+fn range(base: usize, header: &libc::Elf64_Phdr) -> core::ops::Range<usize> {
+    let start = base.wrapping_add(header.p_vaddr as usize);
+    start..start.wrapping_add(header.p_memsz as usize)
+}
+
+/// An entry of a dynamic section.
+#[repr(C)]
+struct Dynamic {
+    tag: i64,
+    value: usize,
+}
+
+#[repr(C)]
+struct Rela {
+    offset: usize,
+    info: u64,
+    addend: i64,
+}
+
+#[repr(C)]
+struct Symbol {
+    name: u32,
+    info: u8,
+    other: u8,
+    section: u16,
+    value: usize,
+    size: usize,
+}
+
+/// The head of a needed library's versions, and one of them.
+#[repr(C)]
+struct Needed {
+    version: u16,
+    count: u16,
+    file: u32,
+    first: u32,
+    next: u32,
+}
+
+#[repr(C)]
+struct NeededVersion {
+    hash: u32,
+    flags: u16,
+    index: u16,
+    name: u32,
+    next: u32,
+}
+
+const DT_NULL: i64 = 0;
+const DT_PLTRELSZ: i64 = 2;
+const DT_STRTAB: i64 = 5;
+const DT_SYMTAB: i64 = 6;
+const DT_RELA: i64 = 7;
+const DT_RELASZ: i64 = 8;
+const DT_RPATH: i64 = 15;
+const DT_SYMBOLIC: i64 = 16;
+const DT_JMPREL: i64 = 23;
+const DT_RUNPATH: i64 = 29;
+const DT_FLAGS: i64 = 30;
+const DT_VERSYM: i64 = 0x6fff_fff0;
+const DT_VERNEED: i64 = 0x6fff_fffe;
+const DF_SYMBOLIC: usize = 2;
+
+/// The value that `tag` has in a dynamic section.
+fn entry(dynamic: *const c_void, tag: i64) -> Option<usize> {
+    let mut at = dynamic.cast::<Dynamic>();
+    // SAFETY: a loaded object's dynamic section, which ends in DT_NULL.
+    unsafe {
+        while (*at).tag != DT_NULL {
+            if (*at).tag == tag {
+                return Some((*at).value);
+            }
+            at = at.add(1);
+        }
+    }
+    None
+}
+
+/// Does the object with this dynamic section say itself where its libraries are? `old`: for its libraries' own
+/// libraries too.
+pub(crate) fn says_paths(dynamic: *const c_void, old: bool) -> bool {
+    entry(dynamic, DT_RPATH).is_some() || (!old && entry(dynamic, DT_RUNPATH).is_some())
+}
+
+/// What kind of word a relocation fills.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A slot of the procedure linkage table; possibly not bound yet.
+    Jump,
+    /// A slot of the global offset table: called, or taken as an address.
+    Global,
+    /// A word of data, which the program may have changed.
+    Data,
+}
+
+/// A word that the dynamic linker fills with a symbol's address.
+pub(crate) struct Word<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) slot: &'a AtomicUsize,
+    pub(crate) name: &'a CStr,
+    /// The version that is asked for.
+    pub(crate) version: Option<&'a CStr>,
+    /// The object's own definition; or, without `defined`, its stand-in for somebody else's.
+    pub(crate) own: Option<usize>,
+    pub(crate) defined: bool,
+}
+
+/// A loaded object, which must stay loaded.
+#[derive(Clone, Copy)]
+pub(crate) struct Object {
+    pub(crate) base: usize,
+    pub(crate) dynamic: *const c_void,
+    headers: *const libc::Elf64_Phdr,
+    count: usize,
+}
+
+impl Object {
+    /// What glibc says of it; `None`: it has no dynamic section.
+    pub(crate) fn of(info: &libc::dl_phdr_info) -> Option<Self> {
+        let headers = headers(info);
+        let base = info.dlpi_addr as usize;
+        let section = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC)?;
+        let dynamic = base.wrapping_add(section.p_vaddr as usize) as *const c_void;
+        Some(Self { base, dynamic, headers: headers.as_ptr(), count: headers.len() })
+    }
+
+    fn headers(&self) -> &[libc::Elf64_Phdr] {
+        // SAFETY: glibc's own description; the object stays loaded.
+        unsafe { core::slice::from_raw_parts(self.headers, self.count) }
+    }
+
+    /// Does it hold `address`?
+    pub(crate) fn holds(&self, address: usize) -> bool {
+        let mut loads = self.headers().iter().filter(|header| header.p_type == libc::PT_LOAD);
+        loads.any(|header| range(self.base, header).contains(&address))
+    }
+
+    /// Do its references prefer its own definitions?
+    pub(crate) fn is_symbolic(&self) -> bool {
+        entry(self.dynamic, DT_SYMBOLIC).is_some()
+            || entry(self.dynamic, DT_FLAGS).is_some_and(|flags| flags & DF_SYMBOLIC != 0)
+    }
+
+    /// Is `address` among the words that were made read-only after relocation? `None`: it is read-only by itself.
+    pub(crate) fn is_sealed(&self, address: usize) -> Option<bool> {
+        let of = |kind: u32| self.headers().iter().filter(move |header| header.p_type == kind);
+        let sealed = of(libc::PT_GNU_RELRO).any(|header| {
+            let words = range(self.base, header);
+            // As the dynamic linker rounds.
+            (words.start & !(PAGE - 1)..words.end & !(PAGE - 1)).contains(&address)
+        });
+        let writable = of(libc::PT_LOAD).any(|header| {
+            header.p_flags & libc::PF_W != 0 && range(self.base, header).contains(&address)
+        });
+        if sealed || writable { Some(sealed) } else { None }
+    }
+
+    /// An address of the dynamic section: the dynamic linker has added the base to most of them, in place.
+    fn table<T>(&self, tag: i64) -> *const T {
+        match entry(self.dynamic, tag) {
+            None | Some(0) => null(),
+            Some(value) if value < self.base => (self.base + value) as *const T,
+            Some(value) => value as *const T,
+        }
+    }
+
+    /// Calls `body` for each word that is filled with the address of a function or variable whose name `wanted`
+    /// finds interesting.
+    pub(crate) fn words<T>(
+        &self,
+        wanted: impl Fn(&CStr) -> Option<T>,
+        mut body: impl FnMut(T, Word<'_>),
+    ) {
+        const R_64: u32 = 1;
+        const R_GLOB_DAT: u32 = 6;
+        const R_JUMP_SLOT: u32 = 7;
+        let symbols: *const Symbol = self.table(DT_SYMTAB);
+        let strings: *const c_char = self.table(DT_STRTAB);
+        if symbols.is_null() || strings.is_null() {
+            return;
+        }
+        for (table, size) in [(DT_JMPREL, DT_PLTRELSZ), (DT_RELA, DT_RELASZ)] {
+            let relocations: *const Rela = self.table(table);
+            let size = entry(self.dynamic, size).unwrap_or(0);
+            if relocations.is_null() {
+                continue;
+            }
+            // SAFETY: the object's own table, as long as it says.
+            let relocations =
+                unsafe { core::slice::from_raw_parts(relocations, size / size_of::<Rela>()) };
+            for relocation in relocations {
+                let kind = match relocation.info as u32 {
+                    R_JUMP_SLOT => Kind::Jump,
+                    R_GLOB_DAT => Kind::Global,
+                    R_64 if relocation.addend == 0 => Kind::Data,
+                    _ => continue,
+                };
+                let index = (relocation.info >> 32) as usize;
+                let slot = self.base.wrapping_add(relocation.offset);
+                if index == 0 || !slot.is_multiple_of(align_of::<AtomicUsize>()) {
+                    continue;
+                }
+                // SAFETY: the object's own symbol and its name; a word of it, which others may write.
+                let (symbol, name, slot) = unsafe {
+                    let symbol = &*symbols.add(index);
+                    let name = CStr::from_ptr(strings.add(symbol.name as usize));
+                    (symbol, name, AtomicUsize::from_ptr(slot as *mut usize))
+                };
+                if let Some(found) = wanted(name) {
+                    let own = self.base.wrapping_add(symbol.value);
+                    let word = Word {
+                        kind,
+                        slot,
+                        name,
+                        version: self.version(index, strings),
+                        own: (symbol.value != 0).then_some(own),
+                        defined: symbol.section != 0,
+                    };
+                    body(found, word);
+                }
+            }
+        }
+    }
+
+    /// The version that the reference to this symbol asks for.
+    fn version(&self, symbol: usize, strings: *const c_char) -> Option<&CStr> {
+        let versions: *const u16 = self.table(DT_VERSYM);
+        let mut needed: *const Needed = self.table(DT_VERNEED);
+        if versions.is_null() || needed.is_null() {
+            return None;
+        }
+        // SAFETY: the object's own tables: one index a symbol, and lists whose last entries say so.
+        unsafe {
+            let wanted = *versions.add(symbol) & 0x7fff;
+            loop {
+                let mut at = needed.byte_add((*needed).first as usize).cast::<NeededVersion>();
+                for _ in 0..(*needed).count {
+                    if (*at).index & 0x7fff == wanted {
+                        return Some(CStr::from_ptr(strings.add((*at).name as usize)));
+                    }
+                    at = at.byte_add((*at).next as usize);
+                }
+                if (*needed).next == 0 {
+                    return None;
+                }
+                needed = needed.byte_add((*needed).next as usize);
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! LOCKWRIGHT_STATS=DIR: what epochs came to, in a file for each process.
+//!
+//! The file is made by our constructor; a fork's child makes its own when its first epoch ends. A process that
+//! can't have one goes on without.
+
+use crate::config::{say, variable};
+use crate::emulate;
+use crate::epoch::{self, IDS};
+use crate::{files, fork, machine};
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU8};
+use lockwright_native::futex::{self, Clock};
+use lockwright_record::{About, Refused, Sample, Slot, Writer};
+
+struct Store {
+    dir: [u8; 4096],
+    dir_len: usize,
+    /// LOCKWRIGHT_LOCK: a program may have changed its environment when its children are asked.
+    lock: [u8; 128],
+    lock_len: usize,
+    writer: Option<Writer>,
+}
+
+struct Shared(UnsafeCell<Store>);
+// SAFETY: `dir` and `lock` are written by the constructor, before STATE leaves OFF. `writer` is written by whoever has made
+// STATE BUSY, and read while it is OPEN.
+unsafe impl Sync for Shared {}
+static STORE: Shared = Shared(UnsafeCell::new(Store {
+    dir: [0; 4096],
+    dir_len: 0,
+    lock: [0; 128],
+    lock_len: 0,
+    writer: None,
+}));
+
+/// [`OFF`] and so on.
+static STATE: AtomicU8 = AtomicU8::new(OFF);
+/// Nothing is recorded.
+const OFF: u8 = 0;
+/// There is a folder, and no file yet.
+const SHUT: u8 = 1;
+/// Somebody is making the file.
+const BUSY: u8 = 2;
+/// There is a file.
+const OPEN: u8 = 3;
+
+static SAID_FULL: AtomicBool = AtomicBool::new(false);
+static SAID_MANY: AtomicBool = AtomicBool::new(false);
+
+/// The place of each epoch in the file, + 1; 0: it has none yet.
+static SLOTS: [AtomicU8; IDS] = [const { AtomicU8::new(0) }; IDS];
+/// In [`SLOTS`]: all places were taken.
+const FULL: u8 = u8::MAX;
+
+/// Is anything recorded?
+#[inline(always)]
+pub(crate) fn is_on() -> bool {
+    STATE.load(Relaxed) != OFF // whoever goes on looks again
+}
+
+/// Reads LOCKWRIGHT_STATS.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn load() {
+    let Some(dir) = variable(c"LOCKWRIGHT_STATS") else { return };
+    // SAFETY: nobody reads it while STATE is OFF.
+    let store = unsafe { &mut *STORE.0.get() };
+    let mut len = 0;
+    if dir[0] != b'/' {
+        // A child may have another current folder.
+        // SAFETY: a buffer of that size.
+        let cwd = unsafe { libc::getcwd(store.dir.as_mut_ptr().cast(), store.dir.len() - 1) };
+        if !cwd.is_null() {
+            len = store.dir.iter().position(|&byte| byte == 0).unwrap_or(0);
+            store.dir[len] = b'/';
+            len += 1;
+        }
+    }
+    let Some(rest) = store.dir.get_mut(len..len + dir.len()) else {
+        return complain(dir, libc::ENAMETOOLONG);
+    };
+    rest.copy_from_slice(dir);
+    store.dir_len = len + dir.len();
+    let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
+    store.lock_len = lock.len().min(store.lock.len());
+    store.lock[..store.lock_len].copy_from_slice(&lock[..store.lock_len]);
+    // ORDERING: Release, pairs with the Acquire in `writer`: the folder is there.
+    STATE.store(SHUT, Release);
+    if let Some(Err(Refused(error))) = open() {
+        complain(dir, error);
+    }
+}
+
+fn complain(dir: &[u8], error: c_int) {
+    unsafe extern "C" {
+        /// What an error number means, in English; null if nothing.
+        fn strerrordesc_np(error: c_int) -> *const c_char;
+    }
+    // SAFETY: no preconditions; the text is a constant.
+    let why = unsafe {
+        let text = strerrordesc_np(error);
+        if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
+    };
+    say(&[b"nothing is recorded in LOCKWRIGHT_STATS '", dir, b"': ", why.to_bytes(), b"\n"]);
+}
+
+/// Makes the file, if nobody else does; OFF if that fails.
+#[cold]
+fn open() -> Option<Result<(), Refused>> {
+    if machine::is_confined() {
+        return None; // the child of a process that may not open files
+    }
+    // ORDERING: Acquire, pairs with `load`: the folder is there.
+    STATE.compare_exchange(SHUT, BUSY, Acquire, Relaxed).ok()?;
+    // SAFETY: BUSY: nobody else reads or writes it.
+    let store = unsafe { &mut *STORE.0.get() };
+    let mut command = [0_u8; 512];
+    let mut len = files::read(c"/proc/self/cmdline", &mut command).map_or(0, <[u8]>::len);
+    while len > 0 && command[len - 1] == 0 {
+        len -= 1;
+    }
+    for byte in &mut command[..len] {
+        if *byte < b' ' {
+            *byte = b' ';
+        }
+    }
+    let about = About {
+        now_ns: futex::now(Clock::Monotonic),
+        lock: &store.lock[..store.lock_len],
+        emulated: emulate::spec().unwrap_or(b""),
+        command: &command[..len],
+    };
+    let made = Writer::create(&store.dir[..store.dir_len], &about);
+    store.writer = made.ok();
+    // ORDERING: Release, pairs with the Acquire in `writer`: it is there.
+    STATE.store(if made.is_ok() { OPEN } else { OFF }, Release);
+    Some(made.map(drop))
+}
+
+/// The file. Made now, if this is a fork's child that has none yet.
+fn writer() -> Option<Writer> {
+    fork::era(); // a child of which we have not been told finds out
+    // Making it takes some 50 us. In a signal handler that interrupts just that we would wait for ever.
+    for _ in 0..1000 {
+        // ORDERING: Acquire, pairs with the Release in `open`.
+        match STATE.load(Acquire) {
+            // SAFETY: OPEN: nobody writes any more.
+            OPEN => return unsafe { (*STORE.0.get()).writer },
+            SHUT => drop(open()),
+            BUSY => {
+                // SAFETY: no preconditions.
+                unsafe { libc::sched_yield() };
+            }
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// In the child of a fork: the file is the parent's.
+pub(crate) fn in_child() {
+    // Relaxed, all of it: there is one thread. One that was BUSY does not exist any more.
+    if STATE.load(Relaxed) != OFF {
+        for slot in &SLOTS {
+            slot.store(0, Relaxed);
+        }
+        STATE.store(SHUT, Relaxed);
+    }
+}
+
+/// Records one execution of the epoch `id`.
+#[cold]
+#[inline(never)]
+pub(crate) fn record(id: u32, sample: &Sample) {
+    // SAFETY: the calling thread's own `errno`.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let kept = unsafe { *errno };
+    if let Some(writer) = writer()
+        && let Some(slot) = slot(&writer, id)
+    {
+        let is_recorded = writer.record(slot, sample, futex::now(Clock::Monotonic));
+        if !is_recorded && !SAID_FULL.swap(true, Relaxed) {
+            say(&[b"no room for LOCKWRIGHT_STATS on the disk: not all epochs are recorded\n"]);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { *errno = kept };
+}
+
+fn slot(writer: &Writer, id: u32) -> Option<Slot> {
+    let known = SLOTS.get(id as usize)?;
+    match known.load(Relaxed) {
+        // Relaxed: a place stays its epoch's for ever.
+        0 => {
+            let slot = writer.slot(id);
+            match slot {
+                Some(slot) => describe(writer, slot, id),
+                None if SAID_MANY.swap(true, Relaxed) => {}
+                None => say(&[b"more than 128 epochs: those that come later are not recorded\n"]),
+            }
+            known.store(slot.map_or(FULL, |slot| slot.0 + 1), Relaxed);
+            slot
+        }
+        FULL => None,
+        number => Some(Slot(number - 1)),
+    }
+}
+
+fn describe(writer: &Writer, slot: Slot, id: u32) {
+    let mut name = [0; epoch::NAME];
+    writer.name(slot, epoch::name(id, &mut name));
+    writer.percentile(slot, epoch::percentile(id).millionths());
+}
+
+/// The name or the percentile of the epoch `id` has changed.
+pub(crate) fn changed(id: u32) {
+    // Relaxed: as in `slot`. An epoch without a place will be described when it gets one.
+    let number = SLOTS.get(id as usize).map_or(0, |slot| slot.load(Relaxed));
+    if is_on()
+        && number != 0
+        && number != FULL
+        && let Some(writer) = writer()
+    {
+        describe(&writer, Slot(number - 1), id);
+    }
+}

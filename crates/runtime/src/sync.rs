@@ -1,0 +1,411 @@
+//! The locks for programs that name them: `lockwright-sync` (Rust), `liblockwright_static.a` (C, C++).
+//!
+//! Such a program has a runtime of its own, linked in. Is the preloaded library in the process too, then the
+//! program's runtime stays out of it: every call goes to the library's, by its [`Table`]. So a process has one
+//! set of policies, epochs, statistics and emulated clocks, whoever made the lock.
+//!
+//! ```text
+//!   Rust, C, C++ ──► lock, wait, ... ──► SERVER? ─┬─ none: this runtime ──► mutex, cond, rwlock
+//!                                                 └─ preload's Table ──► the same, in the library
+//! ```
+//!
+//! Nothing here needs glibc's own lock functions, so a static program can have it.
+
+use crate::layout::{Cond, Mutex};
+use crate::rwlock::{self, RwLock};
+use crate::{cond, config, emulate, epoch, init, mutex, thread};
+use core::ffi::{c_char, c_int, c_void};
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32};
+use libc::{clockid_t, timespec};
+use lockwright_native::symbol::{self, Scope};
+use lockwright_native::{Atomic32, Deadline, Native};
+use lockwright_platform::{Platform, Word};
+
+/// Changes whenever the layout of [`Table`] or of the locks does, or what a function means.
+const VERSION: u32 = 1;
+
+/// Declares the functions once: those that callers use, those of this runtime, and the table of them.
+macro_rules! table {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $ty:ty),*) -> c_int $body:block
+    )*) => {
+        /// A runtime's functions, as the preloaded library shows them to the program's own runtime.
+        #[repr(C)]
+        #[derive(Debug)]
+        pub struct Table {
+            version: u32,
+            size: u32,
+            $($name: unsafe extern "C" fn($($ty),*) -> c_int,)*
+        }
+
+        /// This runtime's own functions.
+        pub static TABLE: Table =
+            Table { version: VERSION, size: size_of::<Table>() as u32, $($name: own::$name,)* };
+
+        mod own {
+            use super::*;
+            $(
+                #[inline(always)]
+                pub(super) unsafe extern "C" fn $name($($arg: $ty),*) -> c_int $body
+            )*
+        }
+
+        $(
+            $(#[$doc])*
+            #[inline]
+            pub unsafe fn $name($($arg: $ty),*) -> c_int {
+                match other() {
+                    // SAFETY: the caller's promise.
+                    None => unsafe { own::$name($($arg),*) },
+                    // SAFETY: the caller's promise, kept by the same code in the library.
+                    Some(table) => unsafe { (table.$name)($($arg),*) },
+                }
+            }
+        )*
+    };
+}
+
+table! {
+    /// Locks. Always 0.
+    ///
+    /// # Safety
+    /// `lock` is there until it returns; not destroyed.
+    fn mutex_lock(lock: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { mutex::lock(lock, 0) }
+    }
+
+    /// Locks if that needs no waiting: 0, or EBUSY.
+    ///
+    /// # Safety
+    /// As [`mutex_lock`].
+    fn mutex_try_lock(lock: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { mutex::try_lock(lock) }
+    }
+
+    /// Locks, or gives up when `clock` (CLOCK_MONOTONIC or CLOCK_REALTIME) reads `until`: 0, ETIMEDOUT, EINVAL.
+    ///
+    /// # Safety
+    /// As [`mutex_lock`]; `until` is readable.
+    fn mutex_lock_until(lock: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { mutex::lock_until(lock, clock, until) }
+    }
+
+    /// Unlocks. Always 0.
+    ///
+    /// # Safety
+    /// As [`mutex_lock`], and the calling thread holds it.
+    fn mutex_unlock(lock: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { mutex::unlock(lock) }
+    }
+
+    /// Destroys: 0, or EBUSY while it is held, or a waiter of a condvar will come back for it.
+    ///
+    /// # Safety
+    /// As [`mutex_lock`].
+    fn mutex_destroy(lock: *mut Mutex) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { mutex::destroy(lock) }
+    }
+
+    /// Waits for a signal, without a bound if `until` is null, else until `clock` reads it: 0 (also for no
+    /// reason), ETIMEDOUT; EINVAL if others wait for it with another mutex, or for a bad clock or time.
+    /// Not a cancellation point.
+    ///
+    /// # Safety
+    /// Both are there until it returns; the calling thread holds `lock`; `until` is null or readable.
+    fn cond_wait(cond: *mut Cond, lock: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int {
+        // SAFETY: the caller's promise.
+        let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
+        // SAFETY: the caller's promise.
+        emulate::operation(move || unsafe { cond::wait_plainly(&*cond, lock, deadline) })
+    }
+
+    /// Wakes the waiter that came first. Always 0.
+    ///
+    /// # Safety
+    /// `cond` is there until it returns.
+    fn cond_signal(cond: *mut Cond) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { cond::signal(cond) }
+    }
+
+    /// Wakes all waiters. Always 0.
+    ///
+    /// # Safety
+    /// As [`cond_signal`].
+    fn cond_broadcast(cond: *mut Cond) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { cond::broadcast(cond) }
+    }
+
+    /// Destroys, once waiters whose time was up have left. Always 0.
+    ///
+    /// # Safety
+    /// As [`cond_signal`], and nobody waits without having been woken.
+    fn cond_destroy(cond: *mut Cond) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { cond::destroy(cond) }
+    }
+
+    /// Locks for reading, until `clock` reads `until` if that is not null: 0, ETIMEDOUT, EINVAL, EAGAIN (2^27
+    /// readers), EDEADLK (the calling thread holds it for writing).
+    ///
+    /// # Safety
+    /// `lock` is there until it returns; `until` is null or readable.
+    fn rwlock_read(lock: *mut RwLock, clock: clockid_t, until: *const timespec) -> c_int {
+        // SAFETY: the caller's promise.
+        let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
+        // SAFETY: the caller's promise.
+        let parts = unsafe { (*lock).parts() };
+        emulate::operation(move || rwlock::errno(parts.read(|| rwlock::waiter(deadline))))
+    }
+
+    /// Locks for reading if that needs no waiting: 0, EBUSY, EAGAIN.
+    ///
+    /// # Safety
+    /// As [`rwlock_read`].
+    fn rwlock_try_read(lock: *mut RwLock) -> c_int {
+        // SAFETY: the caller's promise.
+        let parts = unsafe { (*lock).parts() };
+        emulate::operation(move || rwlock::errno(parts.try_read()))
+    }
+
+    /// Locks for writing, until `clock` reads `until` if that is not null: 0, ETIMEDOUT, EINVAL, EDEADLK.
+    ///
+    /// # Safety
+    /// As [`rwlock_read`].
+    fn rwlock_write(lock: *mut RwLock, clock: clockid_t, until: *const timespec) -> c_int {
+        // SAFETY: the caller's promise.
+        let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
+        let me = thread::id();
+        // SAFETY: the caller's promise.
+        let parts = unsafe { (*lock).parts() };
+        emulate::operation(move || rwlock::errno(parts.write(me, || rwlock::waiter(deadline))))
+    }
+
+    /// Locks for writing if that needs no waiting: 0, EBUSY.
+    ///
+    /// # Safety
+    /// As [`rwlock_read`].
+    fn rwlock_try_write(lock: *mut RwLock) -> c_int {
+        // SAFETY: the caller's promise.
+        let parts = unsafe { (*lock).parts() };
+        emulate::operation(move || rwlock::errno(parts.try_write(thread::id())))
+    }
+
+    /// Unlocks, whether held for reading or for writing. Always 0.
+    ///
+    /// # Safety
+    /// As [`rwlock_read`], and the calling thread holds it.
+    fn rwlock_unlock(lock: *mut RwLock) -> c_int {
+        // SAFETY: the caller's promise.
+        let parts = unsafe { (*lock).parts() };
+        emulate::operation(move || {
+            parts.unlock();
+            0
+        })
+    }
+
+    /// See [`epoch::start`]. Always 0, as the three below.
+    ///
+    /// # Safety
+    /// None: any id is legal.
+    fn epoch_start(id: c_int) -> c_int {
+        epoch::start(id);
+        0
+    }
+
+    /// See [`epoch::end`].
+    ///
+    /// # Safety
+    /// None: any id is legal.
+    fn epoch_end(id: c_int, slo_ns: u64) -> c_int {
+        epoch::end(id, slo_ns);
+        0
+    }
+
+    /// See [`epoch::set_percentile`].
+    ///
+    /// # Safety
+    /// None: any values are legal.
+    fn epoch_percentile(id: c_int, percent: f64) -> c_int {
+        epoch::set_percentile(id, percent);
+        0
+    }
+
+    /// See [`epoch::set_name_of`].
+    ///
+    /// # Safety
+    /// `name` is null or a C string.
+    fn epoch_name(id: c_int, name: *const c_char) -> c_int {
+        // SAFETY: the caller's promise.
+        unsafe { epoch::set_name_of(id, name) };
+        0
+    }
+}
+
+/// The deadline that is meant: none for null; an error for one that can't be.
+///
+/// # Safety
+/// `until` is null or readable.
+unsafe fn deadline(clock: clockid_t, until: *const timespec) -> Result<Option<Deadline>, ()> {
+    if until.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { rwlock::deadline(clock, until) }.map(Some).ok_or(())
+}
+
+/// Null: not known yet. Our own table: this runtime serves. Else the preloaded library's.
+static SERVER: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+
+fn own_table() -> *mut Table {
+    (&raw const TABLE).cast_mut()
+}
+
+/// The preloaded library's functions, if it is in the process. Never changes once it was asked for.
+#[inline(always)]
+fn other() -> Option<&'static Table> {
+    // ORDERING: Acquire, pairs with [server].
+    let server = SERVER.load(Acquire);
+    if ptr::eq(server, own_table()) {
+        return None;
+    }
+    let server = if server.is_null() { begin() } else { server };
+    // SAFETY: not null; a table is a static, and the library stays loaded (-z nodelete).
+    if ptr::eq(server, own_table()) { None } else { Some(unsafe { &*server }) }
+}
+
+/// Finds out who serves, and readies this runtime if that is us. For a program's constructor; and what is called
+/// before it calls this itself.
+pub fn start() {
+    other();
+}
+
+/// 0: nobody has begun; 1: somebody is at it; 2: done.
+static PROGRESS: Atomic32 = Atomic32::of(0);
+/// The thread that is at it.
+static BEGINNER: AtomicU32 = AtomicU32::new(0);
+
+#[cold]
+#[inline(never)]
+fn begin() -> *mut Table {
+    // ORDERING: Acquire, pairs with [server].
+    if PROGRESS.compare_exchange(0, 1, Acquire, Acquire).is_ok() {
+        BEGINNER.store(thread::id(), Relaxed); // for ourselves
+        let server = library().unwrap_or_else(|| {
+            // SAFETY: PROGRESS lets one thread come here, once; and the preloaded library has a runtime of
+            // its own, which never comes here.
+            unsafe { init::begin() };
+            own_table()
+        });
+        // [server] ORDERING: Release, pairs with the Acquires here and in `other`: the runtime is ready.
+        SERVER.store(server, Release);
+        PROGRESS.store(2, Release); // pairs with the Acquires here
+        Native::unpark(&PROGRESS, u32::MAX);
+        return server;
+    }
+    if BEGINNER.load(Relaxed) == thread::id() {
+        // An allocator built on our locks, called by the dynamic linker's look-up. Word 0 is the truth.
+        return own_table();
+    }
+    // ORDERING: Acquire, pairs with [server].
+    while PROGRESS.load(Acquire) != 2 {
+        Native::park(&PROGRESS, 1, None);
+    }
+    SERVER.load(Relaxed) // read after PROGRESS
+}
+
+/// The preloaded library's table.
+fn library() -> Option<*mut Table> {
+    let found: *mut c_void = symbol::find(Scope::Process, c"lockwright_preloaded");
+    if found.is_null() {
+        return None;
+    }
+    // SAFETY: that symbol points to a `Table`, whose first two fields never change their place.
+    let (table, version, size) = unsafe {
+        let table = *found.cast::<*mut Table>();
+        (table, (*table).version, (*table).size as usize)
+    };
+    if version == VERSION && size >= size_of::<Table>() {
+        return Some(table);
+    }
+    config::say(&[
+        b"the preloaded library is of another version than the program's own: ",
+        b"it serves pthread locks, the program's own copy serves the others\n",
+    ]);
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+
+    fn soon(ms: i64) -> timespec {
+        let ns = lockwright_native::futex::now(lockwright_native::Clock::Monotonic) as i64;
+        let at = ns + ms * 1_000_000;
+        timespec { tv_sec: at / 1_000_000_000, tv_nsec: at % 1_000_000_000 }
+    }
+
+    fn at<T>(object: &T) -> *mut T {
+        ptr::from_ref(object).cast_mut()
+    }
+
+    #[test]
+    fn a_condvar_refuses_a_second_mutex_while_somebody_waits() {
+        struct Both(Mutex, Mutex, Cond);
+        let all = Arc::new(Both(Mutex::new(), Mutex::new(), Cond::new()));
+        let waiter = thread::spawn({
+            let all = all.clone();
+            // SAFETY: all of it is there until this thread is joined.
+            move || unsafe {
+                mutex_lock(at(&all.0));
+                let answer = cond_wait(at(&all.2), at(&all.0), 0, ptr::null());
+                mutex_unlock(at(&all.0));
+                answer
+            }
+        });
+        while !all.2.list().has_waiters() {
+            thread::yield_now();
+        }
+        // SAFETY: as above.
+        unsafe {
+            mutex_lock(at(&all.1));
+            let until = soon(10_000);
+            let answer = cond_wait(at(&all.2), at(&all.1), libc::CLOCK_MONOTONIC, &until);
+            assert_eq!(answer, libc::EINVAL);
+            assert!(all.1.is_locked(), "refused, so still held");
+            cond_signal(at(&all.2));
+            assert_eq!(waiter.join().unwrap(), 0);
+            // Nobody waits any more: now the second one is as good.
+            let until = soon(1);
+            let answer = cond_wait(at(&all.2), at(&all.1), libc::CLOCK_MONOTONIC, &until);
+            assert_eq!(answer, libc::ETIMEDOUT);
+            mutex_unlock(at(&all.1));
+        }
+    }
+
+    #[test]
+    fn times_by_unknown_clocks_are_refused() {
+        let (mutex, cond, lock) = (Mutex::new(), Cond::new(), RwLock::new());
+        let until = soon(1);
+        // SAFETY: all of it is there.
+        unsafe {
+            mutex_lock(at(&mutex));
+            let clock = libc::CLOCK_PROCESS_CPUTIME_ID;
+            assert_eq!(cond_wait(at(&cond), at(&mutex), clock, &until), libc::EINVAL);
+            assert_eq!(rwlock_read(at(&lock), clock, &until), libc::EINVAL);
+            assert_eq!(rwlock_write(at(&lock), clock, &until), libc::EINVAL);
+            mutex_unlock(at(&mutex));
+        }
+    }
+}

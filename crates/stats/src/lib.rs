@@ -1,0 +1,239 @@
+//! Reads what processes recorded of their epochs (`LOCKWRIGHT_STATS=DIR`), while they run or afterwards.
+//!
+//! ```no_run
+//! for process in lockwright_stats::read_dir("recorded".as_ref())? {
+//!     for epoch in &process.epochs {
+//!         println!("{}: P99 {} ns", epoch.name, epoch.all().quantile(0.99));
+//!     }
+//! }
+//! # Ok::<(), lockwright_stats::Error>(())
+//! ```
+
+mod read;
+
+pub use read::{Error, read_dir, read_file};
+
+use lockwright_record::histogram::{BUCKETS, bucket, middle};
+
+/// What one process recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its command line, words set apart by blanks, cut after 511 bytes.
+    pub command: String,
+    /// The lock that it ran on, as `LOCKWRIGHT_LOCK` said it.
+    pub lock: String,
+    /// The emulated machine that it ran on, as `LOCKWRIGHT_EMULATE` said it; `None`: a real one.
+    pub emulated: Option<String>,
+    /// When recording began, ns of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// When an epoch ended last, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
+    pub last_ns: u64,
+    /// Its epochs, in the order in which they ended first.
+    pub epochs: Vec<Epoch>,
+}
+
+/// One epoch of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Epoch {
+    /// Its number: as the program gave it (0 to 1023), or 1024 and more for functions (`--epoch`).
+    pub id: u32,
+    /// Its name; the number, if it was given none.
+    pub name: String,
+    /// The SLO that it had last, ns.
+    pub slo_ns: u64,
+    /// The percentile for which the SLO holds: 99.0 is P99.
+    pub percentile: f64,
+    /// What its executions came to, by the class of the core on which they ended, fastest class first.
+    pub classes: Vec<ClassStats>,
+}
+
+impl Epoch {
+    /// All classes together; its `class` is 0 and says nothing.
+    pub fn all(&self) -> ClassStats {
+        let mut all = ClassStats::default();
+        for class in &self.classes {
+            all.merge(class);
+        }
+        all
+    }
+
+    /// Adds what another process recorded of the same epoch. The other's SLO and percentile are not looked at.
+    pub fn merge(&mut self, other: &Self) {
+        for theirs in &other.classes {
+            match self.classes.iter_mut().find(|ours| ours.class == theirs.class) {
+                Some(ours) => ours.merge(theirs),
+                None => self.classes.push(theirs.clone()),
+            }
+        }
+        self.classes.sort_by_key(|class| class.class);
+    }
+
+    /// Is the SLO out of reach even without reordering? It is if, of at least 100 executions that began with
+    /// a window negligible against the SLO, more violated it than the percentile allows.
+    pub fn is_infeasible(&self) -> bool {
+        let all = self.all();
+        let allowed = 1.0 - self.percentile / 100.0;
+        all.at_fifo >= 100 && all.at_fifo_violations as f64 > allowed * all.at_fifo as f64
+    }
+}
+
+/// What executions of an epoch that ended on cores of one class came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ClassStats {
+    /// The class: 0 is the fastest.
+    pub class: u8,
+    /// Executions.
+    pub count: u64,
+    /// Those slower than the SLO.
+    pub violations: u64,
+    /// The window after the last execution, ns.
+    pub window_ns: u64,
+    /// The shortest execution, ns; 0 if there was none.
+    pub min_ns: u64,
+    /// The longest execution, ns.
+    pub max_ns: u64,
+    /// Executions that began with a window negligible against the SLO (at most 1/64 of it).
+    pub at_fifo: u64,
+    /// Those of them slower than the SLO.
+    pub at_fifo_violations: u64,
+    /// Executions by latency.
+    pub histogram: Histogram,
+}
+
+impl ClassStats {
+    /// The latency that a share `q` of the executions did not exceed, ns; off by at most 1/64 of itself. 0 if
+    /// there was none.
+    pub fn quantile(&self, q: f64) -> u64 {
+        self.histogram.quantile(q).clamp(self.min_ns, self.max_ns.max(self.min_ns))
+    }
+
+    /// Adds another's executions. The window becomes the larger of both.
+    pub fn merge(&mut self, other: &Self) {
+        self.min_ns = match (self.count, other.count) {
+            (0, _) => other.min_ns,
+            (_, 0) => self.min_ns,
+            _ => self.min_ns.min(other.min_ns),
+        };
+        self.max_ns = self.max_ns.max(other.max_ns);
+        self.count += other.count;
+        self.violations += other.violations;
+        self.window_ns = self.window_ns.max(other.window_ns);
+        self.at_fifo += other.at_fifo;
+        self.at_fifo_violations += other.at_fifo_violations;
+        self.histogram.merge(&other.histogram);
+    }
+}
+
+/// Times by size: exact below 64 ns, then 32 buckets for each doubling.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Histogram {
+    counts: Vec<u64>,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS] }
+    }
+}
+
+impl Histogram {
+    /// Adds one time, ns.
+    pub fn add(&mut self, ns: u64) {
+        self.counts[bucket(ns)] += 1;
+    }
+
+    /// How many times there are.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// The time that a share `q` (0 to 1) did not exceed, ns: the middle of its bucket. 0 if there is none.
+    pub fn quantile(&self, q: f64) -> u64 {
+        let count = self.count();
+        let rank = ((q * count as f64).ceil() as u64).clamp(1, count.max(1));
+        let mut below = 0;
+        for (at, &here) in self.counts.iter().enumerate() {
+            below += here;
+            if below >= rank {
+                return middle(at);
+            }
+        }
+        0
+    }
+
+    /// Adds another's times.
+    pub fn merge(&mut self, other: &Self) {
+        for (ours, theirs) in self.counts.iter_mut().zip(&other.counts) {
+            *ours += theirs;
+        }
+    }
+
+    /// The distribution: for each bucket that is not empty its middle, ns, and the share of times up to it.
+    pub fn cumulative(&self) -> Vec<(u64, f64)> {
+        let count = self.count().max(1) as f64;
+        let mut below = 0;
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled
+            .map(|(at, here)| {
+                below += here;
+                (middle(at), below as f64 / count)
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Quantiles are those of the sorted times, up to 1/64.
+        #[test]
+        fn quantiles_are_exact_up_to_a_sixtyfourth(
+            times in prop::collection::vec((0_u32..40, 0_u64..1 << 40), 1..300),
+            q in 0.0..=1.0_f64,
+        ) {
+            // Of every order of magnitude.
+            let mut times: Vec<u64> = times.iter().map(|(shift, ns)| ns >> shift).collect();
+            let mut histogram = Histogram::default();
+            for &ns in &times {
+                histogram.add(ns);
+            }
+            times.sort_unstable();
+            let rank = ((q * times.len() as f64).ceil() as usize).clamp(1, times.len());
+            let (exact, ours) = (times[rank - 1], histogram.quantile(q));
+            prop_assert!(ours.abs_diff(exact) * 64 <= exact, "{ours} for {exact}");
+            prop_assert_eq!(histogram.count(), times.len() as u64);
+        }
+    }
+
+    fn with(violations: u64, of: u64) -> Epoch {
+        let class = ClassStats {
+            count: of,
+            at_fifo: of,
+            at_fifo_violations: violations,
+            ..ClassStats::default()
+        };
+        Epoch { id: 1, name: "1".into(), slo_ns: 1, percentile: 99.0, classes: vec![class] }
+    }
+
+    #[test]
+    fn infeasible_needs_a_hundred_executions_and_too_many_violations() {
+        assert!(!with(99, 99).is_infeasible());
+        assert!(with(100, 100).is_infeasible());
+        assert!(with(11, 1000).is_infeasible());
+        assert!(!with(10, 1000).is_infeasible());
+    }
+
+    #[test]
+    fn merging_keeps_extremes_and_adds_counts() {
+        let mut one = ClassStats::default();
+        one.merge(&ClassStats { count: 2, min_ns: 5, max_ns: 9, ..ClassStats::default() });
+        one.merge(&ClassStats { count: 1, min_ns: 3, max_ns: 4, ..ClassStats::default() });
+        one.merge(&ClassStats::default());
+        assert_eq!((one.count, one.min_ns, one.max_ns), (3, 3, 9));
+    }
+}

@@ -1,0 +1,235 @@
+//! From files to numbers.
+
+use crate::{ClassStats, Epoch, Histogram, Process};
+use lockwright_record::layout::{
+    CLASSES, ClassBlock, EPOCHS, EpochHead, HEADS_AT, Header, LENGTH, MAGIC, VERSION, block_at,
+};
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A file or folder that can't be read as a recording.
+#[derive(Debug)]
+pub struct Error {
+    path: PathBuf,
+    why: Why,
+}
+
+#[derive(Debug)]
+enum Why {
+    System(io::Error),
+    NotOurs,
+    Version(u32),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.display();
+        match &self.why {
+            Why::System(error) => write!(f, "cannot read '{path}': {error}"),
+            Why::NotOurs => write!(f, "cannot read '{path}': not a recording of epochs"),
+            Why::Version(version) => write!(
+                f,
+                "cannot read '{path}': its version is {version}, this program reads {VERSION}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.why {
+            Why::System(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// All recordings (`*.stats`) of a folder, by start. Those that are only just being made are left out.
+///
+/// # Errors
+/// The folder or a file of it can't be read, or a file is of another version.
+pub fn read_dir(dir: &Path) -> Result<Vec<Process>, Error> {
+    let system = |why| Error { path: dir.to_owned(), why: Why::System(why) };
+    let mut processes = Vec::new();
+    for entry in fs::read_dir(dir).map_err(system)? {
+        let path = entry.map_err(system)?.path();
+        if path.extension().is_none_or(|end| end != "stats") {
+            continue;
+        }
+        match read_file(&path) {
+            Ok(process) => processes.push(process),
+            // Not complete yet, or not ours.
+            Err(Error { why: Why::NotOurs, .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    processes.sort_by_key(|process| (process.start_ns, process.pid));
+    Ok(processes)
+}
+
+/// One recording.
+///
+/// # Errors
+/// The file can't be read, is no recording, or one of another version.
+pub fn read_file(path: &Path) -> Result<Process, Error> {
+    let failed = |why| Error { path: path.to_owned(), why };
+    let system = |error| failed(Why::System(error));
+    let file = File::open(path).map_err(system)?;
+    if file.metadata().map_err(system)?.len() != LENGTH as u64 {
+        return Err(failed(Why::NotOurs));
+    }
+    let header: Header = at(&file, 0).map_err(system)?;
+    if header.magic.load(Relaxed) != MAGIC {
+        return Err(failed(Why::NotOurs));
+    }
+    if header.version != VERSION {
+        return Err(failed(Why::Version(header.version)));
+    }
+    let emulated = text(&header.emulated);
+    let mut process = Process {
+        pid: header.pid,
+        command: text(&header.command),
+        lock: text(&header.lock),
+        emulated: (!emulated.is_empty()).then_some(emulated),
+        start_ns: header.start_ns,
+        last_ns: header.last_ns.load(Relaxed),
+        epochs: Vec::new(),
+    };
+    for slot in 0..EPOCHS {
+        let head: EpochHead =
+            at(&file, HEADS_AT + slot * size_of::<EpochHead>()).map_err(system)?;
+        if head.id.load(Relaxed) == 0 {
+            break;
+        }
+        process.epochs.push(epoch(&file, slot, &head).map_err(system)?);
+    }
+    Ok(process)
+}
+
+fn epoch(file: &File, slot: usize, head: &EpochHead) -> io::Result<Epoch> {
+    let id = head.id.load(Relaxed) - 1;
+    let name = text(&head.name.each_ref().map(|byte| byte.load(Relaxed)));
+    let mut classes = Vec::new();
+    for class in (0..CLASSES).filter(|class| head.classes.load(Relaxed) & 1 << class != 0) {
+        let block: ClassBlock = at(file, block_at(slot, class))?;
+        let counts: Vec<u64> = block.buckets.iter().map(|count| count.load(Relaxed)).collect();
+        let histogram = Histogram { counts };
+        let count = histogram.count();
+        if count == 0 {
+            continue;
+        }
+        classes.push(ClassStats {
+            class: class as u8,
+            count,
+            violations: block.violations.load(Relaxed),
+            window_ns: block.window_ns.load(Relaxed),
+            min_ns: !block.min_inverted.load(Relaxed),
+            max_ns: block.max_ns.load(Relaxed),
+            at_fifo: block.at_fifo.load(Relaxed),
+            at_fifo_violations: block.at_fifo_violations.load(Relaxed),
+            histogram,
+        });
+    }
+    Ok(Epoch {
+        id,
+        name: if name.is_empty() { id.to_string() } else { name },
+        slo_ns: head.slo_ns.load(Relaxed),
+        percentile: f64::from(head.percentile.load(Relaxed)) / 10_000.0,
+        classes,
+    })
+}
+
+/// A piece of the file as one of the layout's types.
+trait Plain {}
+impl Plain for Header {}
+impl Plain for EpochHead {}
+impl Plain for ClassBlock {}
+
+fn at<T: Plain>(file: &File, offset: usize) -> io::Result<T> {
+    let mut bytes = vec![0; size_of::<T>()];
+    file.read_exact_at(&mut bytes, offset as u64)?;
+    // SAFETY: as many bytes as the type has; its fields are integers, for which any bits will do.
+    Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+fn text(bytes: &[u8]) -> String {
+    let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..len]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_record::{About, Sample, Writer};
+    use std::os::unix::ffi::OsStrExt;
+
+    const ABOUT: About<'_> =
+        About { now_ns: 7, lock: b"asl", emulated: b"", command: b"./server --fast" };
+
+    fn sample(latency_ns: u64, class: u8) -> Sample {
+        Sample { latency_ns, slo_ns: 1000, window_ns: 16, next_window_ns: 8, class }
+    }
+
+    #[test]
+    fn what_is_written_is_read_while_the_writer_goes_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Writer::create(dir.path().as_os_str().as_bytes(), &ABOUT).unwrap();
+        let slot = writer.slot(5).unwrap();
+        writer.name(slot, "get".as_bytes());
+        writer.percentile(slot, 999_000);
+        for latency in 1..=2000 {
+            writer.record(slot, &sample(latency, 0), 2_000_000);
+        }
+        writer.record(slot, &sample(5, 9), 2_500_000);
+        let processes = read_dir(dir.path()).unwrap();
+        let [process] = processes.as_slice() else { panic!("{processes:?}") };
+        assert_eq!(process.pid, std::process::id());
+        assert_eq!((process.lock.as_str(), process.command.as_str()), ("asl", "./server --fast"));
+        assert_eq!(
+            (process.emulated.as_deref(), process.start_ns, process.last_ns),
+            (None, 7, 2_000_000)
+        );
+        let epoch = &process.epochs[0];
+        assert_eq!((epoch.id, epoch.name.as_str(), epoch.slo_ns), (5, "get", 1000));
+        assert_eq!(epoch.percentile, 99.9);
+        let [big, little] = epoch.classes.as_slice() else { panic!("{epoch:?}") };
+        assert_eq!((big.class, big.count, big.violations), (0, 2000, 1000));
+        assert_eq!((big.min_ns, big.max_ns, big.window_ns), (1, 2000, 8));
+        // 16 * 64 is more than 1000: not negligible.
+        assert_eq!((big.at_fifo, big.at_fifo_violations), (0, 0));
+        assert!(big.quantile(0.5).abs_diff(1000) <= 1000 / 64);
+        assert_eq!((little.class, little.count, little.min_ns, little.max_ns), (3, 1, 5, 5));
+        writer.record(slot, &sample(5, 9), 3_100_000);
+        let again = read_dir(dir.path()).unwrap();
+        assert_eq!((again[0].epochs[0].all().count, again[0].last_ns), (2002, 3_100_000));
+    }
+
+    #[test]
+    fn places_are_one_for_each_epoch_until_there_are_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let writer = Writer::create(dir.path().as_os_str().as_bytes(), &ABOUT).unwrap();
+        let first = writer.slot(9).unwrap();
+        for id in 0..EPOCHS as u32 - 1 {
+            assert_eq!(writer.slot(1000 + id), writer.slot(1000 + id));
+        }
+        assert_eq!(writer.slot(9), Some(first));
+        assert_eq!(writer.slot(10), None);
+    }
+
+    #[test]
+    fn each_recording_has_its_own_file_and_a_bad_folder_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().as_os_str().as_bytes();
+        Writer::create(folder, &ABOUT).unwrap();
+        Writer::create(folder, &ABOUT).unwrap();
+        assert_eq!(read_dir(dir.path()).unwrap().len(), 2);
+        assert!(Writer::create(b"/nowhere at all", &ABOUT).is_err());
+        assert!(read_dir("/nowhere at all".as_ref()).is_err());
+        fs::write(dir.path().join("1-0.stats"), "something else").unwrap();
+        assert_eq!(read_dir(dir.path()).unwrap().len(), 2);
+    }
+}

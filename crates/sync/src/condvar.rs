@@ -1,0 +1,163 @@
+//! [`Condvar`].
+
+use crate::mutex::{MutexGuard, RawMutex};
+use crate::{CLOCK, after, at};
+use lockwright_runtime::{layout, sync};
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::ptr;
+use std::time::{Duration, Instant};
+
+/// A condition variable for [`Mutex`](crate::Mutex), 48 bytes; usable in a `static`.
+///
+/// A notification belongs to the thread that has waited longest, from the moment that it is sent. Waits may
+/// return without a notification, as everywhere: use [`wait_while`](Self::wait_while), or look again.
+///
+/// ```
+/// use lockwright_sync::{Condvar, Mutex};
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// let shared = Arc::new((Mutex::new(false), Condvar::new()));
+/// let starter = {
+///     let shared = shared.clone();
+///     std::thread::spawn(move || {
+///         let (started, changed) = &*shared;
+///         *started.lock() = true;
+///         changed.notify_all();
+///     })
+/// };
+/// let (started, changed) = &*shared;
+/// let mut guard = started.lock();
+/// let late = changed.wait_while_for(&mut guard, |started| !*started, Duration::from_secs(60));
+/// assert!(*guard && !late.timed_out());
+/// # drop(guard);
+/// # starter.join().unwrap();
+/// ```
+pub struct Condvar(UnsafeCell<layout::Cond>);
+
+// SAFETY: all that changes in it is atomic; its waiters' nodes are threads' own memory.
+unsafe impl Sync for Condvar {}
+// SAFETY: as above; nobody waits for a condvar that is moved.
+unsafe impl Send for Condvar {}
+
+/// Whether a wait ended because its time was up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// Was the time up, without a notification?
+    pub fn timed_out(self) -> bool {
+        self.0
+    }
+}
+
+impl Condvar {
+    /// A condvar that nobody waits for.
+    pub const fn new() -> Self {
+        Self(UnsafeCell::new(layout::Cond::new()))
+    }
+
+    /// Unlocks, waits for a notification, and locks again.
+    ///
+    /// # Panics
+    /// If threads wait for this condvar with another mutex.
+    pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
+        self.wait_by(guard, None);
+    }
+
+    /// Waits while `condition` holds.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
+    pub fn wait_while<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) {
+        while condition(guard) {
+            self.wait(guard);
+        }
+    }
+
+    /// As [`wait`](Self::wait), for `timeout` at most.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
+    pub fn wait_for<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        timeout: Duration,
+    ) -> WaitTimeoutResult {
+        self.wait_by(guard, after(timeout))
+    }
+
+    /// As [`wait`](Self::wait), until `instant` at most.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
+    pub fn wait_until<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        instant: Instant,
+    ) -> WaitTimeoutResult {
+        self.wait_by(guard, at(instant))
+    }
+
+    /// Waits while `condition` holds, for `timeout` at most; timed out means that it still held then.
+    ///
+    /// # Panics
+    /// As [`wait`](Self::wait).
+    pub fn wait_while_for<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+        timeout: Duration,
+    ) -> WaitTimeoutResult {
+        let until = after(timeout);
+        while condition(guard) {
+            if self.wait_by(guard, until).timed_out() {
+                return WaitTimeoutResult(condition(guard));
+            }
+        }
+        WaitTimeoutResult(false)
+    }
+
+    /// Wakes the thread that has waited longest, if any.
+    pub fn notify_one(&self) {
+        // SAFETY: `self` is there.
+        unsafe { sync::cond_signal(self.0.get()) };
+    }
+
+    /// Wakes all threads that wait.
+    pub fn notify_all(&self) {
+        // SAFETY: `self` is there.
+        unsafe { sync::cond_broadcast(self.0.get()) };
+    }
+
+    fn wait_by<T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, T>,
+        until: Option<libc::timespec>,
+    ) -> WaitTimeoutResult {
+        let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the raw mutex is used to wait with, as the guard's holder; it is held again afterwards.
+        let mutex: &RawMutex = unsafe { MutexGuard::mutex(guard).raw() };
+        // SAFETY: both are there while they are borrowed; the guard says that this thread holds the mutex.
+        let answer = unsafe { sync::cond_wait(self.0.get(), mutex.get(), CLOCK, until) };
+        assert!(answer != libc::EINVAL, "threads wait for this condvar with another mutex");
+        WaitTimeoutResult(answer == libc::ETIMEDOUT)
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Condvar { .. }")
+    }
+}

@@ -1,0 +1,73 @@
+/*
+ * lockwright_sync.h: lockwright's locks for C programs that link them (liblockwright_static.a).
+ *
+ * For programs that the preloaded library can't reach: static ones, and those whose locks are not pthread's.
+ * LOCKWRIGHT_LOCK chooses the lock of mutexes when the program starts, as under the preloaded library; if
+ * that is in the process too, it serves these locks as well. Linux, glibc 2.34 or later, x86-64 and aarch64.
+ *
+ *   cc program.c -Iinclude -Ltarget/release -llockwright_static -pthread
+ *
+ * Functions return 0 or an error number, as pthread's do; none sets errno, none is a cancellation point. Times
+ * are absolute, by CLOCK_MONOTONIC or CLOCK_REALTIME. Objects are for the threads of one process.
+ */
+#ifndef LOCKWRIGHT_SYNC_H
+#define LOCKWRIGHT_SYNC_H
+
+#include "lockwright.h" /* epochs: lw_epoch_start, lw_epoch_end */
+
+#include <stdint.h>
+#include <time.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A mutex: not recursive, unlocked by the thread that locked it. Zeroes are an unlocked one. */
+typedef struct { uint64_t lw_private[5]; } lw_mutex_t;
+#define LW_MUTEX_INIT {{0, 0, 0, 0, 0}}
+
+/* A condition variable. Zeroes are one that nobody waits for. */
+typedef struct { uint64_t lw_private[6]; } lw_cond_t;
+#define LW_COND_INIT {{0, 0, 0, 0, 0, 0}}
+
+/* Readers together, or one writer. A leaving writer prefers writers; readers join readers. */
+typedef struct { uint64_t lw_private[7]; } lw_rwlock_t;
+#define LW_RWLOCK_INIT {{0, 0, 0, 0, 0, 0, 1}}
+
+void lw_mutex_init(lw_mutex_t *mutex);
+int lw_mutex_lock(lw_mutex_t *mutex);
+/* EBUSY: it would have to wait. */
+int lw_mutex_trylock(lw_mutex_t *mutex);
+/* ETIMEDOUT: still held by others when `clock` read `until`. EINVAL: no such clock, or a bad tv_nsec. */
+int lw_mutex_timedlock(lw_mutex_t *mutex, clockid_t clock, const struct timespec *until);
+int lw_mutex_unlock(lw_mutex_t *mutex);
+/* EBUSY: it is held, or a waiter of a condition variable will come back for it. */
+int lw_mutex_destroy(lw_mutex_t *mutex);
+
+void lw_cond_init(lw_cond_t *cond);
+/* Returns with the mutex held; at times for no reason: look again. EINVAL: others wait for `cond` with another
+   mutex; then the mutex stayed held. */
+int lw_cond_wait(lw_cond_t *cond, lw_mutex_t *mutex);
+/* ETIMEDOUT, with the mutex held: no signal until `clock` read `until`. */
+int lw_cond_timedwait(lw_cond_t *cond, lw_mutex_t *mutex, clockid_t clock,
+                      const struct timespec *until);
+/* Wakes the thread that has waited longest. */
+int lw_cond_signal(lw_cond_t *cond);
+int lw_cond_broadcast(lw_cond_t *cond);
+int lw_cond_destroy(lw_cond_t *cond);
+
+void lw_rwlock_init(lw_rwlock_t *lock);
+/* EDEADLK: the calling thread holds it for writing. EAGAIN: 2^27 readers. */
+int lw_rwlock_rdlock(lw_rwlock_t *lock);
+int lw_rwlock_tryrdlock(lw_rwlock_t *lock);
+int lw_rwlock_timedrdlock(lw_rwlock_t *lock, clockid_t clock, const struct timespec *until);
+int lw_rwlock_wrlock(lw_rwlock_t *lock);
+int lw_rwlock_trywrlock(lw_rwlock_t *lock);
+int lw_rwlock_timedwrlock(lw_rwlock_t *lock, clockid_t clock, const struct timespec *until);
+int lw_rwlock_unlock(lw_rwlock_t *lock);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

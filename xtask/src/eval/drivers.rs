@@ -1,0 +1,349 @@
+//! The databases' drivers: how each is built and run, and what it said.
+
+use super::machine::Machine;
+use crate::No;
+use crate::demo::stats::Latency;
+use anyhow::{Context, Result, bail, ensure};
+use lockwright_tests::{Child, End, scratch, target_dir};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A database of the paper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Database {
+    pub(super) id: &'static str,
+    /// As its authors write it.
+    pub(super) name: &'static str,
+    /// The driver in `eval/` and the library that it needs; `None`: the demo's program, which has its own.
+    source: Option<(&'static str, &'static str)>,
+    /// Beyond the common flags; at full length, and with `--quick`.
+    flags: [&'static [&'static str]; 2],
+    /// What the threads do, in HTML.
+    pub(super) workload: &'static str,
+}
+
+/// All that can be had in Debian 12.
+pub(super) const DATABASES: [Database; 4] = [
+    Database {
+        id: "sqlite",
+        name: "SQLite",
+        source: None,
+        flags: [
+            &["--database", "sqlite", "--scan-every", "1000"],
+            &["--database", "sqlite", "--scan-every", "1000", "--size", "20000"],
+        ],
+        workload: "Threads share one in-memory connection in serialized mode; the contended lock is the connection’s \
+             own recursive mutex. Each epoch is a DEFERRED transaction: ⅓ insert, ⅓ point query on an indexed \
+             column, ⅓ range query with a filter on a column without index; every 1000th is a scan of a table of \
+             100,000 rows.",
+    },
+    Database {
+        id: "lmdb",
+        name: "LMDB",
+        source: None,
+        flags: [&["--database", "lmdb"], &["--database", "lmdb"]],
+        workload: "50 % put (an update), 50 % get, 10,000 keys, each a transaction and an epoch. LMDB’s own mutexes are \
+             shared between processes and stay glibc’s, so the program opens it with <code>MDB_NOLOCK</code> \
+             and has two mutexes itself: one around write transactions, one over the reader slots.",
+    },
+    Database {
+        id: "kyoto",
+        name: "Kyoto Cabinet",
+        source: Some(("kyoto.cc", "-lkyotocabinet")),
+        flags: [&[], &["--size", "20000"]],
+        workload: "CacheDB, in memory: 50 % put (an update), 50 % get, 100,000 keys, each an epoch. The contended lock is \
+             that of a slot. Two threads seldom meet in its 16 slots, so all keys are of one slot.",
+    },
+    Database {
+        id: "leveldb",
+        name: "LevelDB",
+        source: Some(("leveldb.cc", "-lleveldb")),
+        flags: [&[], &["--size", "20000"]],
+        workload: "<code>readrandom</code>: gets of 100,000 keys, each an epoch, which takes the database’s mutex twice. \
+             All of it fits the cache.",
+    },
+];
+
+impl Database {
+    pub(super) fn find(id: &str) -> Result<Database> {
+        let found = DATABASES.iter().find(|database| database.id == id).copied();
+        let known = DATABASES.map(|database| database.id).join(", ");
+        ensure!(
+            id != "upscaledb",
+            "database 'upscaledb': it cannot be had, Debian 12 has no package of it\nhint: one of {known}"
+        );
+        found.with_context(|| format!("unknown database '{id}'\nhint: one of {known}"))
+    }
+
+    /// The driver's program, built.
+    fn program(&self) -> Result<PathBuf> {
+        let target = target_dir()?;
+        let Some((source, library)) = self.source else {
+            return Ok(target.join("release/lockwright-demo"));
+        };
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
+        let program = scratch("eval/bin")?.join(self.id);
+        let source = root.join("eval").join(source);
+        eprintln!("building the driver of {}", self.name);
+        let flags = ["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"];
+        let outcome = Child::new("g++")
+            .args(flags)
+            .args([OsString::from("-I"), root.join("include").into()])
+            .args([source.as_os_str(), "-o".as_ref(), program.as_os_str(), library.as_ref()])
+            .limit(300)
+            .run()?;
+        ensure!(
+            outcome.end == End::Code(0),
+            "cannot build '{}': {}",
+            source.display(),
+            outcome.describe()
+        );
+        Ok(program)
+    }
+}
+
+/// One lock, and the latency objective of the epochs that it serves.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Subject {
+    /// As in LOCKWRIGHT_LOCK.
+    pub(super) lock: String,
+    /// Nanoseconds; `None`: it doesn't heed one.
+    pub(super) slo_ns: Option<u64>,
+}
+
+/// What is as good as no objective: the window is capped far below.
+pub(super) const NO_LIMIT_NS: u64 = 10_000_000_000;
+
+impl Subject {
+    pub(super) fn name(&self) -> String {
+        match self.slo_ns {
+            None => self.lock.clone(),
+            Some(NO_LIMIT_NS) => format!("{} max", self.lock),
+            Some(ns) => format!("{} {}", self.lock, super::figures::slo(ns)),
+        }
+    }
+}
+
+/// Operations of one class of cores in one run.
+#[derive(Clone, Default)]
+pub(super) struct ClassRun {
+    pub(super) operations: u64,
+    /// Above the run's SLO.
+    pub(super) over_slo: u64,
+    pub(super) latency: Latency,
+}
+
+/// What one run said.
+#[derive(Clone)]
+pub(super) struct Run {
+    /// Operations per second, all cores.
+    pub(super) rate: f64,
+    /// Seconds that the operations were counted.
+    pub(super) seconds: f64,
+    /// CPU time of its whole process.
+    pub(super) cpu_seconds: f64,
+    /// One a class of the machine.
+    pub(super) classes: Vec<ClassRun>,
+    pub(super) engine: String,
+    pub(super) libc: String,
+    /// Did the program find epochs?
+    pub(super) epochs: bool,
+}
+
+/// How all runs are done.
+pub(super) struct Driver {
+    pub(super) database: Database,
+    program: PathBuf,
+    pub(super) library: PathBuf,
+    pub(super) machine: Machine,
+    pub(super) seconds: f64,
+    pub(super) warmup: f64,
+    pub(super) threads: usize,
+    pub(super) quick: bool,
+}
+
+impl Driver {
+    pub(super) fn new(
+        database: Database,
+        options: &super::Args,
+        machine: &Machine,
+    ) -> Result<Driver> {
+        Ok(Driver {
+            database,
+            program: database.program()?,
+            library: lockwright_tests::library()?,
+            machine: machine.clone(),
+            seconds: options.time,
+            warmup: options.warmup,
+            threads: options
+                .threads
+                .unwrap_or_else(|| machine.classes.iter().map(|c| c.cpus.len()).sum()),
+            quick: options.quick,
+        })
+    }
+
+    /// Runs it once, as [`run`](Self::run), and asks the library's own record whether it did what it was to do: a
+    /// library that knows nothing of emulation or of epochs would go unnoticed.
+    pub(super) fn first_look(&self, subject: &Subject) -> Result<Run> {
+        let folder = scratch("eval")?.join("stats");
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        let run = self.run_with(subject, 0, Some(&folder))?;
+        let context = format!("'{}' was asked to record what it does", self.library.display());
+        let processes = lockwright_stats::read_dir(&folder).context(context.clone())?;
+        let process = processes.first().context(context)?;
+        ensure!(
+            run.epochs && process.epochs.iter().any(|epoch| !epoch.classes.is_empty()),
+            "'{}' has no epochs\nhint: cargo build --release -p lockwright-preload",
+            self.library.display()
+        );
+        ensure!(
+            process.emulated.is_some() == self.machine.emulated(),
+            "'{}' emulates no cores\nhint: cargo build --release -p lockwright-preload",
+            self.library.display()
+        );
+        Ok(run)
+    }
+
+    /// Runs it once. Every lock runs under the library, glibc's own algorithm too, because the library emulates the
+    /// little cores; every operation is an epoch under each of them.
+    pub(super) fn run(&self, subject: &Subject, seed: u64) -> Result<Run> {
+        self.run_with(subject, seed, None)
+    }
+
+    fn run_with(&self, subject: &Subject, seed: u64, stats: Option<&Path>) -> Result<Run> {
+        let data = scratch("eval")?.join("data");
+        if data.exists() {
+            fs::remove_dir_all(&data)?; // of a run that was killed
+        }
+        fs::create_dir_all(&data)?;
+        let (variable, spec) = self.machine.variable();
+        let mut child = Child::new(&self.program);
+        if let Some(folder) = stats {
+            child = child.env("LOCKWRIGHT_STATS", folder);
+        }
+        let outcome = child
+            .args(self.database.flags[usize::from(self.quick)])
+            .args(["--seconds", &self.seconds.to_string(), "--warmup", &self.warmup.to_string()])
+            .args(["--threads", &self.threads.to_string(), "--seed", &seed.to_string(), "--pin"])
+            .args(["--slo", &subject.slo_ns.unwrap_or(NO_LIMIT_NS).to_string()])
+            .env("TMPDIR", &data)
+            .env(variable, spec)
+            .lock(Some(&subject.lock), self.library.as_os_str())
+            .limit(60 + 3 * (self.seconds + self.warmup).ceil() as u64)
+            .run()?;
+        let context = format!("{} under {}", self.database.name, subject.name());
+        let errors = outcome.errors();
+        let said = errors.trim().strip_prefix("error: ").unwrap_or(errors.trim());
+        match outcome.end {
+            // The library says on standard error when it doesn't do what it was asked to; the dynamic linker,
+            // when it can't load it.
+            End::Code(0) if said.is_empty() => {}
+            End::Code(0 | 2) => bail!("{context}: {said}"),
+            End::Code(1) => return Err(No(format!("{context}: {said}")).into()),
+            end => return Err(No(format!("{context}: {end}\n{said}").trim().into()).into()),
+        }
+        parse(&outcome.text(), &self.machine)
+            .with_context(|| format!("{context}: unexpected report"))
+    }
+}
+
+fn parse(text: &str, machine: &Machine) -> Result<Run> {
+    let report: Value = serde_json::from_str(text)?;
+    let number = |name: &str| {
+        report[name].as_f64().with_context(|| format!("'{name}' is missing or not a number"))
+    };
+    let word = |name: &str| {
+        let word = report[name].as_str();
+        word.map(str::to_owned).with_context(|| format!("'{name}' is missing or not a string"))
+    };
+    let mut classes = vec![ClassRun::default(); machine.classes.len()];
+    let mut total = 0;
+    for entry in report["cpus"].as_array().context("'cpus' is missing")? {
+        let count = |name: &str| {
+            entry[name]
+                .as_u64()
+                .with_context(|| format!("'{name}' of a CPU is missing or no count"))
+        };
+        let cpu = count("cpu")? as usize;
+        let class = machine
+            .class_of(cpu)
+            .with_context(|| format!("a thread ran on CPU {cpu}, which is in no class"))?;
+        let class = &mut classes[class];
+        class.operations += count("operations")?;
+        class.over_slo += count("over_slo")?;
+        let mut counted = 0;
+        let buckets = entry["latency_counts"].as_array().context("'latency_counts' is missing")?;
+        for bucket in buckets {
+            match (bucket[0].as_u64(), bucket[1].as_u64()) {
+                (Some(upto), Some(count)) => {
+                    class.latency.add(upto, count);
+                    counted += count;
+                }
+                _ => bail!("'latency_counts' holds {bucket}, not a time and a count"),
+            }
+        }
+        ensure!(
+            counted == count("operations")?,
+            "CPU {cpu}: {counted} latencies, not as many as operations"
+        );
+        // The bound of the last bucket, which is at most 4 % wide.
+        let longest = entry["latency_ns"]["max"].as_u64().context("a CPU's 'max' is missing")?;
+        let bound = buckets.last().map_or(0, |bucket| bucket[0].as_u64().unwrap_or(0));
+        ensure!(
+            (longest..=longest + longest / 25).contains(&bound),
+            "CPU {cpu}: the longest operation took {longest} ns, the last bucket ends at {bound}"
+        );
+        total += counted;
+    }
+    ensure!(total as f64 == number("operations")?, "the CPUs' operations don't add up");
+    for (class, run) in machine.classes.iter().zip(&classes) {
+        ensure!(run.operations > 0, "no operation was done on {} cores", class.name);
+    }
+    Ok(Run {
+        rate: number("operations_per_second")?,
+        seconds: number("seconds")?,
+        cpu_seconds: number("process_cpu_seconds")?,
+        classes,
+        engine: word("engine")?,
+        libc: word("libc")?,
+        epochs: report["epochs"].as_bool().context("'epochs' is missing")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_of_the_classes_and_add_up() {
+        let machine = Machine::parse("big:0,little:1x2").unwrap();
+        let report_of = |total: u32, cpu: u32, max: u32| {
+            format!(
+                r#"{{"operations": {total}, "operations_per_second": 10.0, "seconds": 0.7, "process_cpu_seconds": 0.5,
+                    "engine": "E 1", "libc": "glibc", "epochs": true, "cpus": [
+                    {{"cpu": 0, "operations": 3, "over_slo": 0, "latency_ns": {{"max": 99}}, "latency_counts": [[100, 3]]}},
+                    {{"cpu": {cpu}, "operations": 2, "over_slo": 1, "latency_ns": {{"max": {max}}}, "latency_counts": [[100, 1], [900, 1]]}}]}}"#
+            )
+        };
+        let report = |total, cpu| report_of(total, cpu, 890);
+        let run = parse(&report(5, 1), &machine).unwrap();
+        assert!(parse(&report_of(5, 1, 901), &machine).is_err(), "beyond the last bucket");
+        assert!(parse(&report_of(5, 1, 800), &machine).is_err(), "far below it");
+        assert_eq!(run.classes.iter().map(|c| c.over_slo).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(run.classes[1].latency.max(), 900);
+        assert!(parse(&report(6, 1), &machine).is_err(), "a sum that is wrong");
+        assert!(parse(&report(5, 7), &machine).is_err(), "a CPU of no class");
+        assert!(parse(&report(5, 0), &machine).is_err(), "a class without operations");
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_said() {
+        assert!(format!("{:#}", Database::find("upscaledb").unwrap_err()).contains("Debian"));
+        assert!(Database::find("oracle").is_err());
+    }
+}
