@@ -91,10 +91,11 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// Stand-ins for the functions, in a program whose code takes their addresses at fixed places: its own linkage
 /// table's entries. What calls them gets to the trampoline by the program's slot.
 static STAND_INS: [AtomicUsize; FUNCTIONS] = [const { AtomicUsize::new(0) }; FUNCTIONS];
-/// What was loaded when we looked last.
-static LOADED: AtomicU64 = AtomicU64::new(0);
-static UNLOADED: AtomicU64 = AtomicU64::new(0);
-/// Objects that are done, by their dynamic sections' addresses, hashed.
+/// What was loaded, by `Generation::number`, when somebody had looked at all of it.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+/// What was unloaded when `DONE` was emptied.
+static EMPTIED: AtomicU64 = AtomicU64::new(0);
+/// Objects that are done: their `key`s, hashed.
 static DONE: [AtomicUsize; OBJECTS] = [const { AtomicUsize::new(0) }; OBJECTS];
 /// Has some library that isn't the program the old kind of path, which holds for its libraries' libraries?
 static OLD_PATHS: AtomicBool = AtomicBool::new(false);
@@ -212,20 +213,33 @@ fn find(name: &[u8]) -> Option<usize> {
     functions.position(|function| &store.text[function.start..function.end] == name)
 }
 
-/// Looks at the objects that were loaded since we looked last.
+/// Looks at the objects that were loaded since somebody looked last.
 fn look_again() {
-    let now = Generation::now();
-    // Relaxed: numbers that only say whether to look; who sees them new sees slots no later than they were written.
-    if now.loaded != LOADED.load(Relaxed) || now.unloaded != UNLOADED.load(Relaxed) {
+    // Relaxed: a number that only says whether to look; who sees it new sees slots no later than they were written.
+    if Generation::now().number() != LOOKED.load(Relaxed) {
         look();
     }
 }
 
+/// How often a look begins again, because another thread unloads objects meanwhile.
+const PASSES: usize = 64;
+
 #[cold]
 fn look() {
-    let now = Generation::now();
-    if UNLOADED.swap(now.unloaded, Relaxed) != now.unloaded {
-        // Other objects may lie where those were.
+    for _ in 0..PASSES {
+        let now = Generation::now();
+        pass(&now);
+        // What is unloaded moves the others up the list, and we may have passed by one.
+        if Generation::now().unloaded == now.unloaded {
+            LOOKED.store(now.number(), Relaxed); // see `look_again`
+            return;
+        }
+    }
+}
+
+fn pass(now: &Generation) {
+    if EMPTIED.swap(now.unloaded, Relaxed) != now.unloaded {
+        // Those keys hold no longer.
         for done in &DONE {
             done.store(0, Relaxed); // a hint: at worst an object is looked at twice
         }
@@ -239,23 +253,22 @@ fn look() {
     }
     let mut path = [0; PATH];
     let mut at = 0;
-    while let Some((object, place)) = next(at, &mut path) {
+    while let Some((object, place)) = next(at, now, &mut path) {
         at = place + 1;
         if let Some(handle) = Pin::take(&object, place, &path) {
             patch(&object, &handle, place == 0);
         }
-        remember(&object);
+        remember(key(&object, now));
     }
-    LOADED.store(now.loaded, Relaxed); // see `look_again`
 }
 
 /// The first object from place `at` on that isn't done, and its path.
-fn next(at: usize, path: &mut [u8; PATH]) -> Option<(Object, usize)> {
+fn next(at: usize, now: &Generation, path: &mut [u8; PATH]) -> Option<(Object, usize)> {
     let ours = (&raw const ON).addr();
     let mut found = None;
     object::each(|info, place| {
         let Some(object) = Object::of(info).filter(|_| place >= at) else { return true };
-        if is_done(&object) || object.holds(ours) {
+        if is_done(key(&object, now)) || object.holds(ours) {
             return true;
         }
         let name = if info.dlpi_name.is_null() {
@@ -275,18 +288,23 @@ fn next(at: usize, path: &mut [u8; PATH]) -> Option<(Object, usize)> {
     found
 }
 
-fn places(object: &Object) -> impl Iterator<Item = &'static AtomicUsize> {
-    let hash = object.dynamic.addr().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+/// Its dynamic section's address, for as long as nothing is unloaded: then another object may come to lie there,
+/// and be asked for before a look that began earlier has remembered the old one.
+fn key(object: &Object, now: &Generation) -> usize {
+    object.dynamic.addr() ^ (now.unloaded << 48) as usize
+}
+
+fn places(key: usize) -> impl Iterator<Item = &'static AtomicUsize> {
+    let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
     (0..16).map(move |step| &DONE[(hash + step) % OBJECTS])
 }
 
-fn is_done(object: &Object) -> bool {
-    places(object).any(|place| place.load(Relaxed) == object.dynamic.addr()) // a hint
+fn is_done(key: usize) -> bool {
+    places(key).any(|place| place.load(Relaxed) == key) // a hint
 }
 
-fn remember(object: &Object) {
-    let key = object.dynamic.addr();
-    for place in places(object) {
+fn remember(key: usize) {
+    for place in places(key) {
         // Relaxed: a hint, as in `look`.
         match place.compare_exchange(0, key, Relaxed, Relaxed) {
             Ok(_) => return,

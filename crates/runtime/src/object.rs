@@ -23,6 +23,11 @@ impl Generation {
         });
         now
     }
+
+    /// Both in one.
+    pub(crate) fn number(&self) -> u64 {
+        self.loaded << 32 | self.unloaded & 0xffff_ffff
+    }
 }
 
 /// Calls `body` for each loaded object, with its place in the list, until it says `false`. Other threads can't
