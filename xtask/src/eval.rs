@@ -10,9 +10,9 @@ mod figures;
 mod machine;
 mod report;
 
-use crate::No;
 use crate::demo::{self, measure::busy_seconds, stats::Spread};
 use crate::test::install_packages;
+use crate::{Interrupted, No};
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use drivers::{Database, Driver, NO_LIMIT_NS, Subject};
@@ -22,6 +22,8 @@ use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_tests::target_dir;
 use machine::Machine;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
@@ -102,6 +104,8 @@ struct Evaluation {
     libc: String,
     command: String,
     date: String,
+    /// Ctrl-C ended it: some rounds, or databases, are missing.
+    interrupted: bool,
     /// Share of the machine that other programs took meanwhile, 0 to 1.
     disturbance: f64,
 }
@@ -150,6 +154,9 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
         eprintln!("warning: {warning}\nhint: run it again on a quiet machine");
     }
     println!("report: {}", page.display());
+    if evaluation.interrupted {
+        return Err(Interrupted("the report has the rounds that were complete").into());
+    }
     let missed = evaluation.bars().iter().filter(|bar| bar.met == Some(false)).count();
     if missed > 0 && !args.quick {
         return Err(No(format!("{missed} of the bars missed: see the table")).into());
@@ -227,6 +234,13 @@ fn measure(drivers: &[Driver], args: &Args, machine: Machine) -> Result<Evaluati
             }),
     );
     bar.enable_steady_tick(Duration::from_millis(200));
+    // The first Ctrl-C ends it after the run that is on, the second one at once.
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let flag = &interrupted;
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(flag))?;
+        signal_hook::flag::register(signal, Arc::clone(flag))?;
+    }
     let mut meter = Meter::start();
     let mut run = |driver: &Driver, subject: &Subject, round: u32| {
         bar.set_message(format!(
@@ -256,17 +270,30 @@ fn measure(drivers: &[Driver], args: &Args, machine: Machine) -> Result<Evaluati
         let subjects = subjects(&args.lock, base_ns, args.quick);
         let mut points: Vec<_> =
             subjects.into_iter().map(|subject| Point { subject, runs: Vec::new() }).collect();
-        for round in 0..args.rounds {
+        'rounds: for round in 0..args.rounds {
             for turn in 0..points.len() {
+                if interrupted.load(Ordering::Relaxed) {
+                    break 'rounds;
+                }
                 let index = (turn + round as usize) % points.len();
                 let done = run(driver, &points[index].subject, round + 1)?;
                 points[index].runs.push(done);
             }
         }
-        results.push(Results { database: driver.database, points, machine: machine.clone() });
+        // Whole rounds only: what is compared is of the same round.
+        let rounds = points.iter().map(|point| point.runs.len()).min().unwrap_or(0);
+        points.iter_mut().for_each(|point| point.runs.truncate(rounds));
+        if rounds > 0 {
+            results.push(Results { database: driver.database, points, machine: machine.clone() });
+        }
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
     }
     bar.finish_and_clear();
-    let first = &results.first().context("no database")?.points[0].runs[0];
+    let Some(first) = results.first().map(|results| &results.points[0].runs[0]) else {
+        return Err(Interrupted("no round was complete: nothing to report").into());
+    };
     Ok(Evaluation {
         libc: first.libc.clone(),
         epochs: first.epochs,
@@ -279,6 +306,7 @@ fn measure(drivers: &[Driver], args: &Args, machine: Machine) -> Result<Evaluati
         quick: args.quick,
         command: format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" ")),
         date: demo::report::date()?,
+        interrupted: interrupted.load(Ordering::Relaxed),
         disturbance: meter.share(),
     })
 }

@@ -51,6 +51,18 @@ impl fmt::Display for No {
 
 impl std::error::Error for No {}
 
+/// Somebody pressed Ctrl-C, and what was done until then is kept: exit code 130.
+#[derive(Debug)]
+struct Interrupted(&'static str);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "interrupted: {}", self.0)
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
 fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Demo(args) => demo::main(args),
@@ -65,7 +77,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", describe(&error));
-            ExitCode::from(if error.is::<No>() { 1 } else { 2 })
+            ExitCode::from(match () {
+                () if error.is::<No>() => 1,
+                () if error.is::<Interrupted>() => 130,
+                () => 2,
+            })
         }
     }
 }

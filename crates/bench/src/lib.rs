@@ -85,6 +85,9 @@ pub enum Pin {
     Both,
 }
 
+/// The SLO of epochs that are given none.
+const DEFAULT_SLO_NS: u64 = 100_000;
+
 /// Measure locks side by side in one run
 #[derive(Clone, Debug, clap::Args)]
 #[command(
@@ -144,13 +147,13 @@ pub struct Args {
     #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     timeout: u32,
 
-    /// Latency SLOs of the epochs, as 20us or 1ms (workload epoch)
-    #[arg(long, value_name = "TIME", value_delimiter = ',', default_value = "100us", value_parser = names::duration)]
+    /// Latency SLOs of the epochs, as 20us or 1ms (workload epoch) [default: 100us]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', conflicts_with = "suite", value_parser = names::duration)]
     slo: Vec<u64>,
 
-    /// Locks that an epoch's critical sections take in turns, 1 or 2 (workload epoch)
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
-    locks_per_epoch: u32,
+    /// Locks that an epoch's critical sections take in turns, 1 or 2 (workload epoch) [default: 2]
+    #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u32).range(1..=2))]
+    locks_per_epoch: Option<u32>,
 
     /// Emulate slower cores: classes with factors, as in big:0,little:1x3.75 (docs/emulation.md)
     #[arg(long, value_name = "CLASSES", conflicts_with = "suite")]
@@ -327,6 +330,7 @@ fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<suite
     if let Some(spec) = &args.emulate {
         system::check_emulation(spec)?;
     }
+    let points = points(args)?;
     let mut chosen = Vec::new();
     for name in args.locks.iter().flat_map(|l| l.split_whitespace()) {
         match name {
@@ -356,7 +360,6 @@ fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<suite
         let plan = finish(std::mem::take(&mut suite.subjects), std::mem::take(&mut suite.rows));
         return Ok((plan, Some(suite)));
     }
-    let points = points(args)?;
     if args.locks.is_empty() {
         let defaults = Subject::defaults(library)?.into_iter();
         chosen.splice(0..0, defaults.filter(|s| args.emulate.is_none() || s.preload.is_some()));
@@ -397,6 +400,16 @@ fn points(args: &Args) -> Result<Vec<Point>> {
             _ => bail!("'{text}' is not producers:consumers\nhint: --pairs 1:1,4:4"),
         }
     }
+    let epochs = args.workloads.contains(&Workload::Epoch);
+    for (given, flag, what) in [
+        (!args.slo.is_empty(), "--slo", "an SLO"),
+        (args.locks_per_epoch.is_some(), "--locks-per-epoch", "epochs"),
+    ] {
+        if given && !epochs {
+            bail!("{flag}: none of these workloads has {what}\nhint: --workload epoch");
+        }
+    }
+    let slos = if args.slo.is_empty() { &[DEFAULT_SLO_NS] } else { &args.slo[..] };
     let mut points = Vec::new();
     for workload in &args.workloads {
         for &pin in pins {
@@ -428,8 +441,9 @@ fn points(args: &Args) -> Result<Vec<Point>> {
                 Workload::Rwlock => grid(Work::Rwlock { reads: args.reads }, false),
                 Workload::Order => grid(Work::Order { grace_ns: 1000 }, false),
                 Workload::Epoch => {
-                    for &slo_ns in &args.slo {
-                        grid(Work::Epoch { slo_ns, locks: args.locks_per_epoch }, false);
+                    let locks = args.locks_per_epoch.unwrap_or(2);
+                    for &slo_ns in slos {
+                        grid(Work::Epoch { slo_ns, locks }, false);
                     }
                 }
                 Workload::Uncontended => points.extend(

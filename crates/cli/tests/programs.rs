@@ -639,11 +639,11 @@ fn two_classes() -> Result<Option<String>> {
 #[test]
 fn stats_show_each_class_of_an_annotated_programs_epochs() -> Result<()> {
     let Some(classes) = two_classes()? else { return Ok(()) };
-    for (name, end) in [("stats.json", "exit"), ("stats.csv", "signal")] {
+    for (name, end, slo) in [("stats.json", "exit", "2.5ms"), ("stats.csv", "signal", "1ms")] {
         let path = FOLDER.path().join(name);
         let stats = format!("--stats={}", path.display());
         let program = ["--", epochs_path(), "0.3", "annotated", end, "9"];
-        let options = ["--lock", "fifo", "--topology", &classes, &stats];
+        let options = ["--lock", "fifo", "--topology", &classes, "--slo", slo, &stats];
         let outcome = run(&[&options[..], &program].concat())?;
         let expected = if end == "exit" { End::Code(9) } else { End::Signal(9) };
         assert_eq!(outcome.end, expected, "{}", outcome.describe());
@@ -661,7 +661,7 @@ fn stats_show_each_class_of_an_annotated_programs_epochs() -> Result<()> {
             let value: serde_json::Value = serde_json::from_str(&text)?;
             let epoch = &value["epochs"][0];
             assert_eq!((&value["origin"], &epoch["name"]), (&"real".into(), &"work".into()));
-            assert_eq!((&epoch["id"], &epoch["slo_ns"]), (&3.into(), &1_000_000.into()));
+            assert_eq!((&epoch["id"], &epoch["slo_ns"]), (&3.into(), &2_500_000.into()));
             assert_eq!(epoch["all"]["count"], count, "every execution is counted");
             assert!(epoch["classes"][1]["p50_ns"].as_u64() > Some(2000), "{epoch}");
         } else {

@@ -12,6 +12,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+const INTERRUPTED: &str = "Interrupted: some databases, or rounds of the last one, are missing";
+
 /// Writes all files to `out`; the answer is the page's path.
 pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     fs::create_dir_all(out).with_context(|| format!("cannot make '{}'", out.display()))?;
@@ -35,6 +37,7 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
         "seconds": evaluation.seconds,
         "warmup_seconds": evaluation.warmup,
         "rounds": evaluation.rounds,
+        "interrupted": evaluation.interrupted,
         "epochs": evaluation.epochs,
         "others_share": evaluation.disturbance,
         "databases": evaluation.results.iter().map(|r| r.summary(!evaluation.quick)).collect::<Vec<_>>(),
@@ -70,6 +73,9 @@ fn readme(evaluation: &Evaluation) -> String {
     for bar in evaluation.bars() {
         let verdict = if evaluation.quick { "too short" } else { bar.verdict() };
         let _ = writeln!(text, "| {} | {} | {} | {verdict} |", bar.what, bar.wanted, bar.measured);
+    }
+    if evaluation.interrupted {
+        let _ = write!(text, "\n{INTERRUPTED}.\n");
     }
     for results in &evaluation.results {
         for (name, _) in plots(results) {
@@ -113,6 +119,9 @@ fn page(evaluation: &Evaluation) -> String {
         page.push_str(
             "<p class=\"warning\">A quick run: it shows that all works. The figures mean nothing.</p>\n",
         );
+    }
+    if evaluation.interrupted {
+        let _ = writeln!(page, "<p class=\"warning\">{INTERRUPTED}.</p>");
     }
     if !evaluation.epochs {
         page.push_str(

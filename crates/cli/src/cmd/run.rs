@@ -5,7 +5,7 @@ use crate::elf::{self, Program};
 use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, cause, warn};
 use crate::output::say;
-use crate::{catalog, epoch, find, library, rules, signals};
+use crate::{catalog, epoch, find, library, rules, signals, units};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,6 +26,7 @@ use std::process::{Command, ExitCode};
   lockwright run --config locks.toml -- ./server
   lockwright run --lock asl --stats=epochs.json -- ./server
   lockwright run --epoch 'get=leveldb_get:50us@p99.9' -- ./server
+  lockwright run --lock asl --slo 2ms -- ./annotated
 
 A configuration file chooses locks by library, mutex or calling function; the first match wins:
   default = \"auto\"
@@ -55,6 +56,10 @@ pub(crate) struct Args {
     /// The lock is asl then, unless another one is asked for
     #[arg(long, value_name = "NAME=FUNCTION:SLO[@pP]")]
     epoch: Vec<String>,
+    /// The SLO of every epoch, whatever the program or --epoch says, as in 50us; 0: nobody is overtaken.
+    /// The lock is asl then, too
+    #[arg(long, value_name = "TIME")]
+    slo: Option<String>,
     /// Print a table of the epochs on standard error afterwards; FILE gets all figures, as JSON (or, if it
     /// ends in .csv, as CSV)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
@@ -69,6 +74,8 @@ pub(crate) struct Args {
 
 /// The variable with the default lock.
 pub(super) const LOCK: &str = "LOCKWRIGHT_LOCK";
+/// The one with the SLO of every epoch, ns.
+pub(super) const SLO: &str = "LOCKWRIGHT_SLO";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let inherited = env::var_os(LOCK)
@@ -83,7 +90,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         topology::check(spec)?;
     }
     let emulated = emulated(&args)?;
-    let functions = epoch::read(&args.epoch, true)?;
+    let slo = args.slo.as_deref().map(slo_ns).transpose()?;
+    let functions = epoch::read(&args.epoch, slo.is_none())?;
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     let path = find::program(name).map_err(|failure| match &args.stats {
         Some(None) if names_results(name) => {
@@ -104,13 +112,16 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         (config.default, Some(config.locks))
     });
     let lock = args.lock.or(default).or(inherited);
-    let lock = lock.or_else(|| epoch::lock().filter(|_| !functions.is_empty()));
+    let lock = lock.or_else(|| epoch::lock().filter(|_| !functions.is_empty() || slo.is_some()));
     if !functions.is_empty() {
         command.env(epoch::VARIABLE, functions);
     }
     catalog::warn_of_textbook(lock.iter().chain(rules.iter().flatten()).map(String::as_str));
     if let Some(lock) = lock {
         command.env(LOCK, lock);
+    }
+    if let Some(ns) = slo {
+        command.env(SLO, ns.to_string());
     }
     if let Some(spec) = args.topology {
         command.env(topology::VARIABLE, spec).env_remove(EMULATE);
@@ -139,6 +150,16 @@ fn emulated(args: &Args) -> Result<Option<(String, String)>, Failure> {
         None => (inherited(), EMULATE),
     };
     spec.map(|spec| topology::check_emulation(&spec, who).map(|words| (spec, words))).transpose()
+}
+
+/// --slo in nanoseconds.
+fn slo_ns(text: &str) -> Result<u64, Failure> {
+    if text == "0" {
+        return Ok(0);
+    }
+    units::nanoseconds(text).map_err(|why| {
+        Failure::new(format!("SLO '{text}': {why}")).hint("lockwright run --slo 50us -- ./server")
+    })
 }
 
 fn unstartable(path: &Path, error: &std::io::Error) -> Failure {

@@ -109,7 +109,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         };
         let mut command = Command::new(&path);
         command.arg0(name).args(arguments).env("LD_PRELOAD", &preload);
-        command.env(run::LOCK, lock).env("LOCKWRIGHT_SLO", slo.to_string());
+        command.env(run::LOCK, lock).env(run::SLO, slo.to_string());
         if !epochs.is_empty() {
             command.env(epoch::VARIABLE, &epochs);
         }

@@ -114,7 +114,7 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
     if let Some((slo, _)) = chosen {
         notes.push(format!(
             "to run with it: in the source lw_epoch_end(ID, {slo}); or --epoch 'NAME=FUNCTION:{slo}ns'; or, for \
-             all epochs of the program, LOCKWRIGHT_SLO={slo}"
+             all epochs of the program, lockwright run --slo {slo}ns"
         ));
     }
     Advice { slo_ns: chosen.map(|(slo, _)| *slo), reason, notes }
