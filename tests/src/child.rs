@@ -296,6 +296,7 @@ fn one_big_core() -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Mutex, PoisonError};
 
     #[test]
     fn a_hung_child_ends_with_what_it_started() {
@@ -309,18 +310,26 @@ mod tests {
         assert!(state.is_empty() || state.contains(") Z "), "{state}");
     }
 
+    /// Held by tests that stop this process, or mind if it is stopped.
+    static STOPPING: Mutex<()> = Mutex::new(());
+
     #[test]
     fn a_failure_on_a_machine_that_runs_is_final() {
-        let dir = tempfile::tempdir().unwrap();
-        let script = "echo run >> runs; exit 1";
-        let outcome = Child::new("sh").args(["-c", script]).dir(dir.path()).run_fairly().unwrap();
-        let runs = fs::read_to_string(dir.path().join("runs")).unwrap();
-        assert_eq!(outcome.end, End::Code(1));
-        assert_eq!(runs.lines().count(), if outcome.stall < STOOD_STILL { 1 } else { 2 });
+        let _alone = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = || {
+            let dir = tempfile::tempdir().unwrap();
+            let script = "echo run >> runs; exit 1";
+            let outcome = Child::new("sh").args(["-c", script]).dir(dir.path()).run_fairly();
+            assert_eq!(outcome.unwrap().end, End::Code(1));
+            fs::read_to_string(dir.path().join("runs")).unwrap().lines().count()
+        };
+        // A machine may really stand still, but not each time.
+        assert!((0..5).any(|_| runs() == 1));
     }
 
     #[test]
     fn a_failure_while_the_machine_stood_still_is_not() {
+        let _alone = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = tempfile::tempdir().unwrap();
         // It stops us, its parent, as a paused machine would, and fails the first time only.
         let script = "echo run >> runs; [ $(wc -l < runs) = 2 ] && exit 0
