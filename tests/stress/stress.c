@@ -211,7 +211,7 @@ static void run(const char *name, int kind, long for_ms)
 static pthread_mutex_t order_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic long asked, announced_at;
 static _Atomic int asker_id;
-static long given, kept, passed, unsure;
+static long given;
 
 static long nanoseconds(clockid_t clock)
 {
@@ -235,15 +235,17 @@ static void *ask(void *data)
     return NULL;
 }
 
-/* A thread that has asked waits for sure once it has run for another 300 us (its clock also
- * counts what the hypervisor takes away), or sleeps. */
-static bool waits(clockid_t its_clock)
+/* Does the other thread wait? It does for sure if it has asked and sleeps; and it should if it has asked and has
+ * run for another 300 us, but its clock also counts what the hypervisor takes away. */
+enum sign { UNSURE, AWAKE, ASLEEP };
+
+static enum sign waits(clockid_t its_clock)
 {
     char path[64], line[512] = "";
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", asker_id);
     for (int turn = 0; turn < 2000; turn++) {
         if (asked > given && nanoseconds(its_clock) > announced_at + 300000)
-            return true;
+            return AWAKE;
         FILE *file = fopen(path, "r");
         if (file) {
             size_t length = fread(line, 1, sizeof line - 1, file);
@@ -251,15 +253,16 @@ static bool waits(clockid_t its_clock)
             fclose(file);
             const char *state = strstr(line, ") ");
             if (asked > given && state && state[2] == 'S')
-                return true;
+                return ASLEEP;
         }
     }
-    return false;
+    return UNSURE;
 }
 
 static int order(void)
 {
     phase = "order";
+    long kept[3] = {0}, passed[3] = {0}, last_passed = 0;
     pthread_t other = start(ask, NULL);
     clockid_t its_clock;
     OK(pthread_getcpuclockid(other, &its_clock));
@@ -268,15 +271,22 @@ static int order(void)
     while (!has_passed(CLOCK_MONOTONIC, end)) {
         OK(pthread_mutex_lock(&order_mutex));
         long before = given;
-        bool waiting = waits(its_clock);
+        enum sign sign = waits(its_clock);
+        long which = asked;
         OK(pthread_mutex_unlock(&order_mutex));
         OK(pthread_mutex_lock(&order_mutex));
-        *(!waiting ? &unsure : given > before ? &kept : &passed) += 1;
+        if (given > before) {
+            kept[sign]++;
+        } else if (sign != AWAKE || which != last_passed) {
+            passed[sign]++; /* a thread that stands still before it waits: once, however long */
+            last_passed = which;
+        }
         OK(pthread_mutex_unlock(&order_mutex));
     }
     stop = true;
     join(other);
-    printf("%ld kept, %ld passed, %ld unsure\n", kept, passed, unsure);
+    printf("awake %ld kept, awake %ld passed, asleep %ld kept, asleep %ld passed, %ld unsure\n", kept[AWAKE],
+           passed[AWAKE], kept[ASLEEP], passed[ASLEEP], kept[UNSURE] + passed[UNSURE]);
     return 0;
 }
 

@@ -98,8 +98,8 @@ pub(super) fn wait_holding_back<P: Platform>(
     } else {
         // SAFETY: it can't leave before it has seen its `next`, which only we write.
         let last = unsafe { &*last };
-        // Relaxed: a hint. 0, if its owner has not come that far: then we start counting anew, and lengths
-        // across the two of us come out as "long".
+        // Relaxed: a hint. 0, if its owner has not come that far: then we start counting anew, and nobody
+        // knows the length until one of us is head.
         node.ticket.store(last.ticket.load(Relaxed).wrapping_add(1), Relaxed);
         // [link] ORDERING: Release, pairs with the Acquire in `leave`: our gate is there before we are.
         last.next.store(me, Release);
@@ -176,7 +176,7 @@ fn leave<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
         // waiter writes it.
         // SURVIVES: the models' machine orders the stores to one word as they ran.
         if parts.tail.compare_exchange(mine, none, Release, Relaxed).is_ok() {
-            note_length(parts, 0, tuning);
+            note_length(parts, Some(0), tuning);
             inherit_duty(parts, false);
             return;
         }
@@ -194,30 +194,34 @@ fn leave<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
     inherit_duty(parts, asleep);
 }
 
-/// Waiters behind `node`, about; the caller holds the lock and is still in the line.
-fn length<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> u32 {
+/// Waiters behind `node`, about, if that can be told; the caller holds the lock, and is still in the line with
+/// somebody behind it.
+fn length<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> Option<u32> {
     // ORDERING: Acquire, pairs with [join]: the last node is fully made.
     // SURVIVES: loom does not check that a new word is known to who reads it.
     let last = untag(parts.tail.load(Acquire), tuning.era);
     if last.is_null() {
-        return 0;
+        return None;
     }
     // SAFETY: it is in the line, and we hold the lock (invariant 3).
     let (last, mine) = unsafe { ((*last).ticket.load(Relaxed), node.ticket.load(Relaxed)) };
-    last.wrapping_sub(mine)
+    // Not positive: the last one has not drawn its ticket yet, or somebody between us had not.
+    let waiters = last.wrapping_sub(mine).cast_signed();
+    (waiters > 0).then(|| waiters.cast_unsigned())
 }
 
-/// Records whether the line is crowded, and that its new head has not been overtaken yet.
-fn note_length<P: Platform>(parts: &Parts<'_, P>, waiters: u32, tuning: &Tuning) {
+/// Records whether the line is crowded, if that is known, and that its new head has not been overtaken yet.
+fn note_length<P: Platform>(parts: &Parts<'_, P>, waiters: Option<u32>, tuning: &Tuning) {
     if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
         // Left over: the head that napped was in the parent of a fork.
         parts.mood.fetch_and(!mood::NAPPING, Relaxed);
     }
-    let crowded = waiters >= tuning.cpus; // with the holder, more than the CPUs
     let now = parts.side.load(Relaxed);
     if now & side::BYPASSES != 0 {
         parts.side.fetch_and(!side::BYPASSES, Relaxed);
     }
+    let Some(waiters) = waiters else { return };
+    let crowded = waiters >= tuning.cpus; // with the holder, more than the CPUs
     if crowded && now & side::CROWDED == 0 {
         parts.side.fetch_or(side::CROWDED, Relaxed);
     } else if !crowded && now & side::CROWDED != 0 {
