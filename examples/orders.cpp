@@ -67,8 +67,8 @@ int main()
     for (long i = 0; i < WORKERS; i++)
         workers.emplace_back([&] {
             while (auto order = desk.take()) {
-                // A worker who can't have the books within a second says so, and tries again.
-                while (!books.mutex.try_lock_for(std::chrono::seconds(1)))
+                // A worker who can't have the books within ten seconds says so, and tries again.
+                while (!books.mutex.try_lock_for(std::chrono::seconds(10)))
                     std::fprintf(stderr, "the books are taken\n");
                 std::lock_guard lock(books.mutex, std::adopt_lock);
                 books.orders++;

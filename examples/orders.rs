@@ -50,9 +50,9 @@ fn work() {
         let prices = PRICES.read();
         assert_eq!(prices[0], prices[1], "a writer was seen at work");
         drop(prices);
-        // A clerk who can't have the books within a second would say so, and try again.
+        // A clerk who can't have the books within ten seconds would say so, and try again.
         let mut books = loop {
-            match BOOKS.try_lock_for(Duration::from_secs(1)) {
+            match BOOKS.try_lock_for(Duration::from_secs(10)) {
                 Some(books) => break books,
                 None => eprintln!("the books are taken"),
             }
