@@ -267,8 +267,10 @@ static int order(void)
     clockid_t its_clock;
     OK(pthread_getcpuclockid(other, &its_clock));
     UNTIL(asker_id != 0);
-    struct timespec end = in_ms(CLOCK_MONOTONIC, ms);
-    while (!has_passed(CLOCK_MONOTONIC, end)) {
+    struct timespec end = in_ms(CLOCK_MONOTONIC, ms), at_last = in_ms(CLOCK_MONOTONIC, ms + 30000);
+    /* Longer, if that was too short to see much: the machine stood still, or is busy. */
+    while (!has_passed(CLOCK_MONOTONIC, end) ||
+           (kept[AWAKE] + kept[ASLEEP] < 200 && !has_passed(CLOCK_MONOTONIC, at_last))) {
         OK(pthread_mutex_lock(&order_mutex));
         long before = given;
         enum sign sign = waits(its_clock);
