@@ -1,5 +1,6 @@
 // C11's mtx_* and cnd_*: the same memory, mixed with threads made either way.
 // whole: yes
+// limit: 240
 #include "check.h"
 
 static mtx_t m;

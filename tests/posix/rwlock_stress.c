@@ -1,4 +1,5 @@
 // rwlock: 8 threads, every preference and way in, exclusion, no starved writer, unlock then free.
+// limit: 180
 #include "check.h"
 
 enum { THREADS = 8, TURNS = 4000 };
