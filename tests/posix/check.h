@@ -157,12 +157,28 @@ static inline int try_it(void *mutex)
 static inline int unlock_it(void *mutex) { return pthread_mutex_unlock(mutex); }
 
 /* Waits, at most 20 s, until the condition holds. */
-#define UNTIL(condition)                                   \
-    do {                                                   \
-        for (int turn_ = 0; turn_ < 20000; turn_++) {      \
-            if (condition)                                 \
-                break;                                     \
-            sleep_ms(1);                                   \
-        }                                                  \
-        CHECK(condition);                                  \
+#define UNTIL(condition)                                           \
+    do {                                                           \
+        bool holds_ = false;                                       \
+        for (int turn_ = 0; turn_ < 20000 && !holds_; turn_++) {   \
+            holds_ = (condition);                                  \
+            if (!holds_)                                           \
+                sleep_ms(1);                                       \
+        }                                                          \
+        check_(holds_, #condition, __FILE__, __LINE__);            \
     } while (0)
+
+/* Does this thread of ours sleep, or has it ended? Sleeping long enough ourselves would not tell. */
+static inline bool is_asleep(int thread)
+{
+    char path[64], line[512] = "";
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", thread);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return true;
+    size_t length = fread(line, 1, sizeof line - 1, file);
+    line[length] = 0;
+    fclose(file);
+    const char *state = strstr(line, ") ");
+    return length == 0 || (state && strchr("SZX", state[2]));
+}

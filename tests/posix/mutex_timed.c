@@ -3,7 +3,7 @@
 #include "check.h"
 
 static pthread_mutex_t m;
-static atomic_int ready;
+static atomic_int ready, let_go;
 
 static int timed(clockid_t clock, const struct timespec *deadline)
 {
@@ -11,19 +11,22 @@ static int timed(clockid_t clock, const struct timespec *deadline)
                        : pthread_mutex_clocklock(&m, clock, deadline);
 }
 
-static void *hold_for_a_while(void *data)
+/* Holds it until told, and a while longer, so that whoever asks meanwhile has to wait. */
+static void *hold_until_told(void *data)
 {
     OK(pthread_mutex_lock(&m));
     ready = 1;
-    sleep_ms((long)(intptr_t)data);
+    while (!let_go)
+        sleep_ms(1);
+    sleep_ms(50);
     OK(pthread_mutex_unlock(&m));
     return NULL;
 }
 
-static pthread_t held_for(long ms)
+static pthread_t held(void)
 {
-    ready = 0;
-    pthread_t holder = start(hold_for_a_while, (void *)(intptr_t)ms);
+    ready = let_go = 0;
+    pthread_t holder = start(hold_until_told, NULL);
     while (!ready)
         sched_yield();
     return holder;
@@ -43,7 +46,7 @@ static void one_clock(const char *name, clockid_t clock)
     EXPECT(timed(clock, &bad), 0);
     EXPECT(pthread_mutex_unlock(&m), 0);
 
-    pthread_t holder = held_for(300);
+    pthread_t holder = held();
     EXPECT(timed(clock, &bad), EINVAL);
     EXPECT(timed(clock, &negative), EINVAL);
     EXPECT(timed(clock, &past), ETIMEDOUT);
@@ -51,6 +54,7 @@ static void one_clock(const char *name, clockid_t clock)
     struct timespec short_wait = in_ms(real, 50);
     EXPECT(timed(clock, &short_wait), ETIMEDOUT);
     CHECK(has_passed(real, short_wait));
+    let_go = 1;
     EXPECT(timed(clock, &soon), 0);
     CHECK(!has_passed(real, soon));
     EXPECT(pthread_mutex_unlock(&m), 0);

@@ -10,7 +10,7 @@ static const char *names[] = {"readers", "writers", "writers strictly"};
 
 static pthread_rwlock_t l;
 static char order[8];
-static atomic_int arrived, place;
+static atomic_int arrived, place; /* arrived: its thread id. */
 
 static void init(int kind, int shared)
 {
@@ -42,7 +42,7 @@ static int write_once(void *unused)
 
 static void *reader(void *unused)
 {
-    arrived++;
+    arrived = gettid();
     OK(pthread_rwlock_rdlock(&l));
     order[place++] = 'r';
     OK(unlock());
@@ -51,20 +51,21 @@ static void *reader(void *unused)
 
 static void *writer(void *unused)
 {
-    arrived++;
+    arrived = gettid();
     OK(pthread_rwlock_wrlock(&l));
     order[place++] = 'w';
     OK(unlock());
     return NULL;
 }
 
-/* Starts a thread that will wait for the lock, and lets it fall asleep. */
+/* Starts a thread that will wait for the lock, and lets it fall asleep; or end, if it need not wait. */
 static pthread_t waiting(void *(*body)(void *))
 {
-    int before = arrived;
+    arrived = 0;
     pthread_t thread = start(body, NULL);
-    UNTIL(arrived > before);
-    sleep_ms(60);
+    UNTIL(arrived);
+    UNTIL(is_asleep(arrived));
+    sleep_ms(10);
     return thread;
 }
 
@@ -128,7 +129,7 @@ static struct timespec soon;
 
 static void *impatient(void *unused)
 {
-    arrived++;
+    arrived = gettid();
     EXPECT(pthread_rwlock_timedwrlock(&l, &soon), ETIMEDOUT);
     return NULL;
 }

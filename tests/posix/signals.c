@@ -3,7 +3,7 @@
 #include "check.h"
 #include <semaphore.h>
 
-static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER, gate = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
 static _Atomic long handled;
 static _Atomic int done;
@@ -18,9 +18,17 @@ static void handler(int signal)
     sem_post(&sem);
 }
 
+/* Threads that begin with this end no sooner than `pester` has sent each its first signal. */
+static void enter(void)
+{
+    OK(pthread_mutex_lock(&gate));
+    OK(pthread_mutex_unlock(&gate));
+}
+
 static void *lock_much(void *data)
 {
     (void)data;
+    enter();
     for (int i = 0; i < 40000; i++) {
         OK(pthread_mutex_lock(&m));
         counter++;
@@ -53,6 +61,7 @@ static void *lock_once(void *data)
 static void *timed(void *data)
 {
     (void)data;
+    enter();
     struct timespec soon = in_ms(CLOCK_REALTIME, 200);
     int code = pthread_mutex_timedlock(&m, &soon);
     CHECK(code == ETIMEDOUT && has_passed(CLOCK_REALTIME, soon));
@@ -63,6 +72,7 @@ static void *timed(void *data)
 static void *timed_cond(void *data)
 {
     (void)data;
+    enter();
     pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
     pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
     OK(pthread_mutex_lock(&own));
@@ -77,18 +87,21 @@ static void *timed_cond(void *data)
     return NULL;
 }
 
+/* Sends signals until all are done; we hold the gate. */
 static void pester(pthread_t *threads, int count)
 {
-    long sent = 0;
+    long before = handled;
+    for (int i = 0; i < count; i++)
+        OK(pthread_kill(threads[i], SIGUSR1));
+    OK(pthread_mutex_unlock(&gate));
     while (done < count) {
         for (int i = 0; i < count; i++)
-            sent += pthread_kill(threads[i], SIGUSR1) == 0;
+            pthread_kill(threads[i], SIGUSR1);
         usleep(300);
     }
-    CHECK(sent > 0);
     for (int i = 0; i < count; i++)
         join(threads[i]);
-    CHECK(handled > 0);
+    CHECK(handled - before >= count);
     done = 0;
 }
 
@@ -100,6 +113,7 @@ int main(void)
         OK(sigaction(SIGUSR1, &action, NULL));
         pthread_t threads[4];
         counter = 0;
+        OK(pthread_mutex_lock(&gate));
         for (int i = 0; i < 4; i++)
             threads[i] = start(lock_much, NULL);
         pester(threads, 4);
@@ -137,6 +151,7 @@ int main(void)
         done = 0;
 
         OK(pthread_mutex_lock(&m));
+        OK(pthread_mutex_lock(&gate));
         for (int i = 0; i < 2; i++)
             threads[i] = start(timed, NULL);
         for (int i = 2; i < 4; i++)
