@@ -215,14 +215,20 @@ fn is_trusted() -> bool {
     }
 }
 
+/// Held by tests: shared by those that measure with the clock, alone by the one that makes it forget its rate.
+#[cfg(test)]
+pub(crate) static TESTED: std::sync::RwLock<()> = std::sync::RwLock::new(());
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::PoisonError;
     use std::thread::sleep;
     use std::time::Duration;
 
     #[test]
     fn it_agrees_with_the_kernels_clock_before_and_after_it_is_calibrated() {
+        let _alone = TESTED.write().unwrap_or_else(PoisonError::into_inner);
         prepare();
         for _ in 0..3 {
             // The machine may stand still between two readings; it does not do so each time.
@@ -232,8 +238,8 @@ mod tests {
                 sleep(Duration::from_millis(12));
                 let ours = start.elapsed_ns();
                 let kernels = futex::now(Clock::Monotonic) - before;
-                // 20 us, or one in ten thousand.
-                ours <= kernels && kernels - ours < 20_000
+                // 20 us: the kernel's clock may be slewed by 500 in a million (6 us) after the rate was taken.
+                kernels.abs_diff(ours) < 20_000
             });
             assert!(agrees);
         }
@@ -243,9 +249,13 @@ mod tests {
             FIRST_SUSPENDED_NS.store(suspended_ns() + 3_600_000_000_000, Relaxed);
             second();
             assert_eq!((STATE.load(Relaxed), RATE.load(Relaxed)), (WAITING, 0));
-            sleep(Duration::from_millis(12));
-            second();
-            assert_ne!(RATE.load(Relaxed), 0);
+            // Whatever keeps us between two readings looks like a suspended machine: then it begins anew again.
+            let ends = (0..20).any(|_| {
+                sleep(Duration::from_millis(12));
+                second();
+                RATE.load(Relaxed) != 0
+            });
+            assert!(ends);
         }
         // Here, as on any machine that we know, there is a counter, or none for a reason that stays.
         assert!(STATE.load(Relaxed) == NONE);

@@ -1,6 +1,7 @@
 //! Tests of the epochs' stack and of its windows. They run in threads of their own, each with ids of its own.
 
 use super::*;
+use std::sync::PoisonError;
 use std::thread;
 
 const MAX: u32 = WINDOW_MAX_NS;
@@ -8,6 +9,7 @@ const MAX: u32 = WINDOW_MAX_NS;
 const LONG: u64 = 50_000_000_000;
 
 fn in_thread(work: impl FnOnce() + Send + 'static) {
+    let _clock = clock::TESTED.read().unwrap_or_else(PoisonError::into_inner);
     thread::spawn(work).join().unwrap();
 }
 
