@@ -128,18 +128,18 @@ fn every_workload_gives_every_file() {
     let (rows, locks) = (13, 4);
     assert_eq!(json["rows"].as_array().unwrap().len(), rows);
     assert_eq!(json["summaries"].as_array().unwrap().len(), rows * locks);
+    let (mut busy, mut idle) = (0, Vec::new());
     for sample in json["measured"]["samples"].as_array().unwrap() {
         let answer = &sample["answer"];
         assert_eq!(answer["counted"], answer["expected"], "{sample}");
         match sample["status"].as_str().unwrap() {
-            // Epochs of the first third are no operations; where the machine stood still, that may be all.
-            "ok" => assert!(
-                answer["ops"].as_u64().unwrap() > 0 || answer["counted"].as_u64().unwrap() > 0,
-                "{sample}"
-            ),
+            "ok" if answer["ops"].as_u64().unwrap() > 0 => busy += 1,
+            // Where the machine stood still, the few milliseconds were over before anything was done.
+            "ok" => idle.push(sample),
             other => assert_eq!(other, "unsupported", "{sample}"),
         }
     }
+    assert!(busy > 4 * idle.len(), "{busy} did something, these did not: {idle:?}");
     let raw = read("raw.csv");
     let mut csv = csv::Reader::from_reader(raw.as_bytes());
     let width = csv.headers().unwrap().len();

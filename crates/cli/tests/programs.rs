@@ -649,8 +649,10 @@ fn stats_show_each_class_of_an_annotated_programs_epochs() -> Result<()> {
         assert_eq!(outcome.end, expected, "{}", outcome.describe());
         let count: u64 = outcome.text().trim().parse()?;
         let errors = outcome.errors();
-        let head = format!("\nepochs of '{}', real: lock fifo, 1 process, 0.", epochs_path());
+        let head = format!("\nepochs of '{}', real: lock fifo, 1 process, ", epochs_path());
         assert!(errors.starts_with(&head), "{errors}");
+        let seconds = errors[head.len()..].split(' ').next().context("a time")?;
+        assert!(seconds.parse::<f64>()? >= 0.2, "{errors}");
         let rows: Vec<_> = errors.lines().skip(3).take(3).collect();
         for (row, cores) in rows.iter().zip(["work   all", "       big", "       little"]) {
             assert!(row.starts_with(cores), "{errors}");
@@ -718,12 +720,26 @@ fn tune(out: &str, options: &[&str], program: &[&str]) -> (Child, PathBuf) {
 #[test]
 fn tune_measures_a_program_and_recommends() -> Result<()> {
     let classes = two_classes()?;
-    let mut options = vec!["--steps", "3", "--runs", "2", "--time", "0.2", "--compare", "barging"];
+    let mut options = vec!["--steps", "3", "--runs", "2", "--time", "0.3", "--compare", "barging"];
     if let Some(classes) = &classes {
         options.extend(["--topology", classes]);
     }
-    let (child, out) = tune("tune", &options, &[epochs_path(), "60", "annotated"]);
-    let outcome = child.run()?;
+    let rows = 8 * if classes.is_some() { 3 } else { 2 } + 1;
+    let measure = || -> Result<(Outcome, PathBuf)> {
+        let (child, out) = tune("tune", &options, &[epochs_path(), "60", "annotated"]);
+        Ok((child.run()?, out))
+    };
+    let is_whole = |outcome: &Outcome, out: &Path| {
+        let table = fs::read_to_string(out.join("tune.csv")).unwrap_or_default();
+        outcome.end == End::Code(0) && table.lines().count() == rows
+    };
+    let (mut outcome, mut out) = measure()?;
+    // If the machine stands still for as long as a run, the program ends before its first epoch, on a class or at all.
+    for _ in 0..3 {
+        if !is_whole(&outcome, &out) {
+            (outcome, out) = measure()?;
+        }
+    }
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
     // The load is the test machine's own affair.
     assert!(outcome.errors().is_empty() || outcome.errors().starts_with("warning: other programs"));
@@ -749,7 +765,6 @@ fn tune_measures_a_program_and_recommends() -> Result<()> {
         assert!(given.iter().all(|(name, ns)| *name != setting || *ns == slo), "{setting}: {slo}");
     }
     let table = fs::read_to_string(out.join("tune.csv"))?;
-    let rows = 8 * if classes.is_some() { 3 } else { 2 } + 1;
     assert_eq!(table.lines().count(), rows, "{table}");
     let page = fs::read_to_string(out.join("tune.html"))?;
     assert!(page.contains("<span class=\"tag\">real</span>") && page.contains("Y = X"), "{page}");

@@ -3,7 +3,8 @@
 #include <unistd.h>
 
 static void *run(void *argument) {
-  usleep(100000);
+  // Until main surely waits.
+  usleep(1500000);
   return argument;
 }
 
