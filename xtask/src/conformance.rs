@@ -23,7 +23,7 @@ use std::time::Instant;
 const LIMIT: u64 = 60;
 
 /// How often a test whose results differ is run again, alone, before the difference counts.
-const RETRIES: usize = 3;
+const RETRIES: usize = 5;
 
 /// Not tests of one process by itself: they leave a daemon behind, or need gdb.
 const EXCLUDED: [&str; 3] = ["tst-cancel7", "tst-cancelx7", "tst-pthread-gdb-attach"];
