@@ -88,10 +88,10 @@ impl Setup {
         Ok(self.figures(arguments, factor)?.first().context("a figure")?.1)
     }
 
-    /// Takes a figure until it lies within bounds, five times at most: the machine has other work too.
+    /// Takes a figure until it lies within bounds, twenty times at most: the machine has other work too.
     fn within(&self, low: f64, high: f64, measure: impl Fn() -> Result<f64>) {
         let mut seen = Vec::new();
-        for _ in 0..5 {
+        for _ in 0..20 {
             let figure = measure().unwrap();
             if (low..=high).contains(&figure) {
                 return;

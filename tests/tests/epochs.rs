@@ -103,8 +103,23 @@ fn what_is_recorded_is_what_happened() -> Result<()> {
 #[test]
 fn a_running_program_can_be_read() -> Result<()> {
     let binary = program("counts.c", "live")?;
+    let mut counts = Vec::new();
+    // A run takes a fifth of a second: if we did not get a CPU in that time, there is another one.
+    for _ in 0..5 {
+        counts = counts_of_a_running(&binary)?;
+        assert!(counts.is_sorted(), "{counts:?}");
+        counts.dedup();
+        if counts.len() > 3 {
+            return Ok(());
+        }
+    }
+    panic!("{counts:?}");
+}
+
+/// How many executions of epoch 5 there are, again and again as long as the program runs.
+fn counts_of_a_running(binary: &Path) -> Result<Vec<u64>> {
     let dir = tempfile::tempdir()?;
-    let mut child = Command::new(&binary)
+    let mut child = Command::new(binary)
         .arg("return")
         .env("LD_PRELOAD", library()?)
         .env("LOCKWRIGHT_STATS", dir.path())
@@ -124,10 +139,7 @@ fn a_running_program_can_be_read() -> Result<()> {
     }
     child.kill()?;
     child.wait()?;
-    assert!(counts.is_sorted(), "{counts:?}");
-    counts.dedup();
-    assert!(counts.len() > 3, "{counts:?}");
-    Ok(())
+    Ok(counts)
 }
 
 #[test]
