@@ -1,7 +1,8 @@
-//! Two plots: throughput against glibc, and the percentiles of waits. Plain SVG, no script, no network.
+//! Two plots: throughput against the first lock of each group (glibc, but for suites), and the percentiles of
+//! waits. Plain SVG, no script, no network.
 
 use crate::report::{si, spaced, time};
-use crate::run::{Plan, Summary};
+use crate::run::{Plan, Row, Summary};
 use crate::subject_list::Role;
 use crate::system::Machine;
 use anyhow::{Result, anyhow};
@@ -121,7 +122,7 @@ fn nice_step(max: f64) -> f64 {
         .unwrap_or(power)
 }
 
-/// Throughput as a ratio to glibc; whiskers are the range of the repetitions.
+/// Throughput as a ratio to that of the group's first lock; whiskers are the range of the repetitions.
 pub(crate) fn throughput(
     plan: &Plan,
     summaries: &[Summary],
@@ -145,11 +146,15 @@ pub(crate) fn throughput(
         .collect();
     let height = TOP + BOTTOM + rows.len() as i32 * LINE;
     let area = SVGBackend::new(file, (WIDTH as u32, height as u32)).into_drawing_area();
+    let glibc = |row: &Row| plan.subjects[row.subjects[0]].role == Role::Reference;
+    let first = if plan.rows.iter().all(glibc) { "glibc" } else { "the first" };
     frame(
         &area,
         machine,
-        "Throughput, ratio to glibc in the same group (median; line: smallest to largest repetition)",
-        "ratio to glibc's throughput (more is better)",
+        &format!(
+            "Throughput, ratio to {first} in the same group (median; line: smallest to largest repetition)"
+        ),
+        &format!("ratio to {first}'s throughput (more is better)"),
         rows.len(),
         &ticks,
     )?;
