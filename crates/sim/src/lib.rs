@@ -1,0 +1,3 @@
+//! The virtual AMP machine.
+
+pub mod profile;

@@ -1,0 +1,404 @@
+//! A machine profile: what the simulator needs to know of a machine, as data, with where each figure comes from.
+//!
+//! ```toml
+//! name = "m1"
+//! title = "Apple M1: 4 big, 4 little cores"
+//!
+//! [[class]]            # the fastest first
+//! name = "big"
+//! ...
+//!
+//! [[cluster]]          # cores that share a cache; CPUs are numbered cluster by cluster
+//! class = "big"
+//! cores = 4
+//!
+//! [memory]
+//! latency_ns = [[43.0, 62.9], [62.9, 43.0]]    # cluster x cluster
+//! ...
+//!
+//! [provenance]         # one line for each figure, or for a table of figures
+//! "memory.latency_ns" = { kind = "fitted", source = "...", targets = ["libasl-1"] }
+//! ```
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// A machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name on the command line.
+    pub name: String,
+    /// What it is, in one line.
+    pub title: String,
+    /// Classes of cores, the fastest first.
+    pub class: Vec<ClassProfile>,
+    /// Groups of cores that share a cache. CPUs are numbered cluster by cluster; SMT siblings follow each other.
+    pub cluster: Vec<Cluster>,
+    /// Cache lines on their way between cores.
+    pub memory: Memory,
+    /// The operating system.
+    pub kernel: Kernel,
+    /// Where each figure comes from, by its path (`memory.occupancy`, `class.big.nop_ns`, `class.big`, `kernel`).
+    pub provenance: BTreeMap<String, Provenance>,
+}
+
+/// One class of cores.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClassProfile {
+    /// `big`, `little`, ...
+    pub name: String,
+    /// Clock rate, GHz: papers give many figures in cycles.
+    pub ghz: f64,
+    /// One NOP in a long run of them, ns.
+    pub nop_ns: f64,
+    /// How much longer ordinary computation takes than on the fastest class (Sysbench's mix; 1 on the fastest).
+    pub compute: f64,
+    /// A load or store that hits in the core's own cache, ns.
+    pub load_ns: f64,
+    /// An atomic read-modify-write that hits in the core's own cache, ns.
+    pub atomic_ns: f64,
+    /// Read, modify and write a line of data that is in the core's own cache, within a critical section, ns.
+    pub line_ns: f64,
+    /// How much longer line transfers to this class take than `memory.latency_ns` says.
+    pub latency: f64,
+    /// One pause instruction, as spin loops use it, ns.
+    pub pause_ns: f64,
+    /// Reading the clock, ns.
+    pub clock_ns: f64,
+    /// Chance to win a contended line next, to other classes', where attempts are spaced.
+    pub weight_spaced: f64,
+    /// The same where the line changes hands back to back (see `memory.back_to_back_ns`).
+    pub weight_back_to_back: f64,
+    /// Hardware threads a core (1: no SMT).
+    #[serde(default = "one")]
+    pub smt: u32,
+    /// Speed of a hardware thread while its sibling runs too, to its speed alone (0.5 to 1).
+    #[serde(default = "unit")]
+    pub smt_speed: f64,
+    /// Watts.
+    pub power: Power,
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn unit() -> f64 {
+    1.0
+}
+
+/// What one core of a class draws, watts, beyond [`Kernel::package_w`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    /// Computes, or waits for a line.
+    pub active_w: f64,
+    /// Spins on its own copy of a line, with pause instructions.
+    pub spin_local_w: f64,
+    /// Spins on its own copy of a line, with memory barriers.
+    pub spin_fence_w: f64,
+    /// Spins by atomic operations on a shared line.
+    pub spin_global_w: f64,
+    /// Idle, shallow.
+    pub idle_w: f64,
+    /// Idle for longer than [`Kernel::deep_after_ns`].
+    pub deep_w: f64,
+}
+
+/// Cores that share a cache.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cluster {
+    /// Their class.
+    pub class: String,
+    /// How many (each has the class's `smt` hardware threads).
+    pub cores: u32,
+    /// NUMA node, or socket.
+    #[serde(default)]
+    pub domain: u16,
+}
+
+/// Cache lines on their way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// From a core of a cluster (row) to one of another (column), for a requester of the fastest class, ns.
+    pub latency_ns: Vec<Vec<f64>>,
+    /// Between the hardware threads of one core, ns.
+    #[serde(default)]
+    pub sibling_ns: f64,
+    /// From memory, for a line that nobody has, ns.
+    pub cold_ns: f64,
+    /// Share of a transfer during which the line can't start another one (0 to 1).
+    pub occupancy: f64,
+    /// After how long the line can serve another reader, once it is shared, ns.
+    pub share_ns: f64,
+    /// Misses on data lines that a core has in flight at once, within a critical section.
+    pub overlap: f64,
+    /// Chance to win a contended line, for cores of the cluster that has it, to others'.
+    pub local_weight: f64,
+    /// A word that changes at least this often, ns, changes hands back to back.
+    pub back_to_back_ns: f64,
+    /// All lengths vary by this share of themselves, up and down.
+    pub jitter: f64,
+}
+
+/// The operating system.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Kernel {
+    /// futex wait: from the call until the core is given up, ns.
+    pub sleep_ns: f64,
+    /// futex wake: what the call costs the waker, ns.
+    pub wake_ns: f64,
+    /// From a wake call until the woken thread runs in user space, on an idle core, ns.
+    pub turnaround_ns: f64,
+    /// A core idle for longer is in a deep idle state, ns.
+    pub deep_after_ns: f64,
+    /// What leaving that adds to the turnaround, ns.
+    pub deep_exit_ns: f64,
+    /// How long a futex call holds its hash bucket, ns.
+    pub bucket_ns: f64,
+    /// By what share of `bucket_ns` each core that waits for the bucket lengthens it.
+    pub bucket_contention: f64,
+    /// Hash buckets.
+    pub buckets: u32,
+    /// By how much a timed sleep is too long, ns (timer slack and interrupt).
+    pub timer_slack_ns: f64,
+    /// How long a thread runs before another one that waits for its core, ns.
+    pub slice_ns: f64,
+    /// A context switch, ns.
+    pub switch_ns: f64,
+    /// A woken thread preempts one that has run for longer than this, ns.
+    pub wakeup_granularity_ns: f64,
+    /// Timer and other interrupts: how often on each core, ns (0: never).
+    pub noise_every_ns: f64,
+    /// How long each takes, ns.
+    pub noise_ns: f64,
+    /// What the machine draws beside its cores, watts.
+    pub package_w: f64,
+}
+
+/// Where a figure comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Provenance {
+    /// How it was got.
+    pub kind: Origin,
+    /// By whom, where, or why.
+    pub source: String,
+    /// For a fitted figure: ids of the figures it was fitted to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<String>,
+}
+
+/// How a figure was got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// By `lockwright calibrate`, on the machine itself.
+    Measured,
+    /// Somebody else's measurement or data sheet.
+    Published,
+    /// So that the simulator meets the targets named.
+    Fitted,
+    /// Nobody published it: taken from the machine most like it, or a round figure.
+    Assumed,
+}
+
+/// Why a text is no profile.
+#[derive(Debug, Error)]
+pub enum ProfileError {
+    /// Not the TOML that a profile consists of.
+    #[error("{0}")]
+    Syntax(#[from] toml::de::Error),
+    /// Figures that contradict each other, or no machine can have.
+    #[error("{path} = {value}: {why}")]
+    Value {
+        /// Which figure.
+        path: String,
+        /// What it says.
+        value: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+impl Profile {
+    /// Reads and checks a profile.
+    pub fn parse(text: &str) -> Result<Self, ProfileError> {
+        let profile: Self = toml::from_str(text)?;
+        profile.check()?;
+        Ok(profile)
+    }
+
+    /// As TOML.
+    pub fn to_toml(&self) -> String {
+        toml::to_string(self).expect("a profile has no maps with keys that TOML lacks")
+    }
+
+    /// Hardware threads in all.
+    pub fn cpus(&self) -> u32 {
+        self.cluster.iter().map(|c| c.cores * self.class_named(&c.class).map_or(1, |k| k.smt)).sum()
+    }
+
+    /// The class of that name.
+    pub fn class_named(&self, name: &str) -> Option<&ClassProfile> {
+        self.class.iter().find(|class| class.name == name)
+    }
+
+    fn check(&self) -> Result<(), ProfileError> {
+        let wrong =
+            |path: String, value: String, why| Err(ProfileError::Value { path, value, why });
+        if self.class.is_empty() || self.cluster.is_empty() {
+            return wrong(
+                "class".into(),
+                "[]".into(),
+                "a machine has at least one class and one cluster",
+            );
+        }
+        for cluster in &self.cluster {
+            if self.class_named(&cluster.class).is_none() {
+                return wrong("cluster.class".into(), cluster.class.clone(), "no such class");
+            }
+            if cluster.cores == 0 {
+                return wrong("cluster.cores".into(), "0".into(), "at least one");
+            }
+        }
+        if self.cpus() > 128 {
+            return wrong(
+                "cluster.cores".into(),
+                self.cpus().to_string(),
+                "at most 128 hardware threads",
+            );
+        }
+        let rows = &self.memory.latency_ns;
+        if rows.len() != self.cluster.len()
+            || rows.iter().any(|row| row.len() != self.cluster.len())
+        {
+            return wrong(
+                "memory.latency_ns".into(),
+                format!("{} rows", rows.len()),
+                "one row and one column for each cluster",
+            );
+        }
+        for (path, value) in self.figures() {
+            if !value.is_finite() || value < 0.0 {
+                return wrong(path, value.to_string(), "not a figure that can be");
+            }
+            let positive =
+                ["ghz", "compute", "latency", "smt_speed", "latency_ns", "overlap", "slice_ns"];
+            if value == 0.0 && positive.iter().any(|name| path.ends_with(name)) {
+                return wrong(path, value.to_string(), "must be more than 0");
+            }
+            let share = ["occupancy", "jitter", "smt_speed"];
+            if value > 1.0 && share.iter().any(|name| path.ends_with(name)) {
+                return wrong(path, value.to_string(), "must be at most 1");
+            }
+        }
+        Ok(())
+    }
+
+    /// Every figure with its path, as [`provenance`](Self::provenance) names it; of a table, each.
+    pub fn figures(&self) -> Vec<(String, f64)> {
+        let value = toml::Value::try_from(self).expect("serializable");
+        let mut all = Vec::new();
+        collect(&value, String::new(), &mut all);
+        all
+    }
+
+    /// Where the figure at `path` comes from: its own line, or that of the table it is in.
+    pub fn provenance_of(&self, path: &str) -> Option<&Provenance> {
+        let mut path = path;
+        loop {
+            if let Some(found) = self.provenance.get(path) {
+                return Some(found);
+            }
+            path = path.rsplit_once('.')?.0;
+        }
+    }
+}
+
+fn collect(value: &toml::Value, path: String, all: &mut Vec<(String, f64)>) {
+    let join = |key: &str| if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    match value {
+        toml::Value::Float(number) => all.push((path, *number)),
+        #[allow(clippy::cast_precision_loss, reason = "counts of cores, buckets")]
+        toml::Value::Integer(number) => all.push((path, *number as f64)),
+        toml::Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                // Classes by name, other tables by their number; a matrix's cells share the matrix's path.
+                let name = item.get("name").and_then(toml::Value::as_str).map(str::to_owned);
+                let key = name.unwrap_or_else(|| index.to_string());
+                collect(item, if item.is_table() { join(&key) } else { path.clone() }, all);
+            }
+        }
+        toml::Value::Table(table) => {
+            for (key, item) in table.iter().filter(|(key, _)| *key != "provenance") {
+                collect(item, join(key), all);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The profiles that come with the program: name and text.
+pub const BUILTIN: &[(&str, &str)] = &[("m1", include_str!("../profiles/m1.toml"))];
+
+/// The profile of that name, of those that come with the program.
+pub fn builtin(name: &str) -> Option<Profile> {
+    let (_, text) = BUILTIN.iter().find(|(known, _)| *known == name)?;
+    Some(Profile::parse(text).expect("tested"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_of_every_profile_says_where_it_comes_from() {
+        for (name, text) in BUILTIN {
+            let profile = Profile::parse(text).unwrap_or_else(|why| panic!("{name}: {why}"));
+            assert_eq!(profile.name, *name);
+            for (path, _) in profile.figures() {
+                let from = profile.provenance_of(&path);
+                let from = from.unwrap_or_else(|| panic!("{name}: {path} comes from nowhere"));
+                assert_eq!(from.kind == Origin::Fitted, !from.targets.is_empty(), "{name}: {path}");
+            }
+            for path in profile.provenance.keys() {
+                let inside = format!("{path}.");
+                let of =
+                    |(figure, _): &(String, f64)| figure == path || figure.starts_with(&inside);
+                assert!(profile.figures().iter().any(of), "{name}: provenance of nothing: {path}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_profile_survives_being_written() {
+        for (_, text) in BUILTIN {
+            let profile = Profile::parse(text).unwrap();
+            assert_eq!(Profile::parse(&profile.to_toml()).unwrap(), profile);
+        }
+    }
+
+    #[test]
+    fn impossible_machines_are_refused() {
+        let good = BUILTIN[0].1;
+        for (old, new, says) in [
+            ("cores = 4", "cores = 0", "cluster.cores"),
+            ("class = \"big\"", "class = \"huge\"", "cluster.class"),
+            ("occupancy = 0.23", "occupancy = 1.23", "memory.occupancy"),
+            ("share_ns = 6.0", "share_ns = -6.0", "memory.share_ns"),
+            ("[memory]", "[memory]\ncolour = 1", "colour"),
+        ] {
+            let text = good.replacen(old, new, 1);
+            assert_ne!(text, good, "{old}");
+            let why = Profile::parse(&text).unwrap_err().to_string();
+            assert!(why.contains(says), "{says}: {why}");
+        }
+    }
+}
