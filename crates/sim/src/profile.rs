@@ -346,7 +346,15 @@ fn collect(value: &toml::Value, path: String, all: &mut Vec<(String, f64)>) {
 }
 
 /// The profiles that come with the program: name and text.
-pub const BUILTIN: &[(&str, &str)] = &[("m1", include_str!("../profiles/m1.toml"))];
+pub const BUILTIN: &[(&str, &str)] = &[
+    ("m1", include_str!("../profiles/m1.toml")),
+    ("i5-13400", include_str!("../profiles/i5-13400.toml")),
+    ("hikey970", include_str!("../profiles/hikey970.toml")),
+    ("xeon-2x10", include_str!("../profiles/xeon-2x10.toml")),
+    ("opteron-4x12", include_str!("../profiles/opteron-4x12.toml")),
+    ("niagara2-128", include_str!("../profiles/niagara2-128.toml")),
+    ("xeon-2cpu-vm", include_str!("../profiles/xeon-2cpu-vm.toml")),
+];
 
 /// The profile of that name, of those that come with the program.
 pub fn builtin(name: &str) -> Option<Profile> {
