@@ -1,3 +1,30 @@
-//! The virtual AMP machine.
+//! The virtual AMP machine: a deterministic discrete-event simulator that runs the locks' own source.
+//!
+//! ```text
+//!   workload ─► load API ─► lock (its own file) ─► Platform ─► engine: lines, cores, futexes, order
+//!                                                                 ▲
+//!                                                             profile (TOML)
+//! ```
+//!
+//! Every figure that comes out of here is *simulated*.
 
+mod check;
+mod cores;
+mod engine;
+mod futex;
+mod lines;
+pub mod load;
+mod lock;
+mod order;
+mod outcome;
+mod platform;
 pub mod profile;
+mod run;
+pub mod timeline;
+pub mod workload;
+
+pub use check::Violation;
+pub use lock::{GLIBC, LockError, LockSpec};
+pub use outcome::{ClassOutcome, Outcome, Quantiles, Sample, ThreadOutcome};
+pub use platform::{Moment, Sim, SimCell, SimPtr, SimWord};
+pub use run::{Placement, Run};

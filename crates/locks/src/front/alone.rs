@@ -19,10 +19,10 @@ pub trait Arrival<P: Platform>: Send + Sync {
 /// A front lock's type says how it treats arrivals: what the runtime needs to know of it.
 pub trait Front<P: Platform> {
     /// The rule.
-    type Rule: Arrival<P>;
+    type Rule: Arrival<P> + 'static;
 }
 
-impl<P: Platform, A: Arrival<P>> Front<P> for Alone<P, A> {
+impl<P: Platform, A: Arrival<P> + 'static> Front<P> for Alone<P, A> {
     type Rule = A;
 }
 
@@ -80,6 +80,17 @@ impl<P: Platform, A: Arrival<P>> RawLock<P> for Alone<P, A> {
             return;
         }
         A::lock_slow(self.parts(), &self.tuning);
+    }
+
+    /// Here the lock stands in front of its own word; a caller in an epoch says how long its window is.
+    #[inline]
+    unsafe fn lock_in_front(&self, _: *mut (), window_ns: u32, _: impl Fn() -> bool) {
+        let nobody_queues = self.tail.load(Relaxed).is_null();
+        // ORDERING: Acquire, pairs with [release].
+        if nobody_queues && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok() {
+            return;
+        }
+        A::lock_slow(self.parts(), &self.tuning.within(window_ns));
     }
 
     #[inline]

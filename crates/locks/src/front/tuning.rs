@@ -88,6 +88,15 @@ impl Tuning {
         }
     }
 
+    /// The same in an epoch whose window is `window_ns`, if windows are the epochs'.
+    #[must_use]
+    pub fn within(&self, window_ns: u32) -> Self {
+        match self.window {
+            Window::Epoch => Self { window_ns, ..*self },
+            Window::Fixed => *self,
+        }
+    }
+
     /// How long a waiter stays awake now, ns. Where waiters are more than the CPUs, a holder that does not
     /// release at once has probably lost its CPU: then the waiter had better give it its own.
     pub(super) fn awake_ns<P: Platform>(&self, side: &P::Word) -> u32 {

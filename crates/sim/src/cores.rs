@@ -1,0 +1,350 @@
+//! Cores: which thread runs where, for how long, and what each core draws meanwhile.
+//!
+//! The scheduler is the simplest that has the effects that matter to locks: a queue per CPU, time slices, preemption of
+//! whoever runs (holders too), woken threads that go to an idle CPU if they may, and idle CPUs that take work from others.
+
+use crate::engine::{Engine, Ps, State, Then, Tid, What, ps};
+use crate::profile::{Power, Profile};
+use crate::timeline::Activity;
+use std::collections::VecDeque;
+
+/// A spinning thread gives its core away after so many looks, if another one waits for it: as our native platform.
+const LOOKS_BEFORE_YIELD: u64 = 4096;
+
+/// One hardware thread.
+pub(crate) struct Cpu {
+    pub(crate) class: usize,
+    pub(crate) cluster: usize,
+    pub(crate) domain: u16,
+    /// Its physical core.
+    pub(crate) core: u32,
+    pub(crate) load: Ps,
+    pub(crate) atomic: Ps,
+    pub(crate) pause: Ps,
+    pub(crate) clock: Ps,
+    pub(crate) line: Ps,
+    /// ps, but a NOP takes less than one.
+    pub(crate) nop: f64,
+    pub(crate) compute: f64,
+    pub(crate) weight_spaced: f64,
+    pub(crate) weight_back_to_back: f64,
+    smt_speed: f64,
+    power: Power,
+    running: Option<Tid>,
+    since: Ps,
+    queue: VecDeque<Tid>,
+    turn: u32,
+    slice_armed: bool,
+    doing: Activity,
+    doing_since: Ps,
+}
+
+impl Cpu {
+    /// All of a machine's, cluster by cluster.
+    pub(crate) fn all(profile: &Profile) -> Vec<Self> {
+        let mut all = Vec::new();
+        let mut core = 0;
+        for (cluster, of) in profile.cluster.iter().enumerate() {
+            let class = profile.class.iter().position(|c| c.name == of.class).expect("checked");
+            let kind = &profile.class[class];
+            for _ in 0..of.cores {
+                for _ in 0..kind.smt {
+                    all.push(Self {
+                        class,
+                        cluster,
+                        domain: of.domain,
+                        core,
+                        load: ps(kind.load_ns),
+                        atomic: ps(kind.atomic_ns),
+                        pause: ps(kind.pause_ns).max(1),
+                        clock: ps(kind.clock_ns),
+                        line: ps(kind.line_ns),
+                        nop: kind.nop_ns * 1000.0,
+                        compute: kind.compute,
+                        weight_spaced: kind.weight_spaced,
+                        weight_back_to_back: kind.weight_back_to_back,
+                        smt_speed: kind.smt_speed,
+                        power: kind.power.clone(),
+                        running: None,
+                        since: 0,
+                        queue: VecDeque::new(),
+                        turn: 0,
+                        slice_armed: false,
+                        doing: Activity::Idle,
+                        doing_since: 0,
+                    });
+                }
+                core += 1;
+            }
+        }
+        all
+    }
+
+    fn watts(&self, activity: Activity) -> f64 {
+        match activity {
+            Activity::Work | Activity::Kernel => self.power.active_w,
+            Activity::SpinLocal => self.power.spin_local_w,
+            Activity::SpinGlobal => self.power.spin_global_w,
+            Activity::Idle => self.power.idle_w,
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.running.is_none()
+    }
+}
+
+impl Engine {
+    /// What a CPU does from now on.
+    #[inline]
+    pub(crate) fn is_doing(&mut self, cpu: u32, activity: Activity) {
+        if self.cpus[cpu as usize].doing != activity {
+            self.account(cpu);
+            self.cpus[cpu as usize].doing = activity;
+        }
+    }
+
+    /// Adds up what a CPU has drawn since it began what it does, as far as that is measured.
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
+    pub(crate) fn account(&mut self, cpu: u32) {
+        let deep_after = ps(self.profile.kernel.deep_after_ns);
+        let (from, end) = self.measured;
+        let one = &mut self.cpus[cpu as usize];
+        let (began, now) = (one.doing_since, self.now);
+        let seconds =
+            |start: Ps, stop: Ps| stop.min(end).saturating_sub(start.max(from)) as f64 * 1e-12;
+        self.joules += match one.doing {
+            Activity::Idle => {
+                let deep = (began + deep_after).min(now.max(began));
+                seconds(began, deep) * one.power.idle_w + seconds(deep, now) * one.power.deep_w
+            }
+            doing => seconds(began, now) * one.watts(doing),
+        };
+        if let Some(timeline) = &mut self.timeline {
+            timeline.span(cpu, one.running, one.doing, began, now);
+        }
+        one.doing_since = now.max(began);
+    }
+
+    /// How much longer the CPU's work takes because its core's other hardware thread works too.
+    pub(crate) fn smt_factor(&self, cpu: u32) -> f64 {
+        let me = &self.cpus[cpu as usize];
+        let shares = |(other, one): (usize, &Cpu)| {
+            other != cpu as usize && one.core == me.core && one.running.is_some()
+        };
+        if me.smt_speed < 1.0 && self.cpus.iter().enumerate().any(shares) {
+            1.0 / me.smt_speed
+        } else {
+            1.0
+        }
+    }
+
+    /// Finds a CPU for a thread that can go on.
+    pub(crate) fn place_thread(&mut self, id: Tid) {
+        let thread = &mut self.threads[id as usize];
+        if !matches!(thread.state, State::Woken | State::Sleeping(_)) {
+            return;
+        }
+        thread.state = State::Ready(Then::Finish(0));
+        let cpu = self.choose_cpu(id);
+        self.enqueue(cpu, id);
+    }
+
+    fn choose_cpu(&self, id: Tid) -> u32 {
+        let thread = &self.threads[id as usize];
+        if let Some(pinned) = thread.pinned {
+            return pinned;
+        }
+        if self.cpus[thread.cpu as usize].is_idle() {
+            return thread.cpu;
+        }
+        // The fastest idle one; CPUs are in the order of classes only by chance.
+        let idle = self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.is_idle());
+        let best = idle.min_by_key(|(number, cpu)| (cpu.class, *number));
+        best.map_or(thread.cpu, |(number, _)| u32::try_from(number).expect("few"))
+    }
+
+    /// A thread that is [`State::Ready`] waits for the CPU, or gets it.
+    fn enqueue(&mut self, cpu: u32, id: Tid) {
+        self.threads[id as usize].cpu = cpu;
+        let kernel = &self.profile.kernel;
+        let one = &self.cpus[cpu as usize];
+        if one.is_idle() {
+            // A CPU that is still on its way into idleness is not disturbed before it is there.
+            let idle = self.now.saturating_sub(one.doing_since);
+            let late = one.doing_since.saturating_sub(self.now);
+            let deep =
+                idle > ps(kernel.deep_after_ns) && one.doing == Activity::Idle && self.now > 0;
+            let exit = if deep { ps(kernel.deep_exit_ns) } else { 0 };
+            return self.dispatch(cpu, id, late + exit);
+        }
+        let ran = self.now - one.since.min(self.now);
+        let preempts = ran > ps(kernel.wakeup_granularity_ns);
+        self.cpus[cpu as usize].queue.push_back(id);
+        if preempts {
+            self.preempt(cpu);
+        } else {
+            self.arm_slice(cpu);
+        }
+    }
+
+    fn arm_slice(&mut self, cpu: u32) {
+        let slice = ps(self.profile.kernel.slice_ns);
+        let one = &mut self.cpus[cpu as usize];
+        if !one.slice_armed && !one.queue.is_empty() {
+            one.slice_armed = true;
+            let (at, turn) = (one.since.max(self.now) + slice, one.turn);
+            // As long as somebody waits for a CPU this is what lets it go on: see `any_ready`.
+            self.post(at, What::Slice { cpu, turn });
+            if let Some(runs) = self.cpus[cpu as usize].running {
+                self.yields_later(runs);
+            }
+        }
+    }
+
+    fn dispatch(&mut self, cpu: u32, id: Tid, delay: Ps) {
+        self.account(cpu);
+        let switch = ps(self.profile.kernel.switch_ns);
+        let start = self.now + delay + self.about(switch);
+        let one = &mut self.cpus[cpu as usize];
+        one.running = Some(id);
+        one.since = self.now;
+        one.turn += 1;
+        one.slice_armed = false;
+        one.doing = Activity::Kernel;
+        let thread = &mut self.threads[id as usize];
+        thread.turn += 1;
+        let State::Ready(then) = thread.state else {
+            unreachable!("only ready threads get a core")
+        };
+        match then {
+            Then::Finish(rest) => {
+                thread.state = State::Busy;
+                thread.busy_until = start + rest;
+                let turn = thread.turn;
+                self.post(start + rest, What::Resume { thread: id, turn });
+            }
+            Then::Look(line) => {
+                thread.state = State::Asking(line);
+                self.post(start, What::Arrive { thread: id, line, write: false });
+            }
+        }
+        self.arm_slice(cpu);
+    }
+
+    /// A CPU's thread leaves it, which takes `delay`; the next one comes.
+    pub(crate) fn give_up_cpu(&mut self, cpu: u32, delay: Ps) {
+        self.account(cpu);
+        let one = &mut self.cpus[cpu as usize];
+        one.running = None;
+        one.turn += 1;
+        one.slice_armed = false;
+        let next = one.queue.pop_front().or_else(|| self.steal());
+        if let Some(next) = next {
+            self.threads[next as usize].cpu = cpu;
+            return self.dispatch(cpu, next, delay);
+        }
+        let one = &mut self.cpus[cpu as usize];
+        one.doing = Activity::Idle;
+        one.doing_since = self.now + delay;
+    }
+
+    /// Takes a thread that may run anywhere from the longest queue.
+    fn steal(&mut self) -> Option<Tid> {
+        let free =
+            |threads: &[crate::engine::Thread], id: &Tid| threads[*id as usize].pinned.is_none();
+        let movable = |cpu: &Cpu| cpu.queue.iter().filter(|id| free(&self.threads, id)).count();
+        let longest =
+            (0..self.cpus.len()).max_by_key(|&cpu| (movable(&self.cpus[cpu]), usize::MAX - cpu))?;
+        let at = self.cpus[longest].queue.iter().position(|id| free(&self.threads, id))?;
+        self.cpus[longest].queue.remove(at)
+    }
+
+    pub(crate) fn slice_ends(&mut self, cpu: u32, turn: u32) {
+        let one = &mut self.cpus[cpu as usize];
+        if one.turn == turn && one.slice_armed {
+            one.slice_armed = false;
+            self.preempt(cpu);
+        }
+    }
+
+    /// The CPU's thread goes to the end of the CPU's queue, now or at the end of its operation.
+    fn preempt(&mut self, cpu: u32) {
+        let Some(id) = self.cpus[cpu as usize].running else { return };
+        let thread = &mut self.threads[id as usize];
+        match thread.state {
+            State::Busy => {
+                let rest = thread.busy_until.saturating_sub(self.now);
+                self.evict(id, Then::Finish(rest));
+            }
+            State::Spinning(line) => {
+                self.lines.stop_spinning(line, id);
+                self.evict(id, Then::Look(line));
+            }
+            _ => thread.evict = true,
+        }
+    }
+
+    /// A thread loses its core to the next in the queue.
+    pub(crate) fn evict(&mut self, id: Tid, then: Then) {
+        let thread = &mut self.threads[id as usize];
+        thread.evict = false;
+        thread.state = State::Ready(then);
+        if matches!(then, Then::Finish(_)) {
+            thread.turn += 1; // its `Resume` is void; a spin's deadline is not
+        }
+        let cpu = thread.cpu;
+        self.cpus[cpu as usize].queue.push_back(id);
+        self.give_up_cpu(cpu, 0);
+    }
+
+    /// A thread that spins without a deadline gives up its core after a while, if somebody waits for that.
+    pub(crate) fn yields_later(&mut self, id: Tid) {
+        let thread = &self.threads[id as usize];
+        let one = &self.cpus[thread.cpu as usize];
+        if matches!(thread.state, State::Spinning(_)) && !one.queue.is_empty() {
+            let (at, turn) = (self.now + LOOKS_BEFORE_YIELD * one.pause, thread.turn);
+            self.post(at, What::Yield { thread: id, turn });
+        }
+    }
+
+    pub(crate) fn yields(&mut self, id: Tid, turn: u32) {
+        let thread = &self.threads[id as usize];
+        let spins = matches!(thread.state, State::Spinning(_)) && thread.turn == turn;
+        let cpu = thread.cpu;
+        if spins && !self.cpus[cpu as usize].queue.is_empty() {
+            self.preempt(cpu);
+        }
+    }
+
+    pub(crate) fn start_noise(&mut self) {
+        let every = ps(self.profile.kernel.noise_every_ns);
+        if every > 0 {
+            for cpu in 0..self.cpus.len() {
+                let cpu = u32::try_from(cpu).expect("few");
+                let at = self.now + self.rng.u64(0..every);
+                self.post(at, What::Noise { cpu });
+            }
+        }
+    }
+
+    /// An interrupt: whoever runs there goes on later.
+    pub(crate) fn noise(&mut self, cpu: u32) {
+        let every = ps(self.profile.kernel.noise_every_ns);
+        let at = self.now + self.about(every);
+        self.post(at, What::Noise { cpu });
+        if let Some(id) = self.cpus[cpu as usize].running {
+            let takes = ps(self.profile.kernel.noise_ns);
+            let takes = self.about(takes);
+            let thread = &mut self.threads[id as usize];
+            if thread.state == State::Busy {
+                thread.busy_until += takes;
+                thread.turn += 1;
+                let (at, turn) = (thread.busy_until, thread.turn);
+                self.post(at, What::Resume { thread: id, turn });
+            } else {
+                thread.debt += takes;
+            }
+        }
+    }
+}

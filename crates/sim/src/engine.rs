@@ -1,0 +1,500 @@
+//! The machine: threads as coroutines, events in the order of their time, one operating-system thread for all.
+//!
+//! ```text
+//!   event ──► what it changes (line, core, sleeper) ──► resume a thread ──► it runs until it has to wait
+//!     ▲                                                                              │
+//!     └───────────────── a later event: "resume me", "my request arrives" ◄──────────┘
+//! ```
+//!
+//! Time is counted in picoseconds. Every operation of a lock costs some (`advance`); a thread whose operation ends before
+//! the next event runs on without a switch. The same seed gives the same run, event by event: ties are broken by the order
+//! in which events were made, and nothing depends on addresses but which words share a line of 128 bytes.
+//!
+//! Invariants:
+//! 1. At most one coroutine runs; while none does, every thread is in exactly one [`State`].
+//! 2. A thread has at most one live `Resume`, `Timer` or request: `turn` counts, and an event of an old turn is void.
+//! 3. Between a look at a word and the wait for its change nothing else runs, or the wait is not begun.
+
+use crate::check::Violation;
+use crate::cores::Cpu;
+use crate::futex::Futexes;
+use crate::lines::Lines;
+use crate::order::Orders;
+use crate::profile::Profile;
+use crate::timeline::{Activity, Timeline};
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Picoseconds.
+pub(crate) type Ps = u64;
+/// A thread's number.
+pub(crate) type Tid = u32;
+
+/// `ns` in picoseconds.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "profiles are checked")]
+pub(crate) fn ps(ns: f64) -> Ps {
+    (ns * 1000.0).round() as Ps
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum What {
+    /// A thread goes on.
+    Resume { thread: Tid, turn: u32 },
+    /// A thread's request for a line reaches the directory.
+    Arrive { thread: Tid, line: u32, write: bool },
+    /// A line can serve the next request.
+    Free { line: u32 },
+    /// A wait has lasted as long as it may.
+    Timer { thread: Tid, turn: u32 },
+    /// A woken thread needs a core.
+    Ready { thread: Tid },
+    /// A thread's time slice is over.
+    Slice { cpu: u32, turn: u32 },
+    /// A spinning thread gives its core away, if another one waits for it.
+    Yield { thread: Tid, turn: u32 },
+    /// An interrupt.
+    Noise { cpu: u32 },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    time: Ps,
+    number: u64,
+    what: What,
+}
+
+/// What a thread that waits for a core does first when it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Finishes what it was doing, which takes so long.
+    Finish(Ps),
+    /// Looks again at the line that it spins on.
+    Look(u32),
+}
+
+/// What a thread that does not run right now waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its operation to end; on a core.
+    Busy,
+    /// Its request for a line to be served; on a core.
+    Asking(u32),
+    /// A change of the line; on a core.
+    Spinning(u32),
+    /// A core.
+    Ready(Then),
+    /// A wake; on no core.
+    Sleeping(usize),
+    /// It was woken, and is on its way to a core.
+    Woken,
+    /// Nothing: it has ended.
+    Ended,
+}
+
+/// A simulated thread.
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
+    yielder: *const Yielder<(), ()>,
+    pub(crate) state: State,
+    pub(crate) cpu: u32,
+    /// It runs on this CPU only.
+    pub(crate) pinned: Option<u32>,
+    pub(crate) turn: u32,
+    /// When its operation ends, in [`State::Busy`].
+    pub(crate) busy_until: Ps,
+    /// Interrupts that it has to make up for.
+    pub(crate) debt: Ps,
+    /// It loses its core at the end of its operation.
+    pub(crate) evict: bool,
+    pub(crate) timed_out: bool,
+    /// It waits in a lock since then, as anybody could see.
+    pub(crate) seen_waiting: Option<Ps>,
+    /// The word that it looks at, or sleeps on.
+    pub(crate) word: usize,
+}
+
+/// The machine.
+pub(crate) struct Engine {
+    pub(crate) profile: Profile,
+    pub(crate) now: Ps,
+    /// The time of the first event.
+    next: Ps,
+    events: BinaryHeap<Reverse<Event>>,
+    numbers: u64,
+    /// Events that let some thread go on: without any, and with threads left, there is a deadlock.
+    live: usize,
+    pub(crate) threads: Vec<Thread>,
+    /// Threads that have not ended.
+    pub(crate) left: usize,
+    pub(crate) running: Option<Tid>,
+    pub(crate) cpus: Vec<Cpu>,
+    pub(crate) lines: Lines,
+    pub(crate) futexes: Futexes,
+    pub(crate) orders: Orders,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) timeline: Option<Timeline>,
+    pub(crate) violation: Option<Violation>,
+    /// After this time, a thread that still runs is stuck.
+    pub(crate) limit: Ps,
+    /// From when to when energy counts.
+    pub(crate) measured: (Ps, Ps),
+    /// Joules within that time.
+    pub(crate) joules: f64,
+    pub(crate) arena: Vec<*mut u8>,
+    pub(crate) free_lines: Vec<*mut u8>,
+    /// Events handled, for reports of speed.
+    pub(crate) handled: u64,
+}
+
+thread_local! {
+    // One operating-system thread runs one machine at a time; coroutines never leave it.
+    static CURRENT: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Bytes of a coroutine's stack.
+const STACK: usize = 128 << 10;
+
+/// Makes `engine` the machine that platform calls on this thread mean, while `body` runs.
+pub(crate) fn with_engine<R>(engine: &mut Engine, body: impl FnOnce(*mut Engine) -> R) -> R {
+    struct Restore(*mut Engine);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CURRENT.set(self.0);
+        }
+    }
+    let engine: *mut Engine = engine;
+    let _restore = Restore(CURRENT.replace(engine));
+    body(engine)
+}
+
+/// The machine, if a platform call comes from inside of one of its threads.
+pub(crate) fn inside() -> Option<&'static mut Engine> {
+    // SAFETY: `with_engine` outlives every coroutine; a reference is used up before the coroutine suspends, and nobody
+    // else runs until then.
+    let engine = unsafe { CURRENT.get().as_mut()? };
+    engine.running.is_some().then_some(engine)
+}
+
+/// The machine, inside or outside of a thread.
+pub(crate) fn current() -> Option<&'static mut Engine> {
+    // SAFETY: as in `inside`.
+    unsafe { CURRENT.get().as_mut() }
+}
+
+/// As [`inside`], for what can't happen elsewhere.
+pub(crate) fn engine() -> &'static mut Engine {
+    inside().expect("called by a simulated thread")
+}
+
+/// The calling thread waits until it is resumed.
+pub(crate) fn suspend() {
+    let e = engine();
+    let yielder = e.threads[e.me() as usize].yielder;
+    // SAFETY: the yielder lives as long as its coroutine, which is running.
+    unsafe { (*yielder).suspend(()) };
+}
+
+/// The calling thread spends `cost` on `activity`.
+pub(crate) fn advance(cost: Ps, activity: Activity) {
+    let e = engine();
+    let me = e.me();
+    let thread = &mut e.threads[me as usize];
+    let cost = cost + std::mem::take(&mut thread.debt);
+    let cpu = thread.cpu;
+    if thread.evict {
+        e.evict(me, Then::Finish(cost));
+        return suspend();
+    }
+    e.is_doing(cpu, activity);
+    let end = e.now + cost;
+    if end < e.next && end <= e.limit {
+        e.now = end;
+        return;
+    }
+    let thread = &mut e.threads[me as usize];
+    thread.state = State::Busy;
+    thread.busy_until = end;
+    let turn = thread.turn;
+    e.post(end, What::Resume { thread: me, turn });
+    suspend();
+}
+
+impl Engine {
+    pub(crate) fn new(profile: &Profile, seed: u64) -> Self {
+        let cpus = Cpu::all(profile);
+        Self {
+            now: 0,
+            next: Ps::MAX,
+            events: BinaryHeap::new(),
+            numbers: 0,
+            live: 0,
+            threads: Vec::new(),
+            left: 0,
+            running: None,
+            lines: Lines::new(profile, &cpus),
+            futexes: Futexes::new(profile),
+            orders: Orders::default(),
+            rng: fastrand::Rng::with_seed(seed),
+            timeline: None,
+            violation: None,
+            limit: Ps::MAX,
+            measured: (0, Ps::MAX),
+            joules: 0.0,
+            arena: Vec::new(),
+            free_lines: Vec::new(),
+            handled: 0,
+            cpus,
+            profile: profile.clone(),
+        }
+    }
+
+    /// The running thread.
+    pub(crate) fn me(&self) -> Tid {
+        self.running.expect("a thread runs")
+    }
+
+    /// The CPU that it runs on.
+    pub(crate) fn my_cpu(&self) -> u32 {
+        self.threads[self.me() as usize].cpu
+    }
+
+    /// `time`, give or take the profile's jitter.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a time")]
+    #[allow(clippy::cast_precision_loss, reason = "times are far below 2^52 ps")]
+    pub(crate) fn about(&mut self, time: Ps) -> Ps {
+        let jitter = self.profile.memory.jitter;
+        (time as f64 * (1.0 + jitter * (2.0 * self.rng.f64() - 1.0))) as Ps
+    }
+
+    pub(crate) fn post(&mut self, time: Ps, what: What) {
+        self.numbers += 1;
+        self.live += usize::from(!matches!(what, What::Noise { .. } | What::Slice { .. }));
+        self.next = self.next.min(time);
+        self.events.push(Reverse(Event { time, number: self.numbers, what }));
+    }
+
+    /// Nothing happens before `time`, and not at `time` either.
+    pub(crate) fn is_quiet_until(&self, time: Ps) -> bool {
+        time < self.next
+    }
+
+    /// Makes a thread; it starts on a core of its own choice, or on CPU `pinned`.
+    pub(crate) fn spawn(&mut self, name: String, pinned: Option<u32>, body: Box<dyn FnOnce()>) {
+        let id = Tid::try_from(self.threads.len()).expect("a few threads");
+        let stack = STACKS.with_borrow_mut(Vec::pop);
+        let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack"));
+        let engine: *mut Engine = self;
+        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+            // SAFETY: the engine outlives its coroutines, and nobody else uses it while one runs.
+            unsafe { (&mut (*engine).threads)[id as usize].yielder = yielder };
+            body();
+        });
+        self.threads.push(Thread {
+            name,
+            coroutine: Some(coroutine),
+            yielder: std::ptr::null(),
+            state: State::Woken,
+            cpu: pinned.unwrap_or(id % u32::try_from(self.cpus.len()).expect("few CPUs")),
+            pinned,
+            turn: 0,
+            busy_until: 0,
+            debt: 0,
+            evict: false,
+            timed_out: false,
+            seen_waiting: None,
+            word: 0,
+        });
+        self.orders.add_thread();
+        self.left += 1;
+        // Threads do not start at one moment: nobody's queue lock falls into step.
+        let start = ps(self.rng.f64() * 200.0);
+        self.post(self.now + start, What::Ready { thread: id });
+    }
+
+    /// Runs until all threads have ended, or a check fails.
+    ///
+    /// # Safety
+    /// `this` is the current machine ([`with_engine`]), and nobody else uses it.
+    pub(crate) unsafe fn run(this: *mut Self) {
+        // SAFETY: the caller's promise; no reference is held while a coroutine runs.
+        unsafe {
+            (*this).start_noise();
+            while (*this).left > 0 && (*this).violation.is_none() {
+                let Some(thread) = (*this).step() else { continue };
+                Self::resume(this, thread);
+            }
+        }
+    }
+
+    /// # Safety
+    /// As [`run`](Self::run).
+    unsafe fn resume(this: *mut Self, thread: Tid) {
+        // SAFETY: the caller's promise; the coroutine is out of the engine while it runs.
+        unsafe {
+            let e = &mut *this;
+            e.running = Some(thread);
+            let mut coroutine =
+                e.threads[thread as usize].coroutine.take().expect("it has not ended");
+            let outcome = coroutine.resume(());
+            let e = &mut *this;
+            e.running = None;
+            if let CoroutineResult::Return(()) = outcome {
+                STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+                e.ended(thread);
+            } else {
+                e.threads[thread as usize].coroutine = Some(coroutine);
+            }
+        }
+    }
+
+    fn ended(&mut self, thread: Tid) {
+        let one = &mut self.threads[thread as usize];
+        one.state = State::Ended;
+        one.turn += 1;
+        let cpu = one.cpu;
+        self.left -= 1;
+        self.give_up_cpu(cpu, 0);
+    }
+
+    /// Handles the next event; returns the thread that can go on, if it is one's turn.
+    fn step(&mut self) -> Option<Tid> {
+        let Some(Reverse(event)) = self.events.pop() else {
+            self.stuck("no event is left");
+            return None;
+        };
+        self.next = self.events.peek().map_or(Ps::MAX, |Reverse(event)| event.time);
+        self.handled += 1;
+        self.now = event.time;
+        self.live -= usize::from(!matches!(event.what, What::Noise { .. } | What::Slice { .. }));
+        if self.now > self.limit {
+            self.stuck("threads are left long after the end");
+            return None;
+        }
+        match event.what {
+            What::Resume { thread, turn } => {
+                (self.threads[thread as usize].turn == turn).then(|| {
+                    self.threads[thread as usize].turn += 1;
+                    thread
+                })
+            }
+            What::Arrive { thread, line, write } => self.arrive(thread, line, write),
+            What::Free { line } => self.serve_next(line),
+            What::Timer { thread, turn } => self.timer(thread, turn),
+            What::Ready { thread } => {
+                self.place_thread(thread);
+                None
+            }
+            What::Slice { cpu, turn } => {
+                self.slice_ends(cpu, turn);
+                None
+            }
+            What::Yield { thread, turn } => {
+                self.yields(thread, turn);
+                None
+            }
+            What::Noise { cpu } => {
+                self.noise(cpu);
+                if self.live == 0 && !self.any_ready() {
+                    self.stuck("nobody can go on");
+                }
+                None
+            }
+        }
+    }
+
+    fn any_ready(&self) -> bool {
+        self.threads.iter().any(|thread| matches!(thread.state, State::Ready(_)))
+    }
+
+    fn timer(&mut self, id: Tid, turn: u32) -> Option<Tid> {
+        let thread = &mut self.threads[id as usize];
+        if thread.turn != turn {
+            return None;
+        }
+        match thread.state {
+            State::Spinning(line) => {
+                thread.timed_out = true;
+                thread.turn += 1;
+                self.lines.stop_spinning(line, id);
+                Some(id)
+            }
+            State::Sleeping(_) => {
+                thread.timed_out = true;
+                thread.turn += 1;
+                thread.state = State::Woken;
+                self.futexes.leave(id);
+                self.place_thread(id);
+                None
+            }
+            // It will see it when it has looked again.
+            State::Asking(_) | State::Ready(_) => {
+                thread.timed_out = true;
+                None
+            }
+            State::Busy | State::Woken | State::Ended => None,
+        }
+    }
+
+    /// Says that nobody will ever go on, and who waits for what.
+    fn stuck(&mut self, why: &'static str) {
+        if self.violation.is_none() {
+            let who = (0..self.threads.len()).filter_map(|id| self.waits_for(id)).collect();
+            self.violation = Some(Violation::Stuck { why, at_ns: self.now / 1000, who });
+        }
+    }
+
+    fn waits_for(&self, id: usize) -> Option<String> {
+        let thread = &self.threads[id];
+        let what = match thread.state {
+            State::Ended => return None,
+            State::Busy => "runs".to_owned(),
+            State::Asking(line) => format!("waits for line {line} to arrive"),
+            State::Spinning(line) => {
+                format!("spins on line {line}, word {}", self.lines.offset(thread.word))
+            }
+            State::Ready(_) => format!("waits for CPU {}", thread.cpu),
+            State::Sleeping(word) => {
+                let (line, offset) = self.lines.name(word);
+                format!("sleeps on line {line}, word {offset}")
+            }
+            State::Woken => "was woken".to_owned(),
+        };
+        Some(format!("{} {what}", thread.name))
+    }
+
+    /// A thread's name.
+    pub(crate) fn name(&self, thread: Tid) -> String {
+        self.threads[thread as usize].name.clone()
+    }
+}
+
+/// The calling thread reports what must not be; the run ends here.
+pub(crate) fn fail(violation: Violation) -> ! {
+    engine().violation.get_or_insert(violation);
+    loop {
+        suspend();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for thread in &mut self.threads {
+            if let Some(mut coroutine) = thread.coroutine.take() {
+                // SAFETY: what its stack holds is forgotten, not dropped: nothing outside points to it any more, since
+                // the machine ends here; memory that it owned is leaked.
+                unsafe { coroutine.force_reset() };
+                STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+            }
+        }
+        for line in self.arena.drain(..) {
+            // SAFETY: made by `take_line` with this layout; the machine's locks have ended.
+            unsafe { std::alloc::dealloc(line, crate::platform::LINE) };
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! Cache lines: who has a copy, who asks for one, who is served next.
+//!
+//! ```text
+//!   core ── request travels ──► directory: queue ── arbiter ──► served: the line is taken ──► granted: the core goes on
+//!           (1 - occupancy) / 2             by weights           for occupancy x latency       (1 - occupancy) / 2
+//! ```
+//!
+//! A transfer takes `latency` from request to grant, but only `occupancy` of that blocks the line: requests overlap. Readers
+//! of a line that is shared already follow each other after `share_ns`. A write takes every copy away: whoever spins on one
+//! asks again. What an operation does to the word happens at the moment that it is served.
+
+use crate::cores::Cpu;
+use crate::engine::{Engine, Ps, State, Tid, What, advance, engine, ps, suspend};
+use crate::profile::Profile;
+use crate::timeline::Activity;
+use rustc_hash::FxHashMap;
+
+/// Bytes of a line: two of x86's 64, as they are fetched in pairs, one of Apple's.
+const LINE: usize = 128;
+
+const NOBODY: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Request {
+    thread: Tid,
+    write: bool,
+}
+
+struct Line {
+    /// The core that may write without asking; `NOBODY`: copies may exist, see `sharers`.
+    owner: u32,
+    /// Who has a copy, the owner included.
+    sharers: u128,
+    /// Who had it last: the data come from there.
+    last: u32,
+    /// From then on it can serve.
+    free_at: Ps,
+    /// From then on its owner can use it.
+    granted_at: Ps,
+    queue: Vec<Request>,
+    spinners: Vec<Tid>,
+    /// Counts writes.
+    writes: u64,
+    /// When its value last changed hands, and how long that takes on average.
+    changed_at: Ps,
+    period: Ps,
+}
+
+/// All lines, and what transfers cost.
+pub(crate) struct Lines {
+    lines: Vec<Line>,
+    by_address: FxHashMap<usize, u32>,
+    /// Requester x source, ps.
+    latency: Vec<Ps>,
+    cpus: usize,
+    cold: Ps,
+    share: Ps,
+    occupancy: f64,
+    back_to_back: Ps,
+    /// Transfers, for reports.
+    pub(crate) transfers: u64,
+}
+
+fn bit(cpu: u32) -> u128 {
+    1 << cpu
+}
+
+#[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a time")]
+fn part(time: Ps, share: f64) -> Ps {
+    (time as f64 * share) as Ps
+}
+
+impl Lines {
+    pub(crate) fn new(profile: &Profile, cpus: &[Cpu]) -> Self {
+        let memory = &profile.memory;
+        let between = |to: &Cpu, from: &Cpu| {
+            let base = if to.core == from.core {
+                memory.sibling_ns
+            } else {
+                memory.latency_ns[to.cluster][from.cluster]
+            };
+            ps(base * profile.class[to.class].latency)
+        };
+        Self {
+            lines: Vec::new(),
+            by_address: FxHashMap::default(),
+            latency: cpus
+                .iter()
+                .flat_map(|to| cpus.iter().map(move |from| between(to, from)))
+                .collect(),
+            cpus: cpus.len(),
+            cold: ps(memory.cold_ns),
+            share: ps(memory.share_ns),
+            occupancy: memory.occupancy,
+            back_to_back: ps(memory.back_to_back_ns),
+            transfers: 0,
+        }
+    }
+
+    /// The line that `address` is in; lines are numbered in the order of their first use.
+    fn at(&mut self, address: usize) -> u32 {
+        let next = u32::try_from(self.lines.len()).expect("fewer than 4 G lines");
+        let id = *self.by_address.entry(address / LINE).or_insert(next);
+        if id == next {
+            self.lines.push(Line {
+                owner: NOBODY,
+                sharers: 0,
+                last: NOBODY,
+                free_at: 0,
+                granted_at: 0,
+                queue: Vec::new(),
+                spinners: Vec::new(),
+                writes: 0,
+                changed_at: 0,
+                period: self.back_to_back * 4,
+            });
+        }
+        id
+    }
+
+    /// Line and offset of a word, which may be new.
+    pub(crate) fn name_of(&mut self, address: usize) -> (u32, usize) {
+        (self.at(address), self.offset(address))
+    }
+
+    /// Line and offset of a word, for reports.
+    pub(crate) fn name(&self, address: usize) -> (u32, usize) {
+        (self.by_address.get(&(address / LINE)).copied().unwrap_or(NOBODY), self.offset(address))
+    }
+
+    /// Where in its line a word is.
+    #[allow(clippy::unused_self, reason = "goes with `name`")]
+    pub(crate) fn offset(&self, address: usize) -> usize {
+        address % LINE
+    }
+
+    fn latency(&self, cpu: u32, line: &Line) -> Ps {
+        let others = line.sharers & !bit(cpu);
+        let from = if line.last != cpu && line.last != NOBODY {
+            line.last
+        } else if others != 0 {
+            others.trailing_zeros()
+        } else {
+            return self.cold;
+        };
+        self.transfer(cpu, from)
+    }
+
+    /// From one CPU to another, from request to grant.
+    pub(crate) fn transfer(&self, to: u32, from: u32) -> Ps {
+        self.latency[to as usize * self.cpus + from as usize]
+    }
+
+    pub(crate) fn cold(&self) -> Ps {
+        self.cold
+    }
+
+    pub(crate) fn stop_spinning(&mut self, line: u32, thread: Tid) {
+        self.lines[line as usize].spinners.retain(|&one| one != thread);
+    }
+}
+
+/// What an operation on a word needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// A copy.
+    Load,
+    /// The only copy; the core goes on before it has it.
+    Store,
+    /// The only copy.
+    Modify,
+}
+
+/// The calling thread gets the line of `address`; returns when it has it, at the moment at which the operation takes
+/// place, with the time that the operation takes from then on.
+pub(crate) fn reach(address: usize, access: Access) -> Ps {
+    let e = engine();
+    let (me, cpu) = (e.me(), e.my_cpu());
+    let id = e.lines.at(address);
+    let class = &e.cpus[cpu as usize];
+    let hit = if access == Access::Modify { class.atomic } else { class.load };
+    let write = access != Access::Load;
+    let has = |e: &Engine| {
+        let line = &e.lines.lines[id as usize];
+        if write { line.owner == cpu } else { line.sharers & bit(cpu) != 0 }
+    };
+    let granted_at = e.lines.lines[id as usize].granted_at;
+    if has(e) && granted_at > e.now {
+        // A store has sent for it, and it is not there yet; by then somebody else may have it.
+        advance(granted_at - e.now, Activity::Work);
+    }
+    let e = engine();
+    if has(e) {
+        if write {
+            e.lines.lines[id as usize].writes += 1;
+        }
+        return hit;
+    }
+    let travel = e.travel(cpu, id);
+    let line = &e.lines.lines[id as usize];
+    let arrival = e.now + travel;
+    let back = if line.queue.is_empty() && line.free_at <= arrival && e.is_quiet_until(arrival) {
+        e.now = arrival;
+        e.grant(id, Request { thread: me, write })
+    } else {
+        e.threads[me as usize].state = State::Asking(id);
+        e.is_doing(
+            cpu,
+            if access == Access::Modify { Activity::SpinGlobal } else { Activity::Work },
+        );
+        e.post(arrival, What::Arrive { thread: me, line: id, write });
+        suspend();
+        engine().granted()
+    };
+    hit + if access == Access::Store { 0 } else { back }
+}
+
+/// How a wait for a change of a word ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The line was written since; it has been read again: look. So much of the read is left to be paid, ps.
+    Maybe(Ps),
+    /// The time is up.
+    TimedOut,
+}
+
+/// Writes to the line of `address` so far: if they are the same later, the word is.
+pub(crate) fn writes(address: usize) -> u64 {
+    let e = engine();
+    let id = e.lines.at(address);
+    e.lines.lines[id as usize].writes
+}
+
+/// The calling thread spins on its copy of `address`'s line until somebody writes to the line, or until `end`. It has
+/// looked when the line had seen `seen` writes.
+pub(crate) fn spin(address: usize, seen: u64, end: Option<Ps>) -> Change {
+    let e = engine();
+    let (me, cpu) = (e.me(), e.my_cpu());
+    let id = e.lines.at(address);
+    if end.is_some_and(|end| end <= e.now) {
+        return Change::TimedOut;
+    }
+    let line = &mut e.lines.lines[id as usize];
+    if line.writes != seen || line.sharers & bit(cpu) == 0 {
+        // Somebody was faster than our wait (invariant 3 of the engine).
+        let pause = e.cpus[cpu as usize].pause;
+        advance(pause, Activity::SpinLocal);
+        return Change::Maybe(reach(address, Access::Load));
+    }
+    let thread = &mut e.threads[me as usize];
+    thread.word = address;
+    thread.timed_out = false;
+    thread.seen_waiting.get_or_insert(e.now);
+    if thread.evict {
+        e.evict(me, crate::engine::Then::Look(id));
+    } else {
+        thread.state = State::Spinning(id);
+        let turn = thread.turn;
+        line.spinners.push(me);
+        e.is_doing(cpu, Activity::SpinLocal);
+        if let Some(end) = end {
+            e.post(end, What::Timer { thread: me, turn });
+        } else {
+            e.yields_later(me);
+        }
+    }
+    suspend();
+    let e = engine();
+    if std::mem::take(&mut e.threads[me as usize].timed_out) {
+        Change::TimedOut
+    } else {
+        Change::Maybe(e.granted())
+    }
+}
+
+impl Engine {
+    /// From a core to the directory.
+    fn travel(&mut self, cpu: u32, line: u32) -> Ps {
+        let latency = self.lines.latency(cpu, &self.lines.lines[line as usize]);
+        let travel = part(latency, (1.0 - self.lines.occupancy) / 2.0);
+        self.about(travel)
+    }
+
+    /// A request reaches the directory.
+    pub(crate) fn arrive(&mut self, thread: Tid, id: u32, write: bool) -> Option<Tid> {
+        let line = &mut self.lines.lines[id as usize];
+        let request = Request { thread, write };
+        if line.queue.is_empty() && line.free_at <= self.now {
+            return Some(self.serve(id, request));
+        }
+        line.queue.push(request);
+        if line.queue.len() == 1 {
+            let at = line.free_at;
+            self.post(at, What::Free { line: id });
+        }
+        None
+    }
+
+    /// The line is free for the next request: one is chosen.
+    pub(crate) fn serve_next(&mut self, id: u32) -> Option<Tid> {
+        if self.lines.lines[id as usize].queue.is_empty() {
+            return None;
+        }
+        let index = self.choose(id);
+        let request = self.lines.lines[id as usize].queue.swap_remove(index);
+        let thread = self.serve(id, request);
+        let line = &self.lines.lines[id as usize];
+        if !line.queue.is_empty() {
+            self.post(line.free_at, What::Free { line: id });
+        }
+        Some(thread)
+    }
+
+    /// A weighted draw among those who ask.
+    fn choose(&mut self, id: u32) -> usize {
+        let line = &self.lines.lines[id as usize];
+        if line.queue.len() == 1 {
+            return 0;
+        }
+        let back_to_back = line.period < self.lines.back_to_back;
+        let home = self.cpus.get(line.last as usize).map(|cpu| cpu.cluster);
+        let weight = |request: &Request| {
+            let cpu = &self.cpus[self.threads[request.thread as usize].cpu as usize];
+            let local =
+                if Some(cpu.cluster) == home { self.profile.memory.local_weight } else { 1.0 };
+            local * if back_to_back { cpu.weight_back_to_back } else { cpu.weight_spaced }
+        };
+        let total: f64 = line.queue.iter().map(weight).sum();
+        let mut draw = self.rng.f64() * total;
+        for (index, request) in line.queue.iter().enumerate() {
+            draw -= weight(request);
+            if draw < 0.0 {
+                return index;
+            }
+        }
+        line.queue.len() - 1
+    }
+
+    fn serve(&mut self, id: u32, request: Request) -> Tid {
+        let back = self.grant(id, request);
+        let thread = &mut self.threads[request.thread as usize];
+        thread.busy_until = back; // until the thread asks, see `granted`
+        thread.turn += 1; // a deadline of a spin is void: it looks now
+        request.thread
+    }
+
+    /// What is left of a transfer that has just been served.
+    fn granted(&mut self) -> Ps {
+        let me = self.me();
+        std::mem::take(&mut self.threads[me as usize].busy_until)
+    }
+
+    /// The line goes to the requester; returns the time until its core can go on.
+    fn grant(&mut self, id: u32, request: Request) -> Ps {
+        self.lines.transfers += 1;
+        let cpu = self.threads[request.thread as usize].cpu;
+        let line = &self.lines.lines[id as usize];
+        let latency = self.lines.latency(cpu, line);
+        let is_shared = line.owner == NOBODY && line.sharers != 0;
+        let taken = part(latency, self.lines.occupancy);
+        let back = taken + part(latency, (1.0 - self.lines.occupancy) / 2.0);
+        let blocks = if !request.write && is_shared { self.lines.share } else { taken };
+        let back = self.about(back);
+        let now = self.now;
+        let line = &mut self.lines.lines[id as usize];
+        line.free_at = now + blocks;
+        if request.write {
+            line.writes += 1;
+            line.owner = cpu;
+            line.sharers = bit(cpu);
+            line.last = cpu;
+            line.granted_at = now + back;
+            let mut spinners = std::mem::take(&mut line.spinners);
+            for spinner in spinners.drain(..) {
+                self.look_again(spinner, id);
+            }
+            self.lines.lines[id as usize].spinners = spinners;
+        } else {
+            line.owner = NOBODY;
+            line.sharers |= bit(cpu);
+            line.granted_at = now;
+            if line.last == NOBODY {
+                line.last = cpu;
+            }
+        }
+        back
+    }
+
+    /// A spinning thread's copy is gone: it asks for a new one.
+    pub(crate) fn look_again(&mut self, thread: Tid, line: u32) {
+        let cpu = self.threads[thread as usize].cpu;
+        self.threads[thread as usize].state = State::Asking(line);
+        let notices = part(self.cpus[cpu as usize].pause, self.rng.f64());
+        let travel = self.travel(cpu, line);
+        self.post(self.now + notices + travel, What::Arrive { thread, line, write: false });
+    }
+
+    /// A word of the line has another value now.
+    pub(crate) fn changed(&mut self, address: usize) {
+        let id = self.lines.at(address);
+        let now = self.now;
+        let line = &mut self.lines.lines[id as usize];
+        let since = (now - line.changed_at).min(self.lines.back_to_back * 16);
+        line.period = line.period - line.period / 8 + since / 8;
+        line.changed_at = now;
+    }
+}

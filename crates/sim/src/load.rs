@@ -1,0 +1,398 @@
+//! What threads do: the few calls that a workload is written in.
+//!
+//! ```text
+//! fn setup(setup: &mut Setup) {
+//!     let (lock, data) = (setup.lock(), setup.data(2));
+//!     let gap = setup.param("gap");
+//!     setup.threads(move |me| {
+//!         while me.goes_on() {
+//!             me.operation(|| {
+//!                 me.locked(lock, || me.touch(data, 0..2));
+//!             });
+//!             me.nops(gap);
+//!         }
+//!     });
+//! }
+//! ```
+
+use crate::check::Violation;
+use crate::engine::{Engine, Ps, advance, engine, fail, ps};
+use crate::lock::{LockSpec, Watched};
+use crate::order::Stamp;
+use crate::outcome::Collect;
+use crate::platform::Sim;
+use crate::timeline::Activity;
+use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
+use lockwright_platform::{Class, Platform, Word};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A lock of the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockId(u32);
+
+/// Lines of shared data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataId(u32);
+
+/// An option of a workload: what may be swept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ParamSpec {
+    /// The word before `=`.
+    pub key: &'static str,
+    /// What it means, with its unit.
+    pub meaning: &'static str,
+    /// Its value when not given.
+    pub default: f64,
+    /// Smallest legal value.
+    pub min: f64,
+    /// Largest legal value.
+    pub max: f64,
+}
+
+/// A workload: what the list says of it, and how it is set up. Each one's file exports its own as `ENTRY`.
+#[derive(Debug)]
+pub struct Workload {
+    /// The name on the command line.
+    pub id: &'static str,
+    /// One line: what its threads do.
+    pub idea: &'static str,
+    /// Where it comes from: paper and figure.
+    pub source: &'static str,
+    /// Its options.
+    pub params: &'static [ParamSpec],
+    /// Makes locks, data and threads.
+    pub setup: fn(&mut Setup),
+}
+
+struct Line {
+    owner: Option<u32>,
+    stamp: Option<Stamp>,
+    updates: u64,
+}
+
+struct Data {
+    lines: Vec<Line>,
+    expected: u64,
+}
+
+/// What all threads of a run share.
+pub(crate) struct World {
+    pub(crate) locks: RefCell<Vec<Rc<Watched>>>,
+    data: RefCell<Vec<Data>>,
+    pub(crate) collect: RefCell<Collect>,
+    from: Ps,
+    end: Ps,
+    seed: u64,
+    threads: u32,
+}
+
+impl World {
+    pub(crate) fn new(threads: u32, seed: u64, from: Ps, end: Ps, collect: Collect) -> Rc<Self> {
+        let (locks, data) = (RefCell::default(), RefCell::default());
+        Rc::new(Self { locks, data, collect: RefCell::new(collect), from, end, seed, threads })
+    }
+
+    /// Conservation: every touch of every line has counted.
+    pub(crate) fn lost(&self) -> Option<Violation> {
+        let data = self.data.borrow();
+        let expected: u64 = data.iter().map(|data| data.expected).sum();
+        let updates: u64 = data.iter().flat_map(|data| &data.lines).map(|line| line.updates).sum();
+        (updates != expected).then(|| Violation::Lost { expected, missing: expected - updates })
+    }
+}
+
+/// A run that is being set up.
+pub struct Setup<'a> {
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) world: &'a Rc<World>,
+    pub(crate) lock: &'a LockSpec,
+    pub(crate) params: &'a BTreeMap<String, f64>,
+    pub(crate) specs: &'static [ParamSpec],
+    /// On which CPU each thread runs; `None`: the scheduler decides.
+    pub(crate) cpus: Vec<Option<u32>>,
+    pub(crate) started: u32,
+}
+
+impl Setup<'_> {
+    /// A lock of the kind that the run is about.
+    pub fn lock(&mut self) -> LockId {
+        let mut locks = self.world.locks.borrow_mut();
+        let number = u32::try_from(locks.len()).expect("few");
+        locks.push(Rc::new(Watched::new(self.lock, number, self.world.threads as usize)));
+        LockId(number)
+    }
+
+    /// `lines` lines of shared data, which nobody has in a cache.
+    pub fn data(&mut self, lines: u32) -> DataId {
+        let mut data = self.world.data.borrow_mut();
+        let line = |_| Line { owner: None, stamp: None, updates: 0 };
+        data.push(Data { lines: (0..lines).map(line).collect(), expected: 0 });
+        DataId(u32::try_from(data.len() - 1).expect("few"))
+    }
+
+    /// The value of an option of this workload.
+    ///
+    /// # Panics
+    /// If the workload does not declare the option.
+    pub fn param(&self, key: &str) -> f64 {
+        let given = self.params.get(key).copied();
+        let default = || self.specs.iter().find(|spec| spec.key == key).map(|spec| spec.default);
+        given.or_else(default).unwrap_or_else(|| panic!("the workload declares no option '{key}'"))
+    }
+
+    /// As [`param`](Self::param), rounded to a whole number.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked ranges")]
+    pub fn count(&self, key: &str) -> u32 {
+        self.param(key).round() as u32
+    }
+
+    /// Threads that the run asks for.
+    pub fn thread_count(&self) -> u32 {
+        self.world.threads
+    }
+
+    /// Nanoseconds from the start after which operations count.
+    pub fn measured_from_ns(&self) -> u64 {
+        self.world.from / 1000
+    }
+
+    /// Makes all threads, which do the same.
+    pub fn threads(&mut self, body: impl Fn(&Me) + Clone + 'static) {
+        while self.started < self.world.threads {
+            self.thread(body.clone());
+        }
+    }
+
+    /// Makes the next thread.
+    pub fn thread(&mut self, body: impl FnOnce(&Me) + 'static) {
+        let (number, world) = (self.started, self.world.clone());
+        self.started += 1;
+        let seed = self.world.seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let pinned = self.cpus.get(number as usize).copied().flatten();
+        let run = move || {
+            let rng = RefCell::new(fastrand::Rng::with_seed(seed));
+            let me = Me {
+                number,
+                world,
+                rng,
+                epochs: RefCell::default(),
+                window: Cell::new(WINDOW_MAX_NS),
+            };
+            body(&me);
+        };
+        self.engine.spawn(format!("thread {number}"), pinned, Box::new(run));
+    }
+}
+
+struct Epoch {
+    id: u32,
+    feedback: Option<Feedback>,
+}
+
+/// The calling thread.
+pub struct Me {
+    number: u32,
+    world: Rc<World>,
+    rng: RefCell<fastrand::Rng>,
+    epochs: RefCell<Vec<Epoch>>,
+    /// The current epoch's, ns; outside epochs the largest.
+    window: Cell<u32>,
+}
+
+impl Me {
+    /// Its number, from 0.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The class of the core that runs it now.
+    pub fn class(&self) -> Class {
+        let e = engine();
+        Class(u8::try_from(e.cpus[e.my_cpu() as usize].class).unwrap_or(u8::MAX))
+    }
+
+    /// Simulated time, ns; costs nothing.
+    pub fn now_ns(&self) -> u64 {
+        engine().now / 1000
+    }
+
+    /// Is there time left?
+    pub fn goes_on(&self) -> bool {
+        engine().now < self.world.end
+    }
+
+    /// A number drawn evenly from `range`.
+    pub fn draw(&self, range: Range<u32>) -> u32 {
+        self.rng.borrow_mut().u32(range)
+    }
+
+    /// A number drawn evenly from 0 to 1.
+    pub fn chance(&self) -> f64 {
+        self.rng.borrow_mut().f64()
+    }
+
+    /// Executes `count` NOPs.
+    pub fn nops(&self, count: f64) {
+        let e = engine();
+        self.works(count * e.cpus[e.my_cpu() as usize].nop);
+    }
+
+    /// Computes what takes the fastest class `ns` nanoseconds.
+    pub fn compute(&self, ns: f64) {
+        let e = engine();
+        self.works(ns * 1000.0 * e.cpus[e.my_cpu() as usize].compute);
+    }
+
+    /// Computes for `cycles` of this core's clock.
+    pub fn cycles(&self, cycles: f64) {
+        let e = engine();
+        let class = e.cpus[e.my_cpu() as usize].class;
+        self.works(cycles / e.profile.class[class].ghz * 1000.0);
+    }
+
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+    fn works(&self, ps: f64) {
+        let e = engine();
+        let time = ps * e.smt_factor(e.my_cpu());
+        let time = e.about(time as Ps);
+        advance(time, Activity::Work);
+    }
+
+    /// Sleeps for `ns` nanoseconds.
+    pub fn sleep(&self, ns: u32) {
+        let nobody_wakes = <Sim as Platform>::Word::new(0);
+        Sim::park(&nobody_wakes, 0, Some(Sim::after(ns)));
+    }
+
+    /// Acquires.
+    pub fn acquire(&self, lock: LockId) {
+        let watched = self.watched(lock);
+        let asked = engine().now;
+        watched.lock(self.window.get());
+        let e = engine();
+        if asked >= self.world.from && asked < self.world.end {
+            let (class, waited) = (e.cpus[e.my_cpu() as usize].class, e.now - asked);
+            self.world.collect.borrow_mut().acquired(self.number, class, waited);
+        }
+    }
+
+    /// Acquires if nobody holds the lock.
+    pub fn try_acquire(&self, lock: LockId) -> bool {
+        self.watched(lock).try_lock()
+    }
+
+    /// Releases.
+    pub fn release(&self, lock: LockId) {
+        self.watched(lock).unlock();
+    }
+
+    /// A critical section under `lock`.
+    pub fn locked(&self, lock: LockId, section: impl FnOnce()) {
+        self.acquire(lock);
+        section();
+        self.release(lock);
+    }
+
+    fn watched(&self, lock: LockId) -> Rc<Watched> {
+        self.world.locks.borrow()[lock.0 as usize].clone()
+    }
+
+    /// Reads, modifies and writes these lines of `data`, all under one lock.
+    pub fn touch(&self, data: DataId, lines: Range<u32>) {
+        let e = engine();
+        let (me, number) = (e.me(), e.my_cpu());
+        let overlap = e.profile.memory.overlap.max(1.0);
+        let cpu = &e.cpus[number as usize];
+        let mut cost = 0;
+        let mut seen = Vec::new();
+        let mut raced = None;
+        {
+            let mut all = self.world.data.borrow_mut();
+            let data = &mut all[data.0 as usize];
+            data.expected += u64::from(lines.end - lines.start);
+            for line in &mut data.lines[lines.start as usize..lines.end as usize] {
+                cost += cpu.line;
+                let miss = match line.owner.replace(number) {
+                    Some(owner) if owner == number => 0,
+                    Some(owner) => e.lines.transfer(number, owner),
+                    None => e.lines.cold(),
+                };
+                #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
+                #[allow(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a time"
+                )]
+                let miss = (miss as f64 / overlap) as Ps;
+                cost += miss;
+                match e.orders.write(me, line.stamp) {
+                    Some(stamp) => line.stamp = Some(stamp),
+                    None => raced = line.stamp,
+                }
+                seen.push(line.updates);
+            }
+        }
+        if let Some(last) = raced {
+            let (first, second) = (e.name(last.thread()), e.name(me));
+            fail(Violation::Race { at_ns: e.now / 1000, first, second });
+        }
+        let cost = e.about(cost);
+        advance(cost, Activity::Work);
+        let mut all = self.world.data.borrow_mut();
+        let touched = &mut all[data.0 as usize].lines[lines.start as usize..lines.end as usize];
+        for (line, seen) in touched.iter_mut().zip(seen) {
+            line.updates = seen + 1; // not += 1: an update in between is lost, as it would be
+        }
+    }
+
+    /// One operation: what throughput and latency are about.
+    pub fn operation(&self, body: impl FnOnce()) {
+        let start = engine().now;
+        body();
+        self.count_since(start, None);
+    }
+
+    /// One operation that is an epoch with a latency SLO, ns (P99 unless said otherwise).
+    pub fn epoch(&self, id: u32, slo_ns: u64, percentile: Percentile, body: impl FnOnce()) {
+        let outer = self.window.get();
+        let known = |epochs: &Vec<Epoch>| epochs.iter().position(|epoch| epoch.id == id);
+        let index = known(&self.epochs.borrow()).unwrap_or_else(|| {
+            let mut epochs = self.epochs.borrow_mut();
+            epochs.push(Epoch { id, feedback: None });
+            epochs.len() - 1
+        });
+        // A first execution, whose SLO nobody has told yet, is first come first served.
+        let feedback = self.epochs.borrow()[index].feedback;
+        self.window.set(feedback.map_or(0, |feedback| feedback.window_ns));
+        let counted_from = engine().now;
+        let start = Sim::now();
+        body();
+        let latency = Sim::now() - start;
+        let next = match feedback {
+            Some(feedback) => feedback.after(latency, slo_ns, percentile),
+            None => Feedback::first(slo_ns, percentile),
+        };
+        self.epochs.borrow_mut()[index].feedback = Some(next);
+        self.window.set(outer);
+        self.count_since(counted_from, Some(slo_ns));
+    }
+
+    fn count_since(&self, start: Ps, slo_ns: Option<u64>) {
+        let e = engine();
+        // As a benchmark of fixed length counts: what ended within it.
+        if start >= self.world.from && e.now <= self.world.end {
+            let class = e.cpus[e.my_cpu() as usize].class;
+            let mut collect = self.world.collect.borrow_mut();
+            collect.operation(self.number, class, e.now, e.now - start, slo_ns);
+        }
+    }
+}
+
+/// `ns` of simulated time.
+pub(crate) fn time(ns: u64) -> Ps {
+    #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ns")]
+    ps(ns as f64)
+}

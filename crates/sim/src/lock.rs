@@ -1,0 +1,293 @@
+//! Locks of the catalogue on the virtual machine, by name, and glibc's algorithm as a baseline.
+
+use crate::check::Violation;
+use crate::engine::{Ps, Tid, engine, fail};
+use crate::platform::Sim;
+use crate::timeline::Hold;
+use lockwright_locks::catalog::{Entry, FrontVisitor, Kind, Visitor, find, visit_all, visit_front};
+use lockwright_locks::front::{Alone, Arrival, Front, Parts, Tuning, lock_as_glibc};
+use lockwright_platform::{Platform, RawLock, TryLock};
+use std::cell::{Cell, RefCell};
+use thiserror::Error;
+
+/// Everybody's baseline: glibc's own algorithm (`pthread_mutex_lock` of a normal mutex): a swap, then sleep.
+pub const GLIBC: &str = "glibc";
+
+/// Which lock, with which options: `NAME[:key=value,...]`.
+#[derive(Clone, Debug)]
+pub struct LockSpec {
+    text: String,
+    entry: Option<&'static Entry>,
+    options: Vec<(String, u32)>,
+}
+
+/// Why a text names no lock.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum LockError {
+    /// Not in the catalogue.
+    #[error("unknown lock '{0}'")]
+    Unknown(String),
+    /// The lock has no such option, or the value is none.
+    #[error("lock '{lock}': option '{option}' is not among its options, or out of range")]
+    Option {
+        /// The lock.
+        lock: String,
+        /// What was asked for.
+        option: String,
+    },
+}
+
+impl LockSpec {
+    /// Reads `NAME[:key=value,...]`.
+    pub fn parse(text: &str) -> Result<Self, LockError> {
+        let (name, options) = text.split_once(':').unwrap_or((text, ""));
+        let entry = find(name);
+        if entry.is_none() && name != GLIBC {
+            return Err(LockError::Unknown(name.to_owned()));
+        }
+        let known = entry.map_or(&[][..], |entry| entry.options);
+        let bad = |option: &str| LockError::Option { lock: name.into(), option: option.into() };
+        let parse = |option: &str| {
+            let (key, value) = option.split_once('=').ok_or_else(|| bad(option))?;
+            let spec = known.iter().find(|spec| spec.key == key).ok_or_else(|| bad(option))?;
+            let value = value.parse().map_err(|_| bad(option))?;
+            if !(spec.min..=spec.max).contains(&value) {
+                return Err(bad(option));
+            }
+            Ok((key.to_owned(), value))
+        };
+        let options = options.split(',').filter(|o| !o.is_empty()).map(parse);
+        Ok(Self { text: text.to_owned(), entry, options: options.collect::<Result<_, _>>()? })
+    }
+
+    /// As it was written.
+    pub fn name(&self) -> &str {
+        &self.text
+    }
+
+    /// What the catalogue says of it; none for [`GLIBC`].
+    pub fn entry(&self) -> Option<&'static Entry> {
+        self.entry
+    }
+
+    fn tuned(&self, mut tuning: Tuning) -> Tuning {
+        for (key, value) in &self.options {
+            tuning.set(key, *value);
+        }
+        tuning
+    }
+
+    /// An unlocked lock for `threads` threads.
+    pub(crate) fn make(&self, threads: usize) -> Box<dyn AnyLock> {
+        let Some(entry) = self.entry else {
+            let lock = Alone::<Sim, Glibc>::tuned(Tuning::for_cpus(Sim::cpus()));
+            return Typed::boxed(lock, threads);
+        };
+        let mut making = Making { spec: self, entry, threads, made: None };
+        if entry.kind == Kind::Front {
+            visit_front::<Sim>(&mut making);
+        } else {
+            visit_all::<Sim>(&mut making);
+        }
+        making.made.expect("every lock of the catalogue is visited")
+    }
+}
+
+struct Making<'a> {
+    spec: &'a LockSpec,
+    entry: &'static Entry,
+    threads: usize,
+    made: Option<Box<dyn AnyLock>>,
+}
+
+impl FrontVisitor<Sim> for Making<'_> {
+    fn visit<L: Front<Sim>>(&mut self, entry: &'static Entry) {
+        if std::ptr::eq(entry, self.entry) {
+            let tuning = L::Rule::defaults(Tuning::for_cpus(Sim::cpus()));
+            let lock = Alone::<Sim, L::Rule>::tuned(self.spec.tuned(tuning));
+            self.made = Some(Typed::boxed(lock, self.threads));
+        }
+    }
+}
+
+impl Visitor<Sim> for Making<'_> {
+    fn visit<L: TryLock<Sim> + 'static>(&mut self, entry: &'static Entry) {
+        if std::ptr::eq(entry, self.entry) {
+            self.made = Some(Typed::boxed(L::new(), self.threads));
+        }
+    }
+}
+
+/// glibc's rule: whoever finds the lock taken sleeps, and tries again when it is woken.
+struct Glibc;
+
+impl<P: Platform> Arrival<P> for Glibc {
+    fn lock_slow(parts: Parts<'_, P>, _: &Tuning) {
+        lock_as_glibc(parts);
+    }
+}
+
+/// A lock whose type is not known.
+pub(crate) trait AnyLock {
+    /// Acquires for a thread.
+    fn lock(&self, thread: Tid, window_ns: u32);
+    /// Tries to.
+    fn try_lock(&self, thread: Tid) -> bool;
+    /// Releases.
+    fn unlock(&self, thread: Tid);
+}
+
+/// As much memory as it needs, and a line of its own.
+#[repr(align(128))]
+struct Aligned<T>(T);
+
+struct Typed<L: RawLock<Sim>> {
+    lock: Aligned<L>,
+    /// One for each thread.
+    nodes: Vec<Aligned<Cell<L::Node>>>,
+}
+
+impl<L: TryLock<Sim> + 'static> Typed<L> {
+    fn boxed(lock: L, threads: usize) -> Box<dyn AnyLock> {
+        let nodes = (0..threads).map(|_| Aligned(Cell::new(L::Node::default()))).collect();
+        Box::new(Self { lock: Aligned(lock), nodes })
+    }
+}
+
+impl<L: TryLock<Sim>> AnyLock for Typed<L> {
+    fn lock(&self, thread: Tid, window_ns: u32) {
+        // SAFETY: the node is this thread's, for one acquisition at a time, and the vector does not grow.
+        unsafe {
+            self.lock.0.lock_in_front(self.nodes[thread as usize].0.as_ptr(), window_ns, || true)
+        }
+    }
+
+    fn try_lock(&self, thread: Tid) -> bool {
+        // SAFETY: as above.
+        unsafe { self.lock.0.try_lock(self.nodes[thread as usize].0.as_ptr()) }
+    }
+
+    fn unlock(&self, thread: Tid) {
+        // SAFETY: as above; the caller holds it.
+        unsafe { self.lock.0.unlock(self.nodes[thread as usize].0.as_ptr()) }
+    }
+}
+
+struct Waiter {
+    thread: Tid,
+    asked: Ps,
+    overtaken: u32,
+}
+
+/// A lock under watch.
+pub(crate) struct Watched {
+    number: u32,
+    lock: Box<dyn AnyLock>,
+    holder: Cell<Option<(Tid, Ps, Ps)>>,
+    waiters: RefCell<Vec<Waiter>>,
+    /// A waiter may be overtaken so often by those who come after it was seen waiting.
+    bound: Option<u32>,
+    /// The most that any was.
+    pub(crate) most_overtaken: Cell<u32>,
+    pub(crate) acquisitions: Cell<u64>,
+    last: Cell<Option<Tid>>,
+    /// Acquisitions by another thread than the last holder.
+    pub(crate) hand_overs: Cell<u64>,
+}
+
+impl Watched {
+    pub(crate) fn new(spec: &LockSpec, number: u32, threads: usize) -> Self {
+        Self {
+            number,
+            lock: spec.make(threads),
+            holder: Cell::new(None),
+            waiters: RefCell::default(),
+            bound: bound(spec),
+            most_overtaken: Cell::new(0),
+            acquisitions: Cell::new(0),
+            last: Cell::new(None),
+            hand_overs: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn lock(&self, window_ns: u32) {
+        let e = engine();
+        let (me, asked) = (e.me(), e.now);
+        e.threads[me as usize].seen_waiting = None;
+        self.waiters.borrow_mut().push(Waiter { thread: me, asked, overtaken: 0 });
+        self.lock.lock(me, window_ns);
+        let mut waiters = self.waiters.borrow_mut();
+        let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
+        waiters.swap_remove(mine);
+        let e = engine();
+        let mut first = None;
+        for waiter in waiters.iter_mut() {
+            let seen = e.threads[waiter.thread as usize].seen_waiting;
+            if seen.is_some_and(|since| since < asked) {
+                waiter.overtaken += 1;
+                self.most_overtaken.set(self.most_overtaken.get().max(waiter.overtaken));
+                if self.bound.is_some_and(|bound| waiter.overtaken > bound) {
+                    first.get_or_insert((waiter.thread, waiter.asked, waiter.overtaken));
+                }
+            }
+        }
+        drop(waiters);
+        if let Some(((who, since, times), bound)) = first.zip(self.bound) {
+            fail(if bound == 0 {
+                Violation::Order {
+                    lock: self.number,
+                    first: e.name(who),
+                    waited_since_ns: since / 1000,
+                    second: e.name(me),
+                    came_ns: asked / 1000,
+                }
+            } else {
+                Violation::Bypass { lock: self.number, who: e.name(who), times, bound }
+            });
+        }
+        self.acquired(me, asked);
+    }
+
+    pub(crate) fn try_lock(&self) -> bool {
+        let e = engine();
+        let (me, asked) = (e.me(), e.now);
+        let got = self.lock.try_lock(me);
+        if got {
+            self.acquired(me, asked);
+        }
+        got
+    }
+
+    fn acquired(&self, me: Tid, asked: Ps) {
+        let e = engine();
+        if let Some((other, ..)) = self.holder.replace(Some((me, asked, e.now))) {
+            let (first, second) = (e.name(other), e.name(me));
+            fail(Violation::Exclusion { lock: self.number, at_ns: e.now / 1000, first, second });
+        }
+        self.acquisitions.set(self.acquisitions.get() + 1);
+        if self.last.replace(Some(me)) != Some(me) {
+            self.hand_overs.set(self.hand_overs.get() + 1);
+        }
+    }
+
+    pub(crate) fn unlock(&self) {
+        let e = engine();
+        let me = e.me();
+        if let Some((thread, asked_ps, start_ps)) = self.holder.take()
+            && let Some(timeline) = &mut e.timeline
+        {
+            let lock = self.number;
+            timeline.hold(Hold { lock, thread, asked_ps, start_ps, end_ps: e.now });
+        }
+        self.lock.unlock(me);
+    }
+}
+
+/// How often a waiter that others could see waiting may be overtaken by those who came later, for locks that promise a
+/// bound: 0 for first come first served.
+fn bound(spec: &LockSpec) -> Option<u32> {
+    match spec.entry?.id {
+        "ticket" | "mcs" | "clh" => Some(0),
+        _ => None,
+    }
+}

@@ -1,0 +1,309 @@
+//! [`Platform`] on the virtual machine: what a lock does costs simulated time.
+//!
+//! Words are as large as real ones, so that what shares a line on the real machine shares it here. Outside of a simulated
+//! thread (while a run is set up, or taken down) operations cost nothing.
+
+use crate::engine::{Engine, Ps, advance, current, engine, inside};
+use crate::futex;
+use crate::lines::{Access, Change, reach, spin, writes};
+use crate::timeline::Activity;
+use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Woken, Word};
+use std::alloc::Layout;
+use std::cell::Cell;
+
+/// What [`Platform::take_line`] hands out.
+pub(crate) const LINE: Layout = match Layout::from_size_align(128, 128) {
+    Ok(layout) => layout,
+    Err(_) => panic!("128 bytes, aligned"),
+};
+
+/// The virtual machine that runs on this operating-system thread.
+#[derive(Debug)]
+pub struct Sim;
+
+/// A value of the virtual machine's memory.
+#[repr(transparent)]
+pub struct SimCell<V>(Cell<V>);
+
+// SAFETY: a machine and all of its threads live on one operating-system thread.
+unsafe impl<V> Sync for SimCell<V> {}
+// SAFETY: as above.
+unsafe impl<V> Send for SimCell<V> {}
+
+impl<V: Copy + Eq> SimCell<V> {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn read(&self, order: Ordering) -> V {
+        if inside().is_none() {
+            return self.0.get();
+        }
+        let cost = reach(self.address(), Access::Load);
+        let value = self.0.get();
+        let e = engine();
+        e.orders.load(e.me(), self.address(), order);
+        advance(cost, Activity::Work);
+        value
+    }
+
+    fn write(&self, value: V, order: Ordering) {
+        if inside().is_none() {
+            return self.0.set(value);
+        }
+        let cost = reach(self.address(), Access::Store);
+        let e = engine();
+        e.orders.store(e.me(), self.address(), order);
+        if self.0.replace(value) != value {
+            e.changed(self.address());
+        }
+        advance(cost, Activity::Work);
+    }
+
+    /// Reads, and writes what `new` makes of it; `Err`: nothing was written, `no` is the ordering of the read.
+    fn modify(
+        &self,
+        new: impl FnOnce(V) -> Option<V>,
+        yes: Ordering,
+        no: Ordering,
+    ) -> Result<V, V> {
+        if inside().is_none() {
+            let old = self.0.get();
+            return new(old).inspect(|&new| self.0.set(new)).map(|_| old).ok_or(old);
+        }
+        let cost = reach(self.address(), Access::Modify);
+        let old = self.0.get();
+        let new = new(old);
+        let e = engine();
+        let me = e.me();
+        match new {
+            Some(new) => {
+                e.orders.modify(me, self.address(), yes);
+                self.0.set(new);
+                if new != old {
+                    e.changed(self.address());
+                }
+            }
+            None => e.orders.load(me, self.address(), no),
+        }
+        advance(cost, Activity::Work);
+        new.map(|_| old).ok_or(old)
+    }
+
+    fn swapped(&self, value: V, order: Ordering) -> V {
+        let (Ok(old) | Err(old)) = self.modify(|_| Some(value), order, Ordering::Relaxed);
+        old
+    }
+
+    /// Looks whenever the line was written to, until `done`, or until `end`; returns what it saw last.
+    fn wait(&self, order: Ordering, end: Option<Ps>, mut done: impl FnMut(V) -> bool) -> V {
+        let address = self.address();
+        let mut back = reach(address, Access::Load);
+        let value = loop {
+            let seen = writes(address);
+            let value = self.0.get();
+            if done(value) {
+                break value;
+            }
+            match spin(address, seen, end) {
+                Change::Maybe(granted) => back = granted,
+                Change::TimedOut => {
+                    let value = self.0.get();
+                    done(value);
+                    break value;
+                }
+            }
+        };
+        let e = engine();
+        // An acquire of a value that was not acted upon teaches nothing that could be used.
+        e.orders.load(e.me(), address, order);
+        advance(back, Activity::Work);
+        value
+    }
+}
+
+/// A 32-bit word.
+pub type SimWord = SimCell<u32>;
+
+impl Word for SimWord {
+    fn new(value: u32) -> Self {
+        Self(Cell::new(value))
+    }
+    fn load(&self, order: Ordering) -> u32 {
+        self.read(order)
+    }
+    fn store(&self, value: u32, order: Ordering) {
+        self.write(value, order);
+    }
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.swapped(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: u32,
+        new: u32,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<u32, u32> {
+        self.modify(|old| (old == current).then_some(new), success, failure)
+    }
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        let (Ok(old) | Err(old)) = self.modify(|old| Some(old.wrapping_add(value)), order, order);
+        old
+    }
+    fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+        let (Ok(old) | Err(old)) = self.modify(|old| Some(old.wrapping_sub(value)), order, order);
+        old
+    }
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        let (Ok(old) | Err(old)) = self.modify(|old| Some(old | bits), order, order);
+        old
+    }
+    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
+        let (Ok(old) | Err(old)) = self.modify(|old| Some(old & bits), order, order);
+        old
+    }
+}
+
+/// A pointer.
+pub type SimPtr<T> = SimCell<*mut T>;
+
+impl<T> Ptr<T> for SimPtr<T> {
+    fn new(value: *mut T) -> Self {
+        Self(Cell::new(value))
+    }
+    fn load(&self, order: Ordering) -> *mut T {
+        self.read(order)
+    }
+    fn store(&self, value: *mut T, order: Ordering) {
+        self.write(value, order);
+    }
+    fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
+        self.swapped(value, order)
+    }
+    fn compare_exchange(
+        &self,
+        current: *mut T,
+        new: *mut T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<*mut T, *mut T> {
+        self.modify(|old| (old == current).then_some(new), success, failure)
+    }
+}
+
+/// A moment, ps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(u64);
+
+fn in_ns(e: &Engine, ns: u32) -> Ps {
+    e.now + Ps::from(ns) * 1000
+}
+
+impl Platform for Sim {
+    type Word = SimWord;
+    type Ptr<T> = SimPtr<T>;
+    type Deadline = Moment;
+
+    fn spin_until(word: &SimWord, order: Ordering, done: impl Fn(u32) -> bool) -> u32 {
+        word.wait(order, None, done)
+    }
+
+    fn spin_until_ptr<T>(
+        ptr: &SimPtr<T>,
+        order: Ordering,
+        done: impl Fn(*mut T) -> bool,
+    ) -> *mut T {
+        ptr.wait(order, None, done)
+    }
+
+    fn spin_for(
+        word: &SimWord,
+        order: Ordering,
+        ns: u32,
+        mut done: impl FnMut(u32) -> bool,
+    ) -> u32 {
+        if ns == 0 {
+            let value = word.read(order);
+            done(value);
+            return value;
+        }
+        let end = in_ns(engine(), ns);
+        word.wait(order, Some(end), done)
+    }
+
+    fn pause(ns: u32) {
+        let e = engine();
+        // The last of the pause instructions ends a little late.
+        let pause = e.cpus[e.my_cpu() as usize].pause;
+        let late = e.rng.u64(0..=pause);
+        advance(Ps::from(ns) * 1000 + late, Activity::SpinLocal);
+    }
+
+    fn park(word: &SimWord, seen: u32, deadline: Option<Moment>) -> Woken {
+        // SAFETY: it is a word, and we have a reference.
+        unsafe { futex::wait(word.0.as_ptr(), seen, deadline.map(|end| end.0), false) }
+    }
+
+    fn unpark(word: *const SimWord, count: u32) {
+        futex::wake(word.addr(), count, false);
+    }
+
+    fn park_movable(word: &SimWord, seen: u32, deadline: Option<Moment>) -> Woken {
+        // SAFETY: it is a word, and we have a reference.
+        unsafe { futex::wait(word.0.as_ptr(), seen, deadline.map(|end| end.0), true) }
+    }
+
+    fn unpark_moved(word: *const SimWord, count: u32) {
+        futex::wake(word.addr(), count, true);
+    }
+
+    fn now() -> u64 {
+        let e = engine();
+        let clock = e.cpus[e.my_cpu() as usize].clock;
+        advance(clock, Activity::Work);
+        engine().now / 1000
+    }
+
+    fn after(ns: u32) -> Moment {
+        Moment(in_ns(engine(), ns))
+    }
+
+    fn place() -> Place {
+        let e = engine();
+        let number = e.my_cpu();
+        let cpu = &e.cpus[number as usize];
+        // What it costs: two loads of the thread's own memory.
+        let cost = 2 * cpu.load;
+        let class = Class(u8::try_from(cpu.class).unwrap_or(u8::MAX));
+        let place = Place { cpu: number, class, domain: cpu.domain };
+        advance(cost, Activity::Work);
+        place
+    }
+
+    fn requeue(from: *const SimWord, seen: u32, to: *const SimWord, count: u32) -> u32 {
+        // SAFETY: callers pass a word that is there.
+        unsafe { futex::requeue(from.cast(), seen, to.addr(), count) }
+    }
+
+    fn cpus() -> u32 {
+        current().map_or(1, |e| u32::try_from(e.cpus.len()).unwrap_or(u32::MAX))
+    }
+
+    fn take_line() -> *mut u8 {
+        let e = current().expect("locks live on a machine");
+        if let Some(line) = e.free_lines.pop() {
+            // SAFETY: one of ours, which nobody writes to any more.
+            unsafe { line.write_bytes(0, LINE.size()) };
+            return line;
+        }
+        // SAFETY: the layout is not empty.
+        let line = unsafe { std::alloc::alloc_zeroed(LINE) };
+        e.arena.push(line); // freed with the machine: a line stays readable
+        line
+    }
+
+    unsafe fn give_line(line: *mut u8) {
+        current().expect("locks live on a machine").free_lines.push(line);
+    }
+}

@@ -1,0 +1,133 @@
+//! One run: a lock, a machine, a workload, so many threads, a seed.
+
+use crate::engine::{Engine, with_engine};
+use crate::load::{Setup, Workload, World, time};
+use crate::lock::LockSpec;
+use crate::outcome::{Collect, Outcome};
+use crate::profile::Profile;
+use crate::timeline::Timeline;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// Simulated time after its end within which a run's threads have to come to theirs, ns.
+const GRACE_NS: u64 = 2_000_000_000;
+
+/// Where threads run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// Thread n on the n-th CPU, the fastest class first; from the start again with more threads than CPUs.
+    #[default]
+    Pinned,
+    /// Wherever the scheduler puts them.
+    Free,
+    /// Thread n on the n-th of these CPUs, from the start again.
+    Cpus(Vec<u32>),
+}
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    /// The machine.
+    pub profile: &'a Profile,
+    /// The lock.
+    pub lock: &'a LockSpec,
+    /// What its threads do.
+    pub workload: &'static Workload,
+    /// The workload's options, where they differ from their defaults.
+    pub params: &'a BTreeMap<String, f64>,
+    /// How many.
+    pub threads: u32,
+    /// Where.
+    pub placement: Placement,
+    /// The same seed, the same run.
+    pub seed: u64,
+    /// Simulated time before anything counts, ns.
+    pub warmup_ns: u64,
+    /// Simulated time that counts, ns.
+    pub duration_ns: u64,
+    /// Keep each operation?
+    pub samples: bool,
+    /// Keep what each core did, at most so many entries.
+    pub timeline: Option<usize>,
+}
+
+impl Run<'_> {
+    fn cpus(&self) -> Vec<Option<u32>> {
+        let by_class = || {
+            let cpus = crate::cores::Cpu::all(self.profile);
+            let mut numbers: Vec<u32> = (0..self.profile.cpus()).collect();
+            numbers.sort_by_key(|&cpu| cpus[cpu as usize].class);
+            numbers
+        };
+        let list = match &self.placement {
+            Placement::Free => return Vec::new(),
+            Placement::Pinned => by_class(),
+            Placement::Cpus(list) => list.clone(),
+        };
+        list.into_iter().cycle().take(self.threads as usize).map(Some).collect()
+    }
+
+    /// Runs.
+    pub fn outcome(&self) -> Outcome {
+        let (from, end) = (time(self.warmup_ns), time(self.warmup_ns + self.duration_ns));
+        let mut engine = Engine::new(self.profile, self.seed);
+        engine.limit = end + time(GRACE_NS);
+        engine.measured = (from, end);
+        engine.timeline = self.timeline.map(Timeline::new);
+        let classes = self.profile.class.iter().map(|class| class.name.clone());
+        let collect = Collect::new(classes, self.threads, self.samples);
+        let world = World::new(self.threads, self.seed, from, end, collect);
+        with_engine(&mut engine, |engine| {
+            let mut setup = Setup {
+                // SAFETY: the only reference, which ends before the run begins.
+                engine: unsafe { &mut *engine },
+                world: &world,
+                lock: self.lock,
+                params: self.params,
+                specs: self.workload.params,
+                cpus: self.cpus(),
+                started: 0,
+            };
+            (self.workload.setup)(&mut setup);
+            // SAFETY: it is the current machine, and no reference to it is left.
+            unsafe { Engine::run(engine) };
+            finish(engine, world, self)
+        })
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts and times far below 2^52")]
+fn finish(engine: *mut Engine, world: Rc<World>, run: &Run<'_>) -> Outcome {
+    // SAFETY: the run is over, nobody else uses the machine.
+    let e = unsafe { &mut *engine };
+    let collect = std::mem::replace(
+        &mut *world.collect.borrow_mut(),
+        Collect::new(std::iter::empty(), 0, false),
+    );
+    let seconds = run.duration_ns as f64 * 1e-9;
+    for cpu in 0..run.profile.cpus() {
+        e.account(cpu);
+    }
+    let joules = e.joules + run.profile.kernel.package_w * seconds;
+    let mut outcome = collect.outcome();
+    let operations = outcome.operations as f64;
+    let violation = e.violation.take().or_else(|| world.lost());
+    let locks = world.locks.borrow();
+    outcome.seconds = seconds;
+    outcome.throughput = operations / seconds;
+    outcome.joules = joules;
+    outcome.watts = joules / seconds;
+    outcome.tpp = operations / joules;
+    outcome.epo = joules / operations.max(1.0);
+    outcome.acquisitions = locks.iter().map(|lock| lock.acquisitions.get()).sum();
+    outcome.hand_overs = locks.iter().map(|lock| lock.hand_overs.get()).sum();
+    outcome.most_overtaken = locks.iter().map(|l| l.most_overtaken.get()).max().unwrap_or(0);
+    outcome.transfers = e.lines.transfers;
+    outcome.sleeps = e.futexes.sleeps;
+    outcome.wakes = e.futexes.wakes;
+    outcome.events = e.handled;
+    outcome.violation = violation;
+    outcome.timeline = e.timeline.take();
+    drop(locks);
+    outcome
+}

@@ -1,0 +1,91 @@
+//! What each core did when, for a look at single runs.
+
+/// What a core does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Computes, or waits for a line with data.
+    Work,
+    /// In the operating system.
+    Kernel,
+    /// Spins on its own copy of a line.
+    SpinLocal,
+    /// Waits for a line that it wants to modify.
+    SpinGlobal,
+    /// Nothing.
+    Idle,
+}
+
+/// A stretch of time on a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The CPU.
+    pub cpu: u32,
+    /// The thread that had it, if any.
+    pub thread: Option<u32>,
+    /// What it did.
+    pub activity: Activity,
+    /// From when, ps.
+    pub start_ps: u64,
+    /// Until when, ps.
+    pub end_ps: u64,
+}
+
+/// A lock held by a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The lock's number.
+    pub lock: u32,
+    /// The holder.
+    pub thread: u32,
+    /// When it asked, ps.
+    pub asked_ps: u64,
+    /// When it had it, ps.
+    pub start_ps: u64,
+    /// When it released, ps.
+    pub end_ps: u64,
+}
+
+/// A run's history; bounded.
+#[derive(Clone, Debug, Default)]
+pub struct Timeline {
+    /// Cores, in the order of their ends.
+    pub spans: Vec<Span>,
+    /// Locks, in the order of their releases.
+    pub holds: Vec<Hold>,
+    /// Entries that found no room.
+    pub dropped: u64,
+    limit: usize,
+}
+
+impl Timeline {
+    /// At most `limit` entries of either kind.
+    pub fn new(limit: usize) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    pub(crate) fn span(
+        &mut self,
+        cpu: u32,
+        thread: Option<u32>,
+        activity: Activity,
+        start: u64,
+        end: u64,
+    ) {
+        if end <= start || activity == Activity::Idle {
+            return;
+        }
+        if self.spans.len() < self.limit {
+            self.spans.push(Span { cpu, thread, activity, start_ps: start, end_ps: end });
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    pub(crate) fn hold(&mut self, hold: Hold) {
+        if self.holds.len() < self.limit {
+            self.holds.push(hold);
+        } else {
+            self.dropped += 1;
+        }
+    }
+}

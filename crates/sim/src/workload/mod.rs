@@ -1,0 +1,13 @@
+//! The workloads: each its own file, and one line here.
+
+mod sections;
+
+use crate::load::Workload;
+
+/// Every workload.
+pub static WORKLOADS: &[&Workload] = &[&sections::ENTRY];
+
+/// The workload called `id`.
+pub fn find(id: &str) -> Option<&'static Workload> {
+    WORKLOADS.iter().copied().find(|workload| workload.id == id)
+}

@@ -1,0 +1,62 @@
+//! The machine as a whole: every lock runs on it, the same seed gives the same run, and costs are what the profile says.
+
+use lockwright_locks::catalog::CATALOG;
+use lockwright_sim::{GLIBC, LockSpec, Outcome, Placement, Run, profile, workload};
+use std::collections::BTreeMap;
+
+fn run(lock: &str, threads: u32, seed: u64, params: &[(&str, f64)]) -> Outcome {
+    let profile = profile::builtin("m1").unwrap();
+    let lock = LockSpec::parse(lock).unwrap();
+    let params: BTreeMap<String, f64> = params.iter().map(|(k, v)| (k.to_string(), *v)).collect();
+    let run = Run {
+        profile: &profile,
+        lock: &lock,
+        workload: workload::find("sections").unwrap(),
+        params: &params,
+        threads,
+        placement: Placement::Pinned,
+        seed,
+        warmup_ns: 100_000,
+        duration_ns: 1_000_000,
+        samples: false,
+        timeline: None,
+    };
+    run.outcome()
+}
+
+fn every_lock() -> impl Iterator<Item = &'static str> {
+    CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
+}
+
+#[test]
+fn every_lock_runs_crowded_or_not_and_breaks_no_rule() {
+    for lock in every_lock() {
+        for threads in [1, 2, 8, 20] {
+            let outcome = run(lock, threads, 1, &[("gap", 500.0)]);
+            assert_eq!(outcome.violation, None, "{lock}, {threads} threads");
+            assert!(outcome.operations > 0, "{lock}, {threads} threads");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run_and_another_one_is_not() {
+    for lock in every_lock() {
+        let of = |seed| {
+            let outcome = run(lock, 12, seed, &[("gap", 300.0)]);
+            (outcome.operations, outcome.events, outcome.transfers, outcome.joules.to_bits())
+        };
+        assert_eq!(of(1), of(1), "{lock}");
+        assert_ne!(of(1), of(2), "{lock}");
+    }
+}
+
+#[test]
+fn one_thread_alone_pays_what_the_profile_says() {
+    let outcome = run("ticket", 1, 1, &[("lines", 64.0)]);
+    let big = &profile::builtin("m1").unwrap().class[0];
+    // fetch_add, load, 64 lines, load, store.
+    let expected = big.atomic_ns + 64.0 * big.line_ns + 3.0 * big.load_ns;
+    let measured = 1e9 / outcome.throughput;
+    assert!((measured / expected - 1.0).abs() < 0.03, "{measured} ns, {expected} ns expected");
+}
