@@ -8,6 +8,7 @@
 //!
 //! Every figure that comes out of here is *simulated*.
 
+pub mod batch;
 mod check;
 mod cores;
 mod engine;

@@ -225,6 +225,9 @@ pub enum ProfileError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// A path that leads to no figure, or to several.
+    #[error("no figure '{0}'")]
+    NoFigure(String),
 }
 
 impl Profile {
@@ -310,6 +313,29 @@ impl Profile {
         all
     }
 
+    /// Changes the figure at `path`, as [`figures`](Self::figures) names it; a cell of a matrix by its row and column
+    /// (`memory.latency_ns.0.1`). If that makes no machine, nothing changes.
+    pub fn set(&mut self, path: &str, value: f64) -> Result<(), ProfileError> {
+        let mut whole = toml::Value::try_from(&*self).expect("serializable");
+        let none = || ProfileError::NoFigure(path.to_owned());
+        match path.split('.').try_fold(&mut whole, inside).ok_or_else(none)? {
+            toml::Value::Float(figure) => *figure = value,
+            #[allow(clippy::cast_possible_truncation, reason = "checked to be whole and small")]
+            toml::Value::Integer(count) if value.fract() == 0.0 && value.abs() < 1e9 => {
+                *count = value as i64;
+            }
+            toml::Value::Integer(_) => {
+                let (path, value) = (path.to_owned(), value.to_string());
+                return Err(ProfileError::Value { path, value, why: "a whole number is wanted" });
+            }
+            _ => return Err(none()),
+        }
+        let changed: Self = whole.try_into()?;
+        changed.check()?;
+        *self = changed;
+        Ok(())
+    }
+
     /// Where the figure at `path` comes from: its own line, or that of the table it is in.
     pub fn provenance_of(&self, path: &str) -> Option<&Provenance> {
         let mut path = path;
@@ -319,6 +345,20 @@ impl Profile {
             }
             path = path.rsplit_once('.')?.0;
         }
+    }
+}
+
+/// What `key` names in a table, a list of tables with names, or a list.
+fn inside<'a>(value: &'a mut toml::Value, key: &str) -> Option<&'a mut toml::Value> {
+    match value {
+        toml::Value::Table(table) => table.get_mut(key),
+        toml::Value::Array(items) => {
+            let named =
+                |item: &toml::Value| item.get("name").and_then(toml::Value::as_str) == Some(key);
+            let index = items.iter().position(named).or_else(|| key.parse().ok())?;
+            items.get_mut(index)
+        }
+        _ => None,
     }
 }
 
@@ -390,6 +430,48 @@ mod tests {
         for (_, text) in BUILTIN {
             let profile = Profile::parse(text).unwrap();
             assert_eq!(Profile::parse(&profile.to_toml()).unwrap(), profile);
+        }
+    }
+
+    #[test]
+    fn every_figure_can_be_changed_by_its_path_and_only_within_reason() {
+        for (name, text) in BUILTIN {
+            let good = Profile::parse(text).unwrap();
+            for (path, value) in good.figures() {
+                if path == "memory.latency_ns" {
+                    continue; // a matrix: by its cells
+                }
+                let mut changed = good.clone();
+                let other = value * 0.5 + 0.01; // a share remains one
+                if ["cores", "domain", "smt", "buckets"].iter().any(|count| path.ends_with(count)) {
+                    changed.set(&path, other).unwrap_err();
+                    continue;
+                }
+                changed.set(&path, other).unwrap();
+                assert!(changed.figures().contains(&(path.clone(), other)), "{name}: {path}");
+                changed.set(&path, value).unwrap();
+                assert_eq!(changed, good, "{name}: {path}");
+            }
+        }
+        let mut m1 = builtin("m1").unwrap();
+        m1.set("memory.latency_ns.0.1", 99.0).unwrap();
+        assert_eq!(m1.memory.latency_ns, [[43.0, 99.0], [62.9, 43.0]]);
+        let before = m1.clone();
+        for (path, value, says) in [
+            ("memory.occupancy", 1.5, "at most 1"),
+            ("memory.occupancy", f64::NAN, "not a figure that can be"),
+            ("cluster.0.cores", 0.5, "whole"),
+            ("cluster.0.cores", 0.0, "at least one"),
+            ("memory.latency_ns", 1.0, "no figure"),
+            ("memory.latency_ns.0.7", 1.0, "no figure"),
+            ("class.huge.nop_ns", 1.0, "no figure"),
+            ("class.big", 1.0, "no figure"),
+            ("name", 1.0, "no figure"),
+            ("", 1.0, "no figure"),
+        ] {
+            let why = m1.set(path, value).unwrap_err().to_string();
+            assert!(why.contains(says), "{path} = {value}: {why}");
+            assert_eq!(m1, before);
         }
     }
 

@@ -1,8 +1,11 @@
 //! The machine as a whole: every lock runs on it, the same seed gives the same run, and costs are what the profile says.
 
 use lockwright_locks::catalog::CATALOG;
+use lockwright_sim::batch::{Point, run_all};
 use lockwright_sim::{GLIBC, LockSpec, Outcome, Placement, Run, profile, workload};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn run(lock: &str, threads: u32, seed: u64, params: &[(&str, f64)]) -> Outcome {
     let profile = profile::builtin("m1").unwrap();
@@ -59,4 +62,34 @@ fn one_thread_alone_pays_what_the_profile_says() {
     let expected = big.atomic_ns + 64.0 * big.line_ns + 3.0 * big.load_ns;
     let measured = 1e9 / outcome.throughput;
     assert!((measured / expected - 1.0).abs() < 0.03, "{measured} ns, {expected} ns expected");
+}
+
+#[test]
+fn runs_side_by_side_are_those_of_single_runs_in_the_order_asked_for() {
+    let profile = Arc::new(profile::builtin("m1").unwrap());
+    let point = |(lock, seed): (&str, u64)| Point {
+        profile: profile.clone(),
+        lock: LockSpec::parse(lock).unwrap(),
+        workload: workload::find("sections").unwrap(),
+        params: BTreeMap::from([("gap".to_owned(), 300.0)]),
+        threads: 8,
+        placement: Placement::Pinned,
+        seed,
+        warmup_ns: 100_000,
+        duration_ns: 1_000_000,
+        samples: false,
+        timeline: None,
+    };
+    let all: Vec<_> = ["mcs", "tas", "asl"].into_iter().flat_map(|l| [(l, 1), (l, 2)]).collect();
+    let points: Vec<_> = all.iter().copied().map(point).collect();
+    let over = AtomicUsize::new(0);
+    let together = run_all(&points, |number| {
+        over.fetch_add(1 << (8 * number), Ordering::Relaxed);
+    });
+    assert_eq!(over.into_inner(), 0x01_01_01_01_01_01);
+    for ((lock, seed), outcome) in all.into_iter().zip(together) {
+        let alone = run(lock, 8, seed, &[("gap", 300.0)]);
+        assert_eq!(outcome.events, alone.events, "{lock}, seed {seed}");
+        assert_eq!(outcome.operations, alone.operations, "{lock}, seed {seed}");
+    }
 }
