@@ -21,6 +21,7 @@ mod outcome;
 mod platform;
 pub mod profile;
 mod run;
+pub mod targets;
 pub mod timeline;
 pub mod workload;
 
