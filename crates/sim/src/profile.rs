@@ -17,7 +17,8 @@
 //! ...
 //!
 //! [provenance]         # one line for each figure, or for a table of figures
-//! "memory.latency_ns" = { kind = "fitted", source = "...", targets = ["libasl-1"] }
+//! "memory.latency_ns" = { kind = "fitted", source = "...", targets = ["libasl-1"],
+//!                         range = [30.0, 160.0] }
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -193,6 +194,9 @@ pub struct Provenance {
     /// For a fitted figure: ids of the figures it was fitted to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
+    /// For a fitted figure: the smallest and the largest value that a real machine might have. The fit stays inside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range: Option<[f64; 2]>,
 }
 
 /// How a figure was got.
@@ -411,10 +415,15 @@ mod tests {
         for (name, text) in BUILTIN {
             let profile = Profile::parse(text).unwrap_or_else(|why| panic!("{name}: {why}"));
             assert_eq!(profile.name, *name);
-            for (path, _) in profile.figures() {
+            for (path, value) in profile.figures() {
                 let from = profile.provenance_of(&path);
                 let from = from.unwrap_or_else(|| panic!("{name}: {path} comes from nowhere"));
                 assert_eq!(from.kind == Origin::Fitted, !from.targets.is_empty(), "{name}: {path}");
+                assert_eq!(from.kind == Origin::Fitted, from.range.is_some(), "{name}: {path}");
+                if let Some([low, high]) = from.range {
+                    assert!(0.0 < low && low < high, "{name}: {path}: a fit needs room, above 0");
+                    assert!((low..=high).contains(&value), "{name}: {path} = {value}");
+                }
             }
             for path in profile.provenance.keys() {
                 let inside = format!("{path}.");
@@ -454,8 +463,10 @@ mod tests {
             }
         }
         let mut m1 = builtin("m1").unwrap();
+        let mut cells = m1.memory.latency_ns.clone();
+        cells[0][1] = 99.0;
         m1.set("memory.latency_ns.0.1", 99.0).unwrap();
-        assert_eq!(m1.memory.latency_ns, [[43.0, 99.0], [62.9, 43.0]]);
+        assert_eq!(m1.memory.latency_ns, cells);
         let before = m1.clone();
         for (path, value, says) in [
             ("memory.occupancy", 1.5, "at most 1"),
@@ -481,7 +492,7 @@ mod tests {
         for (old, new, says) in [
             ("cores = 4", "cores = 0", "cluster.cores"),
             ("class = \"big\"", "class = \"huge\"", "cluster.class"),
-            ("occupancy = 0.23", "occupancy = 1.23", "memory.occupancy"),
+            ("occupancy = 0", "occupancy = 1", "memory.occupancy"),
             ("share_ns = 6.0", "share_ns = -6.0", "memory.share_ns"),
             ("[memory]", "[memory]\ncolour = 1", "colour"),
         ] {
