@@ -21,6 +21,7 @@
 //! high = 0.55                     # a bar of our own; without one, see Row::accepted
 //! locks = ["mcs"]
 //! quote = "..."
+//! fit = true                      # the machine's fitted figures were fitted to it; without this it is a prediction
 //!
 //! [[not_reproduced]]
 //! part = "..."
@@ -102,6 +103,12 @@ pub struct Row {
     /// Nothing was fitted to it and it is only reported: no result is wrong.
     #[serde(default)]
     pub held_out: bool,
+    /// The fitted figures of the machine's profile were fitted to it; any other row is a prediction.
+    #[serde(default)]
+    pub fit: bool,
+    /// How much it counts in the fit, to other rows.
+    #[serde(default = "one")]
+    pub weight: f64,
     /// What else the number may mean where the paper contradicts itself.
     #[serde(default)]
     pub reading: Vec<Reading>,
@@ -121,6 +128,10 @@ pub enum Unit {
     Fairness,
     /// Spearman's rank correlation, -1 to 1.
     Rank,
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 /// Another reading of the paper's number.
@@ -197,6 +208,17 @@ impl Row {
             && high.is_none_or(|high| result <= high)
     }
 
+    /// How far a result is from what the paper says: its logarithm, to the nearest value that fits; 0 within a bound.
+    /// What is no result, or none above 0, is infinitely far.
+    pub fn error(&self, result: f64) -> f64 {
+        if !result.is_finite() || result <= 0.0 {
+            return f64::INFINITY;
+        }
+        let low = self.paper.or(self.paper_low).filter(|low| result < *low);
+        let high = self.paper.or(self.paper_high).filter(|high| result > *high);
+        low.or(high).map_or(0.0, |nearest| (result / nearest).ln())
+    }
+
     /// Locks that there are not yet: the row can't be measured.
     pub fn missing(&self) -> Vec<&str> {
         let unknown = |id: &&str| LockSpec::parse(id).is_err();
@@ -218,6 +240,17 @@ impl Row {
             Some("the paper's number and its words belong together")
         } else if crossed(self.paper_low, self.paper_high) || crossed(self.low, self.high) {
             Some("the lower bound is above the upper one")
+        } else if self.fit && (self.held_out || !self.weight.is_finite() || self.weight <= 0.0) {
+            Some("what is fitted to is not held out, and has a weight above 0")
+        } else if self.fit
+            && [self.paper, self.paper_low, self.paper_high]
+                .iter()
+                .flatten()
+                .any(|number| *number <= 0.0)
+        {
+            Some("the fit compares logarithms: the paper's number must be above 0")
+        } else if self.fit && self.quote.is_none() {
+            Some("only what the paper says can be fitted to")
         } else {
             None
         }
@@ -267,6 +300,7 @@ pub fn figure(id: &str) -> Option<Figure> {
 mod tests {
     use super::*;
     use crate::profile;
+    use std::collections::BTreeSet;
 
     fn all() -> impl Iterator<Item = Figure> {
         FIGURES.iter().map(|(id, text)| {
@@ -316,6 +350,36 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_a_machine_is_fitted_to_and_the_fitted_figures_name_each_other() {
+        let mut of_profiles = BTreeSet::new();
+        for (name, _) in profile::BUILTIN {
+            for from in profile::builtin(name).unwrap().provenance.values() {
+                of_profiles
+                    .extend(from.targets.iter().map(|target| ((*name).to_owned(), target.clone())));
+            }
+        }
+        let mut of_rows = BTreeSet::new();
+        for figure in all() {
+            for row in figure.row.iter().filter(|row| row.fit) {
+                let machine = row.machine.as_ref().unwrap_or(&figure.machine);
+                of_rows.insert((machine.clone(), figure.figure.clone()));
+            }
+        }
+        assert_eq!(of_rows, of_profiles);
+    }
+
+    #[test]
+    fn errors_are_ratios_and_there_is_none_within_a_bound() {
+        let bound = row("libasl-1", "mcs-8/mcs-4");
+        assert_eq!((bound.error(0.4), bound.error(0.5)), (0.0, 0.0));
+        assert!((bound.error(1.0) - 2.0_f64.ln()).abs() < 1e-9);
+        let number = row("libasl-1", "tas-8/mcs-8");
+        assert!((number.error(1.3) - 2.0_f64.ln()).abs() < 1e-9);
+        assert!((number.error(0.325) + 2.0_f64.ln()).abs() < 1e-9);
+        assert!([f64::NAN, 0.0, f64::INFINITY].iter().all(|none| bound.error(*none).is_infinite()));
     }
 
     #[test]
@@ -374,6 +438,13 @@ mod tests {
             ("locks = ['mcs']\nlow = 2.0\nhigh = 1.0\n", "above"),
             ("locks = ['mcs']\npaper = 2.0\npaper_low = 1.0\nquote = 'x'\n", "exclude"),
             ("locks = ['mcs']\npaper = 2.0\nquote = 'x'\ncolour = 1\n", "colour"),
+            ("locks = ['mcs']\npaper = 0.0\nquote = 'x'\nfit = true\n", "logarithms"),
+            ("locks = ['mcs']\npaper = 2.0\nquote = 'x'\nfit = true\nweight = 0\n", "weight"),
+            (
+                "locks = ['mcs']\npaper = 2.0\nquote = 'x'\nfit = true\nheld_out = true\n",
+                "held out",
+            ),
+            ("locks = ['mcs']\nlow = 2.0\nfit = true\n", "paper says"),
         ] {
             let why = Figure::parse(&text(bad)).unwrap_err().to_string();
             assert!(why.contains(says), "{says}: {why}");
