@@ -13,6 +13,9 @@
 //! [setup]                         # the workload as published
 //! threads = "..."
 //!
+//! [chosen]                        # what the measurement needs beyond that
+//! gap = { value = 0.0, what = "NOPs between two critical sections", why = "..." }
+//!
 //! [[row]]
 //! name = "mcs-8/mcs-4"
 //! what = "..."
@@ -30,6 +33,7 @@
 
 use crate::lock::LockSpec;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 use thiserror::Error;
 
 /// A figure of a paper.
@@ -50,6 +54,9 @@ pub struct Figure {
     pub shows: String,
     /// The workload as published.
     pub setup: Setup,
+    /// Numbers that the measurement needs and the paper does not give, by name.
+    #[serde(default)]
+    pub chosen: BTreeMap<String, Chosen>,
     /// What is compared.
     pub row: Vec<Row>,
     /// Parts of the figure that can't be compared.
@@ -71,6 +78,18 @@ pub struct Setup {
     pub locks: String,
     /// What is measured.
     pub metric: String,
+}
+
+/// A number that the paper does not publish.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Chosen {
+    /// What we take.
+    pub value: f64,
+    /// Of what, in which unit.
+    pub what: String,
+    /// Why this value.
+    pub why: String,
 }
 
 /// One comparison.

@@ -1,0 +1,161 @@
+//! Results beside targets.
+
+use crate::Measured;
+use lockwright_sim::targets::{Figure, Row};
+use serde::Serialize;
+
+/// A figure's results beside the paper's.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Its id.
+    pub figure: String,
+    /// The machine.
+    pub machine: String,
+    /// Runs of each point, each with its own seed.
+    pub seeds: u32,
+    /// Each comparison.
+    pub rows: Vec<ReportRow>,
+}
+
+/// One comparison.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportRow {
+    /// Its name within the figure.
+    pub name: String,
+    /// The paper's number, or its bound.
+    pub paper: Option<f64>,
+    /// The paper says only: at least.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paper_low: Option<f64>,
+    /// The paper says only: at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paper_high: Option<f64>,
+    /// The median over the seeds; nothing where a lock is missing.
+    pub result: Option<f64>,
+    /// The smallest result that is accepted.
+    pub low: Option<f64>,
+    /// The largest result that is accepted.
+    pub high: Option<f64>,
+    /// Is the result accepted? Never without one.
+    pub ok: bool,
+    /// Locks that there are not yet, so that there is no result.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
+    /// Reported only: nothing is fitted to it, and no result is wrong.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub held_out: bool,
+    /// The smallest and the largest result of a seed.
+    #[serde(skip)]
+    pub spread: Option<(f64, f64)>,
+}
+
+impl ReportRow {
+    /// Does it speak against us: measured or measurable, and not accepted?
+    pub fn is_missed(&self) -> bool {
+        !self.ok && self.missing.is_empty()
+    }
+}
+
+impl Report {
+    /// The rows that were measured and not accepted.
+    pub fn missed(&self) -> impl Iterator<Item = &ReportRow> {
+        self.rows.iter().filter(|row| row.is_missed())
+    }
+}
+
+/// Sets what was measured on `machine` beside a figure's targets.
+pub fn evaluate(figure: &Figure, machine: &str, seeds: u32, measured: &Measured) -> Report {
+    let rows = figure.row.iter().map(|row| compare(row, measured.rows.get(&row.name))).collect();
+    Report { figure: figure.figure.clone(), machine: machine.to_owned(), seeds, rows }
+}
+
+fn compare(row: &Row, values: Option<&Vec<f64>>) -> ReportRow {
+    let missing: Vec<String> = row.missing().into_iter().map(str::to_owned).collect();
+    let values = values.filter(|_| missing.is_empty()).map_or(&[][..], Vec::as_slice);
+    let result = median(values);
+    let (low, high) = row.accepted();
+    ReportRow {
+        name: row.name.clone(),
+        paper: row.paper.or_else(|| row.paper_low.xor(row.paper_high)),
+        paper_low: row.paper_low,
+        paper_high: row.paper_high,
+        result,
+        low,
+        high,
+        ok: result.is_some_and(|result| row.accepts(result)),
+        missing,
+        held_out: row.held_out,
+        spread: spread(values),
+    }
+}
+
+/// The middle value, or the mean of the two in the middle; none of no values, or of any that is no number.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = sorted(values)?;
+    let middle = sorted.len() / 2;
+    let above = sorted.split_off(middle);
+    let odd = above.len() > sorted.len();
+    if odd { Some(above[0]) } else { Some(f64::midpoint(sorted[middle - 1], above[0])) }
+}
+
+fn spread(values: &[f64]) -> Option<(f64, f64)> {
+    let sorted = sorted(values)?;
+    sorted.first().copied().zip(sorted.last().copied())
+}
+
+fn sorted(values: &[f64]) -> Option<Vec<f64>> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    (!values.is_empty() && values.iter().all(|value| value.is_finite())).then_some(sorted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_sim::targets;
+
+    fn row(figure: &str, name: &str) -> Row {
+        let rows = targets::figure(figure).unwrap().row;
+        rows.into_iter().find(|row| row.name == name).unwrap()
+    }
+
+    #[test]
+    fn the_median_of_the_seeds_is_the_result() {
+        let bar = row("libasl-1", "mcs-8/mcs-4");
+        let good = compare(&bar, Some(&vec![0.9, 0.54, 0.5]));
+        assert_eq!((good.result, good.ok, good.spread), (Some(0.54), true, Some((0.5, 0.9))));
+        let bad = compare(&bar, Some(&vec![0.9, 0.56]));
+        assert!(!bad.ok && bad.is_missed(), "{bad:?}");
+    }
+
+    #[test]
+    fn a_row_without_a_number_is_never_ok() {
+        let bar = row("libasl-1", "mcs-8/mcs-4");
+        for values in [None, Some(vec![]), Some(vec![0.5, f64::NAN]), Some(vec![f64::INFINITY])] {
+            let row = compare(&bar, values.as_ref());
+            assert!(!row.ok && row.result.is_none() && row.is_missed(), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_lock_is_never_ok_whatever_was_measured() {
+        let mut absent = row("libasl-1", "mcs-8/mcs-4");
+        absent.locks.push("no-such-lock".to_owned());
+        let row = compare(&absent, Some(&vec![0.5]));
+        assert_eq!((row.ok, row.result, row.is_missed()), (false, None, false));
+        assert_eq!(row.missing, ["no-such-lock"]);
+    }
+
+    #[test]
+    fn what_is_only_reported_has_no_bounds() {
+        let held_out = row("libasl-8a", "hikey970 asl-max/mcs");
+        let row = compare(&held_out, Some(&vec![0.1]));
+        assert!(row.ok && row.held_out && row.low.is_none() && row.high.is_none(), "{row:?}");
+    }
+
+    #[test]
+    fn a_bound_of_the_paper_is_its_number() {
+        let row = compare(&row("libasl-1", "mcs-8/mcs-4"), Some(&vec![0.5]));
+        assert_eq!((row.paper, row.paper_high, row.high), (Some(0.5), Some(0.5), Some(0.55)));
+    }
+}

@@ -1,0 +1,132 @@
+//! The papers' figures: each is run on the virtual machine and set beside what the paper says of it.
+//!
+//! ```text
+//!   targets/<id>.toml ───────────────────────────────► evaluate ─► Report: target, result, accepted or not
+//!   Experiment::measure(Context) ─► Plan ─► Measured ─────┘ └────► plots in the paper's form
+//! ```
+//!
+//! What to compare is data ([`lockwright_sim::targets`]); how to measure it is an [`Experiment`]. Results are *simulated*.
+
+mod evaluate;
+pub mod libasl;
+mod measured;
+mod plan;
+pub mod plot;
+
+pub use evaluate::{Report, ReportRow, evaluate, median};
+pub use measured::{Measured, ratio};
+pub use plan::{Key, Load, Plan, Results};
+
+use lockwright_sim::profile::Profile;
+use lockwright_sim::{Violation, targets};
+use std::sync::Arc;
+use thiserror::Error;
+
+/// How a figure is measured. Each family's file lists its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment {
+    /// The figure's id; that of its targets too.
+    pub id: &'static str,
+    /// Runs it. A row's measurement has one value for each seed; rows of locks that there are not yet are left out.
+    pub measure: fn(&Context<'_>) -> Result<Measured, Error>,
+}
+
+/// Every figure that can be measured, in the papers' order.
+pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
+    libasl::EXPERIMENTS.iter()
+}
+
+/// The experiment of that id.
+pub fn find(id: &str) -> Option<&'static Experiment> {
+    experiments().find(|experiment| experiment.id == id)
+}
+
+/// What an experiment is run with.
+pub struct Context<'a> {
+    /// Its machine; rows on another machine (`Row::machine`) name theirs.
+    pub profile: Arc<Profile>,
+    /// Seeds 1 to `seeds`: each point is run so often.
+    pub seeds: u32,
+    /// Simulated time, as a share of what the figure needs for steady percentiles: 1, or less to be quick.
+    pub length: f64,
+    /// Hears of points that are planned, and of each that is done.
+    pub progress: &'a (dyn Fn(Progress) + Sync),
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// So many more runs are to be made.
+    Planned(usize),
+    /// One run is over.
+    Done,
+}
+
+/// Why a figure could not be measured.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// A lock has broken a rule: all figures are void.
+    #[error("{run}: {violation}")]
+    Violation {
+        /// Lock, machine, workload, threads, seed.
+        run: String,
+        /// Which rule.
+        violation: Box<Violation>,
+    },
+    /// A number that a figure takes from its targets (`[chosen]`) is not there.
+    #[error("figure {figure}: its targets choose no '{key}'")]
+    NotChosen {
+        /// The figure.
+        figure: String,
+        /// Which number.
+        key: String,
+    },
+}
+
+/// A number that the paper does not publish and `figure`'s targets choose.
+///
+/// # Errors
+/// They choose none of that name.
+pub fn chosen(figure: &str, key: &str) -> Result<f64, Error> {
+    let number = targets::figure(figure)
+        .and_then(|figure| figure.chosen.get(key).map(|chosen| chosen.value));
+    number.ok_or_else(|| Error::NotChosen { figure: figure.to_owned(), key: key.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// One seed, a hundredth of the time.
+    fn quick(id: &str) -> (targets::Figure, Measured) {
+        let target = targets::figure(id).unwrap();
+        let profile = Arc::new(lockwright_sim::profile::builtin(&target.machine).unwrap());
+        let context = Context { profile, seeds: 1, length: 0.01, progress: &|_| () };
+        let measured = (find(id).unwrap().measure)(&context).unwrap();
+        (target, measured)
+    }
+
+    #[test]
+    fn every_experiment_has_targets() {
+        let ids: BTreeSet<&str> = experiments().map(|experiment| experiment.id).collect();
+        assert_eq!(ids.len(), experiments().count(), "an id is there twice");
+        for id in ids {
+            assert!(targets::figure(id).is_some(), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_figure_measures_its_rows_and_the_same_again() {
+        let (target, first) = quick("libasl-1");
+        let names: BTreeSet<&String> = target.row.iter().map(|row| &row.name).collect();
+        assert_eq!(first.rows.keys().collect::<BTreeSet<_>>(), names);
+        assert!(
+            first
+                .plots
+                .iter()
+                .all(|plot| plot.series.iter().all(|series| series.points.len() == 8))
+        );
+        assert_eq!(quick("libasl-1").1.rows, first.rows);
+    }
+}

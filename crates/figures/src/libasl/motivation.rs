@@ -1,0 +1,100 @@
+//! Figures 1 and 4: MCS and TAS from 1 to 8 threads.
+
+use super::{BIG, LITTLE};
+use crate::plot::{Axis, Kind, Plot, Series};
+use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, ratio};
+
+const LOCKS: [&str; 2] = ["mcs", "tas"];
+const THREADS: std::ops::RangeInclusive<u32> = 1..=8;
+
+/// Both figures: the lines are all that differs.
+struct Scaling {
+    results: Results,
+    /// By lock, by threads.
+    keys: Vec<Vec<Key>>,
+}
+
+impl Scaling {
+    fn run(context: &Context<'_>, figure: &str) -> Result<Self, Error> {
+        let (lines, gap) = (chosen(figure, "lines")?, chosen(figure, "gap")?);
+        let mut plan = Plan::new();
+        let load = |lock, threads| {
+            Load::new("sections", lock)
+                .threads(threads)
+                .with("lines", lines)
+                .with("gap", gap)
+                .lasting(1.0, 20.0)
+        };
+        let keys = LOCKS
+            .map(|lock| THREADS.map(|threads| plan.add(load(lock, threads))).collect())
+            .to_vec();
+        Ok(Self { results: plan.run(context)?, keys })
+    }
+
+    fn mcs(&self, threads: usize) -> Key {
+        self.keys[0][threads - 1]
+    }
+
+    fn tas(&self, threads: usize) -> Key {
+        self.keys[1][threads - 1]
+    }
+
+    /// The paper's two panels.
+    fn plots(&self, figure: &str) -> Vec<Plot> {
+        let panel = |part: &str, label: &str, of: &dyn Fn(Key) -> Vec<f64>| {
+            let series = LOCKS.iter().zip(&self.keys).map(|(lock, keys)| {
+                let points = THREADS
+                    .zip(keys)
+                    .filter_map(|(x, key)| Some((f64::from(x), median(&of(*key))?)));
+                Series::new(*lock, Kind::Line, points.collect())
+            });
+            Plot {
+                name: format!("{figure}-{part}"),
+                title: format!("{figure}: {part}, from 1 to 4 big cores, then 1 to 4 little ones"),
+                x: Axis::linear("threads"),
+                left: Axis::linear(label),
+                right: None,
+                series: series.collect(),
+            }
+        };
+        let throughput = |key| self.results.of(key, |outcome| outcome.throughput / 1e6);
+        vec![
+            panel("throughput", "million critical sections a second", &throughput),
+            panel("latency", "P99 latency, us", &|key| self.results.p99(key)),
+        ]
+    }
+}
+
+/// Little-core affinity: critical sections of 4 lines.
+pub(super) fn figure_1(context: &Context<'_>) -> Result<Measured, Error> {
+    let scaling = Scaling::run(context, "libasl-1")?;
+    let (mcs, tas) = (
+        |n| scaling.results.throughput(scaling.mcs(n)),
+        |n| scaling.results.throughput(scaling.tas(n)),
+    );
+    let p99 = |key| scaling.results.p99(key);
+    let mut measured = Measured { plots: scaling.plots("libasl-1"), ..Measured::new() };
+    measured.row("mcs-8/mcs-4", ratio(&mcs(8), &mcs(4)));
+    measured.row("tas-8/tas-4", ratio(&tas(8), &tas(4)));
+    measured.row("tas-8/mcs-8", ratio(&tas(8), &mcs(8)));
+    measured.row("p99 tas-8/mcs-8", ratio(&p99(scaling.tas(8)), &p99(scaling.mcs(8))));
+    measured.row("little share of tas-8", scaling.results.share_of(scaling.tas(8), LITTLE));
+    Ok(measured)
+}
+
+/// Big-core affinity: critical sections of 64 lines.
+pub(super) fn figure_4(context: &Context<'_>) -> Result<Measured, Error> {
+    let scaling = Scaling::run(context, "libasl-4")?;
+    let (mcs, tas) = (
+        |n| scaling.results.throughput(scaling.mcs(n)),
+        |n| scaling.results.throughput(scaling.tas(n)),
+    );
+    let p99 = |key| scaling.results.p99(key);
+    let mut measured = Measured { plots: scaling.plots("libasl-4"), ..Measured::new() };
+    measured.row("mcs-8/mcs-4", ratio(&mcs(8), &mcs(4)));
+    measured.row("tas-8/mcs-8", ratio(&tas(8), &mcs(8)));
+    measured.row("p99 tas-8/mcs-8", ratio(&p99(scaling.tas(8)), &p99(scaling.mcs(8))));
+    measured.row("p99 mcs-8/mcs-4", ratio(&p99(scaling.mcs(8)), &p99(scaling.mcs(4))));
+    measured.row("big share of tas-8", scaling.results.share_of(scaling.tas(8), BIG));
+    Ok(measured)
+}

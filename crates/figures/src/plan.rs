@@ -1,0 +1,222 @@
+//! Which runs a figure needs: declared first, then run all at once, each with every seed.
+
+use crate::{Context, Error, Progress};
+use lockwright_sim::batch::{Point, run_all};
+use lockwright_sim::profile::{self, Profile};
+use lockwright_sim::{LockSpec, Outcome, Placement, workload};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Simulated time before anything counts, and that which counts, ms, unless the figure says otherwise.
+const WARMUP_MS: f64 = 2.0;
+const DURATION_MS: f64 = 50.0;
+
+/// One point of a figure: a lock, a workload with its options, so many threads.
+#[derive(Clone, Debug)]
+pub struct Load {
+    lock: String,
+    workload: &'static str,
+    params: BTreeMap<String, f64>,
+    threads: u32,
+    placement: Placement,
+    machine: Option<String>,
+    warmup_ms: f64,
+    duration_ms: f64,
+    samples: bool,
+    fixed: bool,
+}
+
+impl Load {
+    /// `workload` with its defaults, under `lock`, on 8 threads, one a core.
+    pub fn new(workload: &'static str, lock: &str) -> Self {
+        Self {
+            lock: lock.to_owned(),
+            workload,
+            params: BTreeMap::new(),
+            threads: 8,
+            placement: Placement::Pinned,
+            machine: None,
+            warmup_ms: WARMUP_MS,
+            duration_ms: DURATION_MS,
+            samples: false,
+            fixed: false,
+        }
+    }
+
+    /// The same with an option of the workload set.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: f64) -> Self {
+        self.params.insert(key.to_owned(), value);
+        self
+    }
+
+    /// The same under another lock.
+    #[must_use]
+    pub fn lock(mut self, lock: &str) -> Self {
+        lock.clone_into(&mut self.lock);
+        self
+    }
+
+    /// The same on so many threads.
+    #[must_use]
+    pub fn threads(mut self, threads: u32) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// The same with threads elsewhere.
+    #[must_use]
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// The same on another machine of those that come with the program.
+    #[must_use]
+    pub fn machine(mut self, name: &str) -> Self {
+        self.machine = Some(name.to_owned());
+        self
+    }
+
+    /// The same, counting for `duration_ms` after `warmup_ms` of simulated time.
+    #[must_use]
+    pub fn lasting(mut self, warmup_ms: f64, duration_ms: f64) -> Self {
+        (self.warmup_ms, self.duration_ms) = (warmup_ms, duration_ms);
+        self
+    }
+
+    /// The same, keeping each operation. Its length then does not depend on [`Context::length`]: the workload's phases
+    /// have their own.
+    #[must_use]
+    pub fn samples(mut self) -> Self {
+        (self.samples, self.fixed) = (true, true);
+        self
+    }
+
+    /// A point for each seed; none if there is no such lock.
+    fn points(&self, context: &Context<'_>) -> Vec<Point> {
+        let Ok(lock) = LockSpec::parse(&self.lock) else { return Vec::new() };
+        let workload =
+            workload::find(self.workload).expect("a figure names a workload that there is");
+        let length = if self.fixed { 1.0 } else { context.length };
+        let point = Point {
+            profile: self.profile(context),
+            lock,
+            workload,
+            params: self.params.clone(),
+            threads: self.threads,
+            placement: self.placement.clone(),
+            seed: 0,
+            warmup_ns: ns(self.warmup_ms * length),
+            duration_ns: ns(self.duration_ms * length),
+            samples: self.samples,
+            timeline: None,
+        };
+        let seeds = 1..=u64::from(context.seeds);
+        seeds.map(|seed| Point { seed, ..point.clone() }).collect()
+    }
+
+    fn profile(&self, context: &Context<'_>) -> Arc<Profile> {
+        let other = |name: &String| {
+            profile::builtin(name).map(Arc::new).expect("a figure names a profile that there is")
+        };
+        self.machine.as_ref().map_or_else(|| context.profile.clone(), other)
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+fn ns(ms: f64) -> u64 {
+    (ms * 1e6) as u64
+}
+
+/// A point of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key(usize);
+
+/// Points to run.
+#[derive(Default)]
+pub struct Plan {
+    loads: Vec<Load>,
+}
+
+impl Plan {
+    /// None yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One more. Points that are asked for twice are run once by those who keep the key.
+    pub fn add(&mut self, load: Load) -> Key {
+        self.loads.push(load);
+        Key(self.loads.len() - 1)
+    }
+
+    /// Runs them, each with every seed, on all cores of this machine.
+    ///
+    /// # Errors
+    /// A lock has broken a rule in one of the runs.
+    pub fn run(self, context: &Context<'_>) -> Result<Results, Error> {
+        let points: Vec<Vec<Point>> = self.loads.iter().map(|load| load.points(context)).collect();
+        let counts: Vec<usize> = points.iter().map(Vec::len).collect();
+        let points: Vec<Point> = points.into_iter().flatten().collect();
+        (context.progress)(Progress::Planned(points.len()));
+        let outcomes = run_all(&points, |_| (context.progress)(Progress::Done));
+        let broken =
+            points.iter().zip(&outcomes).find_map(|(p, o)| o.violation.clone().map(|v| (p, v)));
+        if let Some((point, violation)) = broken {
+            let (lock, workload, machine) =
+                (point.lock.name(), point.workload.id, &point.profile.name);
+            let run = format!(
+                "{lock}, {workload} on {machine}, {} threads, seed {}",
+                point.threads, point.seed
+            );
+            return Err(Error::Violation { run, violation: Box::new(violation) });
+        }
+        let mut outcomes = outcomes.into_iter();
+        Ok(Results(
+            counts.into_iter().map(|count| outcomes.by_ref().take(count).collect()).collect(),
+        ))
+    }
+}
+
+/// What the runs of a plan have measured.
+#[derive(Debug)]
+pub struct Results(Vec<Vec<Outcome>>);
+
+impl Results {
+    /// The outcomes of a point, one for each seed; none if its lock is missing.
+    pub fn outcomes(&self, key: Key) -> &[Outcome] {
+        &self.0[key.0]
+    }
+
+    /// A measurement of a point, one value for each seed.
+    pub fn of(&self, key: Key, what: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+        self.outcomes(key).iter().map(what).collect()
+    }
+
+    /// Operations a second.
+    pub fn throughput(&self, key: Key) -> Vec<f64> {
+        self.of(key, |outcome| outcome.throughput)
+    }
+
+    /// P99 latency of all operations, us.
+    pub fn p99(&self, key: Key) -> Vec<f64> {
+        self.of(key, |outcome| us(outcome.latency.p99_ns))
+    }
+
+    /// P99 latency of the operations on one class of cores, us; the fastest class is 0.
+    pub fn p99_of(&self, key: Key, class: usize) -> Vec<f64> {
+        self.of(key, |outcome| us(outcome.class(class).latency.p99_ns))
+    }
+
+    /// Share of the operations that one class of cores has done.
+    #[allow(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+    pub fn share_of(&self, key: Key, class: usize) -> Vec<f64> {
+        self.of(key, |outcome| outcome.class(class).operations as f64 / outcome.operations as f64)
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a time far below 2^52 ns")]
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
