@@ -359,7 +359,8 @@ impl Me {
     pub fn epoch(&self, id: u32, slo_ns: u64, percentile: Percentile, body: impl FnOnce()) {
         let outer = self.window.get();
         let known = |epochs: &Vec<Epoch>| epochs.iter().position(|epoch| epoch.id == id);
-        let index = known(&self.epochs.borrow()).unwrap_or_else(|| {
+        let found = known(&self.epochs.borrow());
+        let index = found.unwrap_or_else(|| {
             let mut epochs = self.epochs.borrow_mut();
             epochs.push(Epoch { id, feedback: None });
             epochs.len() - 1

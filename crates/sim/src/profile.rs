@@ -76,7 +76,7 @@ pub struct ClassProfile {
     /// Hardware threads a core (1: no SMT).
     #[serde(default = "one")]
     pub smt: u32,
-    /// Speed of a hardware thread while its sibling runs too, to its speed alone (0.5 to 1).
+    /// Speed of a hardware thread while its sibling runs too, to its speed alone (above 0, to 1).
     #[serde(default = "unit")]
     pub smt_speed: f64,
     /// Watts.
