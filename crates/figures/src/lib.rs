@@ -41,6 +41,12 @@ pub fn find(id: &str) -> Option<&'static Experiment> {
     experiments().find(|experiment| experiment.id == id)
 }
 
+/// The least that measures the rows of that figure that machines are fitted to (`Row::fit`), as the figure itself does:
+/// a fit runs it a thousand times.
+pub fn find_fitted(id: &str) -> Option<&'static Experiment> {
+    libasl::FITTED.iter().find(|experiment| experiment.id == id).or_else(|| find(id))
+}
+
 /// What an experiment is run with.
 pub struct Context<'a> {
     /// Its machine; rows on another machine (`Row::machine`) name theirs.

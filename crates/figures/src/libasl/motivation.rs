@@ -5,17 +5,20 @@ use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, ratio};
 
 const LOCKS: [&str; 2] = ["mcs", "tas"];
-const THREADS: std::ops::RangeInclusive<u32> = 1..=8;
+const THREADS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+/// What the rows compare.
+const ROWS: [u32; 2] = [4, 8];
 
 /// Both figures: the lines are all that differs.
 struct Scaling {
     results: Results,
+    threads: &'static [u32],
     /// By lock, by threads.
     keys: Vec<Vec<Key>>,
 }
 
 impl Scaling {
-    fn run(context: &Context<'_>, figure: &str) -> Result<Self, Error> {
+    fn run(context: &Context<'_>, figure: &str, threads: &'static [u32]) -> Result<Self, Error> {
         let (lines, gap) = (chosen(figure, "lines")?, chosen(figure, "gap")?);
         let mut plan = Plan::new();
         let load = |lock, threads| {
@@ -26,26 +29,31 @@ impl Scaling {
                 .lasting(1.0, 20.0)
         };
         let keys = LOCKS
-            .map(|lock| THREADS.map(|threads| plan.add(load(lock, threads))).collect())
+            .map(|lock| threads.iter().map(|&threads| plan.add(load(lock, threads))).collect())
             .to_vec();
-        Ok(Self { results: plan.run(context)?, keys })
+        Ok(Self { results: plan.run(context)?, threads, keys })
     }
 
-    fn mcs(&self, threads: usize) -> Key {
-        self.keys[0][threads - 1]
+    fn mcs(&self, threads: u32) -> Key {
+        self.key(0, threads)
     }
 
-    fn tas(&self, threads: usize) -> Key {
-        self.keys[1][threads - 1]
+    fn tas(&self, threads: u32) -> Key {
+        self.key(1, threads)
+    }
+
+    fn key(&self, lock: usize, threads: u32) -> Key {
+        let place = self.threads.iter().position(|&one| one == threads);
+        self.keys[lock][place.expect("a row asks for threads that were run")]
     }
 
     /// The paper's two panels.
     fn plots(&self, figure: &str) -> Vec<Plot> {
         let panel = |part: &str, label: &str, of: &dyn Fn(Key) -> Vec<f64>| {
             let series = LOCKS.iter().zip(&self.keys).map(|(lock, keys)| {
-                let points = THREADS
-                    .zip(keys)
-                    .filter_map(|(x, key)| Some((f64::from(x), median(&of(*key))?)));
+                let points = self.threads.iter().zip(keys);
+                let points =
+                    points.filter_map(|(&x, key)| Some((f64::from(x), median(&of(*key))?)));
                 Series::new(*lock, Kind::Line, points.collect())
             });
             Plot {
@@ -67,34 +75,52 @@ impl Scaling {
 
 /// Little-core affinity: critical sections of 4 lines.
 pub(super) fn figure_1(context: &Context<'_>) -> Result<Measured, Error> {
-    let scaling = Scaling::run(context, "libasl-1")?;
+    let scaling = Scaling::run(context, "libasl-1", &THREADS)?;
+    Ok(Measured { plots: scaling.plots("libasl-1"), ..rows_1(&scaling) })
+}
+
+/// Its rows alone.
+pub(super) fn rows_of_1(context: &Context<'_>) -> Result<Measured, Error> {
+    Ok(rows_1(&Scaling::run(context, "libasl-1", &ROWS)?))
+}
+
+fn rows_1(scaling: &Scaling) -> Measured {
     let (mcs, tas) = (
         |n| scaling.results.throughput(scaling.mcs(n)),
         |n| scaling.results.throughput(scaling.tas(n)),
     );
     let p99 = |key| scaling.results.p99(key);
-    let mut measured = Measured { plots: scaling.plots("libasl-1"), ..Measured::new() };
+    let mut measured = Measured::new();
     measured.row("mcs-8/mcs-4", ratio(&mcs(8), &mcs(4)));
     measured.row("tas-8/tas-4", ratio(&tas(8), &tas(4)));
     measured.row("tas-8/mcs-8", ratio(&tas(8), &mcs(8)));
     measured.row("p99 tas-8/mcs-8", ratio(&p99(scaling.tas(8)), &p99(scaling.mcs(8))));
     measured.row("little share of tas-8", scaling.results.share_of(scaling.tas(8), LITTLE));
-    Ok(measured)
+    measured
 }
 
 /// Big-core affinity: critical sections of 64 lines.
 pub(super) fn figure_4(context: &Context<'_>) -> Result<Measured, Error> {
-    let scaling = Scaling::run(context, "libasl-4")?;
+    let scaling = Scaling::run(context, "libasl-4", &THREADS)?;
+    Ok(Measured { plots: scaling.plots("libasl-4"), ..rows_4(&scaling) })
+}
+
+/// Its rows alone.
+pub(super) fn rows_of_4(context: &Context<'_>) -> Result<Measured, Error> {
+    Ok(rows_4(&Scaling::run(context, "libasl-4", &ROWS)?))
+}
+
+fn rows_4(scaling: &Scaling) -> Measured {
     let (mcs, tas) = (
         |n| scaling.results.throughput(scaling.mcs(n)),
         |n| scaling.results.throughput(scaling.tas(n)),
     );
     let p99 = |key| scaling.results.p99(key);
-    let mut measured = Measured { plots: scaling.plots("libasl-4"), ..Measured::new() };
+    let mut measured = Measured::new();
     measured.row("mcs-8/mcs-4", ratio(&mcs(8), &mcs(4)));
     measured.row("tas-8/mcs-8", ratio(&tas(8), &mcs(8)));
     measured.row("p99 tas-8/mcs-8", ratio(&p99(scaling.tas(8)), &p99(scaling.mcs(8))));
     measured.row("p99 mcs-8/mcs-4", ratio(&p99(scaling.mcs(8)), &p99(scaling.mcs(4))));
     measured.row("big share of tas-8", scaling.results.share_of(scaling.tas(8), BIG));
-    Ok(measured)
+    measured
 }
