@@ -1,7 +1,9 @@
-//! The file in which a process records its epochs: layout, histogram, writer.
+//! The files in which a process records its epochs, and its lock operations: layouts, histogram, writers.
 //!
 //! `no_std`, because it runs inside other people's programs. The reader is `lockwright-stats`, a crate of its
 //! own: cargo would unite the features of both, and the preloaded library must not link std.
+//!
+//! Epochs ([`layout`], [`Writer`]); the trace of lock operations is laid out in [`trace`]:
 //!
 //! ```text
 //!   byte 0           one Header: who wrote it
@@ -16,8 +18,11 @@
 #[cfg(test)]
 extern crate std;
 
+mod file;
 pub mod histogram;
 pub mod layout;
+pub mod trace;
 mod writer;
 
-pub use writer::{About, Refused, Sample, Slot, Writer};
+pub use file::Refused;
+pub use writer::{About, Sample, Slot, Writer};

@@ -1,16 +1,13 @@
 //! Makes the file and writes to it.
 
+use crate::file::{self, Refused};
 use crate::histogram::bucket;
 use crate::layout::{
     BLOCK, BLOCKS_AT, CLASSES, ClassBlock, EPOCHS, EpochHead, HEADS_AT, Header, LENGTH, MAGIC,
     NAME, VERSION, block_at,
 };
-use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
-
-/// Files that one process id may have: one for each program that it became by `exec`.
-const FILES: u32 = 10_000;
 
 /// What the header says.
 #[derive(Clone, Copy, Debug)]
@@ -24,10 +21,6 @@ pub struct About<'a> {
     /// The command line.
     pub command: &'a [u8],
 }
-
-/// Why there is no file: the system's error number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub i32);
 
 /// A recording. Mapped for ever; as cheap to copy as a pointer.
 #[derive(Clone, Copy, Debug)]
@@ -77,45 +70,8 @@ impl Writer {
     /// # Errors
     /// The system's, from making, growing or mapping the file; ENAMETOOLONG for a folder of 4000 bytes.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        // SAFETY: no preconditions.
-        let pid = unsafe { libc::getpid() } as u32;
-        let mut most = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: a writable rlimit.
-        let is_known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut most) } == 0;
-        if is_known && most.rlim_cur < LENGTH as libc::rlim_t {
-            return Err(Refused(libc::EFBIG)); // the kernel would send SIGXFSZ
-        }
-        let mut path = [0; 4096];
-        let fd = open(dir, pid, &mut path)?;
-        let made = Self::set_up(fd, pid, about);
-        // SAFETY: `fd` is ours and used no more; a NUL-terminated path.
-        unsafe {
-            libc::syscall(libc::SYS_close, fd); // not libc's `close`, which is a cancellation point
-            if made.is_err() {
-                libc::unlink(path.as_ptr().cast());
-            }
-        }
-        made
-    }
-
-    fn set_up(fd: i32, pid: u32, about: &About<'_>) -> Result<Self, Refused> {
-        // SAFETY: `fd` is ours; a fresh mapping overlaps nothing.
-        let mapped = unsafe {
-            let grown = libc::ftruncate(fd, LENGTH as libc::off_t);
-            let base = if grown == 0 {
-                let protection = libc::PROT_READ | libc::PROT_WRITE;
-                libc::mmap(null_mut(), LENGTH, protection, libc::MAP_SHARED, fd, 0)
-            } else {
-                libc::MAP_FAILED
-            };
-            if base == libc::MAP_FAILED { Err(Refused(errno())) } else { Ok(base.cast::<u8>()) }
-        };
-        let writer = Self { base: mapped? };
-        if let Err(refused) = writer.populate(0, BLOCKS_AT) {
-            // SAFETY: our own mapping, which nobody has seen.
-            unsafe { libc::munmap(writer.base.cast(), LENGTH) };
-            return Err(refused);
-        }
+        let (base, pid) = file::create(dir, b".stats\0", LENGTH, BLOCKS_AT)?;
+        let writer = Self { base };
         let mut header = Header {
             magic: AtomicU64::new(0),
             version: VERSION,
@@ -126,27 +82,14 @@ impl Writer {
             emulated: [0; 256],
             command: [0; 512],
         };
-        fill(&mut header.lock, about.lock);
-        fill(&mut header.emulated, about.emulated);
-        fill(&mut header.command, about.command);
+        file::fill(&mut header.lock, about.lock);
+        file::fill(&mut header.emulated, about.emulated);
+        file::fill(&mut header.command, about.command);
         // SAFETY: the mapping is that long, aligned to a page, and ours alone.
         unsafe { writer.base.cast::<Header>().write(header) };
         // ORDERING: Release, pairs with the reader, which looks for it first.
         writer.header().magic.store(MAGIC, Release);
         Ok(writer)
-    }
-
-    /// Makes the kernel give the pages now: a full disk is an error here, and would be SIGBUS later.
-    fn populate(&self, at: usize, len: usize) -> Result<(), Refused> {
-        const MADV_POPULATE_WRITE: i32 = 23;
-        // SAFETY: within the mapping.
-        let result = unsafe { libc::madvise(self.base.add(at).cast(), len, MADV_POPULATE_WRITE) };
-        match errno() {
-            _ if result == 0 => Ok(()),
-            libc::EINVAL => Ok(()), // before Linux 5.14: as good as it gets
-            libc::EFAULT => Err(Refused(libc::ENOSPC)), // what would have been SIGBUS
-            error => Err(Refused(error)),
-        }
     }
 
     fn header(&self) -> &Header {
@@ -232,67 +175,12 @@ impl Writer {
         if classes.load(Relaxed) & 1 << (16 + class) != 0 {
             return false;
         }
-        let is_there = self.populate(at, BLOCK).is_ok();
+        // SAFETY: within the mapping.
+        let is_there = unsafe { file::populate(self.base.add(at), BLOCK) }.is_ok();
         let bit = if is_there { 1 << class } else { 1 << (16 + class) };
         classes.fetch_or(bit, Relaxed); // as in `block`
         is_there
     }
-}
-
-fn open(dir: &[u8], pid: u32, path: &mut [u8; 4096]) -> Result<i32, Refused> {
-    if dir.len() > 4000 {
-        return Err(Refused(libc::ENAMETOOLONG));
-    }
-    for number in 0..FILES {
-        let mut len = 0;
-        let mut push = |piece: &[u8]| {
-            path[len..len + piece.len()].copy_from_slice(piece);
-            len += piece.len();
-        };
-        let mut digits = [0; 10];
-        push(dir);
-        push(b"/");
-        push(decimal(pid, &mut digits));
-        push(b"-");
-        push(decimal(number, &mut digits));
-        push(b".stats\0");
-        let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-        // SAFETY: a NUL-terminated path.
-        let fd = unsafe {
-            // Not libc's `open`, which is a cancellation point.
-            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o644) as i32
-        };
-        if fd >= 0 {
-            return Ok(fd);
-        }
-        if errno() != libc::EEXIST {
-            return Err(Refused(errno()));
-        }
-    }
-    Err(Refused(libc::EEXIST))
-}
-
-fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return &digits[at..];
-        }
-    }
-}
-
-/// Copies what fits; the last byte stays zero.
-fn fill(field: &mut [u8], text: &[u8]) {
-    let len = text.len().min(field.len() - 1);
-    field[..len].copy_from_slice(&text[..len]);
-}
-
-fn errno() -> i32 {
-    // SAFETY: the calling thread's own `errno`.
-    unsafe { *libc::__errno_location() }
 }
 
 const _: () = assert!(size_of::<AtomicU8>() == 1);

@@ -6,7 +6,7 @@
 //! published its gate: a request is seen by one side or the other.
 
 use crate::layout::{Cond, Mutex};
-use crate::{config, emulate, mutex, policy, real, thread};
+use crate::{config, mutex, policy, real, thread, trace, watch};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
@@ -48,7 +48,7 @@ pub unsafe fn wait(
 ) -> c_int {
     // A thread that is cancelled in here leaves without `start`: its clean-up handlers are not slowed.
     // SAFETY: the caller's promise.
-    emulate::operation(move || unsafe { wait_any(cond, mutex, until) })
+    watch::operation(move || unsafe { wait_any(cond, mutex, until) })
 }
 
 unsafe fn wait_any(
@@ -184,7 +184,7 @@ unsafe fn wait_in_glibc(
         front::make_foreign(m.parts(), &policy.tuning(), policy.has_line());
     }
     // SAFETY: the caller's promise is glibc's contract.
-    unsafe {
+    let wait = || unsafe {
         match until {
             None => real::pthread_cond_wait(cond.cast(), mutex.cast()),
             Some((By::Own, at)) => real::pthread_cond_timedwait(cond.cast(), mutex.cast(), at),
@@ -192,7 +192,8 @@ unsafe fn wait_in_glibc(
                 real::pthread_cond_clockwait(cond.cast(), mutex.cast(), id, at)
             }
         }
-    }
+    };
+    if watch::is_on() { trace::elsewhere(mutex, wait) } else { wait() }
 }
 
 /// The mutex of the condvar's waiters, if the calling thread holds it. Asked while somebody is listed.
@@ -208,7 +209,7 @@ fn held(c: &Cond) -> Option<Parts<'static, Native>> {
 /// A valid, initialised condvar.
 pub unsafe fn signal(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's promise.
-    emulate::operation(move || unsafe { signal_here(cond) })
+    watch::operation(move || unsafe { signal_here(cond) })
 }
 
 unsafe fn signal_here(cond: *mut Cond) -> c_int {
@@ -228,7 +229,7 @@ unsafe fn signal_here(cond: *mut Cond) -> c_int {
 /// A valid, initialised condvar.
 pub unsafe fn broadcast(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's promise.
-    emulate::operation(move || unsafe { broadcast_here(cond) })
+    watch::operation(move || unsafe { broadcast_here(cond) })
 }
 
 unsafe fn broadcast_here(cond: *mut Cond) -> c_int {

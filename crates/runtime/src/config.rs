@@ -10,12 +10,14 @@
 //! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of those that
 //!   were given none (`epoch`).
 //! * `LOCKWRIGHT_STATS=DIR`: where to record what epochs came to (`recording`).
+//! * `LOCKWRIGHT_TRACE=DIR`, `LOCKWRIGHT_TRACE_LIMIT=N`: where to record operations on mutexes, up to about N
+//!   acquisitions (`trace`).
 //!
 //! What can't be understood is said once, on stderr, and the program goes on: a bad lock with glibc's
 //! algorithm, a bad rule or topology without it.
 
 use crate::policy::{self, How, PLACES, Policy};
-use crate::{emulate, epoch, front, machine, real, recording, whole};
+use crate::{emulate, epoch, front, machine, real, recording, trace, whole};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
@@ -152,6 +154,7 @@ pub(crate) unsafe fn load() {
         policy::publish(&policies);
         epoch::load();
         recording::load();
+        trace::load();
     }
 }
 
@@ -370,6 +373,20 @@ pub(crate) fn say(pieces: &[&[u8]]) {
     }
     line[len - 1] = b'\n'; // where it is already, unless it was cut
     write_to_stderr(&line[..len]);
+}
+
+/// Says that nothing is recorded in the folder `dir` of `name`, for this error of the system's.
+pub(crate) fn refused(name: &[u8], dir: &[u8], error: c_int) {
+    unsafe extern "C" {
+        /// What an error number means, in English; null if nothing.
+        fn strerrordesc_np(error: c_int) -> *const c_char;
+    }
+    // SAFETY: no preconditions; the text is a constant.
+    let why = unsafe {
+        let text = strerrordesc_np(error);
+        if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
+    };
+    say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
 }
 
 /// By raw system calls: libc's `write` is a cancellation point. If nobody reads stderr any more, the SIGPIPE for it is

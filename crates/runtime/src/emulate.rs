@@ -20,10 +20,11 @@
 //!
 //! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mutex::mode`.
 
+use crate::watch::{self, Who};
 use crate::{mutex, thread};
 use core::cell::{Cell, UnsafeCell};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place::{self, CPUS};
 use lockwright_native::topology::{Factor, Topology};
@@ -45,23 +46,6 @@ pub(crate) struct Account {
     factor: Cell<u32>,
 }
 
-// Whether anything is emulated. In assembly, because Rust's own static would be reached by one load more.
-core::arch::global_asm!(
-    ".pushsection .bss.lockwright_emulated,\"aw\",@nobits",
-    ".hidden lockwright_emulated",
-    ".globl lockwright_emulated",
-    ".type lockwright_emulated, @object",
-    ".size lockwright_emulated, 1",
-    "lockwright_emulated:",
-    ".zero 1",
-    ".popsection",
-);
-
-unsafe extern "C" {
-    #[link_name = "lockwright_emulated"]
-    static ON: AtomicBool;
-}
-
 /// Thousandths by CPU; 0: full speed, nothing is stamped.
 static FACTORS: [AtomicU32; CPUS] = [const { AtomicU32::new(0) }; CPUS];
 static TICKS_PER_MS: AtomicU64 = AtomicU64::new(1_000_000);
@@ -73,71 +57,23 @@ static OPERATION: AtomicU64 = AtomicU64::new(0);
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 
 /// Is anything emulated?
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
 pub(crate) fn is_on() -> bool {
-    // SAFETY: compares our variable, which is set before the program's main.
-    unsafe {
-        core::arch::asm!(
-            "cmp byte ptr [rip + lockwright_emulated], 0",
-            "jne {on}",
-            on = label { return true },
-            options(nostack, readonly),
-        );
-    }
-    false
-}
-
-/// Is anything emulated? Untested on this architecture.
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-pub(crate) fn is_on() -> bool {
-    // SAFETY: our variable.
-    unsafe { ON.load(Relaxed) } // set before the program's main
+    watch::is_by(Who::Emulation)
 }
 
 struct Text(UnsafeCell<([u8; 256], usize)>);
-// SAFETY: written by `enable`, once, before ON; read after it.
+// SAFETY: written by `enable`, once, before it is on; read after that.
 unsafe impl Sync for Text {}
 static TEXT: Text = Text(UnsafeCell::new(([0; 256], 0)));
 
 /// What is emulated, as the user wrote it (its first 256 bytes); `None`: nothing.
 pub fn spec() -> Option<&'static [u8]> {
-    // ORDERING: Acquire, pairs with the Release in `enable`.
-    // SAFETY: our variable.
-    if !unsafe { ON.load(Acquire) } {
+    if !is_on() {
         return None;
     }
-    // SAFETY: ON: nobody writes any more.
+    // SAFETY: it is on: nobody writes any more.
     let (text, len) = unsafe { &*TEXT.0.get() };
     Some(&text[..*len])
-}
-
-/// A point at which something is measured: what was computed until here is slowed before it.
-#[inline(always)]
-pub fn boundary() {
-    if is_on() {
-        stop();
-        start();
-    }
-}
-
-/// Runs a lock operation, as the end of one computed interval and the start of the next.
-#[inline(always)]
-pub(crate) fn operation<R>(run: impl Fn() -> R) -> R {
-    if is_on() {
-        return slowed(run);
-    }
-    run()
-}
-
-#[cold]
-#[inline(never)]
-fn slowed<R>(run: impl Fn() -> R) -> R {
-    stop();
-    let result = run();
-    start();
-    result
 }
 
 /// The time-stamp counter, read after all that was computed before and before all that comes after: otherwise
@@ -309,17 +245,14 @@ pub(crate) unsafe fn enable(topology: &Topology, factors: &[Factor], text: &[u8]
         let factor = factors.get(usize::from(cpu.class.0)).copied().unwrap_or(Factor::ONE);
         let thousandths = if factor == Factor::ONE { 0 } else { factor.thousandths() };
         if let Some(slot) = FACTORS.get(number) {
-            slot.store(thousandths, Relaxed); // published by ON
+            slot.store(thousandths, Relaxed); // published by `watch::begin`
         }
     }
-    // SAFETY: called once, and nobody reads before ON.
+    // SAFETY: called once, and nobody reads before it is on.
     let (kept, len) = unsafe { &mut *TEXT.0.get() };
     *len = text.len().min(kept.len());
     kept[..*len].copy_from_slice(&text[..*len]);
-    // ORDERING: Release, pairs with the Acquire in `spec`; threads that start later see all of it.
-    // SAFETY: our variable.
-    unsafe { ON.store(true, Release) };
-    mutex::emulate();
+    watch::begin(Who::Emulation);
     start_here();
 }
 
@@ -339,7 +272,7 @@ fn calibrate() {
     let (start_ns, start_ticks) = (futex::now(Clock::Monotonic), ticks());
     // Stamped, at full speed.
     for factor in &FACTORS {
-        factor.store(1000, Relaxed); // nobody else looks before ON
+        factor.store(1000, Relaxed); // nobody else looks before it is on
     }
     start_here();
     let account = account();
@@ -365,7 +298,7 @@ fn calibrate() {
         empty = empty.min(intervals);
     }
     // Two operations in each.
-    OPERATION.store(free / u64::from(2 * BATCH), Relaxed); // published by ON
+    OPERATION.store(free / u64::from(2 * BATCH), Relaxed); // published by `watch::begin`
     OVERHEAD.store(stamped.saturating_sub(plain) / u64::from(2 * BATCH), Relaxed);
     EMPTY.store(empty / u64::from(BATCH), Relaxed);
     loop {

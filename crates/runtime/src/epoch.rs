@@ -17,7 +17,7 @@
 
 use crate::clock::Instant;
 use crate::config::{say, variable};
-use crate::{clock, emulate, recording, thread};
+use crate::{clock, recording, thread, watch};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -148,7 +148,7 @@ pub fn window_ns() -> u32 {
 /// The epoch `id` (0 to 1023) begins.
 #[inline(always)]
 pub fn start(id: c_int) {
-    emulate::boundary();
+    watch::boundary();
     match id as usize {
         0..NUMBERED => begin(id as u32, 0),
         _ => refuse(),
@@ -159,7 +159,7 @@ pub fn start(id: c_int) {
 /// without a trace. Nothing happens if it does not run.
 #[inline(always)]
 pub fn end(id: c_int, slo_ns: u64) {
-    emulate::boundary();
+    watch::boundary();
     match id as usize {
         0..NUMBERED => finish(id as u32, 0, slo_ns),
         _ => refuse(),
@@ -168,7 +168,7 @@ pub fn end(id: c_int, slo_ns: u64) {
 
 /// A call of the function `index` begins, the frame of which lies at `frame`.
 pub fn enter(index: u32, frame: usize) {
-    emulate::boundary();
+    watch::boundary();
     if index as usize >= FUNCTIONS {
         return;
     }
@@ -190,7 +190,7 @@ pub fn enter(index: u32, frame: usize) {
 
 /// That call returns.
 pub fn leave(index: u32, frame: usize) {
-    emulate::boundary();
+    watch::boundary();
     if let Some(common) = COMMON.get(NUMBERED + index as usize) {
         let slo_ns = !common.slo_inverted.load(Relaxed); // constant since `define`
         finish(NUMBERED as u32 + index, frame as u64, slo_ns);

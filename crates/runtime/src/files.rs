@@ -24,3 +24,17 @@ pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     };
     usize::try_from(len).ok().map(|len| &buffer[..len])
 }
+
+/// This process's command line, as much as the buffer takes, its words set apart by blanks.
+pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
+    let mut len = read(c"/proc/self/cmdline", buffer).map_or(0, <[u8]>::len);
+    while len > 0 && buffer[len - 1] == 0 {
+        len -= 1;
+    }
+    for byte in &mut buffer[..len] {
+        if *byte < b' ' {
+            *byte = b' ';
+        }
+    }
+    &buffer[..len]
+}

@@ -4,7 +4,7 @@
 //! libraries' constructors come before ours. So there is also a page that the kernel wipes in the child:
 //! whoever finds it wiped is the first one here, handler or not.
 
-use crate::{emulate, epoch, machine, recording, thread};
+use crate::{emulate, epoch, machine, recording, thread, trace};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -76,6 +76,7 @@ fn in_child() {
     // First what a signal handler that comes now must find: then it does not do all this once more.
     thread::forget_id();
     recording::in_child();
+    trace::in_child();
     ERA.store((ERA.load(Relaxed) + 1) % 64, Relaxed); // one thread
     let witness = WITNESS.load(Relaxed);
     if !witness.is_null() {

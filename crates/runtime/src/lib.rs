@@ -5,7 +5,7 @@
 //!   preload ──► mutex, cond, rwlock, spin ──► policy (which lock?) ──► locks::front, locks::condvar
 //!                 │                             │
 //!                 └► thread (tid, gate)         └► config (LOCKWRIGHT_*)      real: glibc's own, for the rest
-//!                 └► emulate: little cores, where they are emulated
+//!                 └► watch ──► emulate: little cores, where they are emulated;  trace: operations, where recorded
 //! ```
 #![no_std]
 
@@ -35,6 +35,8 @@ pub mod rwlock;
 pub mod spin;
 pub mod sync;
 pub mod thread;
+mod trace;
 #[cfg(target_arch = "x86_64")]
 mod trampoline;
+mod watch;
 mod whole;

@@ -4,7 +4,7 @@
 //! has one thread (glibc's `__libc_single_threaded`).
 
 use crate::layout::{ERRORCHECK, KINDS, Mutex, RECURSIVE, TYPE, USERS};
-use crate::{emulate, policy, real, thread};
+use crate::{emulate, policy, real, thread, watch};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8};
 use lockwright_locks::front::{self, FREE, HELD, try_take};
 use lockwright_native::{Clock, Deadline, Native};
 use lockwright_platform::{Ptr, Word};
+use lockwright_record::trace::What;
 
 unsafe extern "C" {
     /// Set while the process has one thread (glibc 2.32 and later).
@@ -30,12 +31,12 @@ pub(crate) fn is_single_threaded() -> bool {
 const SEVERAL: u32 = 0;
 /// [`mode`]: it has one.
 const SINGLE: u32 = 1;
-/// [`mode`]: little cores are emulated, whatever the threads. Added to no word it gives what SINGLE does.
-const EMULATED: u32 = 4;
+/// [`mode`]: operations are watched, whatever the threads. Added to no word it gives what SINGLE does.
+const WATCHED: u32 = 4;
 
-// The address of the byte that `mode` reads: glibc's, or ours that says EMULATED. So emulation costs a process
-// that doesn't use it nothing: the byte is looked at anyway. In assembly, because Rust's own static would be
-// reached by one load more.
+// The address of the byte that `mode` reads: glibc's, or ours that says WATCHED. So emulation and traces cost a
+// process that doesn't use them nothing: the byte is looked at anyway. In assembly, because Rust's own static would
+// be reached by one load more.
 core::arch::global_asm!(
     ".pushsection .data.lockwright_mode,\"aw\",@progbits",
     ".balign 8",
@@ -47,7 +48,7 @@ core::arch::global_asm!(
     ".quad __libc_single_threaded",
     ".popsection",
 );
-static ALWAYS_EMULATED: AtomicU8 = AtomicU8::new(EMULATED as u8);
+static ALWAYS_WATCHED: AtomicU8 = AtomicU8::new(WATCHED as u8);
 
 unsafe extern "C" {
     #[link_name = "lockwright_mode"]
@@ -78,13 +79,14 @@ fn mode() -> u32 {
     unsafe { u32::from((*MODE.load(Relaxed)).load(Relaxed)) }
 }
 
-/// From now on [`mode`] says EMULATED.
-pub(crate) fn emulate() {
-    // SAFETY: our variable. Relaxed: emulation begins before the program's main.
-    unsafe { MODE.store((&raw const ALWAYS_EMULATED).cast_mut(), Relaxed) };
+/// From now on [`mode`] says WATCHED, or not any more.
+pub(crate) fn watch(is_watched: bool) {
+    let byte = if is_watched { &raw const ALWAYS_WATCHED } else { &raw const SINGLE_THREADED };
+    // SAFETY: our variable. Relaxed: it changes before the program's main, and in a process with one thread.
+    unsafe { MODE.store(byte.cast_mut(), Relaxed) };
 }
 
-/// Takes word 0 if it is free and nobody queues; in a mode of emulation never.
+/// Takes word 0 if it is free and nobody queues; while operations are watched never.
 #[inline(always)]
 fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
     if !mutex.tail.load(Relaxed).is_null() {
@@ -102,7 +104,7 @@ fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
     free
 }
 
-/// The mode without emulation.
+/// The mode, whoever watches.
 #[inline(always)]
 fn threads() -> u32 {
     u32::from(is_single_threaded())
@@ -116,7 +118,7 @@ fn take(mutex: &Mutex, caller: usize) {
     }
 }
 
-/// Releases word 0 if nobody needs a wake; in a mode of emulation never. After the write that does, the mutex
+/// Releases word 0 if nobody needs a wake; while operations are watched never. After the write that does, the mutex
 /// may be gone.
 #[inline(always)]
 fn fast_give(mutex: &Mutex, mode: u32) -> bool {
@@ -140,10 +142,11 @@ fn give(mutex: &Mutex) {
 }
 
 #[inline(never)]
-fn give_emulated(mutex: &Mutex) {
-    emulate::stop();
-    give(mutex);
-    emulate::start();
+fn give_watched(m: &Mutex) {
+    watch::release(m, || {
+        give(m);
+        0
+    });
 }
 
 #[cold]
@@ -178,8 +181,8 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
 #[cold]
 #[inline(never)]
 fn lock_contended(m: &Mutex, caller: usize) -> c_int {
-    if emulate::is_on() {
-        return lock_emulated(m, caller);
+    if watch::is_on() {
+        return lock_watched(m, caller);
     }
     policy::acquire(m, caller);
     m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
@@ -187,19 +190,19 @@ fn lock_contended(m: &Mutex, caller: usize) -> c_int {
 }
 
 #[inline(never)]
-fn lock_emulated(m: &Mutex, caller: usize) -> c_int {
-    emulate::stop();
-    take(m, caller);
-    m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
-    emulate::start();
-    0
+fn lock_watched(m: &Mutex, caller: usize) -> c_int {
+    watch::acquisition(What::Acquired, m, || {
+        take(m, caller);
+        m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
+        0
+    })
 }
 
 /// Every kind but the plain one.
 #[inline(never)]
 unsafe fn lock_kind(mutex: *mut Mutex, caller: usize) -> c_int {
     // SAFETY: the caller's promise.
-    emulate::operation(move || unsafe { lock_kind_here(mutex, caller) })
+    watch::acquisition(What::Acquired, mutex, move || unsafe { lock_kind_here(mutex, caller) })
 }
 
 #[inline(always)]
@@ -253,7 +256,7 @@ fn own(m: &Mutex) -> c_int {
 /// As [`lock`].
 pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
-    emulate::operation(move || unsafe { try_lock_here(mutex) })
+    watch::acquisition(What::Acquired, mutex, move || unsafe { try_lock_here(mutex) })
 }
 
 #[inline(always)]
@@ -283,7 +286,9 @@ pub unsafe fn lock_until(
     until: *const libc::timespec,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    emulate::operation(move || unsafe { lock_until_here(mutex, clock, until) })
+    watch::acquisition(What::Acquired, mutex, move || unsafe {
+        lock_until_here(mutex, clock, until)
+    })
 }
 
 #[inline(never)]
@@ -342,8 +347,8 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
 #[cold]
 #[inline(never)]
 fn unlock_contended(m: &Mutex) -> c_int {
-    if emulate::is_on() {
-        give_emulated(m);
+    if watch::is_on() {
+        give_watched(m);
     } else {
         give_slow(m);
     }
@@ -353,7 +358,7 @@ fn unlock_contended(m: &Mutex) -> c_int {
 #[inline(never)]
 unsafe fn unlock_kind(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
-    emulate::operation(move || unsafe { unlock_kind_here(mutex) })
+    watch::release(mutex, move || unsafe { unlock_kind_here(mutex) })
 }
 
 #[inline(always)]
@@ -408,9 +413,15 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
 /// # Safety
 /// As [`lock`]; `moved` only for a mutex that is not foreign.
 pub(crate) unsafe fn lock_again(mutex: *mut Mutex, moved: bool, caller: usize) -> c_int {
+    // SAFETY: the caller's promise.
+    watch::acquisition(What::Woken, mutex, move || unsafe { lock_again_here(mutex, moved, caller) })
+}
+
+#[inline(always)]
+unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_int {
     if !moved {
         // SAFETY: the caller's promise.
-        return unsafe { lock(mutex, caller) };
+        return unsafe { lock_kind_here(mutex, caller) };
     }
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
@@ -451,9 +462,14 @@ pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
     let mutex = core::hint::black_box(unsafe { mutex.assume_init_ref() });
     for _ in 0..pairs {
         if let Rehearsal::Stamped = how {
-            lock_emulated(mutex, 0);
-            mutex.owner.store(0, Relaxed); // nobody else sees this mutex
-            give_emulated(mutex);
+            emulate::stop();
+            take(mutex, 0);
+            mutex.owner.store(thread::id(), Relaxed); // nobody else sees this mutex
+            emulate::start();
+            mutex.owner.store(0, Relaxed); // as above
+            emulate::stop();
+            give(mutex);
+            emulate::start();
             continue;
         }
         let mode = if let Rehearsal::Several = how { SEVERAL } else { threads() };
@@ -461,5 +477,16 @@ pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
         mutex.owner.store(thread::id(), Relaxed); // as above
         mutex.owner.store(0, Relaxed);
         fast_give(mutex, mode);
+    }
+}
+
+/// Locks and unlocks a mutex of its own, `pairs` times, as operations that the trace records.
+#[inline(never)]
+pub(crate) fn rehearse_recorded(pairs: usize) {
+    let mutex = Mutex::new();
+    let mutex = core::hint::black_box(&mutex);
+    for _ in 0..pairs {
+        lock_contended(mutex, 0);
+        unlock_contended(mutex);
     }
 }

@@ -3,12 +3,11 @@
 //! The file is made by our constructor; a fork's child makes its own when its first epoch ends. A process that
 //! can't have one goes on without.
 
-use crate::config::{say, variable};
+use crate::config::{refused, say, variable};
 use crate::emulate;
 use crate::epoch::{self, IDS};
 use crate::{files, fork, machine};
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_int};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8};
 use lockwright_native::futex::{self, Clock};
@@ -80,7 +79,7 @@ pub(crate) unsafe fn load() {
         }
     }
     let Some(rest) = store.dir.get_mut(len..len + dir.len()) else {
-        return complain(dir, libc::ENAMETOOLONG);
+        return refused(b"LOCKWRIGHT_STATS", dir, libc::ENAMETOOLONG);
     };
     rest.copy_from_slice(dir);
     store.dir_len = len + dir.len();
@@ -90,21 +89,8 @@ pub(crate) unsafe fn load() {
     // ORDERING: Release, pairs with the Acquire in `writer`: the folder is there.
     STATE.store(SHUT, Release);
     if let Some(Err(Refused(error))) = open() {
-        complain(dir, error);
+        refused(b"LOCKWRIGHT_STATS", dir, error);
     }
-}
-
-fn complain(dir: &[u8], error: c_int) {
-    unsafe extern "C" {
-        /// What an error number means, in English; null if nothing.
-        fn strerrordesc_np(error: c_int) -> *const c_char;
-    }
-    // SAFETY: no preconditions; the text is a constant.
-    let why = unsafe {
-        let text = strerrordesc_np(error);
-        if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
-    };
-    say(&[b"nothing is recorded in LOCKWRIGHT_STATS '", dir, b"': ", why.to_bytes(), b"\n"]);
 }
 
 /// Makes the file, if nobody else does; OFF if that fails.
@@ -118,20 +104,11 @@ fn open() -> Option<Result<(), Refused>> {
     // SAFETY: BUSY: nobody else reads or writes it.
     let store = unsafe { &mut *STORE.0.get() };
     let mut command = [0_u8; 512];
-    let mut len = files::read(c"/proc/self/cmdline", &mut command).map_or(0, <[u8]>::len);
-    while len > 0 && command[len - 1] == 0 {
-        len -= 1;
-    }
-    for byte in &mut command[..len] {
-        if *byte < b' ' {
-            *byte = b' ';
-        }
-    }
     let about = About {
         now_ns: futex::now(Clock::Monotonic),
         lock: &store.lock[..store.lock_len],
         emulated: emulate::spec().unwrap_or(b""),
-        command: &command[..len],
+        command: files::command_line(&mut command),
     };
     let made = Writer::create(&store.dir[..store.dir_len], &about);
     store.writer = made.ok();

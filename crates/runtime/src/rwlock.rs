@@ -14,7 +14,7 @@ use libc::{clockid_t, timespec};
 use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
 use lockwright_native::{Atomic32, Clock, Deadline, Native};
 
-use crate::{config, emulate, real, thread};
+use crate::{config, real, thread, watch};
 
 /// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
 #[repr(C)]
@@ -124,7 +124,7 @@ pub(crate) unsafe fn deadline(clock: clockid_t, at: *const timespec) -> Option<D
 #[inline]
 pub unsafe fn rdlock(lock: *mut RwLock) -> c_int {
     // SAFETY: our caller's promise.
-    emulate::operation(move || unsafe { rdlock_here(lock) })
+    watch::operation(move || unsafe { rdlock_here(lock) })
 }
 
 #[inline]
@@ -144,7 +144,7 @@ unsafe fn rdlock_here(lock: *mut RwLock) -> c_int {
 #[inline]
 pub unsafe fn tryrdlock(lock: *mut RwLock) -> c_int {
     // SAFETY: our caller's promise.
-    emulate::operation(move || unsafe { tryrdlock_here(lock) })
+    watch::operation(move || unsafe { tryrdlock_here(lock) })
 }
 
 #[inline]
@@ -172,7 +172,7 @@ pub unsafe fn timedrdlock(lock: *mut RwLock, at: *const timespec) -> c_int {
 /// As [`rdlock`], and `at` is readable.
 pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
     // SAFETY: our caller's promise.
-    emulate::operation(move || unsafe { clockrdlock_here(lock, clock, at) })
+    watch::operation(move || unsafe { clockrdlock_here(lock, clock, at) })
 }
 
 #[inline]
@@ -202,7 +202,7 @@ unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
 #[inline]
 pub unsafe fn wrlock(lock: *mut RwLock) -> c_int {
     // SAFETY: our caller's promise.
-    emulate::operation(move || unsafe { wrlock_here(lock) })
+    watch::operation(move || unsafe { wrlock_here(lock) })
 }
 
 #[inline]
@@ -222,7 +222,7 @@ unsafe fn wrlock_here(lock: *mut RwLock) -> c_int {
 #[inline]
 pub unsafe fn trywrlock(lock: *mut RwLock) -> c_int {
     // SAFETY: our caller's promise.
-    emulate::operation(move || unsafe { trywrlock_here(lock) })
+    watch::operation(move || unsafe { trywrlock_here(lock) })
 }
 
 #[inline]
@@ -250,7 +250,7 @@ pub unsafe fn timedwrlock(lock: *mut RwLock, at: *const timespec) -> c_int {
 /// As [`rdlock`], and `at` is readable.
 pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
     // SAFETY: our caller's promise.
-    emulate::operation(move || unsafe { clockwrlock_here(lock, clock, at) })
+    watch::operation(move || unsafe { clockwrlock_here(lock, clock, at) })
 }
 
 #[inline]
@@ -279,7 +279,7 @@ unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
 #[inline]
 pub unsafe fn unlock(lock: *mut RwLock) -> c_int {
     // SAFETY: our caller's promise.
-    emulate::operation(move || unsafe { unlock_here(lock) })
+    watch::operation(move || unsafe { unlock_here(lock) })
 }
 
 #[inline]

@@ -18,7 +18,7 @@ use lockwright_platform::{
     Platform, Word,
 };
 
-use crate::{config, emulate};
+use crate::{config, watch};
 
 const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 const HELD: u32 = 1 - FREE;
@@ -56,7 +56,7 @@ impl Spin {
 pub unsafe fn lock(lock: *mut Spin) -> c_int {
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
-    emulate::operation(move || {
+    watch::operation(move || {
         if !this.try_lock() {
             this.wait();
         }
@@ -72,7 +72,7 @@ pub unsafe fn lock(lock: *mut Spin) -> c_int {
 pub unsafe fn trylock(lock: *mut Spin) -> c_int {
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
-    emulate::operation(move || if this.try_lock() { 0 } else { libc::EBUSY })
+    watch::operation(move || if this.try_lock() { 0 } else { libc::EBUSY })
 }
 
 /// `pthread_spin_unlock`.
@@ -84,7 +84,7 @@ pub unsafe fn unlock(lock: *mut Spin) -> c_int {
     // ORDERING: Release [unlock]: what we wrote is the next holder's to read.
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
-    emulate::operation(move || {
+    watch::operation(move || {
         this.0.store(FREE, Release);
         0
     })

@@ -13,7 +13,7 @@
 
 use crate::layout::{Cond, Mutex};
 use crate::rwlock::{self, RwLock};
-use crate::{cond, config, emulate, epoch, init, mutex, thread};
+use crate::{cond, config, epoch, init, mutex, thread, watch};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -124,7 +124,7 @@ table! {
         // SAFETY: the caller's promise.
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
         // SAFETY: the caller's promise.
-        emulate::operation(move || unsafe { cond::wait_plainly(&*cond, lock, deadline) })
+        watch::operation(move || unsafe { cond::wait_plainly(&*cond, lock, deadline) })
     }
 
     /// Wakes the waiter that came first. Always 0.
@@ -164,7 +164,7 @@ table! {
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
         // SAFETY: the caller's promise.
         let parts = unsafe { (*lock).parts() };
-        emulate::operation(move || rwlock::errno(parts.read(|| rwlock::waiter(deadline))))
+        watch::operation(move || rwlock::errno(parts.read(|| rwlock::waiter(deadline))))
     }
 
     /// Locks for reading if that needs no waiting: 0, EBUSY, EAGAIN.
@@ -174,7 +174,7 @@ table! {
     fn rwlock_try_read(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let parts = unsafe { (*lock).parts() };
-        emulate::operation(move || rwlock::errno(parts.try_read()))
+        watch::operation(move || rwlock::errno(parts.try_read()))
     }
 
     /// Locks for writing, until `clock` reads `until` if that is not null: 0, ETIMEDOUT, EINVAL, EDEADLK.
@@ -187,7 +187,7 @@ table! {
         let me = thread::id();
         // SAFETY: the caller's promise.
         let parts = unsafe { (*lock).parts() };
-        emulate::operation(move || rwlock::errno(parts.write(me, || rwlock::waiter(deadline))))
+        watch::operation(move || rwlock::errno(parts.write(me, || rwlock::waiter(deadline))))
     }
 
     /// Locks for writing if that needs no waiting: 0, EBUSY.
@@ -197,7 +197,7 @@ table! {
     fn rwlock_try_write(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let parts = unsafe { (*lock).parts() };
-        emulate::operation(move || rwlock::errno(parts.try_write(thread::id())))
+        watch::operation(move || rwlock::errno(parts.try_write(thread::id())))
     }
 
     /// Unlocks, whether held for reading or for writing. Always 0.
@@ -207,7 +207,7 @@ table! {
     fn rwlock_unlock(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let parts = unsafe { (*lock).parts() };
-        emulate::operation(move || {
+        watch::operation(move || {
             parts.unlock();
             0
         })

@@ -1,11 +1,11 @@
-//! What each thread keeps: its kernel id, the gate at which it waits for a condvar, and its account where
-//! little cores are emulated.
+//! What each thread keeps: its kernel id, the gate at which it waits for a condvar, and its accounts where
+//! little cores are emulated or operations recorded.
 //!
 //! In static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
 //! `thread_local!` would call `__tls_get_addr` here, which may allocate, in a library that must work
 //! inside of `malloc`.
 
-use crate::emulate;
+use crate::{emulate, trace};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
@@ -29,6 +29,8 @@ pub(crate) struct Thread {
     pub(crate) account: emulate::Account,
     /// Contended acquisitions so far, wrapping. Own thread only.
     pub(crate) waits: AtomicU32,
+    /// Its trace, where operations are recorded. Own thread only.
+    pub(crate) trace: trace::Account,
 }
 
 const _: () = assert!(size_of::<Thread>() <= 128);

@@ -1,0 +1,290 @@
+//! The file in which a process records its lock operations: layout and writer. Version 1.
+//!
+//! ```text
+//!   byte 0       one Header: who wrote it
+//!   CHUNKS_AT    Header::chunks x Chunk: each is one thread's; holes until used
+//! ```
+//!
+//! A thread takes the next free chunk when it has none, or when its own is full; its chunks, in the file's order,
+//! are its records in order. Nothing is shared between threads but the count of chunks taken. A record counts once
+//! `used` says so: the file can be read while the process runs, and is complete after `kill -9`.
+
+use crate::About;
+use crate::file::{self, Refused};
+use crate::layout::PAGE;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The first eight bytes of a complete file; written last.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lwlocks\0");
+/// Counts changes of this layout.
+pub const VERSION: u32 = 1;
+/// Where the chunks begin.
+pub const CHUNKS_AT: usize = PAGE;
+/// Bytes of a chunk.
+pub const CHUNK: usize = 4 * PAGE;
+/// Records of a chunk.
+pub const RECORDS: usize = (CHUNK - 32) / size_of::<Record>();
+/// Chunks of the smallest file: a few threads have room in it.
+const CHUNKS_MIN: u64 = 16;
+/// Chunks of the largest file, 16 GiB.
+const CHUNKS_MAX: u64 = 1 << 20;
+
+/// Who wrote the file. What isn't atomic is constant once `magic` is there.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The process.
+    pub pid: u32,
+    /// When recording began, ns of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// How many chunks the file has room for.
+    pub chunks: u32,
+    /// CPUs that the process may keep busy.
+    pub cpus: u32,
+    /// How many chunks are taken, or more.
+    pub taken: AtomicU32,
+    /// How many threads have taken one.
+    pub threads: AtomicU32,
+    /// Acquisitions of threads without a chunk that were not recorded.
+    pub dropped: AtomicU64,
+    /// What recording itself adds to the time between two operations, ns.
+    pub gap_ns: AtomicU32,
+    /// How long an operation that waits for nobody takes, as recorded, ns.
+    pub operation_ns: AtomicU32,
+    /// 1: there is no room on the disk.
+    pub is_disk_full: AtomicU32,
+    /// Nothing yet.
+    pub reserved: u32,
+    /// The lock in use, as `LOCKWRIGHT_LOCK` said it; UTF-8, filled with zeroes.
+    pub lock: [u8; 128],
+    /// The emulated machine, as `LOCKWRIGHT_EMULATE` said it; empty: a real one.
+    pub emulated: [u8; 256],
+    /// The command line, its words set apart by blanks; cut where it is longer.
+    pub command: [u8; 512],
+}
+
+/// Some of a thread's records.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Chunk {
+    /// The thread's number + 1, by order of its first chunk; 0: nobody's.
+    pub thread: AtomicU32,
+    /// The class of the core on which the thread took it.
+    pub class: AtomicU32,
+    /// How many records are complete.
+    pub used: AtomicU32,
+    /// Nothing yet.
+    pub reserved: u32,
+    /// Acquisitions of the thread that were not recorded, after this chunk, its last.
+    pub dropped: AtomicU64,
+    /// Nothing yet.
+    pub reserved_too: u64,
+    /// The records.
+    pub records: [Record; RECORDS],
+}
+
+/// One operation of the thread's; times are ns of `CLOCK_MONOTONIC`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Record {
+    /// The lock's address, and in the highest byte [`What`].
+    pub what: AtomicU64,
+    /// When the program asked. [`What::Away`]: for how long the thread slept, ns.
+    pub from_ns: AtomicU64,
+    /// When the program went on. [`What::Away`]: how long it was kept from running otherwise, ns.
+    pub to_ns: AtomicU64,
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum What {
+    /// The lock was acquired.
+    Acquired = 1,
+    /// It was acquired again by a waiter of a condition variable: until `from_ns` the thread waited for that.
+    Woken = 2,
+    /// It was released.
+    Released = 3,
+    /// It was waited for, until the time was up.
+    GaveUp = 4,
+    /// No operation: since the last one the thread did not run, for so long.
+    Away = 5,
+}
+
+impl What {
+    /// What the number means; `None`: nothing.
+    pub fn of(number: u8) -> Option<Self> {
+        [Self::Acquired, Self::Woken, Self::Released, Self::GaveUp, Self::Away]
+            .into_iter()
+            .find(|&what| what as u8 == number)
+    }
+}
+
+const KIND_SHIFT: u32 = 56;
+
+impl Record {
+    /// The lock's address, and what happened to it; `None`: no record.
+    pub fn what(&self) -> Option<(What, u64)> {
+        let word = self.what.load(Relaxed); // `used` says that it is there
+        What::of((word >> KIND_SHIFT) as u8).map(|what| (what, word & ((1 << KIND_SHIFT) - 1)))
+    }
+}
+
+impl Chunk {
+    /// How many records it has room for.
+    #[inline]
+    pub fn room(&self) -> usize {
+        RECORDS.saturating_sub(self.used.load(Relaxed) as usize) // the owner's
+    }
+
+    /// Adds a record, if there is room. Its owner alone calls this.
+    #[inline]
+    pub fn push(&self, what: What, lock: usize, from_ns: u64, to_ns: u64) {
+        let used = self.used.load(Relaxed); // the owner's
+        let Some(record) = self.records.get(used as usize) else { return };
+        let word = lock as u64 & ((1 << KIND_SHIFT) - 1) | (what as u64) << KIND_SHIFT;
+        record.what.store(word, Relaxed); // published below
+        record.from_ns.store(from_ns, Relaxed);
+        record.to_ns.store(to_ns, Relaxed);
+        // ORDERING: Release, pairs with the reader, which takes only what `used` counts.
+        self.used.store(used + 1, Release);
+    }
+
+    /// Forgets its records. Its owner alone calls this.
+    pub fn clear(&self) {
+        self.used.store(0, Relaxed); // the owner's
+    }
+
+    /// Counts an acquisition that is not recorded.
+    #[cold]
+    pub fn drop_one(&self) {
+        self.dropped.fetch_add(1, Relaxed); // a counter
+    }
+}
+
+/// A trace that is being recorded. Mapped for ever; as cheap to copy as a pointer.
+#[derive(Clone, Copy, Debug)]
+pub struct Tracer {
+    base: *mut u8,
+}
+
+// SAFETY: everything behind it is atomic, or constant.
+unsafe impl Send for Tracer {}
+// SAFETY: as above.
+unsafe impl Sync for Tracer {}
+
+impl Tracer {
+    /// Makes `DIR/PID-N.locks`, with the first N that is free, and with room for so many records, or some more.
+    ///
+    /// # Errors
+    /// As [`Writer::create`](crate::Writer::create).
+    pub fn create(dir: &[u8], about: &About<'_>, records: u64, cpus: u32) -> Result<Self, Refused> {
+        let chunks = records.div_ceil(RECORDS as u64).clamp(CHUNKS_MIN, CHUNKS_MAX) as u32;
+        let length = CHUNKS_AT + chunks as usize * CHUNK;
+        let (base, pid) = file::create(dir, b".locks\0", length, CHUNKS_AT)?;
+        let mut header = Header {
+            magic: AtomicU64::new(0),
+            version: VERSION,
+            pid,
+            start_ns: about.now_ns,
+            chunks,
+            cpus,
+            taken: AtomicU32::new(0),
+            threads: AtomicU32::new(0),
+            dropped: AtomicU64::new(0),
+            gap_ns: AtomicU32::new(0),
+            operation_ns: AtomicU32::new(0),
+            is_disk_full: AtomicU32::new(0),
+            reserved: 0,
+            lock: [0; 128],
+            emulated: [0; 256],
+            command: [0; 512],
+        };
+        file::fill(&mut header.lock, about.lock);
+        file::fill(&mut header.emulated, about.emulated);
+        file::fill(&mut header.command, about.command);
+        // SAFETY: the mapping is that long, aligned to a page, and ours alone.
+        unsafe { base.cast::<Header>().write(header) };
+        let tracer = Self { base };
+        // ORDERING: Release, pairs with the reader, which looks for it first.
+        tracer.header().magic.store(MAGIC, Release);
+        Ok(tracer)
+    }
+
+    /// Its address, for [`at`](Self::at).
+    pub fn base(self) -> *mut u8 {
+        self.base
+    }
+
+    /// The tracer whose [`base`](Self::base) this is.
+    ///
+    /// # Safety
+    /// It is one's.
+    pub unsafe fn at(base: *mut u8) -> Self {
+        Self { base }
+    }
+
+    /// Who writes.
+    pub fn header(&self) -> &'static Header {
+        // SAFETY: mapped for ever, aligned, written by `create`.
+        unsafe { &*self.base.cast() }
+    }
+
+    /// A fresh chunk for a thread that runs on a core of this class; `last`: its last one, if it had one. `None`: there
+    /// is no room.
+    pub fn chunk(&self, last: Option<&Chunk>, class: u8) -> Option<&'static Chunk> {
+        let header = self.header();
+        // Looked at first, so that the count can't overflow. Relaxed: whose a chunk is, is all there is to know.
+        if header.taken.load(Relaxed) >= header.chunks {
+            return None;
+        }
+        let number = header.taken.fetch_add(1, Relaxed);
+        if number >= header.chunks {
+            return None;
+        }
+        // SAFETY: within the mapping, here and below; aligned to a page.
+        let at = unsafe { self.base.add(CHUNKS_AT + number as usize * CHUNK) };
+        // SAFETY: as above.
+        if unsafe { file::populate(at, CHUNK) }.is_err() {
+            header.is_disk_full.store(1, Relaxed); // for the reader's eyes
+            header.taken.store(header.chunks, Relaxed); // nobody tries again
+            return None;
+        }
+        // SAFETY: zeroes are an empty chunk; mapped for ever.
+        let chunk: &'static Chunk = unsafe { &*at.cast() };
+        chunk.class.store(class.into(), Relaxed); // published by the first record
+        let thread = match last {
+            Some(last) => last.thread.load(Relaxed),          // its own
+            None => header.threads.fetch_add(1, Relaxed) + 1, // a number by itself
+        };
+        // ORDERING: Release, pairs with [used]: it has an owner.
+        chunk.thread.store(thread, Release);
+        Some(chunk)
+    }
+
+    /// Counts an acquisition of a thread without a chunk.
+    #[cold]
+    pub fn drop_one(&self) {
+        self.header().dropped.fetch_add(1, Relaxed); // a counter
+    }
+}
+
+/// The chunk's complete records, and its owner's number; `None`: it is nobody's.
+pub fn complete(chunk: &Chunk) -> Option<(u32, &[Record])> {
+    // [used] ORDERING: Acquire, pairs with the Release in `Tracer::chunk`.
+    let thread = chunk.thread.load(Acquire).checked_sub(1)?;
+    // ORDERING: Acquire, pairs with the Release in `Chunk::push`: so many are complete.
+    let used = chunk.used.load(Acquire) as usize;
+    Some((thread, &chunk.records[..used.min(RECORDS)]))
+}
+
+const _: () = {
+    assert!(size_of::<Header>() <= PAGE);
+    assert!(size_of::<Chunk>() <= CHUNK && size_of::<Chunk>() + size_of::<Record>() > CHUNK);
+    assert!(core::mem::offset_of!(Chunk, records) == 32);
+};

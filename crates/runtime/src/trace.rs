@@ -1,0 +1,285 @@
+//! LOCKWRIGHT_TRACE=DIR: every operation on a mutex, with its times, in a file of the process's.
+//!
+//! Each operation that acquires or releases is stamped before and after it, by the monotonic clock: between two
+//! operations a thread computes, within one it waits. A thread writes to a chunk of the file that is its own.
+//!
+//! * An interval from 20 us on may contain a sleep, or another thread's turn on the CPU. Then the thread's CPU clock
+//!   says how long it ran, and its count of voluntary switches which of both it was. They are read at the end of each
+//!   such interval or operation, and when 200 us have passed: until then shorter ones count as running.
+//! * What recording itself costs is measured at the start, on a mutex of our own; the reader takes it off. What it
+//!   costs now and then (a fresh chunk, the CPU clock) is recorded as [`What::Away`].
+//! * A fork's child is not recorded: the file is its parent's. Nor does recording go on in a process that confines
+//!   itself, where a system call of ours may be its last.
+//!
+//! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mutex::mode`.
+
+use crate::config::{refused, say, variable};
+use crate::layout::Mutex;
+use crate::watch::{self, Who};
+use crate::{emulate, files, fork, machine, mutex, thread};
+use core::cell::Cell;
+use core::ptr::null_mut;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_native::futex::{self, Clock};
+use lockwright_native::place;
+use lockwright_record::trace::{Chunk, RECORDS, Tracer, What};
+use lockwright_record::{About, Refused};
+
+/// One thread's account. Zeroed is right for a new thread.
+#[repr(C)]
+pub(crate) struct Account {
+    /// Where it writes; null: it has recorded nothing.
+    chunk: Cell<*const Chunk>,
+    /// Until when its time is accounted for, ns.
+    until_ns: Cell<u64>,
+    /// Last reading of its CPU clock, ns.
+    cpu_ns: Cell<u64>,
+    /// Accounted for as running since that reading, ns.
+    known_ns: Cell<u32>,
+    /// Voluntary switches at that reading, wrapping.
+    switches: Cell<u32>,
+}
+
+/// Intervals and operations from here on count by the CPU clock, ns.
+const LONG_NS: u64 = 20_000;
+/// The CPU clock is read at least when so much is accounted for, ns.
+const KNOWN_NS: u32 = 200_000;
+/// The two clocks may disagree by so much, ns.
+const DISAGREE_NS: u64 = 2_000;
+/// Records that one operation may add.
+const ROOM: usize = 3;
+/// Acquisitions that a file has room for, unless LOCKWRIGHT_TRACE_LIMIT says otherwise: 96 MiB.
+const LIMIT: u64 = 2_000_000;
+/// Pairs of operations by which our own cost is measured.
+const REHEARSED: usize = 256;
+
+/// The file's [`Tracer::base`]; null: none.
+static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+
+fn account() -> &'static Account {
+    // SAFETY: the calling thread's own memory, which lives as long as the thread runs.
+    unsafe { &(*thread::this()).trace }
+}
+
+fn tracer() -> Option<Tracer> {
+    // ORDERING: Acquire, pairs with the Release in `load`: it is there.
+    let base = BASE.load(Acquire);
+    // SAFETY: `load` got it from a tracer.
+    (!base.is_null()).then(|| unsafe { Tracer::at(base) })
+}
+
+fn now() -> u64 {
+    futex::now(Clock::Monotonic)
+}
+
+/// An operation that the program has asked for.
+pub(crate) struct Request {
+    chunk: &'static Chunk,
+    from_ns: u64,
+}
+
+/// The program asks for an operation; `None`: it is not recorded.
+pub(crate) fn request(what: What) -> Option<Request> {
+    fork::era(); // a child of which we have not been told finds out
+    if !watch::is_by(Who::Trace) {
+        return None;
+    }
+    let account = account();
+    // SAFETY: null, or a chunk, which is mapped for ever.
+    let chunk = match unsafe { account.chunk.get().as_ref() } {
+        Some(chunk) => chunk,
+        None => first_chunk(account, what)?,
+    };
+    if chunk.room() < ROOM || machine::is_confined() {
+        if what != What::Released {
+            chunk.drop_one();
+        }
+        return None;
+    }
+    let now = now();
+    let gap = now.saturating_sub(account.until_ns.get());
+    account.until_ns.set(now);
+    if gap < LONG_NS {
+        account.known_ns.set(account.known_ns.get() + gap as u32);
+        return Some(Request { chunk, from_ns: now });
+    }
+    Some(Request { chunk, from_ns: long_gap(account, chunk, now, gap) })
+}
+
+impl Request {
+    /// It is done; the lock's address is not looked at.
+    pub(crate) fn done(self, what: What, lock: usize) {
+        let account = account();
+        let to = now();
+        self.chunk.push(what, lock, self.from_ns, to);
+        account.until_ns.set(to);
+        let took = to.saturating_sub(self.from_ns);
+        let known = account.known_ns.get() + took.min(LONG_NS) as u32;
+        account.known_ns.set(known);
+        if took >= LONG_NS || known >= KNOWN_NS || self.chunk.room() < ROOM + 1 {
+            settle(account, self.chunk, to);
+        }
+    }
+}
+
+/// Runs a wait of glibc's own for a condition variable: `lock` is released and acquired in there.
+#[cold]
+pub(crate) fn elsewhere<R>(lock: *const Mutex, wait: impl FnOnce() -> R) -> R {
+    if let Some(request) = request(What::Released) {
+        request.done(What::Released, lock.addr());
+    }
+    let result = wait();
+    if let Some(request) = request(What::Woken) {
+        request.done(What::Woken, lock.addr());
+    }
+    result
+}
+
+#[cold]
+fn first_chunk(account: &Account, what: What) -> Option<&'static Chunk> {
+    let tracer = tracer()?;
+    let chunk = if machine::is_confined() {
+        None
+    } else {
+        leaving_errno(|| tracer.chunk(None, place::here().class.0))
+    };
+    if chunk.is_none() && what != What::Released {
+        tracer.drop_one();
+    }
+    let chunk = chunk?;
+    account.chunk.set(chunk);
+    read_clock(account);
+    account.until_ns.set(now());
+    Some(chunk)
+}
+
+/// The thread computed for long, or did not: records how long it was away. Tells the time after that.
+#[cold]
+fn long_gap(account: &Account, chunk: &Chunk, now_ns: u64, gap: u64) -> u64 {
+    let (known, before) = (account.known_ns.get(), account.switches.get());
+    let ran = read_clock(account).saturating_sub(known.into());
+    let away = gap.saturating_sub(ran);
+    let away = if away < DISAGREE_NS { 0 } else { away };
+    let has_slept = account.switches.get() != before;
+    let end = now();
+    let own = end.saturating_sub(now_ns);
+    let (slept, kept) = if has_slept { (away, own) } else { (0, away + own) };
+    chunk.push(What::Away, 0, slept, kept);
+    account.until_ns.set(end);
+    end
+}
+
+/// Reads the CPU clock, and takes a fresh chunk if it is time to.
+#[cold]
+fn settle(account: &Account, mut chunk: &'static Chunk, to: u64) {
+    read_clock(account);
+    if chunk.room() < ROOM + 1
+        && let Some(tracer) = tracer()
+        && let Some(next) = leaving_errno(|| tracer.chunk(Some(chunk), place::here().class.0))
+    {
+        chunk = next;
+        account.chunk.set(chunk);
+    }
+    let end = now();
+    chunk.push(What::Away, 0, 0, end.saturating_sub(to));
+    account.until_ns.set(end);
+}
+
+/// Reads the thread's clocks; how long it ran since the last reading, ns.
+fn read_clock(account: &Account) -> u64 {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: all-zero bytes are a value of it.
+    let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
+    leaving_errno(|| {
+        // SAFETY: a writable timespec and rusage; every Linux has both.
+        unsafe {
+            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut at);
+            libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        }
+    });
+    let cpu = at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64;
+    let ran = cpu.saturating_sub(account.cpu_ns.get());
+    account.cpu_ns.set(cpu);
+    account.known_ns.set(0);
+    account.switches.set(usage.ru_nvcsw as u32);
+    ran
+}
+
+/// The program's `errno` stays what it is: lock operations leave it alone.
+fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
+    // SAFETY: the calling thread's own `errno`.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let result = run();
+        *errno = kept;
+        result
+    }
+}
+
+/// Reads LOCKWRIGHT_TRACE and LOCKWRIGHT_TRACE_LIMIT.
+///
+/// # Safety
+/// Called once, by the constructor, after `emulate::enable`.
+pub(crate) unsafe fn load() {
+    let Some(dir) = variable(c"LOCKWRIGHT_TRACE") else { return };
+    let mut limit = LIMIT;
+    if let Some(text) = variable(c"LOCKWRIGHT_TRACE_LIMIT") {
+        match core::str::from_utf8(text).ok().and_then(|text| text.parse().ok()) {
+            Some(number @ 1..) => limit = number,
+            _ => say(&[b"bad LOCKWRIGHT_TRACE_LIMIT '", text, b"', it is 2000000: not a number\n"]),
+        }
+    }
+    let mut command = [0_u8; 512];
+    let about = About {
+        now_ns: now(),
+        lock: variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto"),
+        emulated: emulate::spec().unwrap_or(b""),
+        command: files::command_line(&mut command),
+    };
+    let made = Tracer::create(dir, &about, limit.saturating_mul(2), machine::cpus());
+    match made {
+        Ok(tracer) => {
+            // ORDERING: Release, pairs with the Acquire in `tracer`.
+            BASE.store(tracer.base(), Release);
+            watch::begin(Who::Trace);
+            rehearse(tracer);
+        }
+        Err(Refused(error)) => refused(b"LOCKWRIGHT_TRACE", dir, error),
+    }
+}
+
+/// Measures what recording costs, in the calling thread's first chunk, which is empty afterwards.
+fn rehearse(tracer: Tracer) {
+    let account = account();
+    mutex::rehearse_recorded(REHEARSED);
+    // SAFETY: null, or a chunk, which is mapped for ever.
+    let Some(chunk) = (unsafe { account.chunk.get().as_ref() }) else { return };
+    let (mut gap, mut operation) = (u64::MAX, u64::MAX);
+    let mut last = None;
+    for record in &chunk.records[..(RECORDS - chunk.room()).min(2 * REHEARSED)] {
+        let is_pause = record.what().is_none_or(|(what, _)| what == What::Away);
+        let (from, to) = (record.from_ns.load(Relaxed), record.to_ns.load(Relaxed)); // our own
+        if !is_pause {
+            operation = operation.min(to.saturating_sub(from));
+            gap = last.map_or(gap, |last| gap.min(from.saturating_sub(last)));
+        }
+        last = (!is_pause).then_some(to);
+    }
+    let header = tracer.header();
+    // Relaxed: constants from now on, for the reader's eyes.
+    header.gap_ns.store(gap.min(LONG_NS) as u32, Relaxed);
+    header.operation_ns.store(operation.min(LONG_NS) as u32, Relaxed);
+    chunk.clear();
+    read_clock(account);
+    account.until_ns.set(now());
+}
+
+/// In the child of a fork: the file is the parent's.
+pub(crate) fn in_child() {
+    if watch::is_by(Who::Trace) {
+        account().chunk.set(core::ptr::null());
+        watch::end(Who::Trace);
+    }
+}
