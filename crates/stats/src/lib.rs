@@ -1,4 +1,5 @@
-//! Reads what processes recorded of their epochs (`LOCKWRIGHT_STATS=DIR`), while they run or afterwards.
+//! Reads what processes recorded of their epochs (`LOCKWRIGHT_STATS=DIR`), while they run or afterwards; and of their
+//! lock operations ([`trace`]).
 //!
 //! ```no_run
 //! for process in lockwright_stats::read_dir("recorded".as_ref())? {
@@ -9,9 +10,12 @@
 //! # Ok::<(), lockwright_stats::Error>(())
 //! ```
 
+mod error;
 mod read;
+pub mod trace;
 
-pub use read::{Error, read_dir, read_file};
+pub use error::Error;
+pub use read::{read_dir, read_file};
 
 use lockwright_record::histogram::{BUCKETS, bucket, middle};
 

@@ -1,52 +1,15 @@
 //! From files to numbers.
 
+use crate::error::{Error, Why};
 use crate::{ClassStats, Epoch, Histogram, Process};
 use lockwright_record::layout::{
     CLASSES, ClassBlock, EPOCHS, EpochHead, HEADS_AT, Header, LENGTH, MAGIC, VERSION, block_at,
 };
-use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// A file or folder that can't be read as a recording.
-#[derive(Debug)]
-pub struct Error {
-    path: PathBuf,
-    why: Why,
-}
-
-#[derive(Debug)]
-enum Why {
-    System(io::Error),
-    NotOurs,
-    Version(u32),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
-        match &self.why {
-            Why::System(error) => write!(f, "cannot read '{path}': {error}"),
-            Why::NotOurs => write!(f, "cannot read '{path}': not a recording of epochs"),
-            Why::Version(version) => write!(
-                f,
-                "cannot read '{path}': its version is {version}, this program reads {VERSION}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.why {
-            Why::System(error) => Some(error),
-            _ => None,
-        }
-    }
-}
 
 /// All recordings (`*.stats`) of a folder, by start. Those that are only just being made are left out.
 ///
@@ -63,7 +26,7 @@ pub fn read_dir(dir: &Path) -> Result<Vec<Process>, Error> {
         match read_file(&path) {
             Ok(process) => processes.push(process),
             // Not complete yet, or not ours.
-            Err(Error { why: Why::NotOurs, .. }) => {}
+            Err(Error { why: Why::NotOurs(_), .. }) => {}
             Err(error) => return Err(error),
         }
     }
@@ -80,14 +43,14 @@ pub fn read_file(path: &Path) -> Result<Process, Error> {
     let system = |error| failed(Why::System(error));
     let file = File::open(path).map_err(system)?;
     if file.metadata().map_err(system)?.len() != LENGTH as u64 {
-        return Err(failed(Why::NotOurs));
+        return Err(failed(Why::NotOurs("a recording of epochs")));
     }
     let header: Header = at(&file, 0).map_err(system)?;
     if header.magic.load(Relaxed) != MAGIC {
-        return Err(failed(Why::NotOurs));
+        return Err(failed(Why::NotOurs("a recording of epochs")));
     }
     if header.version != VERSION {
-        return Err(failed(Why::Version(header.version)));
+        return Err(failed(Why::Version(header.version, VERSION)));
     }
     let emulated = text(&header.emulated);
     let mut process = Process {
@@ -143,20 +106,22 @@ fn epoch(file: &File, slot: usize, head: &EpochHead) -> io::Result<Epoch> {
     })
 }
 
-/// A piece of the file as one of the layout's types.
-trait Plain {}
+/// A type of a layout, all of whose fields are integers.
+pub(crate) trait Plain {}
 impl Plain for Header {}
 impl Plain for EpochHead {}
 impl Plain for ClassBlock {}
 
-fn at<T: Plain>(file: &File, offset: usize) -> io::Result<T> {
+/// A piece of the file as one of the layouts' types.
+pub(crate) fn at<T: Plain>(file: &File, offset: usize) -> io::Result<T> {
     let mut bytes = vec![0; size_of::<T>()];
     file.read_exact_at(&mut bytes, offset as u64)?;
     // SAFETY: as many bytes as the type has; its fields are integers, for which any bits will do.
     Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-fn text(bytes: &[u8]) -> String {
+/// A field that is filled up with zeroes.
+pub(crate) fn text(bytes: &[u8]) -> String {
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..len]).into_owned()
 }

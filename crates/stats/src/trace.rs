@@ -1,0 +1,145 @@
+//! Traces of locks: what each thread did with which lock, and how long it computed in between.
+//!
+//! A [`Trace`] is what `lockwright record` writes, from the files that processes left in a folder
+//! (`LOCKWRIGHT_TRACE=DIR`, [`Trace::collect`]). All that it says is what was measured on the machine that it was
+//! recorded on; it can be replayed on any other, because waiting is told apart from a thread's own time.
+//!
+//! ```no_run
+//! use lockwright_stats::trace::{Step, Trace};
+//! let trace = Trace::read("lockwright-trace.bin".as_ref())?;
+//! for thread in &trace.threads {
+//!     for step in &thread.steps {
+//!         match *step {
+//!             Step::Compute(ns) | Step::Idle(ns) => println!("{ns} ns"),
+//!             Step::Acquire { lock, .. } => println!("takes {lock}"),
+//!             Step::Release(lock) => println!("gives {lock} back"),
+//!         }
+//!     }
+//! }
+//! # Ok::<(), lockwright_stats::Error>(())
+//! ```
+
+mod collect;
+mod file;
+mod summary;
+
+pub use file::{MAGIC, VERSION};
+pub use summary::{LockSummary, Summary, Times};
+
+use serde::{Deserialize, Serialize};
+
+/// What the threads of a program did with its locks.
+///
+/// Every thread releases what it acquired, and only that, each lock at most once at a time; every lock is in `locks`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trace {
+    /// Where it comes from.
+    pub meta: Meta,
+    /// The locks, in the order in which they were first asked for: a [`Step`] names them by their place here.
+    pub locks: Vec<LockInfo>,
+    /// The threads, in the order of their first operations.
+    pub threads: Vec<TraceThread>,
+}
+
+/// Where a trace comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// The command line of each process, words set apart by blanks, cut after 511 bytes.
+    pub processes: Vec<String>,
+    /// The lock that they ran on, as `LOCKWRIGHT_LOCK` said it.
+    pub lock: String,
+    /// The emulated machine that they ran on, as `LOCKWRIGHT_EMULATE` said it; `None`: a real one.
+    pub emulated: Option<String>,
+    /// CPUs that the program could keep busy.
+    pub cpus: u32,
+    /// From the first operation to the end of the last, ns.
+    pub span_ns: u64,
+    /// Acquisitions that were not recorded, because there was no room: all of them after those that were.
+    pub dropped: u64,
+    /// Was there no room on the disk? Else it was the limit.
+    pub is_disk_full: bool,
+}
+
+/// A lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockInfo {
+    /// Whose it is: a place in [`Meta::processes`].
+    pub process: u32,
+    /// Where it lay. Memory that was used again for another lock is the same lock here.
+    pub address: u64,
+}
+
+/// A thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceThread {
+    /// Whose it is: a place in [`Meta::processes`].
+    pub process: u32,
+    /// The class of the cores that it ran on, 0 is the fastest; `None`: it was seen on several.
+    pub class: Option<u8>,
+    /// When its first operation began, ns after the trace's first one.
+    pub start_ns: u64,
+    /// What it did, from its first operation to its last.
+    pub steps: Vec<Step>,
+}
+
+/// One step of a thread. Time in which it waited for a lock, or for a CPU that others used, is in none of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// It computed for so long, ns.
+    Compute(u64),
+    /// It acquired a lock.
+    Acquire {
+        /// A place in [`Trace::locks`].
+        lock: u32,
+        /// How long it waited when it was recorded, ns: beyond what a free lock takes. A replay has waits of its own.
+        wait_ns: u64,
+    },
+    /// It released a lock: a place in [`Trace::locks`].
+    Release(u32),
+    /// It slept for so long, ns: for a condition variable, for input or output, or until a time.
+    Idle(u64),
+}
+
+impl Trace {
+    /// How many acquisitions there are.
+    pub fn acquisitions(&self) -> u64 {
+        let steps = self.threads.iter().flat_map(|thread| &thread.steps);
+        steps.filter(|step| matches!(step, Step::Acquire { .. })).count() as u64
+    }
+
+    /// What is wrong with it; `None`: nothing, it is as [`Trace`] promises.
+    fn fault(&self) -> Option<String> {
+        let processes = self.meta.processes.len();
+        if let Some(at) = self.locks.iter().position(|lock| lock.process as usize >= processes) {
+            return Some(format!("lock {at} belongs to no process"));
+        }
+        self.threads.iter().enumerate().find_map(|(number, thread)| {
+            if thread.process as usize >= processes {
+                return Some(format!("thread {number} belongs to no process"));
+            }
+            let why = fault(&thread.steps, self.locks.len())?;
+            Some(format!("thread {number} {why}"))
+        })
+    }
+}
+
+fn fault(steps: &[Step], locks: usize) -> Option<String> {
+    let mut held = Vec::new();
+    for step in steps {
+        match *step {
+            Step::Acquire { lock, .. } if lock as usize >= locks => {
+                return Some(format!("acquires lock {lock} of {locks}"));
+            }
+            Step::Acquire { lock, .. } if held.contains(&lock) => {
+                return Some(format!("acquires lock {lock} twice"));
+            }
+            Step::Acquire { lock, .. } => held.push(lock),
+            Step::Release(lock) => match held.iter().position(|&other| other == lock) {
+                Some(at) => drop(held.swap_remove(at)),
+                None => return Some(format!("releases lock {lock}, which it does not hold")),
+            },
+            Step::Compute(_) | Step::Idle(_) => {}
+        }
+    }
+    held.first().map(|lock| format!("never releases lock {lock}"))
+}

@@ -1,0 +1,151 @@
+//! A trace in a few figures.
+
+use super::{Step, Trace};
+use std::collections::HashSet;
+
+/// What a trace comes to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// How long all threads computed, ns.
+    pub compute_ns: u64,
+    /// How long all threads slept, other than for a lock, ns.
+    pub idle_ns: u64,
+    /// How long all threads waited for locks, ns.
+    pub wait_ns: u64,
+    /// Each lock, in the trace's order.
+    pub locks: Vec<LockSummary>,
+}
+
+/// What the threads did with one lock.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LockSummary {
+    /// How many threads acquired it.
+    pub threads: u64,
+    /// How long a thread computed between its last lock operation, on any lock, and its request of this one.
+    pub gap: Times,
+    /// How long it waited when it was recorded.
+    pub wait: Times,
+    /// How long it held it: all the time, also if it slept or waited for another lock meanwhile.
+    pub hold: Times,
+}
+
+impl LockSummary {
+    /// How often it was acquired.
+    pub fn acquisitions(&self) -> u64 {
+        self.wait.count()
+    }
+}
+
+/// Times of one kind.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Times {
+    sorted: Vec<u64>,
+}
+
+impl Times {
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.sorted.len() as u64
+    }
+
+    /// Their sum, ns.
+    pub fn total_ns(&self) -> u64 {
+        self.sorted.iter().fold(0, |sum, &ns| sum.saturating_add(ns))
+    }
+
+    /// The time that a share `q` (0 to 1) of them did not exceed, ns, and one of them did not fall short of. 0: there is
+    /// none.
+    pub fn quantile(&self, q: f64) -> u64 {
+        let rank = (q * self.sorted.len() as f64).ceil() as usize;
+        self.sorted.get(rank.max(1) - 1).or(self.sorted.last()).copied().unwrap_or(0)
+    }
+}
+
+impl Trace {
+    /// What it comes to.
+    pub fn summary(&self) -> Summary {
+        let mut summary =
+            Summary { locks: vec![LockSummary::default(); self.locks.len()], ..Summary::default() };
+        for thread in &self.threads {
+            // The thread's own clock, and when it acquired what it holds.
+            let mut now: u64 = 0;
+            let mut gap: u64 = 0;
+            let mut held = Vec::new();
+            let mut touched = HashSet::new();
+            for step in &thread.steps {
+                match *step {
+                    Step::Compute(ns) => {
+                        summary.compute_ns = summary.compute_ns.saturating_add(ns);
+                        now = now.saturating_add(ns);
+                        gap = gap.saturating_add(ns);
+                    }
+                    Step::Idle(ns) => {
+                        summary.idle_ns = summary.idle_ns.saturating_add(ns);
+                        now = now.saturating_add(ns);
+                    }
+                    Step::Acquire { lock, wait_ns } => {
+                        summary.wait_ns = summary.wait_ns.saturating_add(wait_ns);
+                        now = now.saturating_add(wait_ns);
+                        let known = &mut summary.locks[lock as usize];
+                        known.threads += u64::from(touched.insert(lock));
+                        known.gap.sorted.push(gap);
+                        known.wait.sorted.push(wait_ns);
+                        held.push((lock, now));
+                        gap = 0;
+                    }
+                    Step::Release(lock) => {
+                        if let Some(at) = held.iter().position(|&(other, _)| other == lock) {
+                            let (_, since) = held.swap_remove(at);
+                            summary.locks[lock as usize].hold.sorted.push(now - since);
+                        }
+                        gap = 0;
+                    }
+                }
+            }
+        }
+        for lock in &mut summary.locks {
+            for times in [&mut lock.gap, &mut lock.wait, &mut lock.hold] {
+                times.sorted.sort_unstable();
+            }
+        }
+        summary
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::{LockInfo, TraceThread};
+
+    #[test]
+    fn holds_are_those_that_others_see_and_gaps_are_computed() {
+        let take = |lock, wait_ns| Step::Acquire { lock, wait_ns };
+        let steps = vec![
+            take(0, 3),
+            Step::Compute(10),
+            take(1, 7),
+            Step::Compute(20),
+            Step::Release(0),
+            Step::Idle(5),
+            Step::Release(1),
+            Step::Compute(40),
+            Step::Idle(2),
+            Step::Compute(3),
+            take(0, 1),
+            Step::Release(0),
+        ];
+        let thread = TraceThread { steps, ..TraceThread::default() };
+        let locks = vec![LockInfo { process: 0, address: 0 }; 3];
+        let trace = Trace { locks, threads: vec![thread.clone(), thread], ..Trace::default() };
+        let summary = trace.summary();
+        assert_eq!((summary.compute_ns, summary.idle_ns, summary.wait_ns), (146, 14, 22));
+        let [first, second, third] = summary.locks.as_slice() else { panic!() };
+        assert_eq!((first.acquisitions(), first.threads), (4, 2));
+        assert_eq!((first.hold.quantile(1.0), first.hold.total_ns()), (37, 74));
+        assert_eq!((first.hold.quantile(0.5), first.hold.quantile(0.51)), (0, 37));
+        assert_eq!((first.gap.quantile(1.0), first.gap.total_ns()), (43, 86));
+        assert_eq!(second.hold.quantile(1.0), 25);
+        assert_eq!((second.gap.quantile(0.0), second.wait.quantile(0.9)), (10, 7));
+        assert_eq!((third.acquisitions(), third.wait.quantile(0.99)), (0, 0));
+    }
+}
