@@ -2,13 +2,12 @@
 
 mod show;
 
-pub(crate) use show::{Origin, csv_header, csv_rows, json, percentile, report, write};
+pub(crate) use show::{Origin, csv_header, csv_rows, json, percentile, report, thousands, write};
 
-use crate::hints::{Failure, cause};
+use crate::hints::Failure;
 use lockwright_native::topology::{Class, Topology};
 use lockwright_stats::{ClassStats, Epoch, Process};
 use std::path::Path;
-use tempfile::TempDir;
 
 /// The variable that names the folder.
 pub(crate) const VARIABLE: &str = "LOCKWRIGHT_STATS";
@@ -99,21 +98,10 @@ fn program_name(command: &str) -> String {
 }
 
 /// Ended, or waiting for its parent to notice: no longer.
-fn is_running(pid: u32) -> bool {
+pub(crate) fn is_running(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // After the name, which is in brackets, comes the state.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
-}
-
-/// A fresh folder for `LOCKWRIGHT_STATS`: in memory where there is such a place, since a disk's write-back
-/// holds up those who write to the mapping.
-pub(crate) fn folder() -> Result<TempDir, Failure> {
-    let mut builder = tempfile::Builder::new();
-    builder.prefix("lockwright-stats-");
-    builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir()).map_err(|error| {
-        Failure::new(format!("cannot make a temporary folder: {}", cause(&error)))
-            .hint("TMPDIR=/var/tmp lockwright run --stats -- PROGRAM")
-    })
 }
 
 /// How an SLO fared.

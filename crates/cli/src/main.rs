@@ -7,7 +7,9 @@ mod epoch;
 mod epochs;
 mod find;
 mod hints;
+mod launch;
 mod library;
+mod lock_trace;
 mod output;
 mod rules;
 mod signals;
@@ -33,6 +35,7 @@ const EXAMPLES: &str = "Examples:
   lockwright run --lock fifo -- ./server        on a lock of your choice
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
+  lockwright record -- ./server                 which locks it takes, for how long: a trace
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
 
@@ -48,6 +51,7 @@ enum Command {
     Topology(cmd::topology::Args),
     Bench(Box<cmd::bench::Args>),
     Tune(Box<cmd::tune::Args>),
+    Record(cmd::record::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -61,6 +65,7 @@ fn main() -> ExitCode {
         Command::Topology(args) => cmd::topology::main(args),
         Command::Bench(args) => cmd::bench::main(*args),
         Command::Tune(args) => cmd::tune::main(*args),
+        Command::Record(args) => cmd::record::main(args),
         Command::Completions(args) => cmd::completions::main(args, Cli::command()),
         Command::Man(args) => cmd::man::main(args, Cli::command()),
     });

@@ -228,7 +228,11 @@ pub(crate) unsafe fn load() {
     if let Some(text) = variable(c"LOCKWRIGHT_TRACE_LIMIT") {
         match core::str::from_utf8(text).ok().and_then(|text| text.parse().ok()) {
             Some(number @ 1..) => limit = number,
-            _ => say(&[b"bad LOCKWRIGHT_TRACE_LIMIT '", text, b"', it is 2000000: not a number\n"]),
+            _ => say(&[
+                b"bad LOCKWRIGHT_TRACE_LIMIT '",
+                text,
+                b"', it is 2000000: not a number from 1 on\n",
+            ]),
         }
     }
     let mut command = [0_u8; 512];
@@ -256,24 +260,51 @@ fn rehearse(tracer: Tracer) {
     mutex::rehearse_recorded(REHEARSED);
     // SAFETY: null, or a chunk, which is mapped for ever.
     let Some(chunk) = (unsafe { account.chunk.get().as_ref() }) else { return };
-    let (mut gap, mut operation) = (u64::MAX, u64::MAX);
+    let (mut gaps, mut operations) = (Counts::default(), Counts::default());
     let mut last = None;
     for record in &chunk.records[..(RECORDS - chunk.room()).min(2 * REHEARSED)] {
         let is_pause = record.what().is_none_or(|(what, _)| what == What::Away);
         let (from, to) = (record.from_ns.load(Relaxed), record.to_ns.load(Relaxed)); // our own
         if !is_pause {
-            operation = operation.min(to.saturating_sub(from));
-            gap = last.map_or(gap, |last| gap.min(from.saturating_sub(last)));
+            operations.add(to.saturating_sub(from));
+            if let Some(last) = last {
+                gaps.add(from.saturating_sub(last));
+            }
         }
         last = (!is_pause).then_some(to);
     }
     let header = tracer.header();
     // Relaxed: constants from now on, for the reader's eyes.
-    header.gap_ns.store(gap.min(LONG_NS) as u32, Relaxed);
-    header.operation_ns.store(operation.min(LONG_NS) as u32, Relaxed);
+    header.gap_ns.store(gaps.median(), Relaxed);
+    header.operation_ns.store(operations.median(), Relaxed);
     chunk.clear();
     read_clock(account);
     account.until_ns.set(now());
+}
+
+/// How often each of some times, ns; a long one counts as the longest.
+struct Counts([u16; 1024]);
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self([0; 1024])
+    }
+}
+
+impl Counts {
+    fn add(&mut self, ns: u64) {
+        self.0[ns.min(1023) as usize] += 1;
+    }
+
+    fn median(&self) -> u32 {
+        let all: u16 = self.0.iter().sum();
+        let mut below = 0;
+        let at = self.0.iter().position(|count| {
+            below += count;
+            2 * below >= all
+        });
+        at.unwrap_or(0) as u32
+    }
 }
 
 /// In the child of a fork: the file is the parent's.

@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod list;
 pub(crate) mod man;
+pub(crate) mod record;
 pub(crate) mod run;
 pub(crate) mod topology;
 pub(crate) mod tune;

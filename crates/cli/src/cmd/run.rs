@@ -3,12 +3,11 @@
 use super::topology::{self, EMULATE};
 use crate::elf::{self, Program};
 use crate::epochs::{self, ClassNames, Record};
-use crate::hints::{Failure, cause, warn};
+use crate::hints::{Failure, warn};
 use crate::output::say;
-use crate::{catalog, epoch, find, library, rules, signals, units};
+use crate::{catalog, epoch, find, launch, library, rules, signals, units};
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -78,14 +77,7 @@ pub(super) const LOCK: &str = "LOCKWRIGHT_LOCK";
 pub(super) const SLO: &str = "LOCKWRIGHT_SLO";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    let inherited = env::var_os(LOCK)
-        .filter(|lock| !lock.is_empty())
-        .map(|lock| lock.to_string_lossy().into_owned());
-    if let Some(lock) = &args.lock {
-        catalog::check(lock)?;
-    } else if let Some(lock) = &inherited {
-        catalog::check(lock).map_err(|failure| failure.within(&format!("{LOCK}: ")))?;
-    }
+    let inherited = inherited_lock(args.lock.as_deref())?;
     if let Some(spec) = &args.topology {
         topology::check(spec)?;
     }
@@ -134,9 +126,22 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         Some(file) => with_stats(command, &path, file.as_deref(), &asked),
         None => {
             signals::pass_on(&mut command);
-            Err(unstartable(&path, &command.exec()))
+            Err(launch::unstartable(&path, &command.exec()))
         }
     }
+}
+
+/// The lock that we were started with. It and the one `asked` for, which goes first, are checked.
+pub(super) fn inherited_lock(asked: Option<&str>) -> Result<Option<String>, Failure> {
+    let inherited = env::var_os(LOCK)
+        .filter(|lock| !lock.is_empty())
+        .map(|lock| lock.to_string_lossy().into_owned());
+    if let Some(lock) = asked {
+        catalog::check(lock)?;
+    } else if let Some(lock) = &inherited {
+        catalog::check(lock).map_err(|failure| failure.within(&format!("{LOCK}: ")))?;
+    }
+    Ok(inherited)
 }
 
 /// What is emulated, as given and in words: by the option, else by the variable that we were started with.
@@ -162,10 +167,6 @@ fn slo_ns(text: &str) -> Result<u64, Failure> {
     })
 }
 
-fn unstartable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::not_executable(format!("cannot run '{}': {}", path.display(), cause(error)))
-}
-
 /// Runs the program as our child; afterwards its epochs go to standard error, and to `file`. `asked`: those of
 /// --epoch.
 fn with_stats(
@@ -175,18 +176,14 @@ fn with_stats(
     asked: &[String],
 ) -> Result<ExitCode, Failure> {
     // Writing comes last; that it will fail should be said first.
-    let file = file.map(|file| Ok((file, create(file)?))).transpose()?;
-    let folder = epochs::folder()?;
+    let file = file.map(|file| Ok((file, launch::create(file)?))).transpose()?;
+    let folder = launch::folder("stats", "run --stats")?;
     command.env(epochs::VARIABLE, folder.path());
     let spec = |name| command.get_envs().find(|(key, _)| *key == name).and_then(|(_, value)| value);
     let spec = spec(EMULATE).or(spec(topology::VARIABLE)).map(OsStr::to_owned);
     let spec = spec.or_else(|| env::var_os(EMULATE)).or_else(|| env::var_os(topology::VARIABLE));
     let names = ClassNames::new(spec.as_deref().and_then(OsStr::to_str));
-    let watch = signals::Watch::new();
-    let mut child = watch.spawn(&mut command).map_err(|error| unstartable(path, &error))?;
-    let status = watch.wait(&mut child).map_err(|error| {
-        Failure::new(format!("cannot wait for '{}': {}", path.display(), cause(&error)))
-    })?;
+    let status = launch::to_end(&mut command, path)?;
     let record = Record::read(folder.path())?;
     say(&epochs::report(&record, &names, &path.display().to_string()));
     // Of several programs each epoch's name has its program's before it.
@@ -198,7 +195,8 @@ fn with_stats(
         say(&format!("{name}: its function was not called, or not by the dynamic linker\n"));
     }
     if let Some((name, file)) = file {
-        epochs::write(&record, &names, name, file).map_err(|error| unwritable(name, &error))?;
+        epochs::write(&record, &names, name, file)
+            .map_err(|error| launch::unwritable(name, &error))?;
     }
     if record.running > 0 {
         // Its processes may still make files there.
@@ -207,16 +205,6 @@ fn with_stats(
         drop(folder);
     }
     Ok(signals::end_as(status))
-}
-
-fn create(file: &Path) -> Result<File, Failure> {
-    File::create(file).map_err(|error| unwritable(file, &error))
-}
-
-fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
-    let file = file.display();
-    Failure::new(format!("cannot write '{file}': {}", cause(error)))
-        .hint(format!("ls -ld \"$(dirname '{file}')\""))
 }
 
 /// `--stats FILE` without its `=`?

@@ -30,7 +30,7 @@ impl Display for Origin<'_> {
 }
 
 /// `12 345`.
-fn thousands(number: u64) -> String {
+pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.char_indices() {

@@ -3,6 +3,7 @@
 use super::{Run, Setting};
 use crate::epochs::{self, Record};
 use crate::hints::{Failure, cause, warn};
+use crate::launch;
 use crate::signals::{Event, Watch};
 use indicatif::ProgressBar;
 use std::fs::File;
@@ -95,7 +96,7 @@ fn once(
     let log_failure = |error: io::Error| {
         Failure::new(format!("cannot write '{}': {}", plan.log.display(), cause(&error)))
     };
-    let folder = epochs::folder()?;
+    let folder = launch::folder("stats", "run --stats")?;
     log.seek(SeekFrom::End(0)).map_err(log_failure)?;
     writeln!(log, "== round {round}, {}", given.label()).map_err(log_failure)?;
     let start = log.stream_position().map_err(log_failure)?;

@@ -1,0 +1,123 @@
+//! `lockwright record`.
+
+use super::run::{self, LOCK};
+use crate::hints::{Failure, cause};
+use crate::output::{print, print_json, say};
+use crate::{catalog, elf, epochs, find, launch, library, lock_trace, signals};
+use lockwright_stats::trace::Trace;
+
+use std::error::Error;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Record which locks a program takes, when, and for how long
+///
+/// The program runs as this command's child, under our library: signals are passed on to it, and its end is ours.
+/// FILE gets the trace, standard error a summary. What is recorded, and what it costs: docs/record.md.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright record -- ./server --port 8080
+  lockwright record --lock fifo --output server.bin -- ./server
+  lockwright record --show lockwright-trace.bin
+  lockwright record --show server.bin --json | jq '.locks[0].hold.p99_ns'")]
+pub(crate) struct Args {
+    /// Where the trace goes
+    #[arg(long, value_name = "FILE", default_value = "lockwright-trace.bin")]
+    output: PathBuf,
+    /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
+    #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
+    lock: Option<String>,
+    /// Record about so many acquisitions, 48 bytes each; those that come later are counted
+    #[arg(long, value_name = "N", default_value_t = 2_000_000,
+        value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    limit: u64,
+    /// The library to preload [default: beside this command]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// Run nothing: print the summary of a trace that is there
+    #[arg(long, value_name = "FILE",
+        conflicts_with_all = ["output", "lock", "limit", "library", "command"])]
+    show: Option<PathBuf>,
+    /// Print it as JSON
+    #[arg(long, requires = "show")]
+    json: bool,
+    /// The program and its arguments
+    #[arg(required_unless_present = "show", trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// The variable that names the folder.
+const VARIABLE: &str = "LOCKWRIGHT_TRACE";
+/// The one with the number of acquisitions.
+const LIMIT: &str = "LOCKWRIGHT_TRACE_LIMIT";
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    match &args.show {
+        Some(file) => show(file, args.json),
+        None => record(args),
+    }
+}
+
+fn show(file: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+    let trace = Trace::read(file).map_err(|error| {
+        let system = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+        let failure = match system {
+            Some(system) => format!("cannot read '{}': {}", file.display(), cause(system)),
+            None => error.to_string(),
+        };
+        Failure::new(failure).hint("lockwright record --output FILE -- PROGRAM writes a trace")
+    })?;
+    if as_json {
+        print_json(&lock_trace::json(&trace))?;
+    } else {
+        print(&lock_trace::report(&trace))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn record(args: Args) -> Result<ExitCode, Failure> {
+    let inherited = run::inherited_lock(args.lock.as_deref())?;
+    let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    let path = find::program(name)?;
+    run::refuse(&elf::inspect(&path)?)?;
+    let library = library::find(args.library.as_deref())?;
+    // Writing comes last; that it will fail should be said first.
+    let file = launch::create(&args.output)?;
+    let folder = launch::folder("trace", "record")?;
+    let mut command = Command::new(&path);
+    command
+        .arg0(name)
+        .args(arguments)
+        .env("LD_PRELOAD", run::preload(&library))
+        .env(VARIABLE, folder.path())
+        .env(LIMIT, args.limit.to_string());
+    let lock = args.lock.or(inherited);
+    catalog::warn_of_textbook(lock.as_deref());
+    if let Some(lock) = lock {
+        command.env(LOCK, lock);
+    }
+    let status = launch::to_end(&mut command, &path)?;
+    let trace = Trace::collect(folder.path())
+        .map_err(|error| Failure::new(format!("cannot read what the program recorded: {error}")))?;
+    trace.write(file, &args.output).map_err(Failure::new)?;
+    say(&format!("trace: {}\n{}", args.output.display(), lock_trace::report(&trace)));
+    let running = running(folder.path());
+    if running > 0 {
+        let are = if running == 1 { "process still runs" } else { "processes still run" };
+        say(&format!("{running} {are}: what it did until now is in the trace\n"));
+        // They may still make files there.
+        let _ = folder.keep();
+    }
+    Ok(signals::end_as(status))
+}
+
+/// How many processes that record in this folder have not ended.
+fn running(folder: &Path) -> usize {
+    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let pids = names.filter_map(|name| name.to_str()?.split('-').next()?.parse().ok());
+    pids.filter(|&pid| epochs::is_running(pid)).count()
+}
