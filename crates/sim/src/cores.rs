@@ -18,6 +18,8 @@ pub(crate) struct Cpu {
     pub(crate) domain: u16,
     /// Its physical core.
     pub(crate) core: u32,
+    /// Which of the core's hardware threads it is.
+    pub(crate) sibling: u32,
     pub(crate) load: Ps,
     pub(crate) atomic: Ps,
     pub(crate) pause: Ps,
@@ -48,12 +50,13 @@ impl Cpu {
             let class = profile.class.iter().position(|c| c.name == of.class).expect("checked");
             let kind = &profile.class[class];
             for _ in 0..of.cores {
-                for _ in 0..kind.smt {
+                for sibling in 0..kind.smt {
                     all.push(Self {
                         class,
                         cluster,
                         domain: of.domain,
                         core,
+                        sibling,
                         load: ps(kind.load_ns),
                         atomic: ps(kind.atomic_ns),
                         pause: ps(kind.pause_ns).max(1),
@@ -126,17 +129,18 @@ impl Engine {
         one.doing_since = now.max(began);
     }
 
-    /// How much longer the CPU's work takes because its core's other hardware thread works too.
+    /// How much longer the CPU's work takes because its core's other hardware thread works too. One that spins leaves the
+    /// core to it: a pause instruction, a barrier and an atomic operation on a line that is elsewhere all stall its own thread.
     pub(crate) fn smt_factor(&self, cpu: u32) -> f64 {
         let me = &self.cpus[cpu as usize];
-        let shares = |(other, one): (usize, &Cpu)| {
-            other != cpu as usize && one.core == me.core && one.running.is_some()
+        let works = |one: &Cpu| {
+            let waits = |id: Tid| matches!(self.threads[id as usize].state, State::InKernel(_));
+            let busy = matches!(one.doing, Activity::Work | Activity::Kernel);
+            one.sibling != me.sibling && busy && one.running.is_some_and(|id| !waits(id))
         };
-        if me.smt_speed < 1.0 && self.cpus.iter().enumerate().any(shares) {
-            1.0 / me.smt_speed
-        } else {
-            1.0
-        }
+        let first = (cpu - me.sibling) as usize;
+        let siblings = self.cpus[first..].iter().take_while(|one| one.core == me.core);
+        if me.smt_speed < 1.0 && siblings.into_iter().any(works) { 1.0 / me.smt_speed } else { 1.0 }
     }
 
     /// Finds a CPU for a thread that can go on.
@@ -155,13 +159,19 @@ impl Engine {
         if let Some(pinned) = thread.pinned {
             return pinned;
         }
-        if self.cpus[thread.cpu as usize].is_idle() {
-            return thread.cpu;
-        }
-        // The fastest idle one; CPUs are in the order of classes only by chance.
-        let idle = self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.is_idle());
-        let best = idle.min_by_key(|(number, cpu)| (cpu.class, *number));
-        best.map_or(thread.cpu, |(number, _)| u32::try_from(number).expect("few"))
+        let crowded = |number: usize| {
+            let first = number - self.cpus[number].sibling as usize;
+            let siblings =
+                self.cpus[first..].iter().take_while(|one| one.core == self.cpus[number].core);
+            siblings.filter(|one| !one.is_idle()).count()
+        };
+        // Where it was, if that is idle; else the fastest idle one, on a core that is idle as a whole if there is one.
+        let place = |(number, cpu): (usize, &Cpu)| {
+            let elsewhere = number != thread.cpu as usize;
+            cpu.is_idle().then(|| (crowded(number), elsewhere, cpu.class, number))
+        };
+        let best = self.cpus.iter().enumerate().filter_map(place).min();
+        best.map_or(thread.cpu, |(.., number)| u32::try_from(number).expect("few"))
     }
 
     /// A thread that is [`State::Ready`] waits for the CPU, or gets it.
@@ -273,7 +283,7 @@ impl Engine {
         let Some(id) = self.cpus[cpu as usize].running else { return };
         let thread = &mut self.threads[id as usize];
         match thread.state {
-            State::Busy => {
+            State::Busy if !thread.unpreempted => {
                 let rest = thread.busy_until.saturating_sub(self.now);
                 self.evict(id, Then::Finish(rest));
             }

@@ -85,6 +85,8 @@ pub(crate) enum State {
     Asking(u32),
     /// A change of the line; on a core.
     Spinning(u32),
+    /// A bucket of the kernel's futexes; on a core.
+    InKernel(usize),
     /// A core.
     Ready(Then),
     /// A wake; on no core.
@@ -111,6 +113,8 @@ pub(crate) struct Thread {
     pub(crate) debt: Ps,
     /// It loses its core at the end of its operation.
     pub(crate) evict: bool,
+    /// It has a lock of the kernel's, or spins for one: it keeps its core.
+    pub(crate) unpreempted: bool,
     pub(crate) timed_out: bool,
     /// It waits in a lock since then, as anybody could see.
     pub(crate) seen_waiting: Option<Ps>,
@@ -207,7 +211,7 @@ pub(crate) fn advance(cost: Ps, activity: Activity) {
     let thread = &mut e.threads[me as usize];
     let cost = cost + std::mem::take(&mut thread.debt);
     let cpu = thread.cpu;
-    if thread.evict {
+    if thread.evict && !thread.unpreempted {
         e.evict(me, Then::Finish(cost));
         return suspend();
     }
@@ -306,6 +310,7 @@ impl Engine {
             busy_until: 0,
             debt: 0,
             evict: false,
+            unpreempted: false,
             timed_out: false,
             seen_waiting: None,
             word: 0,
@@ -437,7 +442,7 @@ impl Engine {
                 thread.timed_out = true;
                 None
             }
-            State::Busy | State::Woken | State::Ended => None,
+            State::Busy | State::InKernel(_) | State::Woken | State::Ended => None,
         }
     }
 
@@ -458,6 +463,7 @@ impl Engine {
             State::Spinning(line) => {
                 format!("spins on line {line}, word {}", self.lines.offset(thread.word))
             }
+            State::InKernel(bucket) => format!("waits for bucket {bucket} of the kernel's futexes"),
             State::Ready(_) => format!("waits for CPU {}", thread.cpu),
             State::Sleeping(word) => {
                 let (line, offset) = self.lines.name(word);

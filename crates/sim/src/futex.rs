@@ -1,8 +1,9 @@
 //! Sleeping: futexes with their costs, and the kernel's hash buckets, where calls on one address wait for each other.
 //!
-//! A wait is: enter the kernel, take the bucket, compare, queue, leave the core. A wake: enter, take the bucket, unqueue, send
-//! each of the woken on its way, which takes `turnaround_ns` and, from a deep idle core, more. Whoever waits for a bucket
-//! makes it slower for its holder (its line moves), which is why many threads at one futex are slower than one by one.
+//! A wait is: enter the kernel, take the bucket, compare, queue, let the bucket go, leave the core. A wake: enter, take the
+//! bucket, unqueue, send each of the woken on its way (on kernels before wake queues, with the bucket still held), which takes
+//! `turnaround_ns` and, from a deep idle core, more. Calls of one bucket take it first come first served, and spin for it;
+//! the more of them, the longer it takes to change hands, which is why many threads at one futex are slower than one by one.
 
 use crate::engine::{Ps, State, Tid, What, advance, engine, ps, suspend};
 use crate::lines::{Access, reach};
@@ -20,10 +21,18 @@ struct Sleeper {
     movable: bool,
 }
 
+/// A lock of the kernel's.
+#[derive(Clone, Default)]
+struct Bucket {
+    holder: Option<Tid>,
+    /// First come, first served.
+    queue: VecDeque<Tid>,
+}
+
 /// All sleepers, in the order of their coming.
 pub(crate) struct Futexes {
     sleepers: VecDeque<Sleeper>,
-    buckets: Vec<Ps>,
+    buckets: Vec<Bucket>,
     /// Calls that found the word changed, sleeps, and wakes of somebody, for reports.
     pub(crate) sleeps: u64,
     pub(crate) wakes: u64,
@@ -31,7 +40,7 @@ pub(crate) struct Futexes {
 
 impl Futexes {
     pub(crate) fn new(profile: &Profile) -> Self {
-        let buckets = vec![0; profile.kernel.buckets.max(1) as usize];
+        let buckets = vec![Bucket::default(); profile.kernel.buckets.max(1) as usize];
         Self { sleepers: VecDeque::new(), buckets, sleeps: 0, wakes: 0 }
     }
 
@@ -41,28 +50,56 @@ impl Futexes {
     }
 }
 
-/// Takes the bucket of `address`, waiting for those before us, and lets it go.
-fn pass_bucket(address: usize) {
+/// Which bucket an address has: by the line's number, not the address, so that runs do not depend on where memory is.
+fn bucket_of(address: usize) -> usize {
     let e = engine();
-    // The line's number, not the address, so that runs do not depend on where memory is.
     let (line, offset) = e.lines.name_of(address);
-    let count = e.futexes.buckets.len();
-    let bucket = (line as usize * 31 + offset) % count;
-    let hold = ps(e.profile.kernel.bucket_ns);
-    let free_at = e.futexes.buckets[bucket].max(e.now);
-    #[allow(clippy::cast_precision_loss, reason = "small numbers")]
-    let waiters = (free_at - e.now) as f64 / hold.max(1) as f64;
-    #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
-    let hold = (hold as f64 * (1.0 + e.profile.kernel.bucket_contention * waiters)) as Ps;
-    let hold = e.about(hold);
-    e.futexes.buckets[bucket] = free_at + hold;
-    advance(free_at + hold - e.now, Activity::Kernel);
+    (line as usize * 31 + offset) % e.futexes.buckets.len()
 }
 
+/// Takes a bucket, after those who came before, and holds it for as long as a call does. Whoever has a bucket, or spins
+/// for one, is not preempted.
+fn take_bucket(bucket: usize) {
+    let e = engine();
+    let me = e.me();
+    let thread = &mut e.threads[me as usize];
+    thread.unpreempted = true;
+    let one = &mut e.futexes.buckets[bucket];
+    if one.holder.is_none() {
+        one.holder = Some(me);
+    } else {
+        one.queue.push_back(me);
+        thread.state = State::InKernel(bucket);
+        let cpu = e.my_cpu();
+        e.is_doing(cpu, Activity::Kernel);
+        suspend();
+    }
+    advance(share(engine().profile.kernel.bucket_ns, 1.0), Activity::Kernel);
+}
+
+/// Lets a bucket go; the next one in the queue has it when its line has got through all those who spin on it.
+fn let_go(bucket: usize) {
+    let e = engine();
+    let me = e.me();
+    e.threads[me as usize].unpreempted = false;
+    let one = &mut e.futexes.buckets[bucket];
+    let spinning = one.queue.len();
+    one.holder = one.queue.pop_front();
+    if let Some(next) = one.holder {
+        let kernel = &e.profile.kernel;
+        #[allow(clippy::cast_precision_loss, reason = "at most as many as CPUs")]
+        let travels = ps(kernel.bucket_ns * kernel.bucket_contention * spinning as f64);
+        let travels = e.about(travels);
+        let turn = e.threads[next as usize].turn;
+        e.post(e.now + travels, What::Resume { thread: next, turn });
+    }
+}
+
+/// A share of a call's length, which is longer while the core's other hardware thread is busy.
 fn share(ns: f64, share: f64) -> Ps {
-    let time = ps(ns * share);
-    engine().about(time)
+    let e = engine();
+    let time = ps(ns * share * e.smt_factor(e.my_cpu()));
+    e.about(time)
 }
 
 /// Sleeps while the word at `address` holds `seen`, until a wake or `deadline`.
@@ -77,14 +114,17 @@ pub(crate) unsafe fn wait(
 ) -> Woken {
     let sleep_ns = engine().profile.kernel.sleep_ns;
     advance(share(sleep_ns, ENTRY), Activity::Kernel);
-    pass_bucket(address.addr());
+    let bucket = bucket_of(address.addr());
+    take_bucket(bucket);
     reach(address.addr(), Access::Load);
     // From here on nothing else happens until the thread is queued.
     // SAFETY: the caller's promise.
     if unsafe { address.read() } != seen {
+        let_go(bucket);
         advance(share(sleep_ns, ENTRY / 2.0), Activity::Kernel);
         return Woken::Maybe;
     }
+    let_go(bucket);
     let e = engine();
     if deadline.is_some_and(|end| end <= e.now) {
         return Woken::TimedOut;
@@ -119,24 +159,38 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) {
     let e = engine();
     let kernel = &e.profile.kernel;
     let (wake_ns, turnaround) = (kernel.wake_ns, ps(kernel.turnaround_ns));
+    let holding = kernel.wakes_in_bucket;
     let called = e.now;
     advance(share(wake_ns, ENTRY), Activity::Kernel);
-    pass_bucket(address);
+    let bucket = bucket_of(address);
+    take_bucket(bucket);
+    let mut woken = Vec::new();
     for _ in 0..count {
-        let e = engine();
         let meant = |s: &Sleeper| s.address == address && (!moved || s.movable);
-        let Some(index) = e.futexes.sleepers.iter().position(meant) else { break };
-        let sleeper = e.futexes.sleepers.remove(index).expect("just found").thread;
-        e.futexes.wakes += 1;
-        let thread = &mut e.threads[sleeper as usize];
+        let futexes = &mut engine().futexes;
+        let Some(index) = futexes.sleepers.iter().position(meant) else { break };
+        let sleeper = futexes.sleepers.remove(index).expect("just found").thread;
+        futexes.wakes += 1;
+        // From here on no deadline counts.
+        let thread = &mut engine().threads[sleeper as usize];
         thread.state = State::Woken;
         thread.turn += 1;
+        woken.push(sleeper);
+    }
+    if !holding {
+        let_go(bucket);
+    }
+    for sleeper in woken {
+        let e = engine();
         let takes = e.about(turnaround);
         // A context switch to the woken is part of the turnaround, and is paid by the scheduler.
         let switch = ps(e.profile.kernel.switch_ns);
         let at = (called + takes.saturating_sub(switch)).max(e.now);
         e.post(at, What::Ready { thread: sleeper });
         advance(share(wake_ns, 1.0 - ENTRY), Activity::Kernel);
+    }
+    if holding {
+        let_go(bucket);
     }
 }
 
@@ -147,9 +201,11 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) {
 pub(crate) unsafe fn requeue(from: *const u32, seen: u32, to: usize, count: u32) -> u32 {
     let wake_ns = engine().profile.kernel.wake_ns;
     advance(share(wake_ns, ENTRY), Activity::Kernel);
-    pass_bucket(from.addr());
+    let bucket = bucket_of(from.addr());
+    take_bucket(bucket);
     // SAFETY: the caller's promise.
     if unsafe { from.read() } != seen {
+        let_go(bucket);
         return 0;
     }
     let e = engine();
@@ -161,5 +217,6 @@ pub(crate) unsafe fn requeue(from: *const u32, seen: u32, to: usize, count: u32)
             moved += 1;
         }
     }
+    let_go(bucket);
     moved
 }

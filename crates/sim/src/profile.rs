@@ -76,7 +76,7 @@ pub struct ClassProfile {
     /// Hardware threads a core (1: no SMT).
     #[serde(default = "one")]
     pub smt: u32,
-    /// Speed of a hardware thread while its sibling runs too, to its speed alone (above 0, to 1).
+    /// Speed of a hardware thread while a sibling computes too, to its speed alone (above 0, to 1); one that spins does not count.
     #[serde(default = "unit")]
     pub smt_speed: f64,
     /// Watts.
@@ -163,8 +163,11 @@ pub struct Kernel {
     pub deep_exit_ns: f64,
     /// How long a futex call holds its hash bucket, ns.
     pub bucket_ns: f64,
-    /// By what share of `bucket_ns` each core that waits for the bucket lengthens it.
+    /// By what share of `bucket_ns` each core that waits for the bucket delays the next one.
     pub bucket_contention: f64,
+    /// Does a wake send threads on their way with the bucket held? Linux did, until 4.2 had wake queues.
+    #[serde(default)]
+    pub wakes_in_bucket: bool,
     /// Hash buckets.
     pub buckets: u32,
     /// By how much a timed sleep is too long, ns (timer slack and interrupt).

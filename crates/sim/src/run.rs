@@ -15,7 +15,8 @@ const GRACE_NS: u64 = 2_000_000_000;
 /// Where threads run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Thread n on the n-th CPU, the fastest class first; from the start again with more threads than CPUs.
+    /// Thread n on the n-th CPU, the fastest class first, and of each class one hardware thread of every core before the
+    /// next one; from the start again with more threads than CPUs.
     #[default]
     Pinned,
     /// Wherever the scheduler puts them.
@@ -56,7 +57,7 @@ impl Run<'_> {
         let by_class = || {
             let cpus = crate::cores::Cpu::all(self.profile);
             let mut numbers: Vec<u32> = (0..self.profile.cpus()).collect();
-            numbers.sort_by_key(|&cpu| cpus[cpu as usize].class);
+            numbers.sort_by_key(|&cpu| (cpus[cpu as usize].class, cpus[cpu as usize].sibling));
             numbers
         };
         let list = match &self.placement {
