@@ -1,5 +1,6 @@
 //! POSIX corner by corner: every program of `posix/` is compiled, run under plain glibc and under each front
-//! lock (those that say `whole: yes`, under each whole lock too), and must print the same.
+//! lock (those that say `whole: yes`, under each whole lock too), and must print the same; once more while its lock
+//! operations are recorded.
 //!
 //! A program's first lines may say:
 //! `// library: lib_x` link with `lib_x.c`; `// beside: lib_x` build it, don't link;
@@ -8,6 +9,7 @@
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockwright_locks::catalog::{CATALOG, Kind, front_rules};
+use lockwright_stats::trace::Trace;
 use lockwright_tests::{Child, End, Outcome, compile, library, preload_list, scratch, source_dir};
 use std::ffi::OsString;
 use std::fs;
@@ -95,7 +97,16 @@ impl Program {
     }
 
     fn run(&self, lock: Option<&str>, preload: &OsString) -> Result<Outcome, Failed> {
-        let child = Child::new(self.binary()?).limit(self.limit);
+        self.run_as(lock, preload, |child| child)
+    }
+
+    fn run_as(
+        &self,
+        lock: Option<&str>,
+        preload: &OsString,
+        change: impl FnOnce(Child) -> Child,
+    ) -> Result<Outcome, Failed> {
+        let child = change(Child::new(self.binary()?).limit(self.limit));
         let child = match lock {
             Some(_) => child.lock(lock, preload),
             None if preload.is_empty() => child,
@@ -123,6 +134,20 @@ impl Program {
         let ours = self.run(Some(lock), preload)?;
         ensure_end(&self.name, lock, &ours)?;
         same(&self.name, lock, plain, &ours)
+    }
+
+    /// While its operations are recorded it prints the same, and what was recorded can be read.
+    fn same_when_recorded(&self, lock: &str, preload: &OsString) -> Result<(), Failed> {
+        let dir = tempfile::tempdir()?;
+        let record = |child: Child| child.env("LOCKWRIGHT_TRACE", dir.path());
+        let ours = self.run_as(Some(lock), preload, record)?;
+        ensure_end(&self.name, lock, &ours)?;
+        same(&self.name, lock, self.plain()?, &ours)?;
+        let trace = Trace::collect(dir.path())?;
+        match trace.meta.processes.iter().any(|command| command.contains(&self.name)) {
+            true => Ok(()),
+            false => Err(format!("no '{}' in {:?}", self.name, trace.meta.processes).into()),
+        }
     }
 }
 
@@ -172,6 +197,9 @@ fn trials() -> Result<Vec<Trial>> {
             let name = format!("{}::{}", program.name, entry.id);
             trials.push(Trial::test(name, move || program.same_under(entry.id, &ours)));
         }
+        let (recorded, list) = (program.clone(), ours.clone());
+        let name = format!("{}::fifo_recorded", program.name);
+        trials.push(Trial::test(name, move || recorded.same_when_recorded("fifo", &list)));
         if WITH_ALLOCATORS.contains(&program.name.as_str()) {
             for (name, file) in ALLOCATORS {
                 let file = Path::new(file);
