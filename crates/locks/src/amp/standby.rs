@@ -52,19 +52,25 @@ pub enum Waiting {
     Asleep,
 }
 
-/// Looks that must find a lock free, in a row, for a thread of this class.
-fn looks_for(class: Class) -> u8 {
+/// How many looks in a row must find a lock free, for a thread of this class, before it asks: once more for each class.
+pub(crate) fn confirmed(class: Class) -> u8 {
     class.0.min(3) + 1
+}
+
+/// The first look that finds it free is enough.
+pub(crate) fn at_once(_: Class) -> u8 {
+    1
 }
 
 /// Waits until `ask` says that the lock is ours, for `window_ns` at most (never for more than
 /// [`WINDOW_MAX_NS`]); `true` if it did.
 ///
-/// `is_free` looks; `ask` is called when it has been free often enough, and may fail: then we stand by again.
-/// `is_crowded` says whether waiters and holder are more than CPUs; asked for by [`Waiting::Auto`].
+/// `is_free` looks; `ask` is called when it has been free in `looks_for` looks in a row, and may fail: then we stand by
+/// again. `is_crowded` says whether waiters and holder are more than CPUs; asked for by [`Waiting::Auto`].
 pub(crate) fn stand_by<P: Platform>(
     window_ns: u32,
     waiting: Waiting,
+    looks_for: fn(Class) -> u8,
     is_free: impl Fn() -> bool,
     is_crowded: impl Fn() -> bool,
     mut ask: impl FnMut() -> bool,
@@ -122,7 +128,7 @@ pub(crate) fn stand_by<P: Platform>(
 
 #[cfg(test)]
 mod tests {
-    use super::{WINDOW_MAX_NS, Waiting, stand_by};
+    use super::{WINDOW_MAX_NS, Waiting, confirmed, stand_by};
     use crate::testing::{Threads, run_on};
     use core::cell::Cell;
     use lockwright_platform::Platform;
@@ -136,7 +142,7 @@ mod tests {
             let look = count.replace(count.get() + 1);
             *script.get(look).unwrap_or(script.last().unwrap())
         };
-        let got = stand_by::<Threads>(window_ns, waiting, is_free, || false, || true);
+        let got = stand_by::<Threads>(window_ns, waiting, confirmed, is_free, || false, || true);
         (got, count.get(), Threads::now() - start)
     }
 
@@ -179,7 +185,14 @@ mod tests {
             run_on(if count.get() == 3 { 0 } else { 1 });
             false
         };
-        assert!(!stand_by::<Threads>(1_000_000, Waiting::Awake, moves, || false, || true));
+        assert!(!stand_by::<Threads>(
+            1_000_000,
+            Waiting::Awake,
+            confirmed,
+            moves,
+            || false,
+            || true
+        ));
         assert_eq!(count.get(), 3);
         assert!(Threads::now() - start < 2_000);
     }
@@ -208,7 +221,7 @@ mod tests {
             asked.set(asked.get() + 1);
             asked.get() == 3
         };
-        assert!(stand_by::<Threads>(1_000_000, Waiting::Awake, || true, || false, ask));
+        assert!(stand_by::<Threads>(1_000_000, Waiting::Awake, confirmed, || true, || false, ask));
         assert_eq!(asked.get(), 3);
     }
 }

@@ -26,7 +26,7 @@ use super::tuning::OPTION_WAIT;
 use super::{
     Arrival, OPTION_SPIN, Parts, Tuning, Window, is_free, line, option_bypass, side, try_take,
 };
-use crate::amp::standby::stand_by;
+use crate::amp::standby::{confirmed, stand_by};
 use crate::catalog::{Entry, Kind};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
@@ -91,6 +91,7 @@ fn reorder<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
     let got = stand_by::<P>(
         tuning.window_ns,
         tuning.waiting,
+        confirmed,
         || is_free(parts),
         || is_crowded(parts, tuning),
         || take_if_free(parts),

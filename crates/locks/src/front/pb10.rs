@@ -19,7 +19,7 @@
 
 use super::tuning::OPTION_WAIT;
 use super::{Arrival, FREE, OPTION_SPIN, Parts, Tuning, asl, line, overtake, side, try_take};
-use crate::amp::standby::{WINDOW_MAX_NS, stand_by};
+use crate::amp::standby::{WINDOW_MAX_NS, confirmed, stand_by};
 use crate::catalog::{Entry, Kind, OptionSpec};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, Word};
@@ -95,5 +95,5 @@ fn hold_back<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) {
     }
     let is_crowded = || parts.side.load(Relaxed) & side::CROWDED != 0;
     let our_turn = || had_their_turns() || parts.word.load(Relaxed) == FREE;
-    stand_by::<P>(WINDOW_MAX_NS, tuning.waiting, our_turn, is_crowded, || true);
+    stand_by::<P>(WINDOW_MAX_NS, tuning.waiting, confirmed, our_turn, is_crowded, || true);
 }
