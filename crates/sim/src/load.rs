@@ -381,6 +381,16 @@ impl Me {
         self.count_since(counted_from, Some(slo_ns));
     }
 
+    /// One operation with an SLO, ns, in which each acquisition may be overtaken for `window_ns`: a window that was chosen
+    /// beforehand, without feedback.
+    pub fn operation_within(&self, window_ns: u32, slo_ns: Option<u64>, body: impl FnOnce()) {
+        let outer = self.window.replace(window_ns.min(WINDOW_MAX_NS));
+        let start = engine().now;
+        body();
+        self.window.set(outer);
+        self.count_since(start, slo_ns);
+    }
+
     fn count_since(&self, start: Ps, slo_ns: Option<u64>) {
         let e = engine();
         // As a benchmark of fixed length counts: what ended within it.

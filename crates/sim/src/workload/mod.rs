@@ -1,14 +1,26 @@
 //! The workloads: each its own file, and one line here.
 
+mod bench1;
+mod bench2;
+mod bench3;
 mod cal;
 mod cycles;
+mod epochs;
 mod rcl;
 mod sections;
 
 use crate::load::Workload;
 
 /// Every workload.
-pub static WORKLOADS: &[&Workload] = &[&sections::ENTRY, &cal::ENTRY, &cycles::ENTRY, &rcl::ENTRY];
+pub static WORKLOADS: &[&Workload] = &[
+    &sections::ENTRY,
+    &bench1::ENTRY,
+    &bench2::ENTRY,
+    &bench3::ENTRY,
+    &cal::ENTRY,
+    &cycles::ENTRY,
+    &rcl::ENTRY,
+];
 
 /// The workload called `id`.
 pub fn find(id: &str) -> Option<&'static Workload> {
