@@ -144,6 +144,13 @@ const STEPS: &[Step] = &[
         limit: 300,
     },
     Step {
+        name: "record",
+        shows: "traces of real programs' locks: exact, however the programs end",
+        runner: Cargo,
+        args: "test -p lockwright-tests --test record",
+        limit: 300,
+    },
+    Step {
         name: "functions",
         shows: "functions as epochs: counted, and nothing else changes",
         runner: Cargo,
