@@ -1,4 +1,4 @@
-//! Cores: which thread runs where, for how long, and what each core draws meanwhile.
+//! Cores: which thread runs where, and for how long.
 //!
 //! The scheduler is the simplest that has the effects that matter to locks: a queue per CPU, time slices, preemption of
 //! whoever runs (holders too), woken threads that go to an idle CPU if they may, and idle CPUs that take work from others.
@@ -31,14 +31,15 @@ pub(crate) struct Cpu {
     pub(crate) weight_spaced: f64,
     pub(crate) weight_back_to_back: f64,
     smt_speed: f64,
-    power: Power,
-    running: Option<Tid>,
+    pub(crate) fences: bool,
+    pub(crate) power: Power,
+    pub(crate) running: Option<Tid>,
     since: Ps,
     queue: VecDeque<Tid>,
     turn: u32,
     slice_armed: bool,
-    doing: Activity,
-    doing_since: Ps,
+    pub(crate) doing: Activity,
+    pub(crate) doing_since: Ps,
 }
 
 impl Cpu {
@@ -67,6 +68,7 @@ impl Cpu {
                         weight_spaced: kind.weight_spaced,
                         weight_back_to_back: kind.weight_back_to_back,
                         smt_speed: kind.smt_speed,
+                        fences: kind.fences,
                         power: kind.power.clone(),
                         running: None,
                         since: 0,
@@ -83,52 +85,12 @@ impl Cpu {
         all
     }
 
-    fn watts(&self, activity: Activity) -> f64 {
-        match activity {
-            Activity::Work | Activity::Kernel => self.power.active_w,
-            Activity::SpinLocal => self.power.spin_local_w,
-            Activity::SpinGlobal => self.power.spin_global_w,
-            Activity::Idle => self.power.idle_w,
-        }
-    }
-
     fn is_idle(&self) -> bool {
         self.running.is_none()
     }
 }
 
 impl Engine {
-    /// What a CPU does from now on.
-    #[inline]
-    pub(crate) fn is_doing(&mut self, cpu: u32, activity: Activity) {
-        if self.cpus[cpu as usize].doing != activity {
-            self.account(cpu);
-            self.cpus[cpu as usize].doing = activity;
-        }
-    }
-
-    /// Adds up what a CPU has drawn since it began what it does, as far as that is measured.
-    #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
-    pub(crate) fn account(&mut self, cpu: u32) {
-        let deep_after = ps(self.profile.kernel.deep_after_ns);
-        let (from, end) = self.measured;
-        let one = &mut self.cpus[cpu as usize];
-        let (began, now) = (one.doing_since, self.now);
-        let seconds =
-            |start: Ps, stop: Ps| stop.min(end).saturating_sub(start.max(from)) as f64 * 1e-12;
-        self.joules += match one.doing {
-            Activity::Idle => {
-                let deep = (began + deep_after).min(now.max(began));
-                seconds(began, deep) * one.power.idle_w + seconds(deep, now) * one.power.deep_w
-            }
-            doing => seconds(began, now) * one.watts(doing),
-        };
-        if let Some(timeline) = &mut self.timeline {
-            timeline.span(cpu, one.running, one.doing, began, now);
-        }
-        one.doing_since = now.max(began);
-    }
-
     /// How much longer the CPU's work takes because its core's other hardware thread works too. One that spins leaves the
     /// core to it: a pause instruction, a barrier and an atomic operation on a line that is elsewhere all stall its own thread.
     pub(crate) fn smt_factor(&self, cpu: u32) -> f64 {
@@ -214,6 +176,9 @@ impl Engine {
 
     fn dispatch(&mut self, cpu: u32, id: Tid, delay: Ps) {
         self.account(cpu);
+        if self.cpus[cpu as usize].doing == Activity::Idle {
+            self.is_awake(cpu, true);
+        }
         let switch = ps(self.profile.kernel.switch_ns);
         let start = self.now + delay + self.about(switch);
         let one = &mut self.cpus[cpu as usize];
@@ -254,6 +219,7 @@ impl Engine {
             self.threads[next as usize].cpu = cpu;
             return self.dispatch(cpu, next, delay);
         }
+        self.is_awake(cpu, false);
         let one = &mut self.cpus[cpu as usize];
         one.doing = Activity::Idle;
         one.doing_since = self.now + delay;

@@ -20,6 +20,7 @@ use crate::cores::Cpu;
 use crate::futex::Futexes;
 use crate::lines::Lines;
 use crate::order::Orders;
+use crate::power::Meters;
 use crate::profile::Profile;
 use crate::timeline::{Activity, Timeline};
 use corosensei::stack::DefaultStack;
@@ -145,10 +146,7 @@ pub(crate) struct Engine {
     pub(crate) violation: Option<Violation>,
     /// After this time, a thread that still runs is stuck.
     pub(crate) limit: Ps,
-    /// From when to when energy counts.
-    pub(crate) measured: (Ps, Ps),
-    /// Joules within that time.
-    pub(crate) joules: f64,
+    pub(crate) meters: Meters,
     pub(crate) arena: Vec<*mut u8>,
     pub(crate) free_lines: Vec<*mut u8>,
     /// Events handled, for reports of speed.
@@ -248,8 +246,7 @@ impl Engine {
             timeline: None,
             violation: None,
             limit: Ps::MAX,
-            measured: (0, Ps::MAX),
-            joules: 0.0,
+            meters: Meters::new(profile, &cpus),
             arena: Vec::new(),
             free_lines: Vec::new(),
             handled: 0,

@@ -19,6 +19,7 @@ mod lock;
 mod order;
 mod outcome;
 mod platform;
+mod power;
 pub mod profile;
 mod run;
 pub mod targets;

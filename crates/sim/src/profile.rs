@@ -79,6 +79,9 @@ pub struct ClassProfile {
     /// Speed of a hardware thread while a sibling computes too, to its speed alone (above 0, to 1); one that spins does not count.
     #[serde(default = "unit")]
     pub smt_speed: f64,
+    /// Do spinning threads execute memory barriers, as MUTEXEE's spinlocks, instead of pause instructions?
+    #[serde(default)]
+    pub fences: bool,
     /// Watts.
     pub power: Power,
 }
@@ -91,7 +94,21 @@ fn unit() -> f64 {
     1.0
 }
 
-/// What one core of a class draws, watts, beyond [`Kernel::package_w`].
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    clippy::float_cmp,
+    reason = "serde's signature; the default itself"
+)]
+fn is_unit(value: &f64) -> bool {
+    *value == 1.0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
+}
+
+/// What one hardware thread of a class draws when its core is its own, watts, beyond [`Kernel::package_w`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
@@ -107,6 +124,10 @@ pub struct Power {
     pub idle_w: f64,
     /// Idle for longer than [`Kernel::deep_after_ns`].
     pub deep_w: f64,
+    /// Share of that which each further hardware thread of a core adds: the core draws what the most demanding of them
+    /// does, and this share of what the others do.
+    #[serde(default = "unit", skip_serializing_if = "is_unit")]
+    pub sibling: f64,
 }
 
 /// Cores that share a cache.
@@ -184,6 +205,9 @@ pub struct Kernel {
     pub noise_ns: f64,
     /// What the machine draws beside its cores, watts.
     pub package_w: f64,
+    /// What a domain (a socket) draws more while any of its cores is not idle, watts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncore_w: f64,
 }
 
 /// Where a figure comes from.

@@ -73,7 +73,7 @@ impl Run<'_> {
         let (from, end) = (time(self.warmup_ns), time(self.warmup_ns + self.duration_ns));
         let mut engine = Engine::new(self.profile, self.seed);
         engine.limit = end + time(GRACE_NS);
-        engine.measured = (from, end);
+        engine.meters.measured = (from, end);
         engine.timeline = self.timeline.map(Timeline::new);
         let classes = self.profile.class.iter().map(|class| class.name.clone());
         let collect = Collect::new(classes, self.threads, self.samples);
@@ -106,10 +106,8 @@ fn finish(engine: *mut Engine, world: Rc<World>, run: &Run<'_>) -> Outcome {
         Collect::new(std::iter::empty(), 0, false),
     );
     let seconds = run.duration_ns as f64 * 1e-9;
-    for cpu in 0..run.profile.cpus() {
-        e.account(cpu);
-    }
-    let joules = e.joules + run.profile.kernel.package_w * seconds;
+    e.account_all();
+    let joules = e.meters.joules + run.profile.kernel.package_w * seconds;
     let mut outcome = collect.outcome();
     let operations = outcome.operations as f64;
     let violation = e.violation.take().or_else(|| world.lost());

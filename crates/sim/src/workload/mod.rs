@@ -8,6 +8,7 @@ mod cycles;
 mod epochs;
 mod rcl;
 mod sections;
+mod tries;
 
 use crate::load::Workload;
 
@@ -20,6 +21,7 @@ pub static WORKLOADS: &[&Workload] = &[
     &cal::ENTRY,
     &cycles::ENTRY,
     &rcl::ENTRY,
+    &tries::ENTRY,
 ];
 
 /// The workload called `id`.
