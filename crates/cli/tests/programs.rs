@@ -824,10 +824,15 @@ fn record_writes_a_trace_and_ends_as_the_program_did() -> Result<()> {
     for (end, how) in
         [(End::Code(7), ["exit", "7"]), (End::Signal(libc::SIGKILL), ["signal", &kill])]
     {
-        let options = ["record", "--output", name, "--lock", "fifo", "--", contend_path()];
-        let outcome = lockwright().args(options).args(how).run()?;
+        let options = ["record", "--output", name, "--lock", "fifo", "--", "sh", "-c"];
+        // Tells where it records.
+        let script = format!("echo $LOCKWRIGHT_TRACE; exec {} {}", contend_path(), how.join(" "));
+        let outcome = lockwright().args(options).args([script]).run()?;
         assert_eq!(outcome.end, end, "{}", outcome.describe());
-        assert_eq!(outcome.text(), COUNT);
+        let text = outcome.text();
+        let (folder, count) = text.split_once('\n').context("two lines")?;
+        assert_eq!(count, COUNT);
+        assert!(folder.contains("lockwright-trace-") && !Path::new(folder).exists(), "{folder}");
         let said = outcome.errors();
         let start = format!(
             "trace: {name}\n24 000 acquisitions of 2 locks by 4 threads, on lock fifo and "

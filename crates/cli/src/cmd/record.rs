@@ -111,6 +111,8 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
         say(&format!("{running} {are}: what it did until now is in the trace\n"));
         // They may still make files there.
         let _ = folder.keep();
+    } else {
+        drop(folder); // now: a signal may end us below
     }
     Ok(signals::end_as(status))
 }
