@@ -221,6 +221,8 @@ fn note_length<P: Platform>(parts: &Parts<'_, P>, waiters: Option<u32>, tuning: 
         parts.side.fetch_and(!side::BYPASSES, Relaxed);
     }
     let Some(waiters) = waiters else { return };
+    // Those beside the line wait too.
+    let waiters = waiters + (now & side::SPINNERS) / side::SPINNER;
     let crowded = waiters >= tuning.cpus; // with the holder, more than the CPUs
     if crowded && now & side::CROWDED == 0 {
         parts.side.fetch_or(side::CROWDED, Relaxed);
