@@ -18,7 +18,7 @@ pub(crate) fn compute(turns: u32) {
 }
 
 /// Turns per nanosecond: the fastest of many short stretches, because a stall can only lengthen one.
-pub(crate) fn calibrate() -> f64 {
+pub fn calibrate() -> f64 {
     const TURNS: u32 = 20_000;
     let mut best = u128::MAX;
     for _ in 0..400 {

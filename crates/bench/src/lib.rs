@@ -25,11 +25,12 @@ mod suite;
 mod system;
 mod worker;
 
+pub use compute::calibrate as turns_per_ns;
 pub use names::Names;
 pub use progress::progress;
 pub use report::{si, time};
 pub use stats::Spread;
-pub use system::Machine;
+pub use system::{Machine, catch_interrupts, cpus, interrupted, line_transfer_between, pin_to};
 
 use anyhow::{Context, Error, Result, bail};
 use run::{Plan, Row};

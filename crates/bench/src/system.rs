@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// The CPUs that this process may run on, ascending.
-pub(crate) fn cpus() -> Vec<usize> {
+pub fn cpus() -> Vec<usize> {
     // SAFETY: cpu_set_t is plain bits, filled by the call.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -63,7 +63,7 @@ pub(crate) fn ticks() -> u64 {
 }
 
 /// Binds the calling thread to one CPU.
-pub(crate) fn pin_to(cpu: usize) {
+pub fn pin_to(cpu: usize) {
     // SAFETY: cpu_set_t is plain bits; the CPU's number came from such a set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -115,13 +115,20 @@ pub(crate) fn provider_of_pthread_mutex_lock() -> String {
     }
 }
 
-/// One-way time of a cache line between two CPUs in nanoseconds: the median of many short bouts of ping-pong.
+/// One-way time of a cache line between the first and the last CPU in nanoseconds.
 ///
 /// `None` with a single CPU. Takes about 20 ms.
 pub(crate) fn line_transfer_ns() -> Option<f64> {
-    const ROUNDS: u64 = 100;
     let cpus = cpus();
     let [first, .., last] = cpus[..] else { return None };
+    line_transfer_between(first, last, Duration::from_millis(20))
+}
+
+/// One-way time of a cache line between two CPUs in nanoseconds: the median of many short bouts of ping-pong.
+///
+/// Takes as long as `time` says, but at least 20 bouts, and half a second at most. `None` if a thread could not be started.
+pub fn line_transfer_between(first: usize, last: usize, time: Duration) -> Option<f64> {
+    const ROUNDS: u64 = 100;
     #[repr(align(128))]
     struct Line(AtomicU64);
     let ball = Line(AtomicU64::new(0));
@@ -143,7 +150,7 @@ pub(crate) fn line_transfer_ns() -> Option<f64> {
             let start = Instant::now();
             let mut bouts = Vec::new();
             let mut at = 0;
-            while start.elapsed() < Duration::from_millis(20) || bouts.len() < 20 {
+            while start.elapsed() < time || bouts.len() < 20 {
                 let bout = Instant::now();
                 for _ in 0..ROUNDS {
                     ball.0.store(at + 1, Release);
@@ -167,7 +174,7 @@ pub(crate) fn line_transfer_ns() -> Option<f64> {
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// From now on Ctrl-C is noted instead of ending the process; the second one ends it.
-pub(crate) fn catch_interrupts() {
+pub fn catch_interrupts() {
     extern "C" fn note(_: libc::c_int) {
         if INTERRUPTED.swap(true, Relaxed) {
             // SAFETY: _exit may be called in a signal handler.
@@ -179,7 +186,7 @@ pub(crate) fn catch_interrupts() {
 }
 
 /// Has Ctrl-C been pressed?
-pub(crate) fn interrupted() -> bool {
+pub fn interrupted() -> bool {
     INTERRUPTED.load(Relaxed)
 }
 

@@ -52,6 +52,7 @@ enum Command {
     Bench(Box<cmd::bench::Args>),
     Tune(Box<cmd::tune::Args>),
     Record(cmd::record::Args),
+    Calibrate(cmd::calibrate::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => cmd::bench::main(*args),
         Command::Tune(args) => cmd::tune::main(*args),
         Command::Record(args) => cmd::record::main(args),
+        Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Completions(args) => cmd::completions::main(args, Cli::command()),
         Command::Man(args) => cmd::man::main(args, Cli::command()),
     });

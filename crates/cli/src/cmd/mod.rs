@@ -1,6 +1,7 @@
 //! The subcommands.
 
 pub(crate) mod bench;
+pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod explain;

@@ -1,0 +1,169 @@
+//! What a core does by itself: clock rate, instructions, its own cache, memory.
+
+use crate::chain::Chain;
+use crate::stats::Sample;
+use crate::together::on;
+use lockwright_native::futex::{self, Clock};
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicU32, Ordering::AcqRel};
+use std::time::Instant;
+
+/// What [`round`] measures, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Measure {
+    /// One addition that needs the result of the one before: one cycle.
+    Cycle,
+    Nop,
+    Load,
+    Store,
+    Atomic,
+    /// Read, modify and write a line that is in the own cache, among others.
+    Line,
+    Pause,
+    Clock,
+    /// A line that no cache has.
+    Cold,
+}
+
+impl Measure {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Cycle,
+        Self::Nop,
+        Self::Load,
+        Self::Store,
+        Self::Atomic,
+        Self::Line,
+        Self::Pause,
+        Self::Clock,
+        Self::Cold,
+    ];
+}
+
+/// One sample of each on that CPU, in ns; between two looks at the length of a cycle.
+pub(crate) fn round(cpu: usize) -> Vec<Sample> {
+    on(cpu, || {
+        let chain = Chain::new(64);
+        cycle();
+        let mut before = cycle();
+        let measure = |what: &Measure| {
+            let value = measure(*what, &chain);
+            let after = cycle();
+            let sample = Sample { before, value, after };
+            before = after;
+            sample
+        };
+        Measure::ALL.iter().map(measure).collect()
+    })
+}
+
+/// The length of a cycle, ns.
+pub(crate) fn cycle() -> f64 {
+    per_turn(16_384, || adds(16_384))
+}
+
+fn measure(what: Measure, chain: &Chain) -> f64 {
+    /// Turns of a loop; some 10 to 100 us.
+    const N: u32 = 16_384;
+    match what {
+        Measure::Cycle => per_turn(4 * N, || adds(4 * N)),
+        Measure::Nop => per_turn(4 * N, || nops(4 * N)),
+        Measure::Load => {
+            // A cell that holds its own address: each load needs the one before.
+            let mut cell = std::ptr::null::<()>();
+            cell = (&raw mut cell).cast();
+            let start: *const *const () = &raw const cell;
+            per_turn(N, || {
+                let mut at = black_box(start);
+                for _ in 0..N {
+                    // SAFETY: `at` is always the address of `cell`, which lives on.
+                    at = unsafe { at.read_volatile() }.cast();
+                }
+                black_box(at);
+            })
+        }
+        Measure::Store => {
+            let mut cell = 0u32;
+            let cell: *mut u32 = black_box(&raw mut cell);
+            per_turn(N, || {
+                for turn in 0..N {
+                    // SAFETY: `cell` lives on, and is nobody else's.
+                    unsafe { cell.write_volatile(turn) };
+                }
+            })
+        }
+        Measure::Atomic => {
+            let word = AtomicU32::new(0);
+            let word = black_box(&word);
+            per_turn(N, || {
+                for _ in 0..N {
+                    word.fetch_add(1, AcqRel);
+                }
+            })
+        }
+        Measure::Line => {
+            chain.add_to_each();
+            per_turn(64 * 64, || (0..64).for_each(|_| chain.add_to_each()))
+        }
+        Measure::Pause => per_turn(1024, || (0..1024).for_each(|_| spin_loop())),
+        Measure::Clock => per_turn(1024, || {
+            for _ in 0..1024 {
+                black_box(futex::now(Clock::Monotonic));
+            }
+        }),
+        Measure::Cold => {
+            chain.walk();
+            chain.evict();
+            let from_memory = chain.walk();
+            from_memory - chain.walk()
+        }
+    }
+}
+
+/// What one of `turns` turns takes, ns.
+pub(crate) fn per_turn(turns: u32, run: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    run();
+    start.elapsed().as_nanos() as f64 / f64::from(turns)
+}
+
+/// `n` additions (a multiple of 64), each of which needs the one before. Of a register: additions of constants may be free.
+fn adds(n: u32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: counts in registers of its own.
+    unsafe {
+        core::arch::asm!(
+            "2:", ".rept 64", "add {x}, {y}", ".endr", "dec {n:e}", "jnz 2b",
+            x = inout(reg) 1u64 => _, y = in(reg) black_box(3u64), n = inout(reg) n / 64 => _,
+            options(nomem, nostack),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: counts in registers of its own.
+    unsafe {
+        core::arch::asm!(
+            "2:", ".rept 64", "add {x}, {x}, {y}", ".endr", "subs {n:w}, {n:w}, #1", "b.ne 2b",
+            x = inout(reg) 1u64 => _, y = in(reg) black_box(3u64), n = inout(reg) n / 64 => _,
+            options(nomem, nostack),
+        );
+    }
+}
+
+/// `n` NOPs (a multiple of 256).
+fn nops(n: u32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: counts in a register of its own.
+    unsafe {
+        core::arch::asm!(
+            "2:", ".rept 256", "nop", ".endr", "dec {n:e}", "jnz 2b",
+            n = inout(reg) n / 256 => _, options(nomem, nostack),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: counts in a register of its own.
+    unsafe {
+        core::arch::asm!(
+            "2:", ".rept 256", "nop", ".endr", "subs {n:w}, {n:w}, #1", "b.ne 2b",
+            n = inout(reg) n / 256 => _, options(nomem, nostack),
+        );
+    }
+}

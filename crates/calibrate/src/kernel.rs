@@ -1,0 +1,370 @@
+//! The profile's figures of the kernel.
+
+use crate::alone;
+use crate::layout::Layout;
+use crate::ledger::{Ledger, Probe};
+use crate::line::Pair;
+use crate::memory::Lines;
+use crate::stats::{Estimate, Sample, short};
+use crate::together::on;
+use crate::{Effort, Error, power, repeat, sched, sleep};
+use lockwright_sim::profile::Kernel;
+use std::time::Duration;
+
+/// Sleeps whose wakes are compared, to see a deeper idle state, ns.
+const SLEEPS: [u64; 5] = [60_000, 250_000, 1_000_000, 4_000_000, 16_000_000];
+/// Sleeps beside a running thread, to see how long it is left alone, ns.
+const RUNS: [u64; 6] = [100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000];
+/// A sleep whose end is compared with what was asked for, ns.
+const TIMED: u64 = 100_000;
+
+pub(crate) fn measure(
+    layout: &Layout,
+    lines: &Lines,
+    ledger: &mut Ledger,
+    effort: Effort,
+    step: &mut dyn FnMut(&str),
+) -> Result<Kernel, Error> {
+    const ONE_CPU: &str = "one CPU: nobody to wake on another; a round figure";
+    let cpu = layout.core_of(0);
+    step("deep idle");
+    let deep = Deep::measure(layout, lines, effort)?;
+    step("threads on one CPU");
+    let one = OneCpu::measure(cpu, effort)?;
+    step("interrupts");
+    let noise = Interrupts::measure(&layout.cores(), effort)?;
+    step("power");
+    let switch_ns = ledger.measured(
+        "kernel.switch_ns",
+        &one.switch,
+        Probe::Cycle,
+        "two threads of one CPU that give way to each other (sched_yield), without what giving way to nobody takes",
+    );
+    let sleep_ns = ledger.measured(
+        "kernel.sleep_ns",
+        &one.hand_over.map(|ns| (ns - switch_ns).max(0.0)),
+        Probe::Cycle,
+        "from a futex wait until another thread of that CPU runs, less switch_ns",
+    );
+    let cores = layout.cores().len();
+    let wake_ns = ledger.or_assumed(
+        "kernel.wake_ns",
+        lines.wake_call.as_ref(),
+        Probe::Line,
+        "a futex wake call, for a sleeper on another, idle CPU",
+        (1500.0, ONE_CPU),
+    );
+    let turnaround_ns = ledger.or_assumed(
+        "kernel.turnaround_ns",
+        lines.turnaround.as_ref(),
+        Probe::Line,
+        "from the wake call until the sleeper, asleep for 0.06 ms on an idle CPU, runs",
+        (5000.0, ONE_CPU),
+    );
+    let (deep_after_ns, deep_exit_ns) = deep.enter(ledger);
+    let bucket_ns = ledger.or_assumed(
+        "kernel.bucket_ns",
+        lines.bucket.as_ref(),
+        Probe::Line,
+        &format!(
+            "{} CPUs look for sleepers in one bucket: time between two such calls (an upper bound)",
+            cores.max(2)
+        ),
+        (150.0, ONE_CPU),
+    );
+    let contention = lines
+        .bucket
+        .zip(lines.bucket_by_two)
+        .map(|(all, two)| all.map(|ns| ((ns / two.median - 1.0) / (cores - 2) as f64).max(0.0)));
+    let bucket_contention = ledger.or_assumed(
+        "kernel.bucket_contention",
+        contention.as_ref(),
+        Probe::Line,
+        &format!(
+            "the same, to that of two CPUs, for each of the other {}",
+            cores.saturating_sub(2)
+        ),
+        (
+            0.1,
+            "fewer than three CPUs: nobody waits for a bucket beside the next one; a round figure",
+        ),
+    );
+    let (buckets, by) = buckets(layout.cores().len() as u32);
+    let timer_slack_ns = ledger.measured(
+        "kernel.timer_slack_ns",
+        &one.late,
+        Probe::Cycle,
+        "a futex wait with a deadline in 0.1 ms, on an idle CPU: how long after the deadline it runs",
+    );
+    let slice_ns = ledger.measured(
+        "kernel.slice_ns",
+        &one.slice,
+        Probe::Cycle,
+        "two threads of one CPU that never sleep: how long each runs before the other",
+    );
+    let granularity = one.granularity(timer_slack_ns, slice_ns);
+    let kernel = Kernel {
+        sleep_ns,
+        wake_ns,
+        turnaround_ns,
+        deep_after_ns,
+        deep_exit_ns,
+        bucket_ns,
+        bucket_contention,
+        buckets: ledger.published("kernel.buckets", f64::from(buckets), by) as u32,
+        timer_slack_ns,
+        slice_ns,
+        switch_ns,
+        wakeup_granularity_ns: ledger.told("kernel.wakeup_granularity_ns", granularity.0, &granularity.1),
+        noise_every_ns: ledger.measured(
+            "kernel.noise_every_ns",
+            &noise.every,
+            Probe::Cycle,
+            &format!(
+                "a loop that looks at the clock: gaps of more than 1 us ({} longer ones than 0.5 ms left out: other threads, or the machine stood still)",
+                noise.stalls
+            ),
+        ),
+        noise_ns: ledger.measured("kernel.noise_ns", &noise.length, Probe::Cycle, "length of those gaps"),
+        package_w: power::of_package(ledger, effort.time / 8),
+    };
+    Ok(kernel)
+}
+
+/// Hash buckets of futexes, and who says so.
+fn buckets(cpus: u32) -> (u32, &'static str) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    match since_private_hash(&release) {
+        true => (
+            (4 * cpus).next_power_of_two().max(16),
+            "Linux from 6.16 on (kernel/futex/core.c): a process has its own, four for each CPU and 16 at least",
+        ),
+        false => (
+            (256 * cpus).next_power_of_two(),
+            "Linux before 6.16 (kernel/futex/core.c): 256 for each CPU",
+        ),
+    }
+}
+
+/// Is this kernel's release at least 6.16?
+fn since_private_hash(release: &str) -> bool {
+    let mut parts =
+        release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse::<u32>().ok());
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 16)
+}
+
+/// How the time since a sleeper fell asleep shows in its wake.
+#[derive(Debug, Default)]
+struct Deep {
+    /// Turnarounds after [`SLEEPS`]; empty without a second CPU.
+    turnarounds: Vec<Estimate>,
+}
+
+impl Deep {
+    fn measure(layout: &Layout, lines: &Lines, effort: Effort) -> Result<Self, Error> {
+        let Some((waker, sleeper)) = layout.main_pair() else { return Ok(Self::default()) };
+        let mut pair = Pair::new(waker, sleeper);
+        let mut samples = vec![Vec::new(); SLEEPS.len()];
+        repeat(effort.rounds / 5, effort.time, || {
+            for (samples, ns) in samples.iter_mut().zip(SLEEPS) {
+                let woken = pair.sample(|pair| sleep::wake(pair.to, pair.from, ns, 3));
+                samples.push(woken.of(|woken| woken.turnaround_ns));
+            }
+        })?;
+        let estimate = |samples: &Vec<Sample>| Estimate::of(samples, lines.regime.as_ref());
+        Ok(Self { turnarounds: samples.iter().filter_map(estimate).collect() })
+    }
+
+    /// `kernel.deep_after_ns` and `kernel.deep_exit_ns`.
+    fn enter(&self, ledger: &mut Ledger) -> (f64, f64) {
+        let seen: Vec<_> = SLEEPS.iter().zip(&self.turnarounds).collect();
+        let shown = seen.iter().map(|(sleep, t)| {
+            format!("{} us after {} us", short(t.median / 1e3), short(**sleep as f64 / 1e3))
+        });
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let Some((step, exit)) = deepest(&self.turnarounds) else {
+            let why = match seen.is_empty() {
+                true => "one CPU: nobody to wake on another".to_owned(),
+                false => format!("no deeper idle state shows: wakes take {shown}"),
+            };
+            let last = SLEEPS[SLEEPS.len() - 1] as f64;
+            return (
+                ledger.assumed("kernel.deep_after_ns", last, &why),
+                ledger.assumed("kernel.deep_exit_ns", 0.0, &why),
+            );
+        };
+        let after = (SLEEPS[step - 1] as f64 * SLEEPS[step] as f64).sqrt();
+        let how = format!("wakes take {shown}");
+        let between = format!("{how}: the middle of the two between which that grows most");
+        let later = self.turnarounds[step];
+        let before = later.median - exit;
+        (
+            ledger.told("kernel.deep_after_ns", after, &between),
+            ledger.measured(
+                "kernel.deep_exit_ns",
+                &later.map(|ns| (ns - before).max(0.0)),
+                Probe::Line,
+                &how,
+            ),
+        )
+    }
+}
+
+/// Between which two sleeps the wake grows most (the number of the second), and by how much; `None`: by less than half.
+fn deepest(turnarounds: &[Estimate]) -> Option<(usize, f64)> {
+    let growth = |step: &usize| turnarounds[*step].median / turnarounds[step - 1].median;
+    let step = (1..turnarounds.len()).max_by(|a, b| growth(a).total_cmp(&growth(b)))?;
+    let exit = turnarounds[step].median - turnarounds[step - 1].median;
+    (growth(&step) >= 1.5).then_some((step, exit))
+}
+
+/// What threads do on one CPU.
+#[derive(Debug)]
+struct OneCpu {
+    switch: Estimate,
+    hand_over: Estimate,
+    late: Estimate,
+    slice: Estimate,
+    /// How late a sleeper runs beside a running thread, for each of [`RUNS`], ns.
+    beside: Vec<f64>,
+}
+
+impl OneCpu {
+    fn measure(cpu: usize, effort: Effort) -> Result<Self, Error> {
+        let rounds = |most: usize, measure: &dyn Fn() -> Vec<f64>| -> Result<Estimate, Error> {
+            let mut samples = Vec::new();
+            repeat(most, effort.time / 2, || {
+                let before = on(cpu, alone::cycle);
+                let values = measure();
+                let after = on(cpu, alone::cycle);
+                samples.extend(values.into_iter().map(|value| Sample { before, value, after }));
+            })?;
+            Ok(Estimate::of(&samples, None).expect("every round has a value"))
+        };
+        let mut beside = Vec::new();
+        for ns in RUNS {
+            let mut late = Vec::new();
+            repeat(3, effort.time / 12, || late.extend(sched::woken_beside_a_runner(cpu, ns, 3)))?;
+            late.sort_by(f64::total_cmp);
+            beside.push(late[late.len() / 2]);
+        }
+        Ok(Self {
+            switch: rounds(effort.rounds, &|| vec![sched::switch(cpu)])?,
+            hand_over: rounds(effort.rounds, &|| vec![sleep::hand_over(cpu, 50)])?,
+            late: rounds(effort.rounds, &|| vec![sleep::late(cpu, TIMED, 5)])?,
+            slice: rounds(effort.rounds / 4, &|| sched::slices(cpu, Duration::from_millis(60)))?,
+            beside,
+        })
+    }
+
+    /// After how long a running thread is preempted by a woken one: the shortest sleep that did not end much later than on an
+    /// idle CPU.
+    fn granularity(&self, slack_ns: f64, slice_ns: f64) -> (f64, String) {
+        let shown = RUNS.iter().zip(&self.beside);
+        let shown = shown.map(|(ns, late)| {
+            format!("{} us late after {} us", short(late / 1e3), short(*ns as f64 / 1e3))
+        });
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        let at_once = |late: f64| late < slack_ns + slice_ns / 8.0;
+        let from =
+            (0..RUNS.len()).find(|&first| self.beside[first..].iter().all(|&late| at_once(late)));
+        let how = format!("a sleeper beside a thread that runs all the time: {shown}");
+        match from {
+            Some(0) => (RUNS[0] as f64, format!("{how}: it never waits, so at most")),
+            Some(first) => (RUNS[first] as f64, how),
+            None => (slice_ns, format!("{how}: it always waits, so for the slice")),
+        }
+    }
+}
+
+/// Interrupts on all cores together.
+#[derive(Debug)]
+struct Interrupts {
+    every: Estimate,
+    length: Estimate,
+    stalls: usize,
+}
+
+impl Interrupts {
+    fn measure(cores: &[usize], effort: Effort) -> Result<Self, Error> {
+        let time = effort.time / 20;
+        let (mut every, mut length, mut stalls) = (Vec::new(), Vec::new(), 0);
+        let mut turn = 0;
+        repeat(20.max(cores.len()), 2 * effort.time, || {
+            let cpu = cores[turn % cores.len()];
+            turn += 1;
+            let before = on(cpu, alone::cycle);
+            let noise = sched::noise(cpu, time);
+            let after = on(cpu, alone::cycle);
+            let sample = |value| Sample { before, value, after };
+            every.push(sample(noise.looked_ns / noise.gaps.len().max(1) as f64));
+            length.extend(noise.gaps.iter().map(|&gap| sample(gap)));
+            stalls += noise.stalls.len();
+        })?;
+        let none = [Sample { before: 1.0, value: 0.0, after: 1.0 }];
+        let length = Estimate::of(&length, None).or_else(|| Estimate::of(&none, None));
+        Ok(Self {
+            every: Estimate::of(&every, None).expect("looked at least thrice"),
+            length: length.expect("one sample at least"),
+            stalls,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wakes(us: &[f64]) -> Vec<Estimate> {
+        let estimate = |us: &f64| {
+            let sample = Sample { before: 1.0, value: us * 1e3, after: 1.0 };
+            Estimate::of(&[sample], None).unwrap()
+        };
+        us.iter().map(estimate).collect()
+    }
+
+    #[test]
+    fn a_deep_idle_state_shows_where_wakes_grow_most() {
+        let deep = Deep { turnarounds: wakes(&[5.0, 5.5, 40.0, 42.0, 42.0]) };
+        assert_eq!(deepest(&deep.turnarounds), Some((2, 34_500.0)));
+        let mut ledger = Ledger::default();
+        assert_eq!(deep.enter(&mut ledger), (500_000.0, 34_500.0));
+    }
+
+    #[test]
+    fn where_wakes_do_not_grow_there_is_none() {
+        assert_eq!(deepest(&wakes(&[5.0, 5.5, 6.0, 6.0, 6.5])), None);
+        let mut ledger = Ledger::default();
+        assert_eq!(Deep::default().enter(&mut ledger), (16e6, 0.0));
+        assert!(ledger.figures()[0].source.starts_with("one CPU"));
+    }
+
+    #[test]
+    fn a_runner_is_left_alone_until_no_wake_waits_any_more() {
+        let estimate = || wakes(&[1.0])[0];
+        let one = |beside: [f64; 6]| OneCpu {
+            switch: estimate(),
+            hand_over: estimate(),
+            late: estimate(),
+            slice: estimate(),
+            beside: beside.map(|us| us * 1e3).to_vec(),
+        };
+        let granularity = |beside| one(beside).granularity(50e3, 3e6).0;
+        assert_eq!(granularity([60.0; 6]), 100e3);
+        assert_eq!(granularity([2000.0, 60.0, 1500.0, 60.0, 60.0, 60.0]), 2e6);
+        assert_eq!(granularity([2500.0; 6]), 3e6);
+    }
+
+    #[test]
+    fn kernels_from_6_16_on_have_private_buckets() {
+        for (release, private) in [
+            ("6.18.44-generic", true),
+            ("6.16", true),
+            ("6.8.0-45", false),
+            ("7.0-rc1", true),
+            ("", false),
+        ] {
+            assert_eq!(since_private_hash(release), private, "{release}");
+        }
+    }
+}

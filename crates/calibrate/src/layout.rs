@@ -1,0 +1,201 @@
+//! The CPUs that we may use, as the simulator groups them.
+
+use crate::Error;
+use lockwright_native::topology::Topology;
+
+/// The variable by which users say which cores are big, as everywhere in this project.
+const VARIABLE: &str = "LOCKWRIGHT_TOPOLOGY";
+/// The simulator's limit.
+const MOST: usize = 128;
+
+/// A class of cores.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub(crate) name: String,
+    /// Hardware threads that every core of it has.
+    pub(crate) smt: u32,
+}
+
+/// Cores of one class that share a cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cluster {
+    /// Index of the class.
+    pub(crate) class: usize,
+    /// NUMA node.
+    pub(crate) node: u16,
+    /// The hardware threads of each core.
+    pub(crate) cores: Vec<Vec<usize>>,
+}
+
+/// The machine, as far as we may use it. Cores of the fastest class come first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) classes: Vec<Class>,
+    pub(crate) clusters: Vec<Cluster>,
+    /// Who tells the classes apart.
+    pub(crate) classes_from: String,
+    /// Who tells what shares a cache.
+    pub(crate) clusters_from: String,
+}
+
+impl Layout {
+    /// Of this machine.
+    pub(crate) fn here() -> Result<Self, Error> {
+        let mut topology = Box::new(Topology::new());
+        topology.read(b"/sys");
+        topology.ask_each_cpu();
+        if let Ok(spec) = std::env::var(VARIABLE) {
+            topology
+                .set(&spec)
+                .map_err(|why| Error::Topology { why: why.to_string(), spec: spec.clone() })?;
+        }
+        Self::of(&topology, &lockwright_bench::cpus())
+    }
+
+    fn of(topology: &Topology, cpus: &[usize]) -> Result<Self, Error> {
+        if cpus.len() > MOST {
+            return Err(Error::TooManyCpus { cpus: cpus.len(), most: MOST });
+        }
+        let mut clusters = Vec::<(Cluster, u16)>::new();
+        let mut sources = ("all equal", "all equal");
+        let known = |&cpu: &usize| Some((cpu, topology.cpu(cpu)?));
+        for (number, cpu) in cpus.iter().filter_map(known) {
+            sources = (cpu.class_source.name(), cpu.domain_source.name());
+            let class = usize::from(cpu.class.0);
+            let of_cpu = |(cluster, domain): &&mut (Cluster, u16)| {
+                cluster.class == class && *domain == cpu.domain
+            };
+            let cluster = match clusters.iter_mut().find(of_cpu) {
+                Some((cluster, _)) => cluster,
+                None => {
+                    clusters
+                        .push((Cluster { class, node: cpu.node, cores: Vec::new() }, cpu.domain));
+                    &mut clusters.last_mut().expect("just pushed").0
+                }
+            };
+            let core = cluster
+                .cores
+                .iter_mut()
+                .find(|core| core.iter().any(|&thread| are_siblings(topology, thread, number)));
+            match core {
+                Some(core) => core.push(number),
+                None => cluster.cores.push(vec![number]),
+            }
+        }
+        clusters.sort_by_key(|(cluster, domain)| (cluster.class, *domain));
+        let mut clusters: Vec<_> = clusters.into_iter().map(|(cluster, _)| cluster).collect();
+        // Classes that none of our CPUs belongs to don't count.
+        let mut ranks: Vec<_> = clusters.iter().map(|cluster| cluster.class).collect();
+        ranks.dedup();
+        let mut classes = Vec::new();
+        for (number, &rank) in ranks.iter().enumerate() {
+            let members = || clusters.iter().filter(move |cluster| cluster.class == rank);
+            let smt = members().flat_map(|cluster| &cluster.cores).map(Vec::len).min().unwrap_or(1);
+            let name =
+                topology.class_name(lockwright_native::topology::Class(rank as u8)).to_owned();
+            classes.push(Class { name, smt: smt as u32 });
+            for cluster in clusters.iter_mut().filter(|cluster| cluster.class == rank) {
+                cluster.cores.iter_mut().for_each(|core| core.truncate(smt));
+                cluster.class = number;
+            }
+        }
+        if clusters.is_empty() {
+            return Err(Error::NoCpu);
+        }
+        let (class, cluster) = sources;
+        Ok(Self { classes, clusters, classes_from: class.into(), clusters_from: cluster.into() })
+    }
+
+    /// One hardware thread of each core.
+    pub(crate) fn cores(&self) -> Vec<usize> {
+        self.clusters.iter().flat_map(|cluster| cluster.cores.iter().map(|core| core[0])).collect()
+    }
+
+    /// The core that stands for a class.
+    pub(crate) fn core_of(&self, class: usize) -> usize {
+        let cluster = self.clusters.iter().find(|cluster| cluster.class == class);
+        cluster.map_or(0, |cluster| cluster.cores[0][0])
+    }
+
+    /// The two CPUs that stand for a pair of clusters: the one that asks, and the one that has the line. `None`: a cluster of
+    /// one core, and that itself.
+    pub(crate) fn pair(&self, to: usize, from: usize) -> Option<(usize, usize)> {
+        let first = self.clusters[to].cores.first()?[0];
+        let last = self.clusters[from].cores.last()?[0];
+        (first != last).then_some((first, last))
+    }
+
+    /// The two CPUs that most is measured with: two cores near each other; else two threads of one core; else there are no two.
+    pub(crate) fn main_pair(&self) -> Option<(usize, usize)> {
+        self.pair(0, 0)
+            .or_else(|| self.pair(0, self.clusters.len() - 1))
+            .or_else(|| self.siblings())
+    }
+
+    /// Two hardware threads of a core.
+    pub(crate) fn siblings(&self) -> Option<(usize, usize)> {
+        let mut cores = self.clusters.iter().flat_map(|cluster| &cluster.cores);
+        cores.find_map(|core| core.get(1).map(|&other| (core[0], other)))
+    }
+}
+
+fn are_siblings(topology: &Topology, one: usize, other: usize) -> bool {
+    let mut at = one;
+    // Round and round, at most once through all threads of a core.
+    for _ in 0..8 {
+        at = topology.cpu(at).map_or(one, |cpu| usize::from(cpu.sibling));
+        if at == other {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// This machine's own topology with classes as given.
+    fn of(spec: &str, cpus: &[usize]) -> Layout {
+        let mut topology = Box::new(Topology::new());
+        topology.read(b"/sys");
+        topology.set(spec).unwrap();
+        Layout::of(&topology, cpus).unwrap()
+    }
+
+    #[test]
+    fn one_cpu_is_a_machine_without_pairs() {
+        let layout = of("big:0", &[0]);
+        assert_eq!((layout.classes.len(), layout.clusters.len()), (1, 1));
+        assert_eq!((layout.main_pair(), layout.pair(0, 0), layout.siblings()), (None, None, None));
+        assert_eq!((layout.core_of(0), layout.cores()), (0, vec![0]));
+    }
+
+    #[test]
+    fn classes_that_we_may_not_use_are_left_out() {
+        let mut topology = Box::new(Topology::new());
+        topology.read(b"/sys");
+        if topology.cpu(1).is_none() {
+            return;
+        }
+        topology.set("big:0,little:1").unwrap();
+        let both = Layout::of(&topology, &[0, 1]).unwrap();
+        assert_eq!(
+            both.classes.iter().map(|class| &*class.name).collect::<Vec<_>>(),
+            ["big", "little"]
+        );
+        assert_eq!((both.pair(0, 1), both.pair(1, 0)), (Some((0, 1)), Some((1, 0))));
+        assert_eq!((both.pair(0, 0), both.main_pair()), (None, Some((0, 1))));
+        let little = Layout::of(&topology, &[1]).unwrap();
+        assert_eq!((little.classes.len(), &*little.classes[0].name), (1, "little"));
+        assert_eq!((little.clusters[0].class, little.core_of(0)), (0, 1));
+    }
+
+    #[test]
+    fn too_many_cpus_are_refused() {
+        let cpus: Vec<_> = (0..=MOST).collect();
+        let refused = Layout::of(&Box::new(Topology::new()), &cpus).unwrap_err();
+        assert!(refused.to_string().contains("129"), "{refused}");
+        assert!(matches!(Layout::of(&Box::new(Topology::new()), &[]), Err(Error::NoCpu)));
+    }
+}

@@ -1,0 +1,184 @@
+//! Measures this machine, and makes a profile of it that the simulator can use (`lockwright calibrate`).
+//!
+//! ```text
+//!  layout ─► which CPUs, classes, clusters
+//!  alone ──► one core by itself ──┐
+//!  line ───► lines between cores ─┤ samples, each between two probes
+//!  sleep, sched ─► the kernel ────┤
+//!  power ────────────────────────┘
+//!      └─► stats: which samples count ─► ledger: figure, spread, how ─► profile
+//! ```
+//!
+//! Nothing here is asserted of any machine: what can't be measured is assumed, and says so. docs/calibrate.md has every method.
+
+mod alone;
+mod chain;
+mod class;
+mod kernel;
+mod layout;
+mod ledger;
+mod line;
+mod memory;
+mod power;
+mod sched;
+mod sleep;
+mod stats;
+mod together;
+
+pub use ledger::Figure;
+pub use lockwright_sim::profile::Origin;
+pub use stats::{Regime, Rejected, Wanted};
+
+use layout::Layout;
+use ledger::Ledger;
+use lockwright_bench::{Machine, catch_interrupts, interrupted};
+use lockwright_sim::profile::{self, Profile};
+use std::time::{Duration, Instant};
+use thiserror::Error;
+
+/// What to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Fewer samples: seconds instead of a minute.
+    pub quick: bool,
+    /// Which regime of the machine the profile is of.
+    pub regime: Wanted,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Calibration {
+    /// The profile, with its provenance.
+    pub profile: Profile,
+    /// Every figure, in the order in which it was got.
+    pub figures: Vec<Figure>,
+    /// The regimes of line transfers that were seen, the most frequent first (one-way time of a ping-pong, ns).
+    pub regimes: Vec<Regime>,
+    /// The one that the profile is of. `None`: all of them, or there are no two cores.
+    pub regime: Option<Regime>,
+    /// What somebody who uses the profile should know.
+    pub notes: Vec<String>,
+}
+
+/// Why there is no profile.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+    /// The kernel names no CPU that we may use.
+    #[error("the kernel names no CPU that this process may run on")]
+    NoCpu,
+    /// More than the simulator has.
+    #[error("{cpus} CPUs: the simulator has at most {most}")]
+    TooManyCpus {
+        /// That we may use.
+        cpus: usize,
+        /// The simulator's.
+        most: usize,
+    },
+    /// `LOCKWRIGHT_TOPOLOGY` makes no sense on this machine.
+    #[error("bad topology '{spec}' (LOCKWRIGHT_TOPOLOGY): {why}")]
+    Topology {
+        /// What it says.
+        spec: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A figure that no machine can have: a fault of ours.
+    #[error("the measured profile is refused: {0}")]
+    Impossible(#[from] profile::ProfileError),
+}
+
+/// How much of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Effort {
+    /// The most rounds of samples.
+    rounds: usize,
+    /// A unit of time: no part takes more than a few of them.
+    time: Duration,
+}
+
+/// How many times [`calibrate`] calls `step`.
+pub const STEPS: u64 = 7;
+
+/// Measures; calls `step` with the name of each part that begins. Ctrl-C ends it ([`Error::Interrupted`]).
+pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibration, Error> {
+    catch_interrupts();
+    let effort = match options.quick {
+        true => Effort { rounds: 20, time: Duration::from_millis(500) },
+        false => Effort { rounds: 300, time: Duration::from_secs(4) },
+    };
+    let layout = Layout::here()?;
+    let machine = Machine::here();
+    let mut ledger = Ledger::default();
+
+    let lines = memory::Lines::measure(&layout, options.regime, effort, step)?;
+    step("cores");
+    let (class, cold) = class::measure(&layout, &lines, &mut ledger, effort)?;
+    let cluster = memory::clusters(&layout, &mut ledger);
+    let memory = memory::memory(&layout, &lines, &cold, &mut ledger);
+    let kernel = kernel::measure(&layout, &lines, &mut ledger, effort, step)?;
+
+    let profile = Profile {
+        name: "here".into(),
+        title: machine.what(),
+        class,
+        cluster,
+        memory,
+        kernel,
+        provenance: ledger.provenance(),
+    };
+    // Whoever writes it must be able to read it.
+    let profile = Profile::parse(&profile.to_toml())?;
+    let figures = ledger.figures();
+    let notes = notes(&layout, &machine, &figures, &lines, options.quick);
+    Ok(Calibration { profile, figures, regimes: lines.regimes, regime: lines.regime, notes })
+}
+
+fn notes(
+    layout: &Layout,
+    machine: &Machine,
+    figures: &[Figure],
+    lines: &memory::Lines,
+    quick: bool,
+) -> Vec<String> {
+    let mut notes = Vec::new();
+    if layout.main_pair().is_none() {
+        notes.push("one CPU: all that takes two is assumed".to_owned());
+    }
+    if machine.load > 0.5 {
+        notes.push(format!(
+            "other programs competed for the CPUs (load average {:.1} at the start)",
+            machine.load
+        ));
+    }
+    if lines.regimes.len() > 1 {
+        let shown = lines.regimes.iter().map(Regime::words).collect::<Vec<_>>().join("; ");
+        notes.push(format!("line transfers have {} regimes: {shown}", lines.regimes.len()));
+    }
+    let doubtful = figures.iter().filter(|figure| figure.spread.is_some() && figure.samples == 0);
+    let doubtful: Vec<_> = doubtful.map(|figure| &*figure.path).collect();
+    if !doubtful.is_empty() {
+        notes.push(format!("not one steady sample, so doubtful: {}", doubtful.join(", ")));
+    }
+    if quick {
+        notes.push("--quick: few samples".to_owned());
+    }
+    notes
+}
+
+/// Calls `round` until `most` or `time` is reached, but three times at least.
+pub(crate) fn repeat(most: usize, time: Duration, mut round: impl FnMut()) -> Result<(), Error> {
+    let start = Instant::now();
+    for done in 0..most.max(3) {
+        if interrupted() {
+            return Err(Error::Interrupted);
+        }
+        if done >= 3 && start.elapsed() > time {
+            break;
+        }
+        round();
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! Cache lines on their way between CPUs.
+
+use crate::chain::Chain;
+use crate::stats::Sample;
+use crate::together::together;
+use lockwright_bench::line_transfer_between;
+use lockwright_native::futex::{self, Clock};
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// Lines of a chain: a third of the smallest first-level cache.
+const LINES: u16 = 64;
+/// Transfers of a whole chain that one sample is the median of.
+const PASSES: usize = 9;
+
+/// What was measured between two probes.
+#[derive(Debug)]
+pub(crate) struct Probed<R> {
+    before: f64,
+    pub(crate) result: R,
+    after: f64,
+}
+
+impl<R> Probed<R> {
+    /// As the sample of one figure.
+    pub(crate) fn of(&self, figure: impl Fn(&R) -> f64) -> Sample {
+        Sample { before: self.before, value: figure(&self.result), after: self.after }
+    }
+}
+
+/// Two CPUs, and how the lines between them are at the moment.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    /// The one that asks for the lines.
+    pub(crate) to: usize,
+    /// The one that has them.
+    pub(crate) from: usize,
+    last: f64,
+}
+
+impl Pair {
+    pub(crate) fn new(to: usize, from: usize) -> Self {
+        let mut pair = Self { to, from, last: 0.0 };
+        pair.last = pair.probe();
+        pair
+    }
+
+    /// One-way time of a ping-pong, ns.
+    fn probe(&self) -> f64 {
+        line_transfer_between(self.to, self.from, Duration::from_millis(1)).unwrap_or(f64::NAN)
+    }
+
+    /// Measures between two probes, of which the first may be the last one of the sample before.
+    pub(crate) fn sample<R>(&mut self, measure: impl FnOnce(&Self) -> R) -> Probed<R> {
+        let before = self.last;
+        let result = measure(self);
+        let after = self.probe();
+        self.last = after;
+        Probed { before, result, after }
+    }
+
+    /// One line transfer: `to` writes lines that `from` wrote last, each after the one before; without what the write itself
+    /// takes. ns.
+    pub(crate) fn transfer(&self) -> f64 {
+        self.passes(|chain| {
+            let remote = chain.walk();
+            remote - chain.walk()
+        })
+    }
+
+    /// [`LINES`] lines that `from` wrote last, changed as in a critical section: they may be on their way at the same time.
+    /// All of them, ns.
+    pub(crate) fn block(&self) -> f64 {
+        self.passes(|chain| {
+            let remote = chain.time_to_add();
+            remote - chain.time_to_add()
+        })
+    }
+
+    /// How many times a single transfer [`block`](Self::block) would take without any overlap.
+    pub(crate) const BLOCK: f64 = LINES as f64;
+
+    fn passes(&self, measure: impl Fn(&Chain) -> f64 + Sync) -> f64 {
+        let chain = Chain::new(LINES);
+        // Even: `from` writes the lines; odd: `to`.
+        let turn = AtomicU32::new(0);
+        let until = |parity: u32| {
+            while turn.load(Acquire) % 2 != parity {
+                spin_loop();
+            }
+        };
+        let mut results = together(&[self.to, self.from], |who| {
+            let mut values = Vec::new();
+            for _ in 0..PASSES {
+                if who == 0 {
+                    until(1);
+                    values.push(measure(&chain));
+                } else {
+                    until(0);
+                    // What it writes by either way is all of the line.
+                    chain.walk();
+                    chain.add_to_each();
+                }
+                turn.fetch_add(1, AcqRel);
+            }
+            values
+        });
+        let mut values = results.swap_remove(0);
+        values.sort_by(f64::total_cmp);
+        values[PASSES / 2]
+    }
+}
+
+/// What came of several CPUs that change one line as fast as they can.
+#[derive(Debug)]
+pub(crate) struct Hammered {
+    /// Time between two transfers of the line, ns.
+    pub(crate) interval_ns: f64,
+    /// What each CPU got done.
+    pub(crate) done: Vec<u64>,
+}
+
+/// Every one of `cpus` writes its number into one line, over and over, with `gap` turns of waiting between; for about a
+/// millisecond.
+pub(crate) fn hammer(cpus: &[usize], gap: u32) -> Hammered {
+    #[repr(align(128))]
+    struct Line(AtomicU32);
+    let line = Line(AtomicU32::new(u32::MAX));
+    let over = AtomicBool::new(false);
+    let results = together(cpus, |who| {
+        let me = who as u32;
+        let (mut done, mut came) = (0u64, 0u64);
+        let start = Instant::now();
+        while !over.load(Relaxed) {
+            for _ in 0..64 {
+                came += u64::from(line.0.swap(me, AcqRel) != me);
+                done += 1;
+                (0..gap).for_each(|_| spin_loop());
+            }
+            if who == 0 && start.elapsed() > Duration::from_millis(1) {
+                over.store(true, Relaxed);
+            }
+        }
+        (done, came, start.elapsed())
+    });
+    let transfers: u64 = results.iter().map(|(_, came, _)| came).sum();
+    Hammered {
+        interval_ns: results[0].2.as_nanos() as f64 / transfers.max(1) as f64,
+        done: results.iter().map(|(done, ..)| *done).collect(),
+    }
+}
+
+/// By how much later each further reader sees a line that the first of `cpus` wrote and all others wait for, ns: the median
+/// over some hundred writes. Needs three.
+pub(crate) fn share(cpus: &[usize]) -> f64 {
+    const WRITES: u64 = 201;
+    #[repr(align(128))]
+    struct Line(AtomicU64);
+    let line = Line(AtomicU64::new(0));
+    let ready: Vec<Line> = cpus.iter().map(|_| Line(AtomicU64::new(0))).collect();
+    let seen = together(cpus, |who| {
+        let mut seen = Vec::new();
+        for write in 1..=WRITES {
+            if who == 0 {
+                for reader in &ready[1..] {
+                    while reader.0.load(Acquire) < write {
+                        spin_loop();
+                    }
+                }
+                line.0.store(write, Release);
+            } else {
+                ready[who].0.store(write, Release);
+                while line.0.load(Acquire) < write {}
+                seen.push(futex::now(Clock::Monotonic));
+            }
+        }
+        seen
+    });
+    let readers = &seen[1..];
+    let further = (readers.len() - 1) as f64;
+    let mut spans: Vec<_> = (0..WRITES as usize)
+        .map(|write| {
+            let times = || readers.iter().map(|times| times[write]);
+            let (first, last) = (times().min(), times().max());
+            first.zip(last).map_or(0.0, |(first, last)| (last - first) as f64 / further)
+        })
+        .collect();
+    spans.sort_by(f64::total_cmp);
+    spans[spans.len() / 2]
+}

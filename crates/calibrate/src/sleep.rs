@@ -1,0 +1,148 @@
+//! Futexes: falling asleep, waking, and what a wake takes.
+
+use crate::together::together;
+use lockwright_native::futex::{self, Clock, Deadline, Sleeper};
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::time::{Duration, Instant};
+
+fn now() -> u64 {
+    futex::now(Clock::Monotonic)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A sleeper woken from another CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Woken {
+    /// What the wake call took, ns.
+    pub(crate) call_ns: f64,
+    /// From that call until the sleeper ran, ns.
+    pub(crate) turnaround_ns: f64,
+}
+
+/// The thread on `sleeper` sleeps for about `ns`, then the one on `waker` wakes it; medians of so many times. The sleeper's CPU
+/// is idle meanwhile.
+pub(crate) fn wake(waker: usize, sleeper: usize, ns: u64, times: u32) -> Woken {
+    let word = AtomicU32::new(0);
+    let (asleep, ran) = (AtomicU32::new(0), AtomicU64::new(0));
+    let (calls, turnarounds) = together(&[waker, sleeper], |who| {
+        let (mut calls, mut turnarounds) = (Vec::new(), Vec::new());
+        for turn in 0..times {
+            if who == 1 {
+                asleep.store(turn + 1, Release);
+                while word.load(Acquire) == turn {
+                    futex::wait(word.as_ptr(), turn, None, Sleeper::Own);
+                }
+                ran.store(now(), Release);
+                continue;
+            }
+            while asleep.load(Acquire) <= turn {
+                spin_loop();
+            }
+            let begin = now();
+            while now() < begin + ns {
+                spin_loop();
+            }
+            let call = now();
+            word.store(turn + 1, Release);
+            let slept = futex::wake(word.as_ptr(), 1) == 1;
+            let end = now();
+            while asleep.load(Acquire) == turn + 1 && ran.load(Acquire) < call {
+                spin_loop();
+            }
+            if slept {
+                calls.push((end - call) as f64);
+                turnarounds.push(ran.load(Acquire).saturating_sub(call) as f64);
+            }
+        }
+        (calls, turnarounds)
+    })
+    .swap_remove(0);
+    Woken { call_ns: median(calls), turnaround_ns: median(turnarounds) }
+}
+
+/// From a futex wait call until another thread runs on its CPU, ns: two threads on `cpu` hand a turn to and fro.
+pub(crate) fn hand_over(cpu: usize, times: u32) -> f64 {
+    let turn = AtomicU32::new(0);
+    let left = AtomicU64::new(0);
+    let took = together(&[cpu, cpu], |who| {
+        calm();
+        let mut took = Vec::new();
+        let me = who as u32;
+        for _ in 0..times {
+            // Whose turn it is: the lowest bit.
+            let mut seen = turn.load(Acquire);
+            while seen % 2 != me {
+                left.store(now(), Release);
+                futex::wait(turn.as_ptr(), seen, None, Sleeper::Own);
+                seen = turn.load(Acquire);
+            }
+            // The other one left the CPU by that call, if it was its last act.
+            took.push(now().saturating_sub(left.load(Acquire)) as f64);
+            turn.store(seen + 1, Release);
+            futex::wake(turn.as_ptr(), 1);
+        }
+        took
+    });
+    median(took.concat())
+}
+
+/// Threads like this one don't preempt another one when they are woken.
+fn calm() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: concerns the calling thread alone; reads `parameters`. If it is refused, nothing changes.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &parameters) };
+}
+
+/// By how much a sleep of `ns` is too long on `cpu`, ns: the median of so many.
+pub(crate) fn late(cpu: usize, ns: u64, times: u32) -> f64 {
+    crate::together::on(cpu, || median((0..times).map(|_| one_late(ns)).collect()))
+}
+
+/// Sleeps for `ns`; by how much that was too long, ns.
+pub(crate) fn one_late(ns: u64) -> f64 {
+    let word = AtomicU32::new(0);
+    let until = now() + ns;
+    futex::wait(word.as_ptr(), 0, Some(Deadline::after(ns)), Sleeper::Own);
+    now().saturating_sub(until) as f64
+}
+
+/// Every one of `cpus` looks for sleepers of another kind in a bucket that has one, over and over: the time between two such
+/// calls of all of them together, ns.
+pub(crate) fn bucket(cpus: &[usize]) -> f64 {
+    let word = AtomicU32::new(0);
+    let word = &word;
+    std::thread::scope(|scope| {
+        // Bound nowhere: it sleeps.
+        let sleeper = scope.spawn(|| {
+            while word.load(Acquire) == 0 {
+                futex::wait(word.as_ptr(), 0, None, Sleeper::Own);
+            }
+        });
+        std::thread::sleep(Duration::from_micros(300));
+        let over = AtomicBool::new(false);
+        let results = together(cpus, |who| {
+            let start = Instant::now();
+            let mut calls = 0u32;
+            while !over.load(Relaxed) {
+                for _ in 0..16 {
+                    futex::wake_movable(word.as_ptr(), 1);
+                }
+                calls += 16;
+                if who == 0 && start.elapsed() > Duration::from_millis(1) {
+                    over.store(true, Relaxed);
+                }
+            }
+            (calls, start.elapsed())
+        });
+        word.store(1, Release);
+        futex::wake(word.as_ptr(), 1);
+        sleeper.join().expect("panics abort");
+        let calls: u32 = results.iter().map(|(calls, _)| calls).sum();
+        results[0].1.as_nanos() as f64 / f64::from(calls)
+    })
+}

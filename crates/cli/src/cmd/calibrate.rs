@@ -1,0 +1,178 @@
+//! `lockwright calibrate`.
+
+use crate::hints::{Failure, cause};
+use crate::output;
+use lockwright_calibrate::{Calibration, Error, Figure, Options, Origin, STEPS, Wanted};
+use serde_json::json;
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Measure this machine, and write its profile for the simulator
+///
+/// Every sample lies between two probes of the machine. Where those differ it is rejected, and counted. What can't be measured
+/// here is assumed; the file says of each figure how it was got.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright calibrate                                  a minute; writes here.toml
+  lockwright calibrate --quick --output now.toml        a few seconds, fewer samples
+  lockwright calibrate --force --json | jq '.figures[] | select(.kind == \"assumed\").path'
+
+Let nothing else run meanwhile. Figures are real, of this machine, or say that they are assumed.
+Ctrl-C ends it without a file (exit code 130). Methods: docs/calibrate.md")]
+pub(crate) struct Args {
+    /// Where the profile goes
+    #[arg(long, short, value_name = "FILE", default_value = "here.toml")]
+    output: PathBuf,
+    /// Fewer samples: ten seconds at most
+    #[arg(long)]
+    quick: bool,
+    /// Of machines whose line transfers have several speeds: which one
+    #[arg(long, value_name = "WHICH", default_value = "frequent")]
+    regime: Regime,
+    /// Replace the file if there is one
+    #[arg(long)]
+    force: bool,
+    /// Print the table as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Regime {
+    /// The one that is seen most
+    Frequent,
+    /// The one with the fastest transfers
+    Fast,
+    /// The one with the slowest transfers
+    Slow,
+    /// All of them together
+    Any,
+}
+
+/// As shells say it of SIGINT.
+const INTERRUPTED: u8 = 130;
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    // Writing comes last; that it will fail should be said first.
+    writable(&args.output, args.force)?;
+    let options = Options {
+        quick: args.quick,
+        regime: match args.regime {
+            Regime::Frequent => Wanted::Frequent,
+            Regime::Fast => Wanted::Fast,
+            Regime::Slow => Wanted::Slow,
+            Regime::Any => Wanted::Any,
+        },
+    };
+    let bar = lockwright_bench::progress(STEPS, args.json);
+    let mut first = true;
+    let measured = lockwright_calibrate::calibrate(options, &mut |part| {
+        if !std::mem::take(&mut first) {
+            bar.inc(1);
+        }
+        bar.set_message(part.to_owned());
+    });
+    bar.finish_and_clear();
+    let calibration = match measured {
+        Ok(calibration) => calibration,
+        Err(Error::Interrupted) => {
+            output::say("interrupted: no profile written\n");
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Err(error) => return Err(failure(&error)),
+    };
+    let shown = args.output.display();
+    fs::write(&args.output, calibration.profile.to_toml())
+        .map_err(|why| unwritable(&args.output, &why))?;
+    if args.json {
+        output::print_json(&as_json(&calibration, &args.output))?;
+    } else {
+        output::print(&format!("real: {}\n\n", calibration.profile.title))?;
+        print_table(&calibration.figures)?;
+        for note in &calibration.notes {
+            output::print(&format!("\nnote: {note}"))?;
+        }
+        output::print(&format!("\nwritten: {shown}\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn writable(path: &Path, force: bool) -> Result<(), Failure> {
+    if path.exists() && !force {
+        let shown = path.display();
+        return Err(Failure::new(format!(
+            "'{shown}' exists already: a profile is not overwritten"
+        ))
+        .hint("lockwright calibrate --force, or --output FILE"));
+    }
+    // Nothing is written before there is something to write; but the file can be made.
+    let new = !path.exists();
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.and_then(|mut file| file.flush()).map_err(|why| unwritable(path, &why))?;
+    if new {
+        fs::remove_file(path).map_err(|why| unwritable(path, &why))?;
+    }
+    Ok(())
+}
+
+fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
+    let shown = path.display();
+    let failure = Failure::new(format!("cannot write '{shown}': {}", cause(why)));
+    match why.kind() {
+        ErrorKind::NotFound => failure.hint(format!("mkdir -p \"$(dirname '{shown}')\"")),
+        _ => failure.hint("lockwright calibrate --output FILE"),
+    }
+}
+
+fn failure(error: &Error) -> Failure {
+    let failure = Failure::new(error);
+    match error {
+        Error::TooManyCpus { most, .. } => {
+            failure.hint(format!("taskset -c 0-{} lockwright calibrate", most - 1))
+        }
+        Error::Topology { .. } => failure.hint("lockwright topology --set CLASSES"),
+        _ => failure,
+    }
+}
+
+fn kind(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Measured => "measured",
+        Origin::Published => "published",
+        Origin::Fitted => "fitted",
+        Origin::Assumed => "assumed",
+    }
+}
+
+fn print_table(figures: &[Figure]) -> Result<(), Failure> {
+    let mut table =
+        output::table(&["figure", "value", "unit", "p10 .. p90", "samples", "rejected", "kind"]);
+    for figure in figures {
+        let spread = figure.spread.map(|(low, high)| format!("{low} .. {high}"));
+        let count = |count: usize| figure.spread.map_or("-".to_owned(), |_| count.to_string());
+        table.add_row([
+            figure.path.clone(),
+            figure.value.to_string(),
+            figure.unit.to_owned(),
+            spread.unwrap_or("-".into()),
+            count(figure.samples),
+            count(figure.rejected.all()),
+            kind(figure.kind).to_owned(),
+        ]);
+    }
+    output::print_table(&table)
+}
+
+fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
+    json!({
+        "origin": "real",
+        "machine": calibration.profile.title,
+        "file": file,
+        "figures": calibration.figures,
+        "regimes": calibration.regimes,
+        "regime": calibration.regime,
+        "notes": calibration.notes,
+    })
+}
