@@ -127,7 +127,7 @@ pub(crate) fn per_turn(turns: u32, run: impl FnOnce()) -> f64 {
 }
 
 /// `n` additions (a multiple of 64), each of which needs the one before. Of a register: additions of constants may be free.
-fn adds(n: u32) {
+pub(crate) fn adds(n: u32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: counts in registers of its own.
     unsafe {

@@ -18,6 +18,9 @@ const RUNS: [u64; 6] = [100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 8_000
 /// A sleep whose end is compared with what was asked for, ns.
 const TIMED: u64 = 100_000;
 
+/// Why figures are assumed.
+const ONE_CPU: &str = "no second CPU to measure it with; a round figure";
+
 pub(crate) fn measure(
     layout: &Layout,
     lines: &Lines,
@@ -25,7 +28,6 @@ pub(crate) fn measure(
     effort: Effort,
     step: &mut dyn FnMut(&str),
 ) -> Result<Kernel, Error> {
-    const ONE_CPU: &str = "one CPU: nobody to wake on another; a round figure";
     let cpu = layout.core_of(0);
     step("deep idle");
     let deep = Deep::measure(layout, lines, effort)?;
@@ -40,18 +42,19 @@ pub(crate) fn measure(
         Probe::Cycle,
         "two threads of one CPU that give way to each other (sched_yield), without what giving way to nobody takes",
     );
+    let (bucket_ns, bucket_contention) = bucket(layout, lines, ledger);
+    let less = |estimate: &Estimate, ns: f64| estimate.map(|whole| (whole - ns).max(0.0));
     let sleep_ns = ledger.measured(
         "kernel.sleep_ns",
-        &one.hand_over.map(|ns| (ns - switch_ns).max(0.0)),
+        &less(&one.hand_over, switch_ns + bucket_ns),
         Probe::Cycle,
-        "from a futex wait until another thread of that CPU runs, less switch_ns",
+        "from a futex wait until another thread of that CPU runs, less switch_ns and bucket_ns",
     );
-    let cores = layout.cores().len();
     let wake_ns = ledger.or_assumed(
         "kernel.wake_ns",
-        lines.wake_call.as_ref(),
+        lines.wake_call.map(|call| less(&call, bucket_ns)).as_ref(),
         Probe::Line,
-        "a futex wake call, for a sleeper on another, idle CPU",
+        "a futex wake call, for a sleeper on another, idle CPU, less bucket_ns",
         (1500.0, ONE_CPU),
     );
     let turnaround_ns = ledger.or_assumed(
@@ -62,39 +65,12 @@ pub(crate) fn measure(
         (5000.0, ONE_CPU),
     );
     let (deep_after_ns, deep_exit_ns) = deep.enter(ledger);
-    let bucket_ns = ledger.or_assumed(
-        "kernel.bucket_ns",
-        lines.bucket.as_ref(),
-        Probe::Line,
-        &format!(
-            "{} CPUs look for sleepers in one bucket: time between two such calls (an upper bound)",
-            cores.max(2)
-        ),
-        (150.0, ONE_CPU),
-    );
-    let contention = lines
-        .bucket
-        .zip(lines.bucket_by_two)
-        .map(|(all, two)| all.map(|ns| ((ns / two.median - 1.0) / (cores - 2) as f64).max(0.0)));
-    let bucket_contention = ledger.or_assumed(
-        "kernel.bucket_contention",
-        contention.as_ref(),
-        Probe::Line,
-        &format!(
-            "the same, to that of two CPUs, for each of the other {}",
-            cores.saturating_sub(2)
-        ),
-        (
-            0.1,
-            "fewer than three CPUs: nobody waits for a bucket beside the next one; a round figure",
-        ),
-    );
     let (buckets, by) = buckets(layout.cores().len() as u32);
     let timer_slack_ns = ledger.measured(
         "kernel.timer_slack_ns",
-        &one.late,
+        &less(&one.late, switch_ns),
         Probe::Cycle,
-        "a futex wait with a deadline in 0.1 ms, on an idle CPU: how long after the deadline it runs",
+        "a futex wait with a deadline in 0.1 ms, on an idle CPU: how long after the deadline it runs, less switch_ns",
     );
     let slice_ns = ledger.measured(
         "kernel.slice_ns",
@@ -102,8 +78,8 @@ pub(crate) fn measure(
         Probe::Cycle,
         "two threads of one CPU that never sleep: how long each runs before the other",
     );
-    let granularity = one.granularity(timer_slack_ns, slice_ns);
-    let kernel = Kernel {
+    let (granularity, how) = one.granularity(timer_slack_ns, slice_ns);
+    Ok(Kernel {
         sleep_ns,
         wake_ns,
         turnaround_ns,
@@ -115,20 +91,46 @@ pub(crate) fn measure(
         timer_slack_ns,
         slice_ns,
         switch_ns,
-        wakeup_granularity_ns: ledger.told("kernel.wakeup_granularity_ns", granularity.0, &granularity.1),
+        wakeup_granularity_ns: ledger.told("kernel.wakeup_granularity_ns", granularity, &how),
         noise_every_ns: ledger.measured(
             "kernel.noise_every_ns",
             &noise.every,
             Probe::Cycle,
             &format!(
-                "a loop that looks at the clock: gaps of more than 1 us ({} longer ones than 0.5 ms left out: other threads, or the machine stood still)",
+                "a loop that looks at the clock: gaps of 1 us to 0.5 ms ({} longer ones left out: other threads, or the machine stood still)",
                 noise.stalls
             ),
         ),
         noise_ns: ledger.measured("kernel.noise_ns", &noise.length, Probe::Cycle, "length of those gaps"),
         package_w: power::of_package(ledger, effort.time / 8),
-    };
-    Ok(kernel)
+    })
+}
+
+/// `kernel.bucket_ns` and `kernel.bucket_contention`.
+fn bucket(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> (f64, f64) {
+    let bucket_ns = ledger.or_assumed(
+        "kernel.bucket_ns",
+        lines.bucket_by_two.or(lines.bucket).as_ref(),
+        Probe::Line,
+        "two CPUs look for sleepers in one bucket: time between two such calls (an upper bound)",
+        (150.0, ONE_CPU),
+    );
+    let more = layout.cores().len().saturating_sub(2);
+    let contention = lines
+        .bucket
+        .zip(lines.bucket_by_two)
+        .map(|(all, two)| all.map(|ns| ((ns / two.median - 1.0) / more as f64).max(0.0)));
+    let bucket_contention = ledger.or_assumed(
+        "kernel.bucket_contention",
+        contention.as_ref(),
+        Probe::Line,
+        &format!("the same of all CPUs, to that of two, for each of the other {more}"),
+        (
+            0.1,
+            "fewer than three CPUs: nobody waits for a bucket beside the next one; a round figure",
+        ),
+    );
+    (bucket_ns, bucket_contention)
 }
 
 /// Hash buckets of futexes, and who says so.
@@ -165,7 +167,7 @@ impl Deep {
         let Some((waker, sleeper)) = layout.main_pair() else { return Ok(Self::default()) };
         let mut pair = Pair::new(waker, sleeper);
         let mut samples = vec![Vec::new(); SLEEPS.len()];
-        repeat(effort.rounds / 5, effort.time, || {
+        repeat(effort.rounds / 5, 2 * effort.time, || {
             for (samples, ns) in samples.iter_mut().zip(SLEEPS) {
                 let woken = pair.sample(|pair| sleep::wake(pair.to, pair.from, ns, 3));
                 samples.push(woken.of(|woken| woken.turnaround_ns));

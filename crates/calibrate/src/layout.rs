@@ -154,41 +154,56 @@ fn are_siblings(topology: &Topology, one: usize, other: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
-    /// This machine's own topology with classes as given.
-    fn of(spec: &str, cpus: &[usize]) -> Layout {
+    /// Two cores of two threads each and four small ones, as an Intel hybrid's files say it.
+    fn hybrid(cpus: &[usize]) -> Layout {
+        let sysfs = tempfile::tempdir().unwrap();
+        let write = |path: String, text: &str| {
+            let path = sysfs.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("devices/system/cpu/online".into(), "0-7\n");
+        write("devices/cpu_core/cpus".into(), "0-3\n");
+        write("devices/cpu_atom/cpus".into(), "4-7\n");
+        for cpu in 0..8 {
+            let siblings = ["0-1", "0-1", "2-3", "2-3", "4", "5", "6", "7"][cpu];
+            let folder = format!("devices/system/cpu/cpu{cpu}");
+            write(format!("{folder}/topology/thread_siblings_list"), siblings);
+            write(format!("{folder}/cache/index3/shared_cpu_list"), "0-7");
+        }
         let mut topology = Box::new(Topology::new());
-        topology.read(b"/sys");
-        topology.set(spec).unwrap();
+        topology.read(sysfs.path().to_str().unwrap().as_bytes());
         Layout::of(&topology, cpus).unwrap()
     }
 
     #[test]
-    fn one_cpu_is_a_machine_without_pairs() {
-        let layout = of("big:0", &[0]);
-        assert_eq!((layout.classes.len(), layout.clusters.len()), (1, 1));
-        assert_eq!((layout.main_pair(), layout.pair(0, 0), layout.siblings()), (None, None, None));
-        assert_eq!((layout.core_of(0), layout.cores()), (0, vec![0]));
+    fn a_hybrid_has_a_cluster_for_each_class() {
+        let layout = hybrid(&[0, 1, 2, 3, 4, 5, 6, 7]);
+        let class = |name: &str, smt| Class { name: name.into(), smt };
+        assert_eq!(layout.classes, [class("big", 2), class("little", 1)]);
+        assert_eq!(layout.clusters[0].cores, [[0, 1], [2, 3]]);
+        assert_eq!(layout.clusters[1].cores, [[4], [5], [6], [7]]);
+        assert_eq!((layout.core_of(0), layout.core_of(1)), (0, 4));
+        assert_eq!(layout.cores(), [0, 2, 4, 5, 6, 7]);
+        assert_eq!((layout.main_pair(), layout.siblings()), (Some((0, 2)), Some((0, 1))));
+        assert_eq!((layout.pair(1, 0), layout.pair(1, 1)), (Some((4, 2)), Some((4, 7))));
     }
 
     #[test]
-    fn classes_that_we_may_not_use_are_left_out() {
-        let mut topology = Box::new(Topology::new());
-        topology.read(b"/sys");
-        if topology.cpu(1).is_none() {
-            return;
-        }
-        topology.set("big:0,little:1").unwrap();
-        let both = Layout::of(&topology, &[0, 1]).unwrap();
-        assert_eq!(
-            both.classes.iter().map(|class| &*class.name).collect::<Vec<_>>(),
-            ["big", "little"]
-        );
-        assert_eq!((both.pair(0, 1), both.pair(1, 0)), (Some((0, 1)), Some((1, 0))));
-        assert_eq!((both.pair(0, 0), both.main_pair()), (None, Some((0, 1))));
-        let little = Layout::of(&topology, &[1]).unwrap();
+    fn cpus_that_we_may_not_use_are_left_out() {
+        // One thread of the second core: as if no core had two.
+        let layout = hybrid(&[0, 1, 2, 7]);
+        assert_eq!(layout.classes[0].smt, 1);
+        assert_eq!((layout.cores(), layout.siblings()), (vec![0, 2, 7], None));
+        let little = hybrid(&[5, 6]);
         assert_eq!((little.classes.len(), &*little.classes[0].name), (1, "little"));
-        assert_eq!((little.clusters[0].class, little.core_of(0)), (0, 1));
+        assert_eq!((little.clusters[0].class, little.main_pair()), (0, Some((5, 6))));
+        let core = hybrid(&[0, 1]);
+        assert_eq!((core.pair(0, 0), core.main_pair()), (None, Some((0, 1))));
+        let one = hybrid(&[3]);
+        assert_eq!((one.main_pair(), one.siblings(), one.cores()), (None, None, vec![3]));
     }
 
     #[test]

@@ -106,8 +106,8 @@ pub const STEPS: u64 = 7;
 pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibration, Error> {
     catch_interrupts();
     let effort = match options.quick {
-        true => Effort { rounds: 20, time: Duration::from_millis(500) },
-        false => Effort { rounds: 300, time: Duration::from_secs(4) },
+        true => Effort { rounds: 30, time: Duration::from_millis(500) },
+        false => Effort { rounds: 600, time: Duration::from_secs(4) },
     };
     let layout = Layout::here()?;
     let machine = Machine::here();

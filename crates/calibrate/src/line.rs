@@ -1,5 +1,6 @@
 //! Cache lines on their way between CPUs.
 
+use crate::alone::{adds, per_turn};
 use crate::chain::Chain;
 use crate::stats::Sample;
 use crate::together::together;
@@ -67,6 +68,36 @@ impl Pair {
             let remote = chain.walk();
             remote - chain.walk()
         })
+    }
+
+    /// From a store of one CPU until another one, which has been spinning on the line for a while, sees it; ns. (In the ping-pong
+    /// of the probe the store hits: its CPU has just fetched the line.)
+    pub(crate) fn hand_over(&self) -> f64 {
+        const TIMES: u32 = 200;
+        /// Cycles between seeing the one's store and making the own.
+        const WORK: u32 = 256;
+        #[repr(align(128))]
+        struct Line(AtomicU32);
+        let flags = [Line(AtomicU32::new(0)), Line(AtomicU32::new(0))];
+        let one_way = together(&[self.to, self.from], |who| {
+            let work = per_turn(TIMES, || (0..TIMES).for_each(|_| adds(WORK)));
+            let both = per_turn(2 * TIMES, || {
+                for turn in 1..=TIMES {
+                    if who == 0 {
+                        adds(WORK);
+                        flags[1].0.store(turn, Release);
+                    }
+                    // Without a pause instruction, whose length would count.
+                    while flags[who].0.load(Acquire) < turn {}
+                    if who == 1 {
+                        adds(WORK);
+                        flags[0].0.store(turn, Release);
+                    }
+                }
+            });
+            both - work
+        });
+        one_way[0]
     }
 
     /// [`LINES`] lines that `from` wrote last, changed as in a critical section: they may be on their way at the same time.

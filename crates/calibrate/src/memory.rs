@@ -24,6 +24,7 @@ pub(crate) struct Lines {
     transfer: Option<Estimate>,
     /// One-way time of the ping-pong that served as probe.
     ping_pong: Option<Estimate>,
+    hand_over: Option<Estimate>,
     block: Option<Estimate>,
     interval: Option<Estimate>,
     share: Option<Estimate>,
@@ -34,7 +35,7 @@ pub(crate) struct Lines {
     /// Chances of each class to win a line back to back, to the slowest's; and spaced.
     pub(crate) back_to_back: Vec<Option<Estimate>>,
     pub(crate) spaced: Vec<Option<Estimate>>,
-    /// From a core of a cluster (first index) to a core of another.
+    /// Asked for by a core of a cluster (first index), from a core of another.
     pairs: Vec<Vec<Option<Estimate>>>,
     siblings: Option<Estimate>,
 }
@@ -43,6 +44,7 @@ pub(crate) struct Lines {
 #[derive(Debug, Default)]
 struct Samples {
     transfer: Vec<Sample>,
+    hand_over: Vec<Sample>,
     block: Vec<Sample>,
     interval: Vec<Sample>,
     share: Vec<Sample>,
@@ -84,6 +86,7 @@ impl Lines {
         let as_probed: Vec<_> =
             samples.transfer.iter().map(|s| Sample { value: s.before, ..*s }).collect();
         lines.ping_pong = estimate(&as_probed);
+        lines.hand_over = estimate(&samples.hand_over);
         lines.block = estimate(&samples.block);
         lines.interval = estimate(&samples.interval);
         lines.share = estimate(&samples.share);
@@ -97,7 +100,7 @@ impl Lines {
         step("pairs of cores");
         let number = (clusters * clusters) as u32;
         for (a, b) in (0..clusters).flat_map(|a| (0..clusters).map(move |b| (a, b))) {
-            lines.pairs[a][b] = match layout.pair(b, a) {
+            lines.pairs[a][b] = match layout.pair(a, b) {
                 Some(pair) if pair == (to, from) => lines.transfer,
                 Some((to, from)) => transfers(to, from, wanted, effort, number)?,
                 None => None,
@@ -117,8 +120,8 @@ impl Lines {
         };
         let mut pairs = of(0).flat_map(|fast| of(class).map(move |slow| (fast, slow)));
         pairs.find_map(|(fast, slow)| {
-            let back = self.pairs[slow][fast]?;
-            self.pairs[fast][slow].map(|there| there.map(|ns| ns / back.median))
+            let to_fast = self.pairs[fast][slow]?;
+            self.pairs[slow][fast].map(|to_slow| to_slow.map(|ns| ns / to_fast.median))
         })
     }
 }
@@ -154,6 +157,7 @@ impl Samples {
         };
         repeat(effort.rounds, 4 * effort.time, || {
             samples.transfer.push(pair.sample(Pair::transfer).of(|ns| *ns));
+            samples.hand_over.push(pair.sample(Pair::hand_over).of(|ns| *ns));
             samples.block.push(pair.sample(Pair::block).of(|ns| *ns));
             let hammered = pair.sample(|_| line::hammer(&hammering, 0));
             samples.interval.push(hammered.of(|hammered| hammered.interval_ns));
@@ -216,12 +220,20 @@ pub(crate) fn memory(
     cold: &Estimate,
     ledger: &mut Ledger,
 ) -> Memory {
-    const ONE_CPU: &str = "one CPU: there is no other to compete with";
+    const ONE_CPU: &str = "no second CPU to measure it with; a round figure";
     let latency_ns = latencies(layout, lines, ledger);
     let transfer = lines.transfer.map_or(SOME_LATENCY, |estimate| estimate.median).max(1.0);
     let occupancy = lines.interval.map(|interval| interval.map(|ns| (ns / transfer).min(1.0)));
     let overlap = lines.block.map(|block| block.map(|ns| (Pair::BLOCK * transfer / ns).max(1.0)));
     let cores = layout.cores().len();
+    let check = lines.hand_over.map_or(String::new(), |hand_over| {
+        format!(
+            "{} (the simulator makes a store that a spinning CPU sees out of 1 + occupancy transfers; measured: {} ns, {} transfers)",
+            if cores > 2 { "" } else { ", with two CPUs an upper bound" },
+            short(hand_over.median),
+            short(hand_over.median / transfer),
+        )
+    });
     Memory {
         latency_ns,
         sibling_ns: ledger.or_assumed(
@@ -242,9 +254,8 @@ pub(crate) fn memory(
             occupancy.as_ref(),
             Probe::Line,
             &format!(
-                "{} CPUs swap one word as fast as they can: time between two transfers of its line by the length of one{}",
+                "{} CPUs swap one word as fast as they can: time between two transfers of its line by the length of one{check}",
                 cores.max(2),
-                if cores > 2 { "" } else { " (of two CPUs, an upper bound)" }
             ),
             (0.5, ONE_CPU),
         ),
@@ -283,7 +294,7 @@ pub(crate) fn memory(
     }
 }
 
-/// From cluster to cluster, for a requester of the fastest class.
+/// Asked for by a cluster (row) from another (column), as if the requester were of the fastest class.
 fn latencies(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> Vec<Vec<f64>> {
     let count = layout.clusters.len();
     let class = |cluster: usize| layout.clusters[cluster].class;
@@ -292,10 +303,10 @@ fn latencies(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> Vec<Vec<f64
         _ => lines.latency_of(layout, class).map_or(1.0, |ratio| ratio.median),
     };
     let known = |a: usize, b: usize| match (class(a), class(b)) {
-        (_, 0) => lines.pairs[a][b],
+        (0, _) => lines.pairs[a][b],
         // The other way there is a requester of the fastest class.
-        (0, _) => lines.pairs[b][a],
-        (_, requester) => lines.pairs[a][b].map(|pair| pair.map(|ns| ns / slower(requester))),
+        (_, 0) => lines.pairs[b][a],
+        (requester, _) => lines.pairs[a][b].map(|pair| pair.map(|ns| ns / slower(requester))),
     };
     let cells = || (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
     let least = cells()
@@ -304,7 +315,7 @@ fn latencies(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> Vec<Vec<f64
         .fold(f64::INFINITY, f64::min);
     let (some, why) = match least.is_finite() {
         true => (least, "a cluster of one core: the shortest of the others"),
-        false => (SOME_LATENCY, "one CPU: there is no other to fetch a line from; a round figure"),
+        false => (SOME_LATENCY, "no second CPU to fetch a line from; a round figure"),
     };
     let mut how = "lines that the other CPU wrote last, each read and changed after the one before, less the same in the own cache"
         .to_owned();

@@ -112,7 +112,7 @@ pub(crate) fn one_late(ns: u64) -> f64 {
 }
 
 /// Every one of `cpus` looks for sleepers of another kind in a bucket that has one, over and over: the time between two such
-/// calls of all of them together, ns.
+/// calls of all of them together, ns. Not a number: the sleeper didn't sleep.
 pub(crate) fn bucket(cpus: &[usize]) -> f64 {
     let word = AtomicU32::new(0);
     let word = &word;
@@ -140,8 +140,11 @@ pub(crate) fn bucket(cpus: &[usize]) -> f64 {
             (calls, start.elapsed())
         });
         word.store(1, Release);
-        futex::wake(word.as_ptr(), 1);
+        let slept = futex::wake(word.as_ptr(), 1) == 1;
         sleeper.join().expect("panics abort");
+        if !slept {
+            return f64::NAN; // the calls found an empty bucket, and didn't lock it
+        }
         let calls: u32 = results.iter().map(|(calls, _)| calls).sum();
         results[0].1.as_nanos() as f64 / f64::from(calls)
     })

@@ -147,7 +147,7 @@ pub struct Cluster {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// From a core of a cluster (row) to one of another (column), for a requester of the fastest class, ns.
+    /// Asked for by a core of a cluster (row), from one of another (column), for a requester of the fastest class, ns.
     pub latency_ns: Vec<Vec<f64>>,
     /// Between the hardware threads of one core, ns.
     #[serde(default)]

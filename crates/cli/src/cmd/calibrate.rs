@@ -132,7 +132,7 @@ fn failure(error: &Error) -> Failure {
         Error::TooManyCpus { most, .. } => {
             failure.hint(format!("taskset -c 0-{} lockwright calibrate", most - 1))
         }
-        Error::Topology { .. } => failure.hint("lockwright topology --set CLASSES"),
+        Error::Topology { .. } => failure.hint("lockwright topology"),
         _ => failure,
     }
 }
