@@ -139,7 +139,12 @@ impl Ledger {
                         known.kind = figure.kind;
                     }
                 })
-                .or_insert(Provenance { kind: figure.kind, source, targets: Vec::new() });
+                .or_insert(Provenance {
+                    kind: figure.kind,
+                    source,
+                    targets: Vec::new(),
+                    range: None,
+                });
         }
         all
     }
