@@ -167,7 +167,7 @@ fn siblings(
     let mut samples = Vec::new();
     repeat(5, effort.time, || {
         let before = on(one, alone::cycle);
-        let value = sched::siblings(one, other).clamp(0.5, 1.0);
+        let value = sched::siblings(one, other).clamp(0.05, 1.0);
         samples.push(Sample { before, value, after: on(one, alone::cycle) });
     })?;
     let how = "the bench's loop on both threads of a core, to its speed on one alone";

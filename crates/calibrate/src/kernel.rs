@@ -65,7 +65,9 @@ pub(crate) fn measure(
         (5000.0, ONE_CPU),
     );
     let (deep_after_ns, deep_exit_ns) = deep.enter(ledger);
-    let (buckets, by) = buckets(layout.cores().len() as u32);
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
+    let release = version(&release.unwrap_or_default());
+    let (buckets, by) = buckets(release, layout.cores().len() as u32);
     let timer_slack_ns = ledger.measured(
         "kernel.timer_slack_ns",
         &less(&one.late, switch_ns),
@@ -87,6 +89,7 @@ pub(crate) fn measure(
         deep_exit_ns,
         bucket_ns,
         bucket_contention,
+        wakes_in_bucket: ((1, 0)..(4, 2)).contains(&release),
         buckets: ledger.published("kernel.buckets", f64::from(buckets), by) as u32,
         timer_slack_ns,
         slice_ns,
@@ -134,25 +137,24 @@ fn bucket(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> (f64, f64) {
 }
 
 /// Hash buckets of futexes, and who says so.
-fn buckets(cpus: u32) -> (u32, &'static str) {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    match since_private_hash(&release) {
-        true => (
-            (4 * cpus).next_power_of_two().max(16),
+fn buckets(release: (u32, u32), cpus: u32) -> (u32, &'static str) {
+    if release >= (6, 16) {
+        let private = (4 * cpus).next_power_of_two().max(16);
+        (
+            private,
             "Linux from 6.16 on (kernel/futex/core.c): a process has its own, four for each CPU and 16 at least",
-        ),
-        false => (
-            (256 * cpus).next_power_of_two(),
-            "Linux before 6.16 (kernel/futex/core.c): 256 for each CPU",
-        ),
+        )
+    } else {
+        let all = (256 * cpus).next_power_of_two();
+        (all, "Linux before 6.16 (kernel/futex/core.c): 256 for each CPU")
     }
 }
 
-/// Is this kernel's release at least 6.16?
-fn since_private_hash(release: &str) -> bool {
+/// The first two numbers of a kernel's release; what can't be read is 0.
+fn version(release: &str) -> (u32, u32) {
     let mut parts =
         release.split(|c: char| !c.is_ascii_digit()).map_while(|part| part.parse::<u32>().ok());
-    (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) >= (6, 16)
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
 /// How the time since a sleeper fell asleep shows in its wake.
@@ -359,14 +361,12 @@ mod tests {
 
     #[test]
     fn kernels_from_6_16_on_have_private_buckets() {
-        for (release, private) in [
-            ("6.18.44-generic", true),
-            ("6.16", true),
-            ("6.8.0-45", false),
-            ("7.0-rc1", true),
-            ("", false),
-        ] {
-            assert_eq!(since_private_hash(release), private, "{release}");
-        }
+        assert_eq!(version("6.18.44-generic\n"), (6, 18));
+        assert_eq!(version("7.0-rc1"), (7, 0));
+        assert_eq!(version(""), (0, 0));
+        assert_eq!(
+            (buckets((6, 8), 6).0, buckets((6, 16), 2).0, buckets((7, 0), 24).0),
+            (2048, 16, 128)
+        );
     }
 }
