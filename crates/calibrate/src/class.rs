@@ -133,7 +133,7 @@ fn one(
     let cores: Vec<_> =
         layout.clusters.iter().filter(|c| c.class == class).flat_map(|c| &c.cores).collect();
     let cores: Vec<_> = cores.into_iter().map(|core| core[0]).collect();
-    let power = power::of_class(ledger, &name, &cores, effort.time / 8);
+    let power = power::of_class(ledger, &layout.classes[class], &cores, effort.time / 8);
     Ok(ClassProfile {
         name,
         ghz,
@@ -149,6 +149,7 @@ fn one(
         weight_back_to_back,
         smt: smt as u32,
         smt_speed,
+        fences: false, // this project's locks spin with pause instructions
         power,
     })
 }

@@ -106,6 +106,7 @@ pub(crate) fn measure(
         ),
         noise_ns: ledger.measured("kernel.noise_ns", &noise.length, Probe::Cycle, "length of those gaps"),
         package_w: power::of_package(ledger, effort.time / 8),
+        uncore_w: 0.0, // what the first core wakes is part of what the cores draw
     })
 }
 

@@ -1,5 +1,6 @@
 //! What the cores draw: by the processor's energy counter where Linux shows one, else assumed.
 
+use crate::layout::Class;
 use crate::ledger::Ledger;
 use crate::together::together;
 use lockwright_sim::profile::Power;
@@ -53,8 +54,18 @@ impl Counters {
 }
 
 /// What a core of the class that `cores` belong to draws in each state.
-pub(crate) fn of_class(ledger: &mut Ledger, class: &str, cores: &[usize], time: Duration) -> Power {
-    let path = |state: &str| format!("class.{class}.power.{state}");
+pub(crate) fn of_class(
+    ledger: &mut Ledger,
+    class: &Class,
+    cores: &[usize],
+    time: Duration,
+) -> Power {
+    let path = |state: &str| format!("class.{}.power.{state}", class.name);
+    // With one thread a core the profile has no such figure.
+    let sibling = match class.smt {
+        1 => 1.0,
+        _ => ledger.assumed(&path("sibling"), 0.1, "not measured: as the profile xeon-2x10"),
+    };
     let Some(counters) = Counters::open() else {
         let mut assumed = |state: &str, watts| ledger.assumed(&path(state), watts, NO_COUNTER);
         return Power {
@@ -64,6 +75,7 @@ pub(crate) fn of_class(ledger: &mut Ledger, class: &str, cores: &[usize], time: 
             spin_global_w: assumed("spin_global_w", 4.4),
             idle_w: assumed("idle_w", 0.2),
             deep_w: assumed("deep_w", 0.05),
+            sibling,
         };
     };
     let word = AtomicU32::new(0);
@@ -101,6 +113,7 @@ pub(crate) fn of_class(ledger: &mut Ledger, class: &str, cores: &[usize], time: 
         }),
         idle_w: 0.0,
         deep_w: 0.0,
+        sibling,
     };
     let part = "part of kernel.package_w: the counter tells no idle core apart";
     ledger.assumed(&path("idle_w"), 0.0, part);
