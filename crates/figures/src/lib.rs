@@ -7,6 +7,7 @@
 //!
 //! What to compare is data ([`lockwright_sim::targets`]); how to measure it is an [`Experiment`]. Results are *simulated*.
 
+pub mod cal;
 mod evaluate;
 pub mod libasl;
 mod measured;
@@ -33,7 +34,7 @@ pub struct Experiment {
 
 /// Every figure that can be measured, in the papers' order.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    libasl::EXPERIMENTS.iter()
+    libasl::EXPERIMENTS.iter().chain(cal::EXPERIMENTS)
 }
 
 /// The experiment of that id.
