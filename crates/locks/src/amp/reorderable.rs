@@ -77,10 +77,9 @@ impl<F> Reorderable<F> {
         if window_ns > 0 {
             let looks_first = P::place().class.0 > 1;
             let take = || {
+                let may_be_free = is_free() && (!looks_first || self.base.is_free());
                 // SAFETY: the caller's promise; an attempt that fails leaves the node free.
-                is_free()
-                    && !(looks_first && !self.base.is_free())
-                    && unsafe { self.base.try_lock(node) }
+                may_be_free && unsafe { self.base.try_lock(node) }
             };
             if take() || stand_by::<P>(window_ns, Waiting::Awake, at_once, take, || false, || true)
             {
