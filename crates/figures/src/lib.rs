@@ -16,7 +16,7 @@ pub mod plot;
 
 pub use evaluate::{Report, ReportRow, evaluate, median};
 pub use measured::{Measured, ratio};
-pub use plan::{Key, Load, Plan, Results};
+pub use plan::{Key, Load, Memo, Plan, Results};
 
 use lockwright_sim::profile::Profile;
 use lockwright_sim::{Violation, targets};
@@ -58,6 +58,15 @@ pub struct Context<'a> {
     pub length: f64,
     /// Hears of points that are planned, and of each that is done.
     pub progress: &'a (dyn Fn(Progress) + Sync),
+    /// Runs that figures share are made once for all that use one context.
+    pub memo: Memo,
+}
+
+impl Context<'_> {
+    /// With so many seeds, in full length; nobody hears of its progress.
+    pub fn new(profile: Arc<Profile>, seeds: u32) -> Self {
+        Self { profile, seeds, length: 1.0, progress: &|_| (), memo: Memo::default() }
+    }
 }
 
 /// How far it is.
@@ -109,7 +118,7 @@ mod tests {
     fn quick(id: &str) -> (targets::Figure, Measured) {
         let target = targets::figure(id).unwrap();
         let profile = Arc::new(lockwright_sim::profile::builtin(&target.machine).unwrap());
-        let context = Context { profile, seeds: 1, length: 0.01, progress: &|_| () };
+        let context = Context { length: 0.01, ..Context::new(profile, 1) };
         let measured = (find(id).unwrap().measure)(&context).unwrap();
         (target, measured)
     }

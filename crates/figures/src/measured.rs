@@ -39,3 +39,9 @@ impl Measured {
 pub fn ratio(above: &[f64], below: &[f64]) -> Vec<f64> {
     above.iter().zip(below).map(|(above, below)| above / below).collect()
 }
+
+/// Seed by seed, one of several measurements: the smallest, the largest. Nothing if any of them is missing.
+pub(crate) fn across(measurements: &[Vec<f64>], choose: fn(f64, f64) -> f64) -> Vec<f64> {
+    let seeds = measurements.iter().map(Vec::len).min().unwrap_or(0);
+    (0..seeds).filter_map(|seed| measurements.iter().map(|m| m[seed]).reduce(choose)).collect()
+}

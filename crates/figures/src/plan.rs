@@ -5,7 +5,7 @@ use lockwright_sim::batch::{Point, run_all};
 use lockwright_sim::profile::{self, Profile};
 use lockwright_sim::{LockSpec, Outcome, Placement, workload};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Simulated time before anything counts, and that which counts, ms, unless the figure says otherwise.
 const WARMUP_MS: f64 = 2.0;
@@ -145,53 +145,72 @@ impl Plan {
         Self::default()
     }
 
-    /// One more. Points that are asked for twice are run once by those who keep the key.
+    /// One more.
     pub fn add(&mut self, load: Load) -> Key {
         self.loads.push(load);
         Key(self.loads.len() - 1)
     }
 
-    /// Runs them, each with every seed, on all cores of this machine.
+    /// Runs them, each with every seed, on all cores of this machine; what another plan of this context has run already is
+    /// not run again.
     ///
     /// # Errors
     /// A lock has broken a rule in one of the runs.
     pub fn run(self, context: &Context<'_>) -> Result<Results, Error> {
         let points: Vec<Vec<Point>> = self.loads.iter().map(|load| load.points(context)).collect();
-        let counts: Vec<usize> = points.iter().map(Vec::len).collect();
-        let points: Vec<Point> = points.into_iter().flatten().collect();
-        (context.progress)(Progress::Planned(points.len()));
-        let outcomes = run_all(&points, |_| (context.progress)(Progress::Done));
-        let broken =
-            points.iter().zip(&outcomes).find_map(|(p, o)| o.violation.clone().map(|v| (p, v)));
-        if let Some((point, violation)) = broken {
-            let (lock, workload, machine) =
-                (point.lock.name(), point.workload.id, &point.profile.name);
-            let run = format!(
-                "{lock}, {workload} on {machine}, {} threads, seed {}",
-                point.threads, point.seed
-            );
-            return Err(Error::Violation { run, violation: Box::new(violation) });
+        let mut known = context.memo.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new = BTreeMap::new();
+        for point in points.iter().flatten().filter(|point| !known.contains_key(&identity(point))) {
+            new.insert(identity(point), point.clone());
         }
-        let mut outcomes = outcomes.into_iter();
-        Ok(Results(
-            counts.into_iter().map(|count| outcomes.by_ref().take(count).collect()).collect(),
-        ))
+        (context.progress)(Progress::Planned(new.len()));
+        let (names, new): (Vec<String>, Vec<Point>) = new.into_iter().unzip();
+        let outcomes = run_all(&new, |_| (context.progress)(Progress::Done));
+        for (point, outcome) in new.iter().zip(&outcomes) {
+            if let Some(violation) = outcome.violation.clone() {
+                let (lock, machine) = (point.lock.name(), &point.profile.name);
+                let (workload, threads, seed) = (point.workload.id, point.threads, point.seed);
+                let run =
+                    format!("{lock}, {workload} on {machine}, {threads} threads, seed {seed}");
+                return Err(Error::Violation { run, violation: Box::new(violation) });
+            }
+        }
+        known.extend(names.into_iter().zip(outcomes.into_iter().map(Arc::new)));
+        let of = |point: &Point| known[&identity(point)].clone();
+        let results = points.iter().map(|seeds| seeds.iter().map(of).collect()).collect();
+        // Every operation of a run is too much to keep for others.
+        known.retain(|_, outcome| outcome.samples.is_empty());
+        Ok(Results(results))
     }
+}
+
+/// Runs that have been made.
+#[derive(Debug, Default)]
+pub struct Memo(Mutex<BTreeMap<String, Arc<Outcome>>>);
+
+/// What tells runs of one context apart: a machine's name stands for its profile.
+fn identity(point: &Point) -> String {
+    let Point { lock, params, threads, placement, seed, warmup_ns, duration_ns, .. } = point;
+    let (machine, workload, samples) = (&point.profile.name, point.workload.id, point.samples);
+    format!(
+        "{machine} {} {workload} {params:?} {threads} {placement:?} {seed} {warmup_ns} {duration_ns} {samples}",
+        lock.name()
+    )
 }
 
 /// What the runs of a plan have measured.
 #[derive(Debug)]
-pub struct Results(Vec<Vec<Outcome>>);
+pub struct Results(Vec<Vec<Arc<Outcome>>>);
 
 impl Results {
     /// The outcomes of a point, one for each seed; none if its lock is missing.
-    pub fn outcomes(&self, key: Key) -> &[Outcome] {
+    pub fn outcomes(&self, key: Key) -> &[Arc<Outcome>] {
         &self.0[key.0]
     }
 
     /// A measurement of a point, one value for each seed.
     pub fn of(&self, key: Key, what: impl Fn(&Outcome) -> f64) -> Vec<f64> {
-        self.outcomes(key).iter().map(what).collect()
+        self.outcomes(key).iter().map(|outcome| what(outcome)).collect()
     }
 
     /// Operations a second.

@@ -14,14 +14,10 @@ fn the_rows_that_a_fit_sees_are_the_figure_s_own() {
         if rows.is_empty() {
             continue;
         }
-        let context = Context {
-            profile: Arc::new(profile::builtin(&figure.machine).unwrap()),
-            seeds: 2,
-            length: 0.01,
-            progress: &|_| (),
-        };
+        let profile = Arc::new(profile::builtin(&figure.machine).unwrap());
+        let context = || Context { length: 0.01, ..Context::new(profile.clone(), 2) };
         let (whole, least) =
-            ((whole.measure)(&context).unwrap(), (least.measure)(&context).unwrap());
+            ((whole.measure)(&context()).unwrap(), (least.measure)(&context()).unwrap());
         for row in rows {
             let values = whole.rows.get(&row.name);
             assert!(

@@ -1,13 +1,31 @@
 //! The figures of LibASL (*Asymmetry-aware Scalable Locking*, PPoPP 2022).
 
+mod bench1;
+mod bench2;
+mod bench3;
+mod bench4;
+mod bench5;
+mod bench6;
 mod motivation;
+mod proportion;
 
-use crate::Experiment;
+use crate::plot::{Axis, Kind, Plot, Series};
+use crate::{Error, Experiment, Key, Load, Results, chosen, median};
 
 /// All of them.
 pub static EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "libasl-1", measure: motivation::figure_1 },
     Experiment { id: "libasl-4", measure: motivation::figure_4 },
+    Experiment { id: "libasl-5", measure: proportion::figure_5 },
+    Experiment { id: "libasl-8a", measure: bench1::figure_8a },
+    Experiment { id: "libasl-8b", measure: bench1::figure_8b },
+    Experiment { id: "libasl-8c", measure: bench3::figure_8c },
+    Experiment { id: "libasl-8d", measure: bench2::figure_8d },
+    Experiment { id: "libasl-8e", measure: bench4::figure_8e },
+    Experiment { id: "libasl-8f", measure: bench4::figure_8f },
+    Experiment { id: "libasl-8g", measure: bench5::figure_8g },
+    Experiment { id: "libasl-8h", measure: bench6::figure_8h },
+    Experiment { id: "libasl-8i", measure: bench6::figure_8i },
 ];
 
 /// What fits need of them: the rows that machines are fitted to, the same as in the whole figure.
@@ -19,3 +37,53 @@ pub static FITTED: &[Experiment] = &[
 /// Classes of the paper's machine.
 const BIG: usize = 0;
 const LITTLE: usize = 1;
+
+/// The locks of the paper, by our names; its pthread_mutex_lock is the algorithm of glibc.
+const EXISTING: [&str; 5] = ["glibc", "tas", "ticket", "mcs", "pb10"];
+
+/// LibASL as published: a reorderable MCS lock.
+const ASL: &str = "asl-mcs";
+
+/// Our own lock of that idea, beside it.
+const OURS: &str = "asl";
+
+/// Bench-1 under `lock`.
+fn bench1(lock: &str) -> Result<Load, Error> {
+    let load = Load::new("bench1", lock).with("lines", chosen("libasl-8a", "lines")?);
+    Ok(load.with("gap", chosen("libasl-8a", "gap")?).lasting(20.0, 50.0))
+}
+
+/// A point's median over the seeds, at `x`; none if its lock is missing.
+fn dot(x: f64, values: &[f64]) -> Option<(f64, f64)> {
+    Some((x, median(values)?))
+}
+
+/// A plot of throughput against the left axis and of P99 latency, by classes of cores, against the right one, as in
+/// Figures 8a, 8b, 8h and 8i.
+fn throughput_and_tails(
+    name: &str,
+    title: &str,
+    x: Axis,
+    kinds: (Kind, Kind),
+    results: &Results,
+    points: &[(f64, Key)],
+) -> Plot {
+    let of = |what: &dyn Fn(Key) -> Vec<f64>| {
+        points.iter().filter_map(|&(x, key)| dot(x, &what(key))).collect::<Vec<_>>()
+    };
+    let (bars, marks) = kinds;
+    let throughput = |key| results.of(key, |outcome| outcome.throughput / 1e6);
+    Plot {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        x,
+        left: Axis::linear("million epochs a second"),
+        right: Some(Axis::log("P99 latency, us")),
+        series: vec![
+            Series::new("throughput", bars, of(&throughput)),
+            Series::new("P99 little", marks, of(&|key| results.p99_of(key, LITTLE))).on_the_right(),
+            Series::new("P99 big", marks, of(&|key| results.p99_of(key, BIG))).on_the_right(),
+            Series::new("P99 all", marks, of(&|key| results.p99(key))).on_the_right(),
+        ],
+    }
+}
