@@ -3,7 +3,7 @@
 use crate::{Context, Error, Progress};
 use lockwright_sim::batch::{Point, run_all};
 use lockwright_sim::profile::{self, Profile};
-use lockwright_sim::{LockSpec, Outcome, Placement, workload};
+use lockwright_sim::{ClassOutcome, LockSpec, Outcome, Placement, workload};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -223,15 +223,21 @@ impl Results {
         self.of(key, |outcome| us(outcome.latency.p99_ns))
     }
 
-    /// P99 latency of the operations on one class of cores, us; the fastest class is 0.
+    /// P99 latency of the operations on one class of cores, us; the fastest class is 0. No number if the machine has no such
+    /// class.
     pub fn p99_of(&self, key: Key, class: usize) -> Vec<f64> {
-        self.of(key, |outcome| us(outcome.class(class).latency.p99_ns))
+        let tail = |class: &ClassOutcome| us(class.latency.p99_ns);
+        self.of(key, |outcome| outcome.classes.get(class).map_or(f64::NAN, tail))
     }
 
-    /// Share of the operations that one class of cores has done.
+    /// Share of the operations that one class of cores has done; no number if the machine has no such class.
     #[allow(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     pub fn share_of(&self, key: Key, class: usize) -> Vec<f64> {
-        self.of(key, |outcome| outcome.class(class).operations as f64 / outcome.operations as f64)
+        let share = |outcome: &Outcome| {
+            let done = outcome.classes.get(class).map_or(f64::NAN, |class| class.operations as f64);
+            done / outcome.operations as f64
+        };
+        self.of(key, share)
     }
 }
 
