@@ -4,6 +4,7 @@ mod aarch64;
 mod conformance;
 mod demo;
 mod eval;
+mod fit;
 mod pool;
 mod test;
 mod tidy;
@@ -37,6 +38,8 @@ enum Command {
     Aarch64(aarch64::Args),
     /// Weaken each ordering and drop each wake of the locks, one at a time: some model must notice.
     Weaken(weaken::Args),
+    /// Fit a simulated machine's unpublished figures to the papers' results, and write them into its profile.
+    Fit(fit::Args),
 }
 
 /// The command did its work, and the answer is no: exit code 1, where any other error is 2.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Conformance(args) => conformance::main(args),
         Command::Aarch64(args) => aarch64::main(args),
         Command::Weaken(args) => weaken::main(args),
+        Command::Fit(args) => fit::main(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

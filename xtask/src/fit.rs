@@ -1,0 +1,280 @@
+//! The fit of a simulated machine: values for those figures of its profile that nobody has published, so that the rows of the
+//! papers' figures that are marked `fit` come out as in the papers. All other rows are predictions.
+
+mod figures;
+mod goal;
+mod search;
+
+use crate::No;
+use crate::tidy::root;
+use anyhow::{Context, Result, bail};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
+use figures::Fitted;
+use goal::{Effort, Goal, Measurement, losses, mean};
+use indicatif::{ProgressBar, ProgressStyle};
+use lockwright_sim::profile::{BUILTIN, Profile};
+use lockwright_sim::targets::Row;
+use search::{Budget, neighbours, search};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use std::{env, fs};
+
+/// What is judged, before and after: as `lockwright reproduce` measures.
+const JUDGED: Effort = Effort { seeds: 5, length: 1.0 };
+
+/// While it searches, runs are shorter.
+const SEARCH_LENGTH: f64 = 0.1;
+
+/// Asked so often for each figure that is searched for, the search has gone wrong.
+const EVALUATIONS: usize = 100;
+
+/// Where the search's own draws come from.
+const SEED: u64 = 1;
+
+/// A neighbour is better if its loss is smaller by this (an error of 3 % in one row) and three standard errors.
+const GAIN: f64 = 1e-3;
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The machine: a profile's name.
+    profile: String,
+    /// Change nothing: say how far the rows are from the papers, and whether any fitted figure alone would better that.
+    #[arg(long)]
+    check: bool,
+    /// Seeds of each run while it searches; they are the same for all candidates. With --check, at least 5.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    seeds: u32,
+    /// End the search after so long.
+    #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    budget: u64,
+}
+
+pub(crate) fn main(args: Args) -> Result<()> {
+    let mut fit = Fit::open(&args.profile)?;
+    if cfg!(debug_assertions) {
+        return again_optimised();
+    }
+    if args.check { fit.check(args.seeds.max(JUDGED.seeds)) } else { fit.run(&args) }
+}
+
+/// Without optimisation the simulator is ten times slower.
+fn again_optimised() -> Result<()> {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(["run", "--quiet", "--release", "--package", "xtask", "--"])
+        .args(env::args_os().skip(1));
+    let status = command.status().context("cannot run cargo")?;
+    std::process::exit(status.code().unwrap_or(2));
+}
+
+/// A profile that is being fitted.
+struct Fit {
+    path: PathBuf,
+    text: String,
+    profile: Profile,
+    fitted: Fitted,
+    goal: Goal,
+}
+
+impl Fit {
+    fn open(name: &str) -> Result<Self> {
+        let of = |text: &str| Profile::parse(text).map(|profile| Fitted::of(&profile));
+        if !BUILTIN.iter().any(|(known, _)| *known == name) {
+            let names: Vec<&str> = BUILTIN.iter().map(|(known, _)| *known).collect();
+            bail!("no profile '{name}'\nhint: one of {}", names.join(", "));
+        }
+        let path = root().join(format!("crates/sim/profiles/{name}.toml"));
+        let text = fs::read_to_string(&path);
+        let text = text.with_context(|| format!("cannot read '{}'", path.display()))?;
+        let profile = Profile::parse(&text).with_context(|| format!("'{}'", path.display()))?;
+        let fitted = Fitted::of(&profile);
+        if fitted.params.is_empty() {
+            let with =
+                BUILTIN.iter().find(|(_, text)| of(text).is_ok_and(|of| !of.params.is_empty()));
+            let with = with.map_or("m1", |(name, _)| name);
+            bail!("nothing in the profile '{name}' is fitted\nhint: cargo xtask fit {with}");
+        }
+        let goal = Goal::of(&fitted.targets)?;
+        Ok(Self { path, text, profile, fitted, goal })
+    }
+
+    fn here(&self) -> Vec<f64> {
+        self.fitted.params.iter().map(|param| param.value).collect()
+    }
+
+    fn measure(&self, values: &[f64], effort: Effort) -> Result<Vec<Measurement<'_>>> {
+        self.goal.measure(&self.fitted.with(&self.profile, values)?, effort)
+    }
+
+    fn losses(&self, values: &[f64], effort: Effort) -> Result<Vec<f64>> {
+        Ok(losses(&self.measure(values, effort)?, effort.seeds))
+    }
+
+    fn run(&mut self, args: &Args) -> Result<()> {
+        let effort = Effort { seeds: args.seeds, length: SEARCH_LENGTH };
+        let until = Instant::now() + Duration::from_secs(args.budget * 60);
+        let budget = Budget { evaluations: EVALUATIONS * self.fitted.params.len(), until };
+        let before = self.measure(&self.here(), JUDGED)?;
+        let failed = Mutex::new(None);
+        let loss = |values: &[f64]| {
+            if failed.lock().expect("nobody panics with it").is_some() {
+                return 0.0; // the search is over, and ends soon if nothing changes any more
+            }
+            self.losses(values, effort).map_or_else(
+                |why| {
+                    *failed.lock().expect("nobody panics with it") = Some(why);
+                    0.0
+                },
+                |losses| mean(&losses).0,
+            )
+        };
+        let bar = bar()?;
+        let found = search(&self.fitted.params, loss, budget, SEED, |evaluations, best| {
+            bar.set_position(evaluations as u64);
+            bar.set_message(format!("{best:.4}"));
+        })?;
+        bar.finish_and_clear();
+        if let Some(why) = failed.into_inner().expect("nobody panics with it") {
+            return Err(why);
+        }
+        let after = self.measure(&found.values, JUDGED)?;
+        let of = |rows: &[Measurement<'_>]| mean(&losses(rows, JUDGED.seeds)).0;
+        let (old, new) = (of(&before), of(&after));
+        println!("{}\n\n{}", self.values_table(&found.values), rows_table(&before, Some(&after)));
+        println!(
+            "loss {old:.4} before, {new:.4} after {} evaluations: simulated, {} seeds; the search had {} and runs of {} of the length",
+            found.evaluations, JUDGED.seeds, args.seeds, SEARCH_LENGTH
+        );
+        if !found.converged {
+            println!(
+                "the search was not over\nhint: cargo xtask fit {} --budget {}",
+                args.profile,
+                args.budget * 2
+            );
+        }
+        if new >= old {
+            println!("no better: '{}' stays as it was", self.path.display());
+            return Ok(());
+        }
+        let text = self.fitted.write(&self.text, &found.values)?;
+        fs::write(&self.path, text)
+            .with_context(|| format!("cannot write '{}'", self.path.display()))?;
+        println!("written: '{}'", self.path.display());
+        Ok(())
+    }
+
+    fn check(&self, seeds: u32) -> Result<()> {
+        let effort = Effort { seeds, length: SEARCH_LENGTH };
+        println!("{}", rows_table(&self.measure(&self.here(), JUDGED)?, None));
+        let here = self.losses(&self.here(), effort)?;
+        println!(
+            "loss {:.4}: simulated, {seeds} seeds, runs of {SEARCH_LENGTH} of the length",
+            mean(&here).0
+        );
+        let bar = bar()?;
+        let mut better = Vec::new();
+        for (index, values) in neighbours(&self.fitted.params) {
+            let there = self.losses(&values, effort)?;
+            let less: Vec<f64> =
+                here.iter().zip(&there).map(|(here, there)| here - there).collect();
+            let (gain, error) = mean(&less);
+            if gain > GAIN + 3.0 * error {
+                let (name, old) =
+                    (&self.fitted.params[index].name, self.fitted.params[index].value);
+                better.push(format!(
+                    "{name} = {} instead of {old}: loss smaller by {gain:.4}",
+                    values[index]
+                ));
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        if better.is_empty() {
+            println!("no fitted figure alone makes it smaller: an optimum");
+            return Ok(());
+        }
+        for one in &better {
+            println!("better: {one}");
+        }
+        Err(No(format!("no optimum any more\nhint: cargo xtask fit {}", self.profile.name)).into())
+    }
+
+    fn values_table(&self, values: &[f64]) -> Table {
+        let mut table = table(&["figure", "from", "to", "before", "after"]);
+        for (param, value) in self.fitted.params.iter().zip(values) {
+            let [low, high] = param.range;
+            let numbers = [low, high, param.value, *value].map(|number| number.to_string());
+            table.add_row([vec![param.name.clone()], numbers.to_vec()].concat());
+        }
+        right(table, 1..5)
+    }
+}
+
+fn bar() -> Result<ProgressBar> {
+    let bar = ProgressBar::new_spinner();
+    bar.set_style(ProgressStyle::with_template(
+        "{spinner} {pos} evaluations, {elapsed}, loss {msg}",
+    )?);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    Ok(bar)
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    let under_header = LineStyle::new('─', '─', '─', '─');
+    table
+        .load_style(presets::NOTHING.header_separator(under_header))
+        .set_header(header.iter().copied());
+    table
+}
+
+fn right(mut table: Table, columns: std::ops::Range<usize>) -> Table {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+fn rows_table(before: &[Measurement<'_>], after: Option<&[Measurement<'_>]>) -> Table {
+    let header =
+        ["figure", "row", "paper", if after.is_some() { "before" } else { "result" }, "after"];
+    let mut table = table(&header[..if after.is_some() { 5 } else { 4 }]);
+    let number =
+        |one: &Measurement<'_>| one.result().map_or("none".into(), |result| format!("{result:.3}"));
+    for (place, one) in before.iter().enumerate() {
+        let mut cells =
+            vec![one.figure.to_owned(), one.row.name.clone(), paper(one.row), number(one)];
+        cells.extend(after.map(|after| number(&after[place])));
+        table.add_row(cells);
+    }
+    right(table, 2..5)
+}
+
+/// What the paper says of a row.
+fn paper(row: &Row) -> String {
+    let bound = |sign: &str, number: Option<f64>| number.map(|number| format!("{sign} {number}"));
+    let number = row.paper.map(|number| number.to_string());
+    let bounds = [bound(">=", row.paper_low), bound("<=", row.paper_high)];
+    number.unwrap_or_else(|| bounds.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_that_is_not_there_or_not_fitted_is_named_with_a_hint() {
+        let why = |name: &str| Fit::open(name).err().unwrap().to_string();
+        assert!(why("m9").starts_with("no profile 'm9'\nhint: one of m1, "), "{}", why("m9"));
+        let none = why("hikey970");
+        assert!(
+            none.contains("'hikey970'") && none.ends_with("hint: cargo xtask fit m1"),
+            "{none}"
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! The figures of a profile that are fitted: which, between which values, and their places in the file.
+
+use super::search::Param;
+use anyhow::{Context, Result};
+use lockwright_sim::profile::{Origin, Profile};
+use std::collections::BTreeSet;
+use toml_edit::{DocumentMut, Item, Value};
+
+/// What is fitted of a profile.
+#[derive(Debug)]
+pub(crate) struct Fitted {
+    /// One for each number; cells of a matrix that are equal are one.
+    pub(crate) params: Vec<Param>,
+    /// Where each param stands: several paths for cells that are equal.
+    pub(crate) paths: Vec<Vec<String>>,
+    /// Ids of the figures that it is fitted to.
+    pub(crate) targets: BTreeSet<String>,
+}
+
+impl Fitted {
+    /// Everything that `profile` says is fitted.
+    pub(crate) fn of(profile: &Profile) -> Self {
+        let mut all = Self { params: Vec::new(), paths: Vec::new(), targets: BTreeSet::new() };
+        let mut table = "";
+        for (path, value) in &profile.figures() {
+            let from = profile.provenance_of(path).filter(|from| from.kind == Origin::Fitted);
+            let Some((from, range)) = from.and_then(|from| Some((from, from.range?))) else {
+                continue;
+            };
+            all.targets.extend(from.targets.iter().cloned());
+            if path != "memory.latency_ns" {
+                all.params.push(Param { name: path.clone(), value: *value, range });
+                all.paths.push(vec![path.clone()]);
+            } else if table != path {
+                all.add_cells(path, &profile.memory.latency_ns, range);
+            }
+            table = path;
+        }
+        all
+    }
+
+    fn add_cells(&mut self, path: &str, matrix: &[Vec<f64>], range: [f64; 2]) {
+        let first = self.params.len();
+        for (row, cells) in matrix.iter().enumerate() {
+            for (column, &value) in cells.iter().enumerate() {
+                let cell = format!("{path}.{row}.{column}");
+                let equal = self.params[first..].iter().position(|param| param.value == value);
+                if let Some(place) = equal {
+                    self.paths[first + place].push(cell);
+                } else {
+                    self.params.push(Param { name: cell.clone(), value, range });
+                    self.paths.push(vec![cell]);
+                }
+            }
+        }
+    }
+
+    /// The profile with these values.
+    pub(crate) fn with(&self, profile: &Profile, values: &[f64]) -> Result<Profile> {
+        let mut changed = profile.clone();
+        for (paths, value) in self.paths.iter().zip(values) {
+            for path in paths {
+                changed.set(path, *value)?;
+            }
+        }
+        Ok(changed)
+    }
+
+    /// The profile's text with these values, and else as it was.
+    pub(crate) fn write(&self, text: &str, values: &[f64]) -> Result<String> {
+        let mut document: DocumentMut = text.parse()?;
+        for (paths, value) in self.paths.iter().zip(values) {
+            for path in paths {
+                let place =
+                    path.split('.').try_fold(Place::Item(document.as_item_mut()), Place::inside);
+                let place = place.and_then(Place::value);
+                let place = place.with_context(|| format!("{path} is not in the file"))?;
+                let around = place.decor().clone();
+                *place = Value::from(*value);
+                *place.decor_mut() = around;
+            }
+        }
+        Ok(document.to_string())
+    }
+}
+
+/// Somewhere in a document.
+enum Place<'a> {
+    Item(&'a mut Item),
+    Table(&'a mut toml_edit::Table),
+    Value(&'a mut Value),
+}
+
+impl<'a> Place<'a> {
+    /// What `key` names: of a list of tables the one of that name, else the one of that number.
+    fn inside(self, key: &str) -> Option<Self> {
+        match self {
+            Place::Item(Item::ArrayOfTables(tables)) => {
+                let named = |table: &toml_edit::Table| {
+                    table.get("name").and_then(Item::as_str) == Some(key)
+                };
+                let index = tables.iter().position(named).or_else(|| key.parse().ok())?;
+                tables.get_mut(index).map(Place::Table)
+            }
+            Place::Item(Item::Table(table)) | Place::Table(table) => {
+                table.get_mut(key).map(Place::Item)
+            }
+            Place::Item(Item::Value(Value::Array(cells))) | Place::Value(Value::Array(cells)) => {
+                cells.get_mut(key.parse().ok()?).map(Place::Value)
+            }
+            _ => None,
+        }
+    }
+
+    fn value(self) -> Option<&'a mut Value> {
+        match self {
+            Place::Item(item) => item.as_value_mut(),
+            Place::Value(value) => Some(value),
+            Place::Table(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_sim::profile::{BUILTIN, builtin};
+
+    #[test]
+    fn what_is_fitted_is_what_the_profile_says() {
+        let fitted = Fitted::of(&builtin("m1").unwrap());
+        let names: Vec<&str> = fitted.params.iter().map(|param| &*param.name).collect();
+        assert!(
+            names.contains(&"class.little.latency") && names.contains(&"memory.occupancy"),
+            "{names:?}"
+        );
+        assert!(!names.contains(&"class.big.latency"), "published: {names:?}");
+        assert!(fitted.targets.contains("libasl-1"), "{fitted:?}");
+        assert!(Fitted::of(&builtin("hikey970").unwrap()).params.is_empty());
+    }
+
+    #[test]
+    fn equal_cells_of_a_matrix_stay_equal() {
+        let m1 = builtin("m1").unwrap();
+        let fitted = Fitted::of(&m1);
+        let index =
+            fitted.params.iter().position(|param| param.name == "memory.latency_ns.0.1").unwrap();
+        assert_eq!(fitted.paths[index], ["memory.latency_ns.0.1", "memory.latency_ns.1.0"]);
+        let mut values: Vec<f64> = fitted.params.iter().map(|param| param.value).collect();
+        values[index] = 150.0;
+        let cells = fitted.with(&m1, &values).unwrap().memory.latency_ns;
+        assert_eq!(
+            (cells[0][1], cells[1][0], cells[0][0]),
+            (150.0, 150.0, m1.memory.latency_ns[0][0])
+        );
+    }
+
+    #[test]
+    fn only_the_values_are_written() {
+        for (name, text) in BUILTIN {
+            let profile = builtin(name).unwrap();
+            let fitted = Fitted::of(&profile);
+            let same: Vec<f64> = fitted.params.iter().map(|param| param.value).collect();
+            assert_eq!(fitted.write(text, &same).unwrap(), *text, "{name}");
+            let others: Vec<f64> = fitted.params.iter().map(|param| param.range[0]).collect();
+            let written = fitted.write(text, &others).unwrap();
+            assert_eq!(
+                Profile::parse(&written).unwrap(),
+                fitted.with(&profile, &others).unwrap(),
+                "{name}"
+            );
+            let changed = text.lines().zip(written.lines()).filter(|(old, new)| old != new).count();
+            assert!(changed <= fitted.params.len(), "{name}");
+            assert_eq!(text.lines().count(), written.lines().count(), "{name}");
+        }
+    }
+
+    #[test]
+    fn comments_stay() {
+        let fitted = Fitted::of(&builtin("m1").unwrap());
+        let comment = |line: &str| {
+            let end = if line.starts_with("occupancy = ") { " # of a transfer" } else { "" };
+            format!("{line}{end}\n")
+        };
+        let text: String = BUILTIN[0].1.lines().map(comment).collect();
+        let values: Vec<f64> = fitted.params.iter().map(|param| param.range[1]).collect();
+        let written = fitted.write(&text, &values).unwrap();
+        assert!(written.contains("\noccupancy = 0.6 # of a transfer\n"), "{written}");
+    }
+}
