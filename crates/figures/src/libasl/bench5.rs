@@ -15,16 +15,30 @@ const SOME: [u32; 6] = [0, 1000, 5000, 13_000, 25_000, 75_000];
 /// MCS on the 4 big cores saturates the lock where it has this share of its largest throughput.
 const SATURATED: f64 = 0.97;
 
+/// Which lock, and the gap.
+fn loads() -> Result<impl Fn(&str, u32) -> Load, Error> {
+    let lines = chosen("libasl-8g", "lines")?;
+    Ok(move |lock: &str, gap: u32| {
+        let load = Load::new("sections", lock).with("lines", lines);
+        load.with("gap", f64::from(gap)).lasting(1.0, 10.0)
+    })
+}
+
+/// Two of its rows alone.
+pub(super) fn rows_without_a_gap(context: &Context<'_>) -> Result<Measured, Error> {
+    let (mut plan, load) = (Plan::new(), loads()?);
+    let [asl, mcs, tas] = [ASL, "mcs", "tas"].map(|lock| plan.add(load(lock, 0)));
+    let results = plan.run(context)?;
+    let asl = results.throughput(asl);
+    let mut measured = Measured::new();
+    measured.row("asl/mcs at x=0", ratio(&asl, &results.throughput(mcs)));
+    measured.row("asl/tas at x=0", ratio(&asl, &results.throughput(tas)));
+    Ok(measured)
+}
+
 /// LibASL's throughput to that of the other locks.
 pub(super) fn figure_8g(context: &Context<'_>) -> Result<Measured, Error> {
-    let lines = chosen("libasl-8g", "lines")?;
-    let mut plan = Plan::new();
-    let load = |lock: &str, gap: u32| {
-        Load::new("sections", lock)
-            .with("lines", lines)
-            .with("gap", f64::from(gap))
-            .lasting(1.0, 10.0)
-    };
+    let (mut plan, load) = (Plan::new(), loads()?);
     let asl = GAPS.map(|gap| plan.add(load(ASL, gap)));
     let ours = GAPS.map(|gap| plan.add(load(OURS, gap)));
     let mcs = GAPS.map(|gap| plan.add(load("mcs", gap)));
