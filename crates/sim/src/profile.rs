@@ -41,7 +41,8 @@ pub struct Profile {
     pub memory: Memory,
     /// The operating system.
     pub kernel: Kernel,
-    /// Where each figure comes from, by its path (`memory.occupancy`, `class.big.nop_ns`, `class.big`, `kernel`).
+    /// Where each figure comes from, by its path (`memory.occupancy`, `class.big.nop_ns`, `class.big`, `kernel`); a cell of
+    /// a matrix may have its own line (`memory.latency_ns.0.1`).
     pub provenance: BTreeMap<String, Provenance>,
 }
 
@@ -437,12 +438,25 @@ pub fn builtin(name: &str) -> Option<Profile> {
 mod tests {
     use super::*;
 
+    /// Every figure, and each cell of the matrix by itself.
+    fn numbers(profile: &Profile) -> Vec<(String, f64)> {
+        let mut all = profile.figures();
+        all.retain(|(path, _)| path != "memory.latency_ns");
+        for (row, cells) in profile.memory.latency_ns.iter().enumerate() {
+            let cell = |(column, value): (usize, &f64)| {
+                (format!("memory.latency_ns.{row}.{column}"), *value)
+            };
+            all.extend(cells.iter().enumerate().map(cell));
+        }
+        all
+    }
+
     #[test]
     fn every_figure_of_every_profile_says_where_it_comes_from() {
         for (name, text) in BUILTIN {
             let profile = Profile::parse(text).unwrap_or_else(|why| panic!("{name}: {why}"));
             assert_eq!(profile.name, *name);
-            for (path, value) in profile.figures() {
+            for (path, value) in numbers(&profile) {
                 let from = profile.provenance_of(&path);
                 let from = from.unwrap_or_else(|| panic!("{name}: {path} comes from nowhere"));
                 assert_eq!(from.kind == Origin::Fitted, !from.targets.is_empty(), "{name}: {path}");
@@ -456,7 +470,7 @@ mod tests {
                 let inside = format!("{path}.");
                 let of =
                     |(figure, _): &(String, f64)| figure == path || figure.starts_with(&inside);
-                assert!(profile.figures().iter().any(of), "{name}: provenance of nothing: {path}");
+                assert!(numbers(&profile).iter().any(of), "{name}: provenance of nothing: {path}");
             }
         }
     }

@@ -6,10 +6,13 @@ use lockwright_sim::profile::{Origin, Profile};
 use std::collections::BTreeSet;
 use toml_edit::{DocumentMut, Item, Value};
 
+/// The only table of figures that have no names.
+const MATRIX: &str = "memory.latency_ns";
+
 /// What is fitted of a profile.
 #[derive(Debug)]
 pub(crate) struct Fitted {
-    /// One for each number; cells of a matrix that are equal are one.
+    /// One for each number; cells of the matrix that are equal, with the same range, are one.
     pub(crate) params: Vec<Param>,
     /// Where each param stands: several paths for cells that are equal.
     pub(crate) paths: Vec<Vec<String>>,
@@ -21,37 +24,31 @@ impl Fitted {
     /// Everything that `profile` says is fitted.
     pub(crate) fn of(profile: &Profile) -> Self {
         let mut all = Self { params: Vec::new(), paths: Vec::new(), targets: BTreeSet::new() };
-        let mut table = "";
-        for (path, value) in &profile.figures() {
-            let from = profile.provenance_of(path).filter(|from| from.kind == Origin::Fitted);
-            let Some((from, range)) = from.and_then(|from| Some((from, from.range?))) else {
-                continue;
-            };
-            all.targets.extend(from.targets.iter().cloned());
-            if path != "memory.latency_ns" {
-                all.params.push(Param { name: path.clone(), value: *value, range });
-                all.paths.push(vec![path.clone()]);
-            } else if table != path {
-                all.add_cells(path, &profile.memory.latency_ns, range);
+        let figures = profile.figures();
+        for (path, value) in figures.iter().filter(|(path, _)| path != MATRIX) {
+            all.add(profile, path.clone(), *value, None);
+        }
+        let first = all.params.len();
+        for (row, cells) in profile.memory.latency_ns.iter().enumerate() {
+            for (column, &value) in cells.iter().enumerate() {
+                all.add(profile, format!("{MATRIX}.{row}.{column}"), value, Some(first));
             }
-            table = path;
         }
         all
     }
 
-    fn add_cells(&mut self, path: &str, matrix: &[Vec<f64>], range: [f64; 2]) {
-        let first = self.params.len();
-        for (row, cells) in matrix.iter().enumerate() {
-            for (column, &value) in cells.iter().enumerate() {
-                let cell = format!("{path}.{row}.{column}");
-                let equal = self.params[first..].iter().position(|param| param.value == value);
-                if let Some(place) = equal {
-                    self.paths[first + place].push(cell);
-                } else {
-                    self.params.push(Param { name: cell.clone(), value, range });
-                    self.paths.push(vec![cell]);
-                }
-            }
+    /// One more figure, if it is fitted. Those from `first` on are cells of one matrix.
+    fn add(&mut self, profile: &Profile, path: String, value: f64, first: Option<usize>) {
+        let from = profile.provenance_of(&path).filter(|from| from.kind == Origin::Fitted);
+        let Some((from, range)) = from.and_then(|from| Some((from, from.range?))) else { return };
+        self.targets.extend(from.targets.iter().cloned());
+        let equal = |param: &Param| param.value == value && param.range == range;
+        let cells = first.unwrap_or(self.params.len());
+        if let Some(place) = self.params[cells..].iter().position(equal) {
+            self.paths[cells + place].push(path);
+        } else {
+            self.params.push(Param { name: path.clone(), value, range });
+            self.paths.push(vec![path]);
         }
     }
 

@@ -125,7 +125,7 @@ pub(crate) fn search(
 /// Every value one step up and one step down, the others as they are: which param, and all values.
 pub(crate) fn neighbours(params: &[Param]) -> Vec<(usize, Vec<f64>)> {
     /// As a share of the range.
-    const STEP: f64 = 0.03;
+    const STEP: f64 = 0.05;
     let here: Vec<f64> = params.iter().map(|param| param.value).collect();
     let step = |index: usize, by: f64| {
         let param = &params[index];
