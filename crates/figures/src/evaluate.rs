@@ -44,6 +44,9 @@ pub struct ReportRow {
     /// Reported only: nothing is fitted to it, and no result is wrong.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held_out: bool,
+    /// The machine was fitted to it; any other row is a prediction.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fit: bool,
     /// The smallest and the largest result of a seed.
     #[serde(skip)]
     pub spread: Option<(f64, f64)>,
@@ -85,6 +88,7 @@ fn compare(row: &Row, values: Option<&Vec<f64>>) -> ReportRow {
         ok: result.is_some_and(|result| row.accepts(result)),
         missing,
         held_out: row.held_out,
+        fit: row.fit,
         spread: spread(values),
     }
 }
@@ -157,5 +161,11 @@ mod tests {
     fn a_bound_of_the_paper_is_its_number() {
         let row = compare(&row("libasl-1", "mcs-8/mcs-4"), Some(&vec![0.5]));
         assert_eq!((row.paper, row.paper_high, row.high), (Some(0.5), Some(0.5), Some(0.55)));
+    }
+
+    #[test]
+    fn fitted_and_predicted_rows_are_told_apart() {
+        let fit = |name| compare(&row("libasl-1", name), Some(&vec![0.5])).fit;
+        assert!(fit("tas-8/mcs-8") && !fit("tas-8/tas-4"));
     }
 }
