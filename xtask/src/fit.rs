@@ -63,7 +63,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     if args.check { fit.check(args.seeds.max(CHECK_SEEDS)) } else { fit.run(&args) }
 }
 
-/// Without optimisation the simulator is ten times slower.
+/// A build for tests simulates several times slower.
 fn again_optimised() -> Result<()> {
     let mut command = Command::new(env!("CARGO"));
     command

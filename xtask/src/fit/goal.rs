@@ -58,12 +58,8 @@ impl Goal {
         profile: &Profile,
         effort: Effort,
     ) -> Result<Vec<Measurement<'_>>> {
-        let context = Context {
-            profile: Arc::new(profile.clone()),
-            seeds: effort.seeds,
-            length: effort.length,
-            progress: &|_| (),
-        };
+        let mut context = Context::new(Arc::new(profile.clone()), effort.seeds);
+        context.length = effort.length;
         let mut all = Vec::new();
         for (figure, experiment) in &self.figures {
             let mut measured = (experiment.measure)(&context)?;
