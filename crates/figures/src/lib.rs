@@ -11,8 +11,10 @@ pub mod cal;
 mod evaluate;
 pub mod libasl;
 mod measured;
+pub mod mutexee;
 mod plan;
 pub mod plot;
+pub mod rcl;
 
 pub use evaluate::{Report, ReportRow, evaluate, median};
 pub use measured::{Measured, ratio};
@@ -34,7 +36,11 @@ pub struct Experiment {
 
 /// Every figure that can be measured, in the papers' order.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    libasl::EXPERIMENTS.iter().chain(cal::EXPERIMENTS)
+    libasl::EXPERIMENTS
+        .iter()
+        .chain(cal::EXPERIMENTS)
+        .chain(mutexee::EXPERIMENTS)
+        .chain(rcl::EXPERIMENTS)
 }
 
 /// The experiment of that id.
@@ -45,7 +51,11 @@ pub fn find(id: &str) -> Option<&'static Experiment> {
 /// The least that measures the rows of that figure that machines are fitted to (`Row::fit`), as the figure itself does:
 /// a fit runs it a thousand times.
 pub fn find_fitted(id: &str) -> Option<&'static Experiment> {
-    libasl::FITTED.iter().find(|experiment| experiment.id == id).or_else(|| find(id))
+    libasl::FITTED
+        .iter()
+        .chain(mutexee::FITTED)
+        .find(|experiment| experiment.id == id)
+        .or_else(|| find(id))
 }
 
 /// What an experiment is run with.

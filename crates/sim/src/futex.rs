@@ -102,6 +102,11 @@ fn share(ns: f64, share: f64) -> Ps {
     e.about(time)
 }
 
+/// What is left of a call of `ns`, uncontended, once it had the bucket.
+fn after_bucket(ns: f64) -> f64 {
+    (ns * (1.0 - ENTRY) - engine().profile.kernel.bucket_ns).max(0.0)
+}
+
 /// Sleeps while the word at `address` holds `seen`, until a wake or `deadline`.
 ///
 /// # Safety
@@ -143,7 +148,7 @@ pub(crate) unsafe fn wait(
         let late = e.about(slack);
         e.post(end + late, What::Timer { thread: me, turn });
     }
-    let rest = share(sleep_ns, 1.0 - ENTRY);
+    let rest = share(after_bucket(sleep_ns), 1.0);
     engine().give_up_cpu(cpu, rest);
     suspend();
     let e = engine();
@@ -187,7 +192,7 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) {
         let switch = ps(e.profile.kernel.switch_ns);
         let at = (called + takes.saturating_sub(switch)).max(e.now);
         e.post(at, What::Ready { thread: sleeper });
-        advance(share(wake_ns, 1.0 - ENTRY), Activity::Kernel);
+        advance(share(after_bucket(wake_ns), 1.0), Activity::Kernel);
     }
     if holding {
         let_go(bucket);

@@ -21,10 +21,14 @@ pub struct Quantiles {
     pub p50_ns: u64,
     /// 90 % are at most, ns.
     pub p90_ns: u64,
+    /// 95 % are at most, ns.
+    pub p95_ns: u64,
     /// 99 % are at most, ns.
     pub p99_ns: u64,
     /// 99.9 % are at most, ns.
     pub p999_ns: u64,
+    /// 99.99 % are at most, ns.
+    pub p9999_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
 }
@@ -40,8 +44,10 @@ impl Quantiles {
             mean_ns: histogram.mean(),
             p50_ns: at(0.5),
             p90_ns: at(0.9),
+            p95_ns: at(0.95),
             p99_ns: at(0.99),
             p999_ns: at(0.999),
+            p9999_ns: at(0.9999),
             max_ns: histogram.max(),
         }
     }

@@ -1,0 +1,241 @@
+//! Figures 8 to 11: one lock that everybody wants.
+
+use super::{BASELINES, LOCKS, largest, load, rank_correlation, smallest};
+use crate::plot::{Axis, Kind, Plot, Series};
+use crate::{Context, Error, Key, Measured, Plan, Results, median, ratio};
+use lockwright_sim::{Outcome, Quantiles};
+use std::collections::BTreeMap;
+
+/// Lengths of critical sections, cycles; the paper's are 0 to 16 000 in steps of 500.
+const CYCLES: [f64; 7] = [0.0, 1000.0, 2000.0, 4000.0, 8000.0, 12_000.0, 16_000.0];
+/// Threads of Figures 8 and 9.
+const CROWD: u32 = 20;
+
+fn tpp(results: &Results, key: Key) -> Vec<f64> {
+    results.of(key, |outcome| outcome.tpp)
+}
+
+/// Two locks over the length of the critical section.
+struct Pair {
+    results: Results,
+    mutexee: Vec<Key>,
+    glibc: Vec<Key>,
+}
+
+impl Pair {
+    fn run(context: &Context<'_>) -> Result<Self, Error> {
+        let mut plan = Plan::new();
+        let mut keys = |lock| {
+            let load = |cs| load(lock, CROWD, cs, 1.0).lasting(2.0, 20.0);
+            CYCLES.map(|cs| plan.add(load(cs))).to_vec()
+        };
+        let (mutexee, glibc) = (keys("mutexee"), keys("glibc"));
+        Ok(Self { results: plan.run(context)?, mutexee, glibc })
+    }
+
+    /// Of MUTEXEE to that of MUTEX.
+    fn ratio(&self, cs: f64, what: impl Fn(&Outcome) -> f64) -> Vec<f64> {
+        let at = CYCLES.iter().position(|one| one.total_cmp(&cs).is_eq());
+        let at = at.expect("a row asks for a length that was run");
+        let of = |keys: &[Key]| self.results.of(keys[at], &what);
+        ratio(&of(&self.mutexee), &of(&self.glibc))
+    }
+
+    fn plot(&self, name: &str, label: &str, what: impl Fn(&Outcome) -> f64) -> Plot {
+        let series = [("mutexee", &self.mutexee), ("glibc", &self.glibc)].map(|(lock, keys)| {
+            let point =
+                |(&cs, &key): (&f64, &Key)| Some((cs, median(&self.results.of(key, &what))?));
+            Series::new(lock, Kind::Line, CYCLES.iter().zip(keys).filter_map(point).collect())
+        });
+        Plot {
+            name: name.to_owned(),
+            title: format!("{name}: one lock, {CROWD} threads"),
+            x: Axis::linear("cycles in the critical section"),
+            left: Axis::linear(label),
+            right: None,
+            series: series.into_iter().filter(|series| !series.points.is_empty()).collect(),
+        }
+    }
+}
+
+/// MUTEXEE to MUTEX.
+pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
+    let pair = Pair::run(context)?;
+    let mut measured = Measured::new();
+    for cs in [1000.0, 2000.0, 4000.0, 16_000.0] {
+        let throughput = pair.ratio(cs, |outcome| outcome.throughput);
+        measured.row(format!("mutexee/glibc cs={cs}"), throughput);
+        measured.row(format!("tpp mutexee/glibc cs={cs}"), pair.ratio(cs, |outcome| outcome.tpp));
+    }
+    measured.plots = vec![
+        pair.plot("mutexee-8-throughput", "acquisitions a microsecond", |o| o.throughput / 1e6),
+        pair.plot("mutexee-8-tpp", "thousand acquisitions a joule", |o| o.tpp / 1e3),
+    ];
+    Ok(measured)
+}
+
+/// How long acquisitions take; the machine has one class of cores.
+fn wait(outcome: &Outcome) -> Quantiles {
+    outcome.class(0).wait
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a time far below 2^52 ns")]
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1000.0
+}
+
+/// The tail of waiting.
+pub(super) fn figure_9(context: &Context<'_>) -> Result<Measured, Error> {
+    let pair = Pair::run(context)?;
+    let p95 = |outcome: &Outcome| us(wait(outcome).p95_ns);
+    let p9999 = |outcome: &Outcome| us(wait(outcome).p9999_ns);
+    let mut measured = Measured::new();
+    for cs in [1000.0, 4000.0] {
+        measured.row(format!("p95 mutexee/glibc cs={cs}"), pair.ratio(cs, p95));
+    }
+    for cs in [1000.0, 4000.0, 16_000.0] {
+        measured.row(format!("p99.99 mutexee/glibc cs={cs}"), pair.ratio(cs, p9999));
+    }
+    measured.plots = vec![
+        pair.plot("mutexee-9-p95", "P95 of waiting, us", p95),
+        pair.plot("mutexee-9-p99.99", "P99.99 of waiting, us", p9999),
+    ];
+    Ok(measured)
+}
+
+/// What a bound on sleeping costs MUTEXEE.
+pub(super) fn figure_10(context: &Context<'_>) -> Result<Measured, Error> {
+    const THREADS: [u32; 6] = [10, 20, 30, 40, 50, 60];
+    let mut plan = Plan::new();
+    let mut keys = |lock: &str, ms| {
+        let load = |threads| load(lock, threads, 2000.0, 1.0).lasting(2.0, ms);
+        THREADS.map(|threads| plan.add(load(threads)))
+    };
+    let unbounded = keys("mutexee", 20.0);
+    let us8 = keys("mutexee:timeout_ns=8192", 20.0);
+    // Several timeouts long.
+    let ms4 = keys("mutexee:timeout_ns=4000000", 100.0);
+    let ms32 = keys("mutexee:timeout_ns=32000000", 200.0);
+    let results = plan.run(context)?;
+    let throughput = |key| results.throughput(key);
+    let energy = |key| tpp(&results, key);
+    let costs = |bounded: [Key; 6], of: &dyn Fn(Key) -> Vec<f64>| -> Vec<Vec<f64>> {
+        unbounded.iter().zip(bounded).map(|(&free, bound)| ratio(&of(free), &of(bound))).collect()
+    };
+    let mut measured = Measured::new();
+    measured.row("mutexee/mutexee:8us", largest(&costs(us8, &throughput)));
+    measured.row("tpp mutexee/mutexee:8us", largest(&costs(us8, &energy)));
+    measured.row("mutexee/mutexee:4ms", costs(ms4, &throughput).swap_remove(1));
+    measured.row("mutexee/mutexee:32ms", costs(ms32, &throughput).swap_remove(1));
+    Ok(measured)
+}
+
+/// Locks over the number of threads.
+struct Crowds {
+    results: Results,
+    threads: &'static [u32],
+    keys: BTreeMap<(&'static str, u32), Key>,
+}
+
+impl Crowds {
+    fn run(
+        context: &Context<'_>,
+        locks: &[&'static str],
+        threads: &'static [u32],
+    ) -> Result<Self, Error> {
+        let mut plan = Plan::new();
+        let mut keys = BTreeMap::new();
+        for &lock in locks {
+            for &threads in threads {
+                // With more threads than CPUs, some time slices.
+                let ms = if threads > super::CPUS { 12.0 } else { 5.0 };
+                let load = load(lock, threads, 1000.0, 1.0).lasting(1.0, ms);
+                keys.insert((lock, threads), plan.add(load));
+            }
+        }
+        Ok(Self { results: plan.run(context)?, threads, keys })
+    }
+
+    fn key(&self, lock: &str, threads: u32) -> Key {
+        self.keys[&(lock, threads)]
+    }
+
+    fn throughput(&self, lock: &str, threads: u32) -> Vec<f64> {
+        self.results.throughput(self.key(lock, threads))
+    }
+
+    fn tpp(&self, lock: &str, threads: u32) -> Vec<f64> {
+        tpp(&self.results, self.key(lock, threads))
+    }
+
+    fn plot(&self, part: &str, label: &str, of: &dyn Fn(&str, u32) -> Vec<f64>) -> Plot {
+        let series = LOCKS.iter().map(|lock| {
+            let point = |&threads: &u32| Some((f64::from(threads), median(&of(lock, threads))?));
+            Series::new(*lock, Kind::Line, self.threads.iter().filter_map(point).collect())
+        });
+        Plot {
+            name: format!("mutexee-11-{part}"),
+            title: format!("mutexee-11: {part}, one lock, critical sections of 1000 cycles"),
+            x: Axis::linear("threads"),
+            left: Axis::linear(label),
+            right: None,
+            series: series.filter(|series| !series.points.is_empty()).collect(),
+        }
+    }
+}
+
+/// The row that a machine is fitted to.
+fn fitted(crowds: &Crowds) -> Measured {
+    let of = |lock| crowds.throughput(lock, 40);
+    let mut measured = Measured::new();
+    measured.row("glibc/ticket 40", ratio(&of("glibc"), &of("ticket")));
+    measured
+}
+
+/// It alone.
+pub(super) fn rows_of_11(context: &Context<'_>) -> Result<Measured, Error> {
+    Ok(fitted(&Crowds::run(context, &["glibc", "ticket"], &[40])?))
+}
+
+/// From one thread to more than the machine has.
+pub(super) fn figure_11(context: &Context<'_>) -> Result<Measured, Error> {
+    let crowds = Crowds::run(context, &LOCKS, &[1, 5, 10, 20, 30, 40, 60])?;
+    let throughput = |lock: &str, threads| crowds.throughput(lock, threads);
+    let tpp = |lock: &str, threads| crowds.tpp(lock, threads);
+    let watts =
+        |lock: &str, threads| crowds.results.of(crowds.key(lock, threads), |outcome| outcome.watts);
+    let mut measured = fitted(&crowds);
+    measured.row("tpp glibc/ticket 40", ratio(&tpp("glibc", 40), &tpp("ticket", 40)));
+    measured.row("power glibc/ticket 40", ratio(&watts("glibc", 40), &watts("ticket", 40)));
+    let others = ["glibc", "tas", "ttas", "ticket"];
+    let best = largest(&others.map(|lock| throughput(lock, 40)));
+    measured.row("mcs/best other 40", ratio(&throughput("mcs", 40), &best));
+    let best = largest(&others.map(|lock| tpp(lock, 40)));
+    measured.row("tpp mcs/best other 40", ratio(&tpp("mcs", 40), &best));
+    let worst = smallest(&["ttas", "ticket", "mcs"].map(|lock| throughput(lock, 40)));
+    measured.row("tas/worst other spinlock 40", ratio(&throughput("tas", 40), &worst));
+    for lock in ["ticket", "mcs"] {
+        let crowded = ratio(&throughput(lock, 60), &throughput(lock, 40));
+        measured.row(format!("{lock} 60/40"), crowded);
+    }
+    measured.row("ticket/tas 60", ratio(&throughput("ticket", 60), &throughput("tas", 60)));
+    measured.row("mutexee 60/20", ratio(&throughput("mutexee", 60), &throughput("mutexee", 20)));
+    let best = largest(&BASELINES.map(|lock| tpp(lock, 60)));
+    measured.row("tpp mutexee/best other 60", ratio(&tpp("mutexee", 60), &best));
+    let points = |of: &dyn Fn(&str, u32) -> Vec<f64>, seed: usize| -> Vec<f64> {
+        let crowd = |threads| BASELINES.map(|lock| of(lock, threads)[seed]);
+        [10, 20, 40, 60].into_iter().flat_map(crowd).collect()
+    };
+    let correlation = |seed| rank_correlation(&points(&throughput, seed), &points(&tpp, seed));
+    measured.row("throughput and tpp", (0..context.seeds as usize).map(correlation).collect());
+    let scaled = |values: Vec<f64>, scale: f64| values.into_iter().map(|one| one / scale).collect();
+    measured.plots = vec![
+        crowds.plot("throughput", "million acquisitions a second", &|lock, threads| {
+            scaled(throughput(lock, threads), 1e6)
+        }),
+        crowds.plot("tpp", "thousand acquisitions a joule", &|lock, threads| {
+            scaled(tpp(lock, threads), 1e3)
+        }),
+    ];
+    Ok(measured)
+}

@@ -1,0 +1,156 @@
+//! RCL's microbenchmark (Lozi, *Towards More Scalable Mutual Exclusion for Multicore Architectures*, PhD defence).
+//!
+//! The profiler's thresholds are shares of time in critical sections, from the request to the release, under POSIX locks: the
+//! least from which RCL is faster than another lock.
+
+use crate::plot::{Axis, Kind, Plot, Series};
+use crate::{
+    Context, Error, Experiment, Key, Load, Measured, Plan, Results, chosen, median, ratio,
+};
+use lockwright_sim::Outcome;
+
+/// The one there is.
+pub static EXPERIMENTS: &[Experiment] = &[Experiment { id: "rcl-micro", measure: micro }];
+
+/// Spinlock, POSIX, MCS, and RCL.
+const LOCKS: [&str; 4] = ["tas", "glibc", "mcs", "rcl"];
+/// Mean delay between two critical sections, cycles, from low contention to high.
+const DELAYS: [f64; 9] = [1e6, 5e5, 2e5, 1e5, 5e4, 2e4, 1e4, 1e3, 0.0];
+/// Machines: how many hardware threads, and what their rows begin with.
+const MACHINES: [(&str, u32, &str); 2] =
+    [("opteron-4x12", 48, ""), ("niagara2-128", 128, "niagara2-128 ")];
+
+/// All locks on one machine.
+struct Sweep {
+    threads: u32,
+    /// By lock, by delay.
+    keys: Vec<Vec<Key>>,
+}
+
+impl Sweep {
+    fn plan(plan: &mut Plan, machine: &str, threads: u32, lines: f64) -> Self {
+        let load = |lock: &str, delay| {
+            let load = Load::new("rcl", lock).with("lines", lines).with("delay", delay);
+            load.machine(machine).threads(threads).lasting(1.0, 5.0)
+        };
+        let keys = LOCKS.map(|lock| DELAYS.map(|delay| plan.add(load(lock, delay))).to_vec());
+        Self { threads, keys: keys.to_vec() }
+    }
+
+    fn keys(&self, lock: &str) -> &[Key] {
+        &self.keys[LOCKS.iter().position(|one| *one == lock).expect("one of the locks that ran")]
+    }
+
+    /// The share of time from which RCL is faster than another lock, seed by seed.
+    fn overtakes(&self, results: &Results, other: &str) -> Vec<f64> {
+        let of = |lock, what: &dyn Fn(&Outcome) -> f64| -> Vec<Vec<f64>> {
+            self.keys(lock).iter().map(|&key| results.of(key, what)).collect()
+        };
+        let shares = of("glibc", &|outcome| share_of_time(outcome, self.threads));
+        let (ours, theirs) = (of("rcl", &mean_ns), of(other, &mean_ns));
+        let seeds = ours.iter().chain(&theirs).map(Vec::len).min().unwrap_or(0);
+        let at =
+            |all: &[Vec<f64>], seed: usize| all.iter().map(|one| one[seed]).collect::<Vec<_>>();
+        (0..seeds)
+            .map(|seed| overtakes(&at(&shares, seed), &at(&ours, seed), &at(&theirs, seed)))
+            .collect()
+    }
+
+    fn plot(&self, results: &Results, name: &str, lines: f64) -> Plot {
+        let series = LOCKS.iter().zip(&self.keys).map(|(lock, keys)| {
+            let us = |key| results.of(key, |outcome| mean_ns(outcome) / 1000.0);
+            // The axis is logarithmic: no delay is left out.
+            let points = DELAYS.iter().zip(keys).filter(|(delay, _)| **delay > 0.0);
+            let point = |(&delay, &key): (&f64, &Key)| Some((delay, median(&us(key))?));
+            Series::new(*lock, Kind::Line, points.filter_map(point).collect())
+        });
+        Plot {
+            name: name.to_owned(),
+            title: format!("{name}: critical sections of {lines} lines, {} threads", self.threads),
+            x: Axis::log("mean delay between two critical sections, cycles"),
+            left: Axis::log("from the request to the release, us"),
+            right: None,
+            series: series.filter(|series| !series.points.is_empty()).collect(),
+        }
+    }
+}
+
+/// Mean length of an operation, ns.
+#[allow(clippy::cast_precision_loss, reason = "counts and times far below 2^52")]
+fn mean_ns(outcome: &Outcome) -> f64 {
+    let busy: u64 = outcome.threads.iter().map(|thread| thread.busy_ns).sum();
+    busy as f64 / outcome.operations as f64
+}
+
+/// Share of the threads' time that is spent in operations.
+#[allow(clippy::cast_precision_loss, reason = "counts and times far below 2^52")]
+fn share_of_time(outcome: &Outcome, threads: u32) -> f64 {
+    let busy: u64 = outcome.threads.iter().map(|thread| thread.busy_ns).sum();
+    busy as f64 * 1e-9 / (outcome.seconds * f64::from(threads))
+}
+
+/// The share from which on `ours` is always shorter than `theirs`, between two points by their logarithms; 0 if it always
+/// is, not a number if it is not even at the last.
+fn overtakes(shares: &[f64], ours: &[f64], theirs: &[f64]) -> f64 {
+    let ahead: Vec<f64> =
+        ours.iter().zip(theirs).map(|(ours, theirs)| (theirs / ours).ln()).collect();
+    match ahead.iter().rposition(|&ahead| ahead <= 0.0) {
+        None => 0.0,
+        Some(last) if last + 1 == ahead.len() => f64::NAN,
+        Some(last) => {
+            let part = -ahead[last] / (ahead[last + 1] - ahead[last]);
+            shares[last] + part * (shares[last + 1] - shares[last])
+        }
+    }
+}
+
+fn micro(context: &Context<'_>) -> Result<Measured, Error> {
+    let lines = chosen("rcl-micro", "lines")?;
+    let mut plan = Plan::new();
+    let sweeps =
+        MACHINES.map(|(machine, threads, _)| Sweep::plan(&mut plan, machine, threads, lines));
+    let more = Sweep::plan(&mut plan, MACHINES[0].0, MACHINES[0].1, 5.0);
+    let mut tries =
+        |threads| plan.add(Load::new("tries", "tas").threads(threads).lasting(1.0, 2.0));
+    let (alone, together) = (tries(1), tries(MACHINES[0].1));
+    let results = plan.run(context)?;
+    let mut measured = Measured::new();
+    for ((_, _, prefix), sweep) in MACHINES.iter().zip(&sweeps) {
+        let over = |other| sweep.overtakes(&results, other);
+        let all = [over("glibc"), over("tas"), over("mcs")];
+        let largest = |seed: usize| all.iter().map(|one| one[seed]).fold(0.0, nan_or_max);
+        measured.row(format!("{prefix}rcl overtakes glibc"), all[0].clone());
+        measured
+            .row(format!("{prefix}rcl overtakes all"), (0..all[0].len()).map(largest).collect());
+    }
+    let time = |key| results.of(key, mean_ns);
+    measured.row("tas 48/1", ratio(&time(together), &time(alone)));
+    let back_to_back = |lock: &str| time(*sweeps[0].keys(lock).last().expect("there are delays"));
+    measured.row("tas/mcs, back to back", ratio(&back_to_back("tas"), &back_to_back("mcs")));
+    measured.plots = vec![
+        sweeps[0].plot(&results, "rcl-micro", lines),
+        more.plot(&results, "rcl-micro-5", 5.0),
+        sweeps[1].plot(&results, "rcl-micro-niagara2-128", lines),
+    ];
+    Ok(measured)
+}
+
+/// As `f64::max`, but what is no number stays so.
+fn nan_or_max(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_overtakes_where_it_begins_to_be_ahead_for_good() {
+        let shares = [0.1, 0.2, 0.4, 0.8];
+        let even = overtakes(&shares, &[2.0, 1.0, 2.0, 1.0], &[1.0, 2.0, 1.0, 2.0]);
+        assert!((even - 0.6).abs() < 1e-12, "{even}");
+        assert_eq!(overtakes(&shares, &[1.0; 4], &[2.0; 4]), 0.0);
+        assert!(overtakes(&shares, &[2.0; 4], &[1.0; 4]).is_nan());
+        assert!(nan_or_max(f64::NAN, 0.5).is_nan() && nan_or_max(0.5, f64::NAN).is_nan());
+    }
+}

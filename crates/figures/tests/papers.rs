@@ -1,0 +1,51 @@
+//! Every figure of CAL, MUTEXEE and RCL measures all of its rows whose locks there are, and no other.
+
+use lockwright_figures::{Context, Measured, evaluate, find};
+use lockwright_sim::{profile, targets};
+use std::sync::Arc;
+
+/// One seed, a fiftieth of the time.
+fn quick(id: &str) -> (targets::Figure, Measured) {
+    let target = targets::figure(id).unwrap();
+    let profile = Arc::new(profile::builtin(&target.machine).unwrap());
+    let context = Context { profile, seeds: 1, length: 0.02, progress: &|_| () };
+    let measured = (find(id).unwrap_or_else(|| panic!("no experiment {id}")).measure)(&context);
+    (target, measured.unwrap_or_else(|why| panic!("{id}: {why}")))
+}
+
+fn rows_are_measured(id: &str) {
+    let (target, measured) = quick(id);
+    let report = evaluate(&target, &target.machine, 1, &measured);
+    for row in &report.rows {
+        assert_eq!(row.result.is_some(), row.missing.is_empty(), "{id}: {row:?}");
+    }
+    for name in measured.rows.keys() {
+        assert!(target.row.iter().any(|row| row.name == *name), "{id}: no row is called {name}");
+    }
+    for plot in &measured.plots {
+        assert!(plot.name.starts_with(id), "{}", plot.name);
+        assert!(plot.series.iter().all(|series| !series.points.is_empty()), "{}", plot.name);
+    }
+}
+
+macro_rules! figures {
+    ($($test:ident: $id:literal,)*) => {
+        $(#[test]
+        fn $test() {
+            rows_are_measured($id);
+        })*
+    };
+}
+
+figures! {
+    cal_3: "cal-3",
+    cal_7: "cal-7",
+    cal_8: "cal-8",
+    mutexee_8: "mutexee-8",
+    mutexee_9: "mutexee-9",
+    mutexee_10: "mutexee-10",
+    mutexee_11: "mutexee-11",
+    mutexee_12: "mutexee-12",
+    mutexee_t2: "mutexee-t2",
+    rcl_micro: "rcl-micro",
+}
