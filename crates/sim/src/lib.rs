@@ -22,6 +22,7 @@ mod platform;
 mod power;
 pub mod profile;
 mod run;
+pub mod sweep;
 pub mod targets;
 pub mod timeline;
 pub mod workload;

@@ -4,7 +4,9 @@ use crate::check::Violation;
 use crate::engine::{Ps, Tid, engine, fail};
 use crate::platform::Sim;
 use crate::timeline::Hold;
-use lockwright_locks::catalog::{Entry, FrontVisitor, Kind, Visitor, find, visit_all, visit_front};
+use lockwright_locks::catalog::{
+    Entry, FrontVisitor, Kind, OptionSpec, Visitor, find, visit_all, visit_front,
+};
 use lockwright_locks::front::{Alone, Arrival, Front, Parts, Tuning, lock_as_glibc};
 use lockwright_platform::{Platform, RawLock, TryLock};
 use std::cell::{Cell, RefCell};
@@ -68,6 +70,20 @@ impl LockSpec {
     /// What the catalogue says of it; none for [`GLIBC`].
     pub fn entry(&self) -> Option<&'static Entry> {
         self.entry
+    }
+
+    /// What the catalogue says of the lock's option `key`, if it has it.
+    pub fn option(&self, key: &str) -> Option<&'static OptionSpec> {
+        self.entry?.options.iter().find(|spec| spec.key == key)
+    }
+
+    /// The same lock, with this option.
+    pub fn with(&self, key: &str, value: u32) -> Result<Self, LockError> {
+        let (name, _) = self.text.split_once(':').unwrap_or((&self.text, ""));
+        let others = self.options.iter().filter(|(known, _)| known != key);
+        let mut options: Vec<_> = others.map(|(key, value)| format!("{key}={value}")).collect();
+        options.push(format!("{key}={value}"));
+        Self::parse(&format!("{name}:{}", options.join(",")))
     }
 
     fn tuned(&self, mut tuning: Tuning) -> Tuning {

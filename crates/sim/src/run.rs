@@ -48,7 +48,7 @@ pub struct Run<'a> {
     pub duration_ns: u64,
     /// Keep each operation?
     pub samples: bool,
-    /// Keep what each core did, at most so many entries.
+    /// Keep what each core did, from the end of the warm-up on, at most so many entries.
     pub timeline: Option<usize>,
 }
 
@@ -74,7 +74,7 @@ impl Run<'_> {
         let mut engine = Engine::new(self.profile, self.seed);
         engine.limit = end + time(GRACE_NS);
         engine.meters.measured = (from, end);
-        engine.timeline = self.timeline.map(Timeline::new);
+        engine.timeline = self.timeline.map(|limit| Timeline::new(limit, from));
         let classes = self.profile.class.iter().map(|class| class.name.clone());
         let collect = Collect::new(classes, self.threads, self.samples);
         let world = World::new(self.threads, self.seed, from, end, collect);

@@ -55,12 +55,13 @@ pub struct Timeline {
     /// Entries that found no room.
     pub dropped: u64,
     limit: usize,
+    from_ps: u64,
 }
 
 impl Timeline {
-    /// At most `limit` entries of either kind.
-    pub fn new(limit: usize) -> Self {
-        Self { limit, ..Self::default() }
+    /// At most `limit` entries of either kind, from `from_ps` on.
+    pub(crate) fn new(limit: usize, from_ps: u64) -> Self {
+        Self { limit, from_ps, ..Self::default() }
     }
 
     pub(crate) fn span(
@@ -71,6 +72,7 @@ impl Timeline {
         start: u64,
         end: u64,
     ) {
+        let start = start.max(self.from_ps);
         if end <= start || activity == Activity::Idle {
             return;
         }
@@ -82,6 +84,9 @@ impl Timeline {
     }
 
     pub(crate) fn hold(&mut self, hold: Hold) {
+        if hold.start_ps < self.from_ps {
+            return;
+        }
         if self.holds.len() < self.limit {
             self.holds.push(hold);
         } else {
