@@ -47,6 +47,20 @@ pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>) {
     }
 }
 
+/// At commas, but not at those within an item's options: `fifo:spin=1,bypass=2,barging`.
+pub(crate) fn split(text: &str) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    for piece in text.split(',').map(str::trim).filter(|piece| !piece.is_empty()) {
+        match items.last_mut() {
+            Some(last) if last.contains(':') && piece.contains('=') && !piece.contains(':') => {
+                *last = format!("{last},{piece}");
+            }
+            _ => items.push(piece.to_owned()),
+        }
+    }
+    items
+}
+
 /// Is this a lock with legal options?
 pub(crate) fn check(spec: &str) -> Result<(), Failure> {
     let (name, options) = spec.split_once(':').unwrap_or((spec, ""));
@@ -110,6 +124,15 @@ mod tests {
             }
         }
         check(GLIBC).unwrap();
+    }
+
+    #[test]
+    fn locks_keep_their_options() {
+        assert_eq!(
+            split("fifo:spin=1,bypass=2, barging,glibc"),
+            ["fifo:spin=1,bypass=2", "barging", "glibc"]
+        );
+        assert!(split("").is_empty());
     }
 
     #[test]

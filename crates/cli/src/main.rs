@@ -1,18 +1,22 @@
 //! The `lockwright` command: each subcommand is a file in `cmd/`, its flags are that file's `Args`.
 
 mod catalog;
+mod chart;
 mod cmd;
+mod draw;
 mod elf;
 mod epoch;
 mod epochs;
 mod find;
 mod hints;
+mod html;
 mod launch;
 mod library;
 mod lock_trace;
 mod output;
 mod rules;
 mod signals;
+mod sim;
 mod trace;
 mod tune;
 mod units;
@@ -35,6 +39,7 @@ const EXAMPLES: &str = "Examples:
   lockwright run --lock fifo -- ./server        on a lock of your choice
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
+  lockwright sim --machine m1 --lock mcs,asl    what locks would do on another machine
   lockwright record -- ./server                 which locks it takes, for how long: a trace
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
@@ -51,6 +56,7 @@ enum Command {
     Topology(cmd::topology::Args),
     Bench(Box<cmd::bench::Args>),
     Tune(Box<cmd::tune::Args>),
+    Sim(Box<cmd::sim::Args>),
     Record(cmd::record::Args),
     Calibrate(cmd::calibrate::Args),
     Completions(cmd::completions::Args),
@@ -66,6 +72,7 @@ fn main() -> ExitCode {
         Command::Topology(args) => cmd::topology::main(args),
         Command::Bench(args) => cmd::bench::main(*args),
         Command::Tune(args) => cmd::tune::main(*args),
+        Command::Sim(args) => cmd::sim::main(*args),
         Command::Record(args) => cmd::record::main(args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Completions(args) => cmd::completions::main(args, Cli::command()),

@@ -9,5 +9,6 @@ pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod record;
 pub(crate) mod run;
+pub(crate) mod sim;
 pub(crate) mod topology;
 pub(crate) mod tune;

@@ -76,7 +76,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let (low, high) = slo_range(&args.slo_range)?;
     let limit = args.time.map(limit).transpose()?;
     catalog::check(&args.lock)?;
-    let compared = split_locks(&args.compare);
+    let compared = catalog::split(&args.compare);
     for lock in &compared {
         catalog::check(lock).map_err(|failure| failure.within("--compare: "))?;
     }
@@ -214,20 +214,6 @@ fn limit(seconds: f64) -> Result<Duration, Failure> {
         .hint("for example --time 5"))
 }
 
-/// At commas, but not at those within a lock's options: `fifo:spin=1,bypass=2,barging`.
-fn split_locks(text: &str) -> Vec<String> {
-    let mut locks: Vec<String> = Vec::new();
-    for piece in text.split(',').map(str::trim).filter(|piece| !piece.is_empty()) {
-        match locks.last_mut() {
-            Some(last) if last.contains(':') && piece.contains('=') && !piece.contains(':') => {
-                *last = format!("{last},{piece}");
-            }
-            _ => locks.push(piece.to_owned()),
-        }
-    }
-    locks
-}
-
 /// `NAME=FUNCTION[@pPERCENTILE]` with an SLO, as `run --epoch` wants it. Each run overrides that SLO.
 fn with_slo(text: &str, slo_ns: u64) -> Result<String, Failure> {
     let (function, percentile) = text.split_once('@').map_or((text, None), |(f, p)| (f, Some(p)));
@@ -244,15 +230,6 @@ fn with_slo(text: &str, slo_ns: u64) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn locks_keep_their_options() {
-        assert_eq!(
-            split_locks("fifo:spin=1,bypass=2, barging,glibc"),
-            ["fifo:spin=1,bypass=2", "barging", "glibc"]
-        );
-        assert!(split_locks("").is_empty());
-    }
 
     #[test]
     fn functions_get_an_slo() {

@@ -3,14 +3,14 @@
 
 use super::Curve;
 use super::advice::{Advice, rate};
+use crate::draw::{
+    Area, Drawn, FAINT, INK, SOFT, dashes, document, drawn, line, log_ticks, mark, nice_step, text,
+};
 use crate::epochs::Verdict;
 use crate::units::word;
 use lockwright_bench::{Spread, si, time};
-use plotters::backend::SVGBackend;
-use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
-use std::fmt::Write as _;
+use plotters::style::text_anchor::HPos;
 
 const WIDTH: i32 = 980;
 const LEFT: i32 = 92;
@@ -22,12 +22,7 @@ const GAP: i32 = 44;
 const LOWER: i32 = 300;
 const BOTTOM: i32 = 58;
 const HEIGHT: i32 = TOP + UPPER + GAP + LOWER + BOTTOM;
-const FONT: &str = "sans-serif";
 
-const PAPER: RGBColor = RGBColor(255, 255, 255);
-const INK: RGBColor = RGBColor(40, 40, 40);
-const SOFT: RGBColor = RGBColor(100, 108, 116);
-const FAINT: RGBColor = RGBColor(222, 224, 227);
 const BAND: RGBColor = RGBColor(250, 233, 226);
 const SLOW: RGBColor = RGBColor(0, 114, 178);
 const ALL: RGBColor = RGBColor(150, 90, 170);
@@ -35,61 +30,8 @@ const FAST: RGBColor = RGBColor(30, 140, 100);
 const OTHER: RGBColor = RGBColor(200, 90, 10);
 
 /// Each colour, and what it becomes on a dark page.
-const DARK: [(RGBColor, &str); 9] = [
-    (PAPER, "#15181c"),
-    (INK, "#e4e6e9"),
-    (SOFT, "#a4acb5"),
-    (FAINT, "#343a41"),
-    (BAND, "#3a2721"),
-    (SLOW, "#58b4ee"),
-    (ALL, "#c79ae0"),
-    (FAST, "#56c596"),
-    (OTHER, "#f0a04b"),
-];
-
-/// Rules that turn a plot dark where the reader prefers that.
-fn style() -> String {
-    let mut css = String::from("<style>@media (prefers-color-scheme: dark) {");
-    for (RGBColor(r, g, b), dark) in DARK {
-        for property in ["fill", "stroke"] {
-            let _ = write!(css, "svg [{property}=\"#{r:02X}{g:02X}{b:02X}\"]{{{property}:{dark}}}");
-        }
-    }
-    css + "}</style>"
-}
-
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), String>;
-
-fn drawn<E: std::error::Error + Send + Sync>(result: Result<(), E>) -> Drawn {
-    result.map_err(|cause| format!("cannot draw: {cause}"))
-}
-
-fn text(area: &Area<'_>, what: &str, at: (i32, i32), size: i32, ink: RGBColor, h: HPos) -> Drawn {
-    let style =
-        TextStyle::from((FONT, size).into_font()).color(&ink).pos(Pos::new(h, VPos::Center));
-    drawn(area.draw_text(what, &style, at))
-}
-
-fn line(area: &Area<'_>, points: &[(i32, i32)], style: impl Into<ShapeStyle>) -> Drawn {
-    drawn(area.draw(&PathElement::new(points.to_vec(), style)))
-}
-
-/// A dashed line from point to point.
-fn dashes(area: &Area<'_>, from: (i32, i32), to: (i32, i32), ink: RGBColor) -> Drawn {
-    let (dx, dy) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
-    let length = dx.hypot(dy).max(1.0);
-    let at = |d: f64| {
-        let share = (d / length).min(1.0);
-        (from.0 + (dx * share).round() as i32, from.1 + (dy * share).round() as i32)
-    };
-    let mut d = 0.0;
-    while d < length {
-        line(area, &[at(d), at(d + 6.0)], ink)?;
-        d += 11.0;
-    }
-    Ok(())
-}
+const DARK: [(RGBColor, &str); 5] =
+    [(BAND, "#3a2721"), (SLOW, "#58b4ee"), (ALL, "#c79ae0"), (FAST, "#56c596"), (OTHER, "#f0a04b")];
 
 /// Both axes of times are logarithmic, over the same range.
 struct Scale {
@@ -127,17 +69,6 @@ impl Scale {
     fn y_rate(&self, rate: f64) -> i32 {
         TOP + UPPER - (rate / self.top_rate.max(1e-9) * f64::from(UPPER)).round() as i32
     }
-
-    /// 1, 2 and 5 times powers of ten within the range; powers alone where those are many.
-    fn ticks(&self) -> Vec<f64> {
-        let decades = (self.high / self.low).log10();
-        let factors: &[f64] = if decades > 4.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
-        let first = self.low.log10().floor() as i32;
-        (first..=self.high.log10().ceil() as i32)
-            .flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)))
-            .filter(|ns| (self.low..=self.high).contains(ns))
-            .collect()
-    }
 }
 
 /// The graph of one epoch as an SVG document; `origin` says where its figures come from.
@@ -147,30 +78,22 @@ pub(crate) fn graph(
     lock: &str,
     origin: &str,
 ) -> Result<String, String> {
-    let mut svg = String::new();
-    {
-        let area =
-            SVGBackend::with_string(&mut svg, (WIDTH as u32, HEIGHT as u32)).into_drawing_area();
+    document((WIDTH, HEIGHT), &DARK, |area| {
         let scale = Scale::of(curve);
-        drawn(area.fill(&PAPER))?;
-        heading(&area, curve, lock, origin)?;
-        band(&area, curve, &scale)?;
-        grid(&area, curve, &scale)?;
+        heading(area, curve, lock, origin)?;
+        band(area, curve, &scale)?;
+        grid(area, curve, &scale)?;
         if let Some(slo) = advice.slo_ns {
             let x = scale.x(slo as f64);
-            dashes(&area, (x, TOP - 4), (x, HEIGHT - BOTTOM), INK)?;
+            dashes(area, (x, TOP - 4), (x, HEIGHT - BOTTOM), INK)?;
             let side = if x > WIDTH / 2 { (HPos::Right, -6) } else { (HPos::Left, 6) };
             let label = format!("recommended: {}", word(slo));
             // In the room above the highest throughput.
-            text(&area, &label, (x + side.1, TOP + 10), 12, INK, side.0)?;
+            text(area, &label, (x + side.1, TOP + 10), 12, INK, side.0)?;
         }
-        curves(&area, curve, &scale)?;
-        others(&area, curve, &scale)?;
-        drawn(area.present())?;
-    }
-    // One that opens the file alone in a dark browser has it dark too.
-    let body = svg.find('>').map_or(0, |end| end + 1);
-    Ok(format!("{}{}{}", &svg[..body], style(), &svg[body..]))
+        curves(area, curve, &scale)?;
+        others(area, curve, &scale)
+    })
 }
 
 fn heading(area: &Area<'_>, curve: &Curve, lock: &str, origin: &str) -> Drawn {
@@ -216,7 +139,7 @@ fn band(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
 
 fn grid(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
     let (right, middle) = (WIDTH - RIGHT, TOP + UPPER + GAP);
-    for ns in scale.ticks() {
+    for ns in log_ticks(scale.low, scale.high) {
         let (x, y, name) = (scale.x(ns), scale.y(ns), word(ns.round() as u64));
         line(area, &[(x, TOP), (x, TOP + UPPER)], FAINT)?;
         line(area, &[(x, middle), (x, HEIGHT - BOTTOM)], FAINT)?;
@@ -241,13 +164,6 @@ fn grid(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
     text(area, &latency, (LEFT, middle - 11), 12, SOFT, HPos::Left)?;
     let axis = "SLO (logarithmic)";
     text(area, axis, ((LEFT + right) / 2, HEIGHT - 18), 13, INK, HPos::Center)
-}
-
-/// 1, 2 or 5 times a power of ten, at most six of them.
-fn nice_step(max: f64) -> f64 {
-    let power = 10f64.powf((max.max(1e-9) / 6.0).log10().floor());
-    let steps = [1.0, 2.0, 5.0].map(|factor| factor * power);
-    steps.into_iter().find(|step| max / step <= 6.0).unwrap_or(10.0 * power)
 }
 
 fn curves(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
@@ -276,18 +192,8 @@ fn curves(area: &Area<'_>, curve: &Curve, scale: &Scale) -> Drawn {
 }
 
 /// One shape for each lock compared with.
-fn marker(area: &Area<'_>, which: usize, (x, y): (i32, i32)) -> Drawn {
-    match which % 3 {
-        0 => {
-            let corners = vec![(x, y - 6), (x + 6, y), (x, y + 6), (x - 6, y)];
-            drawn(area.draw(&Polygon::new(corners, OTHER.filled())))
-        }
-        1 => drawn(area.draw(&Rectangle::new([(x - 5, y - 5), (x + 5, y + 5)], OTHER.filled()))),
-        _ => {
-            let corners = vec![(x, y - 6), (x + 6, y + 5), (x - 6, y + 5)];
-            drawn(area.draw(&Polygon::new(corners, OTHER.filled())))
-        }
-    }
+fn marker(area: &Area<'_>, which: usize, at: (i32, i32)) -> Drawn {
+    mark(area, [2, 1, 3][which % 3], at, 5, OTHER)
 }
 
 /// Other locks know no SLO: each stands where its own latency would be the SLO.
@@ -323,18 +229,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_lie_within_and_are_few() {
-        for (low, high) in [(13e3, 2.6e6), (900.0, 1100.0), (100.0, 5e9)] {
-            let ticks = Scale { low, high, top_rate: 1.0 }.ticks();
-            assert!((1..=14).contains(&ticks.len()), "{ticks:?}");
-            assert!(ticks.iter().all(|ns| (low..=high).contains(ns)), "{ticks:?}");
-        }
-        for max in [0.9, 7.0, 123.0, 1.6e6] {
-            assert!((2.0..=6.0).contains(&(max / nice_step(max))), "{max}");
-        }
-    }
-
-    #[test]
     fn a_graph_has_its_parts() {
         let curve = crate::tune::tests::example();
         let advice = crate::tune::advice::advise(&curve);
@@ -361,10 +255,10 @@ mod tests {
 
     #[test]
     fn every_colour_of_a_plot_has_a_dark_one() {
-        let css = style();
-        for ink in [PAPER, INK, SOFT, FAINT, BAND, SLOW, ALL, FAST, OTHER] {
+        let svg = document((9, 9), &DARK, |_| Ok(())).unwrap();
+        for ink in [INK, SOFT, FAINT, BAND, SLOW, ALL, FAST, OTHER] {
             let RGBColor(r, g, b) = ink;
-            assert!(css.contains(&format!("#{r:02X}{g:02X}{b:02X}")));
+            assert!(svg.contains(&format!("svg [fill=\"#{r:02X}{g:02X}{b:02X}\"]")));
         }
     }
 }

@@ -4,6 +4,7 @@ use super::advice::{Advice, advise, rate};
 use super::{Curve, Point, Run, Setting, plot};
 use crate::epochs::{ClassNames, Origin, csv_header, csv_rows, json};
 use crate::hints::{Failure, cause};
+use crate::html::{CSS, escape};
 use crate::output;
 use crate::units::word;
 use lockwright_bench::{Machine, time};
@@ -164,7 +165,7 @@ impl Report<'_> {
              <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
              <title>lockwright tune: {program}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n\
              <h1>{program} by SLO <span class=\"tag\">{}</span></h1>\n<p class=\"soft\">{}</p>\n",
-            include_str!("page.css"),
+            CSS,
             self.origin().word(),
             escape(&self.source()),
             program = escape(self.program),
@@ -271,9 +272,4 @@ fn cells(curve: &Curve, lock: &str) -> (Cells, Vec<(Option<u64>, Cells)>) {
         .iter()
         .map(|(ns, point)| (Some(*ns), row(format!("{lock}, SLO {}", word(*ns)), point, true)));
     (header, others.chain(slos).collect())
-}
-
-/// Text as HTML wants it.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

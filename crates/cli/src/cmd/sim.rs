@@ -1,0 +1,175 @@
+//! `lockwright sim`.
+
+use crate::hints::{Failure, cause};
+use crate::output;
+use crate::sim::plan::{Asked, Plan};
+use crate::sim::{Row, list, perfetto, report, source};
+use lockwright_sim::batch::run_all;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Entries of a timeline: what Perfetto opens in a few seconds.
+const TIMELINE: usize = 300_000;
+
+/// Simulate locks on another machine
+///
+/// The locks' own source runs on a model of a machine: the same seed gives the same run. Every combination of machines,
+/// workloads, threads, sweeps, locks and seeds is a run; they run side by side on all CPUs.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright sim --machine m1 --lock mcs,tas,asl-mcs --threads 1..8
+  lockwright sim --machine m1 --lock mcs,tas --workload sections:lines=64 --sweep gap=0,100..100k:7:log --output sim
+  lockwright sim --machine m1,xeon-2x10 --lock all --threads max --seeds 3 --json
+  lockwright sim --machine m1 --lock glibc --sweep kernel.wake_ns=500..5000:10
+  lockwright sim --machine m1 --lock asl --seed 1 --duration 200us --timeline asl.json
+  lockwright sim --list
+
+Values: A,B,... where LOW..HIGH:N is N even steps and LOW..HIGH:N:log N even ratios; k, M, G may follow a number.
+DIR gets report.html, throughput.svg, latency.svg, energy.svg, results.json and results.csv (a line for each run).
+Figures are simulated. Exit code 1: a check failed, such as mutual exclusion; the line says how to see it again.")]
+pub(crate) struct Args {
+    /// Locks, NAME[:key=value,...], or all
+    #[arg(long = "lock", value_name = "LOCKS", required_unless_present = "list")]
+    locks: Vec<String>,
+    /// Machines: names (--list) or profiles in TOML
+    #[arg(long = "machine", value_name = "MACHINES", required_unless_present = "list")]
+    machines: Vec<String>,
+    /// What threads do, NAME[:key=value,...] [default: sections]
+    #[arg(long = "workload", value_name = "WORKLOADS")]
+    workloads: Vec<String>,
+    /// How many threads: 1,4,8, 1..8, max (a thread for each CPU) [default: max]
+    #[arg(long, value_name = "N")]
+    threads: Option<String>,
+    /// Where they run: pinned (fastest CPUs first), free (the scheduler moves them), or CPUs as in 0-3,6
+    #[arg(long, value_name = "WHERE", default_value = "pinned")]
+    placement: String,
+    /// How many seeds: 1, 2, ...
+    #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "seed",
+          value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    seeds: u64,
+    /// Which seeds
+    #[arg(long, value_name = "SEED", value_delimiter = ',')]
+    seed: Vec<u64>,
+    /// Simulated time that counts
+    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    duration: String,
+    /// Simulated time before that; 0: none
+    #[arg(long, value_name = "TIME", default_value = "2ms")]
+    warmup: String,
+    /// Vary threads, an option of workload or lock, or a figure of the machine; several: every combination
+    #[arg(long = "sweep", value_name = "KEY=VALUES")]
+    sweeps: Vec<String>,
+    /// Write report, plots and data there
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write what each core did in the first seed's run, for ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    timeline: Option<PathBuf>,
+    /// List machines and workloads, or tell of those named
+    #[arg(long)]
+    list: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    if args.list {
+        list::print(&args.machines, &args.workloads, args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sections = ["sections".to_owned()];
+    let mut plan = Plan::new(&Asked {
+        locks: &args.locks,
+        machines: &args.machines,
+        workloads: if args.workloads.is_empty() { &sections } else { &args.workloads },
+        threads: args.threads.as_deref(),
+        placement: &args.placement,
+        seeds: if args.seed.is_empty() { (1..=args.seeds).collect() } else { distinct(&args.seed) },
+        warmup: &args.warmup,
+        duration: &args.duration,
+        sweeps: &args.sweeps,
+    })?;
+    if args.timeline.is_some() {
+        if plan.rows.len() > 1 {
+            return Err(Failure::new(format!(
+                "--timeline is of one run, not of {} points",
+                plan.rows.len()
+            ))
+            .hint("one lock, one machine, one number of threads, no --sweep"));
+        }
+        plan.points[0].timeline = Some(TIMELINE);
+    }
+    // Writing comes last; that it will fail should be said first.
+    if let Some(dir) = &args.output {
+        fs::create_dir_all(dir).map_err(|error| {
+            Failure::new(format!("cannot make '{}': {}", dir.display(), cause(&error)))
+                .hint("lockwright sim --output DIR ...")
+        })?;
+    }
+    if let Some(file) = &args.timeline {
+        write(file, "")?;
+    }
+
+    let bar = lockwright_bench::progress(plan.points.len() as u64, args.quiet);
+    let outcomes = run_all(&plan.points, |_| bar.inc(1));
+    bar.finish_and_clear();
+
+    let rows = Row::all(&plan, &outcomes);
+    let command = lockwright_bench::command_line();
+    if args.json {
+        output::print_json(&report::json(&plan, &rows, &command)?)?;
+    } else {
+        output::print(&report::text(&plan, &rows))?;
+    }
+    let mut written = Vec::new();
+    if let Some(dir) = &args.output {
+        written = report::write(&plan, &rows, &command, dir)?;
+    }
+    if let Some(file) = &args.timeline
+        && let Some(timeline) = &outcomes[0].timeline
+    {
+        let trace = perfetto::trace(&plan.points[0], &source(&plan), timeline);
+        write(file, &trace.to_string())?;
+        written.push(file.clone());
+        if timeline.dropped > 0 {
+            crate::hints::warn(
+                format!(
+                    "the timeline lacks {} entries after its first {TIMELINE}",
+                    timeline.dropped
+                ),
+                "a shorter run fits: --duration 200us",
+            );
+        }
+    }
+    if !written.is_empty() && !args.json {
+        let names: Vec<_> = written.iter().map(|file| file.display().to_string()).collect();
+        output::print(&format!("\nwritten: {}\n", names.join(" ")))?;
+    }
+    let violations = report::violations(&plan, &rows);
+    for line in &violations {
+        output::say(&format!("violation: {line}\n"));
+    }
+    Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+fn distinct(seeds: &[u64]) -> Vec<u64> {
+    let mut all = Vec::new();
+    for seed in seeds {
+        if !all.contains(seed) {
+            all.push(*seed);
+        }
+    }
+    all
+}
+
+fn write(file: &PathBuf, text: &str) -> Result<(), Failure> {
+    fs::write(file, text).map_err(|error| {
+        Failure::new(format!("cannot write '{}': {}", file.display(), cause(&error)))
+            .hint("--timeline FILE.json, in a folder that is there")
+    })
+}

@@ -1,0 +1,174 @@
+//! Studies on virtual machines: what is run (`plan`), and what is made of it.
+
+pub(crate) mod list;
+pub(crate) mod perfetto;
+pub(crate) mod plan;
+pub(crate) mod plot;
+pub(crate) mod report;
+
+use lockwright_bench::Spread;
+use lockwright_sim::batch::Point;
+use lockwright_sim::sweep::Knob;
+use lockwright_sim::{Outcome, Placement, Violation};
+use plan::Plan;
+use std::fmt::Write as _;
+
+/// One lock at one point of the grid, with a run for each seed.
+pub(crate) struct Row<'a> {
+    pub(crate) plan: &'a Plan,
+    /// Its number, in the order of the command.
+    pub(crate) number: usize,
+    pub(crate) outcomes: &'a [Outcome],
+}
+
+/// A figure of runs in which no check failed: its median over the seeds, and its range.
+fn spread(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
+    let sound = outcomes.iter().filter(|outcome| outcome.violation.is_none());
+    Spread::of(&sound.map(figure).collect::<Vec<_>>())
+}
+
+impl<'a> Row<'a> {
+    /// All rows, of the outcomes of all points.
+    pub(crate) fn all(plan: &'a Plan, outcomes: &'a [Outcome]) -> Vec<Row<'a>> {
+        let of = outcomes.chunks(plan.seeds.len()).enumerate();
+        of.map(|(number, outcomes)| Row { plan, number, outcomes }).collect()
+    }
+
+    /// Its runs; they differ in their seeds.
+    pub(crate) fn points(&self) -> &'a [Point] {
+        let seeds = self.plan.seeds.len();
+        &self.plan.points[self.number * seeds..(self.number + 1) * seeds]
+    }
+
+    pub(crate) fn point(&self) -> &'a Point {
+        &self.points()[0]
+    }
+
+    pub(crate) fn at(&self) -> &'a plan::At {
+        &self.plan.rows[self.number]
+    }
+
+    /// The lock, as the command names it.
+    pub(crate) fn lock(&self) -> &'a str {
+        self.plan.locks[self.at().lock].name()
+    }
+
+    pub(crate) fn spread(&self, figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
+        spread(self.outcomes, figure)
+    }
+
+    pub(crate) fn violations(&self) -> impl Iterator<Item = (&'a Point, &'a Violation)> {
+        let runs = self.points().iter().zip(self.outcomes);
+        runs.filter_map(|(point, outcome)| Some((point, outcome.violation.as_ref()?)))
+    }
+}
+
+/// What the whole study has in common, on one line.
+pub(crate) fn source(plan: &Plan) -> String {
+    let mut text = "simulated: ".to_owned();
+    match &plan.machines[..] {
+        [one] => {
+            let title = one.title.split(['(', ';']).next().unwrap_or_default().trim();
+            let _ = write!(text, "{} ({title})", one.name);
+        }
+        many => {
+            let names: Vec<_> = many.iter().map(|machine| machine.name.as_str()).collect();
+            text.push_str(&names.join(", "));
+        }
+    }
+    if let [_] = plan.workloads[..] {
+        let _ = write!(text, ", {}", workload(&plan.points[0]));
+    }
+    if !plan.threads_vary && plan.sweeps.iter().all(|sweep| sweep.knob != Knob::Threads) {
+        let threads = plan.points[0].threads;
+        if plan.points.iter().all(|point| point.threads == threads) {
+            let _ = write!(text, ", {threads} {}", if threads == 1 { "thread" } else { "threads" });
+        }
+    }
+    let _ = write!(text, ", {}", placement(&plan.placement));
+    let _ = write!(text, ", {}", crate::units::word(plan.duration_ns));
+    let _ = match plan.seeds[..] {
+        [seed] => write!(text, ", seed {seed}"),
+        [first, .., last] => write!(text, ", median of seeds {first} to {last}"),
+        [] => Ok(()),
+    };
+    text
+}
+
+/// What tells this point from the others, without its lock and without `x`: name and value of what varies.
+pub(crate) fn place(row: &Row<'_>, x: Option<&Across>) -> Vec<(String, String)> {
+    let (plan, at) = (row.plan, row.at());
+    let mut all = Vec::new();
+    if plan.machines.len() > 1 {
+        all.push(("machine".to_owned(), plan.machines[at.machine].name.clone()));
+    }
+    if plan.workloads.len() > 1 {
+        let (what, params) = &plan.workloads[at.workload];
+        let options: Vec<_> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let name = [what.id, &options.join(",")].join(":");
+        all.push(("workload".to_owned(), name.trim_end_matches(':').to_owned()));
+    }
+    if plan.threads_vary && x != Some(&Across::Threads) {
+        all.push(("threads".to_owned(), at.threads.to_string()));
+    }
+    for (number, (sweep, value)) in plan.sweeps.iter().zip(&at.swept).enumerate() {
+        if x != Some(&Across::Sweep(number)) {
+            all.push((sweep.key.clone(), value.to_string()));
+        }
+    }
+    all
+}
+
+/// What varies along a plot's x axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Across {
+    Threads,
+    /// A sweep, by its number.
+    Sweep(usize),
+}
+
+/// The command that runs this point again.
+pub(crate) fn replay(plan: &Plan, row: &plan::At, point: &Point) -> String {
+    use crate::units::word;
+    let mut words = vec![
+        "lockwright sim".to_owned(),
+        format!("--machine {}", plan.machine_words[row.machine]),
+        format!("--lock {}", point.lock.name()),
+        format!("--workload {}", workload(point)),
+        format!("--threads {}", point.threads),
+    ];
+    if point.placement != Placement::Pinned {
+        words.push(format!("--placement {}", placement(&point.placement)));
+    }
+    for (sweep, value) in plan.sweeps.iter().zip(&row.swept) {
+        if let Knob::Figure(path) = &sweep.knob {
+            words.push(format!("--sweep {path}={value}"));
+        }
+    }
+    words.push(format!("--seed {}", point.seed));
+    words.push(format!("--duration {}", word(point.duration_ns)));
+    words.push(match point.warmup_ns {
+        0 => "--warmup 0".to_owned(),
+        ns => format!("--warmup {}", word(ns)),
+    });
+    words.join(" ")
+}
+
+/// `NAME:key=value,...`, with what differs from the defaults.
+pub(crate) fn workload(point: &Point) -> String {
+    let options: Vec<_> =
+        point.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    match options.is_empty() {
+        true => point.workload.id.to_owned(),
+        false => format!("{}:{}", point.workload.id, options.join(",")),
+    }
+}
+
+/// As `--placement` has it.
+pub(crate) fn placement(placement: &Placement) -> String {
+    match placement {
+        Placement::Pinned => "pinned".into(),
+        Placement::Free => "free".into(),
+        Placement::Cpus(list) => list.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+    }
+}

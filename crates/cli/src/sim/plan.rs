@@ -1,0 +1,509 @@
+//! The command line of a study, read and checked, and the grid of runs that it asks for.
+
+use crate::catalog::{self, GLIBC};
+use crate::hints::{Failure, cause, nearest};
+use crate::units;
+use lockwright_locks::catalog::CATALOG;
+use lockwright_sim::batch::Point;
+use lockwright_sim::load::Workload;
+use lockwright_sim::profile::{BUILTIN, Profile, ProfileError, builtin};
+use lockwright_sim::sweep::{self, Knob, KnobError};
+use lockwright_sim::workload::WORKLOADS;
+use lockwright_sim::{LockSpec, Placement};
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+
+/// More runs than anybody waits for.
+const MANY_RUNS: usize = 1_000_000;
+/// Most threads of a run.
+const MANY_THREADS: u32 = 1024;
+
+/// What the command asks for, as words.
+pub(crate) struct Asked<'a> {
+    pub(crate) locks: &'a [String],
+    pub(crate) machines: &'a [String],
+    pub(crate) workloads: &'a [String],
+    pub(crate) threads: Option<&'a str>,
+    pub(crate) placement: &'a str,
+    pub(crate) seeds: Vec<u64>,
+    pub(crate) warmup: &'a str,
+    pub(crate) duration: &'a str,
+    pub(crate) sweeps: &'a [String],
+}
+
+/// A workload, with the options that it is given.
+pub(crate) type Chosen = (&'static Workload, BTreeMap<String, f64>);
+
+/// One sweep.
+pub(crate) struct Sweep {
+    pub(crate) key: String,
+    pub(crate) knob: Knob,
+    pub(crate) values: Vec<f64>,
+    /// What the key means.
+    pub(crate) meaning: String,
+}
+
+/// Where in the grid a row is.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct At {
+    pub(crate) machine: usize,
+    pub(crate) workload: usize,
+    pub(crate) threads: u32,
+    /// A value of each sweep.
+    pub(crate) swept: Vec<f64>,
+    pub(crate) lock: usize,
+}
+
+/// What is run.
+pub(crate) struct Plan {
+    pub(crate) locks: Vec<LockSpec>,
+    pub(crate) machines: Vec<Arc<Profile>>,
+    /// As the command names them.
+    pub(crate) machine_words: Vec<String>,
+    pub(crate) workloads: Vec<Chosen>,
+    /// Does the number of threads vary?
+    pub(crate) threads_vary: bool,
+    pub(crate) placement: Placement,
+    pub(crate) seeds: Vec<u64>,
+    pub(crate) warmup_ns: u64,
+    pub(crate) duration_ns: u64,
+    pub(crate) sweeps: Vec<Sweep>,
+    /// The locks of a point follow each other.
+    pub(crate) rows: Vec<At>,
+    /// A run for each seed of each row.
+    pub(crate) points: Vec<Point>,
+}
+
+impl Plan {
+    pub(crate) fn new(asked: &Asked<'_>) -> Result<Self, Failure> {
+        let locks = locks(asked.locks)?;
+        let named = machines(asked.machines)?;
+        let workloads = workloads(asked.workloads)?;
+        let (machine_words, machines): (Vec<_>, Vec<_>) = named.into_iter().unzip();
+        let placement = placement(asked.placement, &machines)?;
+        let duration_ns = time("--duration", asked.duration)?;
+        let warmup_ns = match asked.warmup {
+            "0" => 0,
+            word => time("--warmup", word)?,
+        };
+        let mut plan = Plan {
+            locks,
+            machines,
+            machine_words,
+            workloads,
+            threads_vary: false,
+            placement,
+            seeds: asked.seeds.clone(),
+            warmup_ns,
+            duration_ns,
+            sweeps: Vec::new(),
+            rows: Vec::new(),
+            points: Vec::new(),
+        };
+        for text in asked.sweeps {
+            let sweep = plan.sweep(text)?;
+            if plan.sweeps.iter().any(|other| other.key == sweep.key) {
+                return Err(bad_sweep(text, "it is swept twice"));
+            }
+            plan.sweeps.push(sweep);
+        }
+        if asked.threads.is_some() && plan.sweeps.iter().any(|s| s.knob == Knob::Threads) {
+            return Err(Failure::new("threads are both given and swept")
+                .hint("--threads 1,2,4, or --sweep threads=1..8:8"));
+        }
+        plan.grid(asked.threads.unwrap_or("max"))?;
+        Ok(plan)
+    }
+
+    /// All points, in the order: machines, workloads, threads, sweeps, locks, seeds.
+    fn grid(&mut self, threads: &str) -> Result<(), Failure> {
+        let of = |values: &Sweep| values.values.len();
+        let swept = self.sweeps.iter().map(of).fold(1, usize::saturating_mul);
+        let size = [self.machines.len(), self.workloads.len(), self.locks.len(), self.seeds.len()];
+        let runs = size.into_iter().fold(swept, usize::saturating_mul);
+        if runs > MANY_RUNS {
+            return Err(Failure::new(format!("{runs} runs are more than {MANY_RUNS}"))
+                .hint("fewer values in --sweep, or --seeds 1"));
+        }
+        let combinations = combinations(&self.sweeps);
+        for (machine, profile) in self.machines.iter().enumerate() {
+            let counts = thread_counts(threads, profile.cpus())?;
+            self.threads_vary |= counts.len() > 1;
+            for (workload, (what, params)) in self.workloads.iter().enumerate() {
+                for &threads in &counts {
+                    for swept in &combinations {
+                        for (lock, spec) in self.locks.iter().enumerate() {
+                            let mut point = Point {
+                                profile: profile.clone(),
+                                lock: spec.clone(),
+                                workload: what,
+                                params: params.clone(),
+                                threads,
+                                placement: self.placement.clone(),
+                                seed: 0,
+                                warmup_ns: self.warmup_ns,
+                                duration_ns: self.duration_ns,
+                                samples: false,
+                                timeline: None,
+                            };
+                            for (sweep, value) in self.sweeps.iter().zip(swept) {
+                                point = with(&point, sweep, *value)?;
+                            }
+                            let threads = point.threads;
+                            let swept = swept.clone();
+                            self.rows.push(At { machine, workload, threads, swept, lock });
+                            for &seed in &self.seeds {
+                                self.points.push(Point { seed, ..point.clone() });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn sweep(&self, text: &str) -> Result<Sweep, Failure> {
+        let (key, list) =
+            text.split_once('=').ok_or_else(|| bad_sweep(text, "it is not KEY=VALUES"))?;
+        let values = sweep::values(list).map_err(|why| bad_sweep(text, why))?;
+        let (knob, meaning) = self.knob(key)?;
+        if let Knob::Param(key) = &knob
+            && self.workloads.iter().any(|(_, params)| params.contains_key(key))
+        {
+            return Err(bad_sweep(text, format!("the workload is given a '{key}' already")));
+        }
+        Ok(Sweep { key: key.to_owned(), knob, values, meaning })
+    }
+
+    /// What a key names, and what that means.
+    fn knob(&self, key: &str) -> Result<(Knob, String), Failure> {
+        if key == "threads" {
+            return Ok((Knob::Threads, "threads".into()));
+        }
+        let option = key.strip_prefix("lock.");
+        if option.is_none() && key.contains('.') {
+            return self.figure(key);
+        }
+        let declares = |workload: &Workload| workload.params.iter().find(|spec| spec.key == key);
+        let found: Vec<_> = self.workloads.iter().filter_map(|(what, _)| declares(what)).collect();
+        if option.is_none() && !found.is_empty() {
+            let lacks = self.workloads.iter().find(|(what, _)| declares(what).is_none());
+            return match lacks {
+                Some((what, _)) => Err(Failure::new(format!(
+                    "cannot sweep '{key}': workload '{}' has no such option",
+                    what.id
+                ))
+                .hint("lockwright sim --list")),
+                None => Ok((Knob::Param(key.into()), found[0].meaning.into())),
+            };
+        }
+        let option = option.unwrap_or(key);
+        if let Some(spec) = self.locks.iter().find_map(|lock| lock.option(option)) {
+            return Ok((Knob::LockOption(option.into()), spec.meaning.into()));
+        }
+        let params = self.workloads.iter().flat_map(|(what, _)| what.params).map(|spec| spec.key);
+        let options = self.locks.iter().filter_map(LockSpec::entry).flat_map(|e| e.options);
+        let known = params.chain(options.map(|spec| spec.key)).chain(["threads"]);
+        Err(unknown(
+            format!("cannot sweep '{key}': no option of workload or lock, and no machine's figure"),
+            key,
+            known,
+        ))
+    }
+
+    fn figure(&self, path: &str) -> Result<(Knob, String), Failure> {
+        for profile in &self.machines {
+            // Only whether there is one: values are checked with the grid.
+            let mut probe = Profile::clone(profile);
+            if let Err(ProfileError::NoFigure(_)) = probe.set(path, 1.0) {
+                let figures = profile.figures();
+                let known = figures.iter().map(|(path, _)| path.as_str());
+                let message = match figures.iter().any(|(figure, _)| figure == path) {
+                    true => format!("'{path}' is a matrix: name a cell, as '{path}.0.1'"),
+                    false => format!("machine '{}' has no figure '{path}'", profile.name),
+                };
+                return Err(unknown(message, path, known));
+            }
+        }
+        Ok((Knob::Figure(path.into()), path.into()))
+    }
+}
+
+fn with(point: &Point, sweep: &Sweep, value: f64) -> Result<Point, Failure> {
+    let changed = point.with(&sweep.knob, value).map_err(|why| {
+        let why = match why {
+            KnobError::Lock(_) => {
+                let Knob::LockOption(key) = &sweep.knob else { unreachable!("a lock's complaint") };
+                let spec = point.lock.option(key);
+                spec.map_or(why.to_string(), |s| format!("not within {} to {}", s.min, s.max))
+            }
+            KnobError::Machine(ProfileError::Value { why, .. }) => why.to_owned(),
+            other => other.to_string(),
+        };
+        bad_sweep(&format!("{}={value}", sweep.key), why)
+    })?;
+    if changed.threads == 0 || changed.threads > MANY_THREADS {
+        let why = format!("not within 1 to {MANY_THREADS}");
+        return Err(bad_sweep(&format!("{}={value}", sweep.key), why));
+    }
+    Ok(changed)
+}
+
+/// Every choice of a value from each sweep, the last one fastest.
+fn combinations(sweeps: &[Sweep]) -> Vec<Vec<f64>> {
+    sweeps.iter().fold(vec![Vec::new()], |all, sweep| {
+        let longer = |some: Vec<f64>| {
+            let one = |value: &f64| [&some[..], &[*value]].concat();
+            sweep.values.iter().map(one).collect::<Vec<_>>()
+        };
+        all.into_iter().flat_map(longer).collect()
+    })
+}
+
+fn bad_sweep(text: &str, why: impl std::fmt::Display) -> Failure {
+    Failure::new(format!("bad --sweep '{text}': {why}"))
+        .hint("for example --sweep threads=1,2,4,8, or --sweep gap=100..100k:7:log")
+}
+
+fn unknown<'a>(message: String, word: &str, known: impl IntoIterator<Item = &'a str>) -> Failure {
+    let failure = Failure::new(message);
+    match nearest(word, known) {
+        Some(close) => failure.hint(format!("did you mean '{close}'? lockwright sim --list")),
+        None => failure.hint("lockwright sim --list"),
+    }
+}
+
+fn time(flag: &str, text: &str) -> Result<u64, Failure> {
+    units::nanoseconds(text).map_err(|why| {
+        Failure::new(format!("bad {flag} '{text}': {why}")).hint(format!("for example {flag} 20ms"))
+    })
+}
+
+fn locks(words: &[String]) -> Result<Vec<LockSpec>, Failure> {
+    let mut all: Vec<LockSpec> = Vec::new();
+    for word in words.iter().flat_map(|words| catalog::split(words)) {
+        let names = match word.as_str() {
+            "all" => {
+                CATALOG.iter().map(|entry| entry.id.to_owned()).chain([GLIBC.into()]).collect()
+            }
+            _ => vec![word],
+        };
+        for name in names {
+            catalog::check(&name)?;
+            if all.iter().all(|lock| lock.name() != name) {
+                all.push(LockSpec::parse(&name).map_err(Failure::new)?);
+            }
+        }
+    }
+    if all.is_empty() {
+        return Err(Failure::new("no lock is named").hint("--lock mcs,asl; lockwright list"));
+    }
+    Ok(all)
+}
+
+/// The machines of `--machine`, with the words that name them.
+pub(crate) fn machines(words: &[String]) -> Result<Vec<(String, Arc<Profile>)>, Failure> {
+    let mut all: Vec<(String, Arc<Profile>)> = Vec::new();
+    for word in words.iter().flat_map(|words| words.split(',')).map(str::trim) {
+        if !word.is_empty() && all.iter().all(|(other, _)| other != word) {
+            all.push((word.to_owned(), Arc::new(machine(word)?)));
+        }
+    }
+    if all.is_empty() {
+        return Err(Failure::new("no machine is named").hint("lockwright sim --list"));
+    }
+    Ok(all)
+}
+
+fn machine(word: &str) -> Result<Profile, Failure> {
+    if let Some(profile) = builtin(word) {
+        return Ok(profile);
+    }
+    if !word.contains('/') && !word.ends_with(".toml") {
+        let known = BUILTIN.iter().map(|(name, _)| *name);
+        return Err(unknown(format!("unknown machine '{word}'"), word, known));
+    }
+    let text = fs::read_to_string(word).map_err(|error| {
+        Failure::new(format!("cannot read machine '{word}': {}", cause(&error)))
+            .hint("lockwright sim --list")
+    })?;
+    Profile::parse(&text).map_err(|error| {
+        // TOML's own message has lines that show the place; the first says it all.
+        let text = error.to_string();
+        let lines: Vec<_> = text.lines().map(str::trim).collect();
+        let why = match lines[..] {
+            [place, .., why] if !why.is_empty() => format!("{place}: {why}"),
+            _ => lines.join(" "),
+        };
+        Failure::new(format!("machine '{word}': {why}"))
+            .hint("lockwright sim --machine m1 --list shows every figure that a machine has")
+    })
+}
+
+fn workloads(words: &[String]) -> Result<Vec<Chosen>, Failure> {
+    let mut all: Vec<Chosen> = Vec::new();
+    for word in words.iter().flat_map(|words| catalog::split(words)) {
+        let one = workload(&word)?;
+        if all.iter().all(|(what, params)| what.id != one.0.id || *params != one.1) {
+            all.push(one);
+        }
+    }
+    if all.is_empty() {
+        return Err(Failure::new("no workload is named").hint("lockwright sim --list"));
+    }
+    Ok(all)
+}
+
+/// A workload's name, or the nearest one in a hint.
+pub(crate) fn workload_named(name: &str) -> Result<&'static Workload, Failure> {
+    lockwright_sim::workload::find(name).ok_or_else(|| {
+        let known = WORKLOADS.iter().map(|workload| workload.id);
+        unknown(format!("unknown workload '{name}'"), name, known)
+    })
+}
+
+fn workload(word: &str) -> Result<Chosen, Failure> {
+    let (name, options) = word.split_once(':').unwrap_or((word, ""));
+    let what = workload_named(name)?;
+    let mut params = BTreeMap::new();
+    for option in options.split(',').filter(|_| word.contains(':')) {
+        let bad = |why: String| {
+            let example = what
+                .params
+                .first()
+                .map_or(name.to_owned(), |spec| format!("{name}:{}={}", spec.key, spec.default));
+            Failure::new(format!("workload '{word}': {why}"))
+                .hint(format!("for example '{example}'; lockwright sim --workload {name} --list"))
+        };
+        let (key, value) = option
+            .split_once('=')
+            .ok_or_else(|| bad(format!("option '{option}' is not key=value")))?;
+        let spec =
+            what.params.iter().find(|spec| spec.key == key).ok_or_else(|| {
+                match nearest(key, what.params.iter().map(|spec| spec.key)) {
+                    Some(close) => bad(format!("no option '{key}', did you mean '{close}'?")),
+                    None => bad(format!("no option '{key}'")),
+                }
+            })?;
+        let value = sweep::number(value).map_err(|why| bad(format!("'{key}': {why}")))?;
+        if !(spec.min..=spec.max).contains(&value) {
+            return Err(bad(format!("'{option}' is not within {} to {}", spec.min, spec.max)));
+        }
+        params.insert(key.to_owned(), value);
+    }
+    Ok((what, params))
+}
+
+/// Reads `1,4,8`, `1..8` and `max`.
+fn thread_counts(text: &str, cpus: u32) -> Result<Vec<u32>, Failure> {
+    let bad = |why: String| {
+        Failure::new(format!("bad --threads '{text}': {why}"))
+            .hint("for example --threads 1,4,8, --threads 1..8, --threads max")
+    };
+    let count = |word: &str| match word.trim().parse::<u32>() {
+        _ if word.trim() == "max" => Ok(cpus),
+        Ok(count) if (1..=MANY_THREADS).contains(&count) => Ok(count),
+        _ => Err(bad(format!("'{}' is not within 1 to {MANY_THREADS}", word.trim()))),
+    };
+    let mut all: Vec<u32> = Vec::new();
+    for word in text.split(',').filter(|word| !word.trim().is_empty()) {
+        let (first, last) = match word.split_once("..") {
+            Some((first, last)) => (count(first)?, count(last)?),
+            None => (count(word)?, count(word)?),
+        };
+        if first > last {
+            return Err(bad(format!("'{}' goes backwards", word.trim())));
+        }
+        all.extend((first..=last).filter(|count| !all.contains(count)).collect::<Vec<_>>());
+    }
+    if all.is_empty() { Err(bad("no number in it".into())) } else { Ok(all) }
+}
+
+fn placement(text: &str, machines: &[Arc<Profile>]) -> Result<Placement, Failure> {
+    let bad = |why: String| {
+        Failure::new(format!("bad --placement '{text}': {why}")).hint(
+            "pinned, free, or CPUs as in 0-3,6; lockwright sim --machine NAME --list shows them",
+        )
+    };
+    match text {
+        "pinned" => return Ok(Placement::Pinned),
+        "free" => return Ok(Placement::Free),
+        _ => {}
+    }
+    let number = |word: &str| {
+        let number = word.trim().parse::<u32>();
+        number.map_err(|_| bad(format!("'{}' is no CPU number", word.trim())))
+    };
+    let mut cpus = Vec::new();
+    for word in text.split(',') {
+        let (first, last) = word.split_once('-').unwrap_or((word, word));
+        let (first, last) = (number(first)?, number(last)?);
+        for profile in machines {
+            let most = profile.cpus() - 1;
+            if first.max(last) > most {
+                let far = first.max(last);
+                return Err(bad(format!("no CPU {far} on '{}', only 0 to {most}", profile.name)));
+            }
+        }
+        if first > last {
+            return Err(bad(format!("'{word}' goes backwards")));
+        }
+        cpus.extend(first..=last);
+    }
+    Ok(Placement::Cpus(cpus))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(list: &[&str]) -> Vec<String> {
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_grid_is_a_cross_product_in_the_order_of_the_command() {
+        let (locks, machines) = (words(&["mcs,fifo:spin=0,bypass=2"]), words(&["m1"]));
+        let (workloads, sweeps) =
+            (words(&["sections:lines=2"]), words(&["gap=0,1k", "memory.occupancy=0.1,0.2"]));
+        let asked = Asked {
+            locks: &locks,
+            machines: &machines,
+            workloads: &workloads,
+            threads: Some("1,max"),
+            placement: "pinned",
+            seeds: vec![3, 4],
+            warmup: "0",
+            duration: "1ms",
+            sweeps: &sweeps,
+        };
+        let plan = Plan::new(&asked).map_err(|failure| failure.to_string()).unwrap();
+        assert_eq!(plan.rows.len(), 2 * 4 * 2);
+        assert_eq!(plan.points.len(), 2 * plan.rows.len());
+        assert!(plan.threads_vary);
+        let last = plan.points.last().unwrap();
+        assert_eq!((last.threads, last.seed, last.params["gap"]), (8, 4, 1000.0));
+        assert_eq!((last.params["lines"], last.profile.memory.occupancy), (2.0, 0.2));
+        assert_eq!(last.lock.name(), "fifo:spin=0,bypass=2");
+        let at = At { machine: 0, workload: 0, threads: 1, swept: vec![0.0, 0.2], lock: 0 };
+        assert_eq!(plan.rows[2], at);
+        assert_eq!(
+            crate::sim::replay(&plan, &plan.rows[2], &plan.points[4]),
+            "lockwright sim --machine m1 --lock mcs --workload sections:gap=0,lines=2 --threads 1 \
+             --sweep memory.occupancy=0.2 --seed 3 --duration 1ms --warmup 0"
+        );
+    }
+
+    #[test]
+    fn threads_are_counted() {
+        let read = |text| thread_counts(text, 8).map_err(|failure| failure.to_string());
+        assert_eq!(read("1,4, 8").unwrap(), [1, 4, 8]);
+        assert_eq!(read("1..3,max,2").unwrap(), [1, 2, 3, 8]);
+        assert_eq!(read("6..max").unwrap(), [6, 7, 8]);
+        for bad in ["", "0", "x", "1025", "3..1", "-1", "1..", "1.5"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A study's plots: throughput, latency, work per joule; curves over what varies first, bars where nothing does.
+
+use super::plan::Plan;
+use super::{Across, Row, place, source};
+use crate::chart::{Axis, Bars, Curve, Heading, Panel, Range, bars, curves};
+use lockwright_bench::Spread;
+use lockwright_sim::Outcome;
+
+/// More panels in one picture show nothing.
+const MANY_PANELS: usize = 12;
+
+/// A figure of a run; `None` where nothing was counted.
+type Of = Box<dyn Fn(&Outcome) -> Option<f64>>;
+
+/// A figure that is drawn.
+struct Figure {
+    name: String,
+    dashed: bool,
+    of: Of,
+}
+
+/// A plot: its file's name, its title, its y axis, and one figure or two.
+struct Plot {
+    file: &'static str,
+    title: String,
+    y: &'static str,
+    is_time: bool,
+    figures: Vec<Figure>,
+}
+
+fn plots(plan: &Plan) -> Vec<Plot> {
+    let simple = |of: fn(&Outcome) -> f64| {
+        let of = Box::new(move |outcome: &Outcome| Some(of(outcome)));
+        vec![Figure { name: String::new(), dashed: false, of }]
+    };
+    let of_class = |rank: usize, name: &str, dashed| Figure {
+        name: format!("{name} cores"),
+        dashed,
+        of: Box::new(move |outcome: &Outcome| {
+            let latency = outcome.classes.get(rank)?.latency;
+            (latency.count > 0).then_some(latency.p99_ns as f64)
+        }),
+    };
+    // Machines whose classes have other names share no curve: all cores together then.
+    let classes = &plan.machines[0].class;
+    let same = plan.machines.iter().all(|machine| {
+        machine.class.iter().map(|class| &class.name).eq(classes.iter().map(|class| &class.name))
+    });
+    let last = classes.len() - 1;
+    let (what, latency) = if same && last > 0 {
+        let slow = of_class(last, &classes[last].name, false);
+        (
+            format!(
+                "P99 latency: solid on {} cores, dashed on {} cores",
+                classes[last].name, classes[0].name
+            ),
+            vec![slow, of_class(0, &classes[0].name, true)],
+        )
+    } else {
+        let of = |outcome: &Outcome| {
+            (outcome.latency.count > 0).then_some(outcome.latency.p99_ns as f64)
+        };
+        let all = Figure { name: String::new(), dashed: false, of: Box::new(of) };
+        ("P99 latency of operations".to_owned(), vec![all])
+    };
+    let throughput = simple(|outcome| outcome.throughput);
+    let tpp = simple(|outcome| outcome.tpp);
+    let plot = |file, title, y, is_time, figures| Plot { file, title, y, is_time, figures };
+    vec![
+        plot("throughput.svg", "Throughput".into(), "operations per second", false, throughput),
+        plot("latency.svg", what, "P99 of an operation", true, latency),
+        plot("energy.svg", "Throughput per power".into(), "operations per joule", false, tpp),
+    ]
+}
+
+/// What the x axis shows: the first sweep of several values, else the threads if they vary.
+fn across(plan: &Plan) -> Option<Across> {
+    let sweep = plan.sweeps.iter().position(|sweep| sweep.values.len() > 1);
+    sweep.map(Across::Sweep).or(plan.threads_vary.then_some(Across::Threads))
+}
+
+fn range(spread: Spread) -> Range {
+    Range { middle: spread.median, low: spread.min, high: spread.max }
+}
+
+fn value(row: &Row<'_>, figure: &Figure) -> Option<Range> {
+    let sound = row.outcomes.iter().filter(|outcome| outcome.violation.is_none());
+    let values: Option<Vec<f64>> = sound.map(|outcome| (figure.of)(outcome)).collect();
+    Spread::of(&values?).map(range)
+}
+
+/// Are they so far apart that only ratios tell?
+fn spans_decades(values: impl Iterator<Item = f64>) -> bool {
+    let (low, high) = values
+        .filter(|value| *value > 0.0)
+        .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    high / low >= 20.0
+}
+
+/// The rows of each panel, with its title.
+fn panels<'r, 'a>(rows: &'r [Row<'a>], x: Option<&Across>) -> Vec<(String, Vec<&'r Row<'a>>)> {
+    let mut all: Vec<(String, Vec<&Row<'_>>)> = Vec::new();
+    for row in rows {
+        let parts = place(row, x);
+        let title = match parts.is_empty() {
+            true => format!("{}, {}", row.point().profile.name, super::workload(row.point())),
+            false => parts.iter().map(|(k, v)| format!("{k} {v}")).collect::<Vec<_>>().join(", "),
+        };
+        match all.iter_mut().find(|(known, _)| *known == title) {
+            Some((_, rows)) => rows.push(row),
+            None => all.push((title, vec![row])),
+        }
+    }
+    all
+}
+
+/// All plots of the study: names of files, and their SVG.
+pub(crate) fn all(plan: &Plan, rows: &[Row<'_>]) -> Result<Vec<(&'static str, String)>, String> {
+    let x = across(plan);
+    let panels = panels(rows, x.as_ref());
+    let mut note = source(plan);
+    if panels.len() > MANY_PANELS {
+        note += &format!("; the first {MANY_PANELS} of {} panels", panels.len());
+    }
+    let panels = &panels[..panels.len().min(MANY_PANELS)];
+    let draw = |plot: &Plot| {
+        let svg = match &x {
+            Some(x) => over(plan, x, panels, plot, &note),
+            None => side_by_side(panels, plot, &note),
+        };
+        Ok((plot.file, svg?))
+    };
+    plots(plan).iter().map(draw).collect()
+}
+
+fn over(
+    plan: &Plan,
+    x: &Across,
+    panels: &[(String, Vec<&Row<'_>>)],
+    plot: &Plot,
+    note: &str,
+) -> Result<String, String> {
+    let at = |row: &Row<'_>| match x {
+        Across::Threads => f64::from(row.at().threads),
+        Across::Sweep(number) => row.at().swept[*number],
+    };
+    let meaning = match x {
+        Across::Threads => "threads".to_owned(),
+        Across::Sweep(number) => {
+            let sweep = &plan.sweeps[*number];
+            match sweep.meaning == sweep.key {
+                true => sweep.key.clone(),
+                false => format!("{}: {}", sweep.key, sweep.meaning),
+            }
+        }
+    };
+    let panel = |(title, rows): &(String, Vec<&Row<'_>>)| {
+        let curve = |lock: usize, figure: &Figure| {
+            let mine = rows.iter().filter(|row| row.at().lock == lock);
+            let dots = mine.filter_map(|row| Some((at(row), value(row, figure)?)));
+            let mut dots: Vec<_> = dots.collect();
+            dots.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Curve { key: lock, dashed: figure.dashed, dots }
+        };
+        let locks = 0..plan.locks.len();
+        let curves: Vec<_> = locks
+            .flat_map(|lock| plot.figures.iter().map(move |figure| curve(lock, figure)))
+            .collect();
+        let dots = || curves.iter().flat_map(|curve| &curve.dots);
+        let x_log = spans_decades(dots().map(|(x, _)| *x));
+        let y_log = plot.is_time && spans_decades(dots().map(|(_, y)| y.middle));
+        Panel {
+            title: title.clone(),
+            x: Axis { name: named(&meaning, x_log), log: x_log, is_time: false },
+            y: Axis { name: named(plot.y, y_log), log: y_log, is_time: plot.is_time },
+            curves,
+        }
+    };
+    let key: Vec<_> = plan.locks.iter().map(|lock| lock.name().to_owned()).collect();
+    let heading = Heading { title: &plot.title, source: note };
+    curves(&heading, &key, &panels.iter().map(panel).collect::<Vec<_>>())
+}
+
+fn named(name: &str, log: bool) -> String {
+    format!("{name}{}", if log { " (logarithmic)" } else { "" })
+}
+
+fn side_by_side(
+    panels: &[(String, Vec<&Row<'_>>)],
+    plot: &Plot,
+    note: &str,
+) -> Result<String, String> {
+    let mut groups = Vec::new();
+    for (title, rows) in panels {
+        for figure in &plot.figures {
+            let bar =
+                |row: &&Row<'_>| Some((row.lock().to_owned(), row.at().lock, value(row, figure)?));
+            let bars: Vec<_> = rows.iter().filter_map(bar).collect();
+            if bars.is_empty() {
+                continue; // nobody ran there
+            }
+            let title = match figure.name.is_empty() {
+                true => title.clone(),
+                false => format!("{title}: {}", figure.name),
+            };
+            let axis = Axis { name: plot.y.into(), log: false, is_time: plot.is_time };
+            groups.push(Bars { title, axis, bars });
+        }
+    }
+    // The dashes are for curves.
+    let title = plot.title.split(':').next().unwrap_or_default();
+    bars(&Heading { title, source: note }, &groups)
+}

@@ -1,0 +1,343 @@
+//! What a study is written as: text, JSON, CSV, HTML.
+
+use super::plan::{At, Plan};
+use super::{Row, place, placement, replay, source, workload};
+use crate::hints::{Failure, cause};
+use crate::html::{CSS, escape};
+use crate::output;
+use lockwright_bench::{Spread, si, time};
+use lockwright_sim::{ClassOutcome, Outcome};
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A table: its header, and its rows.
+type Cells = (Vec<String>, Vec<Vec<String>>);
+
+/// Names of all classes of cores, the fastest first, of all machines.
+fn classes(plan: &Plan) -> Vec<&str> {
+    let mut all: Vec<&str> = Vec::new();
+    for class in plan.machines.iter().flat_map(|machine| &machine.class) {
+        if !all.contains(&class.name.as_str()) {
+            all.push(&class.name);
+        }
+    }
+    all
+}
+
+fn class<'o>(outcome: &'o Outcome, name: &str) -> Option<&'o ClassOutcome> {
+    outcome.classes.iter().find(|class| class.class == name)
+}
+
+/// Share of operations that took longer than their SLO.
+fn late(outcome: &Outcome) -> f64 {
+    let late: u64 = outcome.classes.iter().map(|class| class.violations).sum();
+    late as f64 / (outcome.operations as f64).max(1.0)
+}
+
+fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
+    let classes = classes(plan);
+    let any_late = rows.iter().flat_map(|row| row.outcomes).any(|outcome| late(outcome) > 0.0);
+    let void: Vec<usize> = rows.iter().map(|row| row.violations().count()).collect();
+    let any_void = void.iter().any(|count| *count > 0);
+    let compared = plan.locks.len() > 1;
+    let mut header: Vec<String> = place(&rows[0], None).into_iter().map(|(key, _)| key).collect();
+    header.extend(["lock", "op/s", "[min .. max]"].map(str::to_owned));
+    if compared {
+        header.push(format!("of {}", plan.locks[0].name()));
+    }
+    header.extend(["P50", "P99"].map(str::to_owned));
+    if classes.len() > 1 {
+        header.extend(classes.iter().map(|class| format!("P99 {class}")));
+    }
+    header.push("op/J".into());
+    header.extend(any_late.then(|| "over SLO".to_owned()));
+    header.extend(any_void.then(|| "void runs".to_owned()));
+
+    let mut first = None;
+    let body = rows.iter().map(|row| {
+        let rate = row.spread(|outcome| outcome.throughput);
+        if row.at().lock == 0 {
+            first = rate;
+        }
+        let figure = |of: &dyn Fn(&Outcome) -> f64, text: &dyn Fn(f64) -> String| {
+            row.spread(of).map_or("-".into(), |spread| text(spread.median))
+        };
+        // What no operation took is no time.
+        let span = |of: &dyn Fn(&Outcome) -> f64| {
+            figure(of, &|ns| if ns > 0.0 { time(ns) } else { "-".into() })
+        };
+        let mut cells: Vec<String> = place(row, None).into_iter().map(|(_, value)| value).collect();
+        cells.push(row.lock().to_owned());
+        cells.push(rate.map_or("-".into(), |rate| si(rate.median)));
+        cells.push(
+            rate.map_or("-".into(), |rate| format!("[{} .. {}]", si(rate.min), si(rate.max))),
+        );
+        if compared {
+            let ratio = rate.zip(first).filter(|(_, first)| first.median > 0.0);
+            cells.push(
+                ratio.map_or("-".into(), |(rate, first)| {
+                    format!("{:.2}", rate.median / first.median)
+                }),
+            );
+        }
+        cells.push(span(&|outcome| outcome.latency.p50_ns as f64));
+        cells.push(span(&|outcome| outcome.latency.p99_ns as f64));
+        if classes.len() > 1 {
+            cells.extend(classes.iter().map(|name| {
+                span(&|outcome| class(outcome, name).map_or(0.0, |c| c.latency.p99_ns as f64))
+            }));
+        }
+        cells.push(figure(&|outcome| outcome.tpp, &si));
+        if any_late {
+            cells.push(figure(&late, &|share| format!("{:.2} %", 100.0 * share)));
+        }
+        if any_void {
+            cells.push(match void[row.number] {
+                0 => String::new(),
+                count => format!("{count} of {}", row.outcomes.len()),
+            });
+        }
+        cells
+    });
+    let body = body.collect();
+    (header, body)
+}
+
+/// What is printed.
+pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
+    let (header, body) = cells(plan, rows);
+    let mut table = output::table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    let left = place(&rows[0], None).len() + 1;
+    for cells in body {
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut().skip(left) {
+        column.set_cell_alignment(comfy_table::CellAlignment::Right);
+    }
+    let mut text = format!("{}\n\n", source(plan));
+    for line in table.to_string().lines() {
+        let _ = writeln!(text, "{}", line.trim_end());
+    }
+    text
+}
+
+/// Each check that failed, on a line of its own, with the command that shows it again.
+pub(crate) fn violations(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
+    let of = |row: &Row<'_>| {
+        let at: &At = row.at();
+        let name = row.point().profile.name.clone();
+        let line = move |(point, violation): (&lockwright_sim::batch::Point, _)| {
+            format!(
+                "{} on {name}, {} threads, seed {}: {violation}\nreplay: {}",
+                point.lock.name(),
+                point.threads,
+                point.seed,
+                replay(plan, at, point)
+            )
+        };
+        row.violations().map(line).collect::<Vec<_>>()
+    };
+    rows.iter().flat_map(of).collect()
+}
+
+/// Every option of the workload with its value.
+fn params(row: &Row<'_>) -> Map<String, Value> {
+    let point = row.point();
+    let value = |key: &str, default| point.params.get(key).copied().unwrap_or(default);
+    let all = point.workload.params.iter();
+    all.map(|spec| (spec.key.to_owned(), value(spec.key, spec.default).into())).collect()
+}
+
+fn as_json(spread: Option<Spread>) -> Value {
+    spread.map_or(Value::Null, |s| json!({"median": s.median, "low": s.min, "high": s.max}))
+}
+
+/// Everything.
+pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value, Failure> {
+    let mut points = Vec::new();
+    for row in rows {
+        let mut runs = Vec::new();
+        for (point, outcome) in row.points().iter().zip(row.outcomes) {
+            let mut run = json!({"seed": point.seed});
+            let Value::Object(all) = serde_json::to_value(outcome).map_err(Failure::new)? else {
+                unreachable!("an outcome has fields")
+            };
+            run.as_object_mut().expect("just made").extend(all);
+            runs.push(run);
+        }
+        let swept = plan.sweeps.iter().zip(&row.at().swept);
+        points.push(json!({
+            "machine": row.point().profile.name, "workload": row.point().workload.id,
+            "params": params(row), "threads": row.at().threads, "lock": row.point().lock.name(),
+            "swept": swept.map(|(sweep, value)| (sweep.key.clone(), Value::from(*value)))
+                .collect::<Map<_, _>>(),
+            "throughput": as_json(row.spread(|o| o.throughput)),
+            "p50_ns": as_json(row.spread(|o| o.latency.p50_ns as f64)),
+            "p99_ns": as_json(row.spread(|o| o.latency.p99_ns as f64)),
+            "tpp": as_json(row.spread(|o| o.tpp)),
+            "epo": as_json(row.spread(|o| o.epo)),
+            "violations": violations(plan, std::slice::from_ref(row)),
+            "runs": runs,
+        }));
+    }
+    let machine = |machine: &std::sync::Arc<lockwright_sim::profile::Profile>| json!({"name": machine.name, "title": machine.title, "cpus": machine.cpus()});
+    Ok(json!({
+        "origin": "simulated", "command": command,
+        "machines": plan.machines.iter().map(machine).collect::<Value>(),
+        "placement": placement(&plan.placement), "seeds": plan.seeds,
+        "warmup_ns": plan.warmup_ns, "duration_ns": plan.duration_ns,
+        "units": "throughput: operations a second; tpp: operations a joule; epo: joules an operation; \
+                  _ns: nanoseconds of simulated time; low and high: smallest and largest of the seeds",
+        "points": points,
+    }))
+}
+
+type Column = (&'static str, fn(&Outcome) -> f64);
+
+/// A run's figures, as CSV has them.
+const COLUMNS: [Column; 19] = [
+    ("operations", |o| o.operations as f64),
+    ("throughput", |o| o.throughput),
+    ("mean_ns", |o| o.latency.mean_ns),
+    ("p50_ns", |o| o.latency.p50_ns as f64),
+    ("p90_ns", |o| o.latency.p90_ns as f64),
+    ("p99_ns", |o| o.latency.p99_ns as f64),
+    ("p999_ns", |o| o.latency.p999_ns as f64),
+    ("max_ns", |o| o.latency.max_ns as f64),
+    ("joules", |o| o.joules),
+    ("watts", |o| o.watts),
+    ("tpp", |o| o.tpp),
+    ("epo", |o| o.epo),
+    ("over_slo", late),
+    ("acquisitions", |o| o.acquisitions as f64),
+    ("hand_overs", |o| o.hand_overs as f64),
+    ("most_overtaken", |o| f64::from(o.most_overtaken)),
+    ("line_transfers", |o| o.transfers as f64),
+    ("sleeps", |o| o.sleeps as f64),
+    ("wakes", |o| o.wakes as f64),
+];
+
+type ClassColumn = (&'static str, fn(&ClassOutcome) -> f64);
+
+/// The same of a class of cores.
+const CLASS_COLUMNS: [ClassColumn; 5] = [
+    ("operations", |c| c.operations as f64),
+    ("p50_ns", |c| c.latency.p50_ns as f64),
+    ("p99_ns", |c| c.latency.p99_ns as f64),
+    ("wait_p99_ns", |c| c.wait.p99_ns as f64),
+    ("over_slo", |c| c.violations as f64 / (c.operations as f64).max(1.0)),
+];
+
+/// A line for each run.
+fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
+    let failed = |error: csv::Error| Failure::new(format!("cannot write CSV: {error}"));
+    let classes = classes(plan);
+    let swept: Vec<_> = plan.sweeps.iter().filter(|sweep| sweep.key != "threads").collect();
+    let mut header: Vec<String> =
+        ["origin", "machine", "workload", "threads", "lock", "seed"].map(str::to_owned).into();
+    header.extend(swept.iter().map(|sweep| sweep.key.clone()));
+    header.extend(COLUMNS.map(|(name, _)| name.to_owned()));
+    for class in &classes {
+        header.extend(CLASS_COLUMNS.map(|(name, _)| format!("{class}_{name}")));
+    }
+    header.push("violation".into());
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    csv.write_record(&header).map_err(failed)?;
+    for row in rows {
+        for (point, outcome) in row.points().iter().zip(row.outcomes) {
+            let (lock, seed) = (point.lock.name().to_owned(), point.seed.to_string());
+            let mut cells = vec!["simulated".to_owned(), point.profile.name.clone()];
+            cells.extend([workload(point), point.threads.to_string(), lock, seed]);
+            let values = plan.sweeps.iter().zip(&row.at().swept);
+            cells.extend(
+                values.filter(|(s, _)| s.key != "threads").map(|(_, value)| value.to_string()),
+            );
+            cells.extend(COLUMNS.map(|(_, of)| of(outcome).to_string()));
+            for name in &classes {
+                let found = class(outcome, name);
+                let cell =
+                    |(_, of): ClassColumn| found.map_or(String::new(), |c| of(c).to_string());
+                cells.extend(CLASS_COLUMNS.map(cell));
+            }
+            cells.push(outcome.violation.as_ref().map_or(String::new(), ToString::to_string));
+            csv.write_record(&cells).map_err(failed)?;
+        }
+    }
+    let bytes = csv.into_inner().map_err(|error| failed(error.into_error().into()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn page(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]) -> String {
+    let title = match &plan.machines[..] {
+        [one] => one.title.clone(),
+        many => format!("{} machines", many.len()),
+    };
+    let mut page = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>lockwright sim: {title}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
+         <h1>{title} <span class=\"tag\">simulated</span></h1>\n<p class=\"soft\">{}</p>\n",
+        escape(&source(plan)),
+        title = escape(&title),
+    );
+    for line in violations(plan, rows) {
+        let _ = writeln!(page, "<p><strong>Violation: {}</strong></p>", escape(&line));
+    }
+    for (_, svg) in plots {
+        let _ = writeln!(page, "<figure>{svg}</figure>");
+    }
+    let (header, body) = cells(plan, rows);
+    let row = |cells: &[String], tag: &str| {
+        let cell = |cell: &String| format!("<{tag}>{}</{tag}>", escape(cell));
+        format!("<tr>{}</tr>\n", cells.iter().map(cell).collect::<String>())
+    };
+    let _ = writeln!(
+        page,
+        "<div class=\"scroll\"><table>\n<thead>{}</thead>\n<tbody>\n{}</tbody>\n</table></div>",
+        row(&header, "th"),
+        body.iter().map(|cells| row(cells, "td")).collect::<String>(),
+    );
+    let _ = writeln!(
+        page,
+        "<h2>How this was simulated</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
+         <dt>Runs</dt><dd>{}: a run for each seed; figures are medians over the seeds, bars their range. The \
+         same command gives the same figures.</dd>\n\
+         <dt>Figures</dt><dd>Throughput: the workload’s operations per second. Latency: of an operation, from \
+         its start to its end. op/J: operations per joule of the whole machine. All of simulated time, after a \
+         warm-up of {}.</dd>\n\
+         <dt>simulated</dt><dd>No machine was measured: the locks’ own source ran on a model of one. \
+         <code>lockwright sim --machine NAME --list</code> shows its figures and where each comes from.</dd>\n\
+         </dl>\n</main>\n</body>\n</html>",
+        escape(command),
+        plan.points.len(),
+        time(plan.warmup_ns as f64),
+    );
+    page
+}
+
+/// Writes everything; says which files.
+pub(crate) fn write(
+    plan: &Plan,
+    rows: &[Row<'_>],
+    command: &str,
+    dir: &Path,
+) -> Result<Vec<PathBuf>, Failure> {
+    let plots = super::plot::all(plan, rows).map_err(Failure::new)?;
+    let mut files = vec![
+        ("report.html", page(plan, rows, command, &plots)),
+        ("results.json", format!("{:#}\n", json(plan, rows, command)?)),
+        ("results.csv", csv(plan, rows)?),
+    ];
+    files.extend(plots);
+    let write = |(name, text): (&str, String)| {
+        let path = dir.join(name);
+        fs::write(&path, text).map_err(|error| {
+            Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
+                .hint("lockwright sim --output DIR ...")
+        })?;
+        Ok(path)
+    };
+    files.into_iter().map(write).collect()
+}
