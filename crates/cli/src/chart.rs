@@ -165,6 +165,14 @@ impl Scale {
         share.clamp(0.0, 1.0)
     }
 
+    /// The values themselves where they are few, as numbers of threads are.
+    fn ticks_at(&self, values: impl Iterator<Item = f64>) -> Vec<f64> {
+        let mut distinct: Vec<f64> = values.collect();
+        distinct.sort_by(f64::total_cmp);
+        distinct.dedup();
+        if self.log || distinct.len() > 12 { self.ticks() } else { distinct }
+    }
+
     fn ticks(&self) -> Vec<f64> {
         if self.log {
             let mut ticks = log_ticks(self.low, self.high);
@@ -221,7 +229,7 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, inside: &Inside) -> Drawn {
         text(area, &name, (inside.left - 8, y(tick)), 12, SOFT, HPos::Right)?;
     }
     let mut free = i32::MIN;
-    for tick in across.ticks() {
+    for tick in across.ticks_at(dots().map(|(x, _)| *x)) {
         line(area, &[(x(tick), inside.top), (x(tick), inside.bottom)], FAINT)?;
         let name = label(tick, panel.x.is_time);
         let half = name.len() as i32 * 4 + 4;

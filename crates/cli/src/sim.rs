@@ -11,6 +11,7 @@ use lockwright_sim::batch::Point;
 use lockwright_sim::sweep::Knob;
 use lockwright_sim::{Outcome, Placement, Violation};
 use plan::Plan;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// One lock at one point of the grid, with a run for each seed.
@@ -68,7 +69,7 @@ pub(crate) fn source(plan: &Plan) -> String {
     let mut text = "simulated: ".to_owned();
     match &plan.machines[..] {
         [one] => {
-            let title = one.title.split(['(', ';']).next().unwrap_or_default().trim();
+            let title = one.title.split(':').next().unwrap_or_default();
             let _ = write!(text, "{} ({title})", one.name);
         }
         many => {
@@ -76,8 +77,8 @@ pub(crate) fn source(plan: &Plan) -> String {
             text.push_str(&names.join(", "));
         }
     }
-    if let [_] = plan.workloads[..] {
-        let _ = write!(text, ", {}", workload(&plan.points[0]));
+    if let [(what, params)] = &plan.workloads[..] {
+        let _ = write!(text, ", {}", with_options(what.id, params));
     }
     if !plan.threads_vary && plan.sweeps.iter().all(|sweep| sweep.knob != Knob::Threads) {
         let threads = plan.points[0].threads;
@@ -104,9 +105,7 @@ pub(crate) fn place(row: &Row<'_>, x: Option<&Across>) -> Vec<(String, String)> 
     }
     if plan.workloads.len() > 1 {
         let (what, params) = &plan.workloads[at.workload];
-        let options: Vec<_> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        let name = [what.id, &options.join(",")].join(":");
-        all.push(("workload".to_owned(), name.trim_end_matches(':').to_owned()));
+        all.push(("workload".to_owned(), with_options(what.id, params)));
     }
     if plan.threads_vary && x != Some(&Across::Threads) {
         all.push(("threads".to_owned(), at.threads.to_string()));
@@ -134,7 +133,7 @@ pub(crate) fn replay(plan: &Plan, row: &plan::At, point: &Point) -> String {
         "lockwright sim".to_owned(),
         format!("--machine {}", plan.machine_words[row.machine]),
         format!("--lock {}", point.lock.name()),
-        format!("--workload {}", workload(point)),
+        format!("--workload {}", with_options(point.workload.id, &point.params)),
         format!("--threads {}", point.threads),
     ];
     if point.placement != Placement::Pinned {
@@ -154,13 +153,12 @@ pub(crate) fn replay(plan: &Plan, row: &plan::At, point: &Point) -> String {
     words.join(" ")
 }
 
-/// `NAME:key=value,...`, with what differs from the defaults.
-pub(crate) fn workload(point: &Point) -> String {
-    let options: Vec<_> =
-        point.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+/// A workload as `--workload` has it.
+pub(crate) fn with_options(name: &str, params: &BTreeMap<String, f64>) -> String {
+    let options: Vec<_> = params.iter().map(|(key, value)| format!("{key}={value}")).collect();
     match options.is_empty() {
-        true => point.workload.id.to_owned(),
-        false => format!("{}:{}", point.workload.id, options.join(",")),
+        true => name.to_owned(),
+        false => format!("{name}:{}", options.join(",")),
     }
 }
 

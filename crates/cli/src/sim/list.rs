@@ -6,7 +6,7 @@ use crate::catalog;
 use crate::hints::Failure;
 use crate::output;
 use lockwright_sim::load::Workload;
-use lockwright_sim::profile::{BUILTIN, Origin, Profile, builtin};
+use lockwright_sim::profile::{BUILTIN, Cluster, Origin, Profile, builtin};
 use lockwright_sim::workload::WORKLOADS;
 use serde_json::{Value, json};
 
@@ -57,48 +57,55 @@ fn summary(profile: &Profile) -> String {
     profile.class.iter().map(|class| of(&class.name)).collect::<Vec<_>>().join(", ")
 }
 
-/// A CPU as a profile numbers it.
-struct Cpu {
-    number: u32,
-    class: String,
-    core: u32,
-    cluster: usize,
-    node: u16,
+/// A cluster's CPUs: their numbers follow each other, and so do the hardware threads of each core.
+struct Cpus<'a> {
+    of: &'a Cluster,
+    first: u32,
+    last: u32,
+    /// Hardware threads a core.
+    smt: u32,
 }
 
-/// Cluster by cluster; the hardware threads of a core follow each other.
-fn cpus(profile: &Profile) -> Vec<Cpu> {
+impl Cpus<'_> {
+    /// The CPUs of each core.
+    fn cores(&self) -> impl Iterator<Item = Vec<u32>> {
+        let (first, smt) = (self.first, self.smt);
+        (0..self.of.cores).map(move |core| (0..smt).map(|n| first + core * smt + n).collect())
+    }
+}
+
+fn cpus(profile: &Profile) -> Vec<Cpus<'_>> {
+    let mut first = 0;
     let mut all = Vec::new();
-    let mut core = 0;
-    for (cluster, of) in profile.cluster.iter().enumerate() {
+    for of in &profile.cluster {
         let smt = profile.class_named(&of.class).map_or(1, |class| class.smt);
-        for _ in 0..of.cores {
-            for _ in 0..smt {
-                let number = all.len() as u32;
-                all.push(Cpu { number, class: of.class.clone(), core, cluster, node: of.domain });
-            }
-            core += 1;
-        }
+        let end = first + of.cores * smt;
+        all.push(Cpus { of, first, last: end - 1, smt });
+        first = end;
     }
     all
 }
 
 fn print_machine(profile: &Profile) -> Result<(), Failure> {
     output::print(&format!("{}: {}\n\n", profile.name, profile.title))?;
-    let mut table = output::table(&["CPU", "class", "core", "cluster", "node"]);
-    for cpu in cpus(profile) {
-        table.add_row([
-            cpu.number.to_string(),
-            cpu.class,
-            cpu.core.to_string(),
-            cpu.cluster.to_string(),
-            cpu.node.to_string(),
-        ]);
+    let mut table =
+        output::table(&["CPUs", "class", "cluster", "node", "hardware threads of a core"]);
+    for (number, cpus) in cpus(profile).iter().enumerate() {
+        let range = match cpus.first == cpus.last {
+            true => cpus.first.to_string(),
+            false => format!("{}-{}", cpus.first, cpus.last),
+        };
+        let core = |core: Vec<u32>| core.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
+        let siblings = match cpus.smt {
+            1 => "1".to_owned(),
+            _ => cpus.cores().map(core).collect::<Vec<_>>().join(" "),
+        };
+        let node = cpus.of.domain.to_string();
+        table.add_row([range, cpus.of.class.clone(), number.to_string(), node, siblings]);
     }
     output::print_table(&table)?;
     output::print(
-        "\nCPUs of one core are its hardware threads; those of one cluster share a cache. Figures, which --sweep \
-         takes by their names:\n\n",
+        "\nThe CPUs of a cluster share a cache. Figures, which --sweep takes by their names:\n\n",
     )?;
     let mut table = output::table(&["figure", "value", "from", "source"]);
     for (path, values) in figures(profile) {
@@ -157,10 +164,10 @@ fn print_workload(what: &Workload) -> Result<(), Failure> {
 }
 
 fn machine_json(profile: &Profile) -> Value {
-    let cpu = |cpu: Cpu| {
+    let cluster = |cpus: &Cpus<'_>| {
         json!({
-            "cpu": cpu.number, "class": cpu.class, "core": cpu.core, "cluster": cpu.cluster,
-            "node": cpu.node,
+            "class": cpus.of.class, "node": cpus.of.domain,
+            "cores": cpus.cores().collect::<Vec<_>>(),
         })
     };
     let figure = |(path, values): (String, Vec<f64>)| {
@@ -172,7 +179,7 @@ fn machine_json(profile: &Profile) -> Value {
     };
     json!({
         "name": profile.name, "title": profile.title,
-        "cpus": cpus(profile).into_iter().map(cpu).collect::<Value>(),
+        "cpus": profile.cpus(), "clusters": cpus(profile).iter().map(cluster).collect::<Value>(),
         "figures": figures(profile).into_iter().map(figure).collect::<Value>(),
     })
 }

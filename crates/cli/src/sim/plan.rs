@@ -220,10 +220,11 @@ impl Plan {
             if let Err(ProfileError::NoFigure(_)) = probe.set(path, 1.0) {
                 let figures = profile.figures();
                 let known = figures.iter().map(|(path, _)| path.as_str());
-                let message = match figures.iter().any(|(figure, _)| figure == path) {
-                    true => format!("'{path}' is a matrix: name a cell, as '{path}.0.1'"),
-                    false => format!("machine '{}' has no figure '{path}'", profile.name),
-                };
+                if figures.iter().any(|(figure, _)| figure == path) {
+                    return Err(Failure::new(format!("'{path}' is a matrix, not a figure"))
+                        .hint(format!("one of its cells, by row and column: {path}.0.1")));
+                }
+                let message = format!("machine '{}' has no figure '{path}'", profile.name);
                 return Err(unknown(message, path, known));
             }
         }
@@ -277,7 +278,7 @@ fn unknown<'a>(message: String, word: &str, known: impl IntoIterator<Item = &'a 
 
 fn time(flag: &str, text: &str) -> Result<u64, Failure> {
     units::nanoseconds(text).map_err(|why| {
-        Failure::new(format!("bad {flag} '{text}': {why}")).hint(format!("for example {flag} 20ms"))
+        Failure::new(format!("bad {flag} '{text}': {why}")).hint(format!("for example {flag} 5ms"))
     })
 }
 
@@ -317,14 +318,24 @@ pub(crate) fn machines(words: &[String]) -> Result<Vec<(String, Arc<Profile>)>, 
     Ok(all)
 }
 
+/// This machine, as `lockwright calibrate` has measured it.
+const HERE: &str = "here";
+
 fn machine(word: &str) -> Result<Profile, Failure> {
     if let Some(profile) = builtin(word) {
         return Ok(profile);
     }
+    if word == HERE {
+        return file("here.toml").map_err(|failure| failure.hint("lockwright calibrate writes it"));
+    }
     if !word.contains('/') && !word.ends_with(".toml") {
         let known = BUILTIN.iter().map(|(name, _)| *name);
-        return Err(unknown(format!("unknown machine '{word}'"), word, known));
+        return Err(unknown(format!("unknown machine '{word}'"), word, known.chain([HERE])));
     }
+    file(word)
+}
+
+fn file(word: &str) -> Result<Profile, Failure> {
     let text = fs::read_to_string(word).map_err(|error| {
         Failure::new(format!("cannot read machine '{word}': {}", cause(&error)))
             .hint("lockwright sim --list")

@@ -103,7 +103,11 @@ fn panels<'r, 'a>(rows: &'r [Row<'a>], x: Option<&Across>) -> Vec<(String, Vec<&
     for row in rows {
         let parts = place(row, x);
         let title = match parts.is_empty() {
-            true => format!("{}, {}", row.point().profile.name, super::workload(row.point())),
+            true => {
+                let (what, params) = &row.plan.workloads[row.at().workload];
+                let machine = &row.plan.machines[row.at().machine].name;
+                format!("{machine}, {}", super::with_options(what.id, params))
+            }
             false => parts.iter().map(|(k, v)| format!("{k} {v}")).collect::<Vec<_>>().join(", "),
         };
         match all.iter_mut().find(|(known, _)| *known == title) {

@@ -1,7 +1,7 @@
 //! What a study is written as: text, JSON, CSV, HTML.
 
 use super::plan::{At, Plan};
-use super::{Row, place, placement, replay, source, workload};
+use super::{Row, place, placement, replay, source, with_options};
 use crate::hints::{Failure, cause};
 use crate::html::{CSS, escape};
 use crate::output;
@@ -249,7 +249,8 @@ fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
         for (point, outcome) in row.points().iter().zip(row.outcomes) {
             let (lock, seed) = (point.lock.name().to_owned(), point.seed.to_string());
             let mut cells = vec!["simulated".to_owned(), point.profile.name.clone()];
-            cells.extend([workload(point), point.threads.to_string(), lock, seed]);
+            let workload = with_options(point.workload.id, &point.params);
+            cells.extend([workload, point.threads.to_string(), lock, seed]);
             let values = plan.sweeps.iter().zip(&row.at().swept);
             cells.extend(
                 values.filter(|(s, _)| s.key != "threads").map(|(_, value)| value.to_string()),
@@ -340,4 +341,51 @@ pub(crate) fn write(
         Ok(path)
     };
     files.into_iter().map(write).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::Asked;
+    use super::*;
+    use lockwright_sim::Violation;
+    use lockwright_sim::batch::run_all;
+
+    #[test]
+    fn a_failed_check_voids_its_run_and_says_how_to_see_it_again() {
+        let word = |text: &str| vec![text.to_owned()];
+        let (locks, machines, workloads) = (word("mcs"), word("m1"), word("sections"));
+        let plan = Plan::new(&Asked {
+            locks: &locks,
+            machines: &machines,
+            workloads: &workloads,
+            threads: Some("2"),
+            placement: "0,4",
+            seeds: vec![1, 2],
+            warmup: "10us",
+            duration: "50us",
+            sweeps: &[],
+        });
+        let plan = plan.unwrap_or_else(|failure| panic!("{failure}"));
+        let mut outcomes = run_all(&plan.points, |_| {});
+        let sound = outcomes[0].throughput;
+        // No lock of the catalogue breaks a rule.
+        outcomes[1].violation = Some(Violation::Lost { expected: 7, missing: 2 });
+        outcomes[1].throughput = 1e30;
+        let rows = Row::all(&plan, &outcomes);
+        assert_eq!(
+            violations(&plan, &rows),
+            [
+                "mcs on m1, 2 threads, seed 2: 2 of 7 updates of shared data were lost\nreplay: lockwright sim \
+              --machine m1 --lock mcs --workload sections --threads 2 --placement 0,4 --seed 2 --duration 50us \
+              --warmup 10us"
+            ]
+        );
+        let shown = text(&plan, &rows);
+        assert!(shown.contains("void runs") && shown.contains("1 of 2"), "{shown}");
+        let whole = json(&plan, &rows, "a command").unwrap_or_else(|failure| panic!("{failure}"));
+        assert_eq!(whole["points"][0]["throughput"]["high"], sound);
+        assert_eq!(whole["points"][0]["violations"].as_array().map(Vec::len), Some(1));
+        let lines = csv(&plan, &rows).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(lines.contains("2 of 7 updates of shared data were lost"), "{lines}");
+    }
 }

@@ -1,0 +1,132 @@
+//! `lockwright sim`, whole: what it prints and writes, and that a rerun gives the same bytes.
+
+use anyhow::{Context, Result, ensure};
+use lockwright_tests::{Child, End, Outcome};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// Short: the simulator is slow in debug builds.
+const SHORT: [&str; 4] = ["--duration", "100us", "--warmup", "20us"];
+
+fn sim(arguments: &[&str]) -> Result<Outcome> {
+    Child::new(env!("CARGO_BIN_EXE_lockwright")).args(["sim"]).args(arguments).args(SHORT).run()
+}
+
+fn good(arguments: &[&str]) -> Result<Outcome> {
+    let outcome = sim(arguments)?;
+    ensure!(outcome.end == End::Code(0), outcome.describe());
+    Ok(outcome)
+}
+
+const STUDY: [&str; 10] = [
+    "--machine",
+    "m1",
+    "--lock",
+    "mcs,fifo:spin=0",
+    "--threads",
+    "2,max",
+    "--seeds",
+    "2",
+    "--sweep",
+    "gap=0,1k",
+];
+
+#[test]
+fn a_rerun_gives_the_same_bytes_and_every_point_has_its_runs() -> Result<()> {
+    let arguments = [&STUDY[..], &["--json"]].concat();
+    let first = good(&arguments)?.text();
+    assert_eq!(good(&arguments)?.text(), first);
+    let whole: Value = serde_json::from_str(&first)?;
+    assert_eq!(whole["origin"], "simulated");
+    let points = whole["points"].as_array().context("points")?;
+    let names: Vec<_> = points
+        .iter()
+        .map(|point| format!("{} {} {}", point["threads"], point["swept"]["gap"], point["lock"]))
+        .collect();
+    let mut expected = Vec::new();
+    for threads in [2, 8] {
+        for gap in ["0.0", "1000.0"] {
+            for lock in ["mcs", "fifo:spin=0"] {
+                expected.push(format!("{threads} {gap} \"{lock}\""));
+            }
+        }
+    }
+    assert_eq!(names, expected);
+    for point in points {
+        let runs = point["runs"].as_array().context("runs")?;
+        assert_eq!((runs[0]["seed"].as_u64(), runs[1]["seed"].as_u64()), (Some(1), Some(2)));
+        let of = |run: &Value| run["throughput"].as_f64().unwrap_or_default();
+        let (low, high) = (of(&runs[0]).min(of(&runs[1])), of(&runs[0]).max(of(&runs[1])));
+        assert!(low > 0.0, "{point}");
+        assert_eq!(point["throughput"]["low"].as_f64(), Some(low));
+        assert_eq!(point["throughput"]["high"].as_f64(), Some(high));
+        assert_eq!(point["params"]["lines"], 4.0);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_file_is_written_and_says_that_it_is_simulated() -> Result<()> {
+    let folder = TempDir::new()?;
+    let dir = folder.path().join("new/folder");
+    let dir = dir.to_str().context("a path in UTF-8")?;
+    let text = good(&[&STUDY[..], &["--output", dir]].concat())?.text();
+    assert!(text.starts_with("simulated: m1 (Apple M1)"), "{text}");
+    for name in [
+        "report.html",
+        "results.json",
+        "results.csv",
+        "throughput.svg",
+        "latency.svg",
+        "energy.svg",
+    ] {
+        let file = fs::read_to_string(Path::new(dir).join(name)).context(name)?;
+        assert!(file.contains("simulated"), "{name}");
+        assert!(file.contains("fifo:spin=0"), "{name}");
+    }
+    let csv = fs::read_to_string(Path::new(dir).join("results.csv"))?;
+    assert_eq!(csv.lines().count(), 1 + 2 * 2 * 2 * 2);
+    let columns = csv.lines().map(|line| line.split(',').count());
+    // A lock's options have no second comma here.
+    let first = csv.lines().next().context("a header")?.split(',').count();
+    assert!(columns.into_iter().all(|count| count == first), "{csv}");
+    Ok(())
+}
+
+#[test]
+fn a_machine_is_a_file_too_and_its_figures_can_be_swept() -> Result<()> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("mine.toml");
+    let m1 = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/profiles/m1.toml");
+    fs::write(&file, fs::read_to_string(m1)?.replace("name = \"m1\"", "name = \"mine\""))?;
+    let file = file.to_str().context("a path in UTF-8")?;
+    let path = "class.big.line_ns=1,1000";
+    let arguments =
+        ["--machine", file, "--lock", "mcs", "--threads", "1", "--sweep", path, "--json"];
+    let whole: Value = serde_json::from_str(&good(&arguments)?.text())?;
+    assert_eq!(whole["machines"][0]["name"], "mine");
+    let rate =
+        |point: usize| whole["points"][point]["throughput"]["median"].as_f64().unwrap_or(0.0);
+    // Four lines of 1 us each, or of 1 ns.
+    assert!(rate(1) > 200e3 && rate(1) < 250e3, "{}", rate(1));
+    assert!(rate(0) > 10.0 * rate(1), "{} {}", rate(0), rate(1));
+    Ok(())
+}
+
+#[test]
+fn a_timeline_is_a_trace_with_a_track_for_each_cpu() -> Result<()> {
+    let folder = TempDir::new()?;
+    let file = folder.path().join("trace.json");
+    let path = file.to_str().context("a path in UTF-8")?;
+    let one = ["--machine", "m1", "--lock", "glibc", "--seed", "7", "--timeline", path];
+    let text = good(&one)?.text();
+    assert!(text.contains(path), "{text}");
+    let trace: Value = serde_json::from_str(&fs::read_to_string(&file)?)?;
+    assert_eq!(trace["otherData"]["seed"], 7);
+    let events = trace["traceEvents"].as_array().context("events")?;
+    let tracks = events.iter().filter(|event| event["name"] == "thread_name").count();
+    assert_eq!(tracks, 8 + 1);
+    Ok(())
+}
