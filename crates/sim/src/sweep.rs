@@ -243,7 +243,8 @@ mod tests {
         assert_eq!(with(Knob::Threads, 7.0).unwrap().threads, 7);
         assert_eq!(with(param("gap"), 9.0).unwrap().params["gap"], 9.0);
         let changed = with(figure("memory.occupancy"), 0.5).unwrap();
-        assert_eq!((changed.profile.memory.occupancy, point.profile.memory.occupancy), (0.5, 0.23));
+        assert_eq!(changed.profile.memory.occupancy, 0.5);
+        assert_eq!(*point.profile, profile::builtin("m1").unwrap());
         assert_eq!(with(option("spin"), 9.0).unwrap().lock.name(), "fifo:bypass=3,spin=9");
         assert_eq!(with(option("bypass"), 9.0).unwrap().lock.name(), "fifo:bypass=9");
         assert_eq!(with(option("window"), 9.0).unwrap().lock.name(), "fifo:bypass=3");
