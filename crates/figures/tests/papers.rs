@@ -8,7 +8,7 @@ use std::sync::Arc;
 fn quick(id: &str) -> (targets::Figure, Measured) {
     let target = targets::figure(id).unwrap();
     let profile = Arc::new(profile::builtin(&target.machine).unwrap());
-    let context = Context { profile, seeds: 1, length: 0.02, progress: &|_| () };
+    let context = Context { length: 0.02, ..Context::new(profile, 1) };
     let measured = (find(id).unwrap_or_else(|| panic!("no experiment {id}")).measure)(&context);
     (target, measured.unwrap_or_else(|why| panic!("{id}: {why}")))
 }
