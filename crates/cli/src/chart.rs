@@ -20,7 +20,7 @@ const FOOT: i32 = 50;
 const ROW: i32 = 22;
 
 /// Colours of curves and bars (after Okabe and Ito), and what each becomes on a dark page.
-const COLOURS: [(RGBColor, &str); 8] = [
+pub(crate) const COLOURS: [(RGBColor, &str); 8] = [
     (RGBColor(0, 114, 178), "#58b4ee"),
     (RGBColor(213, 94, 0), "#ff8f45"),
     (RGBColor(0, 140, 105), "#3fd0a5"),
@@ -120,16 +120,16 @@ struct Inside {
 
 /// Values along a length.
 #[derive(Debug)]
-struct Scale {
-    low: f64,
-    high: f64,
-    log: bool,
+pub(crate) struct Scale {
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+    pub(crate) log: bool,
     /// A logarithmic scale has no 0; if there is one, it stands at the low end.
-    zero: bool,
+    pub(crate) zero: bool,
 }
 
 impl Scale {
-    fn x(values: impl Iterator<Item = f64> + Clone, log: bool) -> Scale {
+    pub(crate) fn x(values: impl Iterator<Item = f64> + Clone, log: bool) -> Scale {
         let (low, high) = ends(values.clone());
         // Nothing above 0 has no logarithm.
         let log = log && high > 0.0;
@@ -145,7 +145,7 @@ impl Scale {
         Scale { low, high: high * 1.1, log, zero }
     }
 
-    fn y(values: impl Iterator<Item = f64> + Clone, log: bool) -> Scale {
+    pub(crate) fn y(values: impl Iterator<Item = f64> + Clone, log: bool) -> Scale {
         if log {
             let mut scale = Scale::x(values, true);
             (scale.low, scale.high) = (scale.low / 1.2, scale.high * 1.2);
@@ -156,7 +156,7 @@ impl Scale {
         }
     }
 
-    fn share(&self, value: f64) -> f64 {
+    pub(crate) fn share(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
         } else {
@@ -173,7 +173,7 @@ impl Scale {
         if self.log || distinct.len() > 12 { self.ticks() } else { distinct }
     }
 
-    fn ticks(&self) -> Vec<f64> {
+    pub(crate) fn ticks(&self) -> Vec<f64> {
         if self.log {
             let mut ticks = log_ticks(self.low, self.high);
             if self.zero {
@@ -198,7 +198,7 @@ fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
 }
 
 /// A value on an axis, without digits that say nothing.
-fn label(value: f64, is_time: bool) -> String {
+pub(crate) fn label(value: f64, is_time: bool) -> String {
     let text = match value.abs() {
         0.0 => "0".to_owned(),
         _ if is_time => time(value),

@@ -14,6 +14,7 @@ mod launch;
 mod library;
 mod lock_trace;
 mod output;
+mod reproduce;
 mod rules;
 mod signals;
 mod sim;
@@ -57,6 +58,7 @@ enum Command {
     Bench(Box<cmd::bench::Args>),
     Tune(Box<cmd::tune::Args>),
     Sim(Box<cmd::sim::Args>),
+    Reproduce(cmd::reproduce::Args),
     Record(cmd::record::Args),
     Calibrate(cmd::calibrate::Args),
     Completions(cmd::completions::Args),
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => cmd::bench::main(*args),
         Command::Tune(args) => cmd::tune::main(*args),
         Command::Sim(args) => cmd::sim::main(*args),
+        Command::Reproduce(args) => cmd::reproduce::main(args),
         Command::Record(args) => cmd::record::main(args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Completions(args) => cmd::completions::main(args, Cli::command()),

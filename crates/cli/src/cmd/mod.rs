@@ -8,6 +8,7 @@ pub(crate) mod explain;
 pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod record;
+pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod topology;

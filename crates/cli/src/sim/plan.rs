@@ -321,7 +321,8 @@ pub(crate) fn machines(words: &[String]) -> Result<Vec<(String, Arc<Profile>)>, 
 /// This machine, as `lockwright calibrate` has measured it.
 const HERE: &str = "here";
 
-fn machine(word: &str) -> Result<Profile, Failure> {
+/// The machine of that name, or in that file.
+pub(crate) fn machine(word: &str) -> Result<Profile, Failure> {
     if let Some(profile) = builtin(word) {
         return Ok(profile);
     }

@@ -1,0 +1,163 @@
+//! `lockwright reproduce`.
+
+use crate::hints::{Failure, cause, nearest};
+use crate::output;
+use crate::reproduce::{Done, json, list, text, write};
+use crate::sim::plan::machine;
+use lockwright_figures::{
+    Context, Error, Experiment, Measured, Memo, Progress, evaluate, experiments, find,
+};
+use lockwright_sim::profile::{Profile, builtin};
+use lockwright_sim::targets::{self, Figure};
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// Run the papers' figures on the simulated machine and set the results beside the papers'
+///
+/// The locks' own source runs on a model of the paper's machine: the same seeds give the same figures. Each target says
+/// which results are accepted; targets of locks that there are not yet are listed as missing.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright reproduce libasl-8b
+  lockwright reproduce all --json > figures.json
+  lockwright reproduce libasl-1 libasl-4 --seeds 9 --output figures
+  lockwright reproduce libasl-8g --machine here.toml
+  lockwright reproduce --list
+
+DIR gets report.html, figures.json and the plots (SVG). A result is the median over the seeds.
+Figures are simulated. Exit code 0: every result is accepted; 1: one is not, or a check such as mutual exclusion failed.")]
+pub(crate) struct Args {
+    /// Figures, or all
+    #[arg(value_name = "FIGURE", required_unless_present = "list")]
+    figures: Vec<String>,
+    /// Another machine than the figure's: a name, or a profile in TOML
+    #[arg(long, value_name = "MACHINE")]
+    machine: Option<String>,
+    /// Runs of each point, each with its own seed
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: u32,
+    /// A tenth of the simulated time: rough figures, sooner
+    #[arg(long)]
+    quick: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write report, plots and data there
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// List the figures
+    #[arg(long)]
+    list: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// What `--quick` makes of the simulated time.
+const QUICK: f64 = 0.1;
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    if args.list {
+        list(args.json)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = choose(&args.figures)?;
+    let other = args.machine.as_deref().map(machine).transpose()?.map(Arc::new);
+    // Writing comes last; that it will fail should be said first.
+    if let Some(dir) = &args.output {
+        fs::create_dir_all(dir).map_err(|error| {
+            Failure::new(format!("cannot make '{}': {}", dir.display(), cause(&error)))
+                .hint("lockwright reproduce --output DIR ...")
+        })?;
+    }
+
+    let bar = lockwright_bench::progress(0, args.quiet);
+    let progress = |step| match step {
+        Progress::Planned(runs) => bar.inc_length(runs as u64),
+        Progress::Done => bar.inc(1),
+    };
+    let length = if args.quick { QUICK } else { 1.0 };
+    let mut contexts: Vec<Context<'_>> = Vec::new();
+    let mut all = Vec::new();
+    let mut broken = false;
+    for (figure, experiment) in chosen {
+        let profile = other.clone().unwrap_or_else(|| of(&figure));
+        let known = contexts.iter().position(|context| context.profile.name == profile.name);
+        let place = known.unwrap_or_else(|| {
+            let (seeds, memo) = (args.seeds, Memo::default());
+            contexts.push(Context { profile, seeds, length, progress: &progress, memo });
+            contexts.len() - 1
+        });
+        bar.set_message(figure.figure.clone());
+        let measured = match (experiment.measure)(&contexts[place]) {
+            Ok(measured) => measured,
+            Err(error @ Error::NotChosen { .. }) => return Err(Failure::new(error)),
+            Err(error @ Error::Violation { .. }) => {
+                broken = true;
+                bar.suspend(|| {
+                    output::say(&format!("error: figure {} is void: {error}\n", figure.figure))
+                });
+                Measured::new()
+            }
+        };
+        let machine = &contexts[place].profile.name;
+        let report = evaluate(&figure, machine, args.seeds, &measured);
+        let done = Done { figure, measured, report, quick: args.quick };
+        if !args.json {
+            bar.suspend(|| output::print(&text(&done)))?;
+        }
+        all.push(done);
+    }
+    bar.finish_and_clear();
+
+    if args.json {
+        output::print_json(&json(&all, args.figures.len() == 1 && all.len() == 1)?)?;
+    } else if all.len() > 1 {
+        output::print(&crate::reproduce::summary(&all))?;
+    }
+    if let Some(dir) = &args.output {
+        let files = write(&all, &lockwright_bench::command_line(), dir)?;
+        if !args.json {
+            output::print(&format!(
+                "\nwritten: {} and {} plots\n",
+                dir.join("report.html").display(),
+                files
+            ))?;
+        }
+    }
+    let missed = broken || all.iter().any(|done| done.report.missed().next().is_some());
+    Ok(if missed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// The figures of these names, each once.
+fn choose(words: &[String]) -> Result<Vec<(Figure, &'static Experiment)>, Failure> {
+    let mut ids: Vec<&str> = Vec::new();
+    for word in words.iter().flat_map(|words| words.split(',')).map(str::trim) {
+        let known: Vec<&str> = experiments().map(|experiment| experiment.id).collect();
+        let named = match word {
+            "all" => known,
+            word if known.contains(&word) => vec![word],
+            word => {
+                let hint = nearest(word, known)
+                    .map_or("lockwright reproduce --list".to_owned(), |close| {
+                        format!("did you mean '{close}'? lockwright reproduce --list")
+                    });
+                return Err(Failure::new(format!("unknown figure '{word}'")).hint(hint));
+            }
+        };
+        for id in named {
+            if !ids.contains(&id) {
+                ids.push(id);
+            }
+        }
+    }
+    let of = |id| targets::figure(id).zip(find(id)).expect("every experiment has targets: tested");
+    Ok(ids.into_iter().map(of).collect())
+}
+
+/// The figure's own machine.
+fn of(figure: &Figure) -> Arc<Profile> {
+    Arc::new(builtin(&figure.machine).expect("targets name profiles that there are: tested"))
+}
