@@ -23,7 +23,6 @@ pub struct Load {
     warmup_ms: f64,
     duration_ms: f64,
     samples: bool,
-    fixed: bool,
 }
 
 impl Load {
@@ -39,7 +38,6 @@ impl Load {
             warmup_ms: WARMUP_MS,
             duration_ms: DURATION_MS,
             samples: false,
-            fixed: false,
         }
     }
 
@@ -85,11 +83,10 @@ impl Load {
         self
     }
 
-    /// The same, keeping each operation. Its length then does not depend on [`Context::length`]: the workload's phases
-    /// have their own.
+    /// The same, keeping each operation.
     #[must_use]
     pub fn samples(mut self) -> Self {
-        (self.samples, self.fixed) = (true, true);
+        self.samples = true;
         self
     }
 
@@ -98,7 +95,6 @@ impl Load {
         let Ok(lock) = LockSpec::parse(&self.lock) else { return Vec::new() };
         let workload =
             workload::find(self.workload).expect("a figure names a workload that there is");
-        let length = if self.fixed { 1.0 } else { context.length };
         let point = Point {
             profile: self.profile(context),
             lock,
@@ -107,8 +103,8 @@ impl Load {
             threads: self.threads,
             placement: self.placement.clone(),
             seed: 0,
-            warmup_ns: ns(self.warmup_ms * length),
-            duration_ns: ns(self.duration_ms * length),
+            warmup_ns: ns(self.warmup_ms * context.length),
+            duration_ns: ns(self.duration_ms * context.length),
             samples: self.samples,
             timeline: None,
         };

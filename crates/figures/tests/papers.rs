@@ -1,4 +1,4 @@
-//! Every figure of CAL, MUTEXEE and RCL measures all of its rows whose locks there are, and no other.
+//! Every figure measures all of its rows whose locks there are, and no other.
 
 use lockwright_figures::{Context, Measured, evaluate, find};
 use lockwright_sim::{profile, targets};
@@ -38,6 +38,18 @@ macro_rules! figures {
 }
 
 figures! {
+    libasl_1: "libasl-1",
+    libasl_4: "libasl-4",
+    libasl_5: "libasl-5",
+    libasl_8a: "libasl-8a",
+    libasl_8b: "libasl-8b",
+    libasl_8c: "libasl-8c",
+    libasl_8d: "libasl-8d",
+    libasl_8e: "libasl-8e",
+    libasl_8f: "libasl-8f",
+    libasl_8g: "libasl-8g",
+    libasl_8h: "libasl-8h",
+    libasl_8i: "libasl-8i",
     cal_3: "cal-3",
     cal_7: "cal-7",
     cal_8: "cal-8",

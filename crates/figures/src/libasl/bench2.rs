@@ -23,6 +23,7 @@ const DOTS: usize = 600;
 pub(super) fn figure_8d(context: &Context<'_>) -> Result<Measured, Error> {
     let slo_us = chosen("libasl-8d", "slo_us")?;
     let mut load = Load::new("bench2", ASL).lasting(0.0, 350.0).samples().with("slo_us", slo_us);
+    load = load.with("phase_ms", 50.0 * context.length);
     for key in ["lines", "gap"] {
         load = load.with(key, chosen("libasl-8d", key)?);
     }
@@ -31,49 +32,58 @@ pub(super) fn figure_8d(context: &Context<'_>) -> Result<Measured, Error> {
     let results = plan.run(context)?;
     let mut measured = Measured::new();
     for (row, phase) in FEASIBLE {
-        measured.row(row, results.of(key, |outcome| violations(outcome, &phase)));
+        measured.row(row, results.of(key, |outcome| violations(outcome, &phase, context.length)));
     }
-    let tail = |outcome: &Outcome, class| p99(outcome, &IMPOSSIBLE, class);
+    let tail = |outcome: &Outcome, class| p99(outcome, &IMPOSSIBLE, context.length, class);
     let little_to_big = |outcome: &Outcome| tail(outcome, LITTLE) / tail(outcome, BIG);
     measured.row("p99 little/big after 300ms", results.of(key, little_to_big));
-    measured.plots.extend(results.outcomes(key).first().map(|outcome| scatter(outcome, slo_us)));
+    measured.plots.extend(
+        results.outcomes(key).first().map(|outcome| scatter(outcome, slo_us, context.length)),
+    );
     Ok(measured)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a time far below 2^52 ns")]
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+fn ns(ms: u64, length: f64) -> u64 {
+    (ms as f64 * 1e6 * length) as u64
 }
 
 /// The epochs of a class that began in a phase, its first milliseconds apart.
 fn settled<'a>(
     outcome: &'a Outcome,
     phase: &Range<u64>,
+    length: f64,
     class: usize,
 ) -> impl Iterator<Item = &'a Sample> {
-    let phase = (phase.start + SETTLE_MS) * 1_000_000..phase.end * 1_000_000;
+    let phase = ns(phase.start + SETTLE_MS, length)..ns(phase.end, length);
     let began = move |sample: &&Sample| phase.contains(&(sample.end_ns - sample.latency_ns));
     outcome.samples.iter().filter(move |sample| sample.class == class).filter(began)
 }
 
 /// Share of little cores' epochs that took longer than the SLO.
 #[allow(clippy::cast_precision_loss, reason = "counts far below 2^52")]
-fn violations(outcome: &Outcome, phase: &Range<u64>) -> f64 {
-    let all: Vec<&Sample> = settled(outcome, phase, LITTLE).collect();
+fn violations(outcome: &Outcome, phase: &Range<u64>, length: f64) -> f64 {
+    let all: Vec<&Sample> = settled(outcome, phase, length, LITTLE).collect();
     let violated = |sample: &&&Sample| sample.slo_ns.is_some_and(|slo| sample.latency_ns > slo);
     all.iter().filter(violated).count() as f64 / all.len() as f64
 }
 
 #[allow(clippy::cast_precision_loss, reason = "times far below 2^52 ns")]
-fn p99(outcome: &Outcome, phase: &Range<u64>, class: usize) -> f64 {
+fn p99(outcome: &Outcome, phase: &Range<u64>, length: f64, class: usize) -> f64 {
     let mut all: Vec<u64> =
-        settled(outcome, phase, class).map(|sample| sample.latency_ns).collect();
+        settled(outcome, phase, length, class).map(|sample| sample.latency_ns).collect();
     all.sort_unstable();
     all.get(all.len().saturating_sub(1) * 99 / 100).map_or(f64::NAN, |&ns| ns as f64)
 }
 
 /// Latencies over time, of the first seed: the longest of every so many epochs, so that no violation is left out.
 #[allow(clippy::cast_precision_loss, reason = "times far below 2^52 ns")]
-fn scatter(outcome: &Outcome, slo_us: f64) -> Plot {
+fn scatter(outcome: &Outcome, slo_us: f64, length: f64) -> Plot {
     let dots = |class| {
         let mut points = Vec::new();
         for phase in FEASIBLE.iter().map(|(_, phase)| phase).chain([&IMPOSSIBLE]) {
-            let phase = phase.start * 1_000_000..phase.end * 1_000_000;
+            let phase = ns(phase.start, length)..ns(phase.end, length);
             let of = |sample: &&Sample| sample.class == class && phase.contains(&sample.end_ns);
             let all: Vec<&Sample> = outcome.samples.iter().filter(of).collect();
             for some in all.chunks(all.len().div_ceil(DOTS).max(1)) {
@@ -92,7 +102,7 @@ fn scatter(outcome: &Outcome, slo_us: f64) -> Plot {
         series: vec![
             Series::new("little cores", Kind::Dots, dots(LITTLE)),
             Series::new("big cores", Kind::Dots, dots(BIG)),
-            Series::new("SLO", Kind::Guide, vec![(0.0, slo_us), (350.0, slo_us)]),
+            Series::new("SLO", Kind::Guide, vec![(0.0, slo_us), (350.0 * length, slo_us)]),
         ],
     }
 }

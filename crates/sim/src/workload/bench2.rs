@@ -23,6 +23,13 @@ pub(super) static ENTRY: Workload = Workload {
             min: 0.0,
             max: 1e9,
         },
+        ParamSpec {
+            key: "phase_ms",
+            meaning: "half of the first phase, a seventh of all, ms",
+            default: 50.0,
+            min: 0.001,
+            max: 1e6,
+        },
         ParamSpec { default: 100.0, ..SLO },
         WINDOW,
     ],
@@ -34,21 +41,23 @@ const LONGER: u32 = 128;
 const IMPOSSIBLE: u32 = 1024;
 
 /// The number of lines of an epoch that begins now; `lines` is the original length.
-fn length(me: &Me, lines: u32) -> u32 {
-    match me.now_ns() / 1_000_000 {
-        0..100 | 200..250 => lines,
-        100..200 => lines * LONGER,
-        250..300 => me.draw(0..lines * LONGER + 1),
+fn length(me: &Me, lines: u32, phase_ns: u64) -> u32 {
+    match me.now_ns() / phase_ns {
+        0..2 | 4 => lines,
+        2..4 => lines * LONGER,
+        5 => me.draw(0..lines * LONGER + 1),
         _ => lines * IMPOSSIBLE,
     }
 }
 
 fn setup(setup: &mut Setup) {
     let (lines, gap) = (setup.count("lines"), setup.param("gap"));
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a checked range")]
+    let phase_ns = (setup.param("phase_ms") * 1e6) as u64;
     let (epochs, sections) = (Epochs::of(setup), Sections::new(setup, lines * IMPOSSIBLE));
     setup.threads(move |me| {
         while me.goes_on() {
-            let lines = length(me, lines);
+            let lines = length(me, lines, phase_ns);
             epochs.run(me, || sections.run(me, lines, 0.0));
             me.nops(gap);
         }
