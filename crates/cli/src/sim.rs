@@ -4,6 +4,7 @@ pub(crate) mod list;
 pub(crate) mod perfetto;
 pub(crate) mod plan;
 pub(crate) mod plot;
+pub(crate) mod replay;
 pub(crate) mod report;
 
 use lockwright_bench::Spread;
@@ -133,16 +134,23 @@ pub(crate) fn replay(plan: &Plan, row: &plan::At, point: &Point) -> String {
         "lockwright sim".to_owned(),
         format!("--machine {}", plan.machine_words[row.machine]),
         format!("--lock {}", point.lock.name()),
-        format!("--workload {}", with_options(point.workload.id, &point.params)),
+        match &plan.trace {
+            Some(file) => format!("--trace {file}"),
+            None => format!("--workload {}", with_options(point.workload.id, &point.params)),
+        },
         format!("--threads {}", point.threads),
     ];
     if point.placement != Placement::Pinned {
         words.push(format!("--placement {}", placement(&point.placement)));
     }
     for (sweep, value) in plan.sweeps.iter().zip(&row.swept) {
-        if let Knob::Figure(path) = &sweep.knob {
-            words.push(format!("--sweep {path}={value}"));
-        }
+        // Options are in the workload's and the lock's words; those of a trace are not.
+        let key = match &sweep.knob {
+            Knob::Figure(key) => key,
+            Knob::Param(key) if plan.trace.is_some() => key,
+            _ => continue,
+        };
+        words.push(format!("--sweep {key}={value}"));
     }
     words.push(format!("--seed {}", point.seed));
     words.push(format!("--duration {}", word(point.duration_ns)));

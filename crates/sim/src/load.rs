@@ -26,6 +26,7 @@ use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_platform::{Class, Platform, Word};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -53,7 +54,6 @@ pub struct ParamSpec {
 }
 
 /// A workload: what the list says of it, and how it is set up. Each one's file exports its own as `ENTRY`.
-#[derive(Debug)]
 pub struct Workload {
     /// The name on the command line.
     pub id: &'static str,
@@ -64,7 +64,13 @@ pub struct Workload {
     /// Its options.
     pub params: &'static [ParamSpec],
     /// Makes locks, data and threads.
-    pub setup: fn(&mut Setup),
+    pub setup: &'static (dyn Fn(&mut Setup<'_>) + Sync),
+}
+
+impl fmt::Debug for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workload").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 struct Line {

@@ -3,7 +3,7 @@
 use crate::hints::{Failure, cause};
 use crate::output;
 use crate::sim::plan::{Asked, Plan};
-use crate::sim::{Row, list, perfetto, report, source};
+use crate::sim::{Row, list, perfetto, replay, report, source};
 use lockwright_sim::batch::run_all;
 use std::fs;
 use std::path::PathBuf;
@@ -23,6 +23,7 @@ const TIMELINE: usize = 300_000;
   lockwright sim --machine m1,xeon-2x10 --lock all --threads max --seeds 3 --json
   lockwright sim --machine m1 --lock glibc --sweep kernel.wake_ns=500..5000:10
   lockwright sim --machine m1 --lock asl --seed 1 --duration 200us --timeline asl.json
+  lockwright sim --machine m1 --lock asl,glibc --trace lockwright-trace.bin
   lockwright sim --list
 
 Values: A,B,...; LOW..HIGH:N is N even steps, LOW..HIGH:N:log N even ratios; k, M, G may follow.
@@ -39,7 +40,10 @@ pub(crate) struct Args {
     /// What threads do, NAME[:key=value,...] [default: sections]
     #[arg(long = "workload", value_name = "WORKLOADS")]
     workloads: Vec<String>,
-    /// How many threads: 1,4,8, 1..8, max (a thread for each CPU) [default: max]
+    /// Replay what `lockwright record` has written, instead of a workload
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["workloads", "list"])]
+    trace: Option<PathBuf>,
+    /// How many threads: 1,4,8, 1..8, max (a thread for each CPU) [default: max, or the trace's own]
     #[arg(long, value_name = "N")]
     threads: Option<String>,
     /// Where they run: pinned (fastest CPUs first), free (the scheduler moves them), or CPUs as in 0-3,6
@@ -52,12 +56,12 @@ pub(crate) struct Args {
     /// Which seeds
     #[arg(long, value_name = "SEED", value_delimiter = ',')]
     seed: Vec<u64>,
-    /// Simulated time that counts
-    #[arg(long, value_name = "TIME", default_value = "20ms")]
-    duration: String,
-    /// Simulated time before that; 0: none
-    #[arg(long, value_name = "TIME", default_value = "2ms")]
-    warmup: String,
+    /// Simulated time that counts [default: 20ms; a trace: as long as it took, at most 1s]
+    #[arg(long, value_name = "TIME")]
+    duration: Option<String>,
+    /// Simulated time before that; 0: none [default: 2ms; a trace: 0]
+    #[arg(long, value_name = "TIME")]
+    warmup: Option<String>,
     /// Vary threads, an option of workload or lock, or a figure of the machine; several: every combination
     #[arg(long = "sweep", value_name = "KEY=VALUES")]
     sweeps: Vec<String>,
@@ -83,16 +87,21 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         list::print(&args.machines, &args.workloads, args.json)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let recorded = match &args.trace {
+        Some(file) => Some((replay::read(file)?, file.display().to_string())),
+        None => None,
+    };
     let sections = ["sections".to_owned()];
     let mut plan = Plan::new(&Asked {
         locks: &args.locks,
         machines: &args.machines,
         workloads: if args.workloads.is_empty() { &sections } else { &args.workloads },
+        trace: recorded.as_ref().map(|(recorded, file)| (recorded, file.clone())),
         threads: args.threads.as_deref(),
         placement: &args.placement,
         seeds: if args.seed.is_empty() { (1..=args.seeds).collect() } else { distinct(&args.seed) },
-        warmup: &args.warmup,
-        duration: &args.duration,
+        warmup: args.warmup.as_deref(),
+        duration: args.duration.as_deref(),
         sweeps: &args.sweeps,
     })?;
     if args.timeline.is_some() {

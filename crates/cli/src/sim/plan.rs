@@ -1,5 +1,6 @@
 //! The command line of a study, read and checked, and the grid of runs that it asks for.
 
+use super::replay::Recorded;
 use crate::catalog::{self, GLIBC};
 use crate::hints::{Failure, cause, nearest};
 use crate::units;
@@ -16,6 +17,8 @@ use std::sync::Arc;
 
 /// More runs than anybody waits for.
 const MANY_RUNS: usize = 1_000_000;
+/// A trace that took longer is not replayed to its end, ns, unless somebody says so.
+const LONG_NS: u64 = 1_000_000_000;
 /// Most threads of a run.
 const MANY_THREADS: u32 = 1024;
 
@@ -24,11 +27,14 @@ pub(crate) struct Asked<'a> {
     pub(crate) locks: &'a [String],
     pub(crate) machines: &'a [String],
     pub(crate) workloads: &'a [String],
+    /// Instead of workloads: a trace, and its file.
+    pub(crate) trace: Option<(&'a Recorded, String)>,
     pub(crate) threads: Option<&'a str>,
     pub(crate) placement: &'a str,
     pub(crate) seeds: Vec<u64>,
-    pub(crate) warmup: &'a str,
-    pub(crate) duration: &'a str,
+    /// Else what suits the workload.
+    pub(crate) warmup: Option<&'a str>,
+    pub(crate) duration: Option<&'a str>,
     pub(crate) sweeps: &'a [String],
 }
 
@@ -62,6 +68,8 @@ pub(crate) struct Plan {
     /// As the command names them.
     pub(crate) machine_words: Vec<String>,
     pub(crate) workloads: Vec<Chosen>,
+    /// The trace's file, if one is replayed.
+    pub(crate) trace: Option<String>,
     /// Does the number of threads vary?
     pub(crate) threads_vary: bool,
     pub(crate) placement: Placement,
@@ -79,19 +87,28 @@ impl Plan {
     pub(crate) fn new(asked: &Asked<'_>) -> Result<Self, Failure> {
         let locks = locks(asked.locks)?;
         let named = machines(asked.machines)?;
-        let workloads = workloads(asked.workloads)?;
+        let workloads = match &asked.trace {
+            Some((recorded, _)) => vec![(recorded.workload, BTreeMap::new())],
+            None => workloads(asked.workloads)?,
+        };
         let (machine_words, machines): (Vec<_>, Vec<_>) = named.into_iter().unzip();
         let placement = placement(asked.placement, &machines)?;
-        let duration_ns = time("--duration", asked.duration)?;
+        let trace = asked.trace.as_ref();
+        let duration_ns = match asked.duration {
+            Some(text) => time("--duration", text)?,
+            None => trace.map_or(20_000_000, |(recorded, _)| recorded.span_ns.min(LONG_NS)),
+        };
         let warmup_ns = match asked.warmup {
-            "0" => 0,
-            word => time("--warmup", word)?,
+            Some("0") => 0,
+            Some(text) => time("--warmup", text)?,
+            None => trace.map_or(2_000_000, |_| 0),
         };
         let mut plan = Plan {
             locks,
             machines,
             machine_words,
             workloads,
+            trace: trace.map(|(_, file)| file.clone()),
             threads_vary: false,
             placement,
             seeds: asked.seeds.clone(),
@@ -112,7 +129,8 @@ impl Plan {
             return Err(Failure::new("threads are both given and swept")
                 .hint("--threads 1,2,4, or --sweep threads=1..8:8"));
         }
-        plan.grid(asked.threads.unwrap_or("max"))?;
+        let own = trace.map(|(recorded, _)| recorded.threads.to_string());
+        plan.grid(asked.threads.or(own.as_deref()).unwrap_or("max"))?;
         Ok(plan)
     }
 
@@ -484,11 +502,12 @@ mod tests {
             locks: &locks,
             machines: &machines,
             workloads: &workloads,
+            trace: None,
             threads: Some("1,max"),
             placement: "pinned",
             seeds: vec![3, 4],
-            warmup: "0",
-            duration: "1ms",
+            warmup: Some("0"),
+            duration: Some("1ms"),
             sweeps: &sweeps,
         };
         let plan = Plan::new(&asked).map_err(|failure| failure.to_string()).unwrap();

@@ -358,11 +358,12 @@ mod tests {
             locks: &locks,
             machines: &machines,
             workloads: &workloads,
+            trace: None,
             threads: Some("2"),
             placement: "0,4",
             seeds: vec![1, 2],
-            warmup: "10us",
-            duration: "50us",
+            warmup: Some("10us"),
+            duration: Some("50us"),
             sweeps: &[],
         });
         let plan = plan.unwrap_or_else(|failure| panic!("{failure}"));

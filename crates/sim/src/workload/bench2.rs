@@ -33,7 +33,7 @@ pub(super) static ENTRY: Workload = Workload {
         ParamSpec { default: 100.0, ..SLO },
         WINDOW,
     ],
-    setup,
+    setup: &setup,
 };
 
 /// How much longer its epochs are in the second phase, and at the end.

@@ -47,7 +47,7 @@ pub(super) static ENTRY: Workload = Workload {
             max: 100_000.0,
         },
     ],
-    setup,
+    setup: &setup,
 };
 
 /// How many times as many NOPs a long epoch has.

@@ -29,7 +29,7 @@ pub(super) static ENTRY: Workload = Workload {
             max: 1e9,
         },
     ],
-    setup,
+    setup: &setup,
 };
 
 /// Lengths of critical sections.

@@ -41,7 +41,7 @@ pub(super) static ENTRY: Workload = Workload {
             max: 1e6,
         },
     ],
-    setup,
+    setup: &setup,
 };
 
 fn setup(setup: &mut Setup) {

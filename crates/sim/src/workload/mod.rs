@@ -7,6 +7,7 @@ mod cal;
 mod cycles;
 mod epochs;
 mod rcl;
+pub mod replay;
 mod sections;
 mod tries;
 

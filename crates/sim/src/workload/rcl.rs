@@ -25,7 +25,7 @@ pub(super) static ENTRY: Workload = Workload {
             max: 1e9,
         },
     ],
-    setup,
+    setup: &setup,
 };
 
 fn setup(setup: &mut Setup) {

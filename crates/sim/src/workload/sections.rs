@@ -26,7 +26,7 @@ pub(super) static ENTRY: Workload = Workload {
         SLO,
         WINDOW,
     ],
-    setup,
+    setup: &setup,
 };
 
 fn setup(setup: &mut Setup) {

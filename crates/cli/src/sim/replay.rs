@@ -1,0 +1,79 @@
+//! A trace of `lockwright record` as a workload.
+
+use crate::hints::{Failure, warn};
+use lockwright_sim::load::Workload;
+use lockwright_sim::workload::replay::{Step, Thread, workload};
+use lockwright_stats::trace::{self, Trace, TraceThread};
+use std::path::Path;
+
+/// A recorded program.
+pub(crate) struct Recorded {
+    pub(crate) workload: &'static Workload,
+    /// Threads that it had.
+    pub(crate) threads: usize,
+    /// How long it ran, ns.
+    pub(crate) span_ns: u64,
+}
+
+pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
+    let trace = Trace::read(path)
+        .map_err(|error| Failure::new(error).hint("lockwright record -- PROGRAM writes a trace"))?;
+    if trace.acquisitions() == 0 {
+        return Err(Failure::new(format!("trace '{}': no lock was taken", path.display()))
+            .hint(format!("lockwright record --show {}", path.display())));
+    }
+    if let Some(emulated) = &trace.meta.emulated {
+        warn(
+            format!(
+                "the trace was recorded on an emulated machine ({emulated}): its slow cores' computing counts as that of fast ones"
+            ),
+            "lockwright record without --emulate",
+        );
+    }
+    let span_ns = trace.meta.span_ns;
+    let threads = trace.threads.iter().map(|thread| thread_of(thread, span_ns)).collect();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(Recorded { workload: workload(&name, threads), threads: trace.threads.len(), span_ns })
+}
+
+fn thread_of(thread: &TraceThread, span_ns: u64) -> Thread {
+    let mut end_ns = thread.start_ns;
+    let mut step = |step: &trace::Step| match *step {
+        trace::Step::Compute(ns) => {
+            end_ns += ns;
+            Step::Compute(ns)
+        }
+        trace::Step::Idle(ns) => {
+            end_ns += ns;
+            Step::Sleep(ns)
+        }
+        trace::Step::Acquire { lock, wait_ns } => {
+            end_ns += wait_ns;
+            Step::Acquire(lock)
+        }
+        trace::Step::Release(lock) => Step::Release(lock),
+    };
+    let steps = thread.steps.iter().map(&mut step).collect();
+    Thread { steps, before_ns: thread.start_ns, after_ns: span_ns.saturating_sub(end_ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_idle_before_its_first_step_and_after_its_last() {
+        let steps = vec![
+            trace::Step::Compute(10),
+            trace::Step::Acquire { lock: 3, wait_ns: 5 },
+            trace::Step::Idle(20),
+            trace::Step::Release(3),
+        ];
+        let thread = TraceThread { process: 0, class: None, start_ns: 100, steps };
+        let made = thread_of(&thread, 1000);
+        assert_eq!((made.before_ns, made.after_ns), (100, 1000 - 135));
+        let expected = [Step::Compute(10), Step::Acquire(3), Step::Sleep(20), Step::Release(3)];
+        assert_eq!(made.steps, expected);
+        assert_eq!(thread_of(&thread, 50).after_ns, 0);
+    }
+}

@@ -1,0 +1,226 @@
+//! A recorded program: each of its threads computes, sleeps, takes and releases locks as it did, and waits as the simulated
+//! lock lets it.
+
+use crate::load::{LockId, Me, ParamSpec, Setup, Workload};
+use std::cell::Cell;
+
+/// One step of a recorded thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Step {
+    /// Computes what took so long, ns, on the machine that was recorded, which counts as of the fastest class.
+    Compute(u64),
+    /// Sleeps, ns.
+    Sleep(u64),
+    /// Acquires a lock, by its number.
+    Acquire(u32),
+    /// Releases it.
+    Release(u32),
+}
+
+/// A recorded thread. It releases what it acquires, and only that.
+#[derive(Clone, Debug, Default)]
+pub struct Thread {
+    /// What it did.
+    pub steps: Vec<Step>,
+    /// From the start of the recording to its first step, ns.
+    pub before_ns: u64,
+    /// From its last step to the end of the recording, ns.
+    pub after_ns: u64,
+}
+
+/// The longest times without a look whether the run is over, ns.
+const COMPUTE_NS: u64 = 1_000_000;
+const SLEEP_NS: u64 = 500_000_000;
+
+const PARAMS: &[ParamSpec] = &[ParamSpec {
+    key: "scale",
+    meaning: "computing takes so many times as long as it was recorded, on cores of the fastest class",
+    default: 1.0,
+    min: 0.01,
+    max: 100.0,
+}];
+
+/// The workload that does what `threads` did, over and over; one thread of a run for each, or several with more threads in
+/// the run. An operation is a critical section with all that lies inside, from asking for its lock on.
+///
+/// Workloads are told apart by their address and live as long as the program: this one does too.
+pub fn workload(id: &str, threads: Vec<Thread>) -> &'static Workload {
+    let locks = threads.iter().flat_map(|thread| &thread.steps).map(|step| match step {
+        Step::Acquire(lock) => lock + 1,
+        _ => 0,
+    });
+    let count = locks.max().unwrap_or(0);
+    let threads: &'static [Thread] = Vec::leak(threads);
+    let setup = move |setup: &mut Setup<'_>| {
+        let locks: Vec<LockId> = (0..count).map(|_| setup.lock()).collect();
+        let scale = setup.param("scale");
+        for number in 0..setup.thread_count() as usize {
+            let (recorded, locks) = (&threads[number % threads.len().max(1)], locks.clone());
+            setup.thread(move |me| Replay { me, recorded, locks: &locks, scale }.all());
+        }
+    };
+    Box::leak(Box::new(Workload {
+        id: String::leak(id.to_owned()),
+        idea: "every thread does what it did when it was recorded, over and over",
+        source: "lockwright record",
+        params: PARAMS,
+        setup: Box::leak(Box::new(setup)),
+    }))
+}
+
+struct Replay<'a> {
+    me: &'a Me,
+    recorded: &'a Thread,
+    locks: &'a [LockId],
+    scale: f64,
+}
+
+impl Replay<'_> {
+    fn all(&self) {
+        while self.me.goes_on() {
+            let began = self.me.now_ns();
+            self.sleep(self.recorded.before_ns);
+            self.pass();
+            self.sleep(self.recorded.after_ns);
+            if self.me.now_ns() == began {
+                return; // there is nothing in it
+            }
+        }
+    }
+
+    fn pass(&self) {
+        let steps = &self.recorded.steps;
+        let next = Cell::new(0);
+        while self.me.goes_on() && next.get() < steps.len() {
+            if let Step::Acquire(_) = steps[next.get()] {
+                self.me.operation(|| self.section(&next));
+            } else {
+                self.step(steps[next.get()]);
+                next.set(next.get() + 1);
+            }
+        }
+    }
+
+    /// Until it holds no lock.
+    fn section(&self, next: &Cell<usize>) {
+        let mut held = 0;
+        while let Some(step) = self.recorded.steps.get(next.get()) {
+            next.set(next.get() + 1);
+            self.step(*step);
+            match step {
+                Step::Acquire(_) => held += 1,
+                Step::Release(_) => held -= 1,
+                Step::Compute(_) | Step::Sleep(_) => {}
+            }
+            if held == 0 {
+                return;
+            }
+        }
+    }
+
+    fn step(&self, step: Step) {
+        match step {
+            Step::Acquire(lock) => self.me.acquire(self.locks[lock as usize]),
+            Step::Release(lock) => self.me.release(self.locks[lock as usize]),
+            Step::Sleep(ns) => self.sleep(ns),
+            Step::Compute(ns) => stretches(self.me, ns, COMPUTE_NS, |ns| {
+                #[allow(clippy::cast_precision_loss, reason = "at most COMPUTE_NS")]
+                self.me.compute(ns as f64 * self.scale);
+            }),
+        }
+    }
+
+    fn sleep(&self, ns: u64) {
+        let sleep = |ns| self.me.sleep(u32::try_from(ns).expect("at most SLEEP_NS"));
+        stretches(self.me, ns, SLEEP_NS, sleep);
+    }
+}
+
+fn stretches(me: &Me, ns: u64, longest: u64, each: impl Fn(u64)) {
+    let mut left = ns;
+    while left > 0 && me.goes_on() {
+        let now = left.min(longest);
+        each(now);
+        left -= now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LockSpec, Outcome, Placement, Run, profile};
+    use std::collections::BTreeMap;
+
+    fn run(threads: Vec<Thread>, count: u32, cpus: Vec<u32>, scale: f64) -> Outcome {
+        let run = Run {
+            profile: &profile::builtin("m1").unwrap(),
+            lock: &LockSpec::parse("mcs").unwrap(),
+            workload: workload("a trace", threads),
+            params: &BTreeMap::from([("scale".to_owned(), scale)]),
+            threads: count,
+            placement: Placement::Cpus(cpus),
+            seed: 1,
+            warmup_ns: 0,
+            duration_ns: 2_000_000,
+            samples: false,
+            timeline: None,
+        };
+        run.outcome()
+    }
+
+    fn thread(steps: &[Step]) -> Thread {
+        Thread { steps: steps.to_vec(), ..Thread::default() }
+    }
+
+    use Step::{Acquire, Compute, Release, Sleep};
+
+    #[test]
+    fn recorded_time_passes_as_recorded_and_slower_on_little_cores() {
+        let steps = [Compute(1500), Acquire(0), Compute(500), Release(0)];
+        let count = |cpu, scale| run(vec![thread(&steps)], 1, vec![cpu], scale).operations as f64;
+        // 2 us a pass, and some 20 ns for the lock.
+        let big = count(0, 1.0);
+        assert!((950.0..1000.0).contains(&big), "{big}");
+        let little = profile::builtin("m1").unwrap().class[1].compute;
+        assert!((big / count(4, 1.0) / little - 1.0).abs() < 0.05);
+        assert!((big / count(0, 2.0) / 2.0 - 1.0).abs() < 0.05);
+    }
+
+    #[test]
+    fn nested_sections_are_one_operation_and_locks_are_told_apart() {
+        let nested = [
+            Acquire(1),
+            Compute(100),
+            Acquire(0),
+            Compute(100),
+            Release(1),
+            Compute(100),
+            Release(0),
+            Sleep(1000),
+        ];
+        let outcome = run(vec![thread(&nested), thread(&nested)], 2, vec![0, 1], 1.0);
+        assert_eq!(outcome.violation, None);
+        let operations = outcome.operations as f64;
+        let acquisitions = outcome.acquisitions as f64;
+        assert!(
+            operations > 10.0 && (acquisitions / operations - 2.0).abs() < 0.2,
+            "{acquisitions} {operations}"
+        );
+        assert!(outcome.latency.p50_ns >= 280, "{:?}", outcome.latency);
+        // Two locks that nobody shares: nobody waits.
+        let alone = |lock| thread(&[Acquire(lock), Compute(5000), Release(lock)]);
+        let outcome = run(vec![alone(0), alone(1)], 2, vec![0, 1], 1.0);
+        assert!(outcome.latency.p50_ns < 5500, "{:?}", outcome.latency);
+        let outcome = run(vec![alone(0), alone(0)], 2, vec![0, 1], 1.0);
+        assert!(outcome.latency.p50_ns > 9000, "{:?}", outcome.latency);
+    }
+
+    #[test]
+    fn a_thread_that_did_nothing_ends_and_one_that_sleeps_for_long_too() {
+        let idle = Thread { before_ns: 10_000_000_000, ..thread(&[Acquire(0), Release(0)]) };
+        let outcome = run(vec![thread(&[]), idle, thread(&[Compute(0)])], 5, vec![0, 1, 2], 1.0);
+        assert_eq!((outcome.violation, outcome.operations), (None, 0));
+        let outcome = run(Vec::new(), 0, vec![0], 1.0);
+        assert_eq!(outcome.violation, None);
+    }
+}
