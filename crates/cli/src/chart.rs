@@ -177,7 +177,7 @@ impl Scale {
         if self.log {
             let mut ticks = log_ticks(self.low, self.high);
             if self.zero {
-                let least = self.low * 2.0;
+                let least = self.low * 3.9; // see `x`
                 ticks.retain(|tick| *tick >= least);
                 ticks.insert(0, 0.0);
             }

@@ -1,6 +1,7 @@
 //! `lockwright sim`, whole: what it prints and writes, and that a rerun gives the same bytes.
 
 use anyhow::{Context, Result, ensure};
+use lockwright_stats::trace::{LockInfo, Meta, Step, Trace, TraceThread};
 use lockwright_tests::{Child, End, Outcome};
 use serde_json::Value;
 use std::fs;
@@ -128,5 +129,34 @@ fn a_timeline_is_a_trace_with_a_track_for_each_cpu() -> Result<()> {
     let events = trace["traceEvents"].as_array().context("events")?;
     let tracks = events.iter().filter(|event| event["name"] == "thread_name").count();
     assert_eq!(tracks, 8 + 1);
+    Ok(())
+}
+
+#[test]
+fn a_recorded_program_runs_with_its_threads_for_as_long_as_it_did() -> Result<()> {
+    let steps = vec![
+        Step::Compute(700),
+        Step::Acquire { lock: 0, wait_ns: 40 },
+        Step::Compute(300),
+        Step::Release(0),
+    ];
+    let thread = TraceThread { process: 0, class: None, start_ns: 0, steps };
+    let meta = Meta { processes: vec!["server".into()], span_ns: 150_000, ..Meta::default() };
+    let locks = vec![LockInfo { process: 0, address: 64 }];
+    let trace = Trace { meta, locks, threads: vec![thread.clone(), thread.clone(), thread] };
+    let folder = TempDir::new()?;
+    let file = folder.path().join("server.bin");
+    trace.write(fs::File::create(&file)?, &file)?;
+    let file = file.to_str().context("a path in UTF-8")?;
+    let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright"))
+        .args(["sim", "--machine", "m1", "--lock", "mcs", "--seed", "1", "--json", "--trace", file])
+        .run()?;
+    ensure!(outcome.end == End::Code(0), outcome.describe());
+    let whole: Value = serde_json::from_str(&outcome.text())?;
+    assert_eq!((&whole["duration_ns"], &whole["warmup_ns"]), (&150_000.into(), &0.into()));
+    let point = &whole["points"][0];
+    assert_eq!((&point["workload"], &point["threads"]), (&"server.bin".into(), &3.into()));
+    // A pass is the whole recording: 1 us, and the rest of the 150 us asleep.
+    assert_eq!(point["runs"][0]["operations"], 3);
     Ok(())
 }

@@ -73,10 +73,14 @@ fn plots(plan: &Plan) -> Vec<Plot> {
     ]
 }
 
-/// What the x axis shows: the first sweep of several values, else the threads if they vary.
+/// What the x axis shows: the sweep of most values, else the threads if they vary.
 fn across(plan: &Plan) -> Option<Across> {
-    let sweep = plan.sweeps.iter().position(|sweep| sweep.values.len() > 1);
-    sweep.map(Across::Sweep).or(plan.threads_vary.then_some(Across::Threads))
+    let sweeps = plan.sweeps.iter().enumerate().filter(|(_, sweep)| sweep.values.len() > 1);
+    // Of several, the first.
+    let longest = sweeps.rev().max_by_key(|(_, sweep)| sweep.values.len());
+    longest
+        .map(|(number, _)| Across::Sweep(number))
+        .or(plan.threads_vary.then_some(Across::Threads))
 }
 
 fn range(spread: Spread) -> Range {
