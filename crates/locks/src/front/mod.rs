@@ -320,7 +320,8 @@ fn wake_head<P: Platform>(
         if before & side::TURN != 0 {
             parts.side.fetch_and(!side::TURN, Relaxed);
         }
-        before & (side::TURN | side::MOVEDS) != 0
+        // Where glibc's code unlocks, the head itself may be one of those who sleep on the word ([foreign] in line.rs).
+        before & (side::TURN | side::MOVEDS | side::FOREIGN) != 0
     };
     let released = if sleepers_turn {
         wake_sleepers(parts, tuning)
