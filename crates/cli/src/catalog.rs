@@ -29,6 +29,12 @@ fn unknown(name: &str) -> Failure {
 /// For the shell's completion.
 pub(crate) const SPEC: Names = Names(|| names().map(str::to_owned).collect());
 
+/// Every lock.
+pub(crate) const ALL: &str = "all";
+
+/// The same, where one may ask for all of them.
+pub(crate) const SPEC_OR_ALL: Names = Names(|| names().chain([ALL]).map(str::to_owned).collect());
+
 /// One warning if any of these specifications is of a textbook lock: its slowness looks like a hang.
 pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>) {
     let textbook = specs

@@ -7,6 +7,7 @@ mod draw;
 mod elf;
 mod epoch;
 mod epochs;
+mod explore;
 mod find;
 mod hints;
 mod html;
@@ -42,6 +43,7 @@ const EXAMPLES: &str = "Examples:
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
   lockwright sim --machine m1 --lock mcs,asl    what locks would do on another machine
   lockwright record -- ./server                 which locks it takes, for how long: a trace
+  lockwright explore mcs                        schedules that break a lock?
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
 
@@ -61,6 +63,7 @@ enum Command {
     Reproduce(cmd::reproduce::Args),
     Record(cmd::record::Args),
     Calibrate(cmd::calibrate::Args),
+    Explore(cmd::explore::Args),
     Completions(cmd::completions::Args),
     Man(cmd::man::Args),
 }
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => cmd::reproduce::main(args),
         Command::Record(args) => cmd::record::main(args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
+        Command::Explore(args) => cmd::explore::main(args),
         Command::Completions(args) => cmd::completions::main(args, Cli::command()),
         Command::Man(args) => cmd::man::main(args, Cli::command()),
     });

@@ -79,4 +79,101 @@ pub enum Violation {
         /// How often it may be.
         bound: u32,
     },
+    /// Nobody gets anywhere, though everybody runs on.
+    #[error(
+        "nobody gets the lock any more at {at_ns} ns (a livelock): {steps} steps, {since} of them since the last acquisition, every thread that can go on in turn: {}", who.join("; ")
+    )]
+    Livelock {
+        /// When, ns of simulated time.
+        at_ns: u64,
+        /// Operations so far.
+        steps: u32,
+        /// Operations since somebody got the lock.
+        since: u32,
+        /// Each thread that is left, and what it does.
+        who: Vec<String>,
+    },
+    /// Starvation: a waiter stood by for longer than any window may last.
+    #[error(
+        "{who} let others go first at lock {lock} for {waited_ns} ns; a window ends after {bound_ns} ns"
+    )]
+    Starved {
+        /// The lock's number.
+        lock: u32,
+        /// Who waited.
+        who: String,
+        /// How long, ns.
+        waited_ns: u64,
+        /// How long it may, ns.
+        bound_ns: u64,
+    },
+    /// In the end, with no holder left, the lock can't be taken.
+    #[error("all threads have released the lock, and it is not free: {who} tried")]
+    NotFree {
+        /// Who tried.
+        who: String,
+    },
+    /// A thread used a word whose memory had been given up.
+    #[error("{who} used a word whose memory was given up, at {at_ns} ns, in {site}")]
+    Dangling {
+        /// When, ns of simulated time.
+        at_ns: u64,
+        /// Who.
+        who: String,
+        /// Where in the source.
+        site: String,
+    },
+    /// Happens-before: a thread used a word whose making it need not have seen.
+    #[error(
+        "{second} used a word without a happens-before from its making by {first}, at {at_ns} ns, in {site}: it was published without a Release, or found without an Acquire"
+    )]
+    Unpublished {
+        /// When, ns of simulated time.
+        at_ns: u64,
+        /// Who made it.
+        first: String,
+        /// Who used it.
+        second: String,
+        /// Where in the source.
+        site: String,
+    },
+    /// Happens-before: a word's memory was given up without knowledge of a use.
+    #[error(
+        "{second} gave up a word's memory at {at_ns} ns without a happens-before from {first}'s use of it"
+    )]
+    Outlived {
+        /// When, ns of simulated time.
+        at_ns: u64,
+        /// Who used it.
+        first: String,
+        /// Whose it was.
+        second: String,
+    },
+    /// Lines that were taken from the machine's pool and not given back.
+    #[error("{lines} lines of the machine's pool were not given back")]
+    Leaked {
+        /// How many.
+        lines: i64,
+    },
+}
+
+impl Violation {
+    /// Which check it was, in a word or two.
+    pub fn check(&self) -> &'static str {
+        match self {
+            Self::Exclusion { .. } => "exclusion",
+            Self::Race { .. } => "happens-before",
+            Self::Unpublished { .. } => "publication",
+            Self::Outlived { .. } => "end of use",
+            Self::Dangling { .. } => "use after end",
+            Self::Lost { .. } => "conservation",
+            Self::Stuck { .. } => "lost wake-up",
+            Self::Livelock { .. } => "livelock",
+            Self::Starved { .. } => "starvation",
+            Self::Order { .. } => "order",
+            Self::Bypass { .. } => "bypass",
+            Self::NotFree { .. } => "free in the end",
+            Self::Leaked { .. } => "leak",
+        }
+    }
 }

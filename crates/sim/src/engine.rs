@@ -17,6 +17,7 @@
 
 use crate::check::Violation;
 use crate::cores::Cpu;
+use crate::explore::Explorer;
 use crate::futex::Futexes;
 use crate::lines::Lines;
 use crate::order::Orders;
@@ -119,6 +120,8 @@ pub(crate) struct Thread {
     pub(crate) timed_out: bool,
     /// It waits in a lock since then, as anybody could see.
     pub(crate) seen_waiting: Option<Ps>,
+    /// It sleeps in a lock since then, until somebody wakes it.
+    pub(crate) seen_asleep: Option<Ps>,
     /// The word that it looks at, or sleeps on.
     pub(crate) word: usize,
 }
@@ -151,6 +154,8 @@ pub(crate) struct Engine {
     pub(crate) free_lines: Vec<*mut u8>,
     /// Events handled, for reports of speed.
     pub(crate) handled: u64,
+    /// Who goes next, if that is not a matter of time.
+    pub(crate) explore: Option<Box<Explorer>>,
 }
 
 thread_local! {
@@ -250,6 +255,7 @@ impl Engine {
             arena: Vec::new(),
             free_lines: Vec::new(),
             handled: 0,
+            explore: None,
             cpus,
             profile: profile.clone(),
         }
@@ -310,10 +316,14 @@ impl Engine {
             unpreempted: false,
             timed_out: false,
             seen_waiting: None,
+            seen_asleep: None,
             word: 0,
         });
         self.orders.add_thread();
         self.left += 1;
+        if self.explore.is_some() {
+            return;
+        }
         // Threads do not start at one moment: nobody's queue lock falls into step.
         let start = ps(self.rng.f64() * 200.0);
         self.post(self.now + start, What::Ready { thread: id });
@@ -336,7 +346,7 @@ impl Engine {
 
     /// # Safety
     /// As [`run`](Self::run).
-    unsafe fn resume(this: *mut Self, thread: Tid) {
+    pub(crate) unsafe fn resume(this: *mut Self, thread: Tid) {
         // SAFETY: the caller's promise; the coroutine is out of the engine while it runs.
         unsafe {
             let e = &mut *this;
@@ -361,6 +371,9 @@ impl Engine {
         one.turn += 1;
         let cpu = one.cpu;
         self.left -= 1;
+        if let Some(explorer) = &mut self.explore {
+            return explorer.ended(thread);
+        }
         self.give_up_cpu(cpu, 0);
     }
 

@@ -141,7 +141,11 @@ pub(crate) unsafe fn wait(
     thread.state = State::Sleeping(address.addr());
     thread.timed_out = false;
     thread.evict = false;
-    thread.seen_waiting.get_or_insert(e.now);
+    if deadline.is_none() {
+        // Who gives up, or looks again, by itself waits for nobody.
+        thread.seen_waiting.get_or_insert(e.now);
+        thread.seen_asleep.get_or_insert(e.now);
+    }
     let (cpu, turn) = (thread.cpu, thread.turn);
     if let Some(end) = deadline {
         let slack = ps(e.profile.kernel.timer_slack_ns);

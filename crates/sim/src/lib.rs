@@ -12,6 +12,7 @@ pub mod batch;
 mod check;
 mod cores;
 mod engine;
+pub mod explore;
 mod futex;
 mod lines;
 pub mod load;

@@ -4,6 +4,7 @@ use crate::check::Violation;
 use crate::engine::{Ps, Tid, engine, fail};
 use crate::platform::Sim;
 use crate::timeline::Hold;
+use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::{
     Entry, FrontVisitor, Kind, OptionSpec, Visitor, find, visit_all, visit_front,
 };
@@ -86,7 +87,29 @@ impl LockSpec {
         Self::parse(&format!("{name}:{}", options.join(",")))
     }
 
-    fn tuned(&self, mut tuning: Tuning) -> Tuning {
+    /// The value of an option; `None`: the machine decides.
+    fn value(&self, key: &str) -> Option<u32> {
+        let given = self.options.iter().find(|(known, _)| known == key).map(|(_, value)| *value);
+        given.or_else(|| self.option(key)?.default)
+    }
+
+    /// The same lock, with some of the options that it was not given drawn: often their defaults, or else small values.
+    pub(crate) fn varied(&self, rng: &mut fastrand::Rng) -> Self {
+        let mut varied = self.clone();
+        for option in self.entry.map_or(&[][..], |entry| entry.options) {
+            let draw = rng.u32(0..8);
+            if draw < 4 || self.options.iter().any(|(key, _)| key == option.key) {
+                continue;
+            }
+            let value = (option.min + draw.saturating_sub(5)).min(option.max);
+            let sign = if varied.options.is_empty() { ':' } else { ',' };
+            varied.text.push_str(&format!("{sign}{}={value}", option.key));
+            varied.options.push((option.key.to_owned(), value));
+        }
+        varied
+    }
+
+    pub(crate) fn tuned(&self, mut tuning: Tuning) -> Tuning {
         for (key, value) in &self.options {
             tuning.set(key, *value);
         }
@@ -135,7 +158,7 @@ impl Visitor<Sim> for Making<'_> {
 }
 
 /// glibc's rule: whoever finds the lock taken sleeps, and tries again when it is woken.
-struct Glibc;
+pub(crate) struct Glibc;
 
 impl<P: Platform> Arrival<P> for Glibc {
     fn lock_slow(parts: Parts<'_, P>, _: &Tuning) {
@@ -149,6 +172,17 @@ pub(crate) trait AnyLock {
     fn lock(&self, thread: Tid, window_ns: u32);
     /// Tries to.
     fn try_lock(&self, thread: Tid) -> bool;
+    /// Acquires by sleeping on the lock's own word, as glibc's code does, and as timed lockers do, for so many ns at most;
+    /// `None`: it has no such way.
+    fn lock_on_word(&self, thread: Tid, ns: Option<u32>) -> Option<bool> {
+        let _ = (thread, ns);
+        None
+    }
+    /// Releases as glibc's own code does, from then on at any time; `false`: it has no such way, and nothing was done.
+    fn unlock_as_glibc(&self, thread: Tid) -> bool {
+        let _ = thread;
+        false
+    }
     /// Releases.
     fn unlock(&self, thread: Tid);
 }
@@ -201,8 +235,9 @@ pub(crate) struct Watched {
     lock: Box<dyn AnyLock>,
     holder: Cell<Option<(Tid, Ps, Ps)>>,
     waiters: RefCell<Vec<Waiter>>,
-    /// A waiter may be overtaken so often by those who come after it was seen waiting.
-    bound: Option<u32>,
+    promise: Option<Promise>,
+    /// Waiters on other than the fastest cores stand by first.
+    reorders: bool,
     /// The most that any was.
     pub(crate) most_overtaken: Cell<u32>,
     pub(crate) acquisitions: Cell<u64>,
@@ -213,12 +248,25 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn new(spec: &LockSpec, number: u32, threads: usize) -> Self {
+        let count = u32::try_from(threads).unwrap_or(u32::MAX);
+        Self::over(spec.make(threads), spec, number, count, Sim::cpus())
+    }
+
+    /// The lock that `spec` names, on a machine of `cpus` CPUs.
+    pub(crate) fn over(
+        lock: Box<dyn AnyLock>,
+        spec: &LockSpec,
+        number: u32,
+        threads: u32,
+        cpus: u32,
+    ) -> Self {
         Self {
             number,
-            lock: spec.make(threads),
+            lock,
             holder: Cell::new(None),
             waiters: RefCell::default(),
-            bound: bound(spec),
+            promise: Promise::of(spec, threads, cpus),
+            reorders: spec.entry.is_some_and(|entry| entry.id.starts_with("asl")),
             most_overtaken: Cell::new(0),
             acquisitions: Cell::new(0),
             last: Cell::new(None),
@@ -226,29 +274,38 @@ impl Watched {
         }
     }
 
+    /// Arrivals will not queue: there is no order.
+    pub(crate) fn promises_nothing(&mut self) {
+        self.promise = None;
+    }
+
     pub(crate) fn lock(&self, window_ns: u32) {
         let e = engine();
         let (me, asked) = (e.me(), e.now);
-        e.threads[me as usize].seen_waiting = None;
+        let thread = &mut e.threads[me as usize];
+        (thread.seen_waiting, thread.seen_asleep) = (None, None);
         self.waiters.borrow_mut().push(Waiter { thread: me, asked, overtaken: 0 });
         self.lock.lock(me, window_ns);
         let mut waiters = self.waiters.borrow_mut();
         let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
         waiters.swap_remove(mine);
         let e = engine();
+        let promise = self.promise.filter(|_| !e.explore.as_ref().is_some_and(|x| x.is_weak()));
+        let asleep = promise.is_some_and(|promise| promise.asleep);
         let mut first = None;
         for waiter in waiters.iter_mut() {
-            let seen = e.threads[waiter.thread as usize].seen_waiting;
+            let thread = &e.threads[waiter.thread as usize];
+            let seen = if asleep { thread.seen_asleep } else { thread.seen_waiting };
             if seen.is_some_and(|since| since < asked) {
                 waiter.overtaken += 1;
                 self.most_overtaken.set(self.most_overtaken.get().max(waiter.overtaken));
-                if self.bound.is_some_and(|bound| waiter.overtaken > bound) {
+                if promise.is_some_and(|promise| waiter.overtaken > promise.bound) {
                     first.get_or_insert((waiter.thread, waiter.asked, waiter.overtaken));
                 }
             }
         }
         drop(waiters);
-        if let Some(((who, since, times), bound)) = first.zip(self.bound) {
+        if let Some(((who, since, times), Promise { bound, .. })) = first.zip(promise) {
             fail(if bound == 0 {
                 Violation::Order {
                     lock: self.number,
@@ -261,7 +318,35 @@ impl Watched {
                 Violation::Bypass { lock: self.number, who: e.name(who), times, bound }
             });
         }
+        self.stood_by(me, asked);
         self.acquired(me, asked);
+    }
+
+    /// Looks whether `me`, which has the lock now, was in its line soon enough.
+    fn stood_by(&self, me: Tid, asked: Ps) {
+        let e = engine();
+        // Explorations let time pass at will.
+        if !self.reorders || e.explore.is_some() {
+            return;
+        }
+        let joined = e.threads[me as usize].seen_waiting.unwrap_or(e.now);
+        let waited_ns = joined.saturating_sub(asked) / 1000;
+        let bound_ns = 2 * u64::from(WINDOW_MAX_NS);
+        if waited_ns > bound_ns {
+            let who = e.name(me);
+            fail(Violation::Starved { lock: self.number, who, waited_ns, bound_ns });
+        }
+    }
+
+    /// As [`AnyLock::lock_on_word`].
+    pub(crate) fn lock_on_word(&self, ns: Option<u32>) -> Option<bool> {
+        let e = engine();
+        let (me, asked) = (e.me(), e.now);
+        let got = self.lock.lock_on_word(me, ns)?;
+        if got {
+            self.acquired(me, asked);
+        }
+        Some(got)
     }
 
     pub(crate) fn try_lock(&self) -> bool {
@@ -287,6 +372,20 @@ impl Watched {
     }
 
     pub(crate) fn unlock(&self) {
+        let me = self.released();
+        self.lock.unlock(me);
+    }
+
+    /// As [`AnyLock::unlock_as_glibc`], if there is that way.
+    pub(crate) fn unlock_as_glibc(&self) {
+        let me = self.released();
+        if !self.lock.unlock_as_glibc(me) {
+            self.lock.unlock(me);
+        }
+    }
+
+    /// The calling thread is about to release.
+    fn released(&self) -> Tid {
         let e = engine();
         let me = e.me();
         if let Some((thread, asked_ps, start_ps)) = self.holder.take()
@@ -295,15 +394,36 @@ impl Watched {
             let lock = self.number;
             timeline.hold(Hold { lock, thread, asked_ps, start_ps, end_ps: e.now });
         }
-        self.lock.unlock(me);
+        me
     }
 }
 
-/// How often a waiter that others could see waiting may be overtaken by those who came later, for locks that promise a
-/// bound: 0 for first come first served.
-fn bound(spec: &LockSpec) -> Option<u32> {
-    match spec.entry?.id {
-        "ticket" | "mcs" | "clh" => Some(0),
-        _ => None,
+/// How often a waiter may be overtaken by those who came after it was seen waiting, for locks that promise a bound.
+#[derive(Clone, Copy, Debug)]
+struct Promise {
+    /// 0: first come first served.
+    bound: u32,
+    /// It holds from when the waiter sleeps, not from when it spins.
+    asleep: bool,
+}
+
+impl Promise {
+    fn of(spec: &LockSpec, threads: u32, cpus: u32) -> Option<Self> {
+        let entry = spec.entry?;
+        // Each of those before it in the line, and itself, may be overtaken so often; and by arrivals that were counted
+        // for the head before.
+        let each = |bypass: u32| bypass.saturating_add(threads).saturating_mul(threads - 1);
+        let (bound, asleep) = match entry.id {
+            // Reordering comes before the waiting that anybody can see.
+            "ticket" | "mcs" | "clh" | "mcs-stp" | "asl-mcs" | "asl-ticket" | "asl-clh" => {
+                (0, false)
+            }
+            // Whether the line is crowded is looked at when it is left.
+            "fifo" | "asl" | "asl-max" | "asl-opt" if threads <= cpus => (0, false),
+            "fifo" => (each(spec.value("bypass")?), false),
+            "barging" | "auto" => (each(spec.value("bypass")?), true),
+            _ => return None,
+        };
+        Some(Self { bound, asleep })
     }
 }

@@ -21,11 +21,11 @@ pub(crate) struct Orders {
     words: FxHashMap<usize, Vec<u32>>,
 }
 
-fn acquires(order: Ordering) -> bool {
+pub(crate) fn acquires(order: Ordering) -> bool {
     matches!(order, Ordering::Acquire | Ordering::AcqRel | Ordering::SeqCst)
 }
 
-fn releases(order: Ordering) -> bool {
+pub(crate) fn releases(order: Ordering) -> bool {
     matches!(order, Ordering::Release | Ordering::AcqRel | Ordering::SeqCst)
 }
 
@@ -79,6 +79,36 @@ impl Orders {
             join(known, clock);
             clock[me as usize] += 1;
         }
+    }
+
+    /// The moment, on `me`'s own clock.
+    pub(crate) fn clock(&self, me: u32) -> u32 {
+        self.clocks[me as usize][me as usize]
+    }
+
+    /// Does `me` know what `other` had done by its own `clock`?
+    pub(crate) fn knows(&self, me: u32, other: u32, clock: u32) -> bool {
+        self.clocks[me as usize][other as usize] >= clock
+    }
+
+    /// `me` has seen all others end.
+    pub(crate) fn join_all(&mut self, me: u32) {
+        for other in 0..self.clocks.len() {
+            let known = self.clocks[other].clone();
+            join(&mut self.clocks[me as usize], &known);
+        }
+    }
+
+    /// `me` has read what `known` came with.
+    pub(crate) fn learn(&mut self, me: u32, known: &[u32]) {
+        join(&mut self.clocks[me as usize], known);
+    }
+
+    /// `me` writes something that carries what it knows.
+    pub(crate) fn tell(&mut self, me: u32, known: &mut [u32]) {
+        let clock = &mut self.clocks[me as usize];
+        join(known, clock);
+        clock[me as usize] += 1;
     }
 
     /// `me` writes plain data that `last` wrote before; `None` if it did not know of that.

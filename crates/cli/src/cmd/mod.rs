@@ -5,6 +5,7 @@ pub(crate) mod calibrate;
 pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod explain;
+pub(crate) mod explore;
 pub(crate) mod list;
 pub(crate) mod man;
 pub(crate) mod record;

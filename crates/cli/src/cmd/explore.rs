@@ -1,0 +1,132 @@
+//! `lockwright explore`.
+
+use crate::hints::Failure;
+use crate::{catalog, explore, output};
+use lockwright_locks::catalog::CATALOG;
+use lockwright_sim::LockSpec;
+use lockwright_sim::explore::{Exploration, Mutant, Search, Strategy};
+use serde_json::Value;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Search a lock for schedules that break a rule
+///
+/// Two to four threads take the lock a few times, in all ways that it has, on big and little cores; who goes next is drawn at
+/// each operation. Checked: exclusion, happens-before, lost wake-ups, livelocks, order and bypass bounds, use after the end.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright explore mcs                          ten seconds of schedules
+  lockwright explore fifo:bypass=1 --time 60
+  lockwright explore all --time 1
+  lockwright explore mcs --strategy pct --seed 17 --schedules 1 --story
+  lockwright explore mcs --mutants                would it notice a fault of the lock?
+  lockwright explore mcs --mutant queue/mcs.rs:128:29:relaxed
+
+Exit codes: 0 nothing found (with --mutants: every fault of the hand-over was), 1 otherwise, 2 usage.
+A finding's last line replays it: docs/explore.md")]
+pub(crate) struct Args {
+    /// The lock, NAME[:key=value,...], or all; options that are not given are drawn, too
+    #[arg(value_parser = catalog::SPEC_OR_ALL, hide_possible_values = true)]
+    lock: String,
+    /// Who goes next: a random walk, or random priorities (PCT) [default: both in turn]
+    #[arg(long, value_name = "STRATEGY")]
+    strategy: Option<Choice>,
+    /// The first schedule's seed; the next one's is one more
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
+    /// Look at so many schedules [default: as many as there is time for; --mutants: 30000 each]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    schedules: Option<u64>,
+    /// Look for so many seconds, at each lock
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    time: f64,
+    /// Look at the lock with one fault, FILE:LINE:COLUMN:MUTATION as --mutants lists them
+    #[arg(long, value_name = "MUTANT", conflicts_with = "mutants")]
+    mutant: Option<String>,
+    /// Look at each fault that one of the lock's operations may have: is it found?
+    #[arg(long)]
+    mutants: bool,
+    /// Operating-system threads that look [default: one a CPU]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    jobs: Option<u16>,
+    /// Tell what happened in the schedule that was found, step by step
+    #[arg(long)]
+    story: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Choice {
+    /// A random walk
+    Random,
+    /// Random priorities, and a few changes of them
+    Pct,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    let locks: Vec<LockSpec> = if args.lock == catalog::ALL {
+        CATALOG.iter().map(|entry| entry.id).map(spec).collect::<Result<_, _>>()?
+    } else {
+        catalog::check(&args.lock)?;
+        vec![spec(&args.lock)?]
+    };
+    let time = Duration::try_from_secs_f64(args.time).map_err(|_| {
+        Failure::new(format!("--time {}: not a time in seconds", args.time))
+            .hint("lockwright explore mcs --time 10")
+    })?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let search = Search {
+        strategy: args.strategy.map(|choice| match choice {
+            Choice::Random => Strategy::Random,
+            Choice::Pct => Strategy::Pct,
+        }),
+        first: args.seed,
+        // A number of schedules is a budget of its own.
+        time: if args.schedules.is_some() { Duration::MAX } else { time },
+        schedules: args.schedules.unwrap_or(u64::MAX),
+        jobs: args.jobs.map_or(cpus, usize::from),
+    };
+    let (mut well, mut all) = (true, Vec::new());
+    for lock in locks {
+        let (is_well, json) = if args.mutants {
+            explore::mutants(&lock, search, args.schedules, args.json)?
+        } else {
+            one(lock, search, &args)?
+        };
+        well &= is_well;
+        all.push(json);
+    }
+    if args.json {
+        output::print_json(&Value::Array(all))?;
+    }
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn one(lock: LockSpec, search: Search, args: &Args) -> Result<(bool, Value), Failure> {
+    let mutant = args.mutant.as_deref().map(|text| mutant(&lock, text)).transpose()?;
+    let exploration = Exploration::new(lock, mutant);
+    let (tally, hit) = search.run(&exploration);
+    let replay = hit.as_ref().map(|hit| explore::replay(exploration.lock(), hit, mutant));
+    if !args.json {
+        let text = explore::report(exploration.lock(), &tally, hit.as_ref(), args.story);
+        output::print(&text)?;
+        if let Some(replay) = &replay {
+            output::print(&format!("replay: {replay}\n"))?;
+        }
+    }
+    let json = explore::as_json(exploration.lock(), &tally, hit.as_ref(), replay);
+    Ok((hit.is_none(), json))
+}
+
+fn spec(text: &str) -> Result<LockSpec, Failure> {
+    LockSpec::parse(text).map_err(|error| Failure::new(error).hint("lockwright list"))
+}
+
+fn mutant(lock: &LockSpec, text: &str) -> Result<Mutant, Failure> {
+    let sites = explore::sites(lock);
+    Mutant::find(text, &sites).map_err(|error| {
+        Failure::new(error).hint(format!("lockwright explore {} --mutants", lock.name()))
+    })
+}

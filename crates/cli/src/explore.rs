@@ -1,0 +1,201 @@
+//! What `lockwright explore` says of schedules and mutants.
+
+use crate::hints::Failure;
+use crate::output;
+use lockwright_sim::LockSpec;
+use lockwright_sim::explore::{Exploration, Hit, Mutant, Search, Site, Tally, why_it_survives};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+/// Schedules in which a lock's sites are looked for.
+const DISCOVERY: u64 = 2_000;
+
+/// Schedules for one mutant, unless said otherwise.
+const MUTANT: u64 = 30_000;
+
+/// The places that the lock's schedules come to.
+pub(crate) fn sites(lock: &LockSpec) -> Vec<Site> {
+    Exploration::new(lock.clone(), None).sites(DISCOVERY)
+}
+
+/// The command that runs a found schedule again.
+pub(crate) fn replay(lock: &LockSpec, hit: &Hit, mutant: Option<Mutant>) -> String {
+    let (lock, strategy, seed) = (lock.name(), hit.strategy.name(), hit.seed);
+    let mutant = mutant.map_or(String::new(), |mutant| format!(" --mutant {mutant}"));
+    format!(
+        "lockwright explore {lock} --strategy {strategy} --seed {seed} --schedules 1 --story{mutant}"
+    )
+}
+
+#[allow(clippy::cast_precision_loss, reason = "counts of schedules")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+/// What was looked at, and what was found.
+pub(crate) fn report(lock: &LockSpec, tally: &Tally, hit: Option<&Hit>, story: bool) -> String {
+    let mut text = format!(
+        "{}: explored {} schedules ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {:.1} s, {} a second: {}\n",
+        lock.name(),
+        tally.schedules,
+        100.0 * ratio(tally.different, tally.counted),
+        ratio(tally.steps, tally.schedules),
+        ratio(tally.switches, tally.schedules),
+        tally.seconds,
+        rate(tally),
+        if hit.is_some() { "1 finding" } else { "0 findings" },
+    );
+    if let Some(Hit { finding, .. }) = hit {
+        if story {
+            for line in &finding.story {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        let _ = writeln!(text, "{}: {}", finding.violation.check(), finding.violation);
+        let _ = writeln!(text, "in a schedule of {}", finding.setting);
+    }
+    text
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
+#[allow(clippy::cast_precision_loss, reason = "counts of schedules")]
+fn rate(tally: &Tally) -> u64 {
+    (tally.schedules as f64 / tally.seconds.max(1e-6)) as u64
+}
+
+pub(crate) fn as_json(
+    lock: &LockSpec,
+    tally: &Tally,
+    hit: Option<&Hit>,
+    replay: Option<String>,
+) -> Value {
+    let finding = hit.map(|Hit { strategy, seed, finding }| {
+        json!({
+            "check": finding.violation.check(), "message": finding.violation.to_string(),
+            "setting": finding.setting, "strategy": strategy.name(), "seed": seed,
+            "story": finding.story, "replay": replay,
+        })
+    });
+    json!({
+        "lock": lock.name(), "schedules": tally.schedules, "steps": tally.steps,
+        "switches": tally.switches, "different": tally.different, "counted": tally.counted,
+        "seconds": tally.seconds, "schedules_per_second": rate(tally), "finding": finding,
+    })
+}
+
+/// A mutant, and what became of it.
+struct Fate {
+    site: Site,
+    mutant: Mutant,
+    tally: Tally,
+    hit: Option<Hit>,
+    why: Option<String>,
+}
+
+impl Fate {
+    /// A fault of the hand-over that nobody found, for no reason that is known.
+    fn is_missed(&self) -> bool {
+        self.hit.is_none() && self.why.is_none() && self.site.hands_over(self.mutant.mutation)
+    }
+
+    fn result(&self) -> String {
+        match (&self.hit, &self.why) {
+            (Some(hit), _) => format!("found: {}", hit.finding.violation.check()),
+            (None, Some(why)) => format!("survives: {why}"),
+            (None, None) if self.is_missed() => "SURVIVES, and nobody says why".to_owned(),
+            (None, None) => "survives".to_owned(),
+        }
+    }
+
+    fn as_json(&self, lock: &LockSpec) -> Value {
+        json!({
+            "mutant": self.mutant.to_string(), "operation": self.site.op.name(),
+            "hand_over": self.site.hands_over(self.mutant.mutation), "found": self.hit.is_some(),
+            "check": self.hit.as_ref().map(|hit| hit.finding.violation.check()),
+            "schedules": self.tally.schedules, "ms": self.tally.seconds * 1e3, "why": self.why,
+            "replay": self.hit.as_ref().map(|hit| replay(lock, hit, Some(self.mutant))),
+        })
+    }
+}
+
+/// Every mutant of the lock; `true` if each fault of the hand-over was found, or is known to do no harm.
+pub(crate) fn mutants(
+    lock: &LockSpec,
+    search: Search,
+    schedules: Option<u64>,
+    quiet: bool,
+) -> Result<(bool, Value), Failure> {
+    let all: Vec<(Site, Mutant)> = sites(lock)
+        .into_iter()
+        .flat_map(|site| site.mutants().into_iter().map(move |mutant| (site, mutant)))
+        .collect();
+    // Each by one thread: how long it takes is said of each.
+    let schedules = schedules.unwrap_or(MUTANT);
+    let alone = Search { schedules, jobs: 1, time: Duration::MAX, ..search };
+    let (next, fates) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let look = || {
+        while let Some((number, (site, mutant))) = take(&next, &all) {
+            let (tally, hit) = alone.run(&Exploration::new(lock.clone(), Some(mutant)));
+            let why = why_it_survives(lock.name(), &site, mutant.mutation);
+            let why = why.filter(|_| hit.is_none());
+            let fate = Fate { site, mutant, tally, hit, why };
+            fates.lock().expect("nobody panics with it").push((number, fate));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..search.jobs {
+            scope.spawn(look);
+        }
+        look();
+    });
+    let mut fates = fates.into_inner().expect("nobody panicked with it");
+    fates.sort_by_key(|(number, _)| *number);
+    let fates: Vec<Fate> = fates.into_iter().map(|(_, fate)| fate).collect();
+    if !quiet {
+        print(lock, &fates)?;
+    }
+    let list: Vec<Value> = fates.iter().map(|fate| fate.as_json(lock)).collect();
+    let missed = fates.iter().filter(|fate| fate.is_missed()).count();
+    Ok((missed == 0, json!({ "lock": lock.name(), "missed": missed, "mutants": list })))
+}
+
+fn take(next: &AtomicUsize, all: &[(Site, Mutant)]) -> Option<(usize, (Site, Mutant))> {
+    let number = next.fetch_add(1, Relaxed);
+    all.get(number).map(|one| (number, *one))
+}
+
+fn print(lock: &LockSpec, fates: &[Fate]) -> Result<(), Failure> {
+    let mut table = output::table(&["mutant", "of", "schedules", "ms", "result"]);
+    for fate in fates {
+        table.add_row([
+            fate.mutant.to_string(),
+            fate.site.op.name().to_owned(),
+            fate.tally.schedules.to_string(),
+            format!("{:.1}", fate.tally.seconds * 1e3),
+            fate.result(),
+        ]);
+    }
+    output::print(&format!("{}\n", lock.name()))?;
+    output::print_table(&table)?;
+    output::print(&summary(fates))
+}
+
+fn summary(fates: &[Fate]) -> String {
+    let hands_over = |fate: &&Fate| fate.site.hands_over(fate.mutant.mutation);
+    let found = |fate: &&Fate| fate.hit.is_some();
+    let line = |what: &str, fates: Vec<&Fate>| {
+        let all = fates.len();
+        let slowest = fates.iter().copied().filter(found).map(|fate| fate.tally.seconds);
+        let slowest = slowest.fold(0.0, f64::max) * 1e3;
+        let found = fates.iter().copied().filter(found).count();
+        let missed = fates.iter().filter(|fate| fate.is_missed()).count();
+        format!(
+            "{what}: {found} of {all} found, the slowest after {slowest:.1} ms; {missed} missed\n"
+        )
+    };
+    let (of_hand_over, others) = fates.iter().partition(hands_over);
+    line("faults of the hand-over", of_hand_over) + &line("other faults", others) + "\n"
+}

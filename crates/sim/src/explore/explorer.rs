@@ -1,0 +1,497 @@
+//! Who goes next: the state of an exploration, and its strategies.
+//!
+//! Every operation on a word, every sleep, wake and pause is a point at which any other thread may go first. Who waits is
+//! taken out of the choice until something happens that may end its wait:
+//!
+//! | a thread that | waits until |
+//! |---|---|
+//! | spins on a word | somebody changes the word, or its time is up |
+//! | pauses | its time is up |
+//! | sleeps on a word | somebody wakes it, its time is up, or (in some schedules) for no reason |
+//!
+//! Time goes by with each step; it also jumps to the end of somebody's wait, by chance, and whenever nobody else can go on:
+//! threads that run may be preempted for as long as it takes. So whatever happens here can happen on a machine.
+
+use super::mutant::{Mutant, Mutation, Op, Sites};
+use super::{Setting, Strategy};
+use crate::check::Violation;
+use crate::engine::{Engine, Ps, Tid, engine, fail, suspend};
+use lockwright_platform::Ordering;
+use std::panic::Location;
+
+/// Where in a lock's source something happens.
+pub(crate) type At = &'static Location<'static>;
+
+/// What one step takes, ps.
+const STEP: Ps = 10_000;
+
+/// Steps of one schedule; the second half of them is fair.
+const BOUND: u32 = 30_000;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Its turn.
+    Turn,
+    /// A change of the word.
+    Spins,
+    /// Time.
+    Pauses,
+    /// A wake.
+    Sleeps { movable: bool },
+    /// Nothing: it has ended.
+    Ended,
+}
+
+struct Waiter {
+    wait: Wait,
+    word: usize,
+    end: Option<Ps>,
+    at: Option<At>,
+    /// Somebody has changed the word, or has woken it.
+    woken: bool,
+}
+
+/// One operation, for the report of a finding.
+struct Step {
+    thread: Tid,
+    what: &'static str,
+    word: usize,
+    value: Option<u64>,
+    at: At,
+}
+
+/// What was seen of a schedule that is reported.
+#[derive(Default)]
+struct Trace {
+    steps: Vec<Step>,
+    /// Words, in the order of their first use.
+    words: Vec<usize>,
+}
+
+/// A strategy at work.
+enum Chooser {
+    /// Stays with the running thread with this chance, or else draws anybody.
+    Random { stay: f64 },
+    /// Burckhardt, Kothari, Musuvathi, Nagarakatte, *A Randomized Scheduler with Probabilistic Guarantees of Finding
+    /// Bugs*, ASPLOS 2010: the first by priority; at so many steps, drawn in advance, the running thread becomes the last.
+    Pct { priorities: Vec<u32>, changes: Vec<u32> },
+}
+
+/// What an exploration knows beside the machine.
+pub(crate) struct Explorer {
+    rng: fastrand::Rng,
+    chooser: Chooser,
+    waiters: Vec<Waiter>,
+    /// Who can go on, by bits.
+    runnable: u32,
+    /// When the first of those who wait for time is due, or earlier.
+    next_end: Ps,
+    /// Who goes on, if that has been chosen already.
+    chosen: Option<Tid>,
+    pub(crate) steps: u32,
+    /// Steps at which another thread went on than the running one.
+    pub(crate) switches: u32,
+    /// Which threads went on, hashed.
+    pub(crate) path: u64,
+    passes: f64,
+    spurious: f64,
+    moves: f64,
+    old: f64,
+    pub(crate) cpus: u32,
+    classes: Vec<u8>,
+    mutant: Option<Mutant>,
+    pub(crate) sites: Option<Sites>,
+    trace: Option<Trace>,
+    /// Where the lock is.
+    pub(crate) lock: (usize, usize),
+    /// Lines that were taken and not given back.
+    pub(crate) lines_out: i64,
+    pub(crate) acquired_at: u32,
+}
+
+impl Explorer {
+    pub(crate) fn new(
+        strategy: Strategy,
+        setting: &Setting,
+        mut rng: fastrand::Rng,
+        mutant: Option<Mutant>,
+    ) -> Self {
+        let threads = setting.threads;
+        let chooser = match strategy {
+            Strategy::Random => Chooser::Random { stay: [0.0, 0.5, 0.9, 0.97][rng.usize(0..4)] },
+            Strategy::Pct => {
+                let changes = rng.u32(0..4);
+                let length = 1 << rng.u32(5..11);
+                let mut priorities: Vec<u32> = (changes..changes + threads).collect();
+                rng.shuffle(&mut priorities);
+                let mut changes: Vec<u32> = (0..changes).map(|_| rng.u32(1..length)).collect();
+                changes.sort_unstable_by(|one, other| other.cmp(one));
+                Chooser::Pct { priorities, changes }
+            }
+        };
+        let waiter = |_| Waiter { wait: Wait::Turn, word: 0, end: None, at: None, woken: false };
+        Self {
+            chooser,
+            waiters: (0..threads).map(waiter).collect(),
+            runnable: (1 << threads) - 1,
+            next_end: Ps::MAX,
+            chosen: None,
+            steps: 0,
+            switches: 0,
+            path: 0,
+            passes: [0.0, 0.01, 0.1][rng.usize(0..3)],
+            spurious: if rng.u8(0..8) == 0 { 0.03 } else { 0.0 },
+            moves: if rng.u8(0..4) == 0 { 0.1 } else { 0.0 },
+            old: [0.0, 0.2][rng.usize(0..2)],
+            cpus: setting.cpus,
+            classes: setting.classes.clone(),
+            mutant,
+            sites: None,
+            trace: None,
+            lock: (0, 0),
+            lines_out: 0,
+            acquired_at: 0,
+            rng,
+        }
+    }
+
+    pub(crate) fn trace(&mut self) {
+        self.trace = Some(Trace::default());
+    }
+
+    fn is_runnable(&self, thread: Tid) -> bool {
+        self.runnable & 1 << thread != 0
+    }
+
+    /// The thread's wait is over.
+    fn goes_on(&mut self, thread: Tid, woken: bool) {
+        self.runnable |= 1 << thread;
+        let waiter = &mut self.waiters[thread as usize];
+        (waiter.wait, waiter.woken, waiter.end) = (Wait::Turn, woken, None);
+    }
+
+    pub(crate) fn ended(&mut self, thread: Tid) {
+        self.runnable &= !(1 << thread);
+        self.waiters[thread as usize].wait = Wait::Ended;
+    }
+
+    /// The class of a thread's core, which may be another one each time.
+    pub(crate) fn class(&mut self, thread: Tid) -> u8 {
+        if self.moves > 0.0 && self.rng.f64() < self.moves {
+            self.classes[thread as usize] = self.rng.u8(0..3);
+        }
+        self.classes[thread as usize]
+    }
+
+    /// A word has another value now.
+    pub(crate) fn changed(&mut self, word: usize) {
+        for thread in 0..self.waiters.len() {
+            let waiter = &self.waiters[thread];
+            if waiter.wait == Wait::Spins && waiter.word == word {
+                self.goes_on(thread as Tid, true);
+            }
+        }
+    }
+
+    /// Wakes at most `count` of those who sleep on the word, in any order: the kernel's goes by priority.
+    pub(crate) fn wake(&mut self, word: usize, count: u32, moved: bool) {
+        for _ in 0..count {
+            let meant = |waiter: &Waiter| match waiter.wait {
+                Wait::Sleeps { movable } => waiter.word == word && (movable || !moved),
+                _ => false,
+            };
+            let sleepers: Vec<Tid> = (0..self.waiters.len())
+                .filter(|&t| meant(&self.waiters[t]))
+                .map(|t| t as Tid)
+                .collect();
+            let Some(&one) = self.rng.choice(&sleepers) else { return };
+            self.goes_on(one, true);
+        }
+    }
+
+    /// Moves at most `count` sleepers from one word to another.
+    pub(crate) fn requeue(&mut self, from: usize, to: usize, count: u32) -> u32 {
+        let sleeps = |w: &&mut Waiter| matches!(w.wait, Wait::Sleeps { .. }) && w.word == from;
+        let moved = self.waiters.iter_mut().filter(sleeps).take(count as usize);
+        moved.map(|waiter| waiter.word = to).count() as u32
+    }
+
+    /// Ends the waits whose time is up.
+    fn expire(&mut self, now: Ps) {
+        self.next_end = Ps::MAX;
+        for thread in 0..self.waiters.len() {
+            match self.waiters[thread].end {
+                Some(end) if end <= now => self.goes_on(thread as Tid, false),
+                Some(end) => self.next_end = self.next_end.min(end),
+                None => {}
+            }
+        }
+    }
+
+    /// Somebody who sleeps goes on for no reason.
+    fn wake_for_no_reason(&mut self) {
+        let thread = self.rng.usize(0..self.waiters.len());
+        if matches!(self.waiters[thread].wait, Wait::Sleeps { .. }) {
+            self.goes_on(thread as Tid, true);
+        }
+    }
+
+    /// The next thread to go on, and the time; `None`: nobody can, ever.
+    fn choose(&mut self, now: &mut Ps, running: Option<Tid>) -> Option<Tid> {
+        let waits = self.next_end != Ps::MAX;
+        if waits && (self.next_end <= *now || self.rng.f64() < self.passes) {
+            *now = self.next_end.max(*now);
+            self.expire(*now);
+        }
+        if self.spurious > 0.0 && self.rng.f64() < self.spurious {
+            self.wake_for_no_reason();
+        }
+        while self.runnable == 0 {
+            if self.next_end == Ps::MAX {
+                return None;
+            }
+            *now = self.next_end.max(*now);
+            self.expire(*now);
+        }
+        let next = self.pick(running.filter(|&one| self.is_runnable(one)));
+        self.switches += u32::from(running != Some(next));
+        self.path =
+            (self.path.rotate_left(5) ^ u64::from(next)).wrapping_mul(0x517c_c1b7_2722_0a95);
+        Some(next)
+    }
+
+    fn pick(&mut self, running: Option<Tid>) -> Tid {
+        if self.steps > BOUND / 2 {
+            // Fair from here on: whoever still gets nowhere never will.
+            let after = running.map_or(self.steps % 32, |one| one + 1);
+            return self.runnable.rotate_right(after).trailing_zeros().wrapping_add(after) % 32;
+        }
+        match &mut self.chooser {
+            Chooser::Random { stay } => match running {
+                Some(one) if self.rng.f64() < *stay => one,
+                _ => {
+                    let mut left = self.rng.u32(0..self.runnable.count_ones());
+                    let mut rest = self.runnable;
+                    while left > 0 {
+                        rest &= rest - 1;
+                        left -= 1;
+                    }
+                    rest.trailing_zeros()
+                }
+            },
+            Chooser::Pct { priorities, changes } => {
+                while changes.last().is_some_and(|&at| at <= self.steps) {
+                    changes.pop();
+                    if let Some(one) = running {
+                        priorities[one as usize] = changes.len() as u32;
+                    }
+                }
+                let can = |&one: &Tid| self.runnable & 1 << one != 0;
+                let first = (0..priorities.len() as Tid)
+                    .filter(can)
+                    .max_by_key(|&t| priorities[t as usize]);
+                first.expect("somebody can")
+            }
+        }
+    }
+
+    /// May loads return old values in this schedule? Then nobody can say who came first.
+    pub(crate) fn is_weak(&self) -> bool {
+        self.old > 0.0
+    }
+
+    /// Does a load return an old value, if it may?
+    pub(crate) fn reads_old(&mut self) -> bool {
+        self.old > 0.0 && self.rng.f64() < self.old
+    }
+
+    /// Evenly, both ends included.
+    pub(crate) fn draw(&mut self, from: u32, to: u32) -> u32 {
+        self.rng.u32(from..=to)
+    }
+
+    /// Notes a site of the lock, while they are looked for.
+    pub(crate) fn note(&mut self, at: At, op: Op, yes: Ordering, no: Ordering) {
+        if let Some(sites) = &mut self.sites {
+            sites.note(at, op, yes, no);
+        }
+    }
+
+    /// What is done to this place of the source, if it is the mutant's.
+    pub(crate) fn mutation(&self, at: At) -> Option<Mutation> {
+        self.mutant.filter(|mutant| mutant.site.is(at)).map(|mutant| mutant.mutation)
+    }
+
+    /// Adds an operation to the report.
+    pub(crate) fn record(
+        &mut self,
+        thread: Tid,
+        what: &'static str,
+        word: usize,
+        value: Option<u64>,
+        at: At,
+    ) {
+        if let Some(trace) = &mut self.trace {
+            if word != 0 && !trace.words.contains(&word) {
+                trace.words.push(word);
+            }
+            trace.steps.push(Step { thread, what, word, value, at });
+        }
+    }
+
+    /// A word's name: the lock's fields in their order, other words in the order of their first use.
+    fn name_of(&self, word: usize) -> String {
+        let Some(trace) = &self.trace else { return "a word".to_owned() };
+        let (start, end) = self.lock;
+        let is_lock = |word: &usize| (start..end).contains(word);
+        if is_lock(&word) {
+            let before = trace.words.iter().filter(|one| is_lock(one) && **one < word).count();
+            return format!("word {before} of the lock");
+        }
+        let others = trace.words.iter().filter(|one| !is_lock(one));
+        let number = others.into_iter().position(|&one| one == word);
+        number.map_or("a word".to_owned(), |number| format!("waiters' word {number}"))
+    }
+
+    /// The steps, one a line.
+    pub(crate) fn story(&self) -> Vec<String> {
+        let steps = self.trace.iter().flat_map(|trace| &trace.steps);
+        let line = |step: &Step| {
+            let word = if step.word == 0 { String::new() } else { self.name_of(step.word) };
+            let value = step.value.map_or(String::new(), |value| match value {
+                0..=0xffff_ffff => format!(" {value:#x}"),
+                pointer => format!(" pointer to {}", self.owner_of(pointer)),
+            });
+            let (file, line) = (super::mutant::short(step.at.file()), step.at.line());
+            format!("thread {} {:<16} {word}{value}  ({file}:{line})", step.thread, step.what)
+        };
+        steps.map(line).collect()
+    }
+
+    /// What a pointer points to, as far as that is known by its words.
+    fn owner_of(&self, pointer: u64) -> String {
+        let words = self.trace.iter().flat_map(|trace| &trace.words);
+        let near = |word: &&usize| (**word as u64).wrapping_sub(pointer & !63) < 64;
+        words
+            .copied()
+            .find(|word| near(&word))
+            .map_or("a node".to_owned(), |word| self.name_of(word))
+    }
+
+    /// Each thread that is left, and what it waits for.
+    fn who(&self) -> Vec<String> {
+        let left = self.waiters.iter().enumerate().filter(|(_, w)| w.wait != Wait::Ended);
+        let each = |(thread, waiter): (usize, &Waiter)| {
+            let what = match waiter.wait {
+                Wait::Turn => "runs".to_owned(),
+                Wait::Pauses => "pauses".to_owned(),
+                Wait::Spins => format!("spins on {}", self.name_of(waiter.word)),
+                Wait::Sleeps { .. } => format!("sleeps on {}", self.name_of(waiter.word)),
+                Wait::Ended => unreachable!("filtered"),
+            };
+            let at = waiter.at.map_or(String::new(), |at| {
+                format!(" ({}:{})", super::mutant::short(at.file()), at.line())
+            });
+            format!("thread {thread} {what}{at}")
+        };
+        left.map(each).collect()
+    }
+}
+
+/// The exploration that goes on.
+pub(crate) fn explorer(e: &mut Engine) -> &mut Explorer {
+    e.explore.as_deref_mut().expect("words of an exploration are used in one")
+}
+
+/// Any other thread may go first. Returns when the calling one may go on.
+pub(crate) fn point(at: At) -> &'static mut Engine {
+    let e = engine();
+    let me = e.me();
+    step(e, me, at);
+    let mut now = e.now;
+    let next = explorer(e).choose(&mut now, Some(me)).expect("the calling thread can go on");
+    e.now = now;
+    if next == me {
+        return e;
+    }
+    explorer(e).chosen = Some(next);
+    suspend();
+    engine()
+}
+
+fn step(e: &mut Engine, me: Tid, at: At) {
+    e.now += STEP;
+    let at_ns = e.now / 1000;
+    let x = explorer(e);
+    x.steps += 1;
+    x.waiters[me as usize].at = Some(at);
+    if x.steps > BOUND {
+        let since = x.steps - x.acquired_at;
+        let who = x.who();
+        fail(Violation::Livelock { at_ns, steps: x.steps, since, who });
+    }
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// A change of the word, or a wake.
+    Woken,
+    /// The time is up.
+    TimedOut,
+}
+
+/// The calling thread waits.
+pub(crate) fn block(wait: Wait, word: usize, end: Option<Ps>, at: At) -> Ended {
+    let e = engine();
+    let me = e.me();
+    step(e, me, at);
+    let now = e.now;
+    let thread = &mut e.threads[me as usize];
+    if wait == Wait::Spins || end.is_none() {
+        thread.seen_waiting.get_or_insert(now);
+    }
+    if wait != Wait::Spins && end.is_none() {
+        thread.seen_asleep.get_or_insert(now);
+    }
+    let x = explorer(e);
+    x.runnable &= !(1 << me);
+    x.next_end = x.next_end.min(end.unwrap_or(Ps::MAX));
+    x.waiters[me as usize] = Waiter { wait, word, end, at: Some(at), woken: false };
+    let what = match wait {
+        Wait::Spins => "spins on",
+        Wait::Pauses => "pauses",
+        _ => "sleeps on",
+    };
+    x.record(me, what, word, None, at);
+    suspend();
+    let x = explorer(engine());
+    let waiter = &mut x.waiters[me as usize];
+    waiter.word = 0;
+    if waiter.woken { Ended::Woken } else { Ended::TimedOut }
+}
+
+/// Runs until all threads have ended, or a check fails.
+///
+/// # Safety
+/// As [`Engine::run`].
+pub(crate) unsafe fn run(this: *mut Engine) {
+    // SAFETY: the caller's promise; no reference is held while a coroutine runs.
+    unsafe {
+        while (*this).left > 0 && (*this).violation.is_none() {
+            let e = &mut *this;
+            let mut now = e.now;
+            let x = explorer(e);
+            let next = x.chosen.take().or_else(|| x.choose(&mut now, None));
+            let Some(next) = next else {
+                let who = explorer(e).who();
+                let (why, at_ns) = ("nobody can go on", e.now / 1000);
+                e.violation = Some(Violation::Stuck { why, at_ns, who });
+                return;
+            };
+            e.now = now;
+            Engine::resume(this, next);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Locks of the catalogue on the machine of explorations. Each acquisition has a node of its own, which ends right after.
+
+use super::machine::Explored;
+use crate::engine::Tid;
+use crate::lock::{AnyLock, Glibc, LockSpec};
+use lockwright_locks::catalog::{Entry, FrontVisitor, Kind, Visitor, visit_all, visit_front};
+use lockwright_locks::front::{
+    Alone, Arrival, FREE, Front, Tuning, WAITED, lock_as_glibc, lock_if_foreign, make_foreign,
+};
+use lockwright_platform::Ordering::Release;
+use lockwright_platform::{Platform, RawLock, TimedLock, TryLock, Word};
+use std::cell::{Cell, RefCell};
+use std::mem::MaybeUninit;
+
+type Node<L> = <L as RawLock<Explored>>::Node;
+/// What glibc's own code may do to a front lock, whose word 0 is glibc's.
+struct OnWord<L> {
+    /// Sleeps on the word, until a deadline if there is one.
+    lock: fn(&L, Option<<Explored as Platform>::Deadline>) -> bool,
+    /// Acquires, if its code has said that it unlocks at times: what our runtime asks before it joins the line.
+    lock_if_foreign: fn(&L) -> bool,
+    /// Releases, having said that it will.
+    unlock: fn(&L),
+}
+
+/// A lock, and where its words lie.
+pub(super) type Made = (Box<dyn AnyLock>, (usize, usize));
+
+struct Typed<L: RawLock<Explored>> {
+    lock: L,
+    on_word: Option<OnWord<L>>,
+    /// glibc's code has unlocked it, or is about to: before that there is nothing to ask.
+    foreign: Cell<bool>,
+    /// Each thread's.
+    current: Vec<Cell<*mut Node<L>>>,
+    /// Nodes that have ended: their memory stays until the lock ends, so that late uses are noticed.
+    ended: RefCell<Vec<Box<MaybeUninit<Node<L>>>>>,
+}
+
+impl<L: TryLock<Explored> + 'static> Typed<L> {
+    fn boxed(lock: L, on_word: Option<OnWord<L>>, threads: usize) -> Made {
+        let current = (0..threads).map(|_| Cell::new(std::ptr::null_mut())).collect();
+        let made = Box::new(Self {
+            lock,
+            on_word,
+            foreign: Cell::default(),
+            current,
+            ended: RefCell::default(),
+        });
+        let start = std::ptr::from_ref(&made.lock).addr();
+        (made, (start, start + size_of::<L>()))
+    }
+
+    fn begin(&self, thread: Tid) -> *mut Node<L> {
+        let node = Box::into_raw(Box::new(Node::<L>::default()));
+        self.current[thread as usize].set(node);
+        node
+    }
+
+    fn end(&self, thread: Tid) {
+        let node = self.current[thread as usize].get();
+        // SAFETY: made by `begin`, and ended once; its memory stays.
+        unsafe {
+            node.drop_in_place();
+            self.ended.borrow_mut().push(Box::from_raw(node.cast::<MaybeUninit<Node<L>>>()));
+        }
+    }
+}
+
+impl<L: TryLock<Explored> + 'static> AnyLock for Typed<L> {
+    fn lock(&self, thread: Tid, window_ns: u32) {
+        let node = self.begin(thread);
+        let asks = self.on_word.as_ref().filter(|_| self.foreign.get());
+        if asks.is_some_and(|on_word| (on_word.lock_if_foreign)(&self.lock)) {
+            return;
+        }
+        // SAFETY: the node is this acquisition's own.
+        unsafe { self.lock.lock_in_front(node, window_ns, || true) }
+    }
+
+    fn try_lock(&self, thread: Tid) -> bool {
+        let node = self.begin(thread);
+        // SAFETY: as above.
+        let got = unsafe { self.lock.try_lock(node) };
+        if !got {
+            self.end(thread);
+        }
+        got
+    }
+
+    fn lock_on_word(&self, thread: Tid, ns: Option<u32>) -> Option<bool> {
+        let on_word = self.on_word.as_ref()?;
+        self.begin(thread);
+        let got = (on_word.lock)(&self.lock, ns.map(Explored::after));
+        if !got {
+            self.end(thread);
+        }
+        Some(got)
+    }
+
+    fn unlock_as_glibc(&self, thread: Tid) -> bool {
+        if let Some(on_word) = &self.on_word {
+            self.foreign.set(true);
+            (on_word.unlock)(&self.lock);
+            self.end(thread);
+        }
+        self.on_word.is_some()
+    }
+
+    fn unlock(&self, thread: Tid) {
+        // SAFETY: as above; the caller holds it.
+        unsafe { self.lock.unlock(self.current[thread as usize].get()) };
+        self.end(thread);
+    }
+}
+
+struct Making<'a> {
+    spec: &'a LockSpec,
+    entry: &'static Entry,
+    threads: usize,
+    made: Option<Made>,
+}
+
+impl FrontVisitor<Explored> for Making<'_> {
+    fn visit<L: Front<Explored>>(&mut self, entry: &'static Entry) {
+        if std::ptr::eq(entry, self.entry) {
+            let tuning = L::Rule::defaults(Tuning::for_cpus(Explored::cpus()));
+            self.made = Some(front::<L::Rule>(self.spec.tuned(tuning), self.threads));
+        }
+    }
+}
+
+impl Visitor<Explored> for Making<'_> {
+    fn visit<L: TryLock<Explored> + 'static>(&mut self, entry: &'static Entry) {
+        if std::ptr::eq(entry, self.entry) {
+            self.made = Some(Typed::boxed(L::new(), None, self.threads));
+        }
+    }
+}
+
+fn front<A: Arrival<Explored> + 'static>(tuning: Tuning, threads: usize) -> Made {
+    let lock = Alone::<Explored, A>::tuned(tuning);
+    let on_word: OnWord<Alone<Explored, A>> = OnWord {
+        lock: |lock, deadline| match deadline {
+            // SAFETY: a front lock has no node.
+            Some(end) => unsafe { lock.lock_until(std::ptr::null_mut(), end) },
+            None => {
+                lock_as_glibc(lock.parts());
+                true
+            }
+        },
+        lock_if_foreign: |lock| lock_if_foreign(lock.parts()),
+        unlock: |lock| {
+            let parts = lock.parts();
+            make_foreign(parts, lock.tuning(), true);
+            if parts.word.swap(FREE, Release) == WAITED {
+                Explored::unpark(parts.word, 1);
+            }
+        },
+    };
+    Typed::boxed(lock, Some(on_word), threads)
+}
+
+/// An unlocked lock for `threads` threads.
+pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
+    let Some(entry) = spec.entry() else {
+        return front::<Glibc>(Tuning::for_cpus(Explored::cpus()), threads);
+    };
+    let mut making = Making { spec, entry, threads, made: None };
+    if entry.kind == Kind::Front {
+        visit_front::<Explored>(&mut making);
+    } else {
+        visit_all::<Explored>(&mut making);
+    }
+    making.made.expect("every lock of the catalogue is visited")
+}

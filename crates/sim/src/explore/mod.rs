@@ -1,0 +1,193 @@
+//! Explorations: a lock under schedules that are drawn, not timed.
+//!
+//! ```text
+//!   seed ─► setting (threads, cores, options) ─► threads ─► lock (its own file) ─► Platform ─► a point: who goes next?
+//!                                                                                              strategy, by the seed
+//! ```
+//!
+//! The same coroutines, checks and vector clocks as in the timed machine; what differs is that any thread may be preempted
+//! anywhere, for as long as it takes. A seed and a strategy are a schedule: the same ones give it again.
+
+mod explorer;
+mod lock;
+mod machine;
+mod mutant;
+mod scenario;
+mod search;
+mod survivors;
+
+use crate::check::Violation;
+use crate::engine::{Engine, with_engine};
+use crate::lock::LockSpec;
+use crate::profile::{self, Profile};
+pub(crate) use explorer::Explorer;
+use explorer::explorer;
+pub use mutant::{Mutant, MutantError, Mutation, Op, Place, Site};
+pub use search::{Hit, Search, Tally};
+pub use survivors::why_it_survives;
+
+/// Threads of one schedule, at most.
+pub(crate) const THREADS: usize = 4;
+
+/// How it is decided who goes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strategy {
+    /// A random walk: the running thread goes on with some chance, or anybody who can does.
+    Random,
+    /// Random priorities, and a few points at which the running thread loses its own (PCT, ASPLOS 2010).
+    Pct,
+}
+
+impl Strategy {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Pct => "pct",
+        }
+    }
+
+    /// The one called so.
+    pub fn find(name: &str) -> Option<Self> {
+        [Self::Random, Self::Pct].into_iter().find(|one| one.name() == name)
+    }
+
+    /// One after the other, seed by seed.
+    pub fn for_seed(seed: u64) -> Self {
+        if seed.is_multiple_of(2) { Self::Random } else { Self::Pct }
+    }
+}
+
+/// What a schedule's seed says before the first step.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) threads: u32,
+    /// That the lock believes in.
+    pub(crate) cpus: u32,
+    /// Of each thread's core.
+    pub(crate) classes: Vec<u8>,
+}
+
+/// An exploration.
+#[derive(Debug)]
+pub struct Exploration {
+    lock: LockSpec,
+    mutant: Option<Mutant>,
+    profile: Profile,
+}
+
+/// What came of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    /// Operations.
+    pub steps: u32,
+    /// How often another thread went on than the running one.
+    pub switches: u32,
+    /// Which threads went on when: the same for the same schedule.
+    pub path: u64,
+    /// What must not be.
+    pub finding: Option<Finding>,
+}
+
+/// A schedule that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule.
+    pub violation: Violation,
+    /// Threads, classes, CPUs and options of this schedule.
+    pub setting: String,
+    /// What happened until then, a step a line.
+    pub story: Vec<String>,
+}
+
+impl Exploration {
+    /// Of `lock`, or of a mutant of it.
+    ///
+    /// # Panics
+    /// If the profiles that come with the program are broken.
+    pub fn new(lock: LockSpec, mutant: Option<Mutant>) -> Self {
+        // Explorations have no lines, no energy and no scheduler of their own: the less there is to set up, the better.
+        let mut profile = profile::builtin("m1").expect("a profile of ours");
+        profile.provenance.clear();
+        profile.class.truncate(1);
+        profile.cluster.truncate(1);
+        profile.cluster[0].cores = 1;
+        profile.kernel.buckets = 1;
+        Self { lock, mutant, profile }
+    }
+
+    /// The lock.
+    pub fn lock(&self) -> &LockSpec {
+        &self.lock
+    }
+
+    /// Runs the schedule of a seed.
+    pub fn schedule(&self, strategy: Strategy, seed: u64) -> Schedule {
+        let mut schedule = self.run(strategy, seed, |_| (), |_| ());
+        if schedule.finding.is_some() {
+            // Once more, for the names of words and the story, which cost time.
+            let mut story = Vec::new();
+            let told = |x: &mut Explorer| story = x.story();
+            schedule = self.run(strategy, seed, Explorer::trace, told);
+            if let Some(finding) = &mut schedule.finding {
+                finding.story = story;
+            }
+        }
+        schedule
+    }
+
+    /// The places in the lock's source that so many schedules come to.
+    pub fn sites(&self, schedules: u64) -> Vec<Site> {
+        let mut sites = mutant::Sites::default();
+        for seed in 0..schedules {
+            let found = std::cell::RefCell::new(sites);
+            self.run(
+                Strategy::for_seed(seed),
+                seed,
+                |x| x.sites = Some(found.take()),
+                |x| *found.borrow_mut() = x.sites.take().unwrap_or_default(),
+            );
+            sites = found.into_inner();
+        }
+        sites.sorted()
+    }
+
+    fn run(
+        &self,
+        strategy: Strategy,
+        seed: u64,
+        before: impl FnOnce(&mut Explorer),
+        after: impl FnOnce(&mut Explorer),
+    ) -> Schedule {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let threads = [2, 2, 3, 3, 4][rng.usize(0..5)];
+        let cpus = [1, 2, 4, 8][rng.usize(0..4)];
+        let classes = (0..threads).map(|_| [0, 0, 1, 1, 2][rng.usize(0..5)]).collect();
+        let setting = Setting { threads, cpus, classes };
+        let spec = self.lock.varied(&mut rng);
+        let mut e = Engine::new(&self.profile, seed);
+        let mut x = Explorer::new(strategy, &setting, rng.fork(), self.mutant);
+        before(&mut x);
+        e.explore = Some(Box::new(x));
+        with_engine(&mut e, |e| {
+            // SAFETY: the only reference, which ends before the run begins; then the machine is the current one.
+            unsafe {
+                let shared = scenario::set_up(&mut *e, &spec, &setting, rng.fork());
+                explorer::run(e);
+                drop(shared);
+            }
+        });
+        let violation = e.violation.take();
+        let x = explorer(&mut e);
+        after(x);
+        let describe = |violation| {
+            let Setting { threads, cpus, classes } = &setting;
+            let lock = spec.name();
+            let setting =
+                format!("{lock}, {threads} threads on cores of class {classes:?}, {cpus} CPUs");
+            Finding { violation, setting, story: Vec::new() }
+        };
+        let (steps, switches, path) = (x.steps, x.switches, x.path);
+        Schedule { steps, switches, path, finding: violation.map(describe) }
+    }
+}

@@ -1,0 +1,195 @@
+//! What threads do in a schedule: few acquisitions, in all the ways that the lock has, and what must hold.
+
+use super::explorer::{Wait, block, explorer, point};
+use super::lock::make;
+use super::{Setting, machine::Explored};
+use crate::check::Violation;
+use crate::engine::{Engine, engine, fail};
+use crate::lock::{LockSpec, Watched};
+use crate::order::Stamp;
+use lockwright_platform::Platform;
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::rc::Rc;
+
+/// How a thread acquires.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Lock {
+        window_ns: u32,
+    },
+    Try,
+    /// Front locks can be waited for at their word: until a deadline, or as glibc's own code does.
+    OnWord {
+        ns: Option<u32>,
+    },
+}
+
+/// What all threads of a schedule share.
+struct World {
+    lock: Watched,
+    stamp: Cell<Option<Stamp>>,
+    value: Cell<u64>,
+    sections: Cell<u64>,
+    finished: Cell<u32>,
+    /// The one that the others may overtake has had its turn.
+    victim_done: Cell<bool>,
+    /// glibc's own code unlocks at times.
+    foreign: bool,
+    rng: RefCell<fastrand::Rng>,
+}
+
+/// Others' acquisitions while one waits, at most.
+const OVERTAKERS: u32 = 40;
+
+impl World {
+    fn draw(&self, below: u32) -> u32 {
+        self.rng.borrow_mut().u32(0..below)
+    }
+
+    fn way(&self) -> Way {
+        match self.draw(8) {
+            0..=4 => Way::Lock { window_ns: [0, 300, 3_000, 100_000_000][self.draw(4) as usize] },
+            5 => Way::Try,
+            _ => Way::OnWord {
+                ns: [None, None, Some(0), Some(500), Some(100_000)][self.draw(5) as usize],
+            },
+        }
+    }
+
+    /// One acquisition, with a critical section.
+    fn visit(&self, way: Way) {
+        let got = match way {
+            Way::Lock { window_ns } => {
+                self.lock.lock(window_ns);
+                true
+            }
+            Way::Try => self.lock.try_lock(),
+            Way::OnWord { ns } => {
+                self.lock.lock_on_word(ns).unwrap_or_else(|| self.lock.try_lock())
+            }
+        };
+        if got {
+            let e = engine();
+            let x = explorer(e);
+            x.acquired_at = x.steps;
+            self.section();
+            if self.foreign && self.draw(2) == 0 {
+                self.lock.unlock_as_glibc();
+            } else {
+                self.lock.unlock();
+            }
+        }
+    }
+
+    /// Reads, modifies and writes the protected data.
+    fn section(&self) {
+        let e = engine();
+        let me = e.me();
+        let last = self.stamp.get();
+        let Some(stamp) = e.orders.write(me, last) else {
+            let first = last.map_or_else(String::new, |last| e.name(last.thread()));
+            fail(Violation::Race { at_ns: e.now / 1000, first, second: e.name(me) });
+        };
+        self.stamp.set(Some(stamp));
+        self.sections.set(self.sections.get() + 1);
+        let seen = self.value.get();
+        explorer(e).record(me, "holds", 0, None, Location::caller());
+        match self.draw(8) {
+            0 => pause(2_000),
+            1..4 => drop(point(Location::caller())),
+            _ => {}
+        }
+        self.value.set(seen + 1); // not += 1: an update in between is lost, as it would be
+    }
+
+    /// The last thread to end looks whether all is well.
+    fn finish(&self, threads: u32) {
+        self.finished.set(self.finished.get() + 1);
+        if self.finished.get() < threads {
+            return;
+        }
+        let e = engine();
+        let me = e.me();
+        e.orders.join_all(me);
+        let (expected, updates) = (self.sections.get(), self.value.get());
+        if updates != expected {
+            fail(Violation::Lost { expected, missing: expected - updates });
+        }
+        if !self.lock.try_lock() {
+            fail(Violation::NotFree { who: e.name(me) });
+        }
+        self.lock.unlock();
+        let lines = explorer(engine()).lines_out;
+        if lines != 0 {
+            fail(Violation::Leaked { lines });
+        }
+    }
+}
+
+fn pause(ns: u64) {
+    let end = engine().now + ns * 1000;
+    block(Wait::Pauses, 0, Some(end), Location::caller());
+}
+
+/// Makes lock and threads. What is returned has to stay until they have ended: what no thread ends needs no knowledge.
+pub(super) fn set_up(
+    e: &mut Engine,
+    spec: &LockSpec,
+    setting: &Setting,
+    mut rng: fastrand::Rng,
+) -> impl Sized + use<> {
+    let threads = setting.threads;
+    let (lock, memory) = make(spec, threads as usize);
+    explorer(e).lock = memory;
+    let cpus = Explored::cpus();
+    let (one_waits, foreign) = (rng.u8(0..8) == 0, rng.u8(0..5) == 0);
+    let mut lock = Watched::over(lock, spec, 0, threads, cpus);
+    if foreign {
+        lock.promises_nothing();
+    }
+    let world = Rc::new(World {
+        lock,
+        stamp: Cell::default(),
+        value: Cell::default(),
+        sections: Cell::default(),
+        finished: Cell::default(),
+        victim_done: Cell::default(),
+        foreign,
+        rng: RefCell::new(rng),
+    });
+    for number in 0..threads {
+        let world = world.clone();
+        let body = move || {
+            if one_waits {
+                overtakes(&world, number);
+            } else {
+                for _ in 0..=world.draw(3) {
+                    if world.draw(4) == 0 {
+                        pause(1_000);
+                    }
+                    world.visit(world.way());
+                }
+            }
+            world.finish(threads);
+        };
+        e.spawn(format!("thread {number}"), None, Box::new(body));
+    }
+    world
+}
+
+/// Thread 0 acquires once; the others acquire as often as they can until it has.
+fn overtakes(world: &World, number: u32) {
+    let way = Way::Lock { window_ns: 3_000 };
+    if number == 0 {
+        world.visit(way);
+        world.victim_done.set(true);
+        return;
+    }
+    for _ in 0..OVERTAKERS {
+        if world.victim_done.get() {
+            break;
+        }
+        world.visit(way);
+    }
+}

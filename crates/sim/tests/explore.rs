@@ -1,0 +1,144 @@
+//! Explorations: no lock of the catalogue breaks a rule, and every kind of fault would be noticed. All by seed: the same
+//! schedules each time.
+
+use lockwright_locks::catalog::CATALOG;
+use lockwright_sim::explore::{
+    Exploration, Hit, Mutant, Mutation, Search, Site, Strategy, why_it_survives,
+};
+use lockwright_sim::{GLIBC, LockSpec};
+use std::time::Duration;
+
+fn every_lock() -> impl Iterator<Item = &'static str> {
+    CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
+}
+
+fn exploration(lock: &str, mutant: Option<Mutant>) -> Exploration {
+    Exploration::new(LockSpec::parse(lock).unwrap(), mutant)
+}
+
+fn search(lock: &str, mutant: Option<Mutant>, schedules: u64) -> Option<Hit> {
+    let search = Search { strategy: None, first: 0, schedules, time: Duration::MAX, jobs: 2 };
+    let (tally, hit) = search.run(&exploration(lock, mutant));
+    assert!(hit.is_some() || tally.schedules == schedules, "{lock}: {tally:?}");
+    hit
+}
+
+/// All mutants of the lock's hand-over that are not known to do no harm.
+fn hand_over_mutants(lock: &str) -> impl Iterator<Item = (Site, Mutant)> {
+    let sites = exploration(lock, None).sites(500);
+    assert!(!sites.is_empty(), "{lock}");
+    let all = sites.into_iter().flat_map(|site| site.mutants().into_iter().map(move |m| (site, m)));
+    all.filter(move |(site, mutant)| {
+        site.hands_over(mutant.mutation) && why_it_survives(lock, site, mutant.mutation).is_none()
+    })
+}
+
+#[test]
+fn no_schedule_of_any_lock_breaks_a_rule() {
+    for lock in every_lock() {
+        let hit = search(lock, None, 1_500);
+        assert!(hit.is_none(), "{lock}: {hit:#?}");
+    }
+}
+
+#[test]
+fn every_fault_of_a_textbook_locks_hand_over_is_found() {
+    for lock in
+        ["tas", "ttas", "ticket", "mcs", "clh", "mcs-stp", "asl-mcs", "asl-ticket", "asl-clh"]
+    {
+        let mut mutants = 0;
+        for (site, mutant) in hand_over_mutants(lock) {
+            mutants += 1;
+            assert!(search(lock, Some(mutant), 2_000).is_some(), "{lock}: {mutant}, {site:?}");
+        }
+        assert!(mutants >= 4, "{lock}: {mutants}");
+    }
+}
+
+#[test]
+fn faults_of_a_front_locks_fast_path_and_wakes_are_found() {
+    for lock in ["auto", "barging", "fifo", "asl", "asl-max", "asl-opt", "pb10", GLIBC] {
+        let (mut wakes, mut orderings) = (0, 0);
+        for (site, mutant) in hand_over_mutants(lock) {
+            let wakes_head =
+                mutant.mutation == Mutation::NoWake && site.place.file == "front/mod.rs";
+            let is_fast_path = site.place.file == "front/alone.rs";
+            if wakes_head || is_fast_path {
+                assert!(search(lock, Some(mutant), 6_000).is_some(), "{lock}: {mutant}, {site:?}");
+                wakes += u32::from(wakes_head);
+                orderings += u32::from(is_fast_path);
+            }
+        }
+        assert!(wakes >= 1 && orderings >= 2, "{lock}: {wakes} wakes, {orderings} orderings");
+    }
+}
+
+/// The first mutant of this kind that the lock has, and the finding.
+fn found(lock: &str, mutation: Mutation, file: &str) -> (Mutant, Hit) {
+    let is_meant =
+        |(site, one): &(Site, Mutant)| one.mutation == mutation && site.place.file == file;
+    let (_, mutant) = hand_over_mutants(lock).find(is_meant).unwrap();
+    (mutant, search(lock, Some(mutant), 6_000).unwrap())
+}
+
+#[test]
+fn a_finding_says_what_it_is_and_its_seed_gives_it_again() {
+    for (lock, mutation, file, check) in [
+        ("mcs-stp", Mutation::NoWake, "block/mcs_stp.rs", "lost wake-up"),
+        ("mcs-stp", Mutation::NoCompare, "block/mcs_stp.rs", "lost wake-up"),
+        ("ticket", Mutation::NoStore, "spin/ticket.rs", "lost wake-up"),
+        (
+            "ticket",
+            Mutation::Order(lockwright_platform::Ordering::Relaxed),
+            "spin/ticket.rs",
+            "happens-before",
+        ),
+    ] {
+        let (mutant, hit) = found(lock, mutation, file);
+        assert_eq!(hit.finding.violation.check(), check, "{mutant}");
+        assert!(hit.finding.story.len() > 3, "{hit:?}");
+        let again = exploration(lock, Some(mutant));
+        for _ in 0..2 {
+            assert_eq!(again.schedule(hit.strategy, hit.seed).finding.as_ref(), Some(&hit.finding));
+        }
+        let healthy = exploration(lock, None).schedule(hit.strategy, hit.seed);
+        assert_eq!(healthy.finding, None);
+    }
+}
+
+#[test]
+fn a_deadlock_names_who_waits_for_which_word_and_where() {
+    let (_, hit) = found("mcs-stp", Mutation::NoWake, "block/mcs_stp.rs");
+    let text = hit.finding.violation.to_string();
+    assert!(
+        text.contains("sleeps on waiters' word") && text.contains("block/mcs_stp.rs:"),
+        "{text}"
+    );
+}
+
+#[test]
+fn schedules_differ_by_seed_and_by_strategy() {
+    let mcs = exploration("mcs", None);
+    let of = |strategy| (0..50).map(|seed| mcs.schedule(strategy, seed).path).collect::<Vec<_>>();
+    let (random, pct) = (of(Strategy::Random), of(Strategy::Pct));
+    assert_eq!(random, of(Strategy::Random));
+    assert_ne!(random, pct);
+    let mut different = random;
+    different.sort_unstable();
+    different.dedup();
+    assert!(different.len() > 30, "{}", different.len());
+}
+
+#[test]
+fn mutants_are_found_by_their_names_only() {
+    let sites = exploration("ticket", None).sites(200);
+    let one = sites.iter().flat_map(Site::mutants).next().unwrap();
+    assert_eq!(Mutant::find(&one.to_string(), &sites), Ok(one));
+    let short = one.to_string().replace("crates/locks/src/", "");
+    assert_eq!(Mutant::find(&short, &sites), Ok(one));
+    for bad in
+        ["", "x", "spin/ticket.rs:1:relaxed", "spin/ticket.rs:1:1:relaxed", "spin/ticket.rs:1:1:x"]
+    {
+        assert!(Mutant::find(bad, &sites).is_err(), "{bad}");
+    }
+}
