@@ -421,7 +421,10 @@ impl Promise {
             // Whether the line is crowded is looked at when it is left.
             "fifo" | "asl" | "asl-max" | "asl-opt" if threads <= cpus => (0, false),
             "fifo" => (each(spec.value("bypass")?), false),
-            "barging" | "auto" => (each(spec.value("bypass")?), true),
+            // A head that naps leaves a saturated lock to others by time, and does not count them.
+            "barging" | "auto" if spec.value("batch") == Some(0) => {
+                (each(spec.value("bypass")?), true)
+            }
             _ => return None,
         };
         Some(Self { bound, asleep })

@@ -20,7 +20,7 @@ use std::time::Duration;
   lockwright explore all --time 1
   lockwright explore mcs --strategy pct --seed 17 --schedules 1 --story
   lockwright explore mcs --mutants                would it notice a fault of the lock?
-  lockwright explore mcs --mutant queue/mcs.rs:128:29:relaxed
+  lockwright explore mcs --mutant queue/mcs.rs:133:31:relaxed
 
 Exit codes: 0 nothing found (with --mutants: every fault of the hand-over was), 1 otherwise, 2 usage.
 A finding's last line replays it: docs/explore.md")]

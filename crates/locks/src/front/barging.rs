@@ -55,7 +55,7 @@ pub static ENTRY: Entry = Entry {
     order: "none among runners; sleepers are woken first come first served",
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
     wakes: "unlock wakes the line's head, at most one thread on its way at a time",
-    delay: "a waiter waits for those before it, and `bypass` overtakers for each of them",
+    delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, naps of `batch` ns",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",
     options: &[OPTION_SPIN, OPTION_SPINNERS, option_bypass(BYPASS), OPTION_BATCH],
 };
