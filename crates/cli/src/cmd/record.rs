@@ -62,15 +62,20 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-fn show(file: &Path, as_json: bool) -> Result<ExitCode, Failure> {
-    let trace = Trace::read(file).map_err(|error| {
+/// Reads a trace.
+pub(crate) fn read(file: &Path) -> Result<Trace, Failure> {
+    Trace::read(file).map_err(|error| {
         let system = error.source().and_then(|source| source.downcast_ref::<io::Error>());
         let failure = match system {
             Some(system) => format!("cannot read '{}': {}", file.display(), cause(system)),
             None => error.to_string(),
         };
         Failure::new(failure).hint("lockwright record --output FILE -- PROGRAM writes a trace")
-    })?;
+    })
+}
+
+fn show(file: &Path, as_json: bool) -> Result<ExitCode, Failure> {
+    let trace = read(file)?;
     if as_json {
         print_json(&lock_trace::json(&trace))?;
     } else {

@@ -1,9 +1,10 @@
 //! A trace of `lockwright record` as a workload.
 
+use crate::cmd::record;
 use crate::hints::{Failure, warn};
 use lockwright_sim::load::Workload;
 use lockwright_sim::workload::replay::{Step, Thread, workload};
-use lockwright_stats::trace::{self, Trace, TraceThread};
+use lockwright_stats::trace::{self, TraceThread};
 use std::path::Path;
 
 /// A recorded program.
@@ -16,8 +17,7 @@ pub(crate) struct Recorded {
 }
 
 pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
-    let trace = Trace::read(path)
-        .map_err(|error| Failure::new(error).hint("lockwright record -- PROGRAM writes a trace"))?;
+    let trace = record::read(path)?;
     if trace.acquisitions() == 0 {
         return Err(Failure::new(format!("trace '{}': no lock was taken", path.display()))
             .hint(format!("lockwright record --show {}", path.display())));
