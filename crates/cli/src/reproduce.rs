@@ -32,8 +32,10 @@ impl Done {
             format!("; the paper's machine is {}", self.figure.machine)
         };
         format!(
-            "{}, section {}; simulated on {machine}, {seeds} seeds{rough}{elsewhere}",
-            self.figure.paper, self.figure.section
+            "{}, section {}; simulated on {machine}, {seeds} seed{}{rough}{elsewhere}",
+            self.figure.paper,
+            self.figure.section,
+            if *seeds == 1 { "" } else { "s" },
         )
     }
 

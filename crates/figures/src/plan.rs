@@ -219,11 +219,14 @@ impl Results {
         self.of(key, |outcome| us(outcome.latency.p99_ns))
     }
 
-    /// P99 latency of the operations on one class of cores, us; the fastest class is 0. No number if the machine has no such
-    /// class.
+    /// P99 latency of the operations on one class of cores, us; the fastest class is 0. No number if none was done there, as
+    /// on a machine without such a class.
     pub fn p99_of(&self, key: Key, class: usize) -> Vec<f64> {
-        let tail = |class: &ClassOutcome| us(class.latency.p99_ns);
-        self.of(key, |outcome| outcome.classes.get(class).map_or(f64::NAN, tail))
+        let any = |class: &&ClassOutcome| class.latency.count > 0;
+        let tail = |outcome: &Outcome| {
+            outcome.classes.get(class).filter(any).map_or(f64::NAN, |of| us(of.latency.p99_ns))
+        };
+        self.of(key, tail)
     }
 
     /// Share of the operations that one class of cores has done; no number if the machine has no such class.
