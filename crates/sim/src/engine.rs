@@ -111,6 +111,8 @@ pub(crate) struct Thread {
     pub(crate) turn: u32,
     /// When its operation ends, in [`State::Busy`].
     pub(crate) busy_until: Ps,
+    /// Its stores are in its cache by then; an atomic read-modify-write waits for that.
+    pub(crate) drained_at: Ps,
     /// Interrupts that it has to make up for.
     pub(crate) debt: Ps,
     /// It loses its core at the end of its operation.
@@ -311,6 +313,7 @@ impl Engine {
             pinned,
             turn: 0,
             busy_until: 0,
+            drained_at: 0,
             debt: 0,
             evict: false,
             unpreempted: false,

@@ -6,7 +6,9 @@
 //! ```
 //!
 //! A transfer takes `latency` from request to grant, but only `occupancy` of that blocks the line: requests overlap. Readers
-//! of a line that is shared already follow each other after `share_ns`. A write takes every copy away: whoever spins on one
+//! of a line that is shared already follow each other after `share_ns`. A core that got it to write keeps it for `hold_ns` more,
+//! and may use it again and again. On a machine whose lines migrate, a read takes a line that another core has changed away from
+//! there. A write takes every copy away: whoever spins on one
 //! asks again. What an operation does to the word happens at the moment that it is served.
 
 use crate::cores::Cpu;
@@ -29,6 +31,8 @@ struct Request {
 struct Line {
     /// The core that may write without asking; `NOBODY`: copies may exist, see `sharers`.
     owner: u32,
+    /// The owner has written to it.
+    dirty: bool,
     /// Who has a copy, the owner included.
     sharers: u128,
     /// Who had it last: the data come from there.
@@ -56,9 +60,19 @@ pub(crate) struct Lines {
     cold: Ps,
     share: Ps,
     occupancy: f64,
+    hold: Ps,
+    migrates: bool,
     back_to_back: Ps,
     /// Transfers, for reports.
     pub(crate) transfers: u64,
+}
+
+impl Line {
+    /// Its owner writes to it.
+    fn written(&mut self) {
+        self.writes += 1;
+        self.dirty = true;
+    }
 }
 
 fn bit(cpu: u32) -> u128 {
@@ -93,6 +107,8 @@ impl Lines {
             cold: ps(memory.cold_ns),
             share: ps(memory.share_ns),
             occupancy: memory.occupancy,
+            hold: ps(memory.hold_ns),
+            migrates: memory.migrates,
             back_to_back: ps(memory.back_to_back_ns),
             transfers: 0,
         }
@@ -105,6 +121,7 @@ impl Lines {
         if id == next {
             self.lines.push(Line {
                 owner: NOBODY,
+                dirty: false,
                 sharers: 0,
                 last: NOBODY,
                 free_at: 0,
@@ -179,7 +196,15 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
     let (me, cpu) = (e.me(), e.my_cpu());
     let id = e.lines.at(address);
     let class = &e.cpus[cpu as usize];
-    let hit = if access == Access::Modify { class.atomic } else { class.load };
+    let drained_at = &mut e.threads[me as usize].drained_at;
+    let hit = match access {
+        Access::Load => class.load,
+        Access::Store => {
+            *drained_at = e.now + class.load + class.drain;
+            class.load
+        }
+        Access::Modify => drained_at.saturating_sub(e.now) + class.atomic,
+    };
     let write = access != Access::Load;
     let has = |e: &Engine| {
         let line = &e.lines.lines[id as usize];
@@ -190,10 +215,18 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
         // A store has sent for it, and it is not there yet; by then somebody else may have it.
         advance(granted_at - e.now, Activity::Work);
     }
+    if access == Access::Modify && has(engine()) {
+        // It changes the word when it ends, if nobody has taken the line away by then.
+        advance(hit, Activity::Work);
+        if has(engine()) {
+            engine().lines.lines[id as usize].written();
+            return 0;
+        }
+    }
     let e = engine();
     if has(e) {
         if write {
-            e.lines.lines[id as usize].writes += 1;
+            e.lines.lines[id as usize].written();
         }
         return hit;
     }
@@ -365,8 +398,11 @@ impl Engine {
         let now = self.now;
         let line = &mut self.lines.lines[id as usize];
         line.free_at = now + blocks;
-        if request.write {
-            line.writes += 1;
+        let takes = request.write || self.lines.migrates && line.dirty && line.owner != NOBODY;
+        if takes {
+            line.free_at += self.lines.hold;
+            line.writes += u64::from(request.write);
+            line.dirty = request.write;
             line.owner = cpu;
             line.sharers = bit(cpu);
             line.last = cpu;

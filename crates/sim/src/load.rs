@@ -312,7 +312,7 @@ impl Me {
         let (me, number) = (e.me(), e.my_cpu());
         let overlap = e.profile.memory.overlap.max(1.0);
         let cpu = &e.cpus[number as usize];
-        let mut cost = 0;
+        let (mut cost, mut longest, mut misses) = (0, 0, 0);
         let mut seen = Vec::new();
         let mut raced = None;
         {
@@ -326,14 +326,8 @@ impl Me {
                     Some(owner) => e.lines.transfer(number, owner),
                     None => e.lines.cold(),
                 };
-                #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
-                #[allow(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "a time"
-                )]
-                let miss = (miss as f64 / overlap) as Ps;
-                cost += miss;
+                longest = longest.max(miss);
+                misses += miss;
                 match e.orders.write(me, line.stamp) {
                     Some(stamp) => line.stamp = Some(stamp),
                     None => raced = line.stamp,
@@ -345,7 +339,14 @@ impl Me {
             let (first, second) = (e.name(last.thread()), e.name(me));
             fail(Violation::Race { at_ns: e.now / 1000, first, second });
         }
-        let cost = e.about(cost);
+        #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+        let overlapped = (misses as f64 / overlap) as Ps;
+        // However many are on their way at once, each takes its time.
+        let cost = e.about(cost + overlapped.max(longest));
+        if !lines.is_empty() {
+            e.threads[me as usize].drained_at = e.now + cost + e.cpus[number as usize].drain;
+        }
         advance(cost, Activity::Work);
         let mut all = self.world.data.borrow_mut();
         let touched = &mut all[data.0 as usize].lines[lines.start as usize..lines.end as usize];

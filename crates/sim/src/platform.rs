@@ -196,6 +196,26 @@ impl<T> Ptr<T> for SimPtr<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(u64);
 
+/// Where all threads look for lines that were given back.
+#[repr(align(128))]
+struct Stack(u8);
+static STACK: Stack = Stack(0);
+
+/// What the native machine's stack of lines costs: a look at its top, and an atomic operation on it.
+fn change_stack() {
+    let top = (&raw const STACK.0).addr();
+    for access in [Access::Load, Access::Modify] {
+        let cost = reach(top, access);
+        advance(cost, Activity::Work);
+    }
+}
+
+/// A line is written to, as a whole or in part, by whoever takes it or gives it back.
+fn write_line(line: *mut u8) {
+    let cost = reach(line.addr(), Access::Store);
+    advance(cost, Activity::Work);
+}
+
 fn in_ns(e: &Engine, ns: u32) -> Ps {
     e.now + Ps::from(ns) * 1000
 }
@@ -291,19 +311,35 @@ impl Platform for Sim {
     }
 
     fn take_line() -> *mut u8 {
-        let e = current().expect("locks live on a machine");
-        if let Some(line) = e.free_lines.pop() {
-            // SAFETY: one of ours, which nobody writes to any more.
-            unsafe { line.write_bytes(0, LINE.size()) };
-            return line;
+        let inside = inside().is_some();
+        if inside {
+            change_stack();
         }
-        // SAFETY: the layout is not empty.
-        let line = unsafe { std::alloc::alloc_zeroed(LINE) };
-        e.arena.push(line); // freed with the machine: a line stays readable
+        let e = current().expect("locks live on a machine");
+        let line = match e.free_lines.pop() {
+            Some(line) => {
+                // SAFETY: one of ours, which nobody writes to any more.
+                unsafe { line.write_bytes(0, LINE.size()) };
+                line
+            }
+            None => {
+                // SAFETY: the layout is not empty.
+                let line = unsafe { std::alloc::alloc_zeroed(LINE) };
+                e.arena.push(line); // freed with the machine: a line stays readable
+                line
+            }
+        };
+        if inside {
+            write_line(line);
+        }
         line
     }
 
     unsafe fn give_line(line: *mut u8) {
+        if inside().is_some() {
+            write_line(line);
+            change_stack();
+        }
         current().expect("locks live on a machine").free_lines.push(line);
     }
 }

@@ -62,6 +62,9 @@ pub struct ClassProfile {
     pub load_ns: f64,
     /// An atomic read-modify-write that hits in the core's own cache, ns.
     pub atomic_ns: f64,
+    /// How long after a store, to a line in the core's own cache, such an operation can begin, ns.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub drain_ns: f64,
     /// Read, modify and write a line of data that is in the core's own cache, within a critical section, ns.
     pub line_ns: f64,
     /// How much longer line transfers to this class take than `memory.latency_ns` says.
@@ -157,6 +160,12 @@ pub struct Memory {
     pub cold_ns: f64,
     /// Share of a transfer during which the line can't start another one (0 to 1).
     pub occupancy: f64,
+    /// For how much longer a core that got a line to write keeps it while others ask for it, ns.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub hold_ns: f64,
+    /// Does a read of a line that another core has changed take it away from there, with the right to write it?
+    #[serde(default)]
+    pub migrates: bool,
     /// After how long the line can serve another reader, once it is shared, ns.
     pub share_ns: f64,
     /// Misses on data lines that a core has in flight at once, within a critical section.

@@ -1,5 +1,6 @@
 //! The workloads: each its own file, and one line here.
 
+mod bench;
 mod bench1;
 mod bench2;
 mod bench3;
@@ -19,6 +20,7 @@ pub static WORKLOADS: &[&Workload] = &[
     &bench1::ENTRY,
     &bench2::ENTRY,
     &bench3::ENTRY,
+    &bench::ENTRY,
     &cal::ENTRY,
     &cycles::ENTRY,
     &rcl::ENTRY,
