@@ -8,6 +8,10 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::AcqRel};
 use std::time::Instant;
 
+/// On a line of its own.
+#[repr(align(128))]
+struct Aligned<T>(T);
+
 /// What [`round`] measures, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
@@ -17,6 +21,10 @@ pub(crate) enum Measure {
     Load,
     Store,
     Atomic,
+    /// The same, with a store to another line before each.
+    StoreAtomic,
+    /// The same, with another line read, changed and written before each.
+    ChangeAtomic,
     /// Read, modify and write a line that is in the own cache, among others.
     Line,
     Pause,
@@ -26,12 +34,14 @@ pub(crate) enum Measure {
 }
 
 impl Measure {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Cycle,
         Self::Nop,
         Self::Load,
         Self::Store,
         Self::Atomic,
+        Self::StoreAtomic,
+        Self::ChangeAtomic,
         Self::Line,
         Self::Pause,
         Self::Clock,
@@ -61,12 +71,17 @@ pub(crate) fn cycle() -> f64 {
     per_turn(16_384, || adds(16_384))
 }
 
+/// One NOP, ns: slower also where a thread that we can't see shares the core.
+pub(crate) fn nop() -> f64 {
+    per_turn(65_536, || nops(65_536))
+}
+
 fn measure(what: Measure, chain: &Chain) -> f64 {
     /// Turns of a loop; some 10 to 100 us.
     const N: u32 = 16_384;
     match what {
         Measure::Cycle => per_turn(4 * N, || adds(4 * N)),
-        Measure::Nop => per_turn(4 * N, || nops(4 * N)),
+        Measure::Nop => nop(),
         Measure::Load => {
             // A cell that holds its own address: each load needs the one before.
             let mut cell = std::ptr::null::<()>();
@@ -100,6 +115,14 @@ fn measure(what: Measure, chain: &Chain) -> f64 {
                 }
             })
         }
+        Measure::StoreAtomic => after(|cell, turn| {
+            // SAFETY: `cell` is there, and is nobody else's.
+            unsafe { cell.write_volatile(turn) };
+        }),
+        Measure::ChangeAtomic => after(|cell, turn| {
+            // SAFETY: as above.
+            unsafe { cell.write_volatile(cell.read_volatile() + turn) };
+        }),
         Measure::Line => {
             chain.add_to_each();
             per_turn(64 * 64, || (0..64).for_each(|_| chain.add_to_each()))
@@ -117,6 +140,20 @@ fn measure(what: Measure, chain: &Chain) -> f64 {
             from_memory - chain.walk()
         }
     }
+}
+
+/// A run of `first`, with memory on a line of its own, and of atomic additions to another line, in turns; both, ns.
+fn after(first: impl Fn(*mut u32, u32)) -> f64 {
+    const N: u32 = 16_384;
+    let (word, mut cell) = (AtomicU32::new(0), Aligned(0u32));
+    let word = black_box(&word);
+    let cell: *mut u32 = black_box(&raw mut cell.0);
+    per_turn(N, || {
+        for turn in 0..N {
+            first(cell, turn & 1);
+            word.fetch_add(1, AcqRel);
+        }
+    })
 }
 
 /// What one of `turns` turns takes, ns.

@@ -92,6 +92,13 @@ fn one(
         &of(Measure::Line),
         "64 lines in the own cache, read, changed and written one after the other, with a barrier at the end",
     );
+    let (atomic, line) = (of(Measure::Atomic).median, of(Measure::Line).median);
+    let store = of(Measure::StoreAtomic).median - atomic;
+    let drain_ns = measured(
+        "drain_ns",
+        &of(Measure::ChangeAtomic).map(|both| f64::midpoint(store, both - atomic - line).max(0.0)),
+        "atomic additions to one line, with another one stored to or changed before each, less atomic_ns and line_ns: mean of the two",
+    );
     let pause_ns = measured("pause_ns", &of(Measure::Pause), "a run of pause instructions");
     let clock_ns =
         measured("clock_ns", &of(Measure::Clock), "a run of clock_gettime(CLOCK_MONOTONIC)");
@@ -141,6 +148,7 @@ fn one(
         compute,
         load_ns,
         atomic_ns,
+        drain_ns,
         line_ns,
         latency,
         pause_ns,

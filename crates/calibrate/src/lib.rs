@@ -24,6 +24,7 @@ mod sched;
 mod sleep;
 mod stats;
 mod together;
+pub mod validate;
 
 pub use ledger::Figure;
 pub use lockwright_sim::profile::Origin;
@@ -85,6 +86,9 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// A lock did in the simulator what no lock may do: a fault of ours.
+    #[error("the simulator found a fault: {0}")]
+    Violation(String),
     /// A figure that no machine can have: a fault of ours.
     #[error("the measured profile is refused: {0}")]
     Impossible(#[from] profile::ProfileError),
@@ -117,7 +121,7 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
     step("cores");
     let (class, cold) = class::measure(&layout, &lines, &mut ledger, effort)?;
     let cluster = memory::clusters(&layout, &mut ledger);
-    let memory = memory::memory(&layout, &lines, &cold, &mut ledger);
+    let memory = memory::memory(&layout, &lines, &cold, class[0].atomic_ns, &mut ledger);
     let kernel = kernel::measure(&layout, &lines, &mut ledger, effort, step)?;
 
     let profile = Profile {

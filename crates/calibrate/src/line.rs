@@ -148,6 +148,8 @@ impl Pair {
 pub(crate) struct Hammered {
     /// Time between two transfers of the line, ns.
     pub(crate) interval_ns: f64,
+    /// Operations of a CPU from one transfer to the next.
+    pub(crate) run: f64,
     /// What each CPU got done.
     pub(crate) done: Vec<u64>,
 }
@@ -176,8 +178,10 @@ pub(crate) fn hammer(cpus: &[usize], gap: u32) -> Hammered {
         (done, came, start.elapsed())
     });
     let transfers: u64 = results.iter().map(|(_, came, _)| came).sum();
+    let operations: u64 = results.iter().map(|(done, ..)| done).sum();
     Hammered {
         interval_ns: results[0].2.as_nanos() as f64 / transfers.max(1) as f64,
+        run: operations as f64 / transfers.max(1) as f64,
         done: results.iter().map(|(done, ..)| *done).collect(),
     }
 }

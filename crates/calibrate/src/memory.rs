@@ -27,6 +27,8 @@ pub(crate) struct Lines {
     hand_over: Option<Estimate>,
     block: Option<Estimate>,
     interval: Option<Estimate>,
+    /// Operations between two transfers of a line that all change as fast as they can.
+    run: Option<Estimate>,
     share: Option<Estimate>,
     pub(crate) wake_call: Option<Estimate>,
     pub(crate) turnaround: Option<Estimate>,
@@ -47,6 +49,7 @@ struct Samples {
     hand_over: Vec<Sample>,
     block: Vec<Sample>,
     interval: Vec<Sample>,
+    run: Vec<Sample>,
     share: Vec<Sample>,
     wake_call: Vec<Sample>,
     turnaround: Vec<Sample>,
@@ -89,6 +92,7 @@ impl Lines {
         lines.hand_over = estimate(&samples.hand_over);
         lines.block = estimate(&samples.block);
         lines.interval = estimate(&samples.interval);
+        lines.run = estimate(&samples.run);
         lines.share = estimate(&samples.share);
         lines.wake_call = estimate(&samples.wake_call);
         lines.turnaround = estimate(&samples.turnaround);
@@ -161,6 +165,7 @@ impl Samples {
             samples.block.push(pair.sample(Pair::block).of(|ns| *ns));
             let hammered = pair.sample(|_| line::hammer(&hammering, 0));
             samples.interval.push(hammered.of(|hammered| hammered.interval_ns));
+            samples.run.push(hammered.of(|hammered| hammered.run));
             if classes > 1 {
                 let spaced = pair.sample(|_| line::hammer(&hammering, SPACED));
                 for class in 0..classes {
@@ -218,12 +223,16 @@ pub(crate) fn memory(
     layout: &Layout,
     lines: &Lines,
     cold: &Estimate,
+    atomic_ns: f64,
     ledger: &mut Ledger,
 ) -> Memory {
     const ONE_CPU: &str = "no second CPU to measure it with; a round figure";
     let latency_ns = latencies(layout, lines, ledger);
     let transfer = lines.transfer.map_or(SOME_LATENCY, |estimate| estimate.median).max(1.0);
-    let occupancy = lines.interval.map(|interval| interval.map(|ns| (ns / transfer).min(1.0)));
+    let run = lines.run.map_or(1.0, |run| run.median);
+    let busy = |interval_ns| blocked(interval_ns, run * atomic_ns, transfer);
+    let occupancy = lines.interval.map(|interval| interval.map(|ns| busy(ns).0));
+    let hold = lines.interval.map(|interval| interval.map(|ns| busy(ns).1));
     let overlap = lines.block.map(|block| block.map(|ns| (Pair::BLOCK * transfer / ns).max(1.0)));
     let cores = layout.cores().len();
     let check = lines.hand_over.map_or(String::new(), |hand_over| {
@@ -254,11 +263,21 @@ pub(crate) fn memory(
             occupancy.as_ref(),
             Probe::Line,
             &format!(
-                "{} CPUs swap one word as fast as they can: time between two transfers of its line by the length of one{check}",
+                "{} CPUs swap one word as fast as they can, {} times between two transfers of its line: the time between, less what the owner can use, by the length of one{check}",
                 cores.max(2),
+                short(run),
             ),
             (0.5, ONE_CPU),
         ),
+        hold_ns: ledger.or_assumed(
+            "memory.hold_ns",
+            hold.as_ref(),
+            Probe::Line,
+            "the rest of that time",
+            (0.0, ONE_CPU),
+        ),
+        // Else it takes two: one for a copy, one for the right to write.
+        migrates: lines.ping_pong.is_some_and(|one_way| one_way.median < 1.5 * transfer),
         share_ns: ledger.or_assumed(
             "memory.share_ns",
             lines.share.as_ref(),
@@ -292,6 +311,14 @@ pub(crate) fn memory(
         ),
         jitter: ledger.assumed("memory.jitter", 0.05, "a round figure: single transfers are too short to be timed one by one"),
     }
+}
+
+/// Which share of a transfer blocks the line, and for how much longer its owner keeps it, ns: as the simulator makes both. The
+/// owner has the line from `(1 + occupancy) / 2` transfers on, until `occupancy` transfers and the hold are over.
+fn blocked(interval_ns: f64, used_ns: f64, transfer_ns: f64) -> (f64, f64) {
+    let until_used = ((interval_ns - used_ns) / transfer_ns).max(0.0);
+    let occupancy = (2.0 * until_used - 1.0).clamp(0.0, 1.0);
+    (occupancy, (interval_ns - occupancy * transfer_ns).max(0.0))
 }
 
 /// Asked for by a cluster (row) from another (column), as if the requester were of the fastest class.
@@ -333,4 +360,18 @@ fn latencies(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> Vec<Vec<f64
         rows[a][b] = ledger.or_assumed(&path, known(a, b).as_ref(), Probe::Line, &how, (some, why));
     }
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_owner_uses_of_an_interval_does_not_block_the_line() {
+        let near =
+            |a: (f64, f64), b: (f64, f64)| (a.0 - b.0).abs() < 1e-9 && (a.1 - b.1).abs() < 1e-9;
+        assert!(near(blocked(80.0, 20.0, 100.0), (0.2, 60.0)));
+        // The owner could use nearly all of it.
+        assert!(near(blocked(70.0, 40.0, 90.0), (0.0, 70.0)));
+    }
 }

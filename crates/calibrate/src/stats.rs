@@ -22,7 +22,7 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    fn is_steady(&self) -> bool {
+    pub(crate) fn is_steady(&self) -> bool {
         self.before / self.after <= STEADY && self.after / self.before <= STEADY
     }
 }
@@ -149,11 +149,7 @@ impl Estimate {
             kept.extend(samples().map(|sample| sample.value));
         }
         kept.sort_by(f64::total_cmp);
-        let at = |share: f64| {
-            let place = share * (kept.len().checked_sub(1)? as f64);
-            let (low, high) = (kept[place.floor() as usize], kept[place.ceil() as usize]);
-            Some(low + (high - low) * place.fract())
-        };
+        let at = |share| at(&kept, share);
         Some(Self {
             median: at(0.5)?,
             p10: at(0.1)?,
@@ -193,6 +189,13 @@ impl Estimate {
         }
         text
     }
+}
+
+/// The value below which that share of `sorted` lies, between the two nearest.
+pub(crate) fn at(sorted: &[f64], share: f64) -> Option<f64> {
+    let place = share * (sorted.len().checked_sub(1)? as f64);
+    let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    Some(low + (high - low) * place.fract())
 }
 
 /// To four digits.

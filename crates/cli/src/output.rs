@@ -33,11 +33,14 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
-/// Prints a table, without blanks at the ends of its lines.
+/// A table without blanks at the ends of its lines.
+pub(crate) fn plain(table: &Table) -> String {
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Prints a table, likewise.
 pub(crate) fn print_table(table: &Table) -> Result<(), Failure> {
-    let text: String =
-        table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
-    print(&text)
+    print(&plain(table))
 }
 
 /// Prints JSON.

@@ -14,3 +14,4 @@ pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod topology;
 pub(crate) mod tune;
+pub(crate) mod validate;

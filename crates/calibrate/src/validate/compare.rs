@@ -1,0 +1,193 @@
+//! Real and simulated figures side by side, and what the differences amount to.
+
+use crate::stats::at;
+use serde::Serialize;
+
+/// One load under one lock: time by operations of all threads together, ns.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The lock.
+    pub lock: String,
+    /// The load, in words.
+    pub load: String,
+    /// How many threads.
+    pub threads: u32,
+    /// On the real machine, the median.
+    pub real_ns: f64,
+    /// 10th and 90th percentile of that.
+    pub spread_ns: (f64, f64),
+    /// On the virtual one, the median of its seeds.
+    pub simulated_ns: f64,
+}
+
+impl Row {
+    /// Simulated by real.
+    pub fn ratio(&self) -> f64 {
+        self.simulated_ns / self.real_ns
+    }
+
+    /// By which factor they differ, at least 1.
+    fn factor(&self) -> f64 {
+        self.ratio().max(1.0 / self.ratio())
+    }
+
+    /// Nobody can say which of the two is faster on the real machine.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.spread_ns.0 <= other.spread_ns.1 && other.spread_ns.0 <= self.spread_ns.1
+    }
+}
+
+/// One thread within so much of the real one.
+pub(super) const WITHIN: f64 = 0.10;
+/// Two threads: the median difference, a factor.
+pub(super) const MEDIAN: f64 = 1.4;
+/// Two threads: 90 % of the differences.
+pub(super) const P90: f64 = 2.0;
+/// Share of pairs of locks whose order is right.
+pub(super) const ORDER: f64 = 0.80;
+
+/// How well the simulator did. A share of nothing, and a factor of nothing, are `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    /// One thread: comparisons.
+    pub alone: usize,
+    /// One thread: which share lies within 10 % of the real figure.
+    pub alone_within: Option<f64>,
+    /// One thread: the median factor between the two.
+    pub alone_median: Option<f64>,
+    /// One thread: the largest.
+    pub alone_max: Option<f64>,
+    /// Two threads: comparisons.
+    pub two: usize,
+    /// Two threads: the median factor.
+    pub two_median: Option<f64>,
+    /// Two threads: 90 % of the factors are at most.
+    pub two_p90: Option<f64>,
+    /// Two threads: pairs of locks under one load whose real figures are apart.
+    pub pairs: usize,
+    /// Which share of them has the same order in the simulator.
+    pub order: Option<f64>,
+}
+
+impl Summary {
+    /// Of these comparisons.
+    pub fn of(rows: &[Row]) -> Self {
+        let factors = |threads: u32| {
+            let mut all: Vec<_> =
+                rows.iter().filter(|row| row.threads == threads).map(Row::factor).collect();
+            all.sort_by(f64::total_cmp);
+            all
+        };
+        let (alone, two) = (factors(1), factors(2));
+        let within = rows.iter().filter(|row| row.threads == 1);
+        let within = within.filter(|row| (row.ratio() - 1.0).abs() <= WITHIN).count();
+        let (right, pairs) = orders(rows);
+        Self {
+            alone: alone.len(),
+            alone_within: share(within, alone.len()),
+            alone_median: at(&alone, 0.5),
+            alone_max: alone.last().copied(),
+            two: two.len(),
+            two_median: at(&two, 0.5),
+            two_p90: at(&two, 0.9),
+            pairs,
+            order: share(right, pairs),
+        }
+    }
+
+    /// Each bar: what it is about, what came of it, whether it is met. What nothing could be compared for is not met.
+    pub fn bars(&self) -> [(&'static str, Option<f64>, bool); 4] {
+        let most = |figure: Option<f64>, bar| figure.is_some_and(|figure| figure <= bar);
+        let least = |figure: Option<f64>, bar| figure.is_some_and(|figure| figure >= bar);
+        [
+            ("1 thread: share within 10 %", self.alone_within, least(self.alone_within, 1.0)),
+            (
+                "2 threads: median factor, at most 1.4",
+                self.two_median,
+                most(self.two_median, MEDIAN),
+            ),
+            ("2 threads: 90 % of the factors, at most 2.0", self.two_p90, most(self.two_p90, P90)),
+            ("2 threads: order of locks right, at least 0.8", self.order, least(self.order, ORDER)),
+        ]
+    }
+}
+
+fn share(some: usize, all: usize) -> Option<f64> {
+    (all > 0).then(|| some as f64 / all as f64)
+}
+
+/// Pairs of locks under one load with two threads: those whose order is right, and all whose real figures are apart.
+fn orders(rows: &[Row]) -> (usize, usize) {
+    let rows: Vec<_> = rows.iter().filter(|row| row.threads == 2).collect();
+    let (mut right, mut all) = (0, 0);
+    for (number, one) in rows.iter().enumerate() {
+        for other in &rows[number + 1..] {
+            if one.load == other.load && !one.overlaps(other) {
+                all += 1;
+                let real = one.real_ns < other.real_ns;
+                right += usize::from(real == (one.simulated_ns < other.simulated_ns));
+            }
+        }
+    }
+    (right, all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(lock: &str, threads: u32, real: f64, simulated: f64) -> Row {
+        Row {
+            lock: lock.into(),
+            load: "x".into(),
+            threads,
+            real_ns: real,
+            spread_ns: (0.95 * real, 1.05 * real),
+            simulated_ns: simulated,
+        }
+    }
+
+    #[test]
+    fn factors_count_both_ways() {
+        let rows: Vec<_> =
+            [0.5, 0.8, 1.0, 1.25, 3.0].iter().map(|r| row("a", 2, 100.0, r * 100.0)).collect();
+        let summary = Summary::of(&rows);
+        assert_eq!((summary.two, summary.two_median, summary.two_p90), (5, Some(1.25), Some(2.6)));
+        assert_eq!((summary.alone, summary.alone_within), (0, None));
+        // Nothing was compared with one thread, and nothing is apart.
+        assert_eq!(summary.bars().map(|(.., met)| met), [false, true, false, false]);
+    }
+
+    #[test]
+    fn one_thread_is_judged_by_the_share_within_ten_percent() {
+        let rows: Vec<_> =
+            [0.91, 1.09, 1.11, 0.89].iter().map(|r| row("a", 1, 10.0, r * 10.0)).collect();
+        let summary = Summary::of(&rows);
+        assert_eq!((summary.alone_within, summary.two_median), (Some(0.5), None));
+        assert!((summary.alone_max.unwrap() - 1.0 / 0.89).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_pairs_that_are_apart_have_an_order() {
+        let mut rows =
+            vec![row("a", 2, 100.0, 200.0), row("b", 2, 150.0, 190.0), row("c", 2, 152.0, 500.0)];
+        // a before b: wrong; a before c: right; b and c overlap.
+        assert_eq!(orders(&rows), (1, 2));
+        rows[2].load = "y".into();
+        assert_eq!(orders(&rows), (0, 1), "other loads are no pair");
+        rows[0].threads = 1;
+        assert_eq!(orders(&rows), (0, 0));
+    }
+
+    #[test]
+    fn a_perfect_simulator_meets_every_bar() {
+        let rows: Vec<_> = (1..=4)
+            .flat_map(|n| {
+                [1, 2].map(|threads| row("a", threads, 50.0 * f64::from(n), 50.0 * f64::from(n)))
+            })
+            .collect();
+        let summary = Summary::of(&rows);
+        assert_eq!(summary.pairs, 6);
+        assert!(summary.bars().iter().all(|bar| bar.2), "{summary:?}");
+    }
+}

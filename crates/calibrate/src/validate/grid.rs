@@ -1,0 +1,66 @@
+//! What is compared: locks and loads. None of it is measured by `calibrate`.
+
+use std::collections::BTreeMap;
+
+/// Locks that do the same with equal cores as with others, and two that reorder, which they should not notice there.
+pub(super) const LOCKS: [&str; 12] = [
+    "tas", "ttas", "ticket", "mcs", "clh", "mcs-stp", "fifo", "barging", "auto", "asl", "asl-mcs",
+    "asl-clh",
+];
+
+/// A critical section and a gap; the simulator's workload `bench`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Load {
+    /// Shared lines that a critical section changes.
+    pub(super) lines: u32,
+    /// Computation in it, ns.
+    pub(super) cs_ns: f64,
+    /// Computation after it, ns.
+    pub(super) gap_ns: f64,
+    /// Lengths of computation are drawn, with these means.
+    pub(super) exponential: bool,
+}
+
+const fn fixed(lines: u32, cs_ns: f64, gap_ns: f64) -> Load {
+    Load { lines, cs_ns, gap_ns, exponential: false }
+}
+
+const fn exponential(lines: u32, cs_ns: f64, gap_ns: f64) -> Load {
+    Load { lines, cs_ns, gap_ns, exponential: true }
+}
+
+/// From an empty critical section to some microseconds, from saturated to hardly contended.
+pub(super) const LOADS: [Load; 10] = [
+    fixed(0, 0.0, 0.0),
+    fixed(1, 0.0, 0.0),
+    fixed(4, 0.0, 100.0),
+    fixed(16, 0.0, 400.0),
+    fixed(2, 100.0, 400.0),
+    fixed(1, 1000.0, 1000.0),
+    exponential(1, 50.0, 100.0),
+    exponential(2, 200.0, 800.0),
+    exponential(4, 500.0, 500.0),
+    exponential(1, 1000.0, 6000.0),
+];
+
+impl Load {
+    /// As the simulator's workload wants it.
+    pub(super) fn params(&self) -> BTreeMap<String, f64> {
+        let exponential = if self.exponential { 1.0 } else { 0.0 };
+        let all = [
+            ("lines", f64::from(self.lines)),
+            ("cs", self.cs_ns),
+            ("gap", self.gap_ns),
+            ("exponential", exponential),
+        ];
+        all.map(|(key, value)| (key.to_owned(), value)).into()
+    }
+
+    /// `4 lines + 0 ns, gap 100 ns`.
+    pub(super) fn words(&self) -> String {
+        let Self { lines, cs_ns, gap_ns, exponential } = self;
+        let drawn = if *exponential { ", exponential" } else { "" };
+        let lines = format!("{lines} line{}", if *lines == 1 { "" } else { "s" });
+        format!("{lines} + {cs_ns} ns, gap {gap_ns} ns{drawn}")
+    }
+}

@@ -1,0 +1,318 @@
+//! The virtual machine against the real one: the same locks under the same loads, one and two threads.
+//!
+//! ```text
+//!  grid ─┬─► real: passes, each between two probes ─► which count ─┐
+//!        └─► simulator, by the profile ────────────────────────────┴─► compare: rows ─► summary, bars
+//! ```
+//!
+//! The profile was made from instructions, chains of lines and futex calls (`calibrate`); no lock and no critical section is
+//! among them. So all of this is held out.
+
+mod compare;
+mod grid;
+mod real;
+
+pub use compare::{Row, Summary};
+
+use crate::layout::Layout;
+use crate::line::Pair;
+use crate::stats::{Sample, at};
+use crate::together::on;
+use crate::{Error, alone};
+use grid::{LOADS, LOCKS, Load};
+use lockwright_bench::{catch_interrupts, interrupted};
+use lockwright_native::place;
+use lockwright_sim::batch::{Point, run_all};
+use lockwright_sim::profile::Profile;
+use lockwright_sim::{LockSpec, Placement, workload};
+use real::{Job, Pass, Speed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// One pass on the real machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Raw {
+    /// The lock.
+    pub lock: &'static str,
+    /// The load, in words.
+    pub load: String,
+    /// How many threads.
+    pub threads: u32,
+    /// Time by operations of all threads together, ns.
+    pub ns: f64,
+    /// The probe before: a NOP with one thread, a line transfer with two; ns.
+    pub before_ns: f64,
+    /// The probe after.
+    pub after_ns: f64,
+    /// Does it count, and why not?
+    pub verdict: Verdict,
+}
+
+/// Whether a pass counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It does.
+    Counts,
+    /// The kernel took a CPU away from one of its threads.
+    Preempted,
+    /// The probes before and after differ.
+    Changed,
+    /// They agree with each other, but not with the profile.
+    NotTheProfiles,
+}
+
+impl Verdict {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Counts => "counts",
+            Self::Preempted => "preempted",
+            Self::Changed => "changed",
+            Self::NotTheProfiles => "not-the-profiles",
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Validation {
+    /// What could be compared.
+    pub rows: Vec<Row>,
+    /// What the rows amount to.
+    pub summary: Summary,
+    /// Combinations without three passes that count.
+    pub missing: usize,
+    /// Every pass.
+    pub raw: Vec<Raw>,
+}
+
+impl Validation {
+    /// Passes of that verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.raw.iter().filter(|raw| raw.verdict == verdict).count()
+    }
+}
+
+/// How much of each.
+struct Effort {
+    locks: &'static [&'static str],
+    loads: &'static [Load],
+    /// Passes that are to count.
+    passes: usize,
+    /// For all passes of one thread, and of two.
+    time: [Duration; 2],
+    seeds: u64,
+}
+
+/// A combination, and its passes that counted.
+struct Cell {
+    lock: &'static str,
+    load: &'static Load,
+    threads: u32,
+    kept: Vec<f64>,
+}
+
+/// Fewer that count are no figure.
+const LEAST: usize = 3;
+/// One thread's probe may be off the profile's by this factor: less than what is to be shown would be too strict.
+const NEAR_ALONE: f64 = 1.10;
+/// Two threads'.
+const NEAR_TWO: f64 = 1.25;
+
+/// Measures and simulates; `step` hears how much is done, of how much.
+pub fn validate(
+    profile: &Profile,
+    quick: bool,
+    step: &(dyn Fn(u64, u64) + Sync),
+) -> Result<Validation, Error> {
+    catch_interrupts();
+    place::learn(); // as the preload does, for the locks that ask where they run
+    let seconds = Duration::from_secs;
+    let effort = match quick {
+        true => Effort {
+            locks: &LOCKS[..4],
+            loads: &LOADS[..3],
+            passes: 3,
+            time: [seconds(1), seconds(1)],
+            seeds: 1,
+        },
+        false => Effort {
+            locks: &LOCKS,
+            loads: &LOADS,
+            passes: 15,
+            time: [seconds(40), seconds(90)],
+            seeds: 3,
+        },
+    };
+    let layout = Layout::here()?;
+    let cpu = layout.core_of(0);
+    let pair = layout.main_pair();
+    let speed = on(cpu, || Speed::at(profile.class[0].ghz));
+    let mut cells = Vec::new();
+    for threads in 1..=if pair.is_some() { 2 } else { 1 } {
+        for load in effort.loads {
+            let of = |&lock| Cell { lock, load, threads, kept: Vec::new() };
+            cells.extend(effort.locks.iter().map(of));
+        }
+    }
+    let total = (cells.len() * (effort.passes + 1)) as u64;
+    let done = AtomicU64::new(0);
+    let advance = || step(done.fetch_add(1, Relaxed) + 1, total);
+
+    let mut raw = Vec::new();
+    let mut alone = Watch {
+        is: 0.0,
+        should: profile.class[0].nop_ns,
+        near: NEAR_ALONE,
+        look: Box::new(|| on(cpu, alone::nop)),
+    };
+    let (of_one, of_two) = cells.split_at_mut(effort.locks.len() * effort.loads.len());
+    let job = |load, time| Job { load, cpus: &[], time, speed, seed: 0 };
+    alone.measure(of_one, &effort, effort.time[0], &mut raw, &advance, &|cell, seed| {
+        Job { cpus: &[cpu], seed, ..job(cell.load, Duration::from_micros(500)) }.run(cell.lock)
+    })?;
+    if let Some((to, from)) = pair {
+        let pair = Pair::new(to, from);
+        let mut two = Watch {
+            is: 0.0,
+            should: profile.memory.latency_ns[0][0],
+            near: NEAR_TWO,
+            look: Box::new(move || pair.transfer()),
+        };
+        two.measure(of_two, &effort, effort.time[1], &mut raw, &advance, &|cell, seed| {
+            Job { cpus: &[to, from], seed, ..job(cell.load, Duration::from_millis(2)) }
+                .run(cell.lock)
+        })?;
+    }
+    cells.retain(|cell| cell.kept.len() >= LEAST);
+    let missing = (total as usize / (effort.passes + 1)) - cells.len();
+    let rows = simulate(profile, &mut cells, effort.seeds, &advance)?;
+    Ok(Validation { summary: Summary::of(&rows), rows, missing, raw })
+}
+
+/// Is the machine as the profile says?
+struct Watch<'a> {
+    /// The last probe.
+    is: f64,
+    should: f64,
+    near: f64,
+    look: Box<dyn Fn() -> f64 + 'a>,
+}
+
+impl Watch<'_> {
+    /// Passes of all cells in turns, until each has enough that count or the time is up.
+    fn measure(
+        &mut self,
+        cells: &mut [Cell],
+        effort: &Effort,
+        time: Duration,
+        raw: &mut Vec<Raw>,
+        advance: &impl Fn(),
+        run: &dyn Fn(&Cell, u64) -> Option<Pass>,
+    ) -> Result<(), Error> {
+        let start = Instant::now();
+        let mut order: Vec<_> = (0..cells.len()).collect();
+        let mut random = fastrand::Rng::with_seed(1);
+        self.is = (self.look)();
+        let mut seed = 0;
+        loop {
+            order.retain(|&number| cells[number].kept.len() < effort.passes);
+            if order.is_empty() {
+                return Ok(());
+            }
+            random.shuffle(&mut order);
+            for &number in &order {
+                if interrupted() {
+                    return Err(Error::Interrupted);
+                }
+                if start.elapsed() > time {
+                    return Ok(());
+                }
+                let cell = &mut cells[number];
+                seed += 1;
+                let before = self.is;
+                let pass = run(cell, seed).expect("a lock of the catalogue");
+                self.is = (self.look)();
+                let sample = Sample { before, value: pass.ns, after: self.is };
+                let verdict = self.judge(&sample, pass.preempted);
+                if verdict == Verdict::Counts {
+                    cell.kept.push(pass.ns);
+                    advance();
+                }
+                raw.push(Raw {
+                    lock: cell.lock,
+                    load: cell.load.words(),
+                    threads: cell.threads,
+                    ns: pass.ns,
+                    before_ns: before,
+                    after_ns: self.is,
+                    verdict,
+                });
+            }
+        }
+    }
+
+    fn judge(&self, sample: &Sample, preempted: bool) -> Verdict {
+        let near =
+            |probe: f64| probe / self.should <= self.near && self.should / probe <= self.near;
+        match () {
+            () if preempted => Verdict::Preempted,
+            () if !sample.is_steady() => Verdict::Changed,
+            () if !near(sample.before) || !near(sample.after) => Verdict::NotTheProfiles,
+            () => Verdict::Counts,
+        }
+    }
+}
+
+/// What the virtual machine makes of the same.
+fn simulate(
+    profile: &Profile,
+    cells: &mut [Cell],
+    seeds: u64,
+    advance: &(impl Fn() + Sync),
+) -> Result<Vec<Row>, Error> {
+    let profile = Arc::new(profile.clone());
+    let workload = workload::find("bench").expect("the simulator has it");
+    let mut points = Vec::new();
+    for cell in &*cells {
+        for seed in 1..=seeds {
+            points.push(Point {
+                profile: Arc::clone(&profile),
+                lock: LockSpec::parse(cell.lock).expect("a lock of the catalogue"),
+                workload,
+                params: cell.load.params(),
+                threads: cell.threads,
+                placement: Placement::Pinned,
+                seed,
+                warmup_ns: 100_000,
+                duration_ns: if cell.threads == 1 { 500_000 } else { 2_000_000 },
+                samples: false,
+                timeline: None,
+            });
+        }
+    }
+    let outcomes = run_all(&points, |number| {
+        if (number as u64).is_multiple_of(seeds) {
+            advance();
+        }
+    });
+    if let Some(violation) = outcomes.iter().find_map(|outcome| outcome.violation.as_ref()) {
+        return Err(Error::Violation(violation.to_string()));
+    }
+    let row = |(cell, outcomes): (&mut Cell, &[lockwright_sim::Outcome])| {
+        cell.kept.sort_by(f64::total_cmp);
+        let mut simulated: Vec<_> = outcomes.iter().map(|o| 1e9 / o.throughput).collect();
+        simulated.sort_by(f64::total_cmp);
+        let real = |share| at(&cell.kept, share).expect("enough passes");
+        Row {
+            lock: cell.lock.into(),
+            load: cell.load.words(),
+            threads: cell.threads,
+            real_ns: real(0.5),
+            spread_ns: (real(0.1), real(0.9)),
+            simulated_ns: at(&simulated, 0.5).expect("one seed at least"),
+        }
+    };
+    Ok(cells.iter_mut().zip(outcomes.chunks(seeds as usize)).map(row).collect())
+}

@@ -1,0 +1,231 @@
+//! A load on the real machine: the very steps of the simulator's workload `bench`.
+//!
+//! Computation begins when all before it has been executed, and nothing after it begins earlier than its end. Otherwise a core
+//! that executes out of order would fetch the next lock while it computes, which the simulator knows nothing of.
+
+use super::grid::Load;
+use crate::alone::{cycle, per_turn};
+use crate::together::together;
+use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
+use lockwright_locks::catalog::{Entry, Visitor, visit_all};
+use lockwright_native::Native;
+use lockwright_platform::TryLock;
+use std::cell::UnsafeCell;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Lengths that each thread draws beforehand, and uses round and round.
+const TABLE: usize = 1024;
+/// Operations between two looks at the clock.
+const BATCH: usize = 16;
+
+/// One measurement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pass {
+    /// Time by operations of all threads together, ns.
+    pub(super) ns: f64,
+    /// The kernel took a CPU away from a thread meanwhile.
+    pub(super) preempted: bool,
+}
+
+/// What threads do, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Job<'a> {
+    pub(super) load: &'a Load,
+    /// A thread on each.
+    pub(super) cpus: &'a [usize],
+    pub(super) time: Duration,
+    pub(super) speed: Speed,
+    pub(super) seed: u64,
+}
+
+impl Job<'_> {
+    /// With the catalogue's lock `id`; `None`: there is none.
+    pub(super) fn run(&self, id: &str) -> Option<Pass> {
+        struct Find<'a, 'b> {
+            id: &'a str,
+            job: &'a Job<'b>,
+            pass: Option<Pass>,
+        }
+        impl Visitor<Native> for Find<'_, '_> {
+            fn visit<L: TryLock<Native> + 'static>(&mut self, entry: &'static Entry) {
+                if entry.id == self.id {
+                    self.pass = Some(self.job.with(&L::new()));
+                }
+            }
+        }
+        let mut find = Find { id, job: self, pass: None };
+        visit_all(&mut find);
+        find.pass
+    }
+
+    fn with<L: TryLock<Native>>(&self, lock: &L) -> Pass {
+        let lines: Vec<_> = (0..self.load.lines).map(|_| Line(UnsafeCell::new(0))).collect();
+        let over = Line(AtomicBool::new(false));
+        let (guarded, over) = (&Guarded(lines), &over.0);
+        let (lock, load) = (&Line(lock), self.load);
+        let results = together(self.cpus, |who| {
+            let steps = self.steps(who);
+            let mut node = L::Node::default();
+            let node = &raw mut node;
+            let switches = preemptions();
+            let (mut done, mut x) = (0u64, who as u64);
+            let mut batches = steps.chunks_exact(BATCH).cycle();
+            let start = Instant::now();
+            while !over.load(Relaxed) {
+                for &(cs, gap) in batches.next().expect("round and round") {
+                    // SAFETY: lock and node outlive the loop and stay where they are; it is released below.
+                    unsafe { lock.0.lock_in_front(node, WINDOW_MAX_NS, || true) };
+                    guarded.touch();
+                    if load.cs_ns > 0.0 {
+                        x = mix(x, cs);
+                    }
+                    // SAFETY: held, with this node.
+                    unsafe { lock.0.unlock(node) };
+                    if load.gap_ns > 0.0 {
+                        x = mix(x, gap);
+                    }
+                }
+                done += BATCH as u64;
+                if who == 0 && start.elapsed() > self.time {
+                    over.store(true, Relaxed);
+                }
+            }
+            black_box(x);
+            (done, start.elapsed(), preemptions() > switches)
+        });
+        let done: u64 = results.iter().map(|(done, ..)| done).sum();
+        let ns = results[0].1.as_nanos() as f64 / done as f64;
+        Pass { ns, preempted: results.iter().any(|result| result.2) }
+    }
+
+    /// Turns of computation in each critical section and after it.
+    fn steps(&self, thread: usize) -> Vec<(u32, u32)> {
+        let mut random = fastrand::Rng::with_seed(self.seed ^ (thread as u64) << 32);
+        let mut turns = |mean_ns: f64| {
+            let ns = match self.load.exponential {
+                true => -mean_ns * (1.0 - random.f64()).ln(),
+                false => mean_ns,
+            };
+            self.speed.turns(ns)
+        };
+        (0..TABLE).map(|_| (turns(self.load.cs_ns), turns(self.load.gap_ns))).collect()
+    }
+}
+
+/// Computes with `x` for so many turns, each of which needs the one before.
+#[inline(never)]
+fn mix(mut x: u64, turns: u32) -> u64 {
+    in_order();
+    for _ in 0..turns {
+        x = x.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (x >> 29);
+    }
+    in_order();
+    x
+}
+
+/// What comes before has been executed when what comes after begins.
+#[inline(always)]
+fn in_order() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has it.
+    unsafe {
+        core::arch::x86_64::_mm_lfence();
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: changes no register and no memory.
+    unsafe {
+        core::arch::asm!("isb", options(nostack, preserves_flags));
+    }
+}
+
+/// What [`mix`] takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Speed {
+    turn_ns: f64,
+    /// A call without any turn, and the branch at the end of the loop that nobody predicts.
+    call_ns: f64,
+}
+
+impl Speed {
+    /// On the calling thread's core, if that runs at `ghz`.
+    pub(super) fn at(ghz: f64) -> Self {
+        const TURNS: u32 = 4096;
+        // Whatever disturbs makes it longer.
+        let least =
+            |measure: &dyn Fn() -> f64| (0..400).map(|_| measure()).fold(f64::INFINITY, f64::min);
+        let cycle = least(&cycle);
+        let turn = least(&|| per_turn(TURNS, || _ = black_box(mix(black_box(1), TURNS))));
+        let mut random = fastrand::Rng::with_seed(1);
+        let lengths: Vec<_> = (0..TABLE).map(|_| random.u32(16..240)).collect();
+        let mean = f64::from(lengths.iter().sum::<u32>()) / TABLE as f64;
+        let call = least(&|| {
+            per_turn(TABLE as u32, || {
+                lengths.iter().fold(1, |x, &turns| black_box(mix(x, turns)));
+            })
+        });
+        let ns = |measured: f64| measured / cycle / ghz;
+        Self { turn_ns: ns(turn), call_ns: ns((call - mean * turn).max(0.0)) }
+    }
+
+    /// As many as take `ns`, the call included.
+    fn turns(self, ns: f64) -> u32 {
+        ((ns - self.call_ns).max(0.0) / self.turn_ns).round() as u32
+    }
+}
+
+/// On a line of its own.
+#[repr(align(128))]
+struct Line<T>(T);
+
+/// What the lock protects.
+struct Guarded(Vec<Line<UnsafeCell<u64>>>);
+
+// SAFETY: touched under the lock only.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    /// Reads, modifies and writes every line, the caller holding the lock.
+    #[inline(always)]
+    fn touch(&self) {
+        for cell in &self.0 {
+            // SAFETY: the caller holds the lock. Volatile: every section is to do it.
+            unsafe { cell.0.get().write_volatile(cell.0.get().read_volatile() + 1) };
+        }
+    }
+}
+
+/// How often the kernel took the CPU away from the calling thread so far.
+fn preemptions() -> i64 {
+    // SAFETY: rusage is plain numbers, filled by the call.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage.ru_nivcsw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_contain_the_call() {
+        let speed = Speed { turn_ns: 2.0, call_ns: 10.0 };
+        assert_eq!((speed.turns(110.0), speed.turns(10.0), speed.turns(3.0)), (50, 0, 0));
+    }
+
+    #[test]
+    fn drawn_lengths_keep_their_mean() {
+        let load = Load { lines: 0, cs_ns: 500.0, gap_ns: 2000.0, exponential: true };
+        let speed = Speed { turn_ns: 2.0, call_ns: 0.0 };
+        let job = Job { load: &load, cpus: &[], time: Duration::ZERO, speed, seed: 7 };
+        let mean = |turns: fn(&(u32, u32)) -> u32| {
+            let steps = job.steps(1);
+            steps.iter().map(|step| f64::from(turns(step))).sum::<f64>() / steps.len() as f64
+        };
+        assert!((mean(|step| step.0) / 250.0 - 1.0).abs() < 0.1);
+        assert!((mean(|step| step.1) / 1000.0 - 1.0).abs() < 0.1);
+    }
+}

@@ -1,0 +1,32 @@
+//! A few comparisons, quickly. CI machines are noisy: what comes of them is not looked at, but that each says what was done.
+
+use lockwright_calibrate::validate::{Verdict, validate};
+use lockwright_sim::profile::builtin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[test]
+fn each_pass_has_a_verdict_and_each_row_its_passes() {
+    let steps = AtomicU64::new(0);
+    // Any machine's profile: that this one differs from it is no failure.
+    let profile = builtin("xeon-2cpu-vm").unwrap();
+    let made = validate(&profile, true, &|done, total| {
+        assert!(done <= total);
+        steps.fetch_add(1, Relaxed);
+    })
+    .unwrap();
+    let counts = |row: &lockwright_calibrate::validate::Row| {
+        let same = made.raw.iter().filter(|raw| {
+            (raw.lock, &raw.load, raw.threads) == (row.lock.as_str(), &row.load, row.threads)
+        });
+        same.filter(|raw| raw.verdict == Verdict::Counts).count()
+    };
+    for row in &made.rows {
+        assert!(counts(row) >= 3, "{row:?}");
+        assert!(row.simulated_ns > 0.0 && row.spread_ns.0 <= row.real_ns, "{row:?}");
+    }
+    assert_eq!(made.summary.alone + made.summary.two, made.rows.len());
+    assert!(made.raw.iter().all(|raw| raw.ns > 0.0));
+    assert_eq!(made.count(Verdict::Counts) > 0, steps.into_inner() > 0);
+    let threads = made.raw.iter().map(|raw| raw.threads).max();
+    assert!(threads <= Some(2));
+}
