@@ -34,6 +34,23 @@ fn with_slo(lock: &str, slo: u32) -> Result<Load, Error> {
     Ok(bench1(lock)?.with("slo_us", f64::from(slo)).lasting(warmup, duration))
 }
 
+/// A lock that there was before LibASL.
+fn existing(lock: &str) -> Result<Load, Error> {
+    if lock == "mcs" { mcs() } else { bench1(lock) }
+}
+
+/// Two rows of Figure 8a alone: how long MCS's and TAS's tails are.
+pub(super) fn rows_of_tails(context: &Context<'_>) -> Result<Measured, Error> {
+    let mut plan = Plan::new();
+    let (tas, mcs) = (plan.add(existing("tas")?), plan.add(existing("mcs")?));
+    let asl_25 = plan.add(with_slo(ASL, 25)?);
+    let results = plan.run(context)?;
+    let mut measured = Measured::new();
+    measured.row("p99 asl-25/tas", ratio(&results.p99(asl_25), &results.p99(tas)));
+    measured.row("p99 mcs", results.p99(mcs));
+    Ok(measured)
+}
+
 /// All locks.
 pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plan = Plan::new();
@@ -42,10 +59,9 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
         names.push(name);
         plan.add(load)
     };
-    let mut existing = Vec::new();
+    let mut locks = Vec::new();
     for lock in EXISTING {
-        let load = if lock == "mcs" { mcs()? } else { bench1(lock)? };
-        existing.push(add(&mut plan, lock.to_owned(), load));
+        locks.push(add(&mut plan, lock.to_owned(), existing(lock)?));
     }
     let mut slos = Vec::new();
     for slo in SLOS_8A {
@@ -65,7 +81,7 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
         held_out.push((machine, on(ASL)?, on("mcs")?));
     }
     let results = plan.run(context)?;
-    let [glibc, tas, ticket, mcs, pb10] = existing[..] else { unreachable!("five locks") };
+    let [glibc, tas, ticket, mcs, pb10] = locks[..] else { unreachable!("five locks") };
     let [asl_0, asl_25, asl_50, asl_65] = slos[..] else { unreachable!("four SLOs") };
 
     let throughput = |a, b| ratio(&results.throughput(a), &results.throughput(b));
@@ -106,7 +122,7 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
     measured.also("our asl-50/tas", throughput(ours, tas));
     measured.also("our asl-max/mcs", throughput(ours_max, mcs));
 
-    let keys = existing.iter().chain(&slos).chain([&max, &ours, &ours_max]).copied();
+    let keys = locks.iter().chain(&slos).chain([&max, &ours, &ours_max]).copied();
     let places: Vec<(f64, Key)> = (0_u32..).map(f64::from).zip(keys).collect();
     measured.plots.push(throughput_and_tails(
         "libasl-8a",

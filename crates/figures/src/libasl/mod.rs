@@ -32,6 +32,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
 pub static FITTED: &[Experiment] = &[
     Experiment { id: "libasl-1", measure: motivation::rows_of_1 },
     Experiment { id: "libasl-4", measure: motivation::rows_of_4 },
+    Experiment { id: "libasl-8a", measure: bench1::rows_of_tails },
     Experiment { id: "libasl-8g", measure: bench5::rows_without_a_gap },
 ];
 
