@@ -326,8 +326,7 @@ fn wake_head<P: Platform>(
     let released = if sleepers_turn {
         wake_sleepers(parts, tuning)
     } else {
-        // By invariant 5 the head that we have just let go may have shut its gate again, and found the
-        // word held.
+        // By invariant 5: the head may have shut its gate again, and found the word held.
         release::<P>(parts.word)
     };
     if released {

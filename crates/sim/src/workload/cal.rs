@@ -3,7 +3,7 @@
 //! The paper publishes neither how many rows (cache lines) a critical section touches nor who runs which: four lengths from
 //! `rows` on in equal steps, and each time a thread draws one.
 //!
-//! An operation is what the paper calls the completion of a critical region: from the request to the release. So a
+//! An operation is what the paper calls the completion of a critical section: from the request to the release. So a
 //! thread's mean operation is its `T_shared`, or its `T_alone` where it runs alone.
 
 use crate::load::{ParamSpec, Setup, Workload};
