@@ -83,7 +83,7 @@ fn one(
     let load_ns = measured(
         "load_ns",
         &of(Measure::Load).map(|load| f64::midpoint(load, store)),
-        "the mean of a load that needs the one before and of a store in a run of stores",
+        "the mean of a load in a run of loads and of a store in a run of stores",
     );
     let atomic_ns =
         measured("atomic_ns", &of(Measure::Atomic), "a run of atomic additions to one word");
