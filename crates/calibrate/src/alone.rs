@@ -5,7 +5,7 @@ use crate::stats::Sample;
 use crate::together::on;
 use lockwright_native::futex::{self, Clock};
 use std::hint::{black_box, spin_loop};
-use std::sync::atomic::{AtomicU32, Ordering::AcqRel};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::Instant;
 
 /// On a line of its own.
@@ -20,11 +20,10 @@ pub(crate) enum Measure {
     Nop,
     Load,
     Store,
+    /// An addition, an exchange, a comparison and exchange: of a word in the own cache, one after the other.
     Atomic,
-    /// The same, with a store to another line before each.
-    StoreAtomic,
-    /// The same, with another line read, changed and written before each.
-    ChangeAtomic,
+    /// The same, with a store to the word after each, as a lock is taken and released.
+    AtomicStore,
     /// Read, modify and write a line that is in the own cache, among others.
     Line,
     Pause,
@@ -34,14 +33,13 @@ pub(crate) enum Measure {
 }
 
 impl Measure {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Cycle,
         Self::Nop,
         Self::Load,
         Self::Store,
         Self::Atomic,
-        Self::StoreAtomic,
-        Self::ChangeAtomic,
+        Self::AtomicStore,
         Self::Line,
         Self::Pause,
         Self::Clock,
@@ -103,23 +101,8 @@ fn measure(what: Measure, chain: &Chain) -> f64 {
                 }
             })
         }
-        Measure::Atomic => {
-            let word = AtomicU32::new(0);
-            let word = black_box(&word);
-            per_turn(N, || {
-                for _ in 0..N {
-                    word.fetch_add(1, AcqRel);
-                }
-            })
-        }
-        Measure::StoreAtomic => after(|cell, turn| {
-            // SAFETY: `cell` is there, and is nobody else's.
-            unsafe { cell.write_volatile(turn) };
-        }),
-        Measure::ChangeAtomic => after(|cell, turn| {
-            // SAFETY: as above.
-            unsafe { cell.write_volatile(cell.read_volatile() + turn) };
-        }),
+        Measure::Atomic => atomics(|_| {}),
+        Measure::AtomicStore => atomics(|word| word.store(0, Release)),
         Measure::Line => {
             chain.add_to_each();
             per_turn(64 * 64, || (0..64).for_each(|_| chain.add_to_each()))
@@ -139,18 +122,24 @@ fn measure(what: Measure, chain: &Chain) -> f64 {
     }
 }
 
-/// A run of `first`, with memory on a line of its own, and of atomic additions to another line, in turns; both, ns.
-fn after(first: impl Fn(*mut u32, u32)) -> f64 {
+/// Atomic operations on a word, of three kinds in turns, with `then` after each; for one operation, ns.
+fn atomics(then: impl Fn(&AtomicU32)) -> f64 {
     const N: u32 = 16_384;
-    let (word, mut cell) = (AtomicU32::new(0), Aligned(0u32));
-    let word = black_box(&word);
-    let cell: *mut u32 = black_box(&raw mut cell.0);
-    per_turn(N, || {
-        for turn in 0..N {
-            first(cell, turn & 1);
-            word.fetch_add(1, AcqRel);
+    let word = Aligned(AtomicU32::new(0));
+    let word = black_box(&word.0);
+    let mut seen = 0; // in a register: a result in memory would be one more store
+    let ns = per_turn(3 * N, || {
+        for _ in 0..N {
+            seen ^= word.fetch_add(1, AcqRel);
+            then(word);
+            seen ^= word.swap(0, AcqRel);
+            then(word);
+            seen ^= u32::from(word.compare_exchange(0, 0, AcqRel, Relaxed).is_ok());
+            then(word);
         }
-    })
+    });
+    black_box(seen);
+    ns
 }
 
 /// What one of `turns` turns takes, ns.

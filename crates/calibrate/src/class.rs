@@ -85,19 +85,21 @@ fn one(
         &of(Measure::Load).map(|load| f64::midpoint(load, store)),
         "the mean of a load in a run of loads and of a store in a run of stores",
     );
-    let atomic_ns =
-        measured("atomic_ns", &of(Measure::Atomic), "a run of atomic additions to one word");
+    let atomic = of(Measure::Atomic).median;
+    let atomic_ns = measured(
+        "atomic_ns",
+        &of(Measure::Atomic),
+        "a run of atomic additions, exchanges, comparisons and exchanges of one word: the mean of the three",
+    );
+    let drain_ns = measured(
+        "drain_ns",
+        &of(Measure::AtomicStore).map(|both| (both - atomic).max(0.0)),
+        "the same, with a store to the word after each, less atomic_ns",
+    );
     let line_ns = measured(
         "line_ns",
         &of(Measure::Line),
         "64 lines in the own cache, read, changed and written one after the other, with a barrier at the end",
-    );
-    let (atomic, line) = (of(Measure::Atomic).median, of(Measure::Line).median);
-    let store = of(Measure::StoreAtomic).median - atomic;
-    let drain_ns = measured(
-        "drain_ns",
-        &of(Measure::ChangeAtomic).map(|both| f64::midpoint(store, both - atomic - line).max(0.0)),
-        "atomic additions to one line, with another one stored to or changed before each, less atomic_ns and line_ns: mean of the two",
     );
     let pause_ns = measured("pause_ns", &of(Measure::Pause), "a run of pause instructions");
     let clock_ns =

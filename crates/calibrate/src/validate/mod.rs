@@ -39,7 +39,8 @@ pub struct Raw {
     pub load: String,
     /// How many threads.
     pub threads: u32,
-    /// Time by operations of all threads together, ns.
+    /// Time by operations of all threads together, ns, as it was measured. (A row's figure of one thread is scaled to the
+    /// profile's probe.)
     pub ns: f64,
     /// The probe before: a NOP with one thread, a line transfer with two; ns.
     pub before_ns: f64,
@@ -165,6 +166,7 @@ pub fn validate(
         is: 0.0,
         should: profile.class[0].nop_ns,
         near: NEAR_ALONE,
+        scales: true,
         look: Box::new(|| on(cpu, alone::nop)),
     };
     let (of_one, of_two) = cells.split_at_mut(effort.locks.len() * effort.loads.len());
@@ -178,6 +180,7 @@ pub fn validate(
             is: 0.0,
             should: profile.memory.latency_ns[0][0],
             near: NEAR_TWO,
+            scales: false,
             look: Box::new(move || pair.transfer()),
         };
         two.measure(of_two, &effort, effort.time[1], &mut raw, &advance, &|cell, seed| {
@@ -197,6 +200,8 @@ struct Watch<'a> {
     is: f64,
     should: f64,
     near: f64,
+    /// All that a pass does takes longer as the probe does: its figure becomes what it would be at the profile's.
+    scales: bool,
     look: Box<dyn Fn() -> f64 + 'a>,
 }
 
@@ -237,7 +242,8 @@ impl Watch<'_> {
                 let sample = Sample { before, value: pass.ns, after: self.is };
                 let verdict = self.judge(&sample, pass.preempted);
                 if verdict == Verdict::Counts {
-                    cell.kept.push(pass.ns);
+                    let is = f64::midpoint(before, self.is);
+                    cell.kept.push(pass.ns * if self.scales { self.should / is } else { 1.0 });
                     advance();
                 }
                 raw.push(Raw {

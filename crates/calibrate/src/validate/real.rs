@@ -72,19 +72,21 @@ impl Job<'_> {
             let switches = preemptions();
             let (mut done, mut x) = (0u64, who as u64);
             let mut batches = steps.chunks_exact(BATCH).cycle();
+            // Nothing is looked up on the way without need: after an atomic operation, all that follows waits for it.
+            let (computes, pauses) = (load.cs_ns > 0.0, load.gap_ns > 0.0);
             let start = Instant::now();
             while !over.load(Relaxed) {
-                for &(cs, gap) in batches.next().expect("round and round") {
+                for step in batches.next().expect("round and round") {
                     // SAFETY: lock and node outlive the loop and stay where they are; it is released below.
                     unsafe { lock.0.lock_in_front(node, WINDOW_MAX_NS, || true) };
                     guarded.touch();
-                    if load.cs_ns > 0.0 {
-                        x = mix(x, cs);
+                    if computes {
+                        x = mix(x, step.0);
                     }
                     // SAFETY: held, with this node.
                     unsafe { lock.0.unlock(node) };
-                    if load.gap_ns > 0.0 {
-                        x = mix(x, gap);
+                    if pauses {
+                        x = mix(x, step.1);
                     }
                 }
                 done += BATCH as u64;
