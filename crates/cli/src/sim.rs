@@ -1,4 +1,4 @@
-//! Studies on virtual machines: what is run (`plan`), and what is made of it.
+//! Studies on virtual machines: the command line (`words`), what is run (`plan`), and what is made of it.
 
 pub(crate) mod list;
 pub(crate) mod perfetto;
@@ -6,6 +6,7 @@ pub(crate) mod plan;
 pub(crate) mod plot;
 pub(crate) mod replay;
 pub(crate) mod report;
+pub(crate) mod words;
 
 use lockwright_bench::Spread;
 use lockwright_sim::batch::Point;

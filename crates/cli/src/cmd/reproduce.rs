@@ -3,7 +3,7 @@
 use crate::hints::{Failure, cause, nearest};
 use crate::output;
 use crate::reproduce::{Done, json, list, text, write};
-use crate::sim::plan::machine;
+use crate::sim::words::machine;
 use lockwright_figures::{
     Context, Error, Experiment, Measured, Memo, Progress, evaluate, experiments, find,
 };

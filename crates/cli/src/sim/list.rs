@@ -1,7 +1,7 @@
 //! What can be simulated: machines with their CPUs and figures, workloads with their options.
 
 use super::perfetto::classes;
-use super::plan::{machines, workload_named};
+use super::words::{machines, workload_named};
 use crate::catalog;
 use crate::hints::Failure;
 use crate::output;
