@@ -9,7 +9,7 @@ pub(crate) mod report;
 pub(crate) mod words;
 
 use lockwright_bench::Spread;
-use lockwright_sim::batch::Point;
+use lockwright_sim::Run;
 use lockwright_sim::sweep::Knob;
 use lockwright_sim::{Outcome, Placement, Violation};
 use plan::Plan;
@@ -38,13 +38,13 @@ impl<'a> Row<'a> {
     }
 
     /// Its runs; they differ in their seeds.
-    pub(crate) fn points(&self) -> &'a [Point] {
+    pub(crate) fn runs(&self) -> &'a [Run] {
         let seeds = self.plan.seeds.len();
-        &self.plan.points[self.number * seeds..(self.number + 1) * seeds]
+        &self.plan.runs[self.number * seeds..(self.number + 1) * seeds]
     }
 
-    pub(crate) fn point(&self) -> &'a Point {
-        &self.points()[0]
+    pub(crate) fn run(&self) -> &'a Run {
+        &self.runs()[0]
     }
 
     pub(crate) fn at(&self) -> &'a plan::At {
@@ -60,9 +60,9 @@ impl<'a> Row<'a> {
         spread(self.outcomes, figure)
     }
 
-    pub(crate) fn violations(&self) -> impl Iterator<Item = (&'a Point, &'a Violation)> {
-        let runs = self.points().iter().zip(self.outcomes);
-        runs.filter_map(|(point, outcome)| Some((point, outcome.violation.as_ref()?)))
+    pub(crate) fn violations(&self) -> impl Iterator<Item = (&'a Run, &'a Violation)> {
+        let runs = self.runs().iter().zip(self.outcomes);
+        runs.filter_map(|(run, outcome)| Some((run, outcome.violation.as_ref()?)))
     }
 }
 
@@ -83,8 +83,8 @@ pub(crate) fn source(plan: &Plan) -> String {
         let _ = write!(text, ", {}", with_options(what.id, params));
     }
     if !plan.threads_vary && plan.sweeps.iter().all(|sweep| sweep.knob != Knob::Threads) {
-        let threads = plan.points[0].threads;
-        if plan.points.iter().all(|point| point.threads == threads) {
+        let threads = plan.runs[0].threads;
+        if plan.runs.iter().all(|run| run.threads == threads) {
             let _ = write!(text, ", {threads} {}", if threads == 1 { "thread" } else { "threads" });
         }
     }
@@ -129,20 +129,20 @@ pub(crate) enum Across {
 }
 
 /// The command that runs this point again.
-pub(crate) fn replay(plan: &Plan, row: &plan::At, point: &Point) -> String {
+pub(crate) fn replay(plan: &Plan, row: &plan::At, run: &Run) -> String {
     use crate::units::word;
     let mut words = vec![
         "lockwright sim".to_owned(),
         format!("--machine {}", plan.machine_words[row.machine]),
-        format!("--lock {}", point.lock.name()),
+        format!("--lock {}", run.lock.name()),
         match &plan.trace {
             Some(file) => format!("--trace {file}"),
-            None => format!("--workload {}", with_options(point.workload.id, &point.params)),
+            None => format!("--workload {}", with_options(run.workload.id, &run.params)),
         },
-        format!("--threads {}", point.threads),
+        format!("--threads {}", run.threads),
     ];
-    if point.placement != Placement::Pinned {
-        words.push(format!("--placement {}", placement(&point.placement)));
+    if run.placement != Placement::Pinned {
+        words.push(format!("--placement {}", placement(&run.placement)));
     }
     for (sweep, value) in plan.sweeps.iter().zip(&row.swept) {
         // Options are in the workload's and the lock's words; those of a trace are not.
@@ -153,9 +153,9 @@ pub(crate) fn replay(plan: &Plan, row: &plan::At, point: &Point) -> String {
         };
         words.push(format!("--sweep {key}={value}"));
     }
-    words.push(format!("--seed {}", point.seed));
-    words.push(format!("--duration {}", word(point.duration_ns)));
-    words.push(match point.warmup_ns {
+    words.push(format!("--seed {}", run.seed));
+    words.push(format!("--duration {}", word(run.duration_ns)));
+    words.push(match run.warmup_ns {
         0 => "--warmup 0".to_owned(),
         ns => format!("--warmup {}", word(ns)),
     });

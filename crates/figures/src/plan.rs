@@ -1,9 +1,9 @@
 //! Which runs a figure needs: declared first, then run all at once, each with every seed.
 
 use crate::{Context, Error, Progress};
-use lockwright_sim::batch::{Point, run_all};
+use lockwright_sim::batch::run_all;
 use lockwright_sim::profile::{self, Profile};
-use lockwright_sim::{ClassOutcome, LockSpec, Outcome, Placement, workload};
+use lockwright_sim::{ClassOutcome, LockSpec, Outcome, Placement, Run, workload};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -91,11 +91,11 @@ impl Load {
     }
 
     /// A point for each seed; none if there is no such lock.
-    fn points(&self, context: &Context<'_>) -> Vec<Point> {
+    fn runs(&self, context: &Context<'_>) -> Vec<Run> {
         let Ok(lock) = LockSpec::parse(&self.lock) else { return Vec::new() };
         let workload =
             workload::find(self.workload).expect("a figure names a workload that there is");
-        let point = Point {
+        let run = Run {
             profile: self.profile(context),
             lock,
             workload,
@@ -109,7 +109,7 @@ impl Load {
             timeline: None,
         };
         let seeds = 1..=u64::from(context.seeds);
-        seeds.map(|seed| Point { seed, ..point.clone() }).collect()
+        seeds.map(|seed| Run { seed, ..run.clone() }).collect()
     }
 
     fn profile(&self, context: &Context<'_>) -> Arc<Profile> {
@@ -153,27 +153,27 @@ impl Plan {
     /// # Errors
     /// A lock has broken a rule in one of the runs.
     pub fn run(self, context: &Context<'_>) -> Result<Results, Error> {
-        let points: Vec<Vec<Point>> = self.loads.iter().map(|load| load.points(context)).collect();
+        let runs: Vec<Vec<Run>> = self.loads.iter().map(|load| load.runs(context)).collect();
         let mut known = context.memo.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = BTreeMap::new();
-        for point in points.iter().flatten().filter(|point| !known.contains_key(&identity(point))) {
-            new.insert(identity(point), point.clone());
+        for run in runs.iter().flatten().filter(|run| !known.contains_key(&identity(run))) {
+            new.insert(identity(run), run.clone());
         }
         (context.progress)(Progress::Planned(new.len()));
-        let (names, new): (Vec<String>, Vec<Point>) = new.into_iter().unzip();
+        let (names, new): (Vec<String>, Vec<Run>) = new.into_iter().unzip();
         let outcomes = run_all(&new, |_| (context.progress)(Progress::Done));
-        for (point, outcome) in new.iter().zip(&outcomes) {
+        for (run, outcome) in new.iter().zip(&outcomes) {
             if let Some(violation) = outcome.violation.clone() {
-                let (lock, machine) = (point.lock.name(), &point.profile.name);
-                let (workload, threads, seed) = (point.workload.id, point.threads, point.seed);
+                let (lock, machine) = (run.lock.name(), &run.profile.name);
+                let (workload, threads, seed) = (run.workload.id, run.threads, run.seed);
                 let run =
                     format!("{lock}, {workload} on {machine}, {threads} threads, seed {seed}");
                 return Err(Error::Violation { run, violation: Box::new(violation) });
             }
         }
         known.extend(names.into_iter().zip(outcomes.into_iter().map(Arc::new)));
-        let of = |point: &Point| known[&identity(point)].clone();
-        let results = points.iter().map(|seeds| seeds.iter().map(of).collect()).collect();
+        let of = |run: &Run| known[&identity(run)].clone();
+        let results = runs.iter().map(|seeds| seeds.iter().map(of).collect()).collect();
         // Every operation of a run is too much to keep for others.
         known.retain(|_, outcome| outcome.samples.is_empty());
         Ok(Results(results))
@@ -185,9 +185,9 @@ impl Plan {
 pub struct Memo(Mutex<BTreeMap<String, Arc<Outcome>>>);
 
 /// What tells runs of one context apart: a machine's name stands for its profile.
-fn identity(point: &Point) -> String {
-    let Point { lock, params, threads, placement, seed, warmup_ns, duration_ns, .. } = point;
-    let (machine, workload, samples) = (&point.profile.name, point.workload.id, point.samples);
+fn identity(run: &Run) -> String {
+    let Run { lock, params, threads, placement, seed, warmup_ns, duration_ns, .. } = run;
+    let (machine, workload, samples) = (&run.profile.name, run.workload.id, run.samples);
     format!(
         "{machine} {} {workload} {params:?} {threads} {placement:?} {seed} {warmup_ns} {duration_ns} {samples}",
         lock.name()

@@ -8,6 +8,7 @@ use crate::profile::Profile;
 use crate::timeline::Timeline;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Simulated time after its end within which a run's threads have to come to theirs, ns.
 const GRACE_NS: u64 = 2_000_000_000;
@@ -25,17 +26,17 @@ pub enum Placement {
     Cpus(Vec<u32>),
 }
 
-/// One run.
+/// One run: owns what it is about, so that it can wait, and run on any thread.
 #[derive(Clone, Debug)]
-pub struct Run<'a> {
+pub struct Run {
     /// The machine.
-    pub profile: &'a Profile,
+    pub profile: Arc<Profile>,
     /// The lock.
-    pub lock: &'a LockSpec,
+    pub lock: LockSpec,
     /// What its threads do.
     pub workload: &'static Workload,
     /// The workload's options, where they differ from their defaults.
-    pub params: &'a BTreeMap<String, f64>,
+    pub params: BTreeMap<String, f64>,
     /// How many.
     pub threads: u32,
     /// Where.
@@ -52,10 +53,10 @@ pub struct Run<'a> {
     pub timeline: Option<usize>,
 }
 
-impl Run<'_> {
+impl Run {
     fn cpus(&self) -> Vec<Option<u32>> {
         let by_class = || {
-            let cpus = crate::cores::Cpu::all(self.profile);
+            let cpus = crate::cores::Cpu::all(&self.profile);
             let mut numbers: Vec<u32> = (0..self.profile.cpus()).collect();
             numbers.sort_by_key(|&cpu| (cpus[cpu as usize].class, cpus[cpu as usize].sibling));
             numbers
@@ -68,10 +69,10 @@ impl Run<'_> {
         list.into_iter().cycle().take(self.threads as usize).map(Some).collect()
     }
 
-    /// Runs.
+    /// Runs, on this thread.
     pub fn outcome(&self) -> Outcome {
         let (from, end) = (time(self.warmup_ns), time(self.warmup_ns + self.duration_ns));
-        let mut engine = Engine::new(self.profile, self.seed);
+        let mut engine = Engine::new(&self.profile, self.seed);
         engine.limit = end + time(GRACE_NS);
         engine.meters.measured = (from, end);
         engine.timeline = self.timeline.map(|limit| Timeline::new(limit, from));
@@ -83,8 +84,8 @@ impl Run<'_> {
                 // SAFETY: the only reference, which ends before the run begins.
                 engine: unsafe { &mut *engine },
                 world: &world,
-                lock: self.lock,
-                params: self.params,
+                lock: &self.lock,
+                params: &self.params,
                 specs: self.workload.params,
                 cpus: self.cpus(),
                 started: 0,
@@ -98,7 +99,7 @@ impl Run<'_> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "counts and times far below 2^52")]
-fn finish(engine: *mut Engine, world: Rc<World>, run: &Run<'_>) -> Outcome {
+fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
     // SAFETY: the run is over, nobody else uses the machine.
     let e = unsafe { &mut *engine };
     let collect = std::mem::replace(

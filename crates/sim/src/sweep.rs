@@ -1,6 +1,6 @@
 //! Sweeps: one thing about a run that takes several values.
 
-use crate::batch::Point;
+use crate::Run;
 use crate::lock::LockError;
 use crate::profile::ProfileError;
 use std::sync::Arc;
@@ -58,30 +58,30 @@ fn whole(value: f64) -> Result<u32, KnobError> {
     }
 }
 
-impl Point {
+impl Run {
     /// The same run, with this one thing changed.
     pub fn with(&self, knob: &Knob, value: f64) -> Result<Self, KnobError> {
-        let mut point = self.clone();
+        let mut run = self.clone();
         match knob {
-            Knob::Threads => point.threads = whole(value)?,
+            Knob::Threads => run.threads = whole(value)?,
             Knob::Param(key) => {
-                let spec = point.workload.params.iter().find(|spec| spec.key == key);
-                let workload = point.workload.id;
+                let spec = run.workload.params.iter().find(|spec| spec.key == key);
+                let workload = run.workload.id;
                 let none = || KnobError::NoParam { workload, key: key.clone() };
                 let (min, max) = spec.map(|spec| (spec.min, spec.max)).ok_or_else(none)?;
                 if !(min..=max).contains(&value) {
                     return Err(KnobError::Range { min, max });
                 }
-                point.params.insert(key.clone(), value);
+                run.params.insert(key.clone(), value);
             }
             Knob::LockOption(key) => {
-                if point.lock.option(key).is_some() {
-                    point.lock = point.lock.with(key, whole(value)?)?;
+                if run.lock.option(key).is_some() {
+                    run.lock = run.lock.with(key, whole(value)?)?;
                 }
             }
-            Knob::Figure(path) => Arc::make_mut(&mut point.profile).set(path, value)?,
+            Knob::Figure(path) => Arc::make_mut(&mut run.profile).set(path, value)?,
         }
-        Ok(point)
+        Ok(run)
     }
 }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_point_changes_in_one_thing_only_and_within_its_range() {
-        let point = Point {
+        let run = Run {
             profile: Arc::new(profile::builtin("m1").unwrap()),
             lock: LockSpec::parse("fifo:bypass=3").unwrap(),
             workload: workload::find("sections").unwrap(),
@@ -237,14 +237,14 @@ mod tests {
             samples: false,
             timeline: None,
         };
-        let with = |knob: Knob, value| point.with(&knob, value);
+        let with = |knob: Knob, value| run.with(&knob, value);
         let (param, figure) = (|k: &str| Knob::Param(k.into()), |k: &str| Knob::Figure(k.into()));
         let option = |key: &str| Knob::LockOption(key.into());
         assert_eq!(with(Knob::Threads, 7.0).unwrap().threads, 7);
         assert_eq!(with(param("gap"), 9.0).unwrap().params["gap"], 9.0);
         let changed = with(figure("memory.occupancy"), 0.5).unwrap();
         assert_eq!(changed.profile.memory.occupancy, 0.5);
-        assert_eq!(*point.profile, profile::builtin("m1").unwrap());
+        assert_eq!(*run.profile, profile::builtin("m1").unwrap());
         assert_eq!(with(option("spin"), 9.0).unwrap().lock.name(), "fifo:bypass=3,spin=9");
         assert_eq!(with(option("bypass"), 9.0).unwrap().lock.name(), "fifo:bypass=9");
         assert_eq!(with(option("window"), 9.0).unwrap().lock.name(), "fifo:bypass=3");

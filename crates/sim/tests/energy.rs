@@ -2,6 +2,7 @@
 
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Watts of `threads` on the Xeon; each holds a lock of its own draw for `cs` cycles.
 fn run(lock: &str, threads: u32, locks: f64, cs: f64) -> Outcome {
@@ -13,10 +14,10 @@ fn run(lock: &str, threads: u32, locks: f64, cs: f64) -> Outcome {
         ("fair".to_owned(), 0.0),
     ]);
     let run = Run {
-        profile: &profile,
-        lock: &lock,
+        profile: Arc::new(profile),
+        lock,
         workload: workload::find("cycles").unwrap(),
-        params: &params,
+        params,
         threads,
         placement: Placement::Pinned,
         seed: 1,

@@ -2,6 +2,7 @@
 
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// glibc's mutex on the Xeon, with some of its figures set.
 fn run(threads: u32, placement: Placement, cs: f64, set: &[(&str, f64)]) -> Outcome {
@@ -12,10 +13,10 @@ fn run(threads: u32, placement: Placement, cs: f64, set: &[(&str, f64)]) -> Outc
     let lock = LockSpec::parse("glibc").unwrap();
     let params = BTreeMap::from([("cs".to_owned(), cs)]);
     let run = Run {
-        profile: &profile,
-        lock: &lock,
+        profile: Arc::new(profile),
+        lock,
         workload: workload::find("cycles").unwrap(),
-        params: &params,
+        params,
         threads,
         placement,
         seed: 3,

@@ -1,7 +1,7 @@
 //! The machine as a whole: every lock runs on it, the same seed gives the same run, and costs are what the profile says.
 
 use lockwright_locks::catalog::CATALOG;
-use lockwright_sim::batch::{Point, run_all};
+use lockwright_sim::batch::run_all;
 use lockwright_sim::{GLIBC, LockSpec, Outcome, Placement, Run, profile, workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ fn run(lock: &str, threads: u32, seed: u64, params: &[(&str, f64)]) -> Outcome {
     let lock = LockSpec::parse(lock).unwrap();
     let params: BTreeMap<String, f64> = params.iter().map(|(k, v)| (k.to_string(), *v)).collect();
     let run = Run {
-        profile: &profile,
-        lock: &lock,
+        profile: Arc::new(profile),
+        lock,
         workload: workload::find("sections").unwrap(),
-        params: &params,
+        params,
         threads,
         placement: Placement::Pinned,
         seed,
@@ -67,7 +67,7 @@ fn one_thread_alone_pays_what_the_profile_says() {
 #[test]
 fn runs_side_by_side_are_those_of_single_runs_in_the_order_asked_for() {
     let profile = Arc::new(profile::builtin("m1").unwrap());
-    let point = |(lock, seed): (&str, u64)| Point {
+    let one = |(lock, seed): (&str, u64)| Run {
         profile: profile.clone(),
         lock: LockSpec::parse(lock).unwrap(),
         workload: workload::find("sections").unwrap(),
@@ -81,9 +81,9 @@ fn runs_side_by_side_are_those_of_single_runs_in_the_order_asked_for() {
         timeline: None,
     };
     let all: Vec<_> = ["mcs", "tas", "asl"].into_iter().flat_map(|l| [(l, 1), (l, 2)]).collect();
-    let points: Vec<_> = all.iter().copied().map(point).collect();
+    let runs: Vec<_> = all.iter().copied().map(one).collect();
     let over = AtomicUsize::new(0);
-    let together = run_all(&points, |number| {
+    let together = run_all(&runs, |number| {
         over.fetch_add(1 << (8 * number), Ordering::Relaxed);
     });
     assert_eq!(over.into_inner(), 0x01_01_01_01_01_01);

@@ -22,9 +22,9 @@ use crate::{Error, alone};
 use grid::{LOADS, LOCKS, Load};
 use lockwright_bench::{catch_interrupts, interrupted};
 use lockwright_native::place;
-use lockwright_sim::batch::{Point, run_all};
+use lockwright_sim::batch::run_all;
 use lockwright_sim::profile::Profile;
-use lockwright_sim::{LockSpec, Placement, workload};
+use lockwright_sim::{LockSpec, Placement, Run, workload};
 use real::{Job, Pass, Speed};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -280,10 +280,10 @@ fn simulate(
 ) -> Result<Vec<Row>, Error> {
     let profile = Arc::new(profile.clone());
     let workload = workload::find("bench").expect("the simulator has it");
-    let mut points = Vec::new();
+    let mut runs = Vec::new();
     for cell in &*cells {
         for seed in 1..=seeds {
-            points.push(Point {
+            runs.push(Run {
                 profile: Arc::clone(&profile),
                 lock: LockSpec::parse(cell.lock).expect("a lock of the catalogue"),
                 workload,
@@ -298,7 +298,7 @@ fn simulate(
             });
         }
     }
-    let outcomes = run_all(&points, |number| {
+    let outcomes = run_all(&runs, |number| {
         if (number as u64).is_multiple_of(seeds) {
             advance();
         }

@@ -112,7 +112,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             ))
             .hint("one lock, one machine, one number of threads, no --sweep"));
         }
-        plan.points[0].timeline = Some(TIMELINE);
+        plan.runs[0].timeline = Some(TIMELINE);
     }
     // Writing comes last; that it will fail should be said first.
     if let Some(dir) = &args.output {
@@ -125,8 +125,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         write(file, "")?;
     }
 
-    let bar = lockwright_bench::progress(plan.points.len() as u64, args.quiet);
-    let outcomes = run_all(&plan.points, |_| bar.inc(1));
+    let bar = lockwright_bench::progress(plan.runs.len() as u64, args.quiet);
+    let outcomes = run_all(&plan.runs, |_| bar.inc(1));
     bar.finish_and_clear();
 
     let rows = Row::all(&plan, &outcomes);
@@ -143,7 +143,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(file) = &args.timeline
         && let Some(timeline) = &outcomes[0].timeline
     {
-        let trace = perfetto::trace(&plan.points[0], &source(&plan), timeline);
+        let trace = perfetto::trace(&plan.runs[0], &source(&plan), timeline);
         write(file, &trace.to_string())?;
         written.push(file.clone());
         if timeline.dropped > 0 {

@@ -1,6 +1,6 @@
 //! A run's timeline as trace events, which ui.perfetto.dev and chrome://tracing open: a track for each CPU, one for each lock.
 
-use lockwright_sim::batch::Point;
+use lockwright_sim::Run;
 use lockwright_sim::profile::Profile;
 use lockwright_sim::timeline::{Activity, Timeline};
 use serde_json::{Value, json};
@@ -40,22 +40,22 @@ pub(crate) fn classes(profile: &Profile) -> Vec<&str> {
 }
 
 /// The trace of this point's run.
-pub(crate) fn trace(point: &Point, source: &str, timeline: &Timeline) -> Value {
+pub(crate) fn trace(run: &Run, source: &str, timeline: &Timeline) -> Value {
     let mut events = vec![
         metadata(
             "process_name",
             (CPUS, 0),
-            format!("CPUs ({}, simulated)", point.profile.name).into(),
+            format!("CPUs ({}, simulated)", run.profile.name).into(),
         ),
         metadata(
             "process_name",
             (LOCKS, 0),
-            format!("locks ({}, simulated)", point.lock.name()).into(),
+            format!("locks ({}, simulated)", run.lock.name()).into(),
         ),
         metadata("process_sort_index", (CPUS, 0), 0.into()),
         metadata("process_sort_index", (LOCKS, 0), 1.into()),
     ];
-    for (cpu, class) in (0..).zip(classes(&point.profile)) {
+    for (cpu, class) in (0..).zip(classes(&run.profile)) {
         events.push(metadata("thread_name", (CPUS, cpu), format!("CPU {cpu} ({class})").into()));
         events.push(metadata("thread_sort_index", (CPUS, cpu), cpu.into()));
     }
@@ -84,7 +84,7 @@ pub(crate) fn trace(point: &Point, source: &str, timeline: &Timeline) -> Value {
     }
     json!({
         "displayTimeUnit": "ns",
-        "otherData": {"origin": "simulated", "source": source, "seed": point.seed, "left_out": timeline.dropped},
+        "otherData": {"origin": "simulated", "source": source, "seed": run.seed, "left_out": timeline.dropped},
         "traceEvents": events,
     })
 }
@@ -100,7 +100,7 @@ mod tests {
     fn tracks_have_names_and_what_is_on_one_does_not_overlap() {
         // More threads than CPUs, asleep and awake: every activity there is.
         for (lock, threads) in [("glibc", 12), ("mcs-stp", 12), ("tas", 8), ("mcs", 8)] {
-            let point = Point {
+            let run = Run {
                 profile: Arc::new(profile::builtin("m1").unwrap()),
                 lock: LockSpec::parse(lock).unwrap(),
                 workload: workload::find("sections").unwrap(),
@@ -113,8 +113,8 @@ mod tests {
                 samples: false,
                 timeline: Some(100_000),
             };
-            let timeline = point.outcome().timeline.unwrap();
-            let trace = trace(&point, "simulated: a test", &timeline);
+            let timeline = run.outcome().timeline.unwrap();
+            let trace = trace(&run, "simulated: a test", &timeline);
             // As text and back: what a reader gets.
             let trace: Value = serde_json::from_str(&trace.to_string()).unwrap();
             assert_eq!(trace["otherData"]["origin"], "simulated");

@@ -5,7 +5,7 @@ use super::words::{
     MANY_THREADS, locks, machines, placement, thread_counts, time, unknown, workloads,
 };
 use crate::hints::Failure;
-use lockwright_sim::batch::Point;
+use lockwright_sim::Run;
 use lockwright_sim::load::Workload;
 use lockwright_sim::profile::{Profile, ProfileError};
 use lockwright_sim::sweep::{self, Knob, KnobError};
@@ -76,7 +76,7 @@ pub(crate) struct Plan {
     /// The locks of a point follow each other.
     pub(crate) rows: Vec<At>,
     /// A run for each seed of each row.
-    pub(crate) points: Vec<Point>,
+    pub(crate) runs: Vec<Run>,
 }
 
 impl Plan {
@@ -112,7 +112,7 @@ impl Plan {
             duration_ns,
             sweeps: Vec::new(),
             rows: Vec::new(),
-            points: Vec::new(),
+            runs: Vec::new(),
         };
         for text in asked.sweeps {
             let sweep = plan.sweep(text)?;
@@ -148,7 +148,7 @@ impl Plan {
                 for &threads in &counts {
                     for swept in &combinations {
                         for (lock, spec) in self.locks.iter().enumerate() {
-                            let mut point = Point {
+                            let mut run = Run {
                                 profile: profile.clone(),
                                 lock: spec.clone(),
                                 workload: what,
@@ -162,13 +162,13 @@ impl Plan {
                                 timeline: None,
                             };
                             for (sweep, value) in self.sweeps.iter().zip(swept) {
-                                point = with(&point, sweep, *value)?;
+                                run = with(&run, sweep, *value)?;
                             }
-                            let threads = point.threads;
+                            let threads = run.threads;
                             let swept = swept.clone();
                             self.rows.push(At { machine, workload, threads, swept, lock });
                             for &seed in &self.seeds {
-                                self.points.push(Point { seed, ..point.clone() });
+                                self.runs.push(Run { seed, ..run.clone() });
                             }
                         }
                     }
@@ -246,12 +246,12 @@ impl Plan {
     }
 }
 
-fn with(point: &Point, sweep: &Sweep, value: f64) -> Result<Point, Failure> {
-    let changed = point.with(&sweep.knob, value).map_err(|why| {
+fn with(run: &Run, sweep: &Sweep, value: f64) -> Result<Run, Failure> {
+    let changed = run.with(&sweep.knob, value).map_err(|why| {
         let why = match why {
             KnobError::Lock(_) => {
                 let Knob::LockOption(key) = &sweep.knob else { unreachable!("a lock's complaint") };
-                let spec = point.lock.option(key);
+                let spec = run.lock.option(key);
                 spec.map_or(why.to_string(), |s| format!("not within {} to {}", s.min, s.max))
             }
             KnobError::Machine(ProfileError::Value { why, .. }) => why.to_owned(),
@@ -309,16 +309,16 @@ mod tests {
         };
         let plan = Plan::new(&asked).map_err(|failure| failure.to_string()).unwrap();
         assert_eq!(plan.rows.len(), 2 * 4 * 2);
-        assert_eq!(plan.points.len(), 2 * plan.rows.len());
+        assert_eq!(plan.runs.len(), 2 * plan.rows.len());
         assert!(plan.threads_vary);
-        let last = plan.points.last().unwrap();
+        let last = plan.runs.last().unwrap();
         assert_eq!((last.threads, last.seed, last.params["gap"]), (8, 4, 1000.0));
         assert_eq!((last.params["lines"], last.profile.memory.occupancy), (2.0, 0.2));
         assert_eq!(last.lock.name(), "fifo:spin=0,bypass=2");
         let at = At { machine: 0, workload: 0, threads: 1, swept: vec![0.0, 0.2], lock: 0 };
         assert_eq!(plan.rows[2], at);
         assert_eq!(
-            crate::sim::replay(&plan, &plan.rows[2], &plan.points[4]),
+            crate::sim::replay(&plan, &plan.rows[2], &plan.runs[4]),
             "lockwright sim --machine m1 --lock mcs --workload sections:gap=0,lines=2 --threads 1 \
              --sweep memory.occupancy=0.2 --seed 3 --duration 1ms --warmup 0"
         );

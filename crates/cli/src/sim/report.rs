@@ -127,14 +127,14 @@ pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
 pub(crate) fn violations(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
     let of = |row: &Row<'_>| {
         let at: &At = row.at();
-        let name = row.point().profile.name.clone();
-        let line = move |(point, violation): (&lockwright_sim::batch::Point, _)| {
+        let name = row.run().profile.name.clone();
+        let line = move |(run, violation): (&lockwright_sim::Run, _)| {
             format!(
                 "{} on {name}, {} threads, seed {}: {violation}\nreplay: {}",
-                point.lock.name(),
-                point.threads,
-                point.seed,
-                replay(plan, at, point)
+                run.lock.name(),
+                run.threads,
+                run.seed,
+                replay(plan, at, run)
             )
         };
         row.violations().map(line).collect::<Vec<_>>()
@@ -144,9 +144,9 @@ pub(crate) fn violations(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
 
 /// Every option of the workload with its value.
 fn params(row: &Row<'_>) -> Map<String, Value> {
-    let point = row.point();
-    let value = |key: &str, default| point.params.get(key).copied().unwrap_or(default);
-    let all = point.workload.params.iter();
+    let run = row.run();
+    let value = |key: &str, default| run.params.get(key).copied().unwrap_or(default);
+    let all = run.workload.params.iter();
     all.map(|spec| (spec.key.to_owned(), value(spec.key, spec.default).into())).collect()
 }
 
@@ -159,18 +159,18 @@ pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value
     let mut points = Vec::new();
     for row in rows {
         let mut runs = Vec::new();
-        for (point, outcome) in row.points().iter().zip(row.outcomes) {
-            let mut run = json!({"seed": point.seed});
+        for (run, outcome) in row.runs().iter().zip(row.outcomes) {
+            let mut one = json!({"seed": run.seed});
             let Value::Object(all) = serde_json::to_value(outcome).map_err(Failure::new)? else {
                 unreachable!("an outcome has fields")
             };
-            run.as_object_mut().expect("just made").extend(all);
-            runs.push(run);
+            one.as_object_mut().expect("just made").extend(all);
+            runs.push(one);
         }
         let swept = plan.sweeps.iter().zip(&row.at().swept);
         points.push(json!({
-            "machine": row.point().profile.name, "workload": row.point().workload.id,
-            "params": params(row), "threads": row.at().threads, "lock": row.point().lock.name(),
+            "machine": row.run().profile.name, "workload": row.run().workload.id,
+            "params": params(row), "threads": row.at().threads, "lock": row.run().lock.name(),
             "swept": swept.map(|(sweep, value)| (sweep.key.clone(), Value::from(*value)))
                 .collect::<Map<_, _>>(),
             "throughput": as_json(row.spread(|o| o.throughput)),
@@ -246,11 +246,11 @@ fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
     let mut csv = csv::Writer::from_writer(Vec::new());
     csv.write_record(&header).map_err(failed)?;
     for row in rows {
-        for (point, outcome) in row.points().iter().zip(row.outcomes) {
-            let (lock, seed) = (point.lock.name().to_owned(), point.seed.to_string());
-            let mut cells = vec!["simulated".to_owned(), point.profile.name.clone()];
-            let workload = with_options(point.workload.id, &point.params);
-            cells.extend([workload, point.threads.to_string(), lock, seed]);
+        for (run, outcome) in row.runs().iter().zip(row.outcomes) {
+            let (lock, seed) = (run.lock.name().to_owned(), run.seed.to_string());
+            let mut cells = vec!["simulated".to_owned(), run.profile.name.clone()];
+            let workload = with_options(run.workload.id, &run.params);
+            cells.extend([workload, run.threads.to_string(), lock, seed]);
             let values = plan.sweeps.iter().zip(&row.at().swept);
             cells.extend(
                 values.filter(|(s, _)| s.key != "threads").map(|(_, value)| value.to_string()),
@@ -312,7 +312,7 @@ fn page(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]) 
          <code>lockwright sim --machine NAME --list</code> shows its figures and where each comes from.</dd>\n\
          </dl>\n</main>\n</body>\n</html>",
         escape(command),
-        plan.points.len(),
+        plan.runs.len(),
         time(plan.warmup_ns as f64),
     );
     page
@@ -367,7 +367,7 @@ mod tests {
             sweeps: &[],
         });
         let plan = plan.unwrap_or_else(|failure| panic!("{failure}"));
-        let mut outcomes = run_all(&plan.points, |_| {});
+        let mut outcomes = run_all(&plan.runs, |_| {});
         let sound = outcomes[0].throughput;
         // No lock of the catalogue breaks a rule.
         outcomes[1].violation = Some(Violation::Lost { expected: 7, missing: 2 });

@@ -150,13 +150,14 @@ mod tests {
     use super::*;
     use crate::{LockSpec, Outcome, Placement, Run, profile};
     use std::collections::BTreeMap;
+    use std::sync::Arc;
 
     fn run(threads: Vec<Thread>, count: u32, cpus: Vec<u32>, scale: f64) -> Outcome {
         let run = Run {
-            profile: &profile::builtin("m1").unwrap(),
-            lock: &LockSpec::parse("mcs").unwrap(),
+            profile: Arc::new(profile::builtin("m1").unwrap()),
+            lock: LockSpec::parse("mcs").unwrap(),
             workload: workload("a trace", threads),
-            params: &BTreeMap::from([("scale".to_owned(), scale)]),
+            params: BTreeMap::from([("scale".to_owned(), scale)]),
             threads: count,
             placement: Placement::Cpus(cpus),
             seed: 1,
