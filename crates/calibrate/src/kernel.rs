@@ -80,7 +80,12 @@ pub(crate) fn measure(
         Probe::Cycle,
         "two threads of one CPU that never sleep: how long each runs before the other",
     );
-    let (granularity, how) = one.granularity(timer_slack_ns, slice_ns);
+    let (granularity, tried, how) = one.granularity(timer_slack_ns, slice_ns);
+    let path = "kernel.wakeup_granularity_ns";
+    let wakeup_granularity_ns = match tried {
+        Some(tried) => ledger.between(path, granularity, tried, &how),
+        None => ledger.assumed(path, granularity, &how),
+    };
     Ok(Kernel {
         sleep_ns,
         wake_ns,
@@ -94,7 +99,7 @@ pub(crate) fn measure(
         timer_slack_ns,
         slice_ns,
         switch_ns,
-        wakeup_granularity_ns: ledger.told("kernel.wakeup_granularity_ns", granularity, &how),
+        wakeup_granularity_ns,
         noise_every_ns: ledger.measured(
             "kernel.noise_every_ns",
             &noise.every,
@@ -198,13 +203,14 @@ impl Deep {
                 ledger.assumed("kernel.deep_exit_ns", 0.0, &why),
             );
         };
-        let after = (SLEEPS[step - 1] as f64 * SLEEPS[step] as f64).sqrt();
+        let tried = (SLEEPS[step - 1] as f64, SLEEPS[step] as f64);
+        let after = (tried.0 * tried.1).sqrt();
         let how = format!("wakes take {shown}");
         let between = format!("{how}: the middle of the two between which that grows most");
         let later = self.turnarounds[step];
         let before = later.median - exit;
         (
-            ledger.told("kernel.deep_after_ns", after, &between),
+            ledger.between("kernel.deep_after_ns", after, tried, &between),
             ledger.measured(
                 "kernel.deep_exit_ns",
                 &later.map(|ns| (ns - before).max(0.0)),
@@ -263,8 +269,8 @@ impl OneCpu {
     }
 
     /// After how long a running thread is preempted by a woken one: the shortest sleep that did not end much later than on an
-    /// idle CPU.
-    fn granularity(&self, slack_ns: f64, slice_ns: f64) -> (f64, String) {
+    /// idle CPU; and the two tried ones between which it lies, unless all were too short.
+    fn granularity(&self, slack_ns: f64, slice_ns: f64) -> (f64, Option<(f64, f64)>, String) {
         let shown = RUNS.iter().zip(&self.beside);
         let shown = shown.map(|(ns, late)| {
             format!("{} us late after {} us", short(late / 1e3), short(*ns as f64 / 1e3))
@@ -275,9 +281,15 @@ impl OneCpu {
             (0..RUNS.len()).find(|&first| self.beside[first..].iter().all(|&late| at_once(late)));
         let how = format!("a sleeper beside a thread that runs all the time: {shown}");
         match from {
-            Some(0) => (RUNS[0] as f64, format!("{how}: it never waits, so at most")),
-            Some(first) => (RUNS[first] as f64, how),
-            None => (slice_ns, format!("{how}: it always waits, so for the slice")),
+            Some(0) => {
+                let least = RUNS[0] as f64;
+                (least, Some((0.0, least)), format!("{how}: it never waits, so at most"))
+            }
+            Some(first) => {
+                let tried = (RUNS[first - 1] as f64, RUNS[first] as f64);
+                (tried.1, Some(tried), how)
+            }
+            None => (slice_ns, None, format!("{how}: it always waits, so for the slice")),
         }
     }
 }
@@ -334,6 +346,7 @@ mod tests {
         assert_eq!(deepest(&deep.turnarounds), Some((2, 34_500.0)));
         let mut ledger = Ledger::default();
         assert_eq!(deep.enter(&mut ledger), (500_000.0, 34_500.0));
+        assert_eq!(ledger.figures()[0].between, Some((250e3, 1e6)));
     }
 
     #[test]
@@ -354,10 +367,14 @@ mod tests {
             slice: estimate(),
             beside: beside.map(|us| us * 1e3).to_vec(),
         };
-        let granularity = |beside| one(beside).granularity(50e3, 3e6).0;
-        assert_eq!(granularity([60.0; 6]), 100e3);
-        assert_eq!(granularity([2000.0, 60.0, 1500.0, 60.0, 60.0, 60.0]), 2e6);
-        assert_eq!(granularity([2500.0; 6]), 3e6);
+        let granularity = |beside| {
+            let (value, tried, _) = one(beside).granularity(50e3, 3e6);
+            (value, tried)
+        };
+        assert_eq!(granularity([60.0; 6]), (100e3, Some((0.0, 100e3))));
+        let waits_twice = [2000.0, 60.0, 1500.0, 60.0, 60.0, 60.0];
+        assert_eq!(granularity(waits_twice), (2e6, Some((1e6, 2e6))));
+        assert_eq!(granularity([2500.0; 6]), (3e6, None));
     }
 
     #[test]

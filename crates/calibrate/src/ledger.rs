@@ -18,6 +18,8 @@ pub struct Figure {
     pub kind: Origin,
     /// 10th and 90th percentile of the samples that counted.
     pub spread: Option<(f64, f64)>,
+    /// Of a figure that lies between two tried values: these.
+    pub between: Option<(f64, f64)>,
     /// Samples that counted; 0 of a measured figure: none was steady.
     pub samples: usize,
     /// Those that didn't.
@@ -66,6 +68,7 @@ impl Ledger {
             unit,
             kind: Origin::Measured,
             spread: Some((round(estimate.p10), round(estimate.p90))),
+            between: None,
             samples: estimate.kept,
             rejected: estimate.rejected,
             source,
@@ -76,6 +79,13 @@ impl Ledger {
     /// Enters a figure that the machine or the kernel says of itself.
     pub(crate) fn told(&mut self, path: &str, value: f64, how: &str) -> f64 {
         self.enter(path, value, Origin::Measured, how)
+    }
+
+    /// Enters a figure of which it was seen that it lies between two tried values.
+    pub(crate) fn between(&mut self, path: &str, value: f64, tried: (f64, f64), how: &str) -> f64 {
+        let value = self.told(path, value, how);
+        self.0.last_mut().expect("just entered").between = Some(tried);
+        value
     }
 
     /// Enters a figure that could not be measured here.
@@ -110,6 +120,7 @@ impl Ledger {
             unit: unit(path),
             kind,
             spread: None,
+            between: None,
             samples: 0,
             rejected: Rejected::default(),
             source: source.into(),
