@@ -18,7 +18,9 @@ pub(crate) fn program(name: &OsStr) -> Result<PathBuf, Failure> {
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
-                Err(Failure::not_found(format!("cannot run '{shown}': no such file")))
+                let above = Path::new(name).ancestors().skip(1).find(|folder| folder.is_dir());
+                Err(Failure::not_found(format!("cannot run '{shown}': no such file"))
+                    .hint(format!("ls -l '{}'", above.unwrap_or(Path::new(".")).display())))
             }
             Err(error) => {
                 Err(Failure::not_executable(format!("cannot run '{shown}': {}", plain(&error)))
@@ -43,11 +45,11 @@ pub(crate) fn program(name: &OsStr) -> Result<PathBuf, Failure> {
             .hint(format!("chmod +x '{refused}'")));
     }
     let failure = Failure::not_found(format!("cannot run '{shown}': not found in PATH"));
-    Err(if check(Path::new(name)).is_ok() {
-        failure.hint(format!("for the file in this folder: './{shown}'"))
+    Err(failure.hint(if check(Path::new(name)).is_ok() {
+        format!("for the file in this folder: './{shown}'")
     } else {
-        failure
-    })
+        format!("if it is elsewhere, give its path: /FOLDER/{shown}")
+    }))
 }
 
 fn plain(error: &std::io::Error) -> &'static str {
