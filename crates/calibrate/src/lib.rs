@@ -86,6 +86,20 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+    /// What is to be compared with this machine is another one's profile.
+    #[error(
+        "the profile is not of this machine, but of '{its}' (CPUs: {its_cpus}); here: '{cpu}' (CPUs: {cpus})"
+    )]
+    OtherMachine {
+        /// The profile's title.
+        its: String,
+        /// The profile's CPUs.
+        its_cpus: usize,
+        /// This machine's processor.
+        cpu: String,
+        /// CPUs that we may use.
+        cpus: usize,
+    },
     /// A lock did in the simulator what no lock may do: a fault of ours.
     #[error("the simulator found a fault: {0}")]
     Violation(String),

@@ -121,13 +121,13 @@ impl Fate {
     }
 }
 
-/// Every mutant of the lock; `true` if each fault of the hand-over was found, or is known to do no harm.
+/// Every mutant of the lock; `true` if each fault of the hand-over was found, or is known to do no harm. `None`: Ctrl-C.
 pub(crate) fn mutants(
     lock: &LockSpec,
     search: Search,
     schedules: Option<u64>,
     quiet: bool,
-) -> Result<(bool, Value), Failure> {
+) -> Result<Option<(bool, Value)>, Failure> {
     let all: Vec<(Site, Mutant)> = sites(lock)
         .into_iter()
         .flat_map(|site| site.mutants().into_iter().map(move |mutant| (site, mutant)))
@@ -139,6 +139,9 @@ pub(crate) fn mutants(
     let look = || {
         while let Some((number, (site, mutant))) = take(&next, &all) {
             let (tally, hit) = alone.run(&Exploration::new(lock.clone(), Some(mutant)));
+            if (search.stop)() {
+                return; // it was not given its schedules
+            }
             let why = why_it_survives(lock.name(), &site, mutant.mutation);
             let why = why.filter(|_| hit.is_none());
             let fate = Fate { site, mutant, tally, hit, why };
@@ -152,6 +155,13 @@ pub(crate) fn mutants(
         look();
     });
     let mut fates = fates.into_inner().expect("nobody panicked with it");
+    if fates.len() < all.len() {
+        let (name, done, all) = (lock.name(), fates.len(), all.len());
+        output::say(&format!(
+            "interrupted: {name}: {done} of {all} faults, nothing is said of a part\n"
+        ));
+        return Ok(None);
+    }
     fates.sort_by_key(|(number, _)| *number);
     let fates: Vec<Fate> = fates.into_iter().map(|(_, fate)| fate).collect();
     if !quiet {
@@ -159,7 +169,7 @@ pub(crate) fn mutants(
     }
     let list: Vec<Value> = fates.iter().map(|fate| fate.as_json(lock)).collect();
     let missed = fates.iter().filter(|fate| fate.is_missed()).count();
-    Ok((missed == 0, json!({ "lock": lock.name(), "missed": missed, "mutants": list })))
+    Ok(Some((missed == 0, json!({ "lock": lock.name(), "missed": missed, "mutants": list }))))
 }
 
 fn take(next: &AtomicUsize, all: &[(Site, Mutant)]) -> Option<(usize, (Site, Mutant))> {

@@ -2,8 +2,8 @@
 
 use crate::hints::{Failure, cause};
 use crate::signals;
-use std::fs::File;
-use std::io;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
@@ -27,11 +27,44 @@ pub(crate) fn create(file: &Path) -> Result<File, Failure> {
     File::create(file).map_err(|error| unwritable(file, &error))
 }
 
+/// Refuses a file of results that is there, unless it may be replaced. `what` they are, and `again`, the command that replaces
+/// it, are for the message.
+pub(crate) fn keep(file: &Path, force: bool, what: &str, again: &str) -> Result<(), Failure> {
+    // What is no plain file, as /dev/null, holds nothing that could be lost.
+    if file.is_file() && !force {
+        let shown = file.display();
+        return Err(Failure::new(format!("'{shown}' exists already: {what} is not overwritten"))
+            .hint(format!("{again}, or --output FILE")));
+    }
+    Ok(())
+}
+
+/// Can the file be written? Nothing is written before there is something to write: it stays as it is, or away.
+pub(crate) fn can_write(file: &Path) -> io::Result<()> {
+    let new = !file.exists();
+    OpenOptions::new().append(true).create(true).open(file)?;
+    if new { fs::remove_file(file) } else { Ok(()) }
+}
+
+/// Can files be written to that folder? If it isn't there it is made, and removed again, with those above it.
+pub(crate) fn can_fill(folder: &Path) -> io::Result<()> {
+    let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
+    let missing: Vec<_> = folder.ancestors().take_while(is_missing).collect();
+    let result = fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder).map(drop));
+    for made in missing {
+        let _ = fs::remove_dir(made); // some may not have been made
+    }
+    result
+}
+
 /// Results can't be written.
 pub(crate) fn unwritable(file: &Path, error: &io::Error) -> Failure {
     let file = file.display();
-    Failure::new(format!("cannot write '{file}': {}", cause(error)))
-        .hint(format!("ls -ld \"$(dirname '{file}')\""))
+    let failure = Failure::new(format!("cannot write '{file}': {}", cause(error)));
+    failure.hint(match error.kind() {
+        ErrorKind::NotFound => format!("mkdir -p \"$(dirname '{file}')\""),
+        _ => format!("ls -ld '{file}' \"$(dirname '{file}')\""),
+    })
 }
 
 /// A fresh folder in which programs record: in memory where there is such a place, since a disk's write-back

@@ -11,6 +11,7 @@ mod explore;
 mod find;
 mod hints;
 mod html;
+mod interrupt;
 mod launch;
 mod library;
 mod lock_trace;

@@ -824,7 +824,7 @@ fn record_writes_a_trace_and_ends_as_the_program_did() -> Result<()> {
     for (end, how) in
         [(End::Code(7), ["exit", "7"]), (End::Signal(libc::SIGKILL), ["signal", &kill])]
     {
-        let options = ["record", "--output", name, "--lock", "fifo", "--", "sh", "-c"];
+        let options = ["record", "--force", "--output", name, "--lock", "fifo", "--", "sh", "-c"];
         // Tells where it records.
         let script = format!("echo $LOCKWRIGHT_TRACE; exec {} {}", contend_path(), how.join(" "));
         let outcome = lockwright().args(options).args([script]).run()?;
@@ -874,6 +874,17 @@ fn record_says_what_it_has_not() -> Result<()> {
     let said = outcome.errors();
     assert!(said.contains("\nnot recorded, at the end: "), "{said}");
     assert!(said.contains(" (the limit was reached)\nhint: lockwright record --limit "), "{said}");
+    // The trace that is there stays: the program is not even started.
+    let few = fs::read(name("few.bin"))?;
+    let outcome = record(&["--output", &name("few.bin")], contend_path())?;
+    assert_eq!((outcome.end, outcome.text().as_str()), (End::Code(2), ""));
+    let expected = format!(
+        "error: '{}' exists already: a trace is not overwritten\nhint: lockwright record --force -- {}, or --output FILE\n",
+        name("few.bin"),
+        contend_path(),
+    );
+    assert_eq!(outcome.errors(), expected);
+    assert!(fs::read(name("few.bin"))? == few);
     let outcome = record(&["--output", &name("no/where.bin")], contend_path())?;
     assert_eq!((outcome.end, outcome.text().as_str()), (End::Code(2), ""));
     assert!(outcome.errors().starts_with("error: cannot write '"), "{}", outcome.errors());

@@ -6,6 +6,9 @@ use lockwright_tests::{Child, End, Outcome};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Short: the simulator is slow in debug builds.
@@ -158,5 +161,51 @@ fn a_recorded_program_runs_with_its_threads_for_as_long_as_it_did() -> Result<()
     assert_eq!((&point["workload"], &point["threads"]), (&"server.bin".into(), &3.into()));
     // A pass is the whole recording: 1 us, and the rest of the 150 us asleep.
     assert_eq!(point["runs"][0]["operations"], 3);
+    Ok(())
+}
+
+/// Starts the command and interrupts it as soon as it listens, as Ctrl-C does.
+fn interrupted(arguments: &[&str]) -> Result<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let id = child.id().to_string();
+    let listens = || -> Result<bool> {
+        let status = fs::read_to_string(format!("/proc/{id}/status"))?;
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = u64::from_str_radix(caught.context("SigCgt")?.trim(), 16)?;
+        Ok(caught & 1 << (libc::SIGINT - 1) != 0)
+    };
+    let start = Instant::now();
+    while !listens()? {
+        ensure!(child.try_wait()?.is_none() && start.elapsed() < Duration::from_secs(60));
+        sleep(Duration::from_millis(5));
+    }
+    ensure!(Command::new("kill").args(["-INT", &id]).status()?.success());
+    Ok(child.wait_with_output()?)
+}
+
+#[test]
+fn ctrl_c_ends_long_work_with_a_line_and_writes_nothing() -> Result<()> {
+    let folder = TempDir::new()?;
+    let out = folder.path().join("above/out");
+    let output = ["--output", out.to_str().context("a path in UTF-8")?];
+    // Each takes hours, and would be over by itself long after the test's patience.
+    let mut sim = vec!["sim", "--machine", "m1", "--lock", "mcs", "--duration", "900s"];
+    sim.extend(output);
+    let mut reproduce = vec!["reproduce", "libasl-1", "--seeds", "1000"];
+    reproduce.extend(output);
+    let explore = ["explore", "mcs", "--time", "100000"];
+    for (arguments, said) in [
+        (&sim[..], "interrupted: 0 of 5 runs, nothing written\n"),
+        (&reproduce, " runs, the last ones of libasl-1, nothing written\n"),
+        (&explore, " schedules explored without a finding\n"),
+    ] {
+        let ended = interrupted(arguments)?;
+        let errors = String::from_utf8(ended.stderr)?;
+        assert_eq!(ended.status.code(), Some(130), "{arguments:?}: {errors}");
+        assert!(errors.starts_with("interrupted: ") && errors.ends_with(said), "{errors}");
+        assert!(fs::read_dir(folder.path())?.next().is_none(), "{arguments:?} left something");
+    }
     Ok(())
 }

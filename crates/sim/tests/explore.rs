@@ -17,7 +17,14 @@ fn exploration(lock: &str, mutant: Option<Mutant>) -> Exploration {
 }
 
 fn search(lock: &str, mutant: Option<Mutant>, schedules: u64) -> Option<Hit> {
-    let search = Search { strategy: None, first: 0, schedules, time: Duration::MAX, jobs: 2 };
+    let search = Search {
+        strategy: None,
+        first: 0,
+        schedules,
+        time: Duration::MAX,
+        jobs: 2,
+        stop: || false,
+    };
     let (tally, hit) = search.run(&exploration(lock, mutant));
     assert!(hit.is_some() || tally.schedules == schedules, "{lock}: {tally:?}");
     hit

@@ -12,7 +12,7 @@ mod compare;
 mod grid;
 mod real;
 
-pub use compare::{Row, Summary};
+pub use compare::{Bar, Met, Row, Summary};
 
 use crate::layout::Layout;
 use crate::line::Pair;
@@ -20,10 +20,10 @@ use crate::stats::{Sample, at};
 use crate::together::on;
 use crate::{Error, alone};
 use grid::{LOADS, LOCKS, Load};
-use lockwright_bench::{catch_interrupts, interrupted};
+use lockwright_bench::{Machine, catch_interrupts, interrupted};
 use lockwright_native::place;
 use lockwright_sim::batch::run_all;
-use lockwright_sim::profile::Profile;
+use lockwright_sim::profile::{Cluster, Profile};
 use lockwright_sim::{LockSpec, Placement, Run, workload};
 use real::{Job, Pass, Speed};
 use std::sync::Arc;
@@ -82,6 +82,8 @@ pub struct Validation {
     pub rows: Vec<Row>,
     /// What the rows amount to.
     pub summary: Summary,
+    /// There is one CPU: nothing is compared with two threads.
+    pub one_cpu: bool,
     /// Combinations without three passes that count.
     pub missing: usize,
     /// Every pass.
@@ -89,6 +91,11 @@ pub struct Validation {
 }
 
 impl Validation {
+    /// What is asked, and what came of it.
+    pub fn bars(&self) -> [Bar; 4] {
+        self.summary.bars(self.one_cpu)
+    }
+
     /// Passes of that verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.raw.iter().filter(|raw| raw.verdict == verdict).count()
@@ -147,6 +154,7 @@ pub fn validate(
         },
     };
     let layout = Layout::here()?;
+    same_machine(profile, &layout, &Machine::here().cpu)?;
     let cpu = layout.core_of(0);
     let pair = layout.main_pair();
     let speed = on(cpu, || Speed::at(profile.class[0].ghz));
@@ -191,7 +199,22 @@ pub fn validate(
     cells.retain(|cell| cell.kept.len() >= LEAST);
     let missing = (total as usize / (effort.passes + 1)) - cells.len();
     let rows = simulate(profile, &mut cells, effort.seeds, &advance)?;
-    Ok(Validation { summary: Summary::of(&rows), rows, missing, raw })
+    let one_cpu = pair.is_none();
+    Ok(Validation { summary: Summary::of(&rows), one_cpu, rows, missing, raw })
+}
+
+/// Refuses a profile whose machine has another processor than this one, or another number of CPUs.
+fn same_machine(profile: &Profile, layout: &Layout, cpu: &str) -> Result<(), Error> {
+    let threads = |class: &str| profile.class.iter().find(|c| c.name == class).map_or(1, |c| c.smt);
+    let of = |cluster: &Cluster| (cluster.cores * threads(&cluster.class)) as usize;
+    let its_cpus = profile.cluster.iter().map(of).sum();
+    let cpus = layout.clusters.iter().flat_map(|cluster| &cluster.cores).map(Vec::len).sum();
+    // `calibrate` begins the title with the processor's name.
+    if profile.title.starts_with(&format!("{cpu}, ")) && its_cpus == cpus {
+        return Ok(());
+    }
+    let (its, cpu) = (profile.title.clone(), cpu.to_owned());
+    Err(Error::OtherMachine { its, its_cpus, cpu, cpus })
 }
 
 /// Is the machine as the profile says?
@@ -321,4 +344,27 @@ fn simulate(
         }
     };
     Ok(cells.iter_mut().zip(outcomes.chunks(seeds as usize)).map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_sim::profile::builtin;
+
+    #[test]
+    fn a_profile_of_another_machine_is_refused() {
+        let layout = Layout::here().unwrap();
+        let mut profile = builtin("m1").unwrap();
+        assert!(matches!(same_machine(&profile, &layout, "Chip"), Err(Error::OtherMachine { .. })));
+        // The same processor, with as many CPUs as we have, and with one more.
+        profile.title = "Chip, some CPUs, Linux 5.11".into();
+        profile.class.truncate(1);
+        profile.cluster.truncate(1);
+        let cpus: usize = layout.clusters.iter().flat_map(|c| &c.cores).map(Vec::len).sum();
+        profile.cluster[0].cores = cpus as u32;
+        assert!(same_machine(&profile, &layout, "Chip").is_ok());
+        assert!(same_machine(&profile, &layout, "Chi").is_err());
+        profile.cluster[0].cores += 1;
+        assert!(same_machine(&profile, &layout, "Chip").is_err());
+    }
 }

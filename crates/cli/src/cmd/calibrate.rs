@@ -1,11 +1,11 @@
 //! `lockwright calibrate`.
 
-use crate::hints::{Failure, cause};
-use crate::output;
+use crate::hints::Failure;
+use crate::interrupt::INTERRUPTED;
+use crate::{launch, output};
 use lockwright_calibrate::{Calibration, Error, Figure, Options, Origin, STEPS, Wanted};
 use serde_json::json;
-use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -51,12 +51,10 @@ enum Regime {
     Any,
 }
 
-/// As shells say it of SIGINT.
-const INTERRUPTED: u8 = 130;
-
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     // Writing comes last; that it will fail should be said first.
-    writable(&args.output, args.force)?;
+    launch::keep(&args.output, args.force, "a profile", "lockwright calibrate --force")?;
+    launch::can_write(&args.output).map_err(|why| launch::unwritable(&args.output, &why))?;
     let options = Options {
         quick: args.quick,
         regime: match args.regime {
@@ -85,7 +83,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     let shown = args.output.display();
     fs::write(&args.output, calibration.profile.to_toml())
-        .map_err(|why| unwritable(&args.output, &why))?;
+        .map_err(|why| launch::unwritable(&args.output, &why))?;
     if args.json {
         output::print_json(&as_json(&calibration, &args.output))?;
     } else {
@@ -97,33 +95,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         output::print(&format!("\nwritten: {shown}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-fn writable(path: &Path, force: bool) -> Result<(), Failure> {
-    if path.exists() && !force {
-        let shown = path.display();
-        return Err(Failure::new(format!(
-            "'{shown}' exists already: a profile is not overwritten"
-        ))
-        .hint("lockwright calibrate --force, or --output FILE"));
-    }
-    // Nothing is written before there is something to write; but the file can be made.
-    let new = !path.exists();
-    let opened = OpenOptions::new().append(true).create(true).open(path);
-    opened.and_then(|mut file| file.flush()).map_err(|why| unwritable(path, &why))?;
-    if new {
-        fs::remove_file(path).map_err(|why| unwritable(path, &why))?;
-    }
-    Ok(())
-}
-
-fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
-    let shown = path.display();
-    let failure = Failure::new(format!("cannot write '{shown}': {}", cause(why)));
-    match why.kind() {
-        ErrorKind::NotFound => failure.hint(format!("mkdir -p \"$(dirname '{shown}')\"")),
-        _ => failure.hint("lockwright calibrate --output FILE"),
-    }
 }
 
 fn failure(error: &Error) -> Failure {
@@ -151,12 +122,13 @@ fn print_table(figures: &[Figure]) -> Result<(), Failure> {
         output::table(&["figure", "value", "unit", "p10 .. p90", "samples", "rejected", "kind"]);
     for figure in figures {
         let spread = figure.spread.map(|(low, high)| format!("{low} .. {high}"));
+        let tried = figure.between.map(|(low, high)| format!("in {low} .. {high}"));
         let count = |count: usize| figure.spread.map_or("-".to_owned(), |_| count.to_string());
         table.add_row([
             figure.path.clone(),
             figure.value.to_string(),
             figure.unit.to_owned(),
-            spread.unwrap_or("-".into()),
+            spread.or(tried).unwrap_or("-".into()),
             count(figure.samples),
             count(figure.rejected.all()),
             kind(figure.kind).to_owned(),

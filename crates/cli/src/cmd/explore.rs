@@ -1,10 +1,12 @@
 //! `lockwright explore`.
 
 use crate::hints::Failure;
+use crate::interrupt::INTERRUPTED;
 use crate::{catalog, explore, output};
+use lockwright_bench::{catch_interrupts, interrupted};
 use lockwright_locks::catalog::CATALOG;
 use lockwright_sim::LockSpec;
-use lockwright_sim::explore::{Exploration, Mutant, Search, Strategy};
+use lockwright_sim::explore::{Exploration, Mutant, Search, Strategy, Tally};
 use serde_json::Value;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -87,24 +89,41 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         time: if args.schedules.is_some() { Duration::MAX } else { time },
         schedules: args.schedules.unwrap_or(u64::MAX),
         jobs: args.jobs.map_or(cpus, usize::from),
+        stop: interrupted,
     };
-    let (mut well, mut all) = (true, Vec::new());
+    catch_interrupts();
+    let (mut well, mut schedules, mut all) = (true, 0, Vec::new());
     for lock in locks {
         let (is_well, json) = if args.mutants {
-            explore::mutants(&lock, search, args.schedules, args.json)?
+            match explore::mutants(&lock, search, args.schedules, args.json)? {
+                Some(result) => result,
+                None => return Ok(ExitCode::from(INTERRUPTED)),
+            }
         } else {
-            one(lock, search, &args)?
+            let (is_well, tally, json) = one(lock, search, &args)?;
+            schedules += tally.schedules;
+            (is_well, json)
         };
         well &= is_well;
         all.push(json);
+        if interrupted() {
+            break;
+        }
     }
     if args.json {
         output::print_json(&Value::Array(all))?;
     }
-    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    if !well {
+        return Ok(ExitCode::FAILURE);
+    }
+    if interrupted() {
+        output::say(&format!("interrupted: {schedules} schedules explored without a finding\n"));
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-fn one(lock: LockSpec, search: Search, args: &Args) -> Result<(bool, Value), Failure> {
+fn one(lock: LockSpec, search: Search, args: &Args) -> Result<(bool, Tally, Value), Failure> {
     let mutant = args.mutant.as_deref().map(|text| mutant(&lock, text)).transpose()?;
     let exploration = Exploration::new(lock, mutant);
     let (tally, hit) = search.run(&exploration);
@@ -117,7 +136,7 @@ fn one(lock: LockSpec, search: Search, args: &Args) -> Result<(bool, Value), Fai
         }
     }
     let json = explore::as_json(exploration.lock(), &tally, hit.as_ref(), replay);
-    Ok((hit.is_none(), json))
+    Ok((hit.is_none(), tally, json))
 }
 
 fn spec(text: &str) -> Result<LockSpec, Failure> {

@@ -22,6 +22,7 @@ use std::process::{Command, ExitCode};
 #[command(after_help = "Examples:
   lockwright record -- ./server --port 8080
   lockwright record --lock fifo --output server.bin -- ./server
+  lockwright record --force -- ./server          replaces the trace that is there
   lockwright record --show lockwright-trace.bin
   lockwright record --show server.bin --json | jq '.locks[0].hold.p99_ns'")]
 pub(crate) struct Args {
@@ -31,7 +32,10 @@ pub(crate) struct Args {
     /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
-    /// Record about so many acquisitions, 48 bytes each; those that come later are counted
+    /// Replace the file if there is one
+    #[arg(long)]
+    force: bool,
+    /// Room for so many acquisitions of each process, 48 bytes each, and for 5440 at least; those that come later are counted
     #[arg(long, value_name = "N", default_value_t = 2_000_000,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     limit: u64,
@@ -40,7 +44,7 @@ pub(crate) struct Args {
     library: Option<PathBuf>,
     /// Run nothing: print the summary of a trace that is there
     #[arg(long, value_name = "FILE",
-        conflicts_with_all = ["output", "lock", "limit", "library", "command"])]
+        conflicts_with_all = ["output", "force", "lock", "limit", "library", "command"])]
     show: Option<PathBuf>,
     /// Print it as JSON
     #[arg(long, requires = "show")]
@@ -87,11 +91,13 @@ fn show(file: &Path, as_json: bool) -> Result<ExitCode, Failure> {
 fn record(args: Args) -> Result<ExitCode, Failure> {
     let inherited = run::inherited_lock(args.lock.as_deref())?;
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    let again = format!("lockwright record --force -- {}", name.display());
+    launch::keep(&args.output, args.force, "a trace", &again)?;
     let path = find::program(name)?;
     run::refuse(&elf::inspect(&path)?)?;
     let library = library::find(args.library.as_deref())?;
     // Writing comes last; that it will fail should be said first.
-    let file = launch::create(&args.output)?;
+    launch::can_write(&args.output).map_err(|error| launch::unwritable(&args.output, &error))?;
     let folder = launch::folder("trace", "record")?;
     let mut command = Command::new(&path);
     command
@@ -108,6 +114,7 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     let status = launch::to_end(&mut command, &path)?;
     let trace = Trace::collect(folder.path())
         .map_err(|error| Failure::new(format!("cannot read what the program recorded: {error}")))?;
+    let file = launch::create(&args.output)?;
     trace.write(file, &args.output).map_err(Failure::new)?;
     say(&format!("trace: {}\n{}", args.output.display(), lock_trace::report(&trace)));
     let running = running(folder.path());

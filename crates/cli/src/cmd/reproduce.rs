@@ -1,18 +1,18 @@
 //! `lockwright reproduce`.
 
 use crate::hints::{Failure, cause, nearest};
-use crate::output;
 use crate::reproduce::{Done, json, list, text, write};
 use crate::sim::words::machine;
+use crate::{interrupt, launch, output};
 use lockwright_figures::{
     Context, Error, Experiment, Measured, Memo, Progress, evaluate, experiments, find,
 };
 use lockwright_sim::profile::{Profile, builtin};
 use lockwright_sim::targets::{self, Figure};
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::{fs, io};
 
 /// Run the papers' figures on the simulated machine and set the results beside the papers'
 ///
@@ -67,10 +67,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let other = args.machine.as_deref().map(machine).transpose()?.map(Arc::new);
     // Writing comes last; that it will fail should be said first.
     if let Some(dir) = &args.output {
-        fs::create_dir_all(dir).map_err(|error| {
-            Failure::new(format!("cannot make '{}': {}", dir.display(), cause(&error)))
-                .hint("lockwright reproduce --output DIR ...")
-        })?;
+        launch::can_fill(dir).map_err(|error| unmakable(dir, &error))?;
     }
 
     let bar = lockwright_bench::progress(0, args.quiet);
@@ -78,6 +75,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         Progress::Planned(runs) => bar.inc_length(runs as u64),
         Progress::Done => bar.inc(1),
     };
+    let interrupts = interrupt::Watch::new(&bar, |bar| {
+        format!("{} runs, the last ones of {}", bar.position(), bar.message())
+    });
     let length = if args.quick { QUICK } else { 1.0 };
     let mut contexts: Vec<Context<'_>> = Vec::new();
     let mut all = Vec::new();
@@ -110,6 +110,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         }
         all.push(done);
     }
+    interrupts.over();
     bar.finish_and_clear();
 
     if args.json {
@@ -118,6 +119,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         output::print(&crate::reproduce::summary(&all))?;
     }
     if let Some(dir) = &args.output {
+        fs::create_dir_all(dir).map_err(|error| unmakable(dir, &error))?;
         let files = write(&all, &lockwright_bench::command_line(), dir)?;
         if !args.json {
             output::print(&format!(
@@ -129,6 +131,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let missed = broken || all.iter().any(|done| done.report.missed().next().is_some());
     Ok(if missed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn unmakable(dir: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(error)))
+        .hint("lockwright reproduce --output DIR ...")
 }
 
 /// The figures of these names, each once.

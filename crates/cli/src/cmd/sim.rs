@@ -1,13 +1,13 @@
 //! `lockwright sim`.
 
 use crate::hints::{Failure, cause};
-use crate::output;
 use crate::sim::plan::{Asked, Plan};
 use crate::sim::{Row, list, perfetto, replay, report, source};
+use crate::{interrupt, launch, output};
 use lockwright_sim::batch::run_all;
-use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::{fs, io};
 
 /// Entries of a timeline: what Perfetto opens in a few seconds.
 const TIMELINE: usize = 300_000;
@@ -116,17 +116,18 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     // Writing comes last; that it will fail should be said first.
     if let Some(dir) = &args.output {
-        fs::create_dir_all(dir).map_err(|error| {
-            Failure::new(format!("cannot make '{}': {}", dir.display(), cause(&error)))
-                .hint("lockwright sim --output DIR ...")
-        })?;
+        launch::can_fill(dir).map_err(|error| unmakable(dir, &error))?;
     }
     if let Some(file) = &args.timeline {
-        write(file, "")?;
+        launch::can_write(file).map_err(|error| unwritable(file, &error))?;
     }
 
     let bar = lockwright_bench::progress(plan.runs.len() as u64, args.quiet);
+    let interrupts = interrupt::Watch::new(&bar, |bar| {
+        format!("{} of {} runs", bar.position(), bar.length().unwrap_or(0))
+    });
     let outcomes = run_all(&plan.runs, |_| bar.inc(1));
+    interrupts.over();
     bar.finish_and_clear();
 
     let rows = Row::all(&plan, &outcomes);
@@ -138,6 +139,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let mut written = Vec::new();
     if let Some(dir) = &args.output {
+        fs::create_dir_all(dir).map_err(|error| unmakable(dir, &error))?;
         written = report::write(&plan, &rows, &command, dir)?;
     }
     if let Some(file) = &args.timeline
@@ -177,9 +179,16 @@ fn distinct(seeds: &[u64]) -> Vec<u64> {
     all
 }
 
-fn write(file: &PathBuf, text: &str) -> Result<(), Failure> {
-    fs::write(file, text).map_err(|error| {
-        Failure::new(format!("cannot write '{}': {}", file.display(), cause(&error)))
-            .hint("--timeline FILE.json, in a folder that is there")
-    })
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    fs::write(file, text).map_err(|error| unwritable(file, &error))
+}
+
+fn unwritable(file: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot write '{}': {}", file.display(), cause(error)))
+        .hint("--timeline FILE.json, in a folder that is there")
+}
+
+fn unmakable(dir: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(error)))
+        .hint("lockwright sim --output DIR ...")
 }

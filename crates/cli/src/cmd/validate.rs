@@ -1,13 +1,16 @@
 //! `lockwright validate`.
 
 use crate::hints::{Failure, cause};
-use crate::output;
+use crate::interrupt::INTERRUPTED;
+use crate::sim::words;
+use crate::{launch, output};
 use lockwright_calibrate::Error;
-use lockwright_calibrate::validate::{Raw, Row, Validation, Verdict, validate};
+use lockwright_calibrate::validate::{Bar, Met, Raw, Row, Validation, Verdict, validate};
 use lockwright_sim::profile::Profile;
 use serde_json::json;
 use std::fmt::Write;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -22,10 +25,17 @@ use std::process::ExitCode;
   lockwright validate --quick                           seconds, a few locks and loads
   lockwright validate --output runs/today               with every pass as raw data
 
-Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 not all. Bars: docs/sim.md")]
+Bars, of locks and loads together (factors count both ways: 0.5 is 2):
+  1 thread     all within 10 % of the real figure
+  2 threads    median factor at most 1.4
+  2 threads    90 % of the factors at most 2.0
+  2 threads    the faster of two locks is the faster one, for at least 0.8 of the pairs
+
+Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 not all. On the machine of the run in
+docs/sim.md the first is missed: expect 1. With one CPU two threads are not measured: no miss.")]
 pub(crate) struct Args {
     /// The machine's profile, as `lockwright calibrate` wrote it
-    #[arg(long, value_name = "FILE", default_value = "here.toml")]
+    #[arg(long, value_name = "FILE", default_value = HERE)]
     profile: PathBuf,
     /// A few locks and loads: some seconds
     #[arg(long)]
@@ -38,13 +48,14 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// As shells say it of SIGINT.
-const INTERRUPTED: u8 = 130;
+/// Where `calibrate` writes unless told otherwise.
+const HERE: &str = "here.toml";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let (profile, text) = read(&args.profile)?;
+    // Writing comes last; that it will fail should be said first.
     if let Some(folder) = &args.output {
-        fs::create_dir_all(folder).map_err(|why| unwritable(folder, &why))?;
+        launch::can_fill(folder).map_err(|why| unwritable(folder, &why))?;
     }
     let bar = lockwright_bench::progress(1, args.json);
     let result = validate(&profile, args.quick, &|done, total| {
@@ -55,13 +66,18 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let validation = match result {
         Ok(validation) => validation,
         Err(Error::Interrupted) => {
-            output::say("interrupted: nothing is said of a part\n");
+            output::say("interrupted: nothing is said of a part, nothing written\n");
             return Ok(ExitCode::from(INTERRUPTED));
+        }
+        Err(error @ Error::OtherMachine { .. }) => {
+            let failure = Failure::new(error).within(&format!("'{}': ", args.profile.display()));
+            return Err(failure.hint(anew()));
         }
         Err(error) => return Err(Failure::new(error)),
     };
     let told = in_words(&profile, &validation);
     if let Some(folder) = &args.output {
+        fs::create_dir_all(folder).map_err(|why| unwritable(folder, &why))?;
         let files = [
             ("passes.csv", passes(&validation.raw)),
             ("rows.csv", rows(&validation.rows)),
@@ -73,11 +89,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             fs::write(&path, text).map_err(|why| unwritable(&path, &why))?;
         }
     }
-    let bars = validation.summary.bars();
+    let bars = validation.bars();
     if args.json {
         let bars: Vec<_> = bars
             .iter()
-            .map(|(what, result, ok)| json!({"bar": what, "result": result, "ok": ok}))
+            .map(|bar| {
+                let ok = (bar.met != Met::NotMeasured).then_some(bar.met == Met::Yes);
+                json!({"bar": bar.what, "result": bar.result, "ok": ok})
+            })
             .collect();
         output::print_json(&json!({
             "origin": "real and simulated",
@@ -91,19 +110,28 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         output::print(&table(&validation.rows))?;
         output::print(&told)?;
     }
-    Ok(ExitCode::from(u8::from(bars.iter().any(|(.., met)| !met))))
+    Ok(ExitCode::from(u8::from(bars.iter().any(|bar| bar.met == Met::No))))
 }
 
 fn read(path: &Path) -> Result<(Profile, String), Failure> {
     let shown = path.display();
+    let calibrate = format!("lockwright calibrate --output {shown}");
     let text = fs::read_to_string(path).map_err(|why| {
-        Failure::new(format!("cannot read '{shown}': {}", cause(&why))).hint("lockwright calibrate")
+        let failure = Failure::new(format!("cannot read '{shown}': {}", cause(&why)));
+        match why.kind() {
+            ErrorKind::NotFound => failure.hint(calibrate),
+            _ => failure.hint(anew()),
+        }
     })?;
-    let profile = Profile::parse(&text).map_err(|why| {
-        Failure::new(format!("'{shown}' is no profile: {why}"))
-            .hint("lockwright calibrate --output FILE")
-    })?;
+    let profile = words::profile(&text)
+        .map_err(|why| Failure::new(format!("'{shown}' is no profile: {why}")).hint(anew()))?;
     Ok((profile, text))
+}
+
+/// The command that makes a profile of this machine.
+fn anew() -> String {
+    let force = if Path::new(HERE).exists() { " --force" } else { "" };
+    format!("lockwright calibrate --output {HERE}{force}")
 }
 
 fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
@@ -156,9 +184,13 @@ fn in_words(profile: &Profile, validation: &Validation) -> String {
         number(summary.alone_median),
         number(summary.alone_max),
     );
-    for (what, result, met) in summary.bars() {
-        let met = if met { "met" } else { "MISSED" };
-        let _ = writeln!(text, "{what}: {} {met}", number(result));
+    for Bar { what, result, met } in validation.bars() {
+        let result = match met {
+            Met::Yes => format!("{} met", number(result)),
+            Met::No => format!("{} MISSED", number(result)),
+            Met::NotMeasured => "not measured: one CPU".to_owned(),
+        };
+        let _ = writeln!(text, "{what}: {result}");
     }
     text
 }

@@ -97,16 +97,22 @@ fn file(word: &str) -> Result<Profile, Failure> {
         Failure::new(format!("cannot read machine '{word}': {}", cause(&error)))
             .hint("lockwright sim --list")
     })?;
-    Profile::parse(&text).map_err(|error| {
+    profile(&text).map_err(|why| {
+        Failure::new(format!("machine '{word}': {why}"))
+            .hint("lockwright sim --machine m1 --list shows every figure that a machine has")
+    })
+}
+
+/// A profile, or why it is none, in one line.
+pub(crate) fn profile(text: &str) -> Result<Profile, String> {
+    Profile::parse(text).map_err(|error| {
         // TOML's own message has lines that show the place; the first says it all.
         let text = error.to_string();
         let lines: Vec<_> = text.lines().map(str::trim).collect();
-        let why = match lines[..] {
+        match lines[..] {
             [place, .., why] if !why.is_empty() => format!("{place}: {why}"),
             _ => lines.join(" "),
-        };
-        Failure::new(format!("machine '{word}': {why}"))
-            .hint("lockwright sim --machine m1 --list shows every figure that a machine has")
+        }
     })
 }
 

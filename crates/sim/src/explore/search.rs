@@ -25,6 +25,8 @@ pub struct Search {
     pub time: Duration,
     /// Operating-system threads that look.
     pub jobs: usize,
+    /// Asked now and then: is what was looked at enough?
+    pub stop: fn() -> bool,
 }
 
 /// What was looked at.
@@ -72,7 +74,7 @@ impl Search {
         let look = || loop {
             let begin = next.fetch_add(BLOCK, Relaxed);
             let is_over = begin >= self.schedules.min(found_at.load(Relaxed));
-            if is_over || (begin > 0 && start.elapsed() >= self.time) {
+            if is_over || (begin > 0 && (start.elapsed() >= self.time || (self.stop)())) {
                 return;
             }
             self.block(exploration, begin, &found_at, &shared);
