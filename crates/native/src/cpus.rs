@@ -4,9 +4,12 @@
 //! threads can really run. The number of CPUs in the machine doesn't tell: `taskset` and cpusets narrow
 //! the affinity, containers narrow the quota.
 
-use crate::file::{self, Path, number};
+use crate::file::{self, Exhausted, Path, number};
 use crate::place;
 use lockwright_platform::Class;
+
+/// Bytes of a file that are read.
+const TEXT: usize = 4096;
 
 /// What the program may keep busy, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,9 @@ impl Quota {
 impl Usable {
     /// Asks the kernel.
     pub fn read() -> Self {
-        Self { affinity: affinity(), quota: quota(b"/proc/self/cgroup", b"/sys/fs/cgroup") }
+        let mut mask = Mask::NONE;
+        mask.read(0);
+        Self { affinity: mask.count(), quota: own_quota(&mut [0; TEXT]).unwrap_or_default() }
     }
 
     /// CPUs that may be kept busy at once, at least 1.
@@ -69,22 +74,48 @@ pub struct Reach {
     pub fastest: Class,
 }
 
+/// Room that [`Reach`] needs, 6 KB: keep it static where the stack may be small.
+pub struct Room {
+    all: Mask,
+    one: Mask,
+    text: [u8; TEXT],
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Room {
+    /// Empty.
+    pub const fn new() -> Self {
+        Self { all: Mask::NONE, one: Mask::NONE, text: [0; TEXT] }
+    }
+}
+
 impl Reach {
     /// What the calling thread may run on.
-    pub fn of_thread() -> Self {
-        Self::of(&Mask::of(0).unwrap_or_default())
+    pub fn of_thread(room: &mut Room) -> Self {
+        room.all.read(0);
+        let quota = own_quota(&mut room.text).unwrap_or_default();
+        Self::of(&room.all, quota)
     }
 
     /// What all threads together may run on: of a program that binds its threads, each to its own CPU, no single thread's
-    /// affinity tells. Looks at 256 threads at most.
-    pub fn of_process() -> Self {
-        let mut all = Mask::of(0).unwrap_or_default();
-        each_thread(|thread| all.add(&Mask::of(thread).unwrap_or_default()));
-        Self::of(&all)
+    /// affinity tells. Looks at 256 threads at most. `None`: there is no descriptor or no memory to look with.
+    pub fn of_process(room: &mut Room) -> Option<Self> {
+        let Room { all, one, text } = room;
+        all.read(0);
+        each_thread(text, |thread| {
+            one.read(thread);
+            all.add(one);
+        })
+        .ok()?;
+        Some(Self::of(all, own_quota(text).ok()?))
     }
 
-    fn of(mask: &Mask) -> Self {
-        let quota = quota(b"/proc/self/cgroup", b"/sys/fs/cgroup");
+    fn of(mask: &Mask, quota: Option<Quota>) -> Self {
         let cpus = (0..place::CPUS).filter(|&cpu| mask.has(cpu));
         Self {
             cpus: Usable { affinity: mask.count(), quota }.cpus(),
@@ -96,25 +127,20 @@ impl Reach {
 /// CPUs. The kernel refuses a mask that is shorter than its own; 8192 is the most it can be built for.
 struct Mask([u64; 128]);
 
-impl Default for Mask {
-    fn default() -> Self {
-        Self([0; 128])
-    }
-}
-
 impl Mask {
-    /// A thread's affinity; 0: the calling one's. `None`: it has ended.
-    fn of(thread: i32) -> Option<Self> {
-        let mut mask = Self::default();
-        // SAFETY: the kernel writes at most the size that it is told.
-        let rc = unsafe {
-            libc::sched_getaffinity(thread, size_of_val(&mask.0), mask.0.as_mut_ptr().cast())
-        };
-        (rc == 0).then_some(mask)
+    const NONE: Self = Self([0; 128]);
+
+    /// Becomes a thread's affinity (0: the calling one's); empty if it has ended, or the kernel doesn't tell.
+    fn read(&mut self, thread: i32) {
+        self.0.fill(0);
+        // SAFETY: the kernel writes at most the size that it is told. A failure writes nothing.
+        unsafe {
+            libc::sched_getaffinity(thread, size_of_val(&self.0), self.0.as_mut_ptr().cast());
+        }
     }
 
     fn add(&mut self, other: &Self) {
-        for (word, more) in self.0.iter_mut().zip(other.0) {
+        for (word, more) in self.0.iter_mut().zip(&other.0) {
             *word |= more;
         }
     }
@@ -129,17 +155,14 @@ impl Mask {
 }
 
 /// Calls `visit` with the kernel ids of the process's threads, 256 at most.
-fn each_thread(mut visit: impl FnMut(i32)) {
+fn each_thread(buffer: &mut [u8], mut visit: impl FnMut(i32)) -> Result<(), Exhausted> {
     /// Of the kernel's `struct linux_dirent64`: where its length and its name begin.
     const LENGTH: usize = 16;
     const NAME: usize = 19;
     // SAFETY: a NUL-terminated path.
-    let folder = unsafe { file::open(c"/proc/self/task".as_ptr(), libc::O_DIRECTORY) };
-    if folder < 0 {
-        return;
-    }
+    let folder = unsafe { file::open(c"/proc/self/task".as_ptr(), libc::O_DIRECTORY)? };
+    let Some(folder) = folder else { return Ok(()) };
     let mut left = 256;
-    let mut buffer = [0u8; 1024];
     'all: loop {
         // SAFETY: the kernel writes at most the size that it is told.
         let read = unsafe {
@@ -162,65 +185,75 @@ fn each_thread(mut visit: impl FnMut(i32)) {
     }
     // SAFETY: ours.
     unsafe { file::close(folder) };
+    Ok(())
 }
 
-fn affinity() -> u32 {
-    Mask::of(0).map_or(0, |mask| mask.count())
+/// The quota that holds for us.
+fn own_quota(text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
+    quota(b"/proc/self/cgroup", b"/sys/fs/cgroup", text)
 }
 
 /// The tightest quota on the way from our own control group up to the root.
 ///
 /// In a container the path may name groups that are not mounted there: those can't be read, and the
 /// mount's root, which is always looked at, is the container's own group.
-fn quota(membership: &[u8], mount: &[u8]) -> Option<Quota> {
-    let mut buffer = [0; 4096];
-    let text = Path::new(membership).read(&mut buffer)?;
-    let mut tightest: Option<Quota> = None;
-    let mut note = |quota: Option<Quota>| {
-        if let Some(quota) = quota
-            && tightest.is_none_or(|other| quota.is_below(other))
-        {
-            tightest = Some(quota);
-        }
-    };
+fn quota(membership: &[u8], mount: &[u8], text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
+    let Some(text) = Path::new(membership).read(text)? else { return Ok(None) };
+    let mut tightest = None;
     for group in text.split(|&byte| byte == b'\n').filter_map(Group::parse) {
         if group.unified {
             // Alone, or beside version 1 hierarchies.
             for folder in [&b""[..], b"/unified"] {
-                climb(mount, folder, group.path, |path| {
-                    let mut buffer = [0; 64];
-                    note(path.push(b"/cpu.max").read(&mut buffer).and_then(parse_max));
-                });
+                climb(mount, folder, group.path, &mut tightest, Quota::read)?;
             }
         } else {
             for folder in [&b"/cpu"[..], b"/cpu,cpuacct"] {
-                climb(mount, folder, group.path, |path| {
-                    let len = path.len();
-                    let time = path.push(b"/cpu.cfs_quota_us").read_number();
-                    let period = path.truncate(len).push(b"/cpu.cfs_period_us").read_number();
-                    note(time.zip(period).and_then(|(time, period)| Quota::new(time, period)));
-                });
+                climb(mount, folder, group.path, &mut tightest, Quota::read_version_1)?;
             }
         }
     }
-    tightest
+    Ok(tightest)
 }
 
 impl Quota {
     fn new(time_us: u32, period_us: u32) -> Option<Self> {
         (time_us > 0 && period_us > 0).then_some(Self { time_us, period_us })
     }
+
+    /// The quota of the group whose folder this is.
+    fn read(folder: &mut Path) -> Result<Option<Self>, Exhausted> {
+        let mut buffer = [0; 64];
+        Ok(folder.push(b"/cpu.max").read(&mut buffer)?.and_then(parse_max))
+    }
+
+    /// The same in a version 1 hierarchy.
+    fn read_version_1(folder: &mut Path) -> Result<Option<Self>, Exhausted> {
+        let len = folder.len();
+        let time = folder.push(b"/cpu.cfs_quota_us").read_number()?;
+        let period = folder.truncate(len).push(b"/cpu.cfs_period_us").read_number()?;
+        Ok(time.zip(period).and_then(|(time, period)| Self::new(time, period)))
+    }
 }
 
-/// Calls `visit` with `mount/folder/group`, then with each folder above, down to `mount/folder`.
-fn climb(mount: &[u8], folder: &[u8], group: &[u8], mut visit: impl FnMut(&mut Path)) {
+/// Reads the quota in `mount/folder/group`, then in each folder above, down to `mount/folder`; keeps the tightest.
+fn climb(
+    mount: &[u8],
+    folder: &[u8],
+    group: &[u8],
+    tightest: &mut Option<Quota>,
+    read: fn(&mut Path) -> Result<Option<Quota>, Exhausted>,
+) -> Result<(), Exhausted> {
     let mut rest = group;
     loop {
         rest = rest.strip_suffix(b"/").unwrap_or(rest);
-        visit(Path::new(mount).push(folder).push(rest));
+        if let Some(quota) = read(Path::new(mount).push(folder).push(rest))?
+            && tightest.is_none_or(|other| quota.is_below(other))
+        {
+            *tightest = Some(quota);
+        }
         match rest.iter().rposition(|&byte| byte == b'/') {
             Some(slash) => rest = &rest[..slash],
-            None => return,
+            None => return Ok(()),
         }
     }
 }
@@ -274,7 +307,8 @@ mod tests {
 
         fn quota(&self) -> Option<Quota> {
             let path = |name| String::from(self.0.join(name).to_str().unwrap());
-            quota(path("self").as_bytes(), path("mount").as_bytes())
+            let (membership, mount) = (path("self"), path("mount"));
+            quota(membership.as_bytes(), mount.as_bytes(), &mut [0; TEXT]).unwrap()
         }
     }
 
@@ -342,6 +376,13 @@ mod tests {
         assert_eq!(usable(1, some(400_000, 100_000)), 1);
         assert_eq!(usable(0, None), 1);
         assert_eq!(usable(0, some(400_000, 100_000)), 4);
+    }
+
+    #[test]
+    fn reach_is_not_guessed_without_descriptors() {
+        let mut room = Room::new();
+        assert!(Reach::of_process(&mut room).is_some_and(|reach| reach.cpus > 0));
+        assert!(crate::file::without_descriptors(|| Reach::of_process(&mut room).is_none()));
     }
 
     #[test]

@@ -4,14 +4,23 @@
 
 use core::ffi::{c_char, c_int, c_long};
 
-/// Opens for reading; -1: it can't be.
+/// Nothing could be read, and that says nothing of the file: the process or the machine has no descriptors or no memory
+/// left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exhausted;
+
+/// Opens for reading; `None`: it can't be.
 ///
 /// # Safety
 /// `path` is a C string.
-pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> c_long {
+pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> Result<Option<c_long>, Exhausted> {
     let flags = flags | libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the caller's promise.
-    unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags) }
+    match unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags) } {
+        fd @ 0.. => Ok(Some(fd)),
+        _ if is_exhausted() => Err(Exhausted),
+        _ => Ok(None),
+    }
 }
 
 /// Closes.
@@ -72,45 +81,48 @@ impl Path {
     }
 
     /// The file's first bytes, as many as `buffer` takes; `None` if it can't be read.
-    pub(crate) fn read<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
+    pub(crate) fn read<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Exhausted> {
         if self.len == 0 {
-            return None;
+            return Ok(None);
         }
         // SAFETY: `bytes` ends in zero, see `push`.
-        let fd = unsafe { open(self.bytes.as_ptr().cast(), 0) };
-        if fd < 0 {
-            return None;
-        }
+        let Some(fd) = (unsafe { open(self.bytes.as_ptr().cast(), 0)? }) else { return Ok(None) };
         let mut len = 0;
         let complete = loop {
             let rest = &mut buffer[len..];
             if rest.is_empty() {
-                break true;
+                break Ok(true);
             }
             // SAFETY: `rest` is ours, and that long.
             let got = unsafe { libc::syscall(libc::SYS_read, fd, rest.as_mut_ptr(), rest.len()) };
             match usize::try_from(got) {
-                Ok(0) => break true,
+                Ok(0) => break Ok(true),
                 Ok(got) => len += got,
-                Err(_) if interrupted() => {}
-                Err(_) => break false,
+                Err(_) if errno() == libc::EINTR => {}
+                Err(_) if is_exhausted() => break Err(Exhausted),
+                Err(_) => break Ok(false),
             }
         };
         // SAFETY: `fd` is ours and used no more.
         unsafe { close(fd) };
-        complete.then_some(&buffer[..len])
+        Ok(complete?.then_some(&buffer[..len]))
     }
 
     /// The number that the file begins with.
-    pub(crate) fn read_number(&self) -> Option<u32> {
+    pub(crate) fn read_number(&self) -> Result<Option<u32>, Exhausted> {
         let mut buffer = [0; 32];
-        number(self.read(&mut buffer)?.trim_ascii())
+        Ok(self.read(&mut buffer)?.and_then(|text| number(text.trim_ascii())))
     }
 }
 
-fn interrupted() -> bool {
-    // SAFETY: the calling thread's own `errno`.
-    unsafe { *libc::__errno_location() == libc::EINTR }
+fn errno() -> c_int {
+    // SAFETY: the calling thread's own word.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Did the call fail for want of descriptors or memory?
+fn is_exhausted() -> bool {
+    [libc::EMFILE, libc::ENFILE, libc::ENOMEM].contains(&errno())
 }
 
 /// `text` as a decimal number; `None` if it isn't one, or too large.
@@ -124,6 +136,24 @@ pub(crate) fn number(text: &[u8]) -> Option<u32> {
     })
 }
 
+/// What `check`, which must not allocate, says in a process that can open nothing.
+#[cfg(test)]
+pub(crate) fn without_descriptors(check: impl FnOnce() -> bool) -> bool {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut status = 0;
+    // SAFETY: the child of a program with threads makes system calls alone; the limit is its own.
+    unsafe {
+        match libc::fork() {
+            0 => {
+                let holds = libc::setrlimit(libc::RLIMIT_NOFILE, &none) == 0 && check();
+                libc::_exit(if holds { 7 } else { 1 })
+            }
+            child => assert_eq!(libc::waitpid(child, &mut status, 0), child),
+        }
+    }
+    libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,14 +162,20 @@ mod tests {
     fn path_is_built_of_pieces_and_read() {
         let mut path = Path::new(b"/proc/");
         path.push(b"sys/kernel/pid_").push(b"max");
-        assert!(path.read_number().is_some_and(|max| max > 100));
-        assert_eq!(path.truncate(6).push_number(0).push(b"/nothing").read_number(), None);
+        assert!(path.read_number().unwrap().is_some_and(|max| max > 100));
+        assert_eq!(path.truncate(6).push_number(0).push(b"/nothing").read_number(), Ok(None));
     }
 
     #[test]
     fn path_that_is_too_long_is_not_read() {
         let mut path = Path::new(b"/proc/self/cgroup");
-        assert_eq!(path.push(&[b'/'; 600]).read(&mut [0; 8]), None);
+        assert_eq!(path.push(&[b'/'; 600]).read(&mut [0; 8]), Ok(None));
+    }
+
+    #[test]
+    fn want_of_descriptors_says_nothing_of_the_file() {
+        let path = Path::new(b"/proc/self/cgroup");
+        assert!(without_descriptors(|| path.read(&mut [0; 8]) == Err(Exhausted)));
     }
 
     #[test]

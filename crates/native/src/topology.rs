@@ -7,6 +7,7 @@
 //! Reading costs a few system calls a CPU: do it once, and where possible not before it is needed.
 
 mod list;
+mod read;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -46,14 +47,16 @@ pub enum Source {
     AllEqual,
 }
 
-/// A number that changes when CPUs come online or go (a hash of the kernel's list of them).
-pub fn online_hash() -> u64 {
+/// A number that changes when CPUs come online or go (a hash of the kernel's list of them); `None` if the list can't be
+/// read.
+pub fn online_hash() -> Option<u64> {
     let mut buffer = [0; 512];
-    let text = Path::new(b"/sys/devices/system/cpu/online").read(&mut buffer).unwrap_or_default();
+    let path = Path::new(b"/sys/devices/system/cpu/online");
+    let text = path.read(&mut buffer).ok().flatten()?;
     // FNV-1a.
-    text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+    Some(text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    }))
 }
 
 impl Source {
@@ -132,7 +135,7 @@ impl Cpu {
     }
 }
 
-/// The machine's cores. A fixed table of about 20 KB: keep it static, or on a big stack.
+/// The machine's cores. A fixed table of about 30 KB: keep it static, or on a big stack.
 #[derive(Clone, Debug)]
 pub struct Topology {
     cpus: [Cpu; CPUS],
@@ -141,6 +144,7 @@ pub struct Topology {
     classes: usize,
     /// Names that the user gave; empty: by rank.
     names: [[u8; NAME_MAX + 1]; CLASSES],
+    room: read::Room,
 }
 
 impl Default for Topology {
@@ -158,23 +162,8 @@ impl Topology {
             cpus[at] = Cpu::unknown(at as u16);
             at += 1;
         }
-        Self { cpus, present: CpuSet::EMPTY, classes: 1, names: [[0; NAME_MAX + 1]; CLASSES] }
-    }
-
-    /// Reads what the kernel tells below `sysfs` (`/sys`, elsewhere only in tests).
-    pub fn read(&mut self, sysfs: &[u8]) {
-        *self = Self::new();
-        let online = CpuSet::read(Path::new(sysfs).push(b"/devices/system/cpu/online"));
-        // A kernel without sysfs still runs us on something.
-        let online = online.filter(|set| !set.is_empty()).unwrap_or(CpuSet::of(&[0]));
-        self.present =
-            CpuSet::read(Path::new(sysfs).push(b"/devices/system/cpu/present")).unwrap_or(online);
-        for cpu in online.iter() {
-            self.cpus[cpu].online = true;
-        }
-        self.read_siblings(sysfs);
-        self.read_domains(sysfs);
-        self.read_classes(sysfs);
+        let names = [[0; NAME_MAX + 1]; CLASSES];
+        Self { cpus, present: CpuSet::EMPTY, classes: 1, names, room: read::Room::new() }
     }
 
     /// Gives class and domain to [`place::here`](crate::place::here).
@@ -226,117 +215,6 @@ impl Topology {
         }
     }
 
-    fn read_siblings(&mut self, sysfs: &[u8]) {
-        let mut path = Path::new(sysfs);
-        path.push(b"/devices/system/cpu/");
-        let start = path.len();
-        let mut buffer = [0; 8];
-        if path.push(b"smt/active").read(&mut buffer).map(<[u8]>::trim_ascii) == Some(b"0") {
-            return;
-        }
-        let mut seen = CpuSet::EMPTY;
-        for cpu in 0..CPUS {
-            if !self.cpus[cpu].online || seen.has(cpu) {
-                continue;
-            }
-            path.truncate(start).push(b"cpu").push_number(cpu as u32);
-            let Some(core) = CpuSet::read(path.push(b"/topology/thread_siblings_list")) else {
-                continue;
-            };
-            let mut previous = core.iter().last().unwrap_or(cpu);
-            for next in core.iter() {
-                self.cpus[previous].sibling = next as u16;
-                previous = next;
-                seen.insert(next);
-            }
-        }
-    }
-
-    fn read_domains(&mut self, sysfs: &[u8]) {
-        let mut path = Path::new(sysfs);
-        path.push(b"/devices/system/node/");
-        let start = path.len();
-        let nodes = CpuSet::read(path.push(b"online"));
-        for node in nodes.iter().flat_map(CpuSet::iter) {
-            path.truncate(start).push(b"node").push_number(node as u32);
-            let members = CpuSet::read(path.push(b"/cpulist"));
-            for cpu in members.iter().flat_map(CpuSet::iter) {
-                self.cpus[cpu].node = node as u16;
-                self.cpus[cpu].domain = node as u16;
-                self.cpus[cpu].domain_source = DomainSource::Node;
-            }
-        }
-        let mut domains = 0;
-        let mut caches = [Cpu::unknown(0).domain; CPUS];
-        let mut seen = CpuSet::EMPTY;
-        for cpu in 0..CPUS {
-            if !self.cpus[cpu].online || seen.has(cpu) {
-                continue;
-            }
-            let Some(shared) = last_level_cache(sysfs, cpu) else {
-                return; // all or none: a mixture of nodes and caches would have no meaning
-            };
-            for member in shared.iter().chain([cpu]) {
-                caches[member] = domains;
-                seen.insert(member);
-            }
-            domains += 1;
-        }
-        for (cpu, domain) in self.cpus.iter_mut().zip(caches).filter(|(cpu, _)| cpu.online) {
-            cpu.domain = domain;
-            cpu.domain_source = DomainSource::LastLevelCache;
-        }
-    }
-
-    fn read_classes(&mut self, sysfs: &[u8]) {
-        // Figures of one type of core differ by a few percent: firmware ranks the favoured cores, which
-        // boost higher. Types of core differ by a fifth and more.
-        const EQUAL_PERCENT: u32 = 85;
-        if let Some(figures) = Figures::read(self, sysfs, b"cpu_capacity") {
-            // The kernel computes these from the core's type; favoured cores don't show.
-            figures.set_capacities(self, Source::CpuCapacity);
-            figures.set_classes(self, Source::CpuCapacity, 97);
-            if self.is_hybrid() {
-                return;
-            }
-        }
-        let cppc = Figures::read(self, sysfs, b"acpi_cppc/highest_perf");
-        let frequency = match cppc {
-            None => Figures::read(self, sysfs, b"cpufreq/cpuinfo_max_freq"),
-            Some(_) => None,
-        };
-        let performance =
-            cppc.zip(Some(Source::Cppc)).or(frequency.zip(Some(Source::MaxFrequency)));
-        if let Some((figures, source)) = &performance {
-            figures.set_capacities(self, *source);
-        }
-        if !self.read_counters(sysfs)
-            && let Some((figures, source)) = &performance
-        {
-            figures.set_classes(self, *source, EQUAL_PERCENT);
-        }
-    }
-
-    /// Classes of an Intel hybrid, from the counters that each type of core has.
-    fn read_counters(&mut self, sysfs: &[u8]) -> bool {
-        let types = [&b"cpu_core"[..], b"cpu_atom", b"cpu_lowpower"].map(|name| {
-            CpuSet::read(Path::new(sysfs).push(b"/devices/").push(name).push(b"/cpus"))
-                .filter(|set| !set.is_empty())
-        });
-        if types.iter().flatten().count() < 2 {
-            return false;
-        }
-        self.classes = 0;
-        for members in types.iter().flatten() {
-            for cpu in members.iter() {
-                self.cpus[cpu].class = Class(self.classes as u8);
-                self.cpus[cpu].class_source = Source::HybridCounters;
-            }
-            self.classes += 1;
-        }
-        true
-    }
-
     /// Asks each CPU itself for its type, by moving the calling thread there and back, where sysfs tells
     /// nothing (an Intel hybrid under a hypervisor that pins); `true` if that told classes apart.
     ///
@@ -370,81 +248,6 @@ impl Topology {
             cpu.class_source = Source::Cpuid;
         }
         true
-    }
-}
-
-/// CPUs that share the last-level cache with `cpu`.
-fn last_level_cache(sysfs: &[u8], cpu: usize) -> Option<CpuSet> {
-    let mut path = Path::new(sysfs);
-    path.push(b"/devices/system/cpu/cpu").push_number(cpu as u32).push(b"/cache/index");
-    let start = path.len();
-    // index0 and index1 are a core's own first level; a machine has two to five.
-    (2..5u32).rev().find_map(|index| {
-        path.truncate(start).push_number(index);
-        CpuSet::read(path.push(b"/shared_cpu_list")).filter(|set| !set.is_empty())
-    })
-}
-
-/// One figure for every CPU that is online.
-struct Figures {
-    figures: [u32; CPUS],
-    largest: u32,
-}
-
-impl Figures {
-    /// Reads `cpu*/name`; `None` unless every CPU that is online has one above 0.
-    fn read(topology: &Topology, sysfs: &[u8], name: &[u8]) -> Option<Self> {
-        let mut path = Path::new(sysfs);
-        path.push(b"/devices/system/cpu/cpu");
-        let start = path.len();
-        let mut read = Self { figures: [0; CPUS], largest: 0 };
-        for (number, cpu) in topology.online() {
-            // Both threads of a core are the same core, and such files can be slow.
-            let sibling = usize::from(cpu.sibling);
-            let figure = match read.figures[sibling] {
-                0 => path.truncate(start).push_number(number as u32).push(b"/").push(name),
-                known => {
-                    read.figures[number] = known;
-                    continue;
-                }
-            }
-            .read_number()
-            .filter(|&figure| figure > 0)?;
-            read.figures[number] = figure;
-            read.largest = read.largest.max(figure);
-        }
-        (read.largest > 0).then_some(read)
-    }
-
-    fn set_capacities(&self, topology: &mut Topology, source: Source) {
-        for (cpu, &figure) in topology.cpus.iter_mut().zip(&self.figures) {
-            if cpu.online {
-                let scaled = u64::from(figure) * u64::from(FULL_CAPACITY) / u64::from(self.largest);
-                cpu.capacity = scaled.max(1) as u16;
-                cpu.capacity_source = source;
-            }
-        }
-    }
-
-    /// Groups the figures, from the largest down: a class ends below `percent` of its largest figure.
-    fn set_classes(&self, topology: &mut Topology, source: Source, percent: u32) {
-        let mut below = u32::MAX;
-        topology.classes = 0;
-        while let Some(largest) =
-            self.figures.iter().copied().filter(|&figure| figure > 0 && figure < below).max()
-        {
-            let last = topology.classes == CLASSES - 1;
-            let least =
-                if last { 1 } else { (u64::from(largest) * u64::from(percent) / 100).max(1) };
-            for (cpu, &figure) in topology.cpus.iter_mut().zip(&self.figures) {
-                if figure > 0 && figure < below && u64::from(figure) >= least {
-                    cpu.class = Class(topology.classes as u8);
-                    cpu.class_source = source;
-                }
-            }
-            topology.classes += 1;
-            below = least as u32;
-        }
     }
 }
 

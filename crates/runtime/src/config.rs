@@ -124,7 +124,8 @@ pub(crate) unsafe fn load() {
     // SAFETY: nobody reads it before `publish` below.
     let store = unsafe { &mut *STORE.0.get() };
     let classes = variable(c"LOCKWRIGHT_TOPOLOGY").unwrap_or(b"");
-    if !learn_topology(&mut store.topology, classes) {
+    let learnt = learn_topology(&mut store.topology, classes);
+    if learnt == Err(Unlearnt::BadClasses) {
         let hint: &[u8] =
             b"': the machine's own classes stay\nhint: lockwright topology --set SPEC\n";
         say(&[b"bad LOCKWRIGHT_TOPOLOGY '", classes, hint]);
@@ -136,7 +137,7 @@ pub(crate) unsafe fn load() {
         unsafe { load_emulation(&mut store.topology, text) };
     }
     store.topology.publish();
-    machine::learn();
+    machine::learn(learnt != Err(Unlearnt::Unread));
     // As for several CPUs: `Policy::tuning` adapts it to how many there are, at each use.
     let tuning = Tuning::for_cpus(machine::cpus().max(2));
     SPIN.store(tuning.on(machine::cpus()).spin_ns, Relaxed); // a hint
@@ -179,28 +180,39 @@ unsafe fn load_emulation(topology: &mut Topology, text: &[u8]) {
     }
 }
 
-/// Reads the CPUs' classes, and gives them to the locks; `false`: the specification is bad, the machine's own stay.
-fn learn_topology(topology: &mut Topology, specification: &[u8]) -> bool {
-    topology.read(b"/sys");
+/// Why the locks were not given what they should know of the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unlearnt {
+    /// The kernel's files can't be read now: they were given nothing.
+    Unread,
+    /// The specification is bad: they were given the machine's own classes.
+    BadClasses,
+}
+
+/// Reads the CPUs' classes, and gives them to the locks.
+fn learn_topology(topology: &mut Topology, specification: &[u8]) -> Result<(), Unlearnt> {
+    if !topology.read(b"/sys") {
+        return Err(Unlearnt::Unread);
+    }
     let fine = specification.is_empty()
         || core::str::from_utf8(specification).is_ok_and(|spec| topology.set(spec).is_ok());
     topology.publish();
-    fine
+    if fine { Ok(()) } else { Err(Unlearnt::BadClasses) }
 }
 
-/// Reads the CPUs' classes again.
+/// Reads the CPUs' classes again; `false`: they can't be read now, and nothing has changed for the locks.
 ///
 /// # Safety
 /// One caller at a time, after `load`.
-pub(crate) unsafe fn read_topology() {
+pub(crate) unsafe fn read_topology() -> bool {
     if emulate::is_on() {
-        return; // its classes are not the machine's
+        return true; // its classes are not the machine's
     }
     let store = STORE.0.get();
     // SAFETY: the caller's promise; `rule_for`, which reads the rest meanwhile, does not look at the topology.
     let (topology, classes) = unsafe { (&mut (*store).topology, &(*store).classes) };
     let length = classes.iter().position(|&byte| byte == 0).unwrap_or(classes.len());
-    learn_topology(topology, &classes[..length]);
+    learn_topology(topology, &classes[..length]) != Err(Unlearnt::Unread)
 }
 
 fn load_program(store: &mut Store) {

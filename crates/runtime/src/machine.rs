@@ -4,14 +4,18 @@
 //! Looked at about once a second, by a thread that has to wait for a lock anyway. Reading takes some tens of
 //! microseconds; nobody waits for the thread that does it.
 //!
+//! Whoever looks may have little stack left, and the process no descriptor: what is large is static, and what can't be read
+//! stays as it was last seen.
+//!
 //! It stops for good when the process is about to confine itself: a seccomp filter may kill whoever opens a file.
 //! Without privileges that takes `prctl` (no new privileges, or the filter itself), which the preloaded library has.
 
 use crate::thread;
+use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long, c_ulong};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
-use lockwright_native::cpus::Reach;
+use lockwright_native::cpus::{Reach, Room};
 use lockwright_native::{place, topology};
 
 /// A thread looks at the clock once in so many contended acquisitions.
@@ -21,19 +25,28 @@ const WAITS_PER_LOOK: u32 = 64;
 static CPUS: AtomicU32 = AtomicU32::new(0);
 /// When somebody last looked, in seconds of the coarse monotonic clock.
 static LOOKED: AtomicU32 = AtomicU32::new(0);
-/// The list of CPUs that are online, as a hash of the kernel's text.
+/// The list of CPUs that are online, as a hash of the kernel's text; 0: not read yet.
 static ONLINE: AtomicU64 = AtomicU64::new(0);
 /// Somebody looks.
 static LOOKING: AtomicBool = AtomicBool::new(false);
+/// Where whoever looks reads.
+static ROOM: Shared = Shared(UnsafeCell::new(Room::new()));
 /// The process confines itself: no files are opened any more.
 static CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// Reads everything for the first time.
+struct Shared(UnsafeCell<Room>);
+// SAFETY: who has set LOOKING has it alone.
+unsafe impl Sync for Shared {}
+
+/// Reads everything for the first time. `has_classes`: the CPUs' classes are known by now; if not, the first look reads
+/// them.
 ///
-/// The CPUs' classes are known by now.
-pub(crate) fn learn() {
-    use_reach(Reach::of_thread());
-    ONLINE.store(topology::online_hash(), Relaxed);
+/// Needs some 8 KB of stack.
+pub(crate) fn learn(has_classes: bool) {
+    use_reach(Reach::of_thread(&mut Room::new()));
+    if has_classes && let Some(online) = topology::online_hash() {
+        ONLINE.store(online, Relaxed); // by itself
+    }
 }
 
 fn use_reach(reach: Reach) {
@@ -95,12 +108,17 @@ pub(crate) fn look() {
         LOOKING.store(false, Release); // ORDERING: as below
         return;
     }
-    let online = topology::online_hash();
-    if ONLINE.swap(online, Relaxed) != online {
+    if let Some(online) = topology::online_hash()
+        && ONLINE.load(Relaxed) != online
         // SAFETY: LOOKING is ours.
-        unsafe { crate::config::read_topology() };
+        && unsafe { crate::config::read_topology() }
+    {
+        ONLINE.store(online, Relaxed); // who looks next has LOOKING after us
     }
-    use_reach(Reach::of_process());
+    // SAFETY: LOOKING is ours.
+    if let Some(reach) = Reach::of_process(unsafe { &mut *ROOM.0.get() }) {
+        use_reach(reach);
+    }
     // ORDERING: Release, pairs with the Acquire above.
     LOOKING.store(false, Release);
 }
@@ -155,7 +173,7 @@ mod tests {
         unsafe {
             let mut all: libc::cpu_set_t = core::mem::zeroed();
             assert_eq!(libc::sched_getaffinity(0, size_of_val(&all), &mut all), 0);
-            learn();
+            learn(true);
             assert_eq!(cpus(), cpus::usable());
             let bind = |set: &libc::cpu_set_t| {
                 for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
@@ -186,5 +204,29 @@ mod tests {
                 .unwrap();
             }
         }
+    }
+
+    #[test]
+    fn what_cannot_be_read_stays_as_it_was() {
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let mut status = 0;
+        // SAFETY: the child of a program with threads makes system calls alone; the limit is its own.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    in_child();
+                    place::set(0, lockwright_platform::Class(3), 7);
+                    CPUS.store(77, Relaxed);
+                    ONLINE.store(1, Relaxed); // as if CPUs had come or gone
+                    let refused = libc::setrlimit(libc::RLIMIT_NOFILE, &none) == 0;
+                    look();
+                    let kept = place::class_of(0).0 == 3 && cpus() == 77;
+                    let looks_again = ONLINE.load(Relaxed) == 1 && !LOOKING.load(Relaxed);
+                    libc::_exit(if refused && kept && looks_again { 7 } else { 1 })
+                }
+                child => assert_eq!(libc::waitpid(child, &mut status, 0), child),
+            }
+        }
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
     }
 }

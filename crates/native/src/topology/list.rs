@@ -1,7 +1,7 @@
 //! Sets of CPUs, and the kernel's way to write them: `0-3,8`.
 
 use super::cpu_number;
-use crate::file::Path;
+use crate::file::{Exhausted, Path};
 use crate::place::CPUS;
 
 /// A set of CPUs (or of anything else that has small numbers).
@@ -64,8 +64,9 @@ impl CpuSet {
         Some(set)
     }
 
-    pub(super) fn read(path: &Path) -> Option<Self> {
-        Self::parse(path.read(&mut [0; 4096])?)
+    /// Reads a file in the kernel's notation, by way of `text`; `None` if it isn't that, or isn't there.
+    pub(super) fn read(path: &Path, text: &mut [u8]) -> Result<Option<Self>, Exhausted> {
+        Ok(path.read(text)?.and_then(Self::parse))
     }
 
     /// The calling thread's affinity mask.

@@ -179,9 +179,16 @@ fn machine_without_sysfs_has_one_cpu() {
 }
 
 #[test]
+fn nothing_is_guessed_without_descriptors() {
+    let mut topology = Topology::new();
+    let refused = || !topology.read(b"/sys") && online_hash().is_none();
+    assert!(crate::file::without_descriptors(refused));
+}
+
+#[test]
 fn this_machine_can_be_read() {
     let mut topology = Topology::new();
-    topology.read(b"/sys");
+    assert!(topology.read(b"/sys"));
     let parallelism = std::thread::available_parallelism().unwrap().get();
     assert!(topology.online().count() >= parallelism);
     assert!(topology.online().any(|(_, cpu)| cpu.capacity == FULL_CAPACITY));

@@ -1,0 +1,59 @@
+//! A thread that waits for a lock reads about the machine again, and its stack may be small.
+
+use core::ffi::c_void;
+use core::ptr::{from_mut, null_mut};
+use lockwright_native::cpus::{Reach, Room};
+use lockwright_native::topology::{Topology, online_hash};
+
+/// Bytes of the stack that a thread gets.
+const STACK: usize = 510 * 1024;
+/// What no thread has written to.
+const UNTOUCHED: u8 = 0xa5;
+
+/// What is read into. As in the library it lies elsewhere.
+struct Places {
+    topology: Topology,
+    room: Room,
+}
+
+type Body = extern "C" fn(*mut c_void) -> *mut c_void;
+
+/// Bytes of stack that a thread needs to run `body`.
+fn needed_for(body: Body, places: &mut Places) -> usize {
+    let mut memory = vec![UNTOUCHED; STACK + 4096];
+    let start = memory.as_ptr().align_offset(4096);
+    let stack = &mut memory[start..start + STACK];
+    // SAFETY: plain data, initialized before it is used; the stack and the places outlive the thread, and nobody else
+    // touches them until it has ended.
+    unsafe {
+        let mut attr: libc::pthread_attr_t = core::mem::zeroed();
+        assert_eq!(libc::pthread_attr_init(&mut attr), 0);
+        assert_eq!(libc::pthread_attr_setstack(&mut attr, stack.as_mut_ptr().cast(), STACK), 0);
+        let mut thread = 0;
+        assert_eq!(libc::pthread_create(&mut thread, &attr, body, from_mut(places).cast()), 0);
+        assert_eq!(libc::pthread_join(thread, null_mut()), 0);
+        libc::pthread_attr_destroy(&mut attr);
+    }
+    STACK - stack.iter().take_while(|&&byte| byte == UNTOUCHED).count()
+}
+
+extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
+    null_mut()
+}
+
+extern "C" fn read(places: *mut c_void) -> *mut c_void {
+    // SAFETY: what `needed_for` was given.
+    let Places { topology, room } = unsafe { &mut *places.cast::<Places>() };
+    let is_known = online_hash().is_some() && topology.read(b"/sys");
+    let _ = topology.set("big:0,little:1"); // refused on other machines, which takes as much
+    assert!(is_known && Reach::of_process(room).is_some());
+    null_mut()
+}
+
+#[test]
+fn reading_needs_little_stack() {
+    let mut places = Box::new(Places { topology: Topology::new(), room: Room::new() });
+    let needed = needed_for(read, &mut places) - needed_for(nothing, &mut places);
+    // As it is compiled for the library it is half of what it is for a test.
+    assert!(needed < 10 * 1024, "{needed} bytes");
+}

@@ -1,0 +1,92 @@
+/* Threads with the smallest stack there may be, in a program that can open nothing any more. Who waits for a lock looks at
+ * the machine now and then; that takes little stack, and what can't be opened is done without. */
+#include "check.h"
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/resource.h>
+
+enum {
+    THREADS = 4,
+    UNTOUCHED = 0xa5,
+    /* Bytes that waiting may take, beside what a thread takes that never waits. */
+    MOST = 4096,
+};
+
+static pthread_mutex_t wanted = PTHREAD_MUTEX_INITIALIZER, unwanted = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool stop;
+static size_t size;
+
+static void *run(void *mutex)
+{
+    do {
+        pthread_mutex_lock(mutex);
+        for (volatile int i = 0; i < 2000; i++)
+            ;
+        sched_yield();
+        pthread_mutex_unlock(mutex);
+    } while (!stop);
+    return NULL;
+}
+
+static unsigned char *new_stack(void)
+{
+    /* Below it lies a page that nobody may touch. */
+    size_t page = sysconf(_SC_PAGESIZE);
+    size = (PTHREAD_STACK_MIN + page - 1) / page * page;
+    unsigned char *low =
+        mmap(NULL, page + size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(low != MAP_FAILED);
+    OK(mprotect(low, page, PROT_NONE));
+    return memset(low + page, UNTOUCHED, size);
+}
+
+static pthread_t start_on(unsigned char *stack, pthread_mutex_t *mutex)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    OK(pthread_attr_init(&attr));
+    OK(pthread_attr_setstack(&attr, stack, size));
+    OK(pthread_create(&thread, &attr, run, mutex));
+    OK(pthread_attr_destroy(&attr));
+    return thread;
+}
+
+static size_t used(const unsigned char *stack)
+{
+    size_t left = 0;
+    while (left < size && stack[left] == UNTOUCHED)
+        left++;
+    return size - left;
+}
+
+int main(void)
+{
+    /* The dynamic linker takes stack too, where a function is called for the first time. */
+    stop = true;
+    run(&unwanted);
+    stop = false;
+    unsigned char *stacks[THREADS], *alone_stack = new_stack();
+    pthread_t threads[THREADS], alone = start_on(alone_stack, &unwanted);
+    for (int i = 0; i < THREADS; i++) {
+        stacks[i] = new_stack();
+        threads[i] = start_on(stacks[i], &wanted);
+    }
+    /* The first look is soon, while files can still be opened; then there is one a second. */
+    sleep_ms(200);
+    struct rlimit limit;
+    OK(getrlimit(RLIMIT_NOFILE, &limit));
+    limit.rlim_cur = 0;
+    OK(setrlimit(RLIMIT_NOFILE, &limit));
+    CHECK(open("/proc/self/stat", O_RDONLY) == -1 && errno == EMFILE);
+    for (int i = 0; i < 11; i++)
+        sleep_ms(100);
+    stop = true;
+    join(alone);
+    for (int i = 0; i < THREADS; i++) {
+        join(threads[i]);
+        if (used(stacks[i]) > used(alone_stack) + MOST)
+            printf("%zu bytes of stack, %zu without waiting\n", used(stacks[i]), used(alone_stack));
+        CHECK(used(stacks[i]) <= used(alone_stack) + MOST);
+    }
+    return finish();
+}
