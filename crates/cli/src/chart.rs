@@ -76,7 +76,7 @@ pub(crate) struct Heading<'a> {
     pub(crate) source: &'a str,
 }
 
-/// Panels with curves, and the key to them.
+/// Panels with curves, and the key to them; a name of several lines has them below each other.
 pub(crate) fn curves(
     heading: &Heading<'_>,
     key: &[String],
@@ -84,14 +84,19 @@ pub(crate) fn curves(
 ) -> Result<String, String> {
     let columns = if panels.len() > 2 { 2 } else { 1 };
     let rows = panels.len().div_ceil(columns) as i32;
-    let height = TOP + (rows * (HEAD + PANEL + FOOT)).max(key.len() as i32 * ROW + HEAD);
+    let lines = key.iter().map(|name| name.lines().count() as i32).sum::<i32>();
+    let height = TOP + (rows * (HEAD + PANEL + FOOT)).max(lines * ROW + HEAD);
     document((WIDTH, height), &COLOURS, |area| {
         head(area, heading)?;
+        let (x, mut y) = (WIDTH - KEY + 16, TOP + HEAD);
         for (number, name) in key.iter().enumerate() {
-            let (x, y) = (WIDTH - KEY + 16, TOP + HEAD + number as i32 * ROW);
             line(area, &[(x, y), (x + 24, y)], colour(number).stroke_width(2))?;
             mark(area, number, (x + 12, y), 4, colour(number))?;
-            text(area, name, (x + 32, y), 12, INK, HPos::Left)?;
+            for (number, part) in name.lines().enumerate() {
+                let (indent, ink) = if number == 0 { (32, INK) } else { (12, SOFT) };
+                text(area, part, (x + indent, y), 12, ink, HPos::Left)?;
+                y += ROW;
+            }
         }
         let width = (WIDTH - KEY) / columns as i32;
         for (number, panel) in panels.iter().enumerate() {
@@ -156,6 +161,11 @@ impl Scale {
         }
     }
 
+    /// Where a broken axis goes on after its 0: see [`x`](Self::x).
+    fn least(&self) -> f64 {
+        self.low * 3.9
+    }
+
     pub(crate) fn share(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.low) / self.low).ln() / (self.high / self.low).ln()
@@ -177,7 +187,7 @@ impl Scale {
         if self.log {
             let mut ticks = log_ticks(self.low, self.high);
             if self.zero {
-                let least = self.low * 3.9; // see `x`
+                let least = self.least();
                 ticks.retain(|tick| *tick >= least);
                 ticks.insert(0, 0.0);
             }
@@ -213,6 +223,16 @@ pub(crate) fn label(value: f64, is_time: bool) -> String {
     format!("{number} {unit}").trim_end().to_owned()
 }
 
+/// Two strokes across an axis.
+fn broken(area: &Area<'_>, (x, y): (i32, i32), (wide, tall): (i32, i32)) -> Drawn {
+    for shift in [-2, 2] {
+        // Along the axis, which is where the stroke is thin.
+        let (x, y) = if wide < tall { (x + shift, y) } else { (x, y + shift) };
+        line(area, &[(x - wide, y + tall), (x + wide, y - tall)], INK)?;
+    }
+    Ok(())
+}
+
 fn draw_panel(area: &Area<'_>, panel: &Panel, inside: &Inside) -> Drawn {
     let dots = || panel.curves.iter().flat_map(|curve| &curve.dots);
     let across = Scale::x(dots().map(|(x, _)| *x), panel.x.log);
@@ -240,6 +260,13 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, inside: &Inside) -> Drawn {
         }
     }
     line(area, &[(inside.left, inside.bottom), (inside.right, inside.bottom)], SOFT)?;
+    // Between 0 and the least value a logarithmic axis is broken.
+    if across.zero {
+        broken(area, ((x(0.0) + x(across.least())) / 2, inside.bottom), (2, 5))?;
+    }
+    if up.zero {
+        broken(area, (inside.left, (y(0.0) + y(up.least())) / 2), (5, 2))?;
+    }
     let middle = (inside.left + inside.right) / 2;
     text(area, &panel.x.name, (middle, inside.bottom + 34), 13, INK, HPos::Center)?;
 
@@ -265,8 +292,10 @@ fn draw_panel(area: &Area<'_>, panel: &Panel, inside: &Inside) -> Drawn {
 pub(crate) struct Bars {
     pub(crate) title: String,
     pub(crate) axis: Axis,
-    /// Name, colour, length.
-    pub(crate) bars: Vec<(String, usize, Range)>,
+    /// Name, colour, length, if it has one.
+    pub(crate) bars: Vec<(String, usize, Option<Range>)>,
+    /// What is said where there is none.
+    pub(crate) none: &'static str,
 }
 
 /// Groups of bars, one below the other.
@@ -278,7 +307,8 @@ pub(crate) fn bars(heading: &Heading<'_>, groups: &[Bars]) -> Result<String, Str
         head(area, heading)?;
         let mut top = TOP + HEAD;
         for group in groups {
-            let values = group.bars.iter().flat_map(|(_, _, value)| [value.middle, value.high]);
+            let values = group.bars.iter().filter_map(|(_, _, value)| *value);
+            let values = values.flat_map(|value| [value.middle, value.high]);
             let scale = Scale::y(values, group.axis.log);
             let width = f64::from(WIDTH - NAMES - 120);
             let x = |value: f64| NAMES + (scale.share(value) * width).round() as i32;
@@ -294,6 +324,10 @@ pub(crate) fn bars(heading: &Heading<'_>, groups: &[Bars]) -> Result<String, Str
             for (number, (name, key, value)) in group.bars.iter().enumerate() {
                 let y = top + number as i32 * ROW + ROW / 2;
                 text(area, name, (NAMES - 8, y), 12, INK, HPos::Right)?;
+                let Some(value) = value else {
+                    text(area, group.none, (NAMES + 8, y), 12, SOFT, HPos::Left)?;
+                    continue;
+                };
                 let corners = [(NAMES, y - 6), (x(value.middle), y + 6)];
                 drawn(area.draw(&Rectangle::new(corners, colour(*key).filled())))?;
                 line(area, &[(x(value.low), y), (x(value.high), y)], INK.stroke_width(2))?;
@@ -348,6 +382,24 @@ mod tests {
     }
 
     #[test]
+    fn a_logarithmic_axis_with_a_zero_is_broken() {
+        let strokes = |first: f64| {
+            let range = |middle| Range { middle, low: middle, high: middle };
+            let axis = |log| Axis { name: "gap".into(), log, is_time: false };
+            let dots = [first, 10.0, 1000.0].map(|x| (x, range(5.0))).into();
+            let curves_of = vec![Curve { key: 0, dashed: false, dots }];
+            let panel =
+                Panel { title: "one".into(), x: axis(true), y: axis(false), curves: curves_of };
+            let heading = Heading { title: "a title", source: "simulated" };
+            let svg = curves(&heading, &["mcs".into()], &[panel]).unwrap();
+            svg.matches("<polyline").count() + svg.matches("<line").count()
+        };
+        // The same number of lines of the grid: 0 and 10, or 1 and 10.
+        let ticks = |first: f64| Scale::x([first, 10.0, 1000.0].into_iter(), true).ticks().len();
+        assert_eq!(strokes(0.0) - ticks(0.0), strokes(1.0) - ticks(1.0) + 2);
+    }
+
+    #[test]
     fn a_chart_has_its_parts() {
         let axis = |name: &str| Axis { name: name.into(), log: true, is_time: true };
         let range = |middle: f64| Range { middle, low: middle * 0.9, high: middle * 1.1 };
@@ -363,21 +415,31 @@ mod tests {
             curves: vec![curve(0), curve(1)],
         };
         let heading = Heading { title: "a title", source: "simulated: a machine" };
-        let key = ["mcs".to_owned(), "tas <1>".to_owned()];
+        let key = ["mcs".to_owned(), "tas <1>\nlittle: none ended".to_owned()];
         let svg = curves(&heading, &key, &[panel("one"), panel("two"), panel("three")]).unwrap();
-        for part in
-            ["a title", "simulated: a machine", "mcs", "tas &lt;1&gt;", "three", "gap", "P99"]
-        {
+        for part in [
+            "a title",
+            "simulated: a machine",
+            "mcs",
+            "tas &lt;1&gt;",
+            "little: none ended",
+            "three",
+            "gap",
+            "P99",
+        ] {
             assert!(svg.contains(part), "no '{part}' in {svg}");
         }
         assert_eq!(svg.matches("<svg").count(), 1);
         let bars_of = Bars {
             title: "throughput".into(),
             axis: Axis { name: "op/s".into(), log: false, is_time: false },
-            bars: vec![("mcs".into(), 0, range(2e6))],
+            bars: vec![("mcs".into(), 0, Some(range(2e6))), ("asl".into(), 1, None)],
+            none: "none ended",
         };
         let svg = bars(&heading, &[bars_of]).unwrap();
-        for part in ["simulated: a machine", "throughput", "op/s", "mcs", "2 M"] {
+        for part in
+            ["simulated: a machine", "throughput", "op/s", "mcs", "2 M", "asl", "none ended"]
+        {
             assert!(svg.contains(part), "no '{part}' in {svg}");
         }
     }

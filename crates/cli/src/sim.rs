@@ -1,6 +1,8 @@
 //! Studies on virtual machines: the command line (`words`), what is run (`plan`), and what is made of it.
 
+pub(crate) mod csv;
 pub(crate) mod list;
+pub(crate) mod notes;
 pub(crate) mod perfetto;
 pub(crate) mod plan;
 pub(crate) mod plot;
@@ -11,7 +13,7 @@ pub(crate) mod words;
 use lockwright_bench::Spread;
 use lockwright_sim::Run;
 use lockwright_sim::sweep::Knob;
-use lockwright_sim::{Outcome, Placement, Violation};
+use lockwright_sim::{ClassOutcome, Outcome, Placement, Violation};
 use plan::Plan;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,6 +30,11 @@ pub(crate) struct Row<'a> {
 fn spread(outcomes: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> Option<Spread> {
     let sound = outcomes.iter().filter(|outcome| outcome.violation.is_none());
     Spread::of(&sound.map(figure).collect::<Vec<_>>())
+}
+
+/// What the threads on a class of cores did.
+fn class<'o>(outcome: &'o Outcome, name: &str) -> Option<&'o ClassOutcome> {
+    outcome.classes.iter().find(|class| class.class == name)
 }
 
 impl<'a> Row<'a> {
@@ -71,7 +78,7 @@ pub(crate) fn source(plan: &Plan) -> String {
     let mut text = "simulated: ".to_owned();
     match &plan.machines[..] {
         [one] => {
-            let title = one.title.split(':').next().unwrap_or_default();
+            let title = one.title.split(": ").next().unwrap_or_default();
             let _ = write!(text, "{} ({title})", one.name);
         }
         many => {

@@ -100,6 +100,52 @@ fn every_file_is_written_and_says_that_it_is_simulated() -> Result<()> {
 }
 
 #[test]
+fn a_class_that_got_nothing_is_said_everywhere() -> Result<()> {
+    let folder = TempDir::new()?;
+    let dir = folder.path().to_str().context("a path in UTF-8")?;
+    let asked = ["--machine", "m1", "--lock", "mcs,asl-mcs", "--seed", "1", "--output", dir];
+    let text = good(&[&asked[..], &["--threads", "8"]].concat())?.text();
+    let little = text.lines().find(|line| line.starts_with("asl-mcs")).context("a row")?;
+    let column = text.lines().find_map(|line| line.find("P99 little")).context("a header")?;
+    ensure!(little[column..].split_whitespace().next() == Some("none"), "{text}");
+    let note = "note: asl-mcs: no operation ended on a little core within 100us, as its window is up to 100ms: \
+                --duration 300ms shows them";
+    ensure!(text.lines().any(|line| line == note), "{text}");
+    ensure!(!text.contains("note: mcs"), "{text}");
+    let file = |name: &str| fs::read_to_string(folder.path().join(name)).context(name.to_owned());
+    ensure!(file("latency.svg")?.contains("none ended"));
+    ensure!(file("report.html")?.contains(note.trim_start_matches("note: ")));
+    let whole: Value = serde_json::from_str(&file("results.json")?)?;
+    let class = &whole["points"][1]["runs"][0]["classes"][1];
+    assert_eq!((&class["threads"], &class["operations"]), (&4.into(), &0.into()));
+    let csv = file("results.csv")?;
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = lines.next().context("a header")?;
+    let at = |name: &str| header.iter().position(|column| *column == name).context(name.to_owned());
+    let of_asl = lines.nth(1).context("two runs")?;
+    assert_eq!((of_asl[at("little_operations")?], of_asl[at("little_p99_ns")?]), ("0", ""));
+    // Where no thread was, nothing is missing.
+    let text = good(&[&asked[..], &["--threads", "4"]].concat())?.text();
+    ensure!(!text.contains("note:") && !text.contains("none"), "{text}");
+    let text = good(&[&asked[..], &["--threads", "4,8"]].concat())?.text();
+    ensure!(text.contains("within 100us in 1 of 2 runs"), "{text}");
+    ensure!(file("latency.svg")?.contains("little: none ended"));
+    Ok(())
+}
+
+#[test]
+fn threads_that_finished_nothing_are_counted() -> Result<()> {
+    let text =
+        good(&["--machine", "m1", "--lock", "mcs", "--seed", "1", "--threads", "200"])?.text();
+    let note = text.lines().find(|line| line.starts_with("note:")).context("a note")?;
+    ensure!(
+        note.contains(" of 200 threads finished no operation within 100us: --duration 1ms"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
 fn a_machine_is_a_file_too_and_its_figures_can_be_swept() -> Result<()> {
     let folder = TempDir::new()?;
     let file = folder.path().join("mine.toml");

@@ -87,6 +87,12 @@ impl LockSpec {
         Self::parse(&format!("{name}:{}", options.join(",")))
     }
 
+    /// For how long a thread on a slower core lets others go first, at most, unless an epoch says so, ns; `None`: it does not.
+    pub fn window_ns(&self) -> Option<u32> {
+        let stands_by = self.entry?.id.starts_with("asl");
+        stands_by.then(|| self.value("window").unwrap_or(WINDOW_MAX_NS))
+    }
+
     /// The value of an option; `None`: the machine decides.
     fn value(&self, key: &str) -> Option<u32> {
         let given = self.options.iter().find(|(known, _)| known == key).map(|(_, value)| *value);
@@ -266,7 +272,7 @@ impl Watched {
             holder: Cell::new(None),
             waiters: RefCell::default(),
             promise: Promise::of(spec, threads, cpus),
-            reorders: spec.entry.is_some_and(|entry| entry.id.starts_with("asl")),
+            reorders: spec.window_ns().is_some(),
             most_overtaken: Cell::new(0),
             acquisitions: Cell::new(0),
             last: Cell::new(None),

@@ -58,6 +58,8 @@ impl Quantiles {
 pub struct ClassOutcome {
     /// The class's name.
     pub class: String,
+    /// Threads on its CPUs; where the scheduler places them, those that find no CPU of another class.
+    pub threads: u32,
     /// Operations.
     pub operations: u64,
     /// How long operations took.
@@ -66,6 +68,13 @@ pub struct ClassOutcome {
     pub wait: Quantiles,
     /// Operations that took longer than their SLO.
     pub violations: u64,
+}
+
+impl ClassOutcome {
+    /// Was a thread there?
+    pub fn ran(&self) -> bool {
+        self.threads > 0 || self.operations > 0
+    }
 }
 
 /// What one thread did.
@@ -209,6 +218,7 @@ impl Collect {
         }
         let class = |of: OfClass| ClassOutcome {
             class: of.name,
+            threads: 0,
             operations: of.latency.len(),
             latency: Quantiles::of(&of.latency),
             wait: Quantiles::of(&of.wait),

@@ -69,6 +69,24 @@ impl Run {
         list.into_iter().cycle().take(self.threads as usize).map(Some).collect()
     }
 
+    /// Threads on CPUs of each class, the fastest first; where the scheduler places them, those that find no CPU of another.
+    fn threads_by_class(&self) -> Vec<u32> {
+        let all = crate::cores::Cpu::all(&self.profile);
+        let none = vec![0; self.profile.class.len()];
+        let count = |cpus: &mut dyn Iterator<Item = u32>| {
+            cpus.fold(none.clone(), |mut counts, cpu| {
+                counts[all[cpu as usize].class] += 1;
+                counts
+            })
+        };
+        if self.placement == Placement::Free {
+            let cpus = self.profile.cpus();
+            let own = count(&mut (0..cpus));
+            return own.iter().map(|own| self.threads.saturating_sub(cpus - own)).collect();
+        }
+        count(&mut self.cpus().into_iter().flatten())
+    }
+
     /// Runs, on this thread.
     pub fn outcome(&self) -> Outcome {
         let (from, end) = (time(self.warmup_ns), time(self.warmup_ns + self.duration_ns));
@@ -110,6 +128,9 @@ fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
     e.account_all();
     let joules = e.meters.joules + run.profile.kernel.package_w * seconds;
     let mut outcome = collect.outcome();
+    for (class, threads) in outcome.classes.iter_mut().zip(run.threads_by_class()) {
+        class.threads = threads;
+    }
     let operations = outcome.operations as f64;
     let violation = e.violation.take().or_else(|| world.lost());
     let locks = world.locks.borrow();

@@ -21,7 +21,7 @@ const TIMELINE: usize = 300_000;
   lockwright sim --machine m1 --lock mcs,tas,asl-mcs --threads 1..8
   lockwright sim --machine m1 --lock mcs,tas --sweep gap=0,100..100k:7:log --output sim
   lockwright sim --machine m1,xeon-2x10 --lock all --threads max --seeds 3 --json
-  lockwright sim --machine m1 --lock glibc --sweep kernel.wake_ns=500..5000:10
+  lockwright sim --machine m1 --lock tas --sweep memory.occupancy=0.3..1:8
   lockwright sim --machine m1 --lock asl --seed 1 --duration 200us --timeline asl.json
   lockwright sim --machine m1 --lock asl,glibc --trace lockwright-trace.bin
   lockwright sim --list
@@ -154,7 +154,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
                     "the timeline lacks {} entries after its first {TIMELINE}",
                     timeline.dropped
                 ),
-                "a shorter run fits: --duration 200us",
+                "a shorter run fits: --duration 1ms",
             );
         }
     }

@@ -4,7 +4,10 @@ use super::plan::Plan;
 use super::{Across, Row, place, source};
 use crate::chart::{Axis, Bars, Curve, Heading, Panel, Range, bars, curves};
 use lockwright_bench::Spread;
-use lockwright_sim::Outcome;
+use lockwright_sim::{ClassOutcome, Outcome};
+
+/// What stands for the latency of operations of which none ended.
+const NONE: &str = "none ended";
 
 /// More panels in one picture show nothing.
 const MANY_PANELS: usize = 12;
@@ -17,6 +20,19 @@ struct Figure {
     name: String,
     dashed: bool,
     of: Of,
+    /// The class of cores that it is of, by its rank.
+    rank: Option<usize>,
+}
+
+impl Figure {
+    /// Had the runs a thread that it is about?
+    fn ran(&self, row: &Row<'_>) -> bool {
+        let ran = |outcome: &Outcome| match self.rank {
+            Some(rank) => outcome.classes.get(rank).is_some_and(ClassOutcome::ran),
+            None => true,
+        };
+        row.outcomes.iter().any(|outcome| outcome.violation.is_none() && ran(outcome))
+    }
 }
 
 /// A plot: its file's name, its title, its y axis, and one figure or two.
@@ -31,7 +47,7 @@ struct Plot {
 fn plots(plan: &Plan) -> Vec<Plot> {
     let simple = |of: fn(&Outcome) -> f64| {
         let of = Box::new(move |outcome: &Outcome| Some(of(outcome)));
-        vec![Figure { name: String::new(), dashed: false, of }]
+        vec![Figure { name: String::new(), dashed: false, of, rank: None }]
     };
     let of_class = |rank: usize, name: &str, dashed| Figure {
         name: format!("{name} cores"),
@@ -40,6 +56,7 @@ fn plots(plan: &Plan) -> Vec<Plot> {
             let latency = outcome.classes.get(rank)?.latency;
             (latency.count > 0).then_some(latency.p99_ns as f64)
         }),
+        rank: Some(rank),
     };
     // Machines whose classes have other names share no curve: all cores together then.
     let classes = &plan.machines[0].class;
@@ -60,7 +77,7 @@ fn plots(plan: &Plan) -> Vec<Plot> {
         let of = |outcome: &Outcome| {
             (outcome.latency.count > 0).then_some(outcome.latency.p99_ns as f64)
         };
-        let all = Figure { name: String::new(), dashed: false, of: Box::new(of) };
+        let all = Figure { name: String::new(), dashed: false, of: Box::new(of), rank: None };
         ("P99 latency of operations".to_owned(), vec![all])
     };
     let throughput = simple(|outcome| outcome.throughput);
@@ -184,9 +201,34 @@ fn over(
             curves,
         }
     };
-    let key: Vec<_> = plan.locks.iter().map(|lock| lock.name().to_owned()).collect();
+    let drawn = || panels.iter().flat_map(|(_, rows)| rows);
+    let entry = |lock: usize| {
+        let mine = || drawn().filter(move |row| row.at().lock == lock);
+        let missing = plot.figures.iter().filter_map(|figure| missing(mine(), figure));
+        [plan.locks[lock].name().to_owned()]
+            .into_iter()
+            .chain(missing)
+            .collect::<Vec<_>>()
+            .join("\n")
+    };
+    let key: Vec<_> = (0..plan.locks.len()).map(entry).collect();
     let heading = Heading { title: &plot.title, source: note };
     curves(&heading, &key, &panels.iter().map(panel).collect::<Vec<_>>())
+}
+
+/// What the key says of dots that are not there because no operation ended.
+fn missing<'a>(rows: impl Iterator<Item = &'a &'a Row<'a>>, figure: &Figure) -> Option<String> {
+    let ran: Vec<_> = rows.filter(|row| figure.ran(row)).collect();
+    let none = ran.iter().filter(|row| value(row, figure).is_none()).count();
+    let of = match figure.name.split(' ').next() {
+        Some(class) if !class.is_empty() => format!("{class}: "),
+        _ => String::new(),
+    };
+    match none {
+        0 => None,
+        _ if none == ran.len() => Some(format!("{of}{NONE}")),
+        _ => Some(format!("{of}{NONE} at {none} of {}", ran.len())),
+    }
 }
 
 fn named(name: &str, log: bool) -> String {
@@ -201,9 +243,9 @@ fn side_by_side(
     let mut groups = Vec::new();
     for (title, rows) in panels {
         for figure in &plot.figures {
-            let bar =
-                |row: &&Row<'_>| Some((row.lock().to_owned(), row.at().lock, value(row, figure)?));
-            let bars: Vec<_> = rows.iter().filter_map(bar).collect();
+            let ran = rows.iter().filter(|row| figure.ran(row));
+            let bar = |row: &&Row<'_>| (row.lock().to_owned(), row.at().lock, value(row, figure));
+            let bars: Vec<_> = ran.map(bar).collect();
             if bars.is_empty() {
                 continue; // nobody ran there
             }
@@ -212,7 +254,7 @@ fn side_by_side(
                 false => format!("{title}: {}", figure.name),
             };
             let axis = Axis { name: plot.y.into(), log: false, is_time: plot.is_time };
-            groups.push(Bars { title, axis, bars });
+            groups.push(Bars { title, axis, bars, none: NONE });
         }
     }
     // The dashes are for curves.

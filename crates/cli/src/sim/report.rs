@@ -1,12 +1,14 @@
 //! What a study is written as: text, JSON, CSV, HTML.
 
+use super::csv::csv;
+use super::notes::notes;
 use super::plan::{At, Plan};
-use super::{Row, place, placement, replay, source, with_options};
+use super::{Row, class, place, placement, replay, source};
 use crate::hints::{Failure, cause};
 use crate::html::{CSS, escape};
 use crate::output;
 use lockwright_bench::{Spread, si, time};
-use lockwright_sim::{ClassOutcome, Outcome};
+use lockwright_sim::{Outcome, Quantiles};
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::fs;
@@ -16,7 +18,7 @@ use std::path::{Path, PathBuf};
 type Cells = (Vec<String>, Vec<Vec<String>>);
 
 /// Names of all classes of cores, the fastest first, of all machines.
-fn classes(plan: &Plan) -> Vec<&str> {
+pub(super) fn classes(plan: &Plan) -> Vec<&str> {
     let mut all: Vec<&str> = Vec::new();
     for class in plan.machines.iter().flat_map(|machine| &machine.class) {
         if !all.contains(&class.name.as_str()) {
@@ -26,14 +28,29 @@ fn classes(plan: &Plan) -> Vec<&str> {
     all
 }
 
-fn class<'o>(outcome: &'o Outcome, name: &str) -> Option<&'o ClassOutcome> {
-    outcome.classes.iter().find(|class| class.class == name)
-}
-
 /// Share of operations that took longer than their SLO.
-fn late(outcome: &Outcome) -> f64 {
+pub(super) fn late(outcome: &Outcome) -> f64 {
     let late: u64 = outcome.classes.iter().map(|class| class.violations).sum();
     late as f64 / (outcome.operations as f64).max(1.0)
+}
+
+/// A latency of a class's operations, or of all: its median over the seeds; `none` where no operation ended, `-` where
+/// there was no thread.
+fn latency(row: &Row<'_>, name: Option<&str>, of: fn(&Quantiles) -> u64) -> String {
+    let sound = row.outcomes.iter().filter(|outcome| outcome.violation.is_none());
+    let ran = sound.filter_map(|outcome| match name {
+        None => Some(outcome.latency),
+        Some(name) => class(outcome, name).filter(|class| class.ran()).map(|class| class.latency),
+    });
+    let ran: Vec<Quantiles> = ran.collect();
+    let ended = |latency: &&Quantiles| latency.count > 0;
+    if !ran.is_empty() && 2 * ran.iter().filter(ended).count() <= ran.len() {
+        return "none".into();
+    }
+    // What has not ended took longer than anything that has.
+    let value = |latency| if ended(&latency) { of(latency) as f64 } else { f64::MAX };
+    let values: Vec<f64> = ran.iter().map(value).collect();
+    Spread::of(&values).map_or("-".into(), |spread| time(spread.median))
 }
 
 fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
@@ -47,7 +64,7 @@ fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
     if compared {
         header.push(format!("of {}", plan.locks[0].name()));
     }
-    header.extend(["P50", "P99"].map(str::to_owned));
+    header.extend(["P50", "P99", "max"].map(str::to_owned));
     if classes.len() > 1 {
         header.extend(classes.iter().map(|class| format!("P99 {class}")));
     }
@@ -64,10 +81,6 @@ fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
         let figure = |of: &dyn Fn(&Outcome) -> f64, text: &dyn Fn(f64) -> String| {
             row.spread(of).map_or("-".into(), |spread| text(spread.median))
         };
-        // What no operation took is no time.
-        let span = |of: &dyn Fn(&Outcome) -> f64| {
-            figure(of, &|ns| if ns > 0.0 { time(ns) } else { "-".into() })
-        };
         let mut cells: Vec<String> = place(row, None).into_iter().map(|(_, value)| value).collect();
         cells.push(row.lock().to_owned());
         cells.push(rate.map_or("-".into(), |rate| si(rate.median)));
@@ -82,12 +95,11 @@ fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
                 }),
             );
         }
-        cells.push(span(&|outcome| outcome.latency.p50_ns as f64));
-        cells.push(span(&|outcome| outcome.latency.p99_ns as f64));
+        for of in [(|l| l.p50_ns) as fn(&Quantiles) -> u64, |l| l.p99_ns, |l| l.max_ns] {
+            cells.push(latency(row, None, of));
+        }
         if classes.len() > 1 {
-            cells.extend(classes.iter().map(|name| {
-                span(&|outcome| class(outcome, name).map_or(0.0, |c| c.latency.p99_ns as f64))
-            }));
+            cells.extend(classes.iter().map(|name| latency(row, Some(name), |l| l.p99_ns)));
         }
         cells.push(figure(&|outcome| outcome.tpp, &si));
         if any_late {
@@ -119,6 +131,13 @@ pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
     let mut text = format!("{}\n\n", source(plan));
     for line in table.to_string().lines() {
         let _ = writeln!(text, "{}", line.trim_end());
+    }
+    let notes = notes(plan, rows);
+    if !notes.is_empty() {
+        text.push('\n');
+    }
+    for note in notes {
+        let _ = writeln!(text, "note: {note}");
     }
     text
 }
@@ -154,6 +173,13 @@ fn as_json(spread: Option<Spread>) -> Value {
     spread.map_or(Value::Null, |s| json!({"median": s.median, "low": s.min, "high": s.max}))
 }
 
+/// A latency over the seeds in whose runs an operation ended.
+fn latency_json(row: &Row<'_>, of: fn(&Quantiles) -> u64) -> Value {
+    let sound = row.outcomes.iter().filter(|outcome| outcome.violation.is_none());
+    let ended = sound.map(|outcome| outcome.latency).filter(|latency| latency.count > 0);
+    as_json(Spread::of(&ended.map(|latency| of(&latency) as f64).collect::<Vec<_>>()))
+}
+
 /// Everything.
 pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value, Failure> {
     let mut points = Vec::new();
@@ -174,8 +200,8 @@ pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value
             "swept": swept.map(|(sweep, value)| (sweep.key.clone(), Value::from(*value)))
                 .collect::<Map<_, _>>(),
             "throughput": as_json(row.spread(|o| o.throughput)),
-            "p50_ns": as_json(row.spread(|o| o.latency.p50_ns as f64)),
-            "p99_ns": as_json(row.spread(|o| o.latency.p99_ns as f64)),
+            "p50_ns": latency_json(row, |l| l.p50_ns),
+            "p99_ns": latency_json(row, |l| l.p99_ns),
             "tpp": as_json(row.spread(|o| o.tpp)),
             "epo": as_json(row.spread(|o| o.epo)),
             "violations": violations(plan, std::slice::from_ref(row)),
@@ -190,84 +216,9 @@ pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value
         "warmup_ns": plan.warmup_ns, "duration_ns": plan.duration_ns,
         "units": "throughput: operations a second; tpp: operations a joule; epo: joules an operation; \
                   _ns: nanoseconds of simulated time; low and high: smallest and largest of the seeds",
+        "notes": notes(plan, rows),
         "points": points,
     }))
-}
-
-type Column = (&'static str, fn(&Outcome) -> f64);
-
-/// A run's figures, as CSV has them.
-const COLUMNS: [Column; 19] = [
-    ("operations", |o| o.operations as f64),
-    ("throughput", |o| o.throughput),
-    ("mean_ns", |o| o.latency.mean_ns),
-    ("p50_ns", |o| o.latency.p50_ns as f64),
-    ("p90_ns", |o| o.latency.p90_ns as f64),
-    ("p99_ns", |o| o.latency.p99_ns as f64),
-    ("p999_ns", |o| o.latency.p999_ns as f64),
-    ("max_ns", |o| o.latency.max_ns as f64),
-    ("joules", |o| o.joules),
-    ("watts", |o| o.watts),
-    ("tpp", |o| o.tpp),
-    ("epo", |o| o.epo),
-    ("over_slo", late),
-    ("acquisitions", |o| o.acquisitions as f64),
-    ("hand_overs", |o| o.hand_overs as f64),
-    ("most_overtaken", |o| f64::from(o.most_overtaken)),
-    ("line_transfers", |o| o.transfers as f64),
-    ("sleeps", |o| o.sleeps as f64),
-    ("wakes", |o| o.wakes as f64),
-];
-
-type ClassColumn = (&'static str, fn(&ClassOutcome) -> f64);
-
-/// The same of a class of cores.
-const CLASS_COLUMNS: [ClassColumn; 5] = [
-    ("operations", |c| c.operations as f64),
-    ("p50_ns", |c| c.latency.p50_ns as f64),
-    ("p99_ns", |c| c.latency.p99_ns as f64),
-    ("wait_p99_ns", |c| c.wait.p99_ns as f64),
-    ("over_slo", |c| c.violations as f64 / (c.operations as f64).max(1.0)),
-];
-
-/// A line for each run.
-fn csv(plan: &Plan, rows: &[Row<'_>]) -> Result<String, Failure> {
-    let failed = |error: csv::Error| Failure::new(format!("cannot write CSV: {error}"));
-    let classes = classes(plan);
-    let swept: Vec<_> = plan.sweeps.iter().filter(|sweep| sweep.key != "threads").collect();
-    let mut header: Vec<String> =
-        ["origin", "machine", "workload", "threads", "lock", "seed"].map(str::to_owned).into();
-    header.extend(swept.iter().map(|sweep| sweep.key.clone()));
-    header.extend(COLUMNS.map(|(name, _)| name.to_owned()));
-    for class in &classes {
-        header.extend(CLASS_COLUMNS.map(|(name, _)| format!("{class}_{name}")));
-    }
-    header.push("violation".into());
-    let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record(&header).map_err(failed)?;
-    for row in rows {
-        for (run, outcome) in row.runs().iter().zip(row.outcomes) {
-            let (lock, seed) = (run.lock.name().to_owned(), run.seed.to_string());
-            let mut cells = vec!["simulated".to_owned(), run.profile.name.clone()];
-            let workload = with_options(run.workload.id, &run.params);
-            cells.extend([workload, run.threads.to_string(), lock, seed]);
-            let values = plan.sweeps.iter().zip(&row.at().swept);
-            cells.extend(
-                values.filter(|(s, _)| s.key != "threads").map(|(_, value)| value.to_string()),
-            );
-            cells.extend(COLUMNS.map(|(_, of)| of(outcome).to_string()));
-            for name in &classes {
-                let found = class(outcome, name);
-                let cell =
-                    |(_, of): ClassColumn| found.map_or(String::new(), |c| of(c).to_string());
-                cells.extend(CLASS_COLUMNS.map(cell));
-            }
-            cells.push(outcome.violation.as_ref().map_or(String::new(), ToString::to_string));
-            csv.write_record(&cells).map_err(failed)?;
-        }
-    }
-    let bytes = csv.into_inner().map_err(|error| failed(error.into_error().into()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn page(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]) -> String {
@@ -300,13 +251,16 @@ fn page(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]) 
         row(&header, "th"),
         body.iter().map(|cells| row(cells, "td")).collect::<String>(),
     );
+    for note in notes(plan, rows) {
+        let _ = writeln!(page, "<p>Note: {}</p>", escape(&note));
+    }
     let _ = writeln!(
         page,
         "<h2>How this was simulated</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
          <dt>Runs</dt><dd>{}: a run for each seed; figures are medians over the seeds, bars their range. The \
          same command gives the same figures.</dd>\n\
          <dt>Figures</dt><dd>Throughput: the workload’s operations per second. Latency: of an operation, from \
-         its start to its end. op/J: operations per joule of the whole machine. All of simulated time, after a \
+         its start to its end; <i>none</i>: no operation ended on such a core, -: no thread was there. op/J: operations per joule of the whole machine. All of simulated time, after a \
          warm-up of {}.</dd>\n\
          <dt>simulated</dt><dd>No machine was measured: the locks’ own source ran on a model of one. \
          <code>lockwright sim --machine NAME --list</code> shows its figures and where each comes from.</dd>\n\

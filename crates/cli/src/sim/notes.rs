@@ -1,0 +1,91 @@
+//! What the reader of a study's table should know before they believe it: who got nothing.
+
+use super::plan::Plan;
+use super::report::classes;
+use super::{Row, class};
+use crate::units;
+use lockwright_sim::{Outcome, Run};
+
+/// Longest time that `--duration` takes, ns.
+const HOUR_NS: u64 = 3_600_000_000_000;
+
+/// A line for each lock under which a class of cores, or a thread, finished nothing.
+pub(crate) fn notes(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
+    (0..plan.locks.len()).flat_map(|lock| of_lock(plan, rows, lock)).collect()
+}
+
+fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
+    let mine = rows.iter().filter(|row| row.at().lock == lock);
+    let runs: Vec<(&Run, &Outcome)> = mine
+        .flat_map(|row| row.runs().iter().zip(row.outcomes))
+        .filter(|(_, outcome)| outcome.violation.is_none())
+        .collect();
+    let name = plan.locks[lock].name();
+    let within = units::word(plan.duration_ns);
+    let of_runs = |count: usize| match count == runs.len() {
+        true => String::new(),
+        false => format!(" in {count} of {} runs", runs.len()),
+    };
+    let mut notes = Vec::new();
+    for which in classes(plan) {
+        let starved = runs.iter().filter(|(_, outcome)| is_starved(outcome, which));
+        let starved: Vec<_> = starved.collect();
+        if let Some((run, outcome)) = starved.first() {
+            let whom = match outcome.classes.len() {
+                1 => String::new(),
+                _ => format!(" on a {which} core"),
+            };
+            let count = of_runs(starved.len());
+            notes.push(format!(
+                "{name}: no operation ended{whom} within {within}{count}{}",
+                why(run)
+            ));
+        }
+    }
+    // Where a whole class got nothing, that has been said.
+    let idle = runs.iter().filter(|(_, outcome)| {
+        outcome.classes.iter().all(|class| !is_starved(outcome, &class.class))
+    });
+    let idle = idle.map(|(run, outcome)| {
+        (outcome.threads.iter().filter(|thread| thread.operations == 0).count(), run.threads)
+    });
+    let idle: Vec<(usize, u32)> = idle.filter(|(count, _)| *count > 0).collect();
+    if let Some((most, threads)) = idle.iter().max() {
+        let count = of_runs(idle.len());
+        let longer = units::word(longer(plan.duration_ns));
+        notes.push(format!(
+            "{name}: {most} of {threads} threads finished no operation within {within}{count}: --duration {longer} may \
+             show more"
+        ));
+    }
+    notes
+}
+
+/// Threads of the class ran, and finished nothing.
+fn is_starved(outcome: &Outcome, which: &str) -> bool {
+    class(outcome, which).is_some_and(|class| class.threads > 0 && class.operations == 0)
+}
+
+/// For how long threads may have been overtaken, if that is longer than the run; and what shows them.
+fn why(run: &Run) -> String {
+    let chosen = run.params.get("window_us").filter(|us| **us >= 0.0);
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "at least 0, and small"
+    )]
+    let chosen = chosen.map(|us| (us * 1000.0) as u64);
+    let window = run.lock.window_ns().map(|ns| chosen.unwrap_or(ns.into()));
+    match window.filter(|ns| *ns > run.duration_ns) {
+        Some(ns) => format!(
+            ", as its window is up to {}: --duration {} shows them",
+            units::word(ns),
+            units::word(3 * ns)
+        ),
+        None => format!(": --duration {} may show some", units::word(longer(run.duration_ns))),
+    }
+}
+
+fn longer(ns: u64) -> u64 {
+    ns.saturating_mul(10).min(HOUR_NS)
+}
