@@ -18,25 +18,28 @@ pub(crate) struct Done {
     pub(crate) figure: Figure,
     pub(crate) measured: Measured,
     pub(crate) report: Report,
-    pub(crate) quick: bool,
 }
 
 impl Done {
     /// Where the results come from.
     fn source(&self) -> String {
-        let Report { machine, seeds, .. } = &self.report;
-        let rough = if self.quick { ", --quick: rough" } else { "" };
-        let elsewhere = if *machine == self.figure.machine {
-            String::new()
-        } else {
-            format!("; the paper's machine is {}", self.figure.machine)
+        let Report { machine, seeds, quick, .. } = &self.report;
+        let rough = if *quick { ", --quick: rough" } else { "" };
+        let elsewhere = match self.is_elsewhere() {
+            true => format!("; the paper's machine is {}", self.figure.machine),
+            false => String::new(),
         };
         format!(
-            "{}, section {}; simulated on {machine}, {seeds} seed{}{rough}{elsewhere}",
+            "{}, section {}; simulated on {machine}, {}{rough}{elsewhere}",
             self.figure.paper,
             self.figure.section,
-            if *seeds == 1 { "" } else { "s" },
+            count(*seeds as usize, "seed"),
         )
+    }
+
+    /// Is it another machine than the paper's?
+    fn is_elsewhere(&self) -> bool {
+        self.report.machine != self.report.paper_machine
     }
 
     /// The table's cells.
@@ -44,6 +47,9 @@ impl Done {
         self.report.rows.iter().map(cells).collect()
     }
 }
+
+/// Said of a figure on another machine than the paper's.
+const ELSEWHERE: &str = "the paper's figures are of another machine: accepted or not says little";
 
 const HEADER: [&str; 6] = ["target", "paper", "result", "[of seeds]", "accepted", "ok"];
 
@@ -70,6 +76,9 @@ fn cells(row: &ReportRow) -> [String; 6] {
 }
 
 fn verdict(row: &ReportRow) -> String {
+    if let Some(why) = row.impossible {
+        return why.to_owned();
+    }
     let fitted = if row.fit { ", fitted" } else { "" };
     match (row.missing.is_empty(), row.ok, row.held_out) {
         (false, ..) => format!("missing: {}", row.missing.join(", ")),
@@ -112,6 +121,9 @@ pub(crate) fn text(done: &Done) -> String {
     for line in table.to_string().lines() {
         let _ = writeln!(text, "{}", line.trim_end());
     }
+    if done.is_elsewhere() {
+        let _ = writeln!(text, "note: {ELSEWHERE}");
+    }
     for (what, values) in &done.measured.also {
         let _ =
             writeln!(text, "beside it: {what} {}", median(values).map_or("-".to_owned(), digits));
@@ -122,6 +134,11 @@ pub(crate) fn text(done: &Done) -> String {
     text + "\n"
 }
 
+/// `1 figure`, `2 figures`.
+pub(crate) fn count(number: usize, what: &str) -> String {
+    format!("{number} {what}{}", if number == 1 { "" } else { "s" })
+}
+
 /// What all figures come to.
 pub(crate) fn summary(all: &[Done]) -> String {
     let rows = || all.iter().flat_map(|done| &done.report.rows);
@@ -129,11 +146,18 @@ pub(crate) fn summary(all: &[Done]) -> String {
         rows().filter(|row| !row.missing.is_empty()).count(),
         rows().filter(|row| row.is_missed()).count(),
     );
-    let judged = rows().filter(|row| row.missing.is_empty() && !row.held_out).count();
+    let impossible = rows().filter(|row| row.impossible.is_some()).count();
+    let accepted = rows().filter(|row| row.ok && !row.held_out).count();
+    let lacking = match impossible {
+        0 => String::new(),
+        some => format!(", {} that the machine can't have", count(some, "row")),
+    };
     let mut text = format!(
-        "{} figures: {} of {judged} results accepted, {missed} not, {missing} rows of missing locks\n",
-        all.len(),
-        judged - missed,
+        "{}: {} of {} accepted, {missed} not, {} of missing locks{lacking}\n",
+        count(all.len(), "figure"),
+        accepted,
+        count(accepted + missed, "result"),
+        count(missing, "row"),
     );
     for done in all {
         for row in done.report.missed() {
@@ -200,23 +224,26 @@ pub(crate) fn write(all: &[Done], command: &str, dir: &Path) -> Result<usize, Fa
 mod tests {
     use super::*;
     use lockwright_figures::evaluate;
+    use lockwright_sim::profile::builtin;
 
-    fn done(figure: &str, measured: Measured) -> Done {
+    fn done(figure: &str, machine: &str, measured: Measured) -> Done {
         let figure = targets::figure(figure).unwrap();
-        let report = evaluate(&figure, "m1", 5, &measured);
-        Done { figure, measured, report, quick: false }
+        let report = evaluate(&figure, &builtin(machine).unwrap(), 5, &measured);
+        Done { figure, measured, report }
     }
 
     #[test]
     fn json_has_the_agreed_fields() {
         let mut measured = Measured::new();
         measured.row("mcs-8/mcs-4", vec![0.5, 0.52, 0.54]);
-        let all = [done("libasl-1", measured)];
+        let all = [done("libasl-1", "m1", measured)];
         let object = json(&all, true).unwrap();
         assert_eq!(object["figure"], "libasl-1");
         assert_eq!((&object["machine"], &object["seeds"]), (&value!("m1"), &value!(5)));
+        assert_eq!((&object["origin"], &object["quick"]), (&value!("simulated"), &value!(false)));
+        assert_eq!(object["paper_machine"], "m1");
         let expected = value!({
-            "name": "mcs-8/mcs-4", "paper": 0.5, "paper_high": 0.5, "result": 0.52, "low": null, "high": 0.55, "ok": true, "fit": true,
+            "name": "mcs-8/mcs-4", "what": "Throughput of MCS on all 8 cores to that on the 4 big ones.", "paper": 0.5, "paper_high": 0.5, "result": 0.52, "low": null, "high": 0.55, "ok": true, "fit": true,
         });
         assert_eq!(object["rows"][0], expected);
         assert_eq!(object["rows"][1]["ok"], false);
@@ -225,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_missing_lock_is_named_and_not_counted() {
-        let all = [done("cal-7", Measured::new())];
+        let all = [done("cal-7", "i5-13400", Measured::new())];
         let text = summary(&all);
         let missing = all[0].report.rows.iter().filter(|row| !row.missing.is_empty()).count();
         assert!(
@@ -233,6 +260,36 @@ mod tests {
             "{text}"
         );
         assert!(all[0].cells().iter().any(|cells| cells[5] == "missing: cal"));
+    }
+
+    #[test]
+    fn on_another_machine_the_marks_say_less() {
+        let measured = || {
+            let mut measured = Measured::new();
+            measured.row("p99 mcs", vec![15.0]);
+            measured.row("p99 big/little of tas", vec![f64::NAN]);
+            measured
+        };
+        let own = text(&done("libasl-8a", "m1", measured()));
+        assert!(own.contains("yes, fitted") && !own.contains("note:"), "{own}");
+        let other = done("libasl-8a", "xeon-2cpu-vm", measured());
+        let said = text(&other);
+        assert!(!said.contains("fitted") && said.contains("no little cores"), "{said}");
+        assert!(said.contains("note: the paper's figures are of another machine"), "{said}");
+        assert!(summary(&[other]).contains("1 row that the machine can't have"));
+    }
+
+    #[test]
+    fn a_page_says_what_rows_are_and_what_was_chosen() {
+        let page = page::page(&[done("libasl-8b", "m1", Measured::new())], "command", &[]);
+        let what = "P99 latency of little cores to the SLO of 20 us.";
+        assert!(page.contains(&format!("p99 little/slo 20us<span class=\"what\">{what}</span>")));
+        assert!(page.contains("<li>Chosen as libasl-8a: gap = 600"), "{page}");
+    }
+
+    #[test]
+    fn one_is_one() {
+        assert_eq!((&*count(1, "plot"), &*count(2, "plot")), ("1 plot", "2 plots"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Results beside targets.
 
 use crate::Measured;
+use lockwright_sim::profile::{Profile, builtin};
 use lockwright_sim::targets::{Figure, Row};
 use serde::Serialize;
 
@@ -9,10 +10,16 @@ use serde::Serialize;
 pub struct Report {
     /// Its id.
     pub figure: String,
+    /// `simulated`: no number is a real machine's.
+    pub origin: &'static str,
     /// The machine.
     pub machine: String,
+    /// The paper's machine, which the papers' numbers are of.
+    pub paper_machine: String,
     /// Runs of each point, each with its own seed.
     pub seeds: u32,
+    /// A part of the simulated time: rough.
+    pub quick: bool,
     /// Each comparison.
     pub rows: Vec<ReportRow>,
 }
@@ -22,6 +29,8 @@ pub struct Report {
 pub struct ReportRow {
     /// Its name within the figure.
     pub name: String,
+    /// What is measured, in one sentence.
+    pub what: String,
     /// The paper's number, or its bound.
     pub paper: Option<f64>,
     /// The paper says only: at least.
@@ -47,6 +56,9 @@ pub struct ReportRow {
     /// The machine was fitted to it; any other row is a prediction.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fit: bool,
+    /// Why the machine can have no result: it lacks what the row is of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub impossible: Option<&'static str>,
     /// The smallest and the largest result of a seed.
     #[serde(skip)]
     pub spread: Option<(f64, f64)>,
@@ -55,7 +67,7 @@ pub struct ReportRow {
 impl ReportRow {
     /// Does it speak against us: measured or measurable, and not accepted?
     pub fn is_missed(&self) -> bool {
-        !self.ok && self.missing.is_empty()
+        !self.ok && self.missing.is_empty() && self.impossible.is_none()
     }
 }
 
@@ -66,19 +78,49 @@ impl Report {
     }
 }
 
-/// Sets what was measured on `machine` beside a figure's targets.
-pub fn evaluate(figure: &Figure, machine: &str, seeds: u32, measured: &Measured) -> Report {
-    let rows = figure.row.iter().map(|row| compare(row, measured.rows.get(&row.name))).collect();
-    Report { figure: figure.figure.clone(), machine: machine.to_owned(), seeds, rows }
+/// Sets what was measured on `machine`, with so many seeds each, beside a figure's targets.
+pub fn evaluate(figure: &Figure, machine: &Profile, seeds: u32, measured: &Measured) -> Report {
+    let here = Here::new(figure, machine);
+    let compare = |row: &Row| compare(row, measured.rows.get(&row.name), &here);
+    Report {
+        figure: figure.figure.clone(),
+        origin: "simulated",
+        machine: machine.name.clone(),
+        paper_machine: figure.machine.clone(),
+        seeds,
+        quick: false,
+        rows: figure.row.iter().map(compare).collect(),
+    }
 }
 
-fn compare(row: &Row, values: Option<&Vec<f64>>) -> ReportRow {
+/// How the machine differs from the figure's own.
+struct Here {
+    elsewhere: bool,
+    /// The paper's machine has little cores, and this one has not.
+    no_little_cores: bool,
+}
+
+impl Here {
+    fn new(figure: &Figure, machine: &Profile) -> Self {
+        let own = builtin(&figure.machine).map_or(1, |own| own.class.len());
+        Self {
+            elsewhere: machine.name != figure.machine,
+            no_little_cores: machine.class.len() == 1 && own > 1,
+        }
+    }
+}
+
+fn compare(row: &Row, values: Option<&Vec<f64>>, here: &Here) -> ReportRow {
     let missing: Vec<String> = row.missing().into_iter().map(str::to_owned).collect();
     let values = values.filter(|_| missing.is_empty()).map_or(&[][..], Vec::as_slice);
     let result = median(values);
     let (low, high) = row.accepted();
+    // A row that names a machine stays there.
+    let moved = here.elsewhere && row.machine.is_none();
+    let lacks = moved && here.no_little_cores && result.is_none() && !values.is_empty();
     ReportRow {
         name: row.name.clone(),
+        what: row.what.clone(),
         paper: row.paper.or_else(|| row.paper_low.xor(row.paper_high)),
         paper_low: row.paper_low,
         paper_high: row.paper_high,
@@ -88,7 +130,8 @@ fn compare(row: &Row, values: Option<&Vec<f64>>) -> ReportRow {
         ok: result.is_some_and(|result| row.accepts(result)),
         missing,
         held_out: row.held_out,
-        fit: row.fit,
+        fit: row.fit && !moved,
+        impossible: lacks.then_some("no little cores"),
         spread: spread(values),
     }
 }
@@ -118,6 +161,9 @@ mod tests {
     use super::*;
     use lockwright_sim::targets;
 
+    /// The paper's machine.
+    const OWN: Here = Here { elsewhere: false, no_little_cores: false };
+
     fn row(figure: &str, name: &str) -> Row {
         let rows = targets::figure(figure).unwrap().row;
         rows.into_iter().find(|row| row.name == name).unwrap()
@@ -126,9 +172,9 @@ mod tests {
     #[test]
     fn the_median_of_the_seeds_is_the_result() {
         let bar = row("libasl-1", "mcs-8/mcs-4");
-        let good = compare(&bar, Some(&vec![0.9, 0.54, 0.5]));
+        let good = compare(&bar, Some(&vec![0.9, 0.54, 0.5]), &OWN);
         assert_eq!((good.result, good.ok, good.spread), (Some(0.54), true, Some((0.5, 0.9))));
-        let bad = compare(&bar, Some(&vec![0.9, 0.56]));
+        let bad = compare(&bar, Some(&vec![0.9, 0.56]), &OWN);
         assert!(!bad.ok && bad.is_missed(), "{bad:?}");
     }
 
@@ -136,7 +182,7 @@ mod tests {
     fn a_row_without_a_number_is_never_ok() {
         let bar = row("libasl-1", "mcs-8/mcs-4");
         for values in [None, Some(vec![]), Some(vec![0.5, f64::NAN]), Some(vec![f64::INFINITY])] {
-            let row = compare(&bar, values.as_ref());
+            let row = compare(&bar, values.as_ref(), &OWN);
             assert!(!row.ok && row.result.is_none() && row.is_missed(), "{row:?}");
         }
     }
@@ -145,7 +191,7 @@ mod tests {
     fn a_missing_lock_is_never_ok_whatever_was_measured() {
         let mut absent = row("libasl-1", "mcs-8/mcs-4");
         absent.locks.push("no-such-lock".to_owned());
-        let row = compare(&absent, Some(&vec![0.5]));
+        let row = compare(&absent, Some(&vec![0.5]), &OWN);
         assert_eq!((row.ok, row.result, row.is_missed()), (false, None, false));
         assert_eq!(row.missing, ["no-such-lock"]);
     }
@@ -153,19 +199,40 @@ mod tests {
     #[test]
     fn what_is_only_reported_has_no_bounds() {
         let held_out = row("libasl-8a", "hikey970 asl-max/mcs");
-        let row = compare(&held_out, Some(&vec![0.1]));
+        let row = compare(&held_out, Some(&vec![0.1]), &OWN);
         assert!(row.ok && row.held_out && row.low.is_none() && row.high.is_none(), "{row:?}");
     }
 
     #[test]
     fn a_bound_of_the_paper_is_its_number() {
-        let row = compare(&row("libasl-1", "mcs-8/mcs-4"), Some(&vec![0.5]));
+        let row = compare(&row("libasl-1", "mcs-8/mcs-4"), Some(&vec![0.5]), &OWN);
         assert_eq!((row.paper, row.paper_high, row.high), (Some(0.5), Some(0.5), Some(0.55)));
     }
 
     #[test]
     fn fitted_and_predicted_rows_are_told_apart() {
-        let fit = |name| compare(&row("libasl-1", name), Some(&vec![0.5])).fit;
+        let fit = |name| compare(&row("libasl-1", name), Some(&vec![0.5]), &OWN).fit;
         assert!(fit("tas-8/mcs-8") && !fit("tas-8/tas-4"));
+    }
+
+    #[test]
+    fn on_another_machine_nothing_was_fitted_and_what_it_lacks_is_said() {
+        let figure = targets::figure("libasl-8a").unwrap();
+        let mut measured = Measured::new();
+        measured.row("p99 mcs", vec![15.0]);
+        measured.row("p99 big/little of tas", vec![f64::NAN]);
+        measured.row("hikey970 asl-max/mcs", vec![f64::NAN]);
+        let on = |machine| evaluate(&figure, &builtin(machine).unwrap(), 1, &measured);
+        let row = |report: &Report, name: &str| {
+            report.rows.iter().find(|row| row.name == name).unwrap().clone()
+        };
+        let (own, other) = (on("m1"), on("xeon-2cpu-vm"));
+        assert_eq!((&*other.machine, &*other.paper_machine), ("xeon-2cpu-vm", "m1"));
+        assert!(row(&own, "p99 mcs").fit && !row(&other, "p99 mcs").fit);
+        assert!(row(&own, "p99 big/little of tas").is_missed());
+        let lacks = row(&other, "p99 big/little of tas");
+        assert!(!lacks.ok && !lacks.is_missed(), "{lacks:?}");
+        assert_eq!(lacks.impossible, Some("no little cores"));
+        assert!(row(&other, "hikey970 asl-max/mcs").is_missed(), "it stays on its own machine");
     }
 }

@@ -34,6 +34,19 @@ pub struct Experiment {
     pub measure: fn(&Context<'_>) -> Result<Measured, Error>,
 }
 
+impl Experiment {
+    /// Can it be run on that machine? Plans its runs and makes none.
+    ///
+    /// # Errors
+    /// Why it can't.
+    pub fn check(&self, profile: Arc<Profile>) -> Result<(), Error> {
+        match (self.measure)(&Context { only_plan: true, ..Context::new(profile, 1) }) {
+            Ok(_) | Err(Error::OnlyPlanned) => Ok(()),
+            Err(why) => Err(why),
+        }
+    }
+}
+
 /// Every figure that can be measured, in the papers' order.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     libasl::EXPERIMENTS
@@ -70,12 +83,15 @@ pub struct Context<'a> {
     pub progress: &'a (dyn Fn(Progress) + Sync),
     /// Runs that figures share are made once for all that use one context.
     pub memo: Memo,
+    /// Make no run: a plan that could be run is [`Error::OnlyPlanned`].
+    pub only_plan: bool,
 }
 
 impl Context<'_> {
     /// With so many seeds, in full length; nobody hears of its progress.
     pub fn new(profile: Arc<Profile>, seeds: u32) -> Self {
-        Self { profile, seeds, length: 1.0, progress: &|_| (), memo: Memo::default() }
+        let memo = Memo::default();
+        Self { profile, seeds, length: 1.0, progress: &|_| (), memo, only_plan: false }
     }
 }
 
@@ -99,6 +115,19 @@ pub enum Error {
         /// Which rule.
         violation: Box<Violation>,
     },
+    /// A thread's place is a CPU that the machine does not have.
+    #[error("needs CPU {cpu}, '{machine}' has 0 to {last}")]
+    NoCpu {
+        /// Which.
+        cpu: u32,
+        /// The machine.
+        machine: String,
+        /// Its last CPU.
+        last: u32,
+    },
+    /// Nothing was run, as [`Context::only_plan`] demands.
+    #[error("it was only planned")]
+    OnlyPlanned,
     /// A number that a figure takes from its targets (`[chosen]`) is not there.
     #[error("figure {figure}: its targets choose no '{key}'")]
     NotChosen {

@@ -112,6 +112,15 @@ impl Load {
         seeds.map(|seed| Run { seed, ..run.clone() }).collect()
     }
 
+    /// Does the machine have the CPUs that the load names?
+    fn check(&self, context: &Context<'_>) -> Result<(), Error> {
+        let Placement::Cpus(list) = &self.placement else { return Ok(()) };
+        let profile = self.profile(context);
+        let last = profile.cpus() - 1;
+        let beyond = list.iter().copied().filter(|&cpu| cpu > last).max();
+        beyond.map_or(Ok(()), |cpu| Err(Error::NoCpu { cpu, machine: profile.name.clone(), last }))
+    }
+
     fn profile(&self, context: &Context<'_>) -> Arc<Profile> {
         let other = |name: &String| {
             profile::builtin(name).map(Arc::new).expect("a figure names a profile that there is")
@@ -151,8 +160,12 @@ impl Plan {
     /// not run again.
     ///
     /// # Errors
-    /// A lock has broken a rule in one of the runs.
+    /// A load names a CPU that the machine does not have; nothing is to be run; a lock has broken a rule in one of the runs.
     pub fn run(self, context: &Context<'_>) -> Result<Results, Error> {
+        self.loads.iter().try_for_each(|load| load.check(context))?;
+        if context.only_plan {
+            return Err(Error::OnlyPlanned);
+        }
         let runs: Vec<Vec<Run>> = self.loads.iter().map(|load| load.runs(context)).collect();
         let mut known = context.memo.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = BTreeMap::new();

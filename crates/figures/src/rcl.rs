@@ -16,9 +16,9 @@ pub static EXPERIMENTS: &[Experiment] = &[Experiment { id: "rcl-micro", measure:
 const LOCKS: [&str; 4] = ["tas", "glibc", "mcs", "rcl"];
 /// Mean delay between two critical sections, cycles, from low contention to high.
 const DELAYS: [f64; 9] = [1e6, 5e5, 2e5, 1e5, 5e4, 2e4, 1e4, 1e3, 0.0];
-/// Machines: how many hardware threads, and what their rows begin with.
-const MACHINES: [(&str, u32, &str); 2] =
-    [("opteron-4x12", 48, ""), ("niagara2-128", 128, "niagara2-128 ")];
+/// Machines (none: the figure's own, or what takes its place): how many hardware threads, and what their rows begin with.
+const MACHINES: [(Option<&str>, u32, &str); 2] =
+    [(None, 48, ""), (Some("niagara2-128"), 128, "niagara2-128 ")];
 
 /// All locks on one machine.
 struct Sweep {
@@ -28,10 +28,14 @@ struct Sweep {
 }
 
 impl Sweep {
-    fn plan(plan: &mut Plan, machine: &str, threads: u32, lines: f64) -> Self {
+    fn plan(plan: &mut Plan, machine: Option<&str>, threads: u32, lines: f64) -> Self {
         let load = |lock: &str, delay| {
             let load = Load::new("rcl", lock).with("lines", lines).with("delay", delay);
-            load.machine(machine).threads(threads).lasting(1.0, 5.0)
+            let load = load.threads(threads).lasting(1.0, 5.0);
+            match machine {
+                Some(machine) => load.machine(machine),
+                None => load,
+            }
         };
         let keys = LOCKS.map(|lock| DELAYS.map(|delay| plan.add(load(lock, delay))).to_vec());
         Self { threads, keys: keys.to_vec() }

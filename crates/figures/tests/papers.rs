@@ -15,7 +15,7 @@ fn quick(id: &str) -> (targets::Figure, Measured) {
 
 fn rows_are_measured(id: &str) {
     let (target, measured) = quick(id);
-    let report = evaluate(&target, &target.machine, 1, &measured);
+    let report = evaluate(&target, &profile::builtin(&target.machine).unwrap(), 1, &measured);
     for row in &report.rows {
         let measured = measured.rows.get(&row.name).is_some_and(|values| values.len() == 1);
         assert_eq!(measured, row.missing.is_empty(), "{id}: {row:?}");

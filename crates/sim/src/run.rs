@@ -64,7 +64,13 @@ impl Run {
         let list = match &self.placement {
             Placement::Free => return Vec::new(),
             Placement::Pinned => by_class(),
-            Placement::Cpus(list) => list.clone(),
+            Placement::Cpus(list) => {
+                let (name, all) = (&self.profile.name, self.profile.cpus());
+                for cpu in list {
+                    assert!(*cpu < all, "no CPU {cpu} on '{name}', only 0 to {}", all - 1);
+                }
+                list.clone()
+            }
         };
         list.into_iter().cycle().take(self.threads as usize).map(Some).collect()
     }
@@ -88,6 +94,9 @@ impl Run {
     }
 
     /// Runs, on this thread.
+    ///
+    /// # Panics
+    /// [`Placement::Cpus`] names a CPU that the machine does not have.
     pub fn outcome(&self) -> Outcome {
         let (from, end) = (time(self.warmup_ns), time(self.warmup_ns + self.duration_ns));
         let mut engine = Engine::new(&self.profile, self.seed);

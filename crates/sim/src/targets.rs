@@ -9,6 +9,7 @@
 //! section = "2.2"
 //! machine = "m1"                  # a profile's name
 //! shows = "..."
+//! chosen_as = "libasl-8a"         # has that figure's chosen numbers, instead of its own
 //!
 //! [setup]                         # the workload as published
 //! threads = "..."
@@ -54,6 +55,8 @@ pub struct Figure {
     pub shows: String,
     /// The workload as published.
     pub setup: Setup,
+    /// The figure whose chosen numbers it has: they share the workload.
+    pub chosen_as: Option<String>,
     /// Numbers that the measurement needs and the paper does not give, by name.
     #[serde(default)]
     pub chosen: BTreeMap<String, Chosen>,
@@ -179,6 +182,9 @@ pub enum TargetError {
     /// Not the TOML that a figure consists of.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
+    /// Its chosen numbers are another figure's, and it has some.
+    #[error("chosen_as and chosen exclude each other")]
+    Chosen,
     /// A row that says nothing, or contradicts itself.
     #[error("row {row}: {why}")]
     Row {
@@ -193,6 +199,9 @@ impl Figure {
     /// Reads and checks a figure.
     pub fn parse(text: &str) -> Result<Self, TargetError> {
         let figure: Self = toml::from_str(text)?;
+        if figure.chosen_as.is_some() && !figure.chosen.is_empty() {
+            return Err(TargetError::Chosen);
+        }
         for (index, row) in figure.row.iter().enumerate() {
             let twice = figure.row[..index].iter().any(|earlier| earlier.name == row.name);
             if let Some(why) = twice.then_some("its name is there twice").or_else(|| row.fault()) {
@@ -309,8 +318,17 @@ figures![
     "rcl-micro",
 ];
 
-/// The figure of that id, of those that come with the program.
+/// The figure of that id, of those that come with the program; with the numbers that it has from another one.
 pub fn figure(id: &str) -> Option<Figure> {
+    let mut figure = alone(id)?;
+    if let Some(other) = figure.chosen_as.as_deref() {
+        figure.chosen = alone(other).expect("tested").chosen;
+    }
+    Some(figure)
+}
+
+/// As its file has it.
+fn alone(id: &str) -> Option<Figure> {
     let (_, text) = FIGURES.iter().find(|(known, _)| *known == id)?;
     Some(Figure::parse(text).expect("tested"))
 }
@@ -344,6 +362,26 @@ mod tests {
             for machine in machines.chain([&figure.machine]) {
                 assert!(profile::builtin(machine).is_some(), "{}: {machine}", figure.figure);
             }
+        }
+    }
+
+    #[test]
+    fn figures_of_one_workload_have_the_same_chosen_numbers() {
+        for (id, same) in [
+            ("libasl-8b", "libasl-8a"),
+            ("libasl-8e", "libasl-4"),
+            ("libasl-8f", "libasl-4"),
+            ("libasl-8h", "libasl-8a"),
+            ("libasl-8i", "libasl-8a"),
+        ] {
+            assert_eq!(super::figure(id).unwrap().chosen_as.as_deref(), Some(same), "{id}");
+        }
+        for figure in all() {
+            let Some(other) = &figure.chosen_as else { continue };
+            let theirs = super::figure(other).unwrap_or_else(|| panic!("{}", figure.figure));
+            assert!(theirs.chosen_as.is_none() && !theirs.chosen.is_empty(), "{}", figure.figure);
+            let ours = super::figure(&figure.figure).unwrap().chosen;
+            assert!(ours.keys().eq(theirs.chosen.keys()), "{}", figure.figure);
         }
     }
 
@@ -450,6 +488,9 @@ mod tests {
         };
         let good = "locks = ['mcs']\npaper = 2.0\nquote = 'x'\n";
         assert!(Figure::parse(&text(good)).unwrap().row[0].accepts(2.4));
+        let both =
+            format!("chosen_as = 'y'\n{}[chosen.a]\nvalue = 1\nwhat = 'x'\nwhy = 'x'", text(good));
+        assert!(Figure::parse(&both).unwrap_err().to_string().contains("exclude"));
         for (bad, says) in [
             ("locks = []\npaper = 2.0\nquote = 'x'\n", "no lock"),
             ("locks = ['mcs']\n", "expect anything"),

@@ -27,6 +27,25 @@ fn run(lock: &str, threads: u32, seed: u64, params: &[(&str, f64)]) -> Outcome {
     run.outcome()
 }
 
+#[test]
+#[should_panic(expected = "no CPU 8 on 'm1', only 0 to 7")]
+fn a_cpu_that_the_machine_lacks_is_named() {
+    let run = Run {
+        profile: Arc::new(profile::builtin("m1").unwrap()),
+        lock: LockSpec::parse("mcs").unwrap(),
+        workload: workload::find("sections").unwrap(),
+        params: BTreeMap::new(),
+        threads: 2,
+        placement: Placement::Cpus(vec![0, 8]),
+        seed: 1,
+        warmup_ns: 0,
+        duration_ns: 1000,
+        samples: false,
+        timeline: None,
+    };
+    run.outcome();
+}
+
 fn every_lock() -> impl Iterator<Item = &'static str> {
     CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
 }

@@ -1,11 +1,11 @@
 //! `lockwright reproduce`.
 
 use crate::hints::{Failure, cause, nearest};
-use crate::reproduce::{Done, json, list, text, write};
+use crate::reproduce::{Done, count, json, list, text, write};
 use crate::sim::words::machine;
 use crate::{interrupt, launch, output};
 use lockwright_figures::{
-    Context, Error, Experiment, Measured, Memo, Progress, evaluate, experiments, find,
+    Context, Error, Experiment, Measured, Memo, Progress, Report, evaluate, experiments, find,
 };
 use lockwright_sim::profile::{Profile, builtin};
 use lockwright_sim::targets::{self, Figure};
@@ -65,6 +65,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let chosen = choose(&args.figures)?;
     let other = args.machine.as_deref().map(machine).transpose()?.map(Arc::new);
+    if let Some(other) = &other {
+        check(&chosen, other)?;
+    }
     // Writing comes last; that it will fail should be said first.
     if let Some(dir) = &args.output {
         launch::can_fill(dir).map_err(|error| unmakable(dir, &error))?;
@@ -87,13 +90,13 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         let known = contexts.iter().position(|context| context.profile.name == profile.name);
         let place = known.unwrap_or_else(|| {
             let (seeds, memo) = (args.seeds, Memo::default());
-            contexts.push(Context { profile, seeds, length, progress: &progress, memo });
+            let only_plan = false;
+            contexts.push(Context { profile, seeds, length, progress: &progress, memo, only_plan });
             contexts.len() - 1
         });
         bar.set_message(figure.figure.clone());
         let measured = match (experiment.measure)(&contexts[place]) {
             Ok(measured) => measured,
-            Err(error @ Error::NotChosen { .. }) => return Err(Failure::new(error)),
             Err(error @ Error::Violation { .. }) => {
                 broken = true;
                 bar.suspend(|| {
@@ -101,10 +104,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
                 });
                 Measured::new()
             }
+            Err(error) => return Err(Failure::new(format!("{}: {error}", figure.figure))),
         };
-        let machine = &contexts[place].profile.name;
-        let report = evaluate(&figure, machine, args.seeds, &measured);
-        let done = Done { figure, measured, report, quick: args.quick };
+        let compared = evaluate(&figure, &contexts[place].profile, args.seeds, &measured);
+        let report = Report { quick: args.quick, ..compared };
+        let done = Done { figure, measured, report };
         if !args.json {
             bar.suspend(|| output::print(&text(&done)))?;
         }
@@ -123,9 +127,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         let files = write(&all, &lockwright_bench::command_line(), dir)?;
         if !args.json {
             output::print(&format!(
-                "\nwritten: {} and {} plots\n",
+                "\nwritten: {} and {}\n",
                 dir.join("report.html").display(),
-                files
+                count(files, "plot")
             ))?;
         }
     }
@@ -138,6 +142,20 @@ fn unmakable(dir: &Path, error: &io::Error) -> Failure {
         .hint("lockwright reproduce --output DIR ...")
 }
 
+/// Can all of them be run on that machine?
+fn check(chosen: &[(Figure, &'static Experiment)], machine: &Arc<Profile>) -> Result<(), Failure> {
+    for (Figure { figure, machine: own, .. }, experiment) in chosen {
+        experiment.check(machine.clone()).map_err(|error| {
+            let hint = match chosen {
+                [_] => format!("on the paper's machine, {own}: lockwright reproduce {figure}"),
+                _ => format!("leave it out, or take {own}: lockwright reproduce {figure}"),
+            };
+            Failure::new(format!("{figure} {error}")).hint(hint)
+        })?;
+    }
+    Ok(())
+}
+
 /// The figures of these names, each once.
 fn choose(words: &[String]) -> Result<Vec<(Figure, &'static Experiment)>, Failure> {
     let mut ids: Vec<&str> = Vec::new();
@@ -147,10 +165,11 @@ fn choose(words: &[String]) -> Result<Vec<(Figure, &'static Experiment)>, Failur
             "all" => known,
             word if known.contains(&word) => vec![word],
             word => {
-                let hint = nearest(word, known)
-                    .map_or("lockwright reproduce --list".to_owned(), |close| {
-                        format!("did you mean '{close}'? lockwright reproduce --list")
-                    });
+                let list = "lockwright reproduce --list";
+                let hint = match &meant(word, &known)[..] {
+                    [] => list.to_owned(),
+                    some => format!("did you mean '{}'? {list}", some.join("' or '")),
+                };
                 return Err(Failure::new(format!("unknown figure '{word}'")).hint(hint));
             }
         };
@@ -162,6 +181,13 @@ fn choose(words: &[String]) -> Result<Vec<(Figure, &'static Experiment)>, Failur
     }
     let of = |id| targets::figure(id).zip(find(id)).expect("every experiment has targets: tested");
     Ok(ids.into_iter().map(of).collect())
+}
+
+/// What a word that is no figure may mean: figures of that number in any paper, else the nearest name.
+fn meant<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
+    let number = |id: &&&str| id.split_once('-').is_some_and(|(_, number)| number == word);
+    let same: Vec<&str> = known.iter().filter(number).copied().collect();
+    if same.is_empty() { nearest(word, known.iter().copied()).into_iter().collect() } else { same }
 }
 
 /// The figure's own machine.

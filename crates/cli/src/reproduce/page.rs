@@ -1,6 +1,6 @@
 //! One page for all figures.
 
-use super::{Done, HEADER};
+use super::{Done, ELSEWHERE, HEADER};
 use crate::html::{CSS, escape};
 use lockwright_figures::median;
 use std::fmt::Write as _;
@@ -34,25 +34,32 @@ fn figure(page: &mut String, done: &Done, plots: &[(&str, &str, String)]) {
     for (_, _, svg) in plots.iter().filter(|(id, ..)| *id == figure.figure) {
         let _ = writeln!(page, "<figure>{svg}</figure>");
     }
-    let row = |cells: &[&str], tag: &str| {
-        let cell = |cell: &&str| format!("<{tag}>{}</{tag}>", escape(cell));
+    let row = |cells: &[String], tag: &str| {
+        let cell = |cell: &String| format!("<{tag}>{cell}</{tag}>");
         format!("<tr>{}</tr>\n", cells.iter().map(cell).collect::<String>())
     };
-    let rows = done.cells();
-    let rows = rows.iter().map(|cells| row(&cells.each_ref().map(String::as_str), "td"));
+    let rows = done.cells().into_iter().zip(&done.report.rows).map(|(cells, compared)| {
+        let mut cells = cells.map(|cell| escape(&cell));
+        let _ = write!(cells[0], "<span class=\"what\">{}</span>", escape(&compared.what));
+        row(&cells, "td")
+    });
     let _ = writeln!(
         page,
         "<div class=\"scroll\"><table>\n<thead>{}</thead>\n<tbody>\n{}</tbody>\n</table></div>\n<ul>",
-        row(&HEADER, "th"),
+        row(&HEADER.map(escape), "th"),
         rows.collect::<String>(),
     );
+    if done.is_elsewhere() {
+        let _ = writeln!(page, "<li>Note: {ELSEWHERE}</li>");
+    }
     for (what, values) in &done.measured.also {
         let value = median(values).map_or("-".to_owned(), super::digits);
         let _ = writeln!(page, "<li>Beside it: {} {value}</li>", escape(what));
     }
+    let from = figure.chosen_as.as_ref().map_or(String::new(), |other| format!(" as {other}"));
     for (key, chosen) in &figure.chosen {
         let (what, why) = (escape(&chosen.what), escape(&chosen.why));
-        let _ = writeln!(page, "<li>Chosen: {key} = {} ({what}): {why}</li>", chosen.value);
+        let _ = writeln!(page, "<li>Chosen{from}: {key} = {} ({what}): {why}</li>", chosen.value);
     }
     for part in &figure.not_reproduced {
         let (part, reason) = (escape(&part.part), escape(&part.reason));
