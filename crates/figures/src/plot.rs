@@ -56,6 +56,8 @@ pub struct Series {
     pub right: bool,
     /// x and y.
     pub points: Vec<(f64, f64)>,
+    /// What the key says of it if it has no points; without this it is left out then.
+    pub if_empty: Option<&'static str>,
 }
 
 /// How points are drawn.
@@ -63,7 +65,7 @@ pub struct Series {
 pub enum Kind {
     /// A line with a mark at each.
     Line,
-    /// A dashed line without marks: what is wanted.
+    /// A thin dashed line without marks: what is wanted.
     Guide,
     /// A bar at each.
     Bars,
@@ -76,7 +78,14 @@ pub enum Kind {
 impl Series {
     /// A series against the left axis.
     pub fn new(name: impl Into<String>, kind: Kind, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.into(), kind, right: false, points }
+        Self { name: name.into(), kind, right: false, points, if_empty: None }
+    }
+
+    /// The same of operations, which may be so few that none has ended.
+    #[must_use]
+    pub fn of_operations(mut self) -> Self {
+        self.if_empty = Some("none ended");
+        self
     }
 
     /// The same against the right axis.

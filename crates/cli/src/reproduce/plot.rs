@@ -34,22 +34,29 @@ pub(super) fn draw(plot: &Plot, source: &str) -> Result<String, String> {
         text(area, &plot.title, (16, 20), 17, INK, HPos::Left)?;
         text(area, source, (16, 42), 12, SOFT, HPos::Left)?;
         frame.axes(area)?;
-        let named = plot.series.iter().filter(|series| !series.points.is_empty());
-        for (number, series) in named.enumerate() {
-            frame.series(area, number, series)?;
-            key(area, number, series)?;
+        let shown = |series: &&Series| !series.points.is_empty() || series.if_empty.is_some();
+        // Guides have no colour of their own, so that none is lost for what was measured.
+        let mut colour = 0;
+        for (place, series) in plot.series.iter().filter(shown).enumerate() {
+            frame.series(area, colour, series)?;
+            key(area, place, colour, series)?;
+            colour += usize::from(series.kind != Kind::Guide);
         }
         Ok(())
     })
 }
 
-fn key(area: &Area<'_>, number: usize, series: &Series) -> Drawn {
-    let (ink, x, y) = (colour(number), WIDTH - KEY + 30, TOP + number as i32 * 22);
+fn key(area: &Area<'_>, place: usize, number: usize, series: &Series) -> Drawn {
+    let (ink, x, y) = (colour(number), WIDTH - KEY + 30, TOP + place as i32 * 22);
+    if series.points.is_empty() {
+        let name = format!("{}: {}", series.name, series.if_empty.unwrap_or_default());
+        return text(area, &name, (x + 32, y), 12, SOFT, HPos::Left);
+    }
     match series.kind {
         Kind::Bars => {
             drawn(area.draw(&Rectangle::new([(x, y - 6), (x + 24, y + 6)], ink.filled())))?
         }
-        Kind::Guide => dashes(area, (x, y), (x + 24, y), ink.stroke_width(2))?,
+        Kind::Guide => dashes(area, (x, y), (x + 24, y), SOFT)?,
         Kind::Line => line(area, &[(x, y), (x + 24, y)], ink.stroke_width(2))?,
         Kind::Marks | Kind::Dots => {}
     }
@@ -58,6 +65,11 @@ fn key(area: &Area<'_>, number: usize, series: &Series) -> Drawn {
     }
     let side = if series.right { " (right)" } else { "" };
     text(area, &format!("{}{side}", series.name), (x + 32, y), 12, INK, HPos::Left)
+}
+
+/// What stands at an axis.
+fn named(axis: &Axis) -> String {
+    format!("{}{}", axis.label, if axis.log { " (logarithmic)" } else { "" })
 }
 
 fn colour(number: usize) -> RGBColor {
@@ -91,14 +103,14 @@ impl<'p> Frame<'p> {
 
     fn axes(&self, area: &Area<'_>) -> Drawn {
         let bottom = HEIGHT - BOTTOM;
-        text(area, &self.plot.left.label, (LEFT, TOP - 14), 12, SOFT, HPos::Left)?;
+        text(area, &named(&self.plot.left), (LEFT, TOP - 14), 12, SOFT, HPos::Left)?;
         for tick in self.left.ticks() {
             let y = Self::up(&self.left, tick);
             line(area, &[(LEFT, y), (self.right_edge, y)], FAINT)?;
             text(area, &label(tick, false), (LEFT - 8, y), 12, SOFT, HPos::Right)?;
         }
         if let Some((scale, axis)) = self.right.as_ref().zip(self.plot.right.as_ref()) {
-            text(area, &axis.label, (self.right_edge, TOP - 14), 12, SOFT, HPos::Right)?;
+            text(area, &named(axis), (self.right_edge, TOP - 14), 12, SOFT, HPos::Right)?;
             for tick in scale.ticks() {
                 let y = Self::up(scale, tick);
                 line(area, &[(self.right_edge, y), (self.right_edge + 4, y)], SOFT)?;
@@ -108,7 +120,7 @@ impl<'p> Frame<'p> {
         self.below(area, &self.plot.x)?;
         line(area, &[(LEFT, bottom), (self.right_edge, bottom)], SOFT)?;
         let middle = (LEFT + self.right_edge) / 2;
-        text(area, &self.plot.x.label, (middle, HEIGHT - 16), 13, INK, HPos::Center)
+        text(area, &named(&self.plot.x), (middle, HEIGHT - 16), 13, INK, HPos::Center)
     }
 
     fn below(&self, area: &Area<'_>, axis: &Axis) -> Drawn {
@@ -152,7 +164,7 @@ impl<'p> Frame<'p> {
             }
             Kind::Guide => {
                 for pair in path.windows(2) {
-                    dashes(area, pair[0], pair[1], ink.stroke_width(2))?;
+                    dashes(area, pair[0], pair[1], SOFT)?;
                 }
             }
             Kind::Line => line(area, &path, ink.stroke_width(2))?,
@@ -181,6 +193,8 @@ mod tests {
             .map(|kind| Series::new(format!("{kind:?}"), kind, points.clone()))
             .collect();
         series.push(Series::new("tail", Kind::Line, points).on_the_right());
+        series.push(Series::new("left out", Kind::Line, vec![]));
+        series.push(Series::new("little", Kind::Line, vec![]).of_operations());
         let plot = Plot {
             name: "x".into(),
             title: "a title".into(),
@@ -190,10 +204,19 @@ mod tests {
             series,
         };
         let svg = draw(&plot, "simulated").unwrap();
-        for part in
-            ["a title", "simulated", "mcs", "tas", "a rate", "a time", "Bars", "tail (right)"]
-        {
+        for part in [
+            "a title",
+            "simulated",
+            "mcs",
+            "tas",
+            "a rate",
+            "a time (logarithmic)",
+            "Bars",
+            "tail (right)",
+            "little: none ended",
+        ] {
             assert!(svg.contains(part), "no '{part}' in {svg}");
         }
+        assert!(!svg.contains("left out") && !svg.contains("a rate (logarithmic)"), "{svg}");
     }
 }

@@ -97,7 +97,9 @@ impl Scaling {
             self.throughput(lock, threads).into_iter().map(|one| one / 1e6).collect()
         };
         vec![
-            panel("fairness", "smallest slowdown to largest", &|lock, n| self.fairness(lock, n)),
+            panel("fairness", "smallest slowdown to largest (ratio)", &|lock, n| {
+                self.fairness(lock, n)
+            }),
             panel("throughput", "critical sections a microsecond", &throughput),
             panel("latency", "P99 latency, us", &|lock, n| self.p99(lock, n)),
         ]

@@ -100,8 +100,8 @@ fn scatter(outcome: &Outcome, slo_us: f64, length: f64) -> Plot {
         left: Axis::log("latency of an epoch, us"),
         right: None,
         series: vec![
-            Series::new("little cores", Kind::Dots, dots(LITTLE)),
-            Series::new("big cores", Kind::Dots, dots(BIG)),
+            Series::new("little cores", Kind::Dots, dots(LITTLE)).of_operations(),
+            Series::new("big cores", Kind::Dots, dots(BIG)).of_operations(),
             Series::new("SLO", Kind::Guide, vec![(0.0, slo_us), (350.0 * length, slo_us)]),
         ],
     }

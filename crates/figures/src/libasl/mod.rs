@@ -75,6 +75,9 @@ fn throughput_and_tails(
     };
     let (bars, marks) = kinds;
     let throughput = |key| results.of(key, |outcome| outcome.throughput / 1e6);
+    let tail = |name: &str, what: &dyn Fn(Key) -> Vec<f64>| {
+        Series::new(name, marks, of(what)).on_the_right().of_operations()
+    };
     Plot {
         name: name.to_owned(),
         title: title.to_owned(),
@@ -83,9 +86,9 @@ fn throughput_and_tails(
         right: Some(Axis::log("P99 latency, us")),
         series: vec![
             Series::new("throughput", bars, of(&throughput)),
-            Series::new("P99 little", marks, of(&|key| results.p99_of(key, LITTLE))).on_the_right(),
-            Series::new("P99 big", marks, of(&|key| results.p99_of(key, BIG))).on_the_right(),
-            Series::new("P99 all", marks, of(&|key| results.p99(key))).on_the_right(),
+            tail("P99 little", &|key| results.p99_of(key, LITTLE)),
+            tail("P99 big", &|key| results.p99_of(key, BIG)),
+            tail("P99 all", &|key| results.p99(key)),
         ],
     }
 }

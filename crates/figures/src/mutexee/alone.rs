@@ -26,7 +26,7 @@ pub(super) fn table_2(context: &Context<'_>) -> Result<Measured, Error> {
     for lock in BASELINES {
         let of = |scale: f64, values: Vec<f64>| values.into_iter().map(|one| one / scale).collect();
         measured.also(format!("{lock}, M acquisitions a second"), of(1e6, throughput(lock)));
-        measured.also(format!("{lock}, K acquisitions a joule"), of(1e3, tpp(lock)));
+        measured.also(format!("{lock}, TPP, K acquisitions a joule"), of(1e3, tpp(lock)));
     }
     Ok(measured)
 }

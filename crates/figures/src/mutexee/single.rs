@@ -69,7 +69,7 @@ pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
     }
     measured.plots = vec![
         pair.plot("mutexee-8-throughput", "acquisitions a microsecond", |o| o.throughput / 1e6),
-        pair.plot("mutexee-8-tpp", "thousand acquisitions a joule", |o| o.tpp / 1e3),
+        pair.plot("mutexee-8-tpp", "TPP, thousand acquisitions a joule", |o| o.tpp / 1e3),
     ];
     Ok(measured)
 }
@@ -233,7 +233,7 @@ pub(super) fn figure_11(context: &Context<'_>) -> Result<Measured, Error> {
         crowds.plot("throughput", "million acquisitions a second", &|lock, threads| {
             scaled(throughput(lock, threads), 1e6)
         }),
-        crowds.plot("tpp", "thousand acquisitions a joule", &|lock, threads| {
+        crowds.plot("tpp", "TPP, thousand acquisitions a joule", &|lock, threads| {
             scaled(tpp(lock, threads), 1e3)
         }),
     ];
