@@ -1,7 +1,7 @@
 //! Programs that run as our child, and files that they or we write.
 
 use crate::hints::{Failure, cause};
-use crate::signals;
+use crate::{leftovers, signals};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -68,12 +68,15 @@ pub(crate) fn unwritable(file: &Path, error: &io::Error) -> Failure {
 }
 
 /// A fresh folder in which programs record: in memory where there is such a place, since a disk's write-back
-/// holds up those who write to the mapping. `command` is for the hint.
+/// holds up those who write to the mapping. Those of commands that were killed are removed. `command` is for the hint.
 pub(crate) fn folder(name: &str, command: &str) -> Result<TempDir, Failure> {
-    let prefix = format!("lockwright-{name}-");
+    let memory = Path::new("/dev/shm");
+    leftovers::remove(memory);
+    leftovers::remove(&std::env::temp_dir());
+    let prefix = leftovers::prefix(name);
     let mut builder = tempfile::Builder::new();
     builder.prefix(&prefix);
-    builder.tempdir_in("/dev/shm").or_else(|_| builder.tempdir()).map_err(|error| {
+    builder.tempdir_in(memory).or_else(|_| builder.tempdir()).map_err(|error| {
         Failure::new(format!("cannot make a temporary folder: {}", cause(&error)))
             .hint(format!("TMPDIR=/var/tmp lockwright {command} -- PROGRAM"))
     })

@@ -13,6 +13,7 @@ mod hints;
 mod html;
 mod interrupt;
 mod launch;
+mod leftovers;
 mod library;
 mod lock_trace;
 mod output;

@@ -860,6 +860,26 @@ fn record_writes_a_trace_and_ends_as_the_program_did() -> Result<()> {
 }
 
 #[test]
+fn what_a_killed_command_left_is_removed_by_the_next() -> Result<()> {
+    let output = FOLDER.path().join("left.bin").display().to_string();
+    let record = ["record", "--force", "--output", &output, "--"];
+    for (options, variable) in
+        [(&record[..], "LOCKWRIGHT_TRACE"), (&["run", "--stats", "--"], "LOCKWRIGHT_STATS")]
+    {
+        let script = format!("echo ${variable}; kill -KILL $PPID");
+        let outcome = lockwright().args(options).args(["sh", "-c", &script]).run()?;
+        assert_eq!(outcome.end, End::Signal(libc::SIGKILL), "{}", outcome.describe());
+        let text = outcome.text();
+        let folder = Path::new(text.trim());
+        assert!(folder.is_absolute(), "{text}");
+        let outcome = lockwright().args(record).args(["true"]).run()?;
+        assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+        assert!(!folder.exists(), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
 fn record_says_what_it_has_not() -> Result<()> {
     let name = |name: &str| FOLDER.path().join(name).display().to_string();
     let record = |options: &[&str], program: &str| {

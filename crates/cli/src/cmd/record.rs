@@ -3,12 +3,11 @@
 use super::run::{self, LOCK};
 use crate::hints::{Failure, cause};
 use crate::output::{print, print_json, say};
-use crate::{catalog, elf, epochs, find, launch, library, lock_trace, signals};
+use crate::{catalog, elf, find, launch, leftovers, library, lock_trace, signals};
 use lockwright_stats::trace::Trace;
 
 use std::error::Error;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -117,7 +116,7 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     let file = launch::create(&args.output)?;
     trace.write(file, &args.output).map_err(Failure::new)?;
     say(&format!("trace: {}\n{}", args.output.display(), lock_trace::report(&trace)));
-    let running = running(folder.path());
+    let running = leftovers::running(folder.path());
     if running > 0 {
         let are = if running == 1 { "process still runs" } else { "processes still run" };
         say(&format!("{running} {are}: what it did until now is in the trace\n"));
@@ -127,11 +126,4 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
         drop(folder); // now: a signal may end us below
     }
     Ok(signals::end_as(status))
-}
-
-/// How many processes that record in this folder have not ended.
-fn running(folder: &Path) -> usize {
-    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let pids = names.filter_map(|name| name.to_str()?.split('-').next()?.parse().ok());
-    pids.filter(|&pid| epochs::is_running(pid)).count()
 }
