@@ -97,6 +97,7 @@ fn check_option(option: &str, known: &[OptionSpec]) -> Result<(), String> {
     })?;
     match value.parse::<u32>() {
         Ok(number) if (spec.min..=spec.max).contains(&number) => Ok(()),
+        _ if value.parse::<f64>().is_err() => Err(format!("'{key}': '{value}' is no number")),
         _ => Err(format!("'{key}={value}' is not within {} to {}", spec.min, spec.max)),
     }
 }

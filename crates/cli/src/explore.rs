@@ -30,6 +30,11 @@ pub(crate) fn replay(lock: &LockSpec, hit: &Hit, mutant: Option<Mutant>) -> Stri
     )
 }
 
+/// `1 schedule`, `2 schedules`.
+fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 #[allow(clippy::cast_precision_loss, reason = "counts of schedules")]
 fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
@@ -38,9 +43,9 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// What was looked at, and what was found.
 pub(crate) fn report(lock: &LockSpec, tally: &Tally, hit: Option<&Hit>, story: bool) -> String {
     let mut text = format!(
-        "{}: explored {} schedules ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {:.1} s, {} a second: {}\n",
+        "{}: explored {} ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {:.1} s, {} a second: {}\n",
         lock.name(),
-        tally.schedules,
+        counted(tally.schedules, "schedule"),
         100.0 * ratio(tally.different, tally.counted),
         ratio(tally.steps, tally.schedules),
         ratio(tally.switches, tally.schedules),
@@ -196,16 +201,23 @@ fn print(lock: &LockSpec, fates: &[Fate]) -> Result<(), Failure> {
 fn summary(fates: &[Fate]) -> String {
     let hands_over = |fate: &&Fate| fate.site.hands_over(fate.mutant.mutation);
     let found = |fate: &&Fate| fate.hit.is_some();
-    let line = |what: &str, fates: Vec<&Fate>| {
+    let line = |what: &str, why: &str, fates: Vec<&Fate>| {
         let all = fates.len();
         let slowest = fates.iter().copied().filter(found).map(|fate| fate.tally.seconds);
         let slowest = slowest.fold(0.0, f64::max) * 1e3;
         let found = fates.iter().copied().filter(found).count();
         let missed = fates.iter().filter(|fate| fate.is_missed()).count();
+        let rest = match all - found - missed {
+            0 => String::new(),
+            1 => format!("; 1 survives and does not count: {why}"),
+            harmless => format!("; {harmless} survive and do not count: {why}"),
+        };
         format!(
-            "{what}: {found} of {all} found, the slowest after {slowest:.1} ms; {missed} missed\n"
+            "{what}: {found} of {all} found, the slowest after {slowest:.1} ms; {missed} missed{rest}\n"
         )
     };
     let (of_hand_over, others) = fates.iter().partition(hands_over);
-    line("faults of the hand-over", of_hand_over) + &line("other faults", others) + "\n"
+    line("faults of the hand-over", "the table says why", of_hand_over)
+        + &line("other faults", "a lock may keep its promises with such a fault", others)
+        + "\n"
 }

@@ -76,14 +76,17 @@ pub(crate) fn warn(message: impl Display, hint: impl Display) {
     say(&format!("warning: {message}\nhint: {hint}\n"));
 }
 
-/// The candidate that a mistyped `word` most probably meant.
+/// The candidate that a mistyped `word` most probably meant; capitals are no mistake.
 pub(crate) fn nearest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
 ) -> Option<&'a str> {
+    let lower = word.to_lowercase();
     candidates
         .into_iter()
-        .map(|candidate| (strsim::damerau_levenshtein(word, candidate), candidate))
+        .map(|candidate| {
+            (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate)
+        })
         .min_by_key(|(distance, _)| *distance)
         // Further away it is another word, not a typing error.
         .filter(|(distance, candidate)| *distance <= (candidate.len().max(word.len()) / 3).max(1))
@@ -100,6 +103,7 @@ mod tests {
         assert_eq!(nearest("bargin", names), Some("barging"));
         assert_eq!(nearest("ffio", names), Some("fifo"));
         assert_eq!(nearest("mcsstp", names), Some("mcs-stp"));
+        assert_eq!(nearest("MCS", names), Some("mcs"));
         assert_eq!(nearest("something", names), None);
     }
 }

@@ -97,6 +97,9 @@ pub enum ValuesError {
     /// `LOW..HIGH` without a count.
     #[error("'{0}' does not say how many values")]
     Count(String),
+    /// A count that is none, or too many.
+    #[error("'{0}' is not 2 to 10000 values")]
+    Values(String),
     /// What follows the count.
     #[error("'{0}' is neither 'lin' nor 'log'")]
     Scale(String),
@@ -108,7 +111,7 @@ pub enum ValuesError {
     Logarithm(String),
 }
 
-/// Most values of one range.
+/// Most values of one range; its error says so.
 const MANY: u32 = 10_000;
 
 /// A number; `k`, `M` and `G` may follow it.
@@ -145,7 +148,7 @@ fn range(item: &str, low: &str, rest: &str) -> Result<Vec<f64>, ValuesError> {
     let (count, scale) = count.split_once(':').unwrap_or((count, "lin"));
     let (low, high) = (number(low)?, number(high)?);
     let few = count.parse::<u32>().ok().filter(|count| (2..=MANY).contains(count));
-    let count = few.ok_or_else(|| ValuesError::Count(item.into()))?;
+    let count = few.ok_or_else(|| ValuesError::Values(count.into()))?;
     if high <= low {
         return Err(ValuesError::Backwards(item.into()));
     }
@@ -209,9 +212,10 @@ mod tests {
             ("inf", "not a number"),
             ("k", "not a number"),
             ("1..8", "how many"),
-            ("1..8:1", "how many"),
-            ("1..8:x", "how many"),
-            ("1..8:99999", "how many"),
+            ("1..8:0", "'0' is not 2 to 10000 values"),
+            ("1..8:1", "not 2 to"),
+            ("1..8:x", "'x' is not 2 to"),
+            ("1..8:99999", "not 2 to"),
             ("8..1:3", "backwards"),
             ("0..1:3:log", "above 0"),
             ("1..8:3:exp", "'exp'"),

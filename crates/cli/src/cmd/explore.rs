@@ -2,7 +2,7 @@
 
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::{catalog, explore, output};
+use crate::{catalog, explore, output, units};
 use lockwright_bench::{catch_interrupts, interrupted};
 use lockwright_locks::catalog::CATALOG;
 use lockwright_sim::LockSpec;
@@ -27,7 +27,7 @@ use std::time::Duration;
 Exit codes: 0 nothing found (with --mutants: every fault of the hand-over was), 1 otherwise, 2 usage.
 A finding's last line replays it: docs/explore.md")]
 pub(crate) struct Args {
-    /// The lock, NAME[:key=value,...], or all; options that are not given are drawn, too
+    /// Locks, NAME[:key=value,...], or all; options that are not given are drawn, too
     #[arg(value_parser = catalog::SPEC_OR_ALL, hide_possible_values = true)]
     lock: String,
     /// Who goes next: a random walk, or random priorities (PCT) [default: both in turn]
@@ -39,9 +39,9 @@ pub(crate) struct Args {
     /// Look at so many schedules [default: as many as there is time for; --mutants: 30000 each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
-    /// Look for so many seconds, at each lock
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
-    time: f64,
+    /// Look for so long at each lock: seconds, or with a unit (500ms)
+    #[arg(long, value_name = "TIME", default_value = "10")]
+    time: String,
     /// Look at the lock with one fault, FILE:LINE:COLUMN:MUTATION as --mutants lists them
     #[arg(long, value_name = "MUTANT", conflicts_with = "mutants")]
     mutant: Option<String>,
@@ -68,16 +68,20 @@ enum Choice {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    let locks: Vec<LockSpec> = if args.lock == catalog::ALL {
-        CATALOG.iter().map(|entry| entry.id).map(spec).collect::<Result<_, _>>()?
-    } else {
-        catalog::check(&args.lock)?;
-        vec![spec(&args.lock)?]
-    };
-    let time = Duration::try_from_secs_f64(args.time).map_err(|_| {
-        Failure::new(format!("--time {}: not a time in seconds", args.time))
-            .hint("lockwright explore mcs --time 10")
-    })?;
+    let mut locks: Vec<LockSpec> = Vec::new();
+    for word in catalog::split(&args.lock) {
+        if word == catalog::ALL {
+            let all = CATALOG.iter().map(|entry| spec(entry.id));
+            locks.extend(all.collect::<Result<Vec<_>, _>>()?);
+        } else {
+            catalog::check(&word)?;
+            locks.push(spec(&word)?);
+        }
+    }
+    if locks.is_empty() {
+        return Err(Failure::new("no lock is named").hint("lockwright explore mcs"));
+    }
+    let time = time(&args.time)?;
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let search = Search {
         strategy: args.strategy.map(|choice| match choice {
@@ -137,6 +141,20 @@ fn one(lock: LockSpec, search: Search, args: &Args) -> Result<(bool, Tally, Valu
     }
     let json = explore::as_json(exploration.lock(), &tally, hit.as_ref(), replay);
     Ok((hit.is_none(), tally, json))
+}
+
+/// A number of seconds, or a time with its unit.
+fn time(text: &str) -> Result<Duration, Failure> {
+    let read = match text.parse::<f64>() {
+        Ok(seconds) => {
+            Duration::try_from_secs_f64(seconds).map_err(|_| "not a time in seconds".to_owned())
+        }
+        Err(_) => units::nanoseconds(text).map(Duration::from_nanos),
+    };
+    read.map_err(|why| {
+        Failure::new(format!("bad --time '{text}': {why}"))
+            .hint("for example --time 10, --time 500ms")
+    })
 }
 
 fn spec(text: &str) -> Result<LockSpec, Failure> {

@@ -2,6 +2,7 @@
 
 use crate::hints::{Failure, cause};
 use crate::sim::plan::{Asked, Plan};
+use crate::sim::words::{machine, workload_named};
 use crate::sim::{Row, list, perfetto, replay, report, source};
 use crate::{interrupt, launch, output};
 use lockwright_sim::batch::run_all;
@@ -77,12 +78,23 @@ pub(crate) struct Args {
     /// List machines and workloads, or tell of those named
     #[arg(long)]
     list: bool,
+    /// Names without their flag: taken so as to say which
+    #[arg(hide = true)]
+    stray: Vec<String>,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    if let Some(word) = args.stray.first() {
+        let failure = Failure::new(format!("unexpected argument '{word}' found"));
+        return Err(match (machine(word), workload_named(word)) {
+            (Ok(_), _) => failure.hint(format!("lockwright sim --machine {word} --list")),
+            (_, Ok(_)) => failure.hint(format!("lockwright sim --workload {word} --list")),
+            _ => failure.hint("lockwright sim --help"),
+        });
+    }
     if args.list {
         list::print(&args.machines, &args.workloads, args.json)?;
         return Ok(ExitCode::SUCCESS);
@@ -190,5 +202,5 @@ fn unwritable(file: &Path, error: &io::Error) -> Failure {
 
 fn unmakable(dir: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(error)))
-        .hint("lockwright sim --output DIR ...")
+        .hint("--output sim-report, or any folder that is there or can be made")
 }

@@ -5,6 +5,7 @@ use super::words::{
     MANY_THREADS, locks, machines, placement, thread_counts, time, unknown, workloads,
 };
 use crate::hints::Failure;
+use lockwright_locks::catalog::{CATALOG, Entry};
 use lockwright_sim::Run;
 use lockwright_sim::load::Workload;
 use lockwright_sim::profile::{Profile, ProfileError};
@@ -88,7 +89,7 @@ impl Plan {
             None => workloads(asked.workloads)?,
         };
         let (machine_words, machines): (Vec<_>, Vec<_>) = named.into_iter().unzip();
-        let placement = placement(asked.placement, &machines)?;
+        let placement = placement(asked.placement, &machines, &machine_words)?;
         let trace = asked.trace.as_ref();
         let duration_ns = match asked.duration {
             Some(text) => time("--duration", text)?,
@@ -182,13 +183,15 @@ impl Plan {
         let (key, list) =
             text.split_once('=').ok_or_else(|| bad_sweep(text, "it is not KEY=VALUES"))?;
         let values = sweep::values(list).map_err(|why| bad_sweep(text, why))?;
-        let (knob, meaning) = self.knob(key)?;
+        // As `lockwright calibrate` has it: memory.latency_ns[0][1].
+        let key = key.replace('[', ".").replace(']', "");
+        let (knob, meaning) = self.knob(&key)?;
         if let Knob::Param(key) = &knob
             && self.workloads.iter().any(|(_, params)| params.contains_key(key))
         {
             return Err(bad_sweep(text, format!("the workload is given a '{key}' already")));
         }
-        Ok(Sweep { key: key.to_owned(), knob, values, meaning })
+        Ok(Sweep { key, knob, values, meaning })
     }
 
     /// What a key names, and what that means.
@@ -209,13 +212,24 @@ impl Plan {
                     "cannot sweep '{key}': workload '{}' has no such option",
                     what.id
                 ))
-                .hint("lockwright sim --list")),
+                .hint(format!("lockwright sim --workload {} --list", what.id))),
                 None => Ok((Knob::Param(key.into()), found[0].meaning.into())),
             };
         }
         let option = option.unwrap_or(key);
         if let Some(spec) = self.locks.iter().find_map(|lock| lock.option(option)) {
             return Ok((Knob::LockOption(option.into()), spec.meaning.into()));
+        }
+        let having = |entry: &&&Entry| entry.options.iter().any(|spec| spec.key == option);
+        let having: Vec<_> = CATALOG.iter().filter(having).map(|entry| entry.id).collect();
+        if !having.is_empty() {
+            let names: Vec<_> = self.locks.iter().map(LockSpec::name).collect();
+            let lacks = if names.len() == 1 { "has no such option" } else { "have no such option" };
+            return Err(Failure::new(format!(
+                "cannot sweep '{key}': {} {lacks}",
+                names.join(", ")
+            ))
+            .hint(format!("locks that have it: {}; lockwright list", having.join(", "))));
         }
         let params = self.workloads.iter().flat_map(|(what, _)| what.params).map(|spec| spec.key);
         let options = self.locks.iter().filter_map(LockSpec::entry).flat_map(|e| e.options);
@@ -224,11 +238,12 @@ impl Plan {
             format!("cannot sweep '{key}': no option of workload or lock, and no machine's figure"),
             key,
             known,
+            &format!("lockwright sim --workload {} --list", self.workloads[0].0.id),
         ))
     }
 
     fn figure(&self, path: &str) -> Result<(Knob, String), Failure> {
-        for profile in &self.machines {
+        for (profile, word) in self.machines.iter().zip(&self.machine_words) {
             // Only whether there is one: values are checked with the grid.
             let mut probe = Profile::clone(profile);
             if let Err(ProfileError::NoFigure(_)) = probe.set(path, 1.0) {
@@ -239,7 +254,8 @@ impl Plan {
                         .hint(format!("one of its cells, by row and column: {path}.0.1")));
                 }
                 let message = format!("machine '{}' has no figure '{path}'", profile.name);
-                return Err(unknown(message, path, known));
+                let all = format!("lockwright sim --machine {word} --list");
+                return Err(unknown(message, path, known, &all));
             }
         }
         Ok((Knob::Figure(path.into()), path.into()))
@@ -257,7 +273,24 @@ fn with(run: &Run, sweep: &Sweep, value: f64) -> Result<Run, Failure> {
             KnobError::Machine(ProfileError::Value { why, .. }) => why.to_owned(),
             other => other.to_string(),
         };
-        bad_sweep(&format!("{}={value}", sweep.key), why)
+        let failure = bad_sweep(&format!("{}={value}", sweep.key), why);
+        let now = match &sweep.knob {
+            Knob::Figure(path) => run.profile.figures().into_iter().find(|(one, _)| one == path),
+            Knob::Param(key) => run
+                .workload
+                .params
+                .iter()
+                .find(|spec| spec.key == key)
+                .map(|spec| (key.clone(), spec.default)),
+            Knob::LockOption(key) => {
+                run.lock.option(key).and_then(|spec| Some((key.clone(), spec.default?.into())))
+            }
+            Knob::Threads => None,
+        };
+        match now {
+            Some((key, value)) => failure.hint(format!("for example --sweep {key}={value}")),
+            None => failure,
+        }
     })?;
     if changed.threads == 0 || changed.threads > MANY_THREADS {
         let why = format!("not within 1 to {MANY_THREADS}");

@@ -290,7 +290,7 @@ pub(crate) fn write(
         let path = dir.join(name);
         fs::write(&path, text).map_err(|error| {
             Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
-                .hint("lockwright sim --output DIR ...")
+                .hint("--output sim-report, or any folder that is there or can be made")
         })?;
         Ok(path)
     };

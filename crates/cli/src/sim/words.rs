@@ -17,18 +17,22 @@ use std::sync::Arc;
 /// Most threads of a run.
 pub(super) const MANY_THREADS: u32 = 1024;
 
-/// A word that names nothing, with the nearest one that does.
+/// A word that names nothing, with the nearest one that does; `all`: the command that shows what there is.
 pub(super) fn unknown<'a>(
     message: String,
     word: &str,
     known: impl IntoIterator<Item = &'a str>,
+    all: &str,
 ) -> Failure {
     let failure = Failure::new(message);
     match nearest(word, known) {
-        Some(close) => failure.hint(format!("did you mean '{close}'? lockwright sim --list")),
-        None => failure.hint("lockwright sim --list"),
+        Some(close) => failure.hint(format!("did you mean '{close}'? {all}")),
+        None => failure.hint(all),
     }
 }
+
+/// Shows all machines and workloads.
+const LIST: &str = "lockwright sim --list";
 
 /// A length of time, ns.
 pub(super) fn time(flag: &str, text: &str) -> Result<u64, Failure> {
@@ -87,7 +91,7 @@ pub(crate) fn machine(word: &str) -> Result<Profile, Failure> {
     }
     if !word.contains('/') && !word.ends_with(".toml") {
         let known = BUILTIN.iter().map(|(name, _)| *name);
-        return Err(unknown(format!("unknown machine '{word}'"), word, known.chain([HERE])));
+        return Err(unknown(format!("unknown machine '{word}'"), word, known.chain([HERE]), LIST));
     }
     file(word)
 }
@@ -135,7 +139,7 @@ pub(super) fn workloads(words: &[String]) -> Result<Vec<Chosen>, Failure> {
 pub(crate) fn workload_named(name: &str) -> Result<&'static Workload, Failure> {
     lockwright_sim::workload::find(name).ok_or_else(|| {
         let known = WORKLOADS.iter().map(|workload| workload.id);
-        unknown(format!("unknown workload '{name}'"), name, known)
+        unknown(format!("unknown workload '{name}'"), name, known, LIST)
     })
 }
 
@@ -144,11 +148,19 @@ fn workload(word: &str) -> Result<Chosen, Failure> {
     let what = workload_named(name)?;
     let mut params = BTreeMap::new();
     for option in options.split(',').filter(|_| word.contains(':')) {
+        // Of the option that was meant, if that is known.
         let bad = |why: String| {
-            let example = what
-                .params
-                .first()
-                .map_or(name.to_owned(), |spec| format!("{name}:{}={}", spec.key, spec.default));
+            let key = option.split('=').next().unwrap_or(option);
+            let close = nearest(key, what.params.iter().map(|spec| spec.key));
+            let meant = what.params.iter().find(|spec| Some(spec.key) == close);
+            let example = meant.or(what.params.first()).map_or(name.to_owned(), |spec| {
+                let value = if (spec.min..=spec.max).contains(&spec.default) {
+                    spec.default
+                } else {
+                    spec.max
+                };
+                format!("{name}:{}={value}", spec.key)
+            });
             Failure::new(format!("workload '{word}': {why}"))
                 .hint(format!("for example '{example}'; lockwright sim --workload {name} --list"))
         };
@@ -180,6 +192,9 @@ pub(super) fn thread_counts(text: &str, cpus: u32) -> Result<Vec<u32>, Failure> 
     let count = |word: &str| match word.trim().parse::<u32>() {
         _ if word.trim() == "max" => Ok(cpus),
         Ok(count) if (1..=MANY_THREADS).contains(&count) => Ok(count),
+        Err(_) if word.trim().parse::<f64>().is_err() => {
+            Err(bad(format!("'{}' is no number", word.trim())))
+        }
         _ => Err(bad(format!("'{}' is not within 1 to {MANY_THREADS}", word.trim()))),
     };
     let mut all: Vec<u32> = Vec::new();
@@ -196,12 +211,17 @@ pub(super) fn thread_counts(text: &str, cpus: u32) -> Result<Vec<u32>, Failure> 
     if all.is_empty() { Err(bad("no number in it".into())) } else { Ok(all) }
 }
 
-/// Where threads run, on all those machines.
-pub(super) fn placement(text: &str, machines: &[Arc<Profile>]) -> Result<Placement, Failure> {
+/// Where threads run, on all those machines, which have those names.
+pub(super) fn placement(
+    text: &str,
+    machines: &[Arc<Profile>],
+    names: &[String],
+) -> Result<Placement, Failure> {
     let bad = |why: String| {
-        Failure::new(format!("bad --placement '{text}': {why}")).hint(
-            "pinned, free, or CPUs as in 0-3,6; lockwright sim --machine NAME --list shows them",
-        )
+        Failure::new(format!("bad --placement '{text}': {why}")).hint(format!(
+            "pinned, free, or CPUs as in 0-3,6; lockwright sim --machine {} --list shows them",
+            names[0]
+        ))
     };
     match text {
         "pinned" => return Ok(Placement::Pinned),

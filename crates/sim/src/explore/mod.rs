@@ -183,8 +183,10 @@ impl Exploration {
         let describe = |violation| {
             let Setting { threads, cpus, classes } = &setting;
             let lock = spec.name();
-            let setting =
-                format!("{lock}, {threads} threads on cores of class {classes:?}, {cpus} CPUs");
+            let name = |class: &u8| ["big", "little", "smallest"][usize::from(*class)];
+            let cores = classes.iter().map(name).collect::<Vec<_>>().join(", ");
+            let cpus = if *cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };
+            let setting = format!("{lock}, {threads} threads on cores {cores}; {cpus}");
             Finding { violation, setting, story: Vec::new() }
         };
         let (steps, switches, path) = (x.steps, x.switches, x.path);
