@@ -273,6 +273,15 @@ impl Engine {
         self.threads[self.me() as usize].cpu
     }
 
+    /// Is the thread on a slower core than the fastest, for good?
+    pub(crate) fn stays_little(&self, thread: Tid) -> bool {
+        let fixed = |cpu: u32| self.cpus[cpu as usize].class > 0;
+        match &self.explore {
+            Some(explorer) => explorer.stays_little(thread),
+            None => self.threads[thread as usize].pinned.is_some_and(fixed),
+        }
+    }
+
     /// `time`, give or take the profile's jitter.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share of a time")]
     #[allow(clippy::cast_precision_loss, reason = "times are far below 2^52 ps")]

@@ -232,6 +232,8 @@ impl<L: TryLock<Sim>> AnyLock for Typed<L> {
 struct Waiter {
     thread: Tid,
     asked: Ps,
+    /// It is on a slower core than the fastest, and stays there.
+    little: bool,
     overtaken: u32,
 }
 
@@ -290,7 +292,12 @@ impl Watched {
         let (me, asked) = (e.me(), e.now);
         let thread = &mut e.threads[me as usize];
         (thread.seen_waiting, thread.seen_asleep) = (None, None);
-        self.waiters.borrow_mut().push(Waiter { thread: me, asked, overtaken: 0 });
+        self.waiters.borrow_mut().push(Waiter {
+            thread: me,
+            asked,
+            little: e.stays_little(me),
+            overtaken: 0,
+        });
         self.lock.lock(me, window_ns);
         let mut waiters = self.waiters.borrow_mut();
         let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
@@ -305,7 +312,7 @@ impl Watched {
             if seen.is_some_and(|since| since < asked) {
                 waiter.overtaken += 1;
                 self.most_overtaken.set(self.most_overtaken.get().max(waiter.overtaken));
-                if promise.is_some_and(|promise| waiter.overtaken > promise.bound) {
+                if promise.is_some_and(|promise| promise.breaks(waiter)) {
                     first.get_or_insert((waiter.thread, waiter.asked, waiter.overtaken));
                 }
             }
@@ -411,6 +418,8 @@ struct Promise {
     bound: u32,
     /// It holds from when the waiter sleeps, not from when it spins.
     asleep: bool,
+    /// It holds for those on little cores only.
+    little: bool,
 }
 
 impl Promise {
@@ -419,20 +428,25 @@ impl Promise {
         // Each of those before it in the line, and itself, may be overtaken so often; and by arrivals that were counted
         // for the head before.
         let each = |bypass: u32| bypass.saturating_add(threads).saturating_mul(threads - 1);
-        let (bound, asleep) = match entry.id {
+        let of = |bound, asleep, little| Some(Self { bound, asleep, little });
+        match entry.id {
             // Reordering comes before the waiting that anybody can see.
             "ticket" | "mcs" | "clh" | "mcs-stp" | "asl-mcs" | "asl-ticket" | "asl-clh" => {
-                (0, false)
+                of(0, false, false)
             }
             // Whether the line is crowded is looked at when it is left.
-            "fifo" | "asl" | "asl-max" | "asl-opt" if threads <= cpus => (0, false),
-            "fifo" => (each(spec.value("bypass")?), false),
+            "fifo" | "asl" | "asl-max" | "asl-opt" if threads <= cpus => of(0, false, false),
+            "fifo" => of(each(spec.value("bypass")?), false, false),
             // A head that naps leaves a saturated lock to others by time, and does not count them.
             "barging" | "auto" if spec.value("batch") == Some(0) => {
-                (each(spec.value("bypass")?), true)
+                of(each(spec.value("bypass")?), true, false)
             }
-            _ => return None,
-        };
-        Some(Self { bound, asleep })
+            "pb10" => of(each(spec.value("big")?), false, true),
+            _ => None,
+        }
+    }
+
+    fn breaks(self, waiter: &Waiter) -> bool {
+        waiter.overtaken > self.bound && (waiter.little || !self.little)
     }
 }

@@ -176,6 +176,11 @@ impl Explorer {
         self.waiters[thread as usize].wait = Wait::Ended;
     }
 
+    /// Is the thread's core a slower one, for good?
+    pub(crate) fn stays_little(&self, thread: Tid) -> bool {
+        self.moves == 0.0 && self.classes[thread as usize] > 0
+    }
+
     /// The class of a thread's core, which may be another one each time.
     pub(crate) fn class(&mut self, thread: Tid) -> u8 {
         if self.moves > 0.0 && self.rng.f64() < self.moves {
