@@ -21,6 +21,8 @@
 //!                         range = [30.0, 160.0] }
 //! ```
 
+mod limits;
+
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -264,7 +266,7 @@ pub enum ProfileError {
         /// What it says.
         value: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
     },
     /// A path that leads to no figure, or to several.
     #[error("no figure '{0}'")]
@@ -286,64 +288,12 @@ impl Profile {
 
     /// Hardware threads in all.
     pub fn cpus(&self) -> u32 {
-        self.cluster.iter().map(|c| c.cores * self.class_named(&c.class).map_or(1, |k| k.smt)).sum()
+        u32::try_from(self.hardware_threads()).unwrap_or(u32::MAX)
     }
 
     /// The class of that name.
     pub fn class_named(&self, name: &str) -> Option<&ClassProfile> {
         self.class.iter().find(|class| class.name == name)
-    }
-
-    fn check(&self) -> Result<(), ProfileError> {
-        let wrong =
-            |path: String, value: String, why| Err(ProfileError::Value { path, value, why });
-        if self.class.is_empty() || self.cluster.is_empty() {
-            return wrong(
-                "class".into(),
-                "[]".into(),
-                "a machine has at least one class and one cluster",
-            );
-        }
-        for cluster in &self.cluster {
-            if self.class_named(&cluster.class).is_none() {
-                return wrong("cluster.class".into(), cluster.class.clone(), "no such class");
-            }
-            if cluster.cores == 0 {
-                return wrong("cluster.cores".into(), "0".into(), "at least one");
-            }
-        }
-        if self.cpus() > 128 {
-            return wrong(
-                "cluster.cores".into(),
-                self.cpus().to_string(),
-                "at most 128 hardware threads",
-            );
-        }
-        let rows = &self.memory.latency_ns;
-        if rows.len() != self.cluster.len()
-            || rows.iter().any(|row| row.len() != self.cluster.len())
-        {
-            return wrong(
-                "memory.latency_ns".into(),
-                format!("{} rows", rows.len()),
-                "one row and one column for each cluster",
-            );
-        }
-        for (path, value) in self.figures() {
-            if !value.is_finite() || value < 0.0 {
-                return wrong(path, value.to_string(), "not a figure that can be");
-            }
-            let positive =
-                ["ghz", "compute", "latency", "smt_speed", "latency_ns", "overlap", "slice_ns"];
-            if value == 0.0 && positive.iter().any(|name| path.ends_with(name)) {
-                return wrong(path, value.to_string(), "must be more than 0");
-            }
-            let share = ["occupancy", "jitter", "smt_speed"];
-            if value > 1.0 && share.iter().any(|name| path.ends_with(name)) {
-                return wrong(path, value.to_string(), "must be at most 1");
-            }
-        }
-        Ok(())
     }
 
     /// Every figure with its path, as [`provenance`](Self::provenance) names it; of a table, each.
@@ -367,7 +317,11 @@ impl Profile {
             }
             toml::Value::Integer(_) => {
                 let (path, value) = (path.to_owned(), value.to_string());
-                return Err(ProfileError::Value { path, value, why: "a whole number is wanted" });
+                return Err(ProfileError::Value {
+                    path,
+                    value,
+                    why: "a whole number is wanted".into(),
+                });
             }
             _ => return Err(none()),
         }

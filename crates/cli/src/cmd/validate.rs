@@ -116,7 +116,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 fn read(path: &Path) -> Result<(Profile, String), Failure> {
     let shown = path.display();
     let calibrate = format!("lockwright calibrate --output {shown}");
-    let text = fs::read_to_string(path).map_err(|why| {
+    let text = words::text(path).map_err(|why| {
         let failure = Failure::new(format!("cannot read '{shown}': {}", cause(&why)));
         match why.kind() {
             ErrorKind::NotFound => failure.hint(calibrate),

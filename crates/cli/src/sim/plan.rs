@@ -270,7 +270,7 @@ fn with(run: &Run, sweep: &Sweep, value: f64) -> Result<Run, Failure> {
                 let spec = run.lock.option(key);
                 spec.map_or(why.to_string(), |s| format!("not within {} to {}", s.min, s.max))
             }
-            KnobError::Machine(ProfileError::Value { why, .. }) => why.to_owned(),
+            KnobError::Machine(ProfileError::Value { why, .. }) => why,
             other => other.to_string(),
         };
         let failure = bad_sweep(&format!("{}={value}", sweep.key), why);

@@ -12,6 +12,8 @@ use lockwright_sim::workload::WORKLOADS;
 use lockwright_sim::{LockSpec, Placement};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Most threads of a run.
@@ -96,8 +98,25 @@ pub(crate) fn machine(word: &str) -> Result<Profile, Failure> {
     file(word)
 }
 
+/// More bytes than any profile has.
+const MANY_BYTES: u64 = 1 << 20;
+
+/// The text of a profile's file, which is none of a device's or a pipe's: those might never end.
+pub(crate) fn text(path: &Path) -> io::Result<String> {
+    // Before it is opened: that alone would wait for a pipe's writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    fs::File::open(path)?.take(MANY_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MANY_BYTES {
+        return Err(io::Error::other("more than 1 MiB"));
+    }
+    Ok(text)
+}
+
 fn file(word: &str) -> Result<Profile, Failure> {
-    let text = fs::read_to_string(word).map_err(|error| {
+    let text = text(Path::new(word)).map_err(|error| {
         Failure::new(format!("cannot read machine '{word}': {}", cause(&error)))
             .hint("lockwright sim --list")
     })?;
@@ -113,10 +132,12 @@ pub(crate) fn profile(text: &str) -> Result<Profile, String> {
         // TOML's own message has lines that show the place; the first says it all.
         let text = error.to_string();
         let lines: Vec<_> = text.lines().map(str::trim).collect();
-        match lines[..] {
+        let why = match lines[..] {
             [place, .., why] if !why.is_empty() => format!("{place}: {why}"),
             _ => lines.join(" "),
-        }
+        };
+        // Words of the file are in it, which a terminal might obey.
+        why.chars().filter(|c| !c.is_control()).collect()
     })
 }
 
@@ -254,6 +275,12 @@ pub(super) fn placement(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_about_a_file_is_one_line_that_a_terminal_can_show() {
+        let why = profile("\"\\u001b[31m\\nred\" = 1\n").unwrap_err();
+        assert!(why.contains("red") && !why.contains(char::is_control), "{why:?}");
+    }
 
     #[test]
     fn threads_are_counted() {
