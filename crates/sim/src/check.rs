@@ -31,6 +31,30 @@ pub enum Violation {
         /// Who wrote then.
         second: String,
     },
+    /// Happens-before: a lock was acquired without knowledge of the last critical section.
+    #[error(
+        "{second} got lock {lock} at {at_ns} ns without a happens-before from {first}'s critical section: a hand-over lacks a Release or an Acquire"
+    )]
+    HandOver {
+        /// The lock's number.
+        lock: u32,
+        /// When, ns of simulated time.
+        at_ns: u64,
+        /// Who held it before.
+        first: String,
+        /// Who got it then.
+        second: String,
+    },
+    /// The workload's own deadlock: its threads take the same locks in different orders.
+    #[error(
+        "at {at_ns} ns threads wait for each other's locks: {}; the workload takes these locks in different orders, which is no fault of the lock", who.join("; ")
+    )]
+    Circle {
+        /// When, ns of simulated time.
+        at_ns: u64,
+        /// Each thread of the circle, and what it waits for.
+        who: Vec<String>,
+    },
     /// Conservation: fewer updates of shared data than critical sections.
     #[error("{missing} of {expected} updates of shared data were lost")]
     Lost {
@@ -162,7 +186,8 @@ impl Violation {
     pub fn check(&self) -> &'static str {
         match self {
             Self::Exclusion { .. } => "exclusion",
-            Self::Race { .. } => "happens-before",
+            Self::Race { .. } | Self::HandOver { .. } => "happens-before",
+            Self::Circle { .. } => "order of locks",
             Self::Unpublished { .. } => "publication",
             Self::Outlived { .. } => "end of use",
             Self::Dangling { .. } => "use after end",

@@ -19,6 +19,8 @@ pub mod load;
 mod lock;
 mod order;
 mod outcome;
+#[cfg(test)]
+mod planted;
 mod platform;
 mod power;
 pub mod profile;
@@ -31,5 +33,4 @@ pub mod workload;
 pub use check::Violation;
 pub use lock::{GLIBC, LockError, LockSpec};
 pub use outcome::{ClassOutcome, Outcome, Quantiles, Sample, ThreadOutcome};
-pub use platform::{Moment, Sim, SimCell, SimPtr, SimWord};
 pub use run::{Placement, Run};

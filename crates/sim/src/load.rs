@@ -16,7 +16,7 @@
 //! ```
 
 use crate::check::Violation;
-use crate::engine::{Engine, Ps, advance, engine, fail, ps};
+use crate::engine::{Engine, Ps, Tid, advance, engine, fail, on_its_own, ps};
 use crate::lock::{LockSpec, Watched};
 use crate::order::Stamp;
 use crate::outcome::Collect;
@@ -24,8 +24,9 @@ use crate::platform::Sim;
 use crate::timeline::Activity;
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_platform::{Class, Platform, Word};
+use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
@@ -101,6 +102,32 @@ impl World {
         Rc::new(Self { locks, data, collect: RefCell::new(collect), from, end, seed, threads })
     }
 
+    /// Threads of which each waits for a lock that the next one holds, and the last one for one of the first's: what each of
+    /// them waits for. Not if each lock is taken in one order.
+    pub(crate) fn circle(&self, name: impl Fn(Tid) -> String) -> Option<Vec<String>> {
+        let locks = self.locks.borrow();
+        let waits = locks.iter().enumerate().flat_map(|(number, lock)| {
+            let holder = lock.holder();
+            let of = move |waiter| holder.map(|holder| (waiter, (number, holder)));
+            lock.waiting().into_iter().filter_map(of)
+        });
+        let waits: FxHashMap<Tid, (usize, Tid)> = waits.collect();
+        for &first in waits.keys().collect::<BTreeSet<_>>() {
+            let (mut path, mut at) = (Vec::new(), first);
+            while let Some(&(lock, holder)) = waits.get(&at)
+                && path.len() <= waits.len()
+            {
+                let (one, next) = (name(at), name(holder));
+                path.push(format!("{one} waits for lock {lock}, which {next} holds"));
+                if holder == first {
+                    return Some(path);
+                }
+                at = holder;
+            }
+        }
+        None
+    }
+
     /// Conservation: every touch of every line has counted.
     pub(crate) fn lost(&self) -> Option<Violation> {
         let data = self.data.borrow();
@@ -112,7 +139,8 @@ impl World {
 
 /// A run that is being set up.
 pub struct Setup<'a> {
-    pub(crate) engine: &'a mut Engine,
+    /// The current machine. No reference, since locks that are made look at the machine themselves.
+    pub(crate) engine: *mut Engine,
     pub(crate) world: &'a Rc<World>,
     pub(crate) lock: &'a LockSpec,
     pub(crate) params: &'a BTreeMap<String, f64>,
@@ -189,7 +217,8 @@ impl Setup<'_> {
             };
             body(&me);
         };
-        self.engine.spawn(format!("thread {number}"), pinned, Box::new(run));
+        // SAFETY: the machine outlives its setup, and there is no other reference to it meanwhile.
+        unsafe { (*self.engine).spawn(format!("thread {number}"), pinned, Box::new(run)) };
     }
 }
 
@@ -264,13 +293,15 @@ impl Me {
         let e = engine();
         let time = ps * e.smt_factor(e.my_cpu());
         let time = e.about(time as Ps);
-        advance(time, Activity::Work);
+        on_its_own(|| advance(time, Activity::Work));
     }
 
     /// Sleeps for `ns` nanoseconds.
     pub fn sleep(&self, ns: u32) {
         let nobody_wakes = <Sim as Platform>::Word::new(0);
-        Sim::park(&nobody_wakes, 0, Some(Sim::after(ns)));
+        on_its_own(|| {
+            Sim::park(&nobody_wakes, 0, Some(Sim::after(ns)));
+        });
     }
 
     /// Acquires.
@@ -347,7 +378,7 @@ impl Me {
         if !lines.is_empty() {
             e.threads[me as usize].drained_at = e.now + cost + e.cpus[number as usize].drain;
         }
-        advance(cost, Activity::Work);
+        on_its_own(|| advance(cost, Activity::Work));
         let mut all = self.world.data.borrow_mut();
         let touched = &mut all[data.0 as usize].lines[lines.start as usize..lines.end as usize];
         for (line, seen) in touched.iter_mut().zip(seen) {

@@ -2,6 +2,7 @@
 
 use crate::check::Violation;
 use crate::engine::{Ps, Tid, engine, fail};
+use crate::order::Stamp;
 use crate::platform::Sim;
 use crate::timeline::Hold;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
@@ -252,6 +253,8 @@ pub(crate) struct Watched {
     last: Cell<Option<Tid>>,
     /// Acquisitions by another thread than the last holder.
     pub(crate) hand_overs: Cell<u64>,
+    /// The end of the last critical section, as a write of data under this lock would have it.
+    stamp: Cell<Option<Stamp>>,
 }
 
 impl Watched {
@@ -279,7 +282,18 @@ impl Watched {
             acquisitions: Cell::new(0),
             last: Cell::new(None),
             hand_overs: Cell::new(0),
+            stamp: Cell::new(None),
         }
+    }
+
+    /// Who holds it.
+    pub(crate) fn holder(&self) -> Option<Tid> {
+        self.holder.get().map(|(thread, ..)| thread)
+    }
+
+    /// Who waits for it.
+    pub(crate) fn waiting(&self) -> Vec<Tid> {
+        self.waiters.borrow().iter().map(|waiter| waiter.thread).collect()
     }
 
     /// Arrivals will not queue: there is no order.
@@ -378,6 +392,15 @@ impl Watched {
             let (first, second) = (e.name(other), e.name(me));
             fail(Violation::Exclusion { lock: self.number, at_ns: e.now / 1000, first, second });
         }
+        // Explorations have data of their own in every critical section.
+        if e.explore.is_none() {
+            let last = self.stamp.get();
+            if let (Some(last), None) = (last, e.orders.write(me, last)) {
+                let (first, second) = (e.name(last.thread()), e.name(me));
+                fail(Violation::HandOver { lock: self.number, at_ns: e.now / 1000, first, second });
+            }
+            e.progress();
+        }
         self.acquisitions.set(self.acquisitions.get() + 1);
         if self.last.replace(Some(me)) != Some(me) {
             self.hand_overs.set(self.hand_overs.get() + 1);
@@ -401,6 +424,7 @@ impl Watched {
     fn released(&self) -> Tid {
         let e = engine();
         let me = e.me();
+        self.stamp.set(e.orders.write(me, None));
         if let Some((thread, asked_ps, start_ps)) = self.holder.take()
             && let Some(timeline) = &mut e.timeline
         {

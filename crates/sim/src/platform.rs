@@ -19,13 +19,13 @@ pub(crate) const LINE: Layout = match Layout::from_size_align(128, 128) {
 
 /// The virtual machine that runs on this operating-system thread.
 #[derive(Debug)]
-pub struct Sim;
+pub(crate) struct Sim;
 
 /// A value of the virtual machine's memory.
 #[repr(transparent)]
-pub struct SimCell<V>(Cell<V>);
+pub(crate) struct SimCell<V>(Cell<V>);
 
-// SAFETY: a machine and all of its threads live on one operating-system thread.
+// SAFETY: a machine and all of its threads live on one operating-system thread, and the type is this crate's own.
 unsafe impl<V> Sync for SimCell<V> {}
 // SAFETY: as above.
 unsafe impl<V> Send for SimCell<V> {}
@@ -123,7 +123,7 @@ impl<V: Copy + Eq> SimCell<V> {
 }
 
 /// A 32-bit word.
-pub type SimWord = SimCell<u32>;
+pub(crate) type SimWord = SimCell<u32>;
 
 impl Word for SimWord {
     fn new(value: u32) -> Self {
@@ -166,7 +166,7 @@ impl Word for SimWord {
 }
 
 /// A pointer.
-pub type SimPtr<T> = SimCell<*mut T>;
+pub(crate) type SimPtr<T> = SimCell<*mut T>;
 
 impl<T> Ptr<T> for SimPtr<T> {
     fn new(value: *mut T) -> Self {
@@ -194,7 +194,7 @@ impl<T> Ptr<T> for SimPtr<T> {
 
 /// A moment, ps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(u64);
+pub(crate) struct Moment(u64);
 
 /// Where all threads look for lines that were given back.
 #[repr(align(128))]

@@ -1,5 +1,6 @@
 //! One run: a lock, a machine, a workload, so many threads, a seed.
 
+use crate::check::Violation;
 use crate::engine::{Engine, with_engine};
 use crate::load::{Setup, Workload, World, time};
 use crate::lock::LockSpec;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Simulated time after its end within which a run's threads have to come to theirs, ns.
+/// Simulated time after its end, or after any thread's later progress, within which a run's threads have to come to theirs, ns.
 const GRACE_NS: u64 = 2_000_000_000;
 
 /// Where threads run.
@@ -100,7 +101,8 @@ impl Run {
     pub fn outcome(&self) -> Outcome {
         let (from, end) = (time(self.warmup_ns), time(self.warmup_ns + self.duration_ns));
         let mut engine = Engine::new(&self.profile, self.seed);
-        engine.limit = end + time(GRACE_NS);
+        engine.grace = time(GRACE_NS);
+        engine.limit = end + engine.grace;
         engine.meters.measured = (from, end);
         engine.timeline = self.timeline.map(|limit| Timeline::new(limit, from));
         let classes = self.profile.class.iter().map(|class| class.name.clone());
@@ -108,8 +110,7 @@ impl Run {
         let world = World::new(self.threads, self.seed, from, end, collect);
         with_engine(&mut engine, |engine| {
             let mut setup = Setup {
-                // SAFETY: the only reference, which ends before the run begins.
-                engine: unsafe { &mut *engine },
+                engine,
                 world: &world,
                 lock: &self.lock,
                 params: &self.params,
@@ -127,7 +128,7 @@ impl Run {
 
 #[allow(clippy::cast_precision_loss, reason = "counts and times far below 2^52")]
 fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
-    // SAFETY: the run is over, nobody else uses the machine.
+    // SAFETY: the run is over, nobody else uses the machine until the locks end, when this reference is not used any more.
     let e = unsafe { &mut *engine };
     let collect = std::mem::replace(
         &mut *world.collect.borrow_mut(),
@@ -141,7 +142,13 @@ fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
         class.threads = threads;
     }
     let operations = outcome.operations as f64;
-    let violation = e.violation.take().or_else(|| world.lost());
+    let violation = match e.violation.take().or_else(|| world.lost()) {
+        Some(Violation::Stuck { why, at_ns, who }) => Some(match world.circle(|id| e.name(id)) {
+            Some(who) => Violation::Circle { at_ns, who },
+            None => Violation::Stuck { why, at_ns, who },
+        }),
+        other => other,
+    };
     let locks = world.locks.borrow();
     outcome.seconds = seconds;
     outcome.throughput = operations / seconds;
@@ -158,6 +165,8 @@ fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
     outcome.events = e.handled;
     outcome.violation = violation;
     outcome.timeline = e.timeline.take();
+    // Last: what the locks give back they give to the machine.
     drop(locks);
+    drop(world);
     outcome
 }

@@ -74,6 +74,26 @@ fn the_same_seed_is_the_same_run_and_another_one_is_not() {
 }
 
 #[test]
+fn threads_that_compute_for_long_are_not_stuck() {
+    let gap = BTreeMap::from([("gap".to_owned(), 1e9)]);
+    let run = Run {
+        profile: Arc::new(profile::builtin("m1").unwrap()),
+        lock: LockSpec::parse("mcs").unwrap(),
+        workload: workload::find("bench").unwrap(),
+        params: gap,
+        threads: 8,
+        placement: Placement::Pinned,
+        seed: 1,
+        warmup_ns: 0,
+        duration_ns: 1_000_000,
+        samples: false,
+        timeline: None,
+    };
+    // 3.75 s on little cores.
+    assert_eq!(run.outcome().violation, None);
+}
+
+#[test]
 fn one_thread_alone_pays_what_the_profile_says() {
     let outcome = run("ticket", 1, 1, &[("lines", 64.0)]);
     let big = &profile::builtin("m1").unwrap().class[0];

@@ -217,6 +217,25 @@ mod tests {
     }
 
     #[test]
+    fn locks_in_different_orders_are_said_to_be_the_traces_own_fault() {
+        let nested = |a, b| {
+            thread(&[Acquire(a), Compute(1000), Acquire(b), Compute(100), Release(b), Release(a)])
+        };
+        let threads = vec![nested(0, 1), nested(1, 2), nested(2, 0), thread(&[Compute(100)])];
+        let violation = run(threads, 4, vec![0, 1, 2, 3], 1.0).violation.unwrap();
+        assert_eq!(violation.check(), "order of locks");
+        let text = violation.to_string();
+        for part in [
+            "thread 0 waits for lock 1, which thread 1 holds; thread 1 waits for lock 2, which",
+            "which thread 2 holds; thread 2 waits for lock 0, which thread 0 holds; the workload",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        let outcome = run(vec![nested(0, 1), nested(0, 1)], 2, vec![0, 1], 1.0);
+        assert_eq!(outcome.violation, None);
+    }
+
+    #[test]
     fn a_thread_that_did_nothing_ends_and_one_that_sleeps_for_long_too() {
         let idle = Thread { before_ns: 10_000_000_000, ..thread(&[Acquire(0), Release(0)]) };
         let outcome = run(vec![thread(&[]), idle, thread(&[Compute(0)])], 5, vec![0, 1, 2], 1.0);
