@@ -135,15 +135,24 @@ pub(crate) enum Across {
     Sweep(usize),
 }
 
+/// A word as a shell reads it, in quotes only where it needs them.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+    match shlex::try_quote(word) {
+        Ok(quoted) if word.is_empty() || !word.chars().all(plain) => quoted.into_owned(),
+        _ => word.to_owned(),
+    }
+}
+
 /// The command that runs this point again.
 pub(crate) fn replay(plan: &Plan, row: &plan::At, run: &Run) -> String {
     use crate::units::word;
     let mut words = vec![
         "lockwright sim".to_owned(),
-        format!("--machine {}", plan.machine_words[row.machine]),
+        format!("--machine {}", quoted(&plan.machine_words[row.machine])),
         format!("--lock {}", run.lock.name()),
         match &plan.trace {
-            Some(file) => format!("--trace {file}"),
+            Some(file) => format!("--trace {}", quoted(file)),
             None => format!("--workload {}", with_options(run.workload.id, &run.params)),
         },
         format!("--threads {}", run.threads),
@@ -158,7 +167,7 @@ pub(crate) fn replay(plan: &Plan, row: &plan::At, run: &Run) -> String {
             Knob::Param(key) if plan.trace.is_some() => key,
             _ => continue,
         };
-        words.push(format!("--sweep {key}={value}"));
+        words.push(format!("--sweep {}", quoted(&format!("{key}={value}"))));
     }
     words.push(format!("--seed {}", run.seed));
     words.push(format!("--duration {}", word(run.duration_ns)));

@@ -255,3 +255,35 @@ fn ctrl_c_ends_long_work_with_a_line_and_writes_nothing() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn of_a_trace_with_very_many_threads_the_first_run_and_that_is_said() -> Result<()> {
+    let steps = vec![Step::Acquire { lock: 0, wait_ns: 0 }, Step::Release(0)];
+    let thread = TraceThread { process: 0, class: None, start_ns: 0, steps };
+    let meta = Meta { processes: vec!["server".into()], span_ns: 20_000, ..Meta::default() };
+    let locks = vec![LockInfo { process: 0, address: 64 }];
+    let trace = Trace { meta, locks, threads: vec![thread; 1030] };
+    let folder = TempDir::new()?;
+    let file = folder.path().join("server.bin");
+    trace.write(fs::File::create(&file)?, &file)?;
+    let file = file.to_str().context("a path in UTF-8")?;
+    let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright"))
+        .args([
+            "sim",
+            "--machine",
+            "m1",
+            "--lock",
+            "glibc",
+            "--seed",
+            "1",
+            "--json",
+            "--trace",
+            file,
+        ])
+        .run()?;
+    ensure!(outcome.end == End::Code(0), outcome.describe());
+    ensure!(outcome.describe().contains("the trace has 1030 threads, a run at most 1024"));
+    let whole: Value = serde_json::from_str(&outcome.text())?;
+    assert_eq!(whole["points"][0]["threads"], 1024);
+    Ok(())
+}

@@ -4,7 +4,7 @@ use super::replay::Recorded;
 use super::words::{
     MANY_THREADS, locks, machines, placement, thread_counts, time, unknown, workloads,
 };
-use crate::hints::Failure;
+use crate::hints::{Failure, warn};
 use lockwright_locks::catalog::{CATALOG, Entry};
 use lockwright_sim::Run;
 use lockwright_sim::load::Workload;
@@ -126,7 +126,19 @@ impl Plan {
             return Err(Failure::new("threads are both given and swept")
                 .hint("--threads 1,2,4, or --sweep threads=1..8:8"));
         }
-        let own = trace.map(|(recorded, _)| recorded.threads.to_string());
+        let swept = plan.sweeps.iter().any(|sweep| sweep.knob == Knob::Threads);
+        let own = trace.map(|(recorded, _)| {
+            if recorded.threads > MANY_THREADS as usize && asked.threads.is_none() && !swept {
+                warn(
+                    format!(
+                        "the trace has {} threads, a run at most {MANY_THREADS}: the first of them are replayed",
+                        recorded.threads
+                    ),
+                    "--threads N replays the first N",
+                );
+            }
+            recorded.threads.min(MANY_THREADS as usize).to_string()
+        });
         plan.grid(asked.threads.or(own.as_deref()).unwrap_or("max"))?;
         Ok(plan)
     }
@@ -355,5 +367,15 @@ mod tests {
             "lockwright sim --machine m1 --lock mcs --workload sections:gap=0,lines=2 --threads 1 \
              --sweep memory.occupancy=0.2 --seed 3 --duration 1ms --warmup 0"
         );
+        // Files and classes may have any name; a shell has to read the command as it was given.
+        let mut plan = plan;
+        plan.machine_words[0] = "sp 'a/my $m.toml".into();
+        plan.trace = Some("a b.bin".into());
+        plan.sweeps[1].knob = Knob::Figure("class.P core.nop_ns".into());
+        let text = crate::sim::replay(&plan, &plan.rows[2], &plan.runs[4]);
+        let words = shlex::split(&text).unwrap();
+        assert_eq!(words[3], "sp 'a/my $m.toml", "{text}");
+        assert_eq!(words[7], "a b.bin", "{text}");
+        assert!(words.contains(&"class.P core.nop_ns=0.2".to_owned()), "{text}");
     }
 }

@@ -104,7 +104,11 @@ const MANY_BYTES: u64 = 1 << 20;
 /// The text of a profile's file, which is none of a device's or a pipe's: those might never end.
 pub(crate) fn text(path: &Path) -> io::Result<String> {
     // Before it is opened: that alone would wait for a pipe's writer.
-    if !fs::metadata(path)?.is_file() {
+    let about = fs::metadata(path)?;
+    if about.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !about.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
     let mut text = String::new();
