@@ -39,9 +39,9 @@ pub(crate) struct Args {
     /// Look at so many schedules [default: as many as there is time for; --mutants: 30000 each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
-    /// Look for so long at each lock: seconds, or with a unit (500ms)
-    #[arg(long, value_name = "TIME", default_value = "10")]
-    time: String,
+    /// Look for so long at each lock: seconds, or with a unit (500ms) [default: 10; with --schedules: as long as they take]
+    #[arg(long, value_name = "TIME")]
+    time: Option<String>,
     /// Look at the lock with one fault, FILE:LINE:COLUMN:MUTATION as --mutants lists them
     #[arg(long, value_name = "MUTANT", conflicts_with = "mutants")]
     mutant: Option<String>,
@@ -81,7 +81,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if locks.is_empty() {
         return Err(Failure::new("no lock is named").hint("lockwright explore mcs"));
     }
-    let time = time(&args.time)?;
+    let time = match (&args.time, args.schedules) {
+        (Some(text), _) => time(text)?,
+        (None, Some(_)) => Duration::MAX,
+        (None, None) => Duration::from_secs(10),
+    };
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let search = Search {
         strategy: args.strategy.map(|choice| match choice {
@@ -89,8 +93,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             Choice::Pct => Strategy::Pct,
         }),
         first: args.seed,
-        // A number of schedules is a budget of its own.
-        time: if args.schedules.is_some() { Duration::MAX } else { time },
+        time,
         schedules: args.schedules.unwrap_or(u64::MAX),
         jobs: args.jobs.map_or(cpus, usize::from),
         stop: interrupted,
@@ -121,7 +124,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     if interrupted() {
-        output::say(&format!("interrupted: {schedules} schedules explored without a finding\n"));
+        let plural = if schedules == 1 { "" } else { "s" };
+        output::say(&format!(
+            "interrupted: {schedules} schedule{plural} explored without a finding\n"
+        ));
         return Ok(ExitCode::from(INTERRUPTED));
     }
     Ok(ExitCode::SUCCESS)
