@@ -362,21 +362,21 @@ impl Watched {
         let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
         waiters.swap_remove(mine);
         let e = engine();
-        // Where time passes at will, a waiter that is seen spinning may have been overtaken before it could be.
-        let in_order = self.in_order && !e.explore.as_ref().is_some_and(|x| x.is_weak());
+        // Who reads an old tail looks at the line as it was before a waiter joined: that is not overtaking it.
+        let is_weak = e.explore.as_ref().is_some_and(|x| x.is_weak());
         let (mut out_of_order, mut too_often) = (None, None);
         for waiter in waiters.iter_mut() {
             let thread = &e.threads[waiter.thread as usize];
             if thread.seen_waiting.is_some_and(|since| since < asked) {
                 waiter.overtaken += 1;
                 self.most_overtaken.set(self.most_overtaken.get().max(waiter.overtaken));
-                if in_order {
+                if self.in_order && !is_weak {
                     out_of_order.get_or_insert((waiter.thread, waiter.asked));
                 }
             }
             if thread.is_head && thread.joined.is_some_and(|since| since < asked) {
                 waiter.overtaken_as_head += 1;
-                if self.bypass.is_some_and(|bound| waiter.overtaken_as_head > bound) {
+                if !is_weak && self.bypass.is_some_and(|bound| waiter.overtaken_as_head > bound) {
                     too_often = Some((waiter.thread, waiter.overtaken_as_head));
                 }
             }
