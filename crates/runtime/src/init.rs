@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::got;
-use crate::{config, fork, real};
+use crate::{config, fork, real, thread};
 use lockwright_native::place;
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
@@ -30,6 +30,7 @@ pub unsafe fn init() {
 /// # Safety
 /// Called once.
 pub(crate) unsafe fn begin() {
+    thread::learn();
     fork::watch();
     place::learn();
     // SAFETY: called once.
