@@ -1,4 +1,4 @@
-//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`), each a line or two onto the runtime, and nothing else.
+//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`, `dlopen`), each a line or two onto the runtime, and nothing else.
 //!
 //! Boundary: no logic here. No standard library, no allocation, no dependency but libc; symbols are
 //! exported under glibc's versions (`export.rs`).
@@ -8,6 +8,8 @@
 mod export;
 
 mod cond;
+#[cfg(target_arch = "x86_64")]
+mod dl;
 mod epoch;
 mod mutex;
 mod prctl;

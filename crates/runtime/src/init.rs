@@ -11,7 +11,7 @@ use lockwright_native::place;
 /// # Safety
 /// Called once, by the dynamic linker, before `main`.
 pub unsafe fn init() {
-    real::resolve();
+    let _ = real::resolve();
     // SAFETY: called once.
     unsafe { begin() };
     if let Some(text) = config::variable(c"LOCKWRIGHT_EPOCHS") {
