@@ -31,7 +31,7 @@ static bool is_ours(const char *name, const char *version)
     if (strcmp(name, "pthread_cancel") == 0 || strcmp(name, "prctl") == 0)
         return true;
 #ifdef __x86_64__
-    if (strcmp(name, "dlopen") == 0)
+    if (strcmp(name, "dlopen") == 0 || strcmp(name, "dlmopen") == 0)
         return true;
     // 8 bytes long.
     if (starts(name, "pthread_cond_") && strcmp(version, "GLIBC_2.2.5") == 0)

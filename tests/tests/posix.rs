@@ -5,6 +5,7 @@
 //! A program's first lines may say:
 //! `// library: lib_x` link with `lib_x.c`; `// beside: lib_x` build it, don't link;
 //! `// bare: lib_x` the same, linked without libc; `// flag: -rdynamic` for the compiler;
+//! `// says: TEXT` our one line on stderr has it in it (otherwise there is no line);
 //! `// whole: yes` also under whole locks; `// limit: N` seconds until it counts as hung.
 
 use anyhow::{Context, Result, ensure};
@@ -43,6 +44,7 @@ struct Program {
     beside: Vec<String>,
     bare: Vec<String>,
     flags: Vec<String>,
+    says: Vec<String>,
     whole: bool,
     limit: u64,
     binary: OnceLock<Result<PathBuf, String>>,
@@ -66,6 +68,7 @@ impl Program {
             beside: said("beside"),
             bare: said("bare"),
             flags: said("flag"),
+            says: said("says"),
             whole: said("whole") == ["yes"],
             limit: match said("limit").first() {
                 Some(limit) => limit.parse().with_context(|| format!("limit of {source:?}"))?,
@@ -125,6 +128,18 @@ impl Program {
         Ok(child.run_fairly()?)
     }
 
+    /// Without the line that we are to say.
+    fn heard(&self, mut outcome: Outcome) -> Result<Outcome, Failed> {
+        for text in &self.says {
+            let errors = outcome.errors();
+            if errors.lines().count() != 1 || !errors.contains(text) {
+                return Err(format!("'{}': no one line with '{text}': {errors}", self.name).into());
+            }
+            outcome.stderr.clear();
+        }
+        Ok(outcome)
+    }
+
     /// What it prints under plain glibc.
     fn plain(&self) -> Result<&Outcome, Failed> {
         let plain = self.plain.get_or_init(|| {
@@ -141,7 +156,7 @@ impl Program {
 
     fn same_under(&self, lock: &str, preload: &OsString) -> Result<(), Failed> {
         let plain = self.plain()?;
-        let ours = self.run(Some(lock), preload)?;
+        let ours = self.heard(self.run(Some(lock), preload)?)?;
         ensure_end(&self.name, lock, &ours)?;
         same(&self.name, lock, plain, &ours)
     }
@@ -150,7 +165,7 @@ impl Program {
     fn same_when_recorded(&self, lock: &str, preload: &OsString) -> Result<(), Failed> {
         let dir = tempfile::tempdir()?;
         let record = |child: Child| child.env("LOCKWRIGHT_TRACE", dir.path());
-        let ours = self.run_as(Some(lock), preload, record)?;
+        let ours = self.heard(self.run_as(Some(lock), preload, record)?)?;
         ensure_end(&self.name, lock, &ours)?;
         same(&self.name, lock, self.plain()?, &ours)?;
         let trace = Trace::collect(dir.path())?;

@@ -1,4 +1,4 @@
-//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`, `dlopen`), each a line or two onto the runtime, and nothing else.
+//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`, `dlopen`, `dlmopen`), each a line or two onto the runtime, and nothing else.
 //!
 //! Boundary: no logic here. No standard library, no allocation, no dependency but libc; symbols are
 //! exported under glibc's versions (`export.rs`).

@@ -1,6 +1,6 @@
-//! Libraries whose references pass us by: opened with `RTLD_DEEPBIND`.
+//! Libraries whose references pass us by: opened with `RTLD_DEEPBIND`, or by `dlmopen`.
 //!
-//! Such a library looks in its own libraries first, and libc is one of them. It would get glibc's functions, and its
+//! The former looks in its own libraries first, and libc is one of them. It would get glibc's functions, and its
 //! waits for a condvar would not meet ours: also where it shares nothing knowingly. (`std::condition_variable`'s
 //! timed waits are inline and call pthread from the library, its `notify_one` lies in a libstdc++ that has ours.)
 //!
@@ -12,6 +12,11 @@
 //! libraries breaks. Mending its references after `dlopen` is too late: constructors have run, and threads
 //! that they started (OpenBLAS's) may sleep in glibc's wait, on a condvar that would be ours from then on.
 //!
+//! A library in a namespace of its own has its own libc, with its own notion of how many threads there are, and its
+//! table does not exist before the library does. (To open that libc first would make it the one that all in the
+//! namespace look in first.) Mutexes are served by both copies; condvars that are shared are not, and one line
+//! says so.
+//!
 //! `dlopen` is jumped to, because it looks at its caller. Where another library stands behind us and wraps glibc's
 //! functions the table stays as it is: the wrapper's own look-ups would end at us, and ours at it. Then one line
 //! says so; likewise where the table can't be written.
@@ -19,7 +24,7 @@
 use crate::config::say;
 use crate::object::{self, Object};
 use crate::real::{self, Symbol};
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
@@ -28,6 +33,7 @@ use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 const NAMES: usize = 160;
 
 static DLOPEN: Symbol = Symbol::new(c"dlopen");
+static DLMOPEN: Symbol = Symbol::new(c"dlmopen");
 
 /// What became of libc's table.
 static TABLE: AtomicU8 = AtomicU8::new(UNTOUCHED);
@@ -41,39 +47,62 @@ const SEALED: u8 = 3;
 /// # Safety
 /// As `dlopen`.
 pub unsafe fn before_dlopen(path: *const c_char, mode: c_int) -> usize {
-    let real = DLOPEN.get().addr();
-    if mode & libc::RTLD_DEEPBIND != 0 && !path.is_null() {
+    let real = DLOPEN.get();
+    if mode & libc::RTLD_DEEPBIND != 0 {
         let why: &[u8] = match lead_here() {
-            WRAPPED => b"another library wraps glibc's locks",
-            SEALED => b"glibc's symbols cannot be changed",
+            WRAPPED => b"with RTLD_DEEPBIND, and another library wraps glibc's locks",
+            SEALED => b"with RTLD_DEEPBIND, and libc's symbols can't be written",
             _ => b"",
         };
-        if !why.is_empty() {
-            // SAFETY: the caller's NUL-terminated path.
-            let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-            say_once(path, why);
+        // SAFETY: the caller's promise.
+        unsafe { tell(path, why) };
+    }
+    or_nothing(real)
+}
+
+/// The same, of a library in a namespace.
+///
+/// # Safety
+/// As `dlmopen`.
+pub unsafe fn before_dlmopen(space: c_long, path: *const c_char, mode: c_int) -> usize {
+    let real = DLMOPEN.get();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if space == libc::LM_ID_BASE {
+            before_dlopen(path, mode);
+        } else {
+            tell(path, b"in a namespace of its own (dlmopen)");
         }
     }
-    if real == 0 { nothing as *const () as usize } else { real }
+    or_nothing(real)
 }
 
-/// In place of a `dlopen` that isn't there.
-unsafe extern "C" fn nothing() -> *mut c_void {
-    null_mut()
+fn or_nothing(real: *mut c_void) -> usize {
+    unsafe extern "C" fn nothing() -> *mut c_void {
+        null_mut()
+    }
+    if real.is_null() { nothing as *const () as usize } else { real.addr() }
 }
 
-fn say_once(path: &[u8], why: &[u8]) {
+/// Says once how the library is opened, if that is worth saying.
+///
+/// # Safety
+/// `path` is NUL-terminated, or null.
+unsafe fn tell(path: *const c_char, how: &[u8]) {
     static SAID: AtomicBool = AtomicBool::new(false);
     // Relaxed: it is only said once.
-    if !SAID.swap(true, Relaxed) {
-        say(&[
-            b"'",
-            path,
-            b"' is opened with RTLD_DEEPBIND and gets glibc's condition variables (",
-            why,
-            b"): waits that it shares may hang; hint: preload liblockwright.so last\n",
-        ]);
+    if path.is_null() || how.is_empty() || SAID.swap(true, Relaxed) {
+        return;
     }
+    // SAFETY: the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    say(&[
+        b"'",
+        path,
+        b"' is opened ",
+        how,
+        b": condvars that it shares with the program may hang; hint: run such a program without us\n",
+    ]);
 }
 
 /// Makes glibc's symbols of our names mean our functions.
