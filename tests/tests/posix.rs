@@ -4,6 +4,8 @@
 //!
 //! A program's first lines may say:
 //! `// library: lib_x` link with `lib_x.c`; `// beside: lib_x` build it, don't link;
+//! `// bare: lib_x` the same, linked without libc; `// flag: -rdynamic` for the compiler;
+//! `// says: TEXT` our one line on stderr has it in it (otherwise there is no line);
 //! `// whole: yes` also under whole locks; `// limit: N` seconds until it counts as hung.
 
 use anyhow::{Context, Result, ensure};
@@ -41,6 +43,9 @@ struct Program {
     source: PathBuf,
     link: Vec<String>,
     beside: Vec<String>,
+    bare: Vec<String>,
+    flags: Vec<String>,
+    says: Vec<String>,
     whole: bool,
     limit: u64,
     binary: OnceLock<Result<PathBuf, String>>,
@@ -62,6 +67,9 @@ impl Program {
             name: source.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
             link: said("library"),
             beside: said("beside"),
+            bare: said("bare"),
+            flags: said("flag"),
+            says: said("says"),
             whole: said("whole") == ["yes"],
             limit: match said("limit").first() {
                 Some(limit) => limit.parse().with_context(|| format!("limit of {source:?}"))?,
@@ -78,11 +86,16 @@ impl Program {
             // A folder each: two programs may need the same library at the same time.
             let dir = scratch("posix")?.join(&self.name);
             fs::create_dir_all(&dir)?;
-            let mut flags = Vec::new();
-            for name in self.link.iter().chain(&self.beside) {
+            let mut flags = self.flags.clone();
+            let library = |name: &String, flags: &[&str]| {
                 let source = self.source.with_file_name(name).with_extension("c");
-                let output = dir.join(name).with_extension("so");
-                compile(&source, &output, &["-shared", "-fPIC"])?;
+                compile(&source, &dir.join(name).with_extension("so"), flags)
+            };
+            for name in self.link.iter().chain(&self.beside) {
+                library(name, &["-shared", "-fPIC"])?;
+            }
+            for name in &self.bare {
+                library(name, &["-shared", "-fPIC", "-nostdlib"])?;
             }
             for name in &self.link {
                 flags.push(dir.join(name).with_extension("so").to_string_lossy().into_owned());
@@ -116,6 +129,18 @@ impl Program {
         Ok(child.run_fairly()?)
     }
 
+    /// Without the line that we are to say.
+    fn heard(&self, mut outcome: Outcome) -> Result<Outcome, Failed> {
+        for text in &self.says {
+            let errors = outcome.errors();
+            if errors.lines().count() != 1 || !errors.contains(text) {
+                return Err(format!("'{}': no one line with '{text}': {errors}", self.name).into());
+            }
+            outcome.stderr.clear();
+        }
+        Ok(outcome)
+    }
+
     /// What it prints under plain glibc.
     fn plain(&self) -> Result<&Outcome, Failed> {
         let plain = self.plain.get_or_init(|| {
@@ -132,7 +157,7 @@ impl Program {
 
     fn same_under(&self, lock: &str, preload: &OsString) -> Result<(), Failed> {
         let plain = self.plain()?;
-        let ours = self.run(Some(lock), preload)?;
+        let ours = self.heard(self.run(Some(lock), preload)?)?;
         ensure_end(&self.name, lock, &ours)?;
         same(&self.name, lock, plain, &ours)
     }
@@ -141,7 +166,7 @@ impl Program {
     fn same_when_recorded(&self, lock: &str, preload: &OsString) -> Result<(), Failed> {
         let dir = tempfile::tempdir()?;
         let record = |child: Child| child.env("LOCKWRIGHT_TRACE", dir.path());
-        let ours = self.run_as(Some(lock), preload, record)?;
+        let ours = self.heard(self.run_as(Some(lock), preload, record)?)?;
         ensure_end(&self.name, lock, &ours)?;
         same(&self.name, lock, self.plain()?, &ours)?;
         let trace = Trace::collect(dir.path())?;
@@ -214,6 +239,7 @@ fn trials() -> Result<Vec<Trial>> {
         }
     }
     trials.extend(naming_trials(&ours)?);
+    trials.extend(beside_tsan(&library)?);
     Ok(trials)
 }
 
@@ -248,4 +274,21 @@ fn naming_trials(ours: &OsString) -> Result<Vec<Trial>> {
         })
     };
     Ok(cases.map(trial).into())
+}
+
+/// gcc's libtsan before us, as for an instrumented program: it takes glibc's functions by version.
+fn beside_tsan(library: &Path) -> Result<Option<Trial>> {
+    let asked = Child::new("cc").args(["-print-file-name=libtsan.so"]).run()?;
+    let Ok(tsan) = fs::canonicalize(asked.text().trim()) else {
+        eprintln!("cc has no libtsan here: nothing is run beside it");
+        return Ok(None);
+    };
+    let preload = preload_list(&[&tsan, library]);
+    Ok(Some(Trial::test("beside_tsan::ping_pong", move || {
+        let mut program = Program::read(source_dir().join("posix/ping_pong.c"))?;
+        program.name.push_str("_tsan");
+        program.flags.push("-fsanitize=thread".into());
+        // It must end, and right; what it says of us is not asked here.
+        ensure_end(&program.name, "fifo", &program.run(Some("fifo"), &preload)?)
+    })))
 }

@@ -8,14 +8,27 @@ use libc::{CLOCK_REALTIME, clockid_t, pthread_t, timespec};
 use lockwright_runtime::cond::{self, By};
 use lockwright_runtime::layout::{Cond, Mutex};
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pthread_cond_wait(cond: *mut Cond, lock: *mut Mutex) -> c_int {
+export! {
+    wait as pthread_cond_wait: cond;
+    timedwait as pthread_cond_timedwait: cond;
+    clockwait as pthread_cond_clockwait: v2_34, v2_30;
+    signal as pthread_cond_signal: cond;
+    broadcast as pthread_cond_broadcast: cond;
+    destroy as pthread_cond_destroy: cond;
+    cnd_wait as cnd_wait: v2_34, v2_28;
+    cnd_timedwait as cnd_timedwait: v2_34, v2_28;
+    cnd_signal as cnd_signal: v2_34, v2_28;
+    cnd_broadcast as cnd_broadcast: v2_34, v2_28;
+    cnd_destroy as cnd_destroy: v2_34, v2_28;
+    cancel as pthread_cancel: v2_34, base;
+}
+
+unsafe extern "C-unwind" fn wait(cond: *mut Cond, lock: *mut Mutex) -> c_int {
     // SAFETY: the program promises what POSIX asks of it.
     unsafe { cond::wait(cond, lock, None) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
+unsafe extern "C-unwind" fn timedwait(
     cond: *mut Cond,
     lock: *mut Mutex,
     until: *const timespec,
@@ -24,8 +37,7 @@ pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
     unsafe { cond::wait(cond, lock, Some((By::Own, until))) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
+unsafe extern "C-unwind" fn clockwait(
     cond: *mut Cond,
     lock: *mut Mutex,
     clock: clockid_t,
@@ -35,32 +47,27 @@ pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
     unsafe { cond::wait(cond, lock, Some((By::Clock(clock), until))) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_signal(cond: *mut Cond) -> c_int {
+unsafe extern "C" fn signal(cond: *mut Cond) -> c_int {
     // SAFETY: as above.
     unsafe { cond::signal(cond) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_broadcast(cond: *mut Cond) -> c_int {
+unsafe extern "C" fn broadcast(cond: *mut Cond) -> c_int {
     // SAFETY: as above.
     unsafe { cond::broadcast(cond) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cond_destroy(cond: *mut Cond) -> c_int {
+unsafe extern "C" fn destroy(cond: *mut Cond) -> c_int {
     // SAFETY: as above.
     unsafe { cond::destroy(cond) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn cnd_wait(cond: *mut Cond, lock: *mut Mutex) -> c_int {
+unsafe extern "C-unwind" fn cnd_wait(cond: *mut Cond, lock: *mut Mutex) -> c_int {
     // SAFETY: as above.
     thrd(unsafe { cond::wait(cond, lock, None) })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn cnd_timedwait(
+unsafe extern "C-unwind" fn cnd_timedwait(
     cond: *mut Cond,
     lock: *mut Mutex,
     until: *const timespec,
@@ -69,26 +76,22 @@ pub unsafe extern "C-unwind" fn cnd_timedwait(
     thrd(unsafe { cond::wait(cond, lock, Some((By::Clock(CLOCK_REALTIME), until))) })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cnd_signal(cond: *mut Cond) -> c_int {
+unsafe extern "C" fn cnd_signal(cond: *mut Cond) -> c_int {
     // SAFETY: as above.
     thrd(unsafe { cond::signal(cond) })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cnd_broadcast(cond: *mut Cond) -> c_int {
+unsafe extern "C" fn cnd_broadcast(cond: *mut Cond) -> c_int {
     // SAFETY: as above.
     thrd(unsafe { cond::broadcast(cond) })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cnd_destroy(cond: *mut Cond) {
+unsafe extern "C" fn cnd_destroy(cond: *mut Cond) {
     // SAFETY: as above. C11 has no answer to an error.
     unsafe { cond::destroy(cond) };
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
+unsafe extern "C" fn cancel(thread: pthread_t) -> c_int {
     // SAFETY: as above.
     unsafe { cond::cancel(thread) }
 }

@@ -6,25 +6,25 @@ use lockwright_runtime::epoch;
 
 /// The epoch `id` begins.
 #[unsafe(no_mangle)]
-pub extern "C" fn lw_epoch_start(id: c_int) {
+extern "C" fn lw_epoch_start(id: c_int) {
     epoch::start(id);
 }
 
 /// The epoch `id` ends; it should have taken `slo_ns` at most.
 #[unsafe(no_mangle)]
-pub extern "C" fn lw_epoch_end(id: c_int, slo_ns: u64) {
+extern "C" fn lw_epoch_end(id: c_int, slo_ns: u64) {
     epoch::end(id, slo_ns);
 }
 
 /// The SLO of epoch `id` holds for this percentile, 90 to 99.9.
 #[unsafe(no_mangle)]
-pub extern "C" fn lw_epoch_percentile(id: c_int, percent: f64) {
+extern "C" fn lw_epoch_percentile(id: c_int, percent: f64) {
     epoch::set_percentile(id, percent);
 }
 
 /// Reports call the epoch `id` so.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lw_epoch_name(id: c_int, name: *const c_char) {
+unsafe extern "C" fn lw_epoch_name(id: c_int, name: *const c_char) {
     // SAFETY: the program promises a C string.
     unsafe { epoch::set_name_of(id, name) }
 }

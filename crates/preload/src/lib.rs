@@ -1,17 +1,20 @@
-//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`), each a line or two onto the runtime, and nothing else.
+//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`, `dlopen`, `dlmopen`), each a line or two onto the runtime, and nothing else.
 //!
 //! Boundary: no logic here. No standard library, no allocation, no dependency but libc; symbols are
-//! exported without a version, so that they serve references of every version.
+//! exported under glibc's versions (`export.rs`).
 #![no_std]
-#![expect(missing_docs, reason = "the exported functions are POSIX's own, documented there")]
-#![expect(clippy::missing_safety_doc, reason = "the exported functions are POSIX's own")]
 
-pub mod cond;
-pub mod epoch;
-pub mod mutex;
-pub mod prctl;
-pub mod rwlock;
-pub mod spin;
+#[macro_use]
+mod export;
+
+mod cond;
+#[cfg(target_arch = "x86_64")]
+mod dl;
+mod epoch;
+mod mutex;
+mod prctl;
+mod rwlock;
+mod spin;
 
 use core::ffi::{c_char, c_int};
 use lockwright_runtime::sync::{TABLE, Table};

@@ -7,57 +7,65 @@ use libc::{CLOCK_REALTIME, EBUSY, ETIMEDOUT, clockid_t, timespec};
 use lockwright_runtime::layout::Mutex;
 use lockwright_runtime::{mutex, real};
 
+export! {
+    lock as pthread_mutex_lock: base;
+    unlock as pthread_mutex_unlock: base;
+    trylock as pthread_mutex_trylock: v2_34, base;
+    timedlock as pthread_mutex_timedlock: v2_34, base;
+    clocklock as pthread_mutex_clocklock: v2_34, v2_30;
+    destroy as pthread_mutex_destroy: base;
+    // glibc's own names.
+    lock as __pthread_mutex_lock: base;
+    unlock as __pthread_mutex_unlock: base;
+    trylock as __pthread_mutex_trylock: base;
+    destroy as __pthread_mutex_destroy: base;
+    mtx_lock as mtx_lock: v2_34, v2_28;
+    mtx_unlock as mtx_unlock: v2_34, v2_28;
+    mtx_trylock as mtx_trylock: v2_34, v2_28;
+    mtx_timedlock as mtx_timedlock: v2_34, v2_28;
+    mtx_destroy as mtx_destroy: v2_34, v2_28;
+}
+
 /// Locks, with the address of the call: rules may go by it.
 unsafe extern "C" fn lock_from(lock: *mut Mutex, caller: usize) -> c_int {
     // SAFETY: the program promises what POSIX asks of it.
     unsafe { mutex::lock(lock, caller) }
 }
 
-/// Exports `$name`: `lock_from`, with the return address as its second argument.
-macro_rules! export_lock {
-    ($($name:ident),*) => { $(
-        #[unsafe(no_mangle)]
+unsafe extern "C" fn mtx_lock_from(lock: *mut Mutex, caller: usize) -> c_int {
+    // SAFETY: as above.
+    thrd(unsafe { mutex::lock(lock, caller) })
+}
+
+/// `$name`: `$from`, with the return address as its second argument.
+macro_rules! with_caller {
+    ($($name:ident = $from:ident;)*) => { $(
         #[unsafe(naked)]
-        pub unsafe extern "C" fn $name(lock: *mut Mutex) -> c_int {
+        unsafe extern "C" fn $name(lock: *mut Mutex) -> c_int {
             #[cfg(target_arch = "x86_64")]
-            core::arch::naked_asm!("mov rsi, [rsp]", "jmp {}", sym lock_from);
+            core::arch::naked_asm!("mov rsi, [rsp]", "jmp {}", sym $from);
             #[cfg(target_arch = "aarch64")] // untested
-            core::arch::naked_asm!("mov x1, x30", "b {}", sym lock_from);
+            core::arch::naked_asm!("mov x1, x30", "b {}", sym $from);
         }
     )* };
 }
 
-export_lock!(pthread_mutex_lock, __pthread_mutex_lock);
+with_caller! {
+    lock = lock_from;
+    mtx_lock = mtx_lock_from;
+}
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_unlock(lock: *mut Mutex) -> c_int {
+unsafe extern "C" fn unlock(lock: *mut Mutex) -> c_int {
     // SAFETY: the program promises what POSIX asks of it.
     unsafe { mutex::unlock(lock) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __pthread_mutex_unlock(lock: *mut Mutex) -> c_int {
-    // SAFETY: as above.
-    unsafe { mutex::unlock(lock) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_trylock(lock: *mut Mutex) -> c_int {
+unsafe extern "C" fn trylock(lock: *mut Mutex) -> c_int {
     // SAFETY: as above.
     unsafe { mutex::try_lock(lock) }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __pthread_mutex_trylock(lock: *mut Mutex) -> c_int {
-    // SAFETY: as above.
-    unsafe { mutex::try_lock(lock) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_timedlock(
-    lock: *mut Mutex,
-    until: *const timespec,
-) -> c_int {
+unsafe extern "C" fn timedlock(lock: *mut Mutex, until: *const timespec) -> c_int {
     // SAFETY: as above.
     unsafe {
         if mutex::is_foreign(lock) {
@@ -67,8 +75,7 @@ pub unsafe extern "C" fn pthread_mutex_timedlock(
     }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_clocklock(
+unsafe extern "C" fn clocklock(
     lock: *mut Mutex,
     clock: clockid_t,
     until: *const timespec,
@@ -82,14 +89,7 @@ pub unsafe extern "C" fn pthread_mutex_clocklock(
     }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn pthread_mutex_destroy(lock: *mut Mutex) -> c_int {
-    // SAFETY: as above.
-    unsafe { mutex::destroy(lock) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn __pthread_mutex_destroy(lock: *mut Mutex) -> c_int {
+unsafe extern "C" fn destroy(lock: *mut Mutex) -> c_int {
     // SAFETY: as above.
     unsafe { mutex::destroy(lock) }
 }
@@ -104,32 +104,22 @@ pub(crate) fn thrd(error: c_int) -> c_int {
     }
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtx_lock(lock: *mut Mutex) -> c_int {
-    // SAFETY: as above.
-    thrd(unsafe { pthread_mutex_lock(lock) })
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtx_trylock(lock: *mut Mutex) -> c_int {
+unsafe extern "C" fn mtx_trylock(lock: *mut Mutex) -> c_int {
     // SAFETY: as above.
     thrd(unsafe { mutex::try_lock(lock) })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtx_timedlock(lock: *mut Mutex, until: *const timespec) -> c_int {
+unsafe extern "C" fn mtx_timedlock(lock: *mut Mutex, until: *const timespec) -> c_int {
     // SAFETY: as above.
-    thrd(unsafe { pthread_mutex_timedlock(lock, until) })
+    thrd(unsafe { timedlock(lock, until) })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtx_unlock(lock: *mut Mutex) -> c_int {
+unsafe extern "C" fn mtx_unlock(lock: *mut Mutex) -> c_int {
     // SAFETY: as above.
     thrd(unsafe { mutex::unlock(lock) })
 }
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mtx_destroy(lock: *mut Mutex) {
+unsafe extern "C" fn mtx_destroy(lock: *mut Mutex) {
     // SAFETY: as above. C11 has no answer to an error.
     unsafe { mutex::destroy(lock) };
 }

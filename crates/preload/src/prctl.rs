@@ -2,8 +2,9 @@
 
 use core::ffi::{c_int, c_ulong};
 
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn prctl(
+export! { prctl as prctl: base; }
+
+unsafe extern "C" fn prctl(
     operation: c_int,
     second: c_ulong,
     third: c_ulong,

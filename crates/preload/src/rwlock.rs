@@ -7,31 +7,42 @@ use core::ffi::c_int;
 use libc::{clockid_t, timespec};
 use lockwright_runtime::rwlock::{self, RwLock};
 
-/// Exports the runtime's `$function` as `$name`, with POSIX's signature.
-macro_rules! export {
-    ($($name:ident = $function:ident($($argument:ident: $kind:ty),*);)*) => { $(
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(lock: *mut RwLock $(, $argument: $kind)*) -> c_int {
+/// The runtime's functions, with POSIX's signatures.
+macro_rules! functions {
+    ($($name:ident($($argument:ident: $kind:ty),*);)*) => { $(
+        unsafe extern "C" fn $name(lock: *mut RwLock $(, $argument: $kind)*) -> c_int {
             // SAFETY: the program promises what POSIX asks of it.
-            unsafe { rwlock::$function(lock $(, $argument)*) }
+            unsafe { rwlock::$name(lock $(, $argument)*) }
         }
     )* };
 }
 
+functions! {
+    rdlock();
+    tryrdlock();
+    timedrdlock(at: *const timespec);
+    clockrdlock(clock: clockid_t, at: *const timespec);
+    wrlock();
+    trywrlock();
+    timedwrlock(at: *const timespec);
+    clockwrlock(clock: clockid_t, at: *const timespec);
+    unlock();
+}
+
 export! {
-    pthread_rwlock_rdlock = rdlock();
-    pthread_rwlock_tryrdlock = tryrdlock();
-    pthread_rwlock_timedrdlock = timedrdlock(at: *const timespec);
-    pthread_rwlock_clockrdlock = clockrdlock(clock: clockid_t, at: *const timespec);
-    pthread_rwlock_wrlock = wrlock();
-    pthread_rwlock_trywrlock = trywrlock();
-    pthread_rwlock_timedwrlock = timedwrlock(at: *const timespec);
-    pthread_rwlock_clockwrlock = clockwrlock(clock: clockid_t, at: *const timespec);
-    pthread_rwlock_unlock = unlock();
+    rdlock as pthread_rwlock_rdlock: v2_34, base;
+    tryrdlock as pthread_rwlock_tryrdlock: v2_34, base;
+    timedrdlock as pthread_rwlock_timedrdlock: v2_34, base;
+    clockrdlock as pthread_rwlock_clockrdlock: v2_34, v2_30;
+    wrlock as pthread_rwlock_wrlock: v2_34, base;
+    trywrlock as pthread_rwlock_trywrlock: v2_34, base;
+    timedwrlock as pthread_rwlock_timedwrlock: v2_34, base;
+    clockwrlock as pthread_rwlock_clockwrlock: v2_34, v2_30;
+    unlock as pthread_rwlock_unlock: v2_34, base;
     // glibc's own names.
-    __pthread_rwlock_rdlock = rdlock();
-    __pthread_rwlock_tryrdlock = tryrdlock();
-    __pthread_rwlock_wrlock = wrlock();
-    __pthread_rwlock_trywrlock = trywrlock();
-    __pthread_rwlock_unlock = unlock();
+    rdlock as __pthread_rwlock_rdlock: base;
+    tryrdlock as __pthread_rwlock_tryrdlock: base;
+    wrlock as __pthread_rwlock_wrlock: base;
+    trywrlock as __pthread_rwlock_trywrlock: base;
+    unlock as __pthread_rwlock_unlock: base;
 }

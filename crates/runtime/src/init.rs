@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::got;
-use crate::{config, fork, real};
+use crate::{config, fork, real, thread};
 use lockwright_native::place;
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
@@ -11,7 +11,7 @@ use lockwright_native::place;
 /// # Safety
 /// Called once, by the dynamic linker, before `main`.
 pub unsafe fn init() {
-    real::resolve();
+    let _ = real::resolve();
     // SAFETY: called once.
     unsafe { begin() };
     if let Some(text) = config::variable(c"LOCKWRIGHT_EPOCHS") {
@@ -30,6 +30,7 @@ pub unsafe fn init() {
 /// # Safety
 /// Called once.
 pub(crate) unsafe fn begin() {
+    thread::learn();
     fork::watch();
     place::learn();
     // SAFETY: called once.

@@ -15,6 +15,8 @@ extern crate std;
 mod clock;
 pub mod cond;
 pub mod config;
+#[cfg(target_arch = "x86_64")]
+pub mod deepbind;
 pub mod emulate;
 pub mod epoch;
 mod files;

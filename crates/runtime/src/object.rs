@@ -123,18 +123,33 @@ struct NeededVersion {
     next: u32,
 }
 
+/// The head of a defined version, and its first name.
+#[repr(C)]
+struct Defined {
+    revision: u16,
+    flags: u16,
+    index: u16,
+    count: u16,
+    hash: u32,
+    first: u32,
+    next: u32,
+}
+
 const DT_NULL: i64 = 0;
 const DT_PLTRELSZ: i64 = 2;
 const DT_STRTAB: i64 = 5;
 const DT_SYMTAB: i64 = 6;
 const DT_RELA: i64 = 7;
 const DT_RELASZ: i64 = 8;
+const DT_SONAME: i64 = 14;
 const DT_RPATH: i64 = 15;
 const DT_SYMBOLIC: i64 = 16;
 const DT_JMPREL: i64 = 23;
 const DT_RUNPATH: i64 = 29;
 const DT_FLAGS: i64 = 30;
+const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
+const DT_VERDEF: i64 = 0x6fff_fffc;
 const DT_VERNEED: i64 = 0x6fff_fffe;
 const DF_SYMBOLIC: usize = 2;
 
@@ -295,6 +310,100 @@ impl Object {
                     };
                     body(found, word);
                 }
+            }
+        }
+    }
+
+    /// What the object is called by those that need it.
+    pub(crate) fn soname(&self) -> Option<&CStr> {
+        let strings: *const c_char = self.table(DT_STRTAB);
+        let at = entry(self.dynamic, DT_SONAME).filter(|_| !strings.is_null())?;
+        // SAFETY: an entry of the object's own table of strings.
+        Some(unsafe { CStr::from_ptr(strings.add(at)) })
+    }
+
+    /// Calls `body` for each symbol that the object defines in a version: name, version, and the word that says where
+    /// it lies, as a distance from the object's base.
+    pub(crate) fn definitions(&self, mut body: impl FnMut(&CStr, &CStr, &AtomicUsize)) {
+        let symbols: *const Symbol = self.table(DT_SYMTAB);
+        let strings: *const c_char = self.table(DT_STRTAB);
+        let versions: *const u16 = self.table(DT_VERSYM);
+        if symbols.is_null() || strings.is_null() || versions.is_null() {
+            return;
+        }
+        for index in 1..self.symbols() {
+            // SAFETY: the object's own tables, which have `symbols` entries; a word that others may write.
+            let (symbol, name, version, value) = unsafe {
+                let symbol = symbols.add(index);
+                (
+                    &*symbol,
+                    CStr::from_ptr(strings.add((*symbol).name as usize)),
+                    *versions.add(index) & 0x7fff,
+                    AtomicUsize::from_ptr((&raw const (*symbol).value).cast_mut()),
+                )
+            };
+            if symbol.section != 0
+                && let Some(version) = self.defined(version, strings)
+            {
+                body(name, version, value);
+            }
+        }
+    }
+
+    /// Where the object's symbols lie, and what protects them.
+    pub(crate) fn symbol_pages(&self) -> Option<(core::ops::Range<usize>, c_int)> {
+        let start = self.table::<Symbol>(DT_SYMTAB).addr();
+        let words = start & !(PAGE - 1)
+            ..(start + self.symbols() * size_of::<Symbol>()).next_multiple_of(PAGE);
+        let mut loads = self.headers().iter().filter(|header| header.p_type == libc::PT_LOAD);
+        let load = loads.find(|header| range(self.base, header).contains(&start))?;
+        let flag = |flag, is| if load.p_flags & flag != 0 { is } else { 0 };
+        let protection = flag(libc::PF_R, libc::PROT_READ)
+            | flag(libc::PF_W, libc::PROT_WRITE)
+            | flag(libc::PF_X, libc::PROT_EXEC);
+        Some((words, protection))
+    }
+
+    /// How many symbols the object has: its table of hashes knows it. 0: it has none of the kind that we read.
+    fn symbols(&self) -> usize {
+        let table: *const u32 = self.table(DT_GNU_HASH);
+        if table.is_null() {
+            return 0;
+        }
+        // SAFETY: the object's own table: a head of four words, a filter, buckets, chains whose last words are odd.
+        unsafe {
+            let [buckets, first, filter, _] = *table.cast::<[u32; 4]>();
+            let heads = table.add(4 + 2 * filter as usize);
+            let chains = heads.add(buckets as usize);
+            let heads = core::slice::from_raw_parts(heads, buckets as usize);
+            let Some(mut last) = heads.iter().copied().max().filter(|&last| last >= first) else {
+                return first as usize;
+            };
+            while *chains.add((last - first) as usize) & 1 == 0 {
+                last += 1;
+            }
+            last as usize + 1
+        }
+    }
+
+    /// The name of the object's own version `index`; none if that is no version of a symbol.
+    fn defined(&self, index: u16, strings: *const c_char) -> Option<&CStr> {
+        const BASE: u16 = 1; // a flag: the object's own name
+        let mut at: *const Defined = self.table(DT_VERDEF);
+        if at.is_null() {
+            return None;
+        }
+        // SAFETY: the object's own list, whose last entry says so; an entry's first name is the version's.
+        unsafe {
+            loop {
+                if (*at).index == index && (*at).flags & BASE == 0 {
+                    let name = *at.byte_add((*at).first as usize).cast::<u32>();
+                    return Some(CStr::from_ptr(strings.add(name as usize)));
+                }
+                if (*at).next == 0 {
+                    return None;
+                }
+                at = at.byte_add((*at).next as usize);
             }
         }
     }

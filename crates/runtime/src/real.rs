@@ -60,9 +60,9 @@ macro_rules! real {
                 unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(
                     concat!(stringify!($name), "\0").as_bytes()) });)*
         }
-        /// Looks all of them up.
-        pub(crate) fn resolve() {
-            $(table::$name.get();)*
+        /// Looks all of them up; the addresses, 0 for what this glibc doesn't have.
+        pub(crate) fn resolve() -> impl Iterator<Item = usize> {
+            [$(table::$name.get().addr()),*].into_iter()
         }
     };
 }

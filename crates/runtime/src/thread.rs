@@ -1,21 +1,23 @@
-//! What each thread keeps: its kernel id, the gate at which it waits for a condvar, and its accounts where
-//! little cores are emulated or operations recorded.
+//! What each thread keeps: the gate at which it waits for a condvar, and its accounts where little cores are
+//! emulated or operations recorded. And its kernel id, which is glibc's own: a child of a raw `clone` has glibc's
+//! word as the program left it (Chromium's zygote mends it), and so has whoever locks by glibc's own code.
 //!
 //! In static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
 //! `thread_local!` would call `__tls_get_addr` here, which may allocate, in a library that must work
 //! inside of `malloc`.
 
 use crate::{emulate, trace};
-use core::ffi::c_void;
+use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use lockwright_locks::condvar::Sleeper;
 use lockwright_native::Native;
+use lockwright_native::symbol::{self, Scope};
 
 /// One thread's memory. Zeroed when the thread starts.
 #[repr(C)]
 pub(crate) struct Thread {
-    /// Kernel thread id; 0: not asked for yet. Own thread only.
+    /// Kernel thread id, where glibc's is not found; 0: not asked for yet. Own thread only.
     tid: AtomicU32,
     /// Cancellations requested so far. Written by cancellers.
     pub(crate) cancels: AtomicU32,
@@ -81,47 +83,156 @@ pub(crate) fn this() -> *const Thread {
     at
 }
 
-/// The calling thread's kernel id.
+// Where glibc keeps a thread's kernel id (`struct pthread`'s `tid`), by distance from the thread pointer; 0: not known.
+// In assembly, because Rust's own static would be reached by one load more.
+core::arch::global_asm!(
+    ".pushsection .data.lockwright_tid_at,\"aw\",@progbits",
+    ".balign 8",
+    ".hidden lockwright_tid_at",
+    ".globl lockwright_tid_at",
+    ".type lockwright_tid_at, @object",
+    ".size lockwright_tid_at, 8",
+    "lockwright_tid_at:",
+    ".quad 0",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    #[link_name = "lockwright_tid_at"]
+    static TID_AT: AtomicUsize;
+}
+
+/// The calling thread's kernel id, as glibc has it.
 #[inline(always)]
 pub(crate) fn id() -> u32 {
-    let tid = cached_tid();
-    if tid != 0 { tid } else { ask_tid() }
+    match tid_at() {
+        0 => cached_id(),
+        // SAFETY: `learn` found it there.
+        at => unsafe { tid(at) },
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn cached_tid() -> u32 {
-    let tid: u32;
-    // SAFETY: reads the calling thread's own `Thread::tid`, at the start of its memory.
+fn tid_at() -> usize {
+    let at: usize;
+    // SAFETY: reads our variable.
     unsafe {
         core::arch::asm!(
-            "mov {at}, qword ptr [rip + lockwright_thread@GOTTPOFF]",
+            "mov {at}, qword ptr [rip + lockwright_tid_at]",
+            at = out(reg) at, options(nostack, readonly, preserves_flags),
+        );
+    }
+    at
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+fn tid_at() -> usize {
+    // SAFETY: our variable.
+    unsafe { TID_AT.load(Relaxed) } // written once; 0 works too
+}
+
+/// The word at this distance from the thread pointer.
+///
+/// # Safety
+/// It lies in the thread's control block.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+unsafe fn tid(at: usize) -> u32 {
+    let tid: u32;
+    // SAFETY: the caller's promise.
+    unsafe {
+        core::arch::asm!(
             "mov {tid:e}, dword ptr fs:[{at}]",
-            at = out(reg) _, tid = out(reg) tid, options(nostack, readonly, preserves_flags),
+            at = in(reg) at, tid = out(reg) tid, options(nostack, readonly, preserves_flags),
         );
     }
     tid
 }
 
+/// The word at this distance from the thread pointer. Untested on this architecture.
+///
+/// # Safety
+/// It lies in the thread's control block.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
-fn cached_tid() -> u32 {
-    // SAFETY: the calling thread's own memory.
-    unsafe { (*this()).tid.load(Relaxed) }
+unsafe fn tid(at: usize) -> u32 {
+    // SAFETY: the caller's promise; nobody writes it while the thread runs.
+    unsafe { *(pointer().wrapping_add(at) as *const u32) }
 }
 
+/// The thread pointer.
+fn pointer() -> usize {
+    let at: usize;
+    // SAFETY: reads a register, or where the architecture's TLS has it in memory.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) at, options(nostack, readonly));
+        #[cfg(target_arch = "aarch64")] // untested
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) at, options(nostack, readonly));
+    }
+    at
+}
+
+/// Learns where glibc keeps a thread's id: glibc says it to debuggers; and the kernel knows which word it shall clear
+/// when the thread ends, which is that one (a static program has only this). Believed if our own id stands there.
+///
+/// Called by a constructor. Before it, and where it finds nothing, the id is our own copy.
+pub(crate) fn learn() {
+    let told = || {
+        // {size in bits, elements, distance from the control block}, for libthread_db.
+        let field: *const [u32; 3] = symbol::find(Scope::Process, c"_thread_db_pthread_tid").cast();
+        if field.is_null() {
+            return None;
+        }
+        // SAFETY: glibc's constant of that layout; its own function has no preconditions.
+        let ([bits, count, distance], block) = unsafe { (*field, libc::pthread_self() as usize) };
+        (bits == 32 && count == 1).then_some(block.wrapping_add(distance as usize))
+    };
+    let cleared = || {
+        const PR_GET_TID_ADDRESS: c_int = 40;
+        let mut word = 0_usize;
+        // SAFETY: writes an address to `word`. By system call: our own `prctl` is for the program.
+        let error =
+            unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TID_ADDRESS, &raw mut word, 0, 0, 0) };
+        (error == 0).then_some(word)
+    };
+    // SAFETY: no preconditions.
+    let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    let is_it = |word: &usize| {
+        // Not in some variable of the program's, wherever that lies; and somewhere else than at the pointer itself.
+        (1..NEAR).contains(&word.abs_diff(pointer()))
+            && word.is_multiple_of(align_of::<u32>())
+            // SAFETY: in the calling thread's control block, or so near to it that it is there.
+            && unsafe { *(*word as *const u32) } == own
+    };
+    if let Some(word) = told().filter(is_it).or_else(|| cleared().filter(is_it)) {
+        // SAFETY: our variable. Relaxed: until another thread sees it, it uses its copy, which is the same.
+        unsafe { TID_AT.store(word.wrapping_sub(pointer()), Relaxed) };
+    }
+}
+
+/// How long a control block is at most: that of glibc 2.36 has 2304 bytes, the id at 720.
+const NEAR: usize = 2048;
+
+/// Our own copy of the id.
 #[cold]
 #[inline(never)]
-fn ask_tid() -> u32 {
+fn cached_id() -> u32 {
     // SAFETY: no preconditions; and the calling thread's own memory.
     unsafe {
+        let known = (*this()).tid.load(Relaxed); // own thread only
+        if known != 0 {
+            return known;
+        }
         let tid = libc::syscall(libc::SYS_gettid) as u32;
         (*this()).tid.store(tid, Relaxed); // own thread only
         tid
     }
 }
 
-/// In the child of a fork: the thread has another kernel id.
+/// In the child of a fork: the thread has another kernel id. (glibc's own word says so by itself.)
 pub(crate) fn forget_id() {
     // SAFETY: the calling thread's own memory.
     unsafe { (*this()).tid.store(0, Relaxed) } // own thread only
@@ -136,4 +247,20 @@ pub(crate) unsafe fn of(thread: libc::pthread_t) -> *const Thread {
     // SAFETY: no preconditions.
     let distance = this() as isize - unsafe { libc::pthread_self() } as isize;
     (thread as isize + distance) as *const Thread
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn glibcs_id_is_found_and_right_in_every_thread() {
+        // SAFETY: no preconditions.
+        let own = || unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        assert_eq!((id(), cached_id()), (own(), own()));
+        learn();
+        assert_ne!(tid_at(), 0);
+        assert_eq!(id(), own());
+        std::thread::spawn(move || assert_eq!((id(), cached_id()), (own(), own()))).join().unwrap();
+    }
 }

@@ -1,0 +1,88 @@
+//! What leaves this library: glibc's names, under glibc's versions.
+//!
+//! The dynamic linker takes a definition without a version for references of any version, but not for `dlvsym`. Who
+//! asks that for a function (libtsan does) would get glibc's while everybody else has ours, and two
+//! representations of one condition variable would meet. So each name is here under each version that glibc has it
+//! under. One exception: condition variables of before 2.3.2 are 8 bytes long, and stay glibc's. The newest
+//! version is the default, as in glibc; names that are there for old programs only (`__pthread_*`) have one too,
+//! since older glibcs have them so.
+//!
+//! A version is an alias beside its function, in one object file: this crate has one codegen unit in every profile
+//! (Cargo.toml). Where the linker takes no versions (build.rs tries), each name jumps to its function.
+
+/// What glibc calls its version `$since`: `base` is this machine's first, `cond` that of today's condvars.
+#[cfg(versions)]
+macro_rules! version {
+    (base) => {
+        if_x86!("GLIBC_2.2.5", "GLIBC_2.17")
+    };
+    (cond) => {
+        if_x86!("GLIBC_2.3.2", "GLIBC_2.17")
+    };
+    (dlmopen) => {
+        if_x86!("GLIBC_2.3.4", "GLIBC_2.17")
+    };
+    (v2_28) => {
+        "GLIBC_2.28"
+    };
+    (v2_30) => {
+        "GLIBC_2.30"
+    };
+    (v2_34) => {
+        "GLIBC_2.34"
+    };
+}
+
+#[cfg(all(versions, target_arch = "x86_64"))]
+macro_rules! if_x86 {
+    ($this:literal, $other:literal) => {
+        $this
+    };
+}
+#[cfg(all(versions, target_arch = "aarch64"))] // untested
+macro_rules! if_x86 {
+    ($this:literal, $other:literal) => {
+        $other
+    };
+}
+
+/// `function as name: default version, older ones;`
+#[cfg(versions)]
+macro_rules! export {
+    ($($function:ident as $name:ident: $new:ident $(, $old:ident)*;)*) => { $(
+        export!(@ $function, $name, $new, "@@");
+        $(export!(@ $function, $name, $old, "@");)*
+    )* };
+    (@ $function:ident, $name:ident, $since:ident, $at:literal) => {
+        core::arch::global_asm!(
+            concat!(".globl ", export!(alias $name, $since)),
+            concat!(".type ", export!(alias $name, $since), ", %function"),
+            concat!(".set ", export!(alias $name, $since), ", {function}"),
+            concat!(
+                ".symver ", export!(alias $name, $since), ", ",
+                stringify!($name), $at, version!($since), ", remove"
+            ),
+            function = sym $function,
+        );
+    };
+    (alias $name:ident, $since:ident) => {
+        concat!("lockwright.", stringify!($name), ".", stringify!($since))
+    };
+}
+
+/// `function as name: versions that this linker does not take;`
+#[cfg(not(versions))]
+macro_rules! export {
+    ($($function:ident as $name:ident: $($since:ident),*;)*) => { $(
+        const _: () = {
+            #[unsafe(export_name = stringify!($name))]
+            #[unsafe(naked)]
+            unsafe extern "C" fn exported() {
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!("jmp {}", sym $function);
+                #[cfg(target_arch = "aarch64")] // untested
+                core::arch::naked_asm!("b {}", sym $function);
+            }
+        };
+    )* };
+}

@@ -1,0 +1,217 @@
+//! Libraries whose references pass us by: opened with `RTLD_DEEPBIND`, or by `dlmopen`.
+//!
+//! The former looks in its own libraries first, and libc is one of them. It would get glibc's functions, and its
+//! waits for a condvar would not meet ours: also where it shares nothing knowingly. (`std::condition_variable`'s
+//! timed waits are inline and call pthread from the library, its `notify_one` lies in a libstdc++ that has ours.)
+//!
+//! So libc's own table of symbols is made to say our addresses, when the first such library is about to be opened.
+//! Then each look-up that ends there finds us: immediate or lazy, by `dlsym`, from the library's constructors too.
+//! The library keeps the isolation that it asked for, in all other names.
+//!
+//! The other ways were tried in thought. Without the flag, a library that brings other versions of the program's
+//! libraries breaks. Mending its references after `dlopen` is too late: constructors have run, and threads
+//! that they started (OpenBLAS's) may sleep in glibc's wait, on a condvar that would be ours from then on.
+//!
+//! A library in a namespace of its own has its own libc, with its own notion of how many threads there are, and its
+//! table does not exist before the library does. (To open that libc first would make it the one that all in the
+//! namespace look in first.) Mutexes are served by both copies; condvars that are shared are not, and one line
+//! says so.
+//!
+//! `dlopen` is jumped to, because it looks at its caller. Where another library stands behind us and wraps glibc's
+//! functions the table stays as it is: the wrapper's own look-ups would end at us, and ours at it. Then one line
+//! says so; likewise where the table can't be written.
+
+use crate::config::say;
+use crate::object::{self, Object};
+use crate::real::{self, Symbol};
+use core::ffi::{CStr, c_char, c_int, c_long, c_void};
+use core::ptr::null_mut;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
+
+/// Our names, each in all its versions, that we hold: there are about 80.
+const NAMES: usize = 160;
+
+static DLOPEN: Symbol = Symbol::new(c"dlopen");
+static DLMOPEN: Symbol = Symbol::new(c"dlmopen");
+
+/// What became of libc's table.
+static TABLE: AtomicU8 = AtomicU8::new(UNTOUCHED);
+const UNTOUCHED: u8 = 0;
+const LEADS_HERE: u8 = 1;
+const WRAPPED: u8 = 2;
+const SEALED: u8 = 3;
+
+/// Before a library is opened; the address of the function that opens it.
+///
+/// # Safety
+/// As `dlopen`.
+pub unsafe fn before_dlopen(path: *const c_char, mode: c_int) -> usize {
+    let real = DLOPEN.get();
+    if mode & libc::RTLD_DEEPBIND != 0 {
+        let why: &[u8] = match lead_here() {
+            WRAPPED => b"with RTLD_DEEPBIND, and another library wraps glibc's locks",
+            SEALED => b"with RTLD_DEEPBIND, and libc's symbols can't be written",
+            _ => b"",
+        };
+        // SAFETY: the caller's promise.
+        unsafe { tell(path, why) };
+    }
+    or_nothing(real)
+}
+
+/// The same, of a library in a namespace.
+///
+/// # Safety
+/// As `dlmopen`.
+pub unsafe fn before_dlmopen(space: c_long, path: *const c_char, mode: c_int) -> usize {
+    let real = DLMOPEN.get();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if space == libc::LM_ID_BASE {
+            before_dlopen(path, mode);
+        } else {
+            tell(path, b"in a namespace of its own (dlmopen)");
+        }
+    }
+    or_nothing(real)
+}
+
+fn or_nothing(real: *mut c_void) -> usize {
+    unsafe extern "C" fn nothing() -> *mut c_void {
+        null_mut()
+    }
+    if real.is_null() { nothing as *const () as usize } else { real.addr() }
+}
+
+/// Says once how the library is opened, if that is worth saying.
+///
+/// # Safety
+/// `path` is NUL-terminated, or null.
+unsafe fn tell(path: *const c_char, how: &[u8]) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    // Relaxed: it is only said once.
+    if path.is_null() || how.is_empty() || SAID.swap(true, Relaxed) {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    say(&[
+        b"'",
+        path,
+        b"' is opened ",
+        how,
+        b": condvars that it shares with the program may hang; hint: run such a program without us\n",
+    ]);
+}
+
+/// Makes glibc's symbols of our names mean our functions.
+fn lead_here() -> u8 {
+    // ORDERING: Acquire, pairs with the Release below. (Whoever looks a symbol up reads one word, old or new.)
+    let known = TABLE.load(Acquire);
+    if known != UNTOUCHED {
+        return known;
+    }
+    // Ours must be known before: afterwards a look-up finds ourselves.
+    let mut answer = if real::resolve().all(is_glibcs) { LEADS_HERE } else { WRAPPED };
+    if answer == LEADS_HERE {
+        let own = Own::collect();
+        // Here one thread at a time: nobody protects the pages while we write.
+        object::each(|info, _| {
+            if let Some(libc) = Object::of(info).filter(is_glibc)
+                && !own.replace(&libc)
+            {
+                answer = SEALED;
+            }
+            true
+        });
+    }
+    // ORDERING: Release, pairs with the Acquire above: the table is written.
+    TABLE.store(answer, Release);
+    answer
+}
+
+/// Is it one of the objects that hold glibc's locks?
+fn is_glibc(object: &Object) -> bool {
+    let name = object.soname().map(CStr::to_bytes);
+    matches!(name, Some(b"libc.so.6" | b"libpthread.so.0")) // the second until 2.34
+}
+
+/// Is this the address of one of glibc's own functions, or of none?
+fn is_glibcs(address: usize) -> bool {
+    let mut is = address == 0;
+    object::each(|info, _| {
+        is =
+            is || Object::of(info).is_some_and(|object| object.holds(address) && is_glibc(&object));
+        !is
+    });
+    is
+}
+
+/// One name of ours in one version. The texts lie in our object, which is never unloaded.
+#[derive(Clone, Copy)]
+struct Name {
+    name: *const c_char,
+    version: *const c_char,
+    address: usize,
+}
+
+/// All of them.
+struct Own {
+    names: [Option<Name>; NAMES],
+}
+
+impl Own {
+    fn collect() -> Self {
+        let mut names = [None; NAMES];
+        let mut free = names.iter_mut();
+        let here = (&raw const TABLE).addr();
+        object::each(|info, _| {
+            let Some(object) = Object::of(info).filter(|object| object.holds(here)) else {
+                return true;
+            };
+            object.definitions(|name, version, value| {
+                if let Some(free) = free.next() {
+                    *free = Some(Name {
+                        name: name.as_ptr(),
+                        version: version.as_ptr(),
+                        address: object.base.wrapping_add(value.load(Relaxed)), // ours is constant
+                    });
+                }
+            });
+            false
+        });
+        Self { names }
+    }
+
+    /// Our address of the name in that version.
+    fn find(&self, name: &CStr, version: &CStr) -> Option<usize> {
+        let mut names = self.names.iter().map_while(|own| *own);
+        // SAFETY: texts of our own object.
+        let is = |own: &Name| unsafe {
+            CStr::from_ptr(own.name) == name && CStr::from_ptr(own.version) == version
+        };
+        names.find(is).map(|own| own.address)
+    }
+
+    /// Makes the object's symbols of our names mean our functions. `false`: they can't be written.
+    fn replace(&self, object: &Object) -> bool {
+        let Some((pages, protection)) = object.symbol_pages() else { return false };
+        let protect = |protection| {
+            let start = pages.start as *mut c_void;
+            // SAFETY: pages of the object, which is loaded; readable throughout.
+            unsafe { libc::mprotect(start, pages.len(), protection) == 0 }
+        };
+        if !protect(protection | libc::PROT_WRITE) {
+            return false;
+        }
+        object.definitions(|name, version, value: &AtomicUsize| {
+            if let Some(address) = self.find(name, version) {
+                // Relaxed: code that is there already; the dynamic linker reads the word whole.
+                value.store(address.wrapping_sub(object.base), Relaxed);
+            }
+        });
+        protect(protection);
+        true
+    }
+}

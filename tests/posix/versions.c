@@ -1,0 +1,180 @@
+// Each lock function of glibc's that we replace, in each version that glibc has it in: whoever asks gets ours, and
+// nobody gets one that we don't have. The list is libc's own table of symbols. Without us: glibc's.
+// bare: lib_bare
+#include "check.h"
+#include <elf.h>
+#include <link.h>
+
+static void *preloaded; // where our library lies, NULL without it
+static void *libc_base;
+
+static void *object_of(const void *address)
+{
+    Dl_info info;
+    return address && dladdr(address, &info) ? info.dli_fbase : NULL;
+}
+
+static bool starts(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static bool ends(const char *text, const char *with)
+{
+    size_t length = strlen(text), tail = strlen(with);
+    return length >= tail && strcmp(text + length - tail, with) == 0;
+}
+
+/* Is it ours? By what it is called: a name that a newer glibc has and we have not shall be noticed. */
+static bool is_ours(const char *name, const char *version)
+{
+    if (strcmp(name, "pthread_cancel") == 0 || strcmp(name, "prctl") == 0)
+        return true;
+#ifdef __x86_64__
+    if (strcmp(name, "dlopen") == 0 || strcmp(name, "dlmopen") == 0)
+        return true;
+    // 8 bytes long.
+    if (starts(name, "pthread_cond_") && strcmp(version, "GLIBC_2.2.5") == 0)
+        return false;
+#endif
+    const char *plain = starts(name, "__") ? name + 2 : name;
+    const char *families[] = {"pthread_mutex_", "pthread_cond_", "pthread_rwlock_",
+                              "pthread_spin_",  "mtx_",          "cnd_"};
+    // What leaves zeroes, or an object of a kind that is not ours.
+    const char *glibcs[] = {"_init",          "_consistent",    "_consistent_np", "prioceiling",
+                            "rwlock_destroy", "spin_destroy"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
+        is = is || starts(plain, families[i]);
+    for (size_t i = 0; i < sizeof glibcs / sizeof *glibcs; i++)
+        is = is && !ends(plain, glibcs[i]);
+    return is;
+}
+
+static void expect_from(const char *how, const char *name, const char *version, const void *found)
+{
+    void *want = preloaded && is_ours(name, version) ? preloaded : libc_base;
+    if (object_of(found) == want)
+        return;
+    printf("FAILED %s %s@%s: %s\n", how, name, version, found ? "another's" : "none");
+    failures++;
+}
+
+static const void *entry(const struct link_map *map, int64_t tag)
+{
+    for (const ElfW(Dyn) *at = map->l_ld; at->d_tag != DT_NULL; at++)
+        if (at->d_tag == tag)
+            return (const void *)(at->d_un.d_ptr < map->l_addr ? at->d_un.d_ptr + map->l_addr
+                                                               : at->d_un.d_ptr);
+    return NULL;
+}
+
+static int symbols(const uint32_t *table)
+{
+    uint32_t buckets = table[0], first = table[1], last = 0;
+    const uint32_t *heads = table + 4 + table[2] * 2, *chains = heads + buckets;
+    for (uint32_t i = 0; i < buckets; i++)
+        if (heads[i] > last)
+            last = heads[i];
+    while (!(chains[last - first] & 1))
+        last++;
+    return last + 1;
+}
+
+static const char *version_of(const ElfW(Verdef) *at, const char *strings, unsigned index)
+{
+    for (;; at = (const void *)((const char *)at + at->vd_next)) {
+        const ElfW(Verdaux) *name = (const void *)((const char *)at + at->vd_aux);
+        if (at->vd_ndx == index)
+            return strings + name->vda_name;
+        if (!at->vd_next)
+            return NULL;
+    }
+}
+
+static void all_of_libc(void)
+{
+    struct link_map *map = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+    CHECK(map != NULL);
+    const ElfW(Sym) *table = entry(map, DT_SYMTAB);
+    const char *strings = entry(map, DT_STRTAB);
+    const uint16_t *versions = entry(map, DT_VERSYM);
+    int count = symbols(entry(map, DT_GNU_HASH)), seen = 0;
+    for (int i = 1; i < count; i++) {
+        const char *name = strings + table[i].st_name;
+        const char *version = version_of(entry(map, DT_VERDEF), strings, versions[i] & 0x7fff);
+        if (!table[i].st_shndx || !version || ELF64_ST_TYPE(table[i].st_info) != STT_FUNC)
+            continue;
+        bool is_lock = starts(name, "pthread_") || starts(name, "__pthread_") ||
+                       starts(name, "mtx_") || starts(name, "cnd_");
+        if (!is_lock && !is_ours(name, version))
+            continue;
+        seen += is_ours(name, version);
+        expect_from("dlvsym", name, version, dlvsym(RTLD_DEFAULT, name, version));
+        if (!(versions[i] & 0x8000))
+            expect_from("dlsym", name, version, dlsym(RTLD_DEFAULT, name));
+    }
+    CHECK(seen >= 40);
+}
+
+#ifdef __x86_64__
+/* As programs refer that were linked with an older glibc, and with this one. */
+#define REFERENCE(local, name, version)                      \
+    extern void local(void);                                 \
+    __asm__(".symver " #local ", " name "@" version)
+REFERENCE(trylock_old, "pthread_mutex_trylock", "GLIBC_2.2.5");
+REFERENCE(trylock_new, "pthread_mutex_trylock", "GLIBC_2.34");
+REFERENCE(rdlock_old, "pthread_rwlock_rdlock", "GLIBC_2.2.5");
+REFERENCE(mtx_old, "mtx_lock", "GLIBC_2.28");
+REFERENCE(clock_old, "pthread_cond_clockwait", "GLIBC_2.30");
+REFERENCE(wait_now, "pthread_cond_wait", "GLIBC_2.3.2");
+REFERENCE(wait_first, "pthread_cond_wait", "GLIBC_2.2.5");
+REFERENCE(signal_first, "pthread_cond_signal", "GLIBC_2.2.5");
+
+static void references(void)
+{
+    expect_from("reference", "pthread_mutex_trylock", "GLIBC_2.2.5", trylock_old);
+    expect_from("reference", "pthread_mutex_trylock", "GLIBC_2.34", trylock_new);
+    expect_from("reference", "pthread_rwlock_rdlock", "GLIBC_2.2.5", rdlock_old);
+    expect_from("reference", "mtx_lock", "GLIBC_2.28", mtx_old);
+    expect_from("reference", "pthread_cond_clockwait", "GLIBC_2.30", clock_old);
+    expect_from("reference", "pthread_cond_wait", "GLIBC_2.3.2", wait_now);
+    expect_from("reference", "pthread_cond_wait", "GLIBC_2.2.5", wait_first);
+    expect_from("reference", "pthread_cond_signal", "GLIBC_2.2.5", signal_first);
+}
+#else
+static void references(void) {}
+#endif
+
+/* As a library refers that was linked with no libc: no version at all. */
+static void without_version(const char *folder)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s", folder);
+    char *slash = strrchr(path, '/');
+    CHECK(slash != NULL);
+    strcpy(slash ? slash + 1 : path, "lib_bare.so");
+    void *library = dlopen(path, RTLD_NOW);
+    if (!library) {
+        printf("FAILED: %s\n", dlerror());
+        exit(1);
+    }
+    struct reference {
+        const char *name;
+        void *address;
+    } *found = dlsym(library, "bare_references");
+    CHECK(found != NULL);
+    for (; found && found->name; found++)
+        expect_from("bare reference", found->name, "any", found->address);
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    preloaded = object_of(dlsym(RTLD_DEFAULT, "lockwright_preloaded"));
+    libc_base = object_of(dlsym(RTLD_DEFAULT, "getpid"));
+    all_of_libc();
+    references();
+    without_version(argv[0]);
+    return finish();
+}
