@@ -20,6 +20,7 @@ pub mod epoch;
 mod files;
 mod fork;
 mod front;
+mod guard;
 #[cfg(target_arch = "x86_64")]
 mod got;
 pub mod init;
