@@ -27,6 +27,7 @@ use core::sync::atomic::AtomicU8;
 use lockwright_locks::catalog::{CATALOG, Kind, find};
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
 use lockwright_native::topology::{SpecProblem, Topology};
+use lockwright_record::Refused;
 
 /// What options are applied to: as for several CPUs, however many there are. `Policy::tuning` adapts it at each use, so
 /// the machine need not be known when a lock's options are read.
@@ -414,16 +415,20 @@ pub(crate) fn say(pieces: &[&[u8]]) {
     write_to_stderr(&line[..len]);
 }
 
-/// Says that nothing is recorded in the folder `dir` of `name`, for this error of the system's.
-pub(crate) fn refused(name: &[u8], dir: &[u8], error: c_int) {
+/// Says that nothing is recorded in the folder `dir` of `name`.
+pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
     unsafe extern "C" {
         /// What an error number means, in English; null if nothing.
         fn strerrordesc_np(error: c_int) -> *const c_char;
     }
-    // SAFETY: no preconditions; the text is a constant.
-    let why = unsafe {
-        let text = strerrordesc_np(error);
-        if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
+    let why = match why {
+        Refused::Link => c"it is a symbolic link",
+        Refused::Foreign => c"it belongs to another user",
+        // SAFETY: no preconditions; the text is a constant.
+        Refused::System(error) => unsafe {
+            let text = strerrordesc_np(error);
+            if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
+        },
     };
     say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
 }

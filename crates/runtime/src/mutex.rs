@@ -147,6 +147,7 @@ fn give_watched(m: &Mutex) -> c_int {
     // SAFETY: our caller's promise, of a mutex of the plain kind.
     let glibc = || unsafe { real::pthread_mutex_unlock(as_glibcs(m)) };
     watch::release(m, glibc, || {
+        m.owner.store(0, Relaxed); // as in `fast_unlock`
         give(m);
         0
     })
@@ -361,8 +362,23 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
         return unsafe { unlock_kind(mutex) };
     }
-    m.owner.store(0, Relaxed); // glibc's condvar code asserts it
-    if fast_give(m, mode()) { 0 } else { unlock_contended(m) }
+    if fast_unlock(m) { 0 } else { unlock_contended(m) }
+}
+
+/// As [`fast_give`], without an owner. A mutex that is watched is not touched: it may be glibc's.
+#[inline(always)]
+fn fast_unlock(m: &Mutex) -> bool {
+    let mode = mode();
+    if mode == SEVERAL {
+        m.owner.store(0, Relaxed); // glibc's condvar code asserts it
+        return fast_give(m, SEVERAL);
+    }
+    let held = m.word.load(Relaxed) + mode == HELD + SINGLE;
+    if held {
+        m.owner.store(0, Relaxed); // as above
+        m.word.store(FREE, Relaxed); // nobody else is there to see it
+    }
+    held
 }
 
 #[cold]
@@ -371,6 +387,7 @@ fn unlock_contended(m: &Mutex) -> c_int {
     if watch::is_on() {
         return give_watched(m);
     }
+    m.owner.store(0, Relaxed); // as in `fast_unlock`
     give_slow(m);
     0
 }
