@@ -123,7 +123,8 @@ fn a_short_program_makes_no_system_calls_for_us() -> Result<()> {
     fs::write(&source, "extern int nothing;\n")?;
     let empty = dir.join("empty.so");
     compile(&source, &empty, &["-shared", "-fPIC"])?;
-    let count = |library: &Path| Ok::<_, anyhow::Error>(calls("short", library, &["true".as_ref()])?.len());
+    let count =
+        |library: &Path| Ok::<_, anyhow::Error>(calls("short", library, &["true".as_ref()])?.len());
     let (least, ours) = (count(&empty)?, count(&library()?)?);
     // One for a segment more, one that asks for a filter of system calls.
     ensure!(ours <= least + 3, "{ours} system calls, {least} with an empty library");
@@ -158,7 +159,11 @@ fn a_fenced_program_lives() -> Result<()> {
             .env("LOCKWRIGHT_RULES", rules)
             .run()?;
         ensure!(outcome.end == End::Code(0), "{lock}: {}", outcome.describe());
-        ensure!(outcome.text() == "done\n" && outcome.errors().is_empty(), "{}", outcome.describe());
+        ensure!(
+            outcome.text() == "done\n" && outcome.errors().is_empty(),
+            "{}",
+            outcome.describe()
+        );
     }
     Ok(())
 }

@@ -128,7 +128,9 @@ impl Reach {
         let Room { all, text, .. } = room;
         let status = Path::new(b"/proc/self/status").read(text).ok()??;
         all.parse(status_line(status, b"Cpus_allowed:")?);
-        if let Some(online) = CpuSet::read(&Path::new(b"/sys/devices/system/cpu/online"), text).ok()? {
+        if let Some(online) =
+            CpuSet::read(&Path::new(b"/sys/devices/system/cpu/online"), text).ok()?
+        {
             all.keep(&online);
         }
         let quota = own_quota(text).ok()?;
@@ -199,9 +201,9 @@ impl Mask {
 
     /// FNV-1a.
     fn hash(&self) -> u64 {
-        self.0.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &word| {
-            (hash ^ word).wrapping_mul(0x0100_0000_01b3)
-        })
+        self.0
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, &word| (hash ^ word).wrapping_mul(0x0100_0000_01b3))
     }
 
     fn has(&self, cpu: usize) -> bool {
@@ -473,7 +475,8 @@ mod tests {
 
     #[test]
     fn files_alone_tell_what_system_calls_do() {
-        let (files, calls) = (Reach::by_files(&mut Room::new()), Reach::of_process(&mut Room::new()));
+        let (files, calls) =
+            (Reach::by_files(&mut Room::new()), Reach::of_process(&mut Room::new()));
         assert!(files.is_some());
         assert_eq!(files.unwrap().cpus, calls.unwrap().cpus);
         assert!(crate::file::without_descriptors(|| Reach::by_files(&mut Room::new()).is_none()));

@@ -16,14 +16,14 @@
 //! What can't be understood is said once, on stderr, and the program goes on: a bad lock with glibc's
 //! algorithm, a bad rule or topology without it.
 
-use crate::policy::{self, How, PLACES, Policy};
 use crate::machine::{self, Access};
+use crate::policy::{self, How, PLACES, Policy};
 use crate::{emulate, epoch, front, guard, real, recording, trace, whole};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
-use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::AtomicU8;
+use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::catalog::{CATALOG, Kind, find};
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
 use lockwright_native::topology::{SpecProblem, Topology};

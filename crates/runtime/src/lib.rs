@@ -20,9 +20,9 @@ pub mod epoch;
 mod files;
 mod fork;
 mod front;
-mod guard;
 #[cfg(target_arch = "x86_64")]
 mod got;
+mod guard;
 pub mod init;
 pub mod layout;
 pub mod machine;

@@ -186,3 +186,19 @@ pub(crate) const OPTION_WAIT: OptionSpec = OptionSpec {
     max: 2,
     default: Some(0),
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_not_known_yet_is_filled_in() {
+        for cpus in [1, 2, 4, 5, 64] {
+            assert_eq!(Tuning::for_any().on(cpus), Tuning::for_cpus(cpus).on(cpus), "{cpus}");
+        }
+        // What somebody has chosen stays.
+        let mut chosen = Tuning::for_any();
+        assert!(chosen.set("spinners", ANY) && chosen.set("spin", 7));
+        assert_eq!((chosen.on(64).spinners, chosen.on(64).spin_ns), (ANY, 7));
+    }
+}
