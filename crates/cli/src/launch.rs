@@ -2,8 +2,9 @@
 
 use crate::hints::{Failure, cause};
 use crate::{leftovers, signals};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use tempfile::TempDir;
@@ -75,7 +76,8 @@ pub(crate) fn folder(name: &str, command: &str) -> Result<TempDir, Failure> {
     leftovers::remove(&std::env::temp_dir());
     let prefix = leftovers::prefix(name);
     let mut builder = tempfile::Builder::new();
-    builder.prefix(&prefix);
+    // What is recorded holds addresses: nobody else's business, whatever the umask allows.
+    builder.prefix(&prefix).permissions(Permissions::from_mode(0o700));
     builder.tempdir_in(memory).or_else(|_| builder.tempdir()).map_err(|error| {
         Failure::new(format!("cannot make a temporary folder: {}", cause(&error)))
             .hint(format!("TMPDIR=/var/tmp lockwright {command} -- PROGRAM"))

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
+#[path = "programs/guest.rs"]
+mod guest;
 #[path = "programs/record.rs"]
 mod record;
 

@@ -6,6 +6,7 @@
 
 use crate::file::{self, Exhausted, Path, number};
 use crate::place;
+use crate::topology::CpuSet;
 use lockwright_platform::Class;
 
 /// Bytes of a file that are read.
@@ -74,10 +75,13 @@ pub struct Reach {
     pub fastest: Class,
 }
 
-/// Room that [`Reach`] needs, 6 KB: keep it static where the stack may be small.
+/// Room that [`Reach`] needs, 6 KB: keep it static where the stack may be small. Keeps what was last seen of the process.
 pub struct Room {
+    /// What all threads together may run on.
     all: Mask,
     one: Mask,
+    /// What the first thread may run on, as a hash.
+    first: u64,
     text: [u8; TEXT],
 }
 
@@ -90,7 +94,7 @@ impl Default for Room {
 impl Room {
     /// Empty.
     pub const fn new() -> Self {
-        Self { all: Mask::NONE, one: Mask::NONE, text: [0; TEXT] }
+        Self { all: Mask::NONE, one: Mask::NONE, first: 0, text: [0; TEXT] }
     }
 }
 
@@ -105,7 +109,9 @@ impl Reach {
     /// What all threads together may run on: of a program that binds its threads, each to its own CPU, no single thread's
     /// affinity tells. Looks at 256 threads at most. `None`: there is no descriptor or no memory to look with.
     pub fn of_process(room: &mut Room) -> Option<Self> {
-        let Room { all, one, text } = room;
+        let Room { all, one, first, text } = room;
+        one.read(process());
+        *first = one.hash();
         all.read(0);
         each_thread(text, |thread| {
             one.read(thread);
@@ -113,6 +119,32 @@ impl Reach {
         })
         .ok()?;
         Some(Self::of(all, own_quota(text).ok()?))
+    }
+
+    /// The same by `open`, `read` and `close` alone, for a process that a filter of system calls may kill for any other:
+    /// whoever was started by the dynamic linker may do these. Looks at the first thread. `None`: the kernel's files
+    /// don't tell.
+    pub fn by_files(room: &mut Room) -> Option<Self> {
+        let Room { all, text, .. } = room;
+        let status = Path::new(b"/proc/self/status").read(text).ok()??;
+        all.parse(status_line(status, b"Cpus_allowed:")?);
+        if let Some(online) =
+            CpuSet::read(&Path::new(b"/sys/devices/system/cpu/online"), text).ok()?
+        {
+            all.keep(&online);
+        }
+        let quota = own_quota(text).ok()?;
+        (all.count() > 0).then(|| Self::of(all, quota))
+    }
+
+    /// Has affinity changed since `room` saw the process? By two system calls, no files. What one thread does to itself
+    /// counts if it leads to a new CPU; what is done to the first thread counts, and so what is done to all of them.
+    pub fn may_have_changed(room: &mut Room) -> bool {
+        let Room { all, one, first, .. } = room;
+        one.read(process());
+        let is_moved = one.hash() != *first;
+        one.read(0);
+        is_moved || !one.is_within(all)
     }
 
     fn of(mask: &Mask, quota: Option<Quota>) -> Self {
@@ -145,6 +177,35 @@ impl Mask {
         }
     }
 
+    /// Becomes the mask that `text` writes in hexadecimal, the highest CPUs first, as in `ff,ffffffff`.
+    fn parse(&mut self, text: &[u8]) {
+        self.0.fill(0);
+        let digits = text.iter().rev().filter_map(|&byte| char::from(byte).to_digit(16));
+        for (at, digit) in digits.take(self.0.len() * 16).enumerate() {
+            self.0[at / 16] |= u64::from(digit) << (at % 16 * 4);
+        }
+    }
+
+    /// Leaves out what `others` lacks.
+    fn keep(&mut self, others: &CpuSet) {
+        for cpu in 0..place::CPUS {
+            if !others.has(cpu) {
+                self.0[cpu / 64] &= !(1 << (cpu % 64));
+            }
+        }
+    }
+
+    fn is_within(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(word, more)| word & !more == 0)
+    }
+
+    /// FNV-1a.
+    fn hash(&self) -> u64 {
+        self.0
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |hash, &word| (hash ^ word).wrapping_mul(0x0100_0000_01b3))
+    }
+
     fn has(&self, cpu: usize) -> bool {
         self.0[cpu / 64] >> (cpu % 64) & 1 != 0
     }
@@ -152,6 +213,18 @@ impl Mask {
     fn count(&self) -> u32 {
         self.0.iter().map(|word| word.count_ones()).sum()
     }
+}
+
+/// The process's id, which is its first thread's.
+fn process() -> i32 {
+    // SAFETY: no preconditions.
+    unsafe { libc::getpid() }
+}
+
+/// What `/proc/self/status` says behind `name`.
+fn status_line<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    let line = status.split(|&byte| byte == b'\n').find(|line| line.starts_with(name))?;
+    Some(line[name.len()..].trim_ascii())
 }
 
 /// Calls `visit` with the kernel ids of the process's threads, 256 at most.
@@ -383,6 +456,55 @@ mod tests {
         let mut room = Room::new();
         assert!(Reach::of_process(&mut room).is_some_and(|reach| reach.cpus > 0));
         assert!(crate::file::without_descriptors(|| Reach::of_process(&mut room).is_none()));
+    }
+
+    #[test]
+    fn masks_are_read_as_the_kernel_writes_them() {
+        let mut mask = Mask::NONE;
+        mask.parse(b"5,00000001");
+        assert_eq!((mask.count(), mask.has(0), mask.has(32), mask.has(34)), (3, true, true, true));
+        mask.keep(&CpuSet::of(&[0, 34, 35]));
+        assert_eq!((mask.count(), mask.has(32)), (2, false));
+        let mut other = Mask::NONE;
+        other.parse(b"1");
+        assert!(other.is_within(&mask) && !mask.is_within(&other) && mask.hash() != other.hash());
+        let status = b"Cpus_allowed_list:\t0-1\nCpus_allowed:\t3\n";
+        assert_eq!(status_line(status, b"Cpus_allowed:"), Some(&b"3"[..]));
+        assert_eq!(status_line(status, b"Seccomp:"), None);
+    }
+
+    #[test]
+    fn files_alone_tell_what_system_calls_do() {
+        let (files, calls) =
+            (Reach::by_files(&mut Room::new()), Reach::of_process(&mut Room::new()));
+        assert!(files.is_some());
+        assert_eq!(files.unwrap().cpus, calls.unwrap().cpus);
+        assert!(crate::file::without_descriptors(|| Reach::by_files(&mut Room::new()).is_none()));
+    }
+
+    #[test]
+    fn a_first_thread_that_is_bound_is_a_change() {
+        // In a child: its one thread is its first one.
+        let mut room = Room::new();
+        let mut status = 0;
+        // SAFETY: the child of a program with threads makes system calls alone.
+        unsafe {
+            match libc::fork() {
+                0 => {
+                    let known = Reach::of_process(&mut room).is_some();
+                    let before = Reach::may_have_changed(&mut room);
+                    let mut one: libc::cpu_set_t = core::mem::zeroed();
+                    libc::CPU_SET(libc::sched_getcpu() as usize, &mut one);
+                    libc::sched_setaffinity(0, size_of_val(&one), &one);
+                    let after = Reach::may_have_changed(&mut room) || usable() > 1;
+                    let again = Reach::of_process(&mut room).is_some_and(|reach| reach.cpus == 1);
+                    let quiet = !Reach::may_have_changed(&mut room);
+                    libc::_exit(if known && !before && after && again && quiet { 7 } else { 1 })
+                }
+                child => assert_eq!(libc::waitpid(child, &mut status, 0), child),
+            }
+        }
+        assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 7, "{status:#x}");
     }
 
     #[test]

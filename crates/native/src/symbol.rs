@@ -16,35 +16,44 @@ pub enum Scope {
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// `dlsym`'s address; null in a static program.
-#[cfg(target_arch = "x86_64")]
-fn dlsym() -> *const c_void {
-    let at: *const c_void;
-    // SAFETY: reads our own entry of the offset table, which is 0 if nothing defines the symbol.
-    unsafe {
-        core::arch::asm!(
-            ".weak dlsym",
-            "mov {at}, qword ptr [rip + dlsym@GOTPCREL]",
-            at = out(reg) at, options(nostack, pure, readonly, preserves_flags),
-        );
-    }
-    at
+/// Declares `$function`: the address of `$symbol`, which is looked up when we are loaded; null if nothing defines it.
+macro_rules! weak {
+    ($(#[$doc:meta])* $visibility:vis fn $function:ident = $symbol:literal) => {
+        $(#[$doc])*
+        $visibility fn $function() -> *const c_void {
+            let at: *const c_void;
+            // SAFETY: reads our own entry of the offset table, which is 0 if nothing defines the symbol.
+            #[cfg(target_arch = "x86_64")]
+            unsafe {
+                core::arch::asm!(
+                    concat!(".weak ", $symbol),
+                    concat!("mov {at}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                    at = out(reg) at, options(nostack, pure, readonly, preserves_flags),
+                );
+            }
+            // SAFETY: as above. Untested on this architecture.
+            #[cfg(target_arch = "aarch64")]
+            unsafe {
+                core::arch::asm!(
+                    concat!(".weak ", $symbol),
+                    concat!("adrp {at}, :got:", $symbol),
+                    concat!("ldr {at}, [{at}, :got_lo12:", $symbol, "]"),
+                    at = out(reg) at, options(nostack, pure, readonly, preserves_flags),
+                );
+            }
+            at
+        }
+    };
 }
 
-/// `dlsym`'s address; null in a static program. Untested on this architecture.
-#[cfg(target_arch = "aarch64")]
-fn dlsym() -> *const c_void {
-    let at: *const c_void;
-    // SAFETY: reads our own entry of the offset table, which is 0 if nothing defines the symbol.
-    unsafe {
-        core::arch::asm!(
-            ".weak dlsym",
-            "adrp {at}, :got:dlsym",
-            "ldr {at}, [{at}, :got_lo12:dlsym]",
-            at = out(reg) at, options(nostack, pure, readonly, preserves_flags),
-        );
-    }
-    at
+weak! {
+    /// `dlsym`; null in a static program.
+    fn dlsym = "dlsym"
+}
+
+weak! {
+    /// ThreadSanitizer's start. Not looked up by `dlsym`, which allocates a message when it finds nothing.
+    pub fn thread_sanitizer = "__tsan_init"
 }
 
 /// The address of the symbol called `name`; null if there is none.

@@ -1,13 +1,24 @@
 //! Makes a file in which a process records something, and maps it.
+//!
+//! Folder and file are open for some 50 us, under the lowest numbers that are free: in a constructor, or in a fork's child,
+//! which has one thread as a rule. Under high numbers they would make a process with threads stand still for 10 ms, while
+//! the kernel enlarges its table.
 
 use core::ptr::null_mut;
 
 /// Files that one process id may have: one for each program that it became by `exec`.
 const FILES: u32 = 10_000;
 
-/// Why there is no file: the system's error number.
+/// Why there is no file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refused(pub i32);
+pub enum Refused {
+    /// The system's error number.
+    System(i32),
+    /// The folder is a symbolic link, and may lead anywhere.
+    Link,
+    /// The folder is another user's, who could read or replace what is in it.
+    Foreign,
+}
 
 /// Makes `DIR/PID-N` and `ending` (which ends in NUL), with the first N that is free, `length` bytes long; maps it
 /// for ever, shared, with its first `head` bytes there. Tells the process id too.
@@ -23,19 +34,61 @@ pub(crate) fn create(
     // SAFETY: a writable rlimit.
     let is_known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut most) } == 0;
     if is_known && most.rlim_cur < length as libc::rlim_t {
-        return Err(Refused(libc::EFBIG)); // the kernel would send SIGXFSZ
+        return Err(Refused::System(libc::EFBIG)); // the kernel would send SIGXFSZ
     }
-    let mut path = [0; 4096];
-    let fd = open(dir, pid, ending, &mut path)?;
-    let base = map(fd, length, head);
-    // SAFETY: `fd` is ours and used no more; a NUL-terminated path.
-    unsafe {
-        libc::syscall(libc::SYS_close, fd); // not libc's `close`, which is a cancellation point
+    let folder = open_folder(dir)?;
+    let base = make(folder, pid, ending).and_then(|(fd, name)| {
+        let base = map(fd, length, head);
+        close(fd);
         if base.is_err() {
-            libc::unlink(path.as_ptr().cast());
+            // SAFETY: our own folder, and a NUL-terminated name.
+            unsafe { libc::unlinkat(folder, name.as_ptr().cast(), 0) };
         }
-    }
+        base
+    });
+    close(folder);
     base.map(|base| (base, pid))
+}
+
+/// Closes. Not by libc's `close`, which is a cancellation point.
+fn close(fd: i32) {
+    // SAFETY: every caller's own descriptor, used no more.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// Opens a folder that is our user's own, and no link. By its descriptor: the name may come to mean another one.
+fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
+    let mut path = [0_u8; 4096];
+    // A slash at its end would have a link followed.
+    let mut len = dir.len();
+    while len > 1 && dir[len - 1] == b'/' {
+        len -= 1;
+    }
+    // Room for the NUL.
+    let Some(start) = path[..4095].get_mut(..len) else {
+        return Err(Refused::System(libc::ENAMETOOLONG));
+    };
+    start.copy_from_slice(&dir[..len]);
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: a NUL-terminated path. Not libc's `open`, which is a cancellation point.
+    let fd =
+        unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) as i32 };
+    if fd < 0 {
+        return Err(Refused::System(errno()));
+    }
+    // SAFETY: all-zero bytes are a value of it.
+    let mut about: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: a writable `stat`; no preconditions.
+    let (known, user) = unsafe { (libc::fstat(fd, &mut about) == 0, libc::geteuid()) };
+    let why = match about.st_mode & libc::S_IFMT {
+        _ if !known => Refused::System(errno()),
+        libc::S_IFLNK => Refused::Link,
+        libc::S_IFDIR if about.st_uid != user => Refused::Foreign,
+        libc::S_IFDIR => return Ok(fd),
+        _ => Refused::System(libc::ENOTDIR),
+    };
+    close(fd);
+    Err(why)
 }
 
 fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {
@@ -48,7 +101,7 @@ fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {
         } else {
             libc::MAP_FAILED
         };
-        if base == libc::MAP_FAILED { Err(Refused(errno())) } else { Ok(base.cast::<u8>()) }
+        if base == libc::MAP_FAILED { Err(Refused::System(errno())) } else { Ok(base.cast::<u8>()) }
     };
     let base = mapped?;
     // SAFETY: within the mapping.
@@ -71,42 +124,40 @@ pub(crate) unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
     match errno() {
         _ if result == 0 => Ok(()),
         libc::EINVAL => Ok(()), // before Linux 5.14: as good as it gets
-        libc::EFAULT => Err(Refused(libc::ENOSPC)), // what would have been SIGBUS
-        error => Err(Refused(error)),
+        libc::EFAULT => Err(Refused::System(libc::ENOSPC)), // what would have been SIGBUS
+        error => Err(Refused::System(error)),
     }
 }
 
-fn open(dir: &[u8], pid: u32, ending: &[u8], path: &mut [u8; 4096]) -> Result<i32, Refused> {
-    if dir.len() > 4000 {
-        return Err(Refused(libc::ENAMETOOLONG));
-    }
+/// A file's name: two numbers, and an ending.
+type Name = [u8; 64];
+
+/// Makes the file, for its owner alone, whatever the umask allows.
+fn make(folder: i32, pid: u32, ending: &[u8]) -> Result<(i32, Name), Refused> {
     for number in 0..FILES {
+        let mut name: Name = [0; 64];
         let mut len = 0;
         let mut push = |piece: &[u8]| {
-            path[len..len + piece.len()].copy_from_slice(piece);
+            name[len..len + piece.len()].copy_from_slice(piece);
             len += piece.len();
         };
         let mut digits = [0; 10];
-        push(dir);
-        push(b"/");
         push(decimal(pid, &mut digits));
         push(b"-");
         push(decimal(number, &mut digits));
         push(ending);
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-        // SAFETY: a NUL-terminated path.
-        let fd = unsafe {
-            // Not libc's `open`, which is a cancellation point.
-            libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0o644) as i32
-        };
+        // SAFETY: a NUL-terminated name. Not libc's `openat`, which is a cancellation point.
+        let fd =
+            unsafe { libc::syscall(libc::SYS_openat, folder, name.as_ptr(), flags, 0o600) as i32 };
         if fd >= 0 {
-            return Ok(fd);
+            return Ok((fd, name));
         }
         if errno() != libc::EEXIST {
-            return Err(Refused(errno()));
+            return Err(Refused::System(errno()));
         }
     }
-    Err(Refused(libc::EEXIST))
+    Err(Refused::System(libc::EEXIST))
 }
 
 fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {

@@ -1,13 +1,15 @@
 //! The clock of epochs: the time-stamp counter where the kernel trusts it, `clock_gettime` elsewhere and until
 //! the counter's rate is known.
 //!
-//! The rate comes from two readings of both clocks that lie at least 10 ms apart: our constructor takes the
-//! first, some epoch's end the second. So nothing waits for it. (CPUID tells a nominal rate on some machines, and
+//! The rate comes from two readings of both clocks that lie at least 10 ms apart: the first epoch's end takes the first
+//! (our constructor, if a variable is about epochs), a later one the second. So nothing waits for it. (CPUID tells a nominal rate on some machines, and
 //! none on most virtual ones; on 64-bit ARM a register does.)
 //!
 //! While the machine is suspended the counter may go on and the kernel's clock does not. Readings with that between
 //! them say nothing: then the second counts as the first.
 
+#[cfg(target_arch = "x86_64")]
+use crate::machine::{self, Access};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU64};
 use lockwright_native::futex::{self, Clock};
@@ -91,7 +93,7 @@ fn ticks() -> u64 {
     now
 }
 
-/// Called by our constructor: takes the first reading.
+/// Called by our constructor, if there will be epochs: takes the first reading.
 pub(crate) fn prepare() {
     learn(futex::now(Clock::Monotonic));
 }
@@ -195,8 +197,13 @@ fn is_usable() -> bool {
     let is_invariant =
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0;
     let mut mode = 0_i32;
-    // SAFETY: writes an int to where we say.
-    let asked = unsafe { libc::prctl(PR_GET_TSC, &raw mut mode) };
+    let asked = match machine::access() {
+        // SAFETY: writes an int to where we say. Not by libc's name, which is ours where we are preloaded.
+        Access::All => unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TSC, &raw mut mode) },
+        // The dynamic linker has read the counter already: it does not trap.
+        Access::Files => -1,
+        Access::None => return false,
+    };
     is_invariant && (asked != 0 || mode == PR_TSC_ENABLE) && is_trusted()
 }
 

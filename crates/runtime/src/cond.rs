@@ -6,7 +6,8 @@
 //! published its gate: a request is seen by one side or the other.
 
 use crate::layout::{Cond, Mutex};
-use crate::{config, mutex, real, thread, trace, watch};
+use crate::watch::{self, Who};
+use crate::{config, mutex, real, thread, trace};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::fence;
@@ -48,7 +49,9 @@ pub unsafe fn wait(
 ) -> c_int {
     // A thread that is cancelled in here leaves without `start`: its clean-up handlers are not slowed.
     // SAFETY: the caller's promise.
-    watch::operation(move || unsafe { wait_any(cond, mutex, until) })
+    let glibc = move || unsafe { wait_by_glibc(cond, mutex, until) };
+    // SAFETY: the caller's promise.
+    watch::operation_or(glibc, move || unsafe { wait_any(cond, mutex, until) })
 }
 
 unsafe fn wait_any(
@@ -175,8 +178,22 @@ unsafe fn wait_in_glibc(
     mutex: *mut Mutex,
     until: Option<(By, *const libc::timespec)>,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    let wait = || unsafe { wait_by_glibc(cond, mutex, until) };
+    if watch::is_on() { trace::elsewhere(mutex, wait) } else { wait() }
+}
+
+/// Calls glibc's function.
+///
+/// # Safety
+/// As [`wait`].
+pub(crate) unsafe fn wait_by_glibc(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    until: Option<(By, *const libc::timespec)>,
+) -> c_int {
     // SAFETY: the caller's promise is glibc's contract.
-    let wait = || unsafe {
+    unsafe {
         match until {
             None => real::pthread_cond_wait(cond.cast(), mutex.cast()),
             Some((By::Own, at)) => real::pthread_cond_timedwait(cond.cast(), mutex.cast(), at),
@@ -184,8 +201,7 @@ unsafe fn wait_in_glibc(
                 real::pthread_cond_clockwait(cond.cast(), mutex.cast(), id, at)
             }
         }
-    };
-    if watch::is_on() { trace::elsewhere(mutex, wait) } else { wait() }
+    }
 }
 
 /// The mutex of the condvar's waiters, if the calling thread holds it. Asked while somebody is listed.
@@ -201,7 +217,9 @@ fn held(c: &Cond) -> Option<Parts<'static, Native>> {
 /// A valid, initialised condvar.
 pub unsafe fn signal(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's promise.
-    watch::operation(move || unsafe { signal_here(cond) })
+    let glibc = move || unsafe { real::pthread_cond_signal(cond.cast()) };
+    // SAFETY: the caller's promise.
+    watch::operation_or(glibc, move || unsafe { signal_here(cond) })
 }
 
 unsafe fn signal_here(cond: *mut Cond) -> c_int {
@@ -221,7 +239,9 @@ unsafe fn signal_here(cond: *mut Cond) -> c_int {
 /// A valid, initialised condvar.
 pub unsafe fn broadcast(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's promise.
-    watch::operation(move || unsafe { broadcast_here(cond) })
+    let glibc = move || unsafe { real::pthread_cond_broadcast(cond.cast()) };
+    // SAFETY: the caller's promise.
+    watch::operation_or(glibc, move || unsafe { broadcast_here(cond) })
 }
 
 unsafe fn broadcast_here(cond: *mut Cond) -> c_int {
@@ -242,7 +262,7 @@ unsafe fn broadcast_here(cond: *mut Cond) -> c_int {
 pub unsafe fn destroy(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's promise.
     let c = unsafe { &*cond };
-    if c.flags() & SHARED != 0 {
+    if c.flags() & SHARED != 0 || watch::is_by(Who::Tool) {
         // SAFETY: not ours.
         return unsafe { real::pthread_cond_destroy(cond.cast()) };
     }
@@ -261,7 +281,7 @@ pub unsafe fn destroy(cond: *mut Cond) -> c_int {
 pub unsafe fn cancel(target: libc::pthread_t) -> c_int {
     // SAFETY: the caller's promise.
     let error = unsafe { real::pthread_cancel(target) };
-    if error == 0 {
+    if error == 0 && !watch::is_by(Who::Tool) {
         // SAFETY: a thread that glibc could cancel has its memory still.
         let target = unsafe { &*thread::of(target) };
         target.cancels.fetch_add(1, Relaxed); // ordered by the fence

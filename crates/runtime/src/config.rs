@@ -16,17 +16,23 @@
 //! What can't be understood is said once, on stderr, and the program goes on: a bad lock with glibc's
 //! algorithm, a bad rule or topology without it.
 
+use crate::machine::{self, Access};
 use crate::policy::{self, Front, How, PLACES, Policy};
-use crate::{emulate, epoch, machine, real, recording, trace, whole};
+use crate::{emulate, epoch, guard, real, recording, trace, whole};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
+use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicU32};
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_locks::entry::Kind;
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
 use lockwright_native::topology::{SpecProblem, Topology};
+use lockwright_record::Refused;
+
+/// What options are applied to: as for several CPUs, however many there are. `Policy::tuning` adapts it at each use, so
+/// the machine need not be known when a lock's options are read.
+const TUNING: Tuning = Tuning::for_any();
 
 /// Rules that we hold: one place each, beside the default's and the early one.
 const RULES: usize = PLACES - 2;
@@ -76,14 +82,13 @@ static STORE: Shared = Shared(UnsafeCell::new(Store {
     classes: [0; 512],
 }));
 
-/// How long waiters stay awake, ns; what rwlocks and spin locks use.
-static SPIN: AtomicU32 = AtomicU32::new(SPIN_NS);
 /// 0: not looked at yet, 1: ours, 2: glibc's.
 static GLIBC_ONLY: AtomicU8 = AtomicU8::new(0);
 
 /// How long a waiter of no particular lock stays awake, ns.
 pub(crate) fn spin_ns() -> u32 {
-    SPIN.load(Relaxed) // a hint
+    machine::learn(); // whoever asks has to wait
+    if machine::cpus() > 1 { SPIN_NS } else { 0 }
 }
 
 /// Should everything be glibc's? The answer never changes.
@@ -91,10 +96,10 @@ pub(crate) fn is_glibc_only() -> bool {
     match GLIBC_ONLY.load(Relaxed) {
         0 => {
             // Before our constructor too: the environment is the same, so every thread finds the same.
-            let usable = Tuning::for_cpus(2);
-            let ours = variable(c"LOCKWRIGHT_LOCK").is_none_or(
-                |spec| matches!(parse(spec, usable), Ok(p) if !matches!(p.how, How::Glibc)),
-            );
+            let ours = guard::tool().is_none()
+                && variable(c"LOCKWRIGHT_LOCK").is_none_or(
+                    |spec| matches!(parse(spec, TUNING), Ok(p) if !matches!(p.how, How::Glibc)),
+                );
             GLIBC_ONLY.store(if ours { 1 } else { 2 }, Relaxed);
             !ours
         }
@@ -124,6 +129,37 @@ pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
 pub(crate) unsafe fn load() {
     // SAFETY: nobody reads it before `publish` below.
     let store = unsafe { &mut *STORE.0.get() };
+    let default = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
+    let default = parse(default, TUNING).unwrap_or_else(|error| {
+        error.say(default);
+        Policy::new(How::Glibc, TUNING)
+    });
+    is_glibc_only(); // now: the program may change its environment
+    let mut policies = [default; PLACES - 1];
+    load_rules(store, &mut policies);
+    if NEED_THE_MACHINE.iter().any(|name| variable(name).is_some()) {
+        // SAFETY: called once.
+        let has_classes = unsafe { load_machine(store) };
+        machine::know(has_classes);
+    }
+    // SAFETY: called once.
+    unsafe {
+        policy::publish(&policies);
+        epoch::load();
+        recording::load();
+        trace::load();
+    }
+}
+
+/// Variables that want the machine known before the program begins: what is in them depends on it, or what is recorded.
+const NEED_THE_MACHINE: [&CStr; 4] =
+    [c"LOCKWRIGHT_TOPOLOGY", c"LOCKWRIGHT_EMULATE", c"LOCKWRIGHT_STATS", c"LOCKWRIGHT_TRACE"];
+
+/// `false`: the CPUs' classes could not be read.
+///
+/// # Safety
+/// Called once, by the constructor.
+unsafe fn load_machine(store: &mut Store) -> bool {
     let classes = variable(c"LOCKWRIGHT_TOPOLOGY").unwrap_or(b"");
     let learnt = learn_topology(&mut store.topology, classes);
     if learnt == Err(Unlearnt::BadClasses) {
@@ -138,26 +174,7 @@ pub(crate) unsafe fn load() {
         unsafe { load_emulation(&mut store.topology, text) };
     }
     store.topology.publish();
-    machine::learn(learnt != Err(Unlearnt::Unread));
-    // As for several CPUs: `Policy::tuning` adapts it to how many there are, at each use.
-    let tuning = Tuning::for_cpus(machine::cpus().max(2));
-    SPIN.store(tuning.on(machine::cpus()).spin_ns, Relaxed); // a hint
-
-    let default = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
-    let default = parse(default, tuning).unwrap_or_else(|error| {
-        error.say(default);
-        Policy::new(How::Glibc, tuning)
-    });
-    let mut policies = [default; PLACES - 1];
-    load_program(store);
-    load_rules(store, &mut policies, tuning);
-    // SAFETY: called once.
-    unsafe {
-        policy::publish(&policies);
-        epoch::load();
-        recording::load();
-        trace::load();
-    }
+    learnt != Err(Unlearnt::Unread)
 }
 
 /// # Safety
@@ -218,16 +235,27 @@ pub(crate) unsafe fn read_topology() -> bool {
 
 fn load_program(store: &mut Store) {
     let mut path = [0_u8; 4096];
-    let name = c"/proc/self/exe".as_ptr();
-    // SAFETY: a NUL-terminated path, and a buffer of that size.
-    let len = unsafe { libc::readlink(name, path.as_mut_ptr().cast(), path.len()) };
-    let name = base_name(&path[..usize::try_from(len).unwrap_or(0)]);
+    let name = if machine::access() == Access::All {
+        let name = c"/proc/self/exe".as_ptr();
+        // SAFETY: a NUL-terminated path, and a buffer of that size.
+        let len = unsafe { libc::readlink(name, path.as_mut_ptr().cast(), path.len()) };
+        &path[..usize::try_from(len).unwrap_or(0)]
+    } else {
+        // As it was started, which a symbolic link may call otherwise.
+        // SAFETY: no preconditions.
+        let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
+        // SAFETY: the kernel's own C string, at the top of the stack.
+        if name.is_null() { b"".as_slice() } else { unsafe { CStr::from_ptr(name) }.to_bytes() }
+    };
+    let name = base_name(name);
     store.program_len = name.len().min(store.program.len());
     store.program[..store.program_len].copy_from_slice(&name[..store.program_len]);
 }
 
-fn load_rules(store: &mut Store, policies: &mut [Policy], tuning: Tuning) {
+fn load_rules(store: &mut Store, policies: &mut [Policy]) {
     let Some(text) = variable(c"LOCKWRIGHT_RULES") else { return };
+    load_program(store);
+    FIND_OBJECT.get(); // now: `dlsym` waits for a lock that the thread which waits for ours may hold
     if text.len() > TEXT {
         say(&[b"LOCKWRIGHT_RULES is longer than 16384 bytes: no rule applies\n"]);
         return;
@@ -238,7 +266,7 @@ fn load_rules(store: &mut Store, policies: &mut [Policy], tuning: Tuning) {
         unsafe { core::slice::from_raw_parts(store.text.as_ptr(), text.len()) };
     let mut place = 1; // the default's
     for piece in text.split(|&byte| byte == b';').filter(|piece| !piece.is_empty()) {
-        match parse_rule(piece, tuning) {
+        match parse_rule(piece, TUNING) {
             Some((mut rule, policy)) if place < policies.len() => {
                 policies[place] = policy;
                 let slot = &mut store.rules[place - 1]; // without gaps: `rule_for` ends at the first
@@ -388,16 +416,20 @@ pub(crate) fn say(pieces: &[&[u8]]) {
     write_to_stderr(&line[..len]);
 }
 
-/// Says that nothing is recorded in the folder `dir` of `name`, for this error of the system's.
-pub(crate) fn refused(name: &[u8], dir: &[u8], error: c_int) {
+/// Says that nothing is recorded in the folder `dir` of `name`.
+pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
     unsafe extern "C" {
         /// What an error number means, in English; null if nothing.
         fn strerrordesc_np(error: c_int) -> *const c_char;
     }
-    // SAFETY: no preconditions; the text is a constant.
-    let why = unsafe {
-        let text = strerrordesc_np(error);
-        if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
+    let why = match why {
+        Refused::Link => c"it is a symbolic link",
+        Refused::Foreign => c"it belongs to another user",
+        // SAFETY: no preconditions; the text is a constant.
+        Refused::System(error) => unsafe {
+            let text = strerrordesc_np(error);
+            if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
+        },
     };
     say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
 }
@@ -481,9 +513,10 @@ pub(crate) fn handle_at(address: usize) -> Option<*mut c_void> {
     object_at(address).map(|found| found.link_map.cast())
 }
 
+static FIND_OBJECT: real::Symbol = real::Symbol::new(c"_dl_find_object");
+
 fn object_at(address: usize) -> Option<Found> {
-    static FIND: real::Symbol = real::Symbol::new(c"_dl_find_object");
-    let find = FIND.get();
+    let find = FIND_OBJECT.get();
     if find.is_null() || address == 0 {
         return None;
     }

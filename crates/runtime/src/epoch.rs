@@ -117,7 +117,11 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 /// # Safety
 /// Called once, by the constructor.
 pub(crate) unsafe fn load() {
-    clock::prepare();
+    const ABOUT_EPOCHS: [&CStr; 4] =
+        [c"LOCKWRIGHT_SLO", c"LOCKWRIGHT_PERCENTILE", c"LOCKWRIGHT_STATS", c"LOCKWRIGHT_EPOCHS"];
+    if ABOUT_EPOCHS.iter().any(|name| variable(name).is_some()) {
+        clock::prepare();
+    }
     if let Some(text) = variable(c"LOCKWRIGHT_SLO") {
         match core::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()) {
             // Read when an epoch ends. The largest number would mean "none".

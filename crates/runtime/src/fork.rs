@@ -24,16 +24,21 @@ unsafe extern "C" {
 
 /// Forks between the program's start and this process, modulo 64.
 static ERA: AtomicUsize = AtomicUsize::new(0);
-/// A word that is 1, and 0 in a child that has not been here yet; null: there is none.
+/// A word that is 1, and 0 in a child that has not been here yet; null: nobody has asked for an era yet, so nothing
+/// bears one.
 static WITNESS: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
+/// What WITNESS points to where the kernel has no such page: then the handler has to do.
+static NONE: AtomicU32 = AtomicU32::new(1);
 
 /// The era of this process; see `lockwright_locks::front::Tuning`.
 #[inline]
 pub(crate) fn era() -> usize {
-    // ORDERING: Acquire, pairs with `watch`: the word is there.
+    // ORDERING: Acquire, pairs with `find_witness`: the word is there.
     let witness = WITNESS.load(Acquire);
+    if witness.is_null() {
+        find_witness();
     // SAFETY: mapped for ever, once it is published.
-    if !witness.is_null() && unsafe { (*witness).load(Relaxed) } == 0 {
+    } else if unsafe { (*witness).load(Relaxed) } == 0 {
         in_child();
     }
     ERA.load(Relaxed) // the child has one thread when it changes
@@ -44,29 +49,51 @@ pub(crate) fn watch() {
     // SAFETY: a handler that goes with the object that we are part of: a program, the preloaded library, or
     // something that is unloaded some day.
     unsafe { __register_atfork(None, None, Some(handler), (&raw const __dso_handle).cast_mut()) };
+}
+
+/// From now on a child of which we are not told finds out. A program that never asks for an era does without.
+#[cold]
+fn find_witness() {
+    // SAFETY: the calling thread's own `errno`, which a lock operation leaves alone.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let kept = unsafe { *errno };
+    let made = if machine::is_confined() { null_mut() } else { make_witness() };
+    let witness = if made.is_null() { (&raw const NONE).cast_mut() } else { made };
+    // ORDERING: Release, pairs with the Acquire in `era`. Of several threads one is first.
+    if WITNESS.compare_exchange(null_mut(), witness, Release, Relaxed).is_err() && !made.is_null() {
+        // SAFETY: our own page, which nobody has seen.
+        unsafe { libc::munmap(made.cast(), 4096) };
+    }
+    // SAFETY: as above.
+    unsafe { *errno = kept };
+}
+
+/// A word that is 1, and 0 in a child; null: there can be none.
+fn make_witness() -> *mut AtomicU32 {
     // SAFETY: a fresh anonymous mapping overlaps nothing, and is ours alone until it is published.
     unsafe {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let page = libc::mmap(null_mut(), 4096, protection, flags, -1, 0);
         if page == libc::MAP_FAILED {
-            return;
+            return null_mut();
         }
         if libc::madvise(page, 4096, libc::MADV_WIPEONFORK) != 0 {
-            libc::munmap(page, 4096); // an old kernel: the handler has to do
-            return;
+            libc::munmap(page, 4096); // an old kernel
+            return null_mut();
         }
         let witness = page.cast::<AtomicU32>();
-        (*witness).store(1, Relaxed); // published below
-        // ORDERING: Release, pairs with the Acquire in `era`.
-        WITNESS.store(witness, Release);
+        (*witness).store(1, Relaxed); // published by our caller
+        witness
     }
 }
 
 unsafe extern "C" fn handler() {
     let witness = WITNESS.load(Relaxed); // one thread
+    let is_told = !witness.is_null() && !core::ptr::eq(witness, &NONE);
     // SAFETY: as in `era`.
-    if witness.is_null() || unsafe { (*witness).load(Relaxed) } == 0 {
+    if !is_told || unsafe { (*witness).load(Relaxed) } == 0 {
         in_child();
     }
 }

@@ -2,16 +2,22 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::got;
-use crate::{config, fork, real, thread};
-use lockwright_native::place;
+use crate::{config, fork, guard, machine, real, thread};
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
 /// other libraries' constructors run first.
+///
+/// Most programs that we are preloaded into end soon, or never contend for a lock. So this asks the kernel for next to
+/// nothing, unless a variable wants something that must begin now; the rest is learnt by the first thread that waits.
 ///
 /// # Safety
 /// Called once, by the dynamic linker, before `main`.
 pub unsafe fn init() {
     let _ = real::resolve();
+    // SAFETY: called once.
+    if unsafe { guard::stand_aside() } {
+        return;
+    }
     // SAFETY: called once.
     unsafe { begin() };
     if let Some(text) = config::variable(c"LOCKWRIGHT_EPOCHS") {
@@ -32,7 +38,7 @@ pub unsafe fn init() {
 pub(crate) unsafe fn begin() {
     thread::learn();
     fork::watch();
-    place::learn();
+    machine::begin();
     // SAFETY: called once.
     unsafe { config::load() };
 }

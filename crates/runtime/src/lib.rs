@@ -23,6 +23,7 @@ mod files;
 mod fork;
 #[cfg(target_arch = "x86_64")]
 mod got;
+mod guard;
 pub mod init;
 pub mod layout;
 pub mod machine;

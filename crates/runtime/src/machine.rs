@@ -1,16 +1,24 @@
-//! What may change under a running program: the CPUs that it may use (`taskset`, cpusets, quotas), and those that are
-//! online, with their classes.
+//! The machine, as far as it matters to locks: the CPUs that the program may use (`taskset`, cpusets, quotas), and those
+//! that are online, with their classes.
 //!
-//! Looked at about once a second, by a thread that has to wait for a lock anyway. Reading takes some tens of
-//! microseconds; nobody waits for the thread that does it.
+//! Learnt by the first thread that has to wait for a lock: a program that never contends pays nothing. Until then, and for
+//! those that wait meanwhile, there are two CPUs of one class. Then looked at again now and then, by a thread that has
+//! to wait anyway: about once a second by two system calls, and when those tell of a change, or a minute has passed, by
+//! the kernel's files. Nobody waits for the thread that does it.
 //!
 //! Whoever looks may have little stack left, and the process no descriptor: what is large is static, and what can't be read
 //! stays as it was last seen.
 //!
-//! It stops for good when the process is about to confine itself: a seccomp filter may kill whoever opens a file.
-//! Without privileges that takes `prctl` (no new privileges, or the filter itself), which the preloaded library has.
+//! A file is open for some microseconds, and in that time it has the lowest free number: a thread that closes a descriptor
+//! and counts on getting its number back is disturbed if it does so just then. Hence files are rare. Keeping them open
+//! under a high number would be worse: the first number from 64 on makes the kernel enlarge the process's table, for
+//! which a process with threads stands still for 10 ms; and programs count their descriptors, and close all of them.
+//!
+//! What may be asked depends on who filters our system calls ([`Access`]). A process that confines itself by `prctl`
+//! (which without privileges it needs: for no new privileges, or for the filter itself) is seen by the preloaded library:
+//! then it learns what it still may, before.
 
-use crate::thread;
+use crate::{fork, thread};
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_long, c_ulong};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -20,32 +28,86 @@ use lockwright_native::{place, topology};
 
 /// A thread looks at the clock once in so many contended acquisitions.
 const WAITS_PER_LOOK: u32 = 64;
+/// Seconds after which the files are read again, whatever the system calls say: a quota tells nobody that it changes.
+const FILES_EVERY: u32 = 60;
 
 /// CPUs that the program may keep busy; 0: not read yet.
 static CPUS: AtomicU32 = AtomicU32::new(0);
 /// When somebody last looked, in seconds of the coarse monotonic clock.
 static LOOKED: AtomicU32 = AtomicU32::new(0);
+/// When the files were last read, likewise.
+static READ: AtomicU32 = AtomicU32::new(0);
 /// The list of CPUs that are online, as a hash of the kernel's text; 0: not read yet.
 static ONLINE: AtomicU64 = AtomicU64::new(0);
 /// Somebody looks.
 static LOOKING: AtomicBool = AtomicBool::new(false);
+/// Nobody has looked yet.
+static IS_NEW: AtomicBool = AtomicBool::new(true);
 /// Where whoever looks reads.
 static ROOM: Shared = Shared(UnsafeCell::new(Room::new()));
-/// The process confines itself: no files are opened any more.
+/// The process confines itself: nothing is asked any more.
 static CONFINED: AtomicBool = AtomicBool::new(false);
+/// Whoever started this process filters its system calls.
+static FENCED: AtomicBool = AtomicBool::new(false);
 
 struct Shared(UnsafeCell<Room>);
 // SAFETY: who has set LOOKING has it alone.
 unsafe impl Sync for Shared {}
 
-/// Reads everything for the first time. `has_classes`: the CPUs' classes are known by now; if not, the first look reads
-/// them.
+/// What may be asked of the kernel: a filter of system calls may kill whoever makes another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Anything: there is no filter.
+    All,
+    /// `open`, `read` and `close`: the filter is older than the program, and the dynamic linker could not have loaded
+    /// us without these. Every container's process lives behind such a filter.
+    Files,
+    /// Nothing: the process has confined itself.
+    None,
+}
+
+/// Looks for a filter that the process was started with, before it can have one of its own. Called by the constructor.
 ///
-/// Needs some 8 KB of stack.
-pub(crate) fn learn(has_classes: bool) {
-    use_reach(Reach::of_thread(&mut Room::new()));
-    if has_classes && let Some(online) = topology::online_hash() {
-        ONLINE.store(online, Relaxed); // by itself
+/// By `prctl`, the one call that tells, other than a file that costs 50 us here. A filter that kills for this one is not
+/// survived; what sets a thread's name needs it too, and those that we know allow it.
+pub(crate) fn begin() {
+    place::learn();
+    FENCED.store(is_filtered(), Relaxed); // before there are threads
+}
+
+/// Is there a filter over the calling thread?
+fn is_filtered() -> bool {
+    leaving_errno(|| {
+        // SAFETY: the operation takes no arguments. Not by libc's name, which is ours where we are preloaded.
+        let mode = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
+        // A kernel without filters says EINVAL. Another error is a filter's.
+        // SAFETY: the calling thread's own word.
+        if mode < 0 { unsafe { *libc::__errno_location() != libc::EINVAL } } else { mode != 0 }
+    })
+}
+
+/// What the calling thread may ask of the kernel now.
+pub(crate) fn access() -> Access {
+    if is_confined() {
+        Access::None
+    } else if FENCED.load(Relaxed) {
+        Access::Files
+    } else if is_filtered() {
+        Access::None // without `prctl`: by a system call of its own
+    } else {
+        Access::All
+    }
+}
+
+/// Waiting for a lock leaves the program's `errno` alone.
+fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
+    // SAFETY: the calling thread's own word.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let result = run();
+        *errno = kept;
+        result
     }
 }
 
@@ -57,14 +119,15 @@ fn use_reach(reach: Reach) {
 /// CPUs that the program may keep busy, as last seen.
 pub(crate) fn cpus() -> u32 {
     match CPUS.load(Relaxed) {
-        0 => 2, // before our constructor: as early policies
+        0 => 2, // nobody has looked: as early policies
         cpus => cpus,
     }
 }
 
-/// Called before each contended acquisition: looks again if it is time to.
+/// Called before each contended acquisition: looks if nobody has, or again if it is time to.
 #[inline]
 pub(crate) fn look_now_and_then() {
+    learn();
     // SAFETY: the calling thread's own memory.
     let waits = unsafe { &(*thread::this()).waits };
     let count = waits.load(Relaxed).wrapping_add(1); // own thread only
@@ -74,50 +137,105 @@ pub(crate) fn look_now_and_then() {
     }
 }
 
+/// Reads everything, for somebody who needs it now. `has_classes`: the CPUs' classes are known; if not, whoever looks next
+/// reads them. Called by the constructor.
+pub(crate) fn know(has_classes: bool) {
+    IS_NEW.store(false, Relaxed); // one thread
+    fork::era(); // recordings tell children by it
+    if has_classes && let Some(online) = topology::online_hash() {
+        ONLINE.store(online, Relaxed); // by itself
+    }
+    look();
+}
+
+/// Looks, if nobody has. Called where a thread has to wait.
+#[inline]
+pub(crate) fn learn() {
+    if IS_NEW.load(Relaxed) {
+        learn_first(); // a hint: it elects one thread
+    }
+}
+
 #[cold]
-fn look_if_due() {
+#[inline(never)]
+fn learn_first() {
+    if IS_NEW.swap(false, Relaxed) {
+        // A child of which we are not told must find out that nobody looks.
+        fork::era();
+        LOOKED.store(seconds(), Relaxed); // a hint
+        look();
+    }
+}
+
+/// The coarse monotonic clock.
+fn seconds() -> u32 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a writable timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &mut now) };
-    let (now, last) = (now.tv_sec as u32, LOOKED.load(Relaxed));
+    now.tv_sec as u32
+}
+
+#[cold]
+fn look_if_due() {
+    let (now, last) = (seconds(), LOOKED.load(Relaxed));
     // Relaxed: it elects one thread a second; what that one reads and writes are hints.
-    if now != last
-        && !is_confined()
-        && CPUS.load(Relaxed) != 0
-        && LOOKED.compare_exchange(last, now, Relaxed, Relaxed).is_ok()
-    {
-        // SAFETY: no preconditions.
-        let errno = unsafe { libc::__errno_location() };
-        // SAFETY: the calling thread's own word, here and below: waiting for a lock leaves it alone.
-        let kept = unsafe { *errno };
-        look();
-        // SAFETY: as above.
-        unsafe { *errno = kept };
+    if now == last || LOOKED.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
+        return;
     }
+    let is_due = now.wrapping_sub(READ.load(Relaxed)) >= FILES_EVERY;
+    if is_due || has_changed() {
+        look();
+    }
+}
+
+/// Do system calls tell that affinity has changed?
+fn has_changed() -> bool {
+    if FENCED.load(Relaxed) {
+        return false; // it may not ask
+    }
+    let mut has_changed = false;
+    alone(|room| {
+        has_changed = access() == Access::All && Reach::may_have_changed(room);
+    });
+    has_changed
 }
 
 /// Looks now.
 pub(crate) fn look() {
+    alone(|room| {
+        let access = access();
+        if access == Access::None {
+            return;
+        }
+        if let Some(online) = topology::online_hash()
+            && ONLINE.load(Relaxed) != online
+            // SAFETY: LOOKING is ours.
+            && unsafe { crate::config::read_topology() }
+        {
+            ONLINE.store(online, Relaxed); // who looks next has LOOKING after us
+        }
+        let reach = match access {
+            Access::Files => Reach::by_files(room),
+            _ => Reach::of_process(room),
+        };
+        if let Some(reach) = reach {
+            use_reach(reach);
+            READ.store(seconds(), Relaxed); // a hint; what could not be read is tried again in a second
+        }
+    });
+}
+
+/// Runs `look`, if nobody else looks and the process has not confined itself.
+fn alone(look: impl FnOnce(&mut Room)) {
     // ORDERING: SeqCst, pairs with [confine]. Acquire, pairs with the Release below: the topology's memory has one
     // writer at a time.
     if LOOKING.swap(true, SeqCst) {
         return;
     }
     // ORDERING: SeqCst, pairs with [confine]: it sees us looking, or we see it.
-    if CONFINED.load(SeqCst) {
-        LOOKING.store(false, Release); // ORDERING: as below
-        return;
-    }
-    if let Some(online) = topology::online_hash()
-        && ONLINE.load(Relaxed) != online
+    if !CONFINED.load(SeqCst) {
         // SAFETY: LOOKING is ours.
-        && unsafe { crate::config::read_topology() }
-    {
-        ONLINE.store(online, Relaxed); // who looks next has LOOKING after us
-    }
-    // SAFETY: LOOKING is ours.
-    if let Some(reach) = Reach::of_process(unsafe { &mut *ROOM.0.get() }) {
-        use_reach(reach);
+        leaving_errno(|| look(unsafe { &mut *ROOM.0.get() }));
     }
     // ORDERING: Release, pairs with the Acquire above.
     LOOKING.store(false, Release);
@@ -128,7 +246,7 @@ pub(crate) fn is_confined() -> bool {
     CONFINED.load(Relaxed) // by itself
 }
 
-/// `prctl`, as glibc's own. What confines the process makes us stop looking, first.
+/// `prctl`, as glibc's own. What confines the process makes us look for the last time, first.
 ///
 /// # Safety
 /// As the system call.
@@ -140,6 +258,7 @@ pub unsafe fn prctl(
     fifth: c_ulong,
 ) -> c_int {
     if [libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_SECCOMP].contains(&operation) {
+        learn();
         // [confine] ORDERING: SeqCst, pairs with `look`.
         CONFINED.store(true, SeqCst);
         for _ in 0..1000 {
@@ -173,7 +292,8 @@ mod tests {
         unsafe {
             let mut all: libc::cpu_set_t = core::mem::zeroed();
             assert_eq!(libc::sched_getaffinity(0, size_of_val(&all), &mut all), 0);
-            learn(true);
+            learn();
+            look();
             assert_eq!(cpus(), cpus::usable());
             let bind = |set: &libc::cpu_set_t| {
                 for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {

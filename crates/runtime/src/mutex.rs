@@ -4,7 +4,8 @@
 //! has one thread (glibc's `__libc_single_threaded`).
 
 use crate::layout::{ERRORCHECK, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
-use crate::{emulate, policy, real, thread, watch};
+use crate::watch::{self, Who};
+use crate::{emulate, policy, real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -142,11 +143,19 @@ fn give(mutex: &Mutex) {
 }
 
 #[inline(never)]
-fn give_watched(m: &Mutex) {
-    watch::release(m, || {
+fn give_watched(m: &Mutex) -> c_int {
+    // SAFETY: our caller's promise, of a mutex of the plain kind.
+    let glibc = || unsafe { real::pthread_mutex_unlock(as_glibcs(m)) };
+    watch::release(m, glibc, || {
+        m.owner.store(0, Relaxed); // as in `fast_unlock`
         give(m);
         0
-    });
+    })
+}
+
+/// The same object, as glibc's functions take it.
+fn as_glibcs(mutex: *const Mutex) -> *mut libc::pthread_mutex_t {
+    mutex.cast_mut().cast()
 }
 
 #[cold]
@@ -190,7 +199,9 @@ fn lock_contended(m: &Mutex, caller: usize) -> c_int {
 
 #[inline(never)]
 fn lock_watched(m: &Mutex, caller: usize) -> c_int {
-    watch::acquisition(What::Acquired, m, || {
+    // SAFETY: our caller's promise, of a mutex of the plain kind.
+    let glibc = || unsafe { real::pthread_mutex_lock(as_glibcs(m)) };
+    watch::acquisition(What::Acquired, m, glibc, || {
         take(m, caller);
         m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
         0
@@ -201,7 +212,10 @@ fn lock_watched(m: &Mutex, caller: usize) -> c_int {
 #[inline(never)]
 unsafe fn lock_kind(mutex: *mut Mutex, caller: usize) -> c_int {
     // SAFETY: the caller's promise.
-    watch::acquisition(What::Acquired, mutex, move || unsafe { lock_kind_here(mutex, caller) })
+    let glibc = move || unsafe { real::pthread_mutex_lock(mutex.cast()) };
+    // SAFETY: as above.
+    let ours = move || unsafe { lock_kind_here(mutex, caller) };
+    watch::acquisition(What::Acquired, mutex, glibc, ours)
 }
 
 #[inline(always)]
@@ -259,7 +273,9 @@ fn own(m: &Mutex) -> c_int {
 /// As [`lock`].
 pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
-    watch::acquisition(What::Acquired, mutex, move || unsafe { try_lock_here(mutex) })
+    let glibc = move || unsafe { real::pthread_mutex_trylock(mutex.cast()) };
+    // SAFETY: as above.
+    watch::acquisition(What::Acquired, mutex, glibc, move || unsafe { try_lock_here(mutex) })
 }
 
 #[inline(always)]
@@ -289,9 +305,15 @@ pub unsafe fn lock_until(
     until: *const libc::timespec,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    watch::acquisition(What::Acquired, mutex, move || unsafe {
-        lock_until_here(mutex, clock, until)
-    })
+    let glibc = move || unsafe {
+        match clock {
+            libc::CLOCK_REALTIME => real::pthread_mutex_timedlock(mutex.cast(), until),
+            _ => real::pthread_mutex_clocklock(mutex.cast(), clock, until),
+        }
+    };
+    // SAFETY: as above.
+    let ours = move || unsafe { lock_until_here(mutex, clock, until) };
+    watch::acquisition(What::Acquired, mutex, glibc, ours)
 }
 
 #[inline(never)]
@@ -343,25 +365,42 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
         return unsafe { unlock_kind(mutex) };
     }
-    m.owner.store(0, Relaxed); // glibc's condvar code asserts it
-    if fast_give(m, mode()) { 0 } else { unlock_contended(m) }
+    if fast_unlock(m) { 0 } else { unlock_contended(m) }
+}
+
+/// As [`fast_give`], without an owner. A mutex that is watched is not touched: it may be glibc's.
+#[inline(always)]
+fn fast_unlock(m: &Mutex) -> bool {
+    let mode = mode();
+    if mode == SEVERAL {
+        m.owner.store(0, Relaxed); // glibc's condvar code asserts it
+        return fast_give(m, SEVERAL);
+    }
+    let held = m.word.load(Relaxed) + mode == HELD + SINGLE;
+    if held {
+        m.owner.store(0, Relaxed); // as above
+        m.word.store(FREE, Relaxed); // nobody else is there to see it
+    }
+    held
 }
 
 #[cold]
 #[inline(never)]
 fn unlock_contended(m: &Mutex) -> c_int {
     if watch::is_on() {
-        give_watched(m);
-    } else {
-        give_slow(m);
+        return give_watched(m);
     }
+    m.owner.store(0, Relaxed); // as in `fast_unlock`
+    give_slow(m);
     0
 }
 
 #[inline(never)]
 unsafe fn unlock_kind(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
-    watch::release(mutex, move || unsafe { unlock_kind_here(mutex) })
+    let glibc = move || unsafe { real::pthread_mutex_unlock(mutex.cast()) };
+    // SAFETY: as above.
+    watch::release(mutex, glibc, move || unsafe { unlock_kind_here(mutex) })
 }
 
 #[inline(always)]
@@ -400,7 +439,7 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
     // SAFETY: the caller's promise.
-    if unsafe { is_foreign(m) } {
+    if unsafe { is_foreign(m) } || watch::is_by(Who::Tool) {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
     }
@@ -417,7 +456,10 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
 /// As [`lock`]; `moved` only for a mutex that is not foreign.
 pub(crate) unsafe fn lock_again(mutex: *mut Mutex, moved: bool, caller: usize) -> c_int {
     // SAFETY: the caller's promise.
-    watch::acquisition(What::Woken, mutex, move || unsafe { lock_again_here(mutex, moved, caller) })
+    let glibc = move || unsafe { real::pthread_mutex_lock(mutex.cast()) };
+    // SAFETY: as above.
+    let ours = move || unsafe { lock_again_here(mutex, moved, caller) };
+    watch::acquisition(What::Woken, mutex, glibc, ours)
 }
 
 #[inline(always)]

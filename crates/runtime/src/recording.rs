@@ -79,7 +79,7 @@ pub(crate) unsafe fn load() {
         }
     }
     let Some(rest) = store.dir.get_mut(len..len + dir.len()) else {
-        return refused(b"LOCKWRIGHT_STATS", dir, libc::ENAMETOOLONG);
+        return refused(b"LOCKWRIGHT_STATS", dir, Refused::System(libc::ENAMETOOLONG));
     };
     rest.copy_from_slice(dir);
     store.dir_len = len + dir.len();
@@ -88,8 +88,8 @@ pub(crate) unsafe fn load() {
     store.lock[..store.lock_len].copy_from_slice(&lock[..store.lock_len]);
     // ORDERING: Release, pairs with the Acquire in `writer`: the folder is there.
     STATE.store(SHUT, Release);
-    if let Some(Err(Refused(error))) = open() {
-        refused(b"LOCKWRIGHT_STATS", dir, error);
+    if let Some(Err(why)) = open() {
+        refused(b"LOCKWRIGHT_STATS", dir, why);
     }
 }
 

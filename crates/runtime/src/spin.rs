@@ -11,6 +11,7 @@
 //! nothing special, because nobody sleeps on the word.
 
 use core::ffi::c_int;
+use core::mem::transmute;
 
 use lockwright_native::{Atomic32, Native};
 use lockwright_platform::{
@@ -18,7 +19,7 @@ use lockwright_platform::{
     Platform, Word,
 };
 
-use crate::{config, watch};
+use crate::{config, real, watch};
 
 const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
 const HELD: u32 = 1 - FREE;
@@ -26,6 +27,20 @@ const HELD: u32 = 1 - FREE;
 /// `pthread_spinlock_t`.
 #[repr(transparent)]
 pub struct Spin(Atomic32);
+
+/// A call of glibc's function `$name`.
+macro_rules! glibc {
+    ($name:literal, $lock:expr) => {
+        move || {
+            static REAL: real::Symbol = real::Symbol::new($name);
+            // SAFETY: glibc declares the function so, and our caller's promises are those that it asks for.
+            unsafe {
+                let function: unsafe extern "C" fn(*mut Spin) -> c_int = transmute(REAL.get());
+                function($lock)
+            }
+        }
+    };
+}
 
 impl Spin {
     #[inline(always)]
@@ -56,7 +71,7 @@ impl Spin {
 pub unsafe fn lock(lock: *mut Spin) -> c_int {
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
-    watch::operation(move || {
+    watch::operation_or(glibc!(c"pthread_spin_lock", lock), move || {
         if !this.try_lock() {
             this.wait();
         }
@@ -72,7 +87,9 @@ pub unsafe fn lock(lock: *mut Spin) -> c_int {
 pub unsafe fn trylock(lock: *mut Spin) -> c_int {
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
-    watch::operation(move || if this.try_lock() { 0 } else { libc::EBUSY })
+    watch::operation_or(glibc!(c"pthread_spin_trylock", lock), move || {
+        if this.try_lock() { 0 } else { libc::EBUSY }
+    })
 }
 
 /// `pthread_spin_unlock`.
@@ -84,7 +101,7 @@ pub unsafe fn unlock(lock: *mut Spin) -> c_int {
     // ORDERING: Release [unlock]: what we wrote is the next holder's to read.
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
-    watch::operation(move || {
+    watch::operation_or(glibc!(c"pthread_spin_unlock", lock), move || {
         this.0.store(FREE, Release);
         0
     })

@@ -123,8 +123,11 @@ table! {
     fn cond_wait(cond: *mut Cond, lock: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int {
         // SAFETY: the caller's promise.
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
+        let by = if until.is_null() { None } else { Some((cond::By::Clock(clock), until)) };
         // SAFETY: the caller's promise.
-        watch::operation(move || unsafe { cond::wait_plainly(&*cond, lock, deadline) })
+        let glibc = move || unsafe { cond::wait_by_glibc(cond, lock, by) };
+        // SAFETY: the caller's promise.
+        watch::operation_or(glibc, move || unsafe { cond::wait_plainly(&*cond, lock, deadline) })
     }
 
     /// Wakes the waiter that came first. Always 0.

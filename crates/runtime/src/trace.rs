@@ -23,8 +23,8 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
+use lockwright_record::About;
 use lockwright_record::trace::{Chunk, RECORDS, Tracer, What};
-use lockwright_record::{About, Refused};
 
 /// One thread's account. Zeroed is right for a new thread.
 #[repr(C)]
@@ -250,7 +250,7 @@ pub(crate) unsafe fn load() {
             watch::begin(Who::Trace);
             rehearse(tracer);
         }
-        Err(Refused(error)) => refused(b"LOCKWRIGHT_TRACE", dir, error),
+        Err(why) => refused(b"LOCKWRIGHT_TRACE", dir, why),
     }
 }
 

@@ -1,5 +1,5 @@
 //! Whether lock operations are watched: by emulation (`emulate`), which slows what lies between them, by the
-//! trace (`trace`), which records them, or by both.
+//! trace (`trace`), which records them, or by both; or by somebody else's tool (`guard`), for which they become glibc's.
 //!
 //! Normally they are not, and then it costs the plain mutex nothing: see `mutex::mode`.
 
@@ -35,6 +35,8 @@ pub(crate) enum Who {
     Emulation = 1,
     /// `trace`.
     Trace = 2,
+    /// A tool that knows glibc's functions: `guard`.
+    Tool = 4,
 }
 
 /// Does anybody watch?
@@ -113,27 +115,59 @@ fn watched<R>(run: impl Fn() -> R) -> R {
     result
 }
 
-/// Runs an operation that acquires `lock` if it answers 0 (or that its last owner died).
+/// The same, with `glibc`'s function for it, which runs instead under a tool that knows that one.
 #[inline(always)]
-pub(crate) fn acquisition(what: What, lock: *const Mutex, run: impl Fn() -> c_int) -> c_int {
+pub(crate) fn operation_or(glibc: impl Fn() -> c_int, run: impl Fn() -> c_int) -> c_int {
     if is_on() {
-        return recorded(what, lock, run);
-    }
-    run()
-}
-
-/// Runs an operation that releases `lock` if it answers 0.
-#[inline(always)]
-pub(crate) fn release(lock: *const Mutex, run: impl Fn() -> c_int) -> c_int {
-    if is_on() {
-        return recorded(What::Released, lock, run);
+        return watched_or(glibc, run);
     }
     run()
 }
 
 #[cold]
 #[inline(never)]
-fn recorded(what: What, lock: *const Mutex, run: impl Fn() -> c_int) -> c_int {
+fn watched_or(glibc: impl Fn() -> c_int, run: impl Fn() -> c_int) -> c_int {
+    if is_by(Who::Tool) { glibc() } else { watched(run) }
+}
+
+/// Runs an operation that acquires `lock` if it answers 0 (or that its last owner died); `glibc` as in [`operation_or`].
+#[inline(always)]
+pub(crate) fn acquisition(
+    what: What,
+    lock: *const Mutex,
+    glibc: impl Fn() -> c_int,
+    run: impl Fn() -> c_int,
+) -> c_int {
+    if is_on() {
+        return recorded(what, lock, glibc, run);
+    }
+    run()
+}
+
+/// Runs an operation that releases `lock` if it answers 0; `glibc` as in [`operation_or`].
+#[inline(always)]
+pub(crate) fn release(
+    lock: *const Mutex,
+    glibc: impl Fn() -> c_int,
+    run: impl Fn() -> c_int,
+) -> c_int {
+    if is_on() {
+        return recorded(What::Released, lock, glibc, run);
+    }
+    run()
+}
+
+#[cold]
+#[inline(never)]
+fn recorded(
+    what: What,
+    lock: *const Mutex,
+    glibc: impl Fn() -> c_int,
+    run: impl Fn() -> c_int,
+) -> c_int {
+    if is_by(Who::Tool) {
+        return glibc();
+    }
     watched(|| {
         let request = trace::request(what);
         let answer = run();

@@ -102,7 +102,7 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     command
         .arg0(name)
         .args(arguments)
-        .env("LD_PRELOAD", run::preload(&library))
+        .envs(run::under(&library))
         .env(VARIABLE, folder.path())
         .env(LIMIT, args.limit.to_string());
     let lock = args.lock.or(inherited);

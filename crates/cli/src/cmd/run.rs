@@ -98,7 +98,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let functions = epoch::resolve(&functions, &program)?;
     let library = library::find(args.library.as_deref())?;
     let mut command = Command::new(&path);
-    command.arg0(name).args(arguments).env("LD_PRELOAD", preload(&library));
+    command.arg0(name).args(arguments).envs(under(&library));
     let (default, rules) = config.map_or((None, None), |config| {
         command.env("LOCKWRIGHT_RULES", config.rules);
         (config.default, Some(config.locks))
@@ -210,6 +210,20 @@ fn with_stats(
 /// `--stats FILE` without its `=`?
 fn names_results(program: &OsStr) -> bool {
     Path::new(program).extension().is_some_and(|end| end == "json" || end == "csv")
+}
+
+/// The variables that load the library into the program and what it starts.
+///
+/// AddressSanitizer refuses to start behind another library, unless it is told not to mind. Its own library in front of
+/// ours would be in everything that the program starts, too, and ends a shell or a compiler with leaks that are none.
+pub(crate) fn under(library: &Path) -> [(&'static str, OsString); 2] {
+    const ASAN: &str = "ASAN_OPTIONS";
+    let mut options = env::var_os(ASAN).filter(|options| !options.is_empty()).unwrap_or_default();
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push("verify_asan_link_order=0");
+    [("LD_PRELOAD", preload(library)), (ASAN, options)]
 }
 
 /// Ours first, then what was there.

@@ -94,7 +94,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let file = elf::inspect(&path)?;
     run::refuse(&file)?;
     let epochs = epoch::resolve(&epochs, &file)?;
-    let preload = run::preload(&library::find(args.library.as_deref())?);
+    let under = run::under(&library::find(args.library.as_deref())?);
     fs::create_dir_all(&args.out).map_err(|error| {
         Failure::new(format!("cannot make '{}': {}", args.out.display(), cause(&error)))
             .hint("lockwright tune --out DIR ...")
@@ -108,7 +108,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             Setting::Lock(lock) => (lock, middle),
         };
         let mut command = Command::new(&path);
-        command.arg0(name).args(arguments).env("LD_PRELOAD", &preload);
+        command.arg0(name).args(arguments).envs(under.clone());
         command.env(run::LOCK, lock).env(run::SLO, slo.to_string());
         if !epochs.is_empty() {
             command.env(epoch::VARIABLE, &epochs);

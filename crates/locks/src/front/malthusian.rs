@@ -27,8 +27,11 @@ const SPINNERS: u32 = 1;
 /// Acquisitions for one that lets a passive waiter back, by default.
 const BYPASS: u32 = 500;
 
-/// How long a passive head sleeps between two looks, ns.
-const LOOK_NS: u32 = 50_000;
+/// How long a passive head sleeps before it looks for the first time, ns; then twice as long, up to eight times.
+const FIRST_LOOK_NS: u32 = 50_000;
+
+/// How often it looks: for about 100 ms.
+const LOOKS: u32 = 250;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -41,7 +44,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::Bypass,
     stands_by: false,
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
-    wakes: "a passive head wakes by itself every 50 us; otherwise as barging",
+    wakes: "a passive head wakes by itself, every 50 to 400 us; otherwise as barging",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each of them; 100 ms a head at most",
     advice: "many more threads than CPUs, where throughput counts and waits of milliseconds don't",
     options: &[tuning::SPIN, tuning::SPINNERS.or(SPINNERS), tuning::BYPASS.or(BYPASS)],
@@ -71,16 +74,12 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {
-        let start = P::now();
-        // Hints: how often it has been overtaken is checked by those who do.
-        while lock.beside() > 0
-            && lock.overtaken() < lock.tuning.bypass
-            && P::now() - start < MOST_NS
-        {
-            lock.sleep_aside(LOOK_NS);
+        for look in 0..LOOKS {
+            // Hints: how often it has been overtaken is checked by those who do.
+            if lock.beside() == 0 || lock.overtaken() >= lock.tuning.bypass {
+                break;
+            }
+            lock.sleep_aside(FIRST_LOOK_NS << look.min(3));
         }
     }
 }
-
-/// How long a head holds back, ns.
-const MOST_NS: u64 = 100_000_000;

@@ -49,7 +49,27 @@ pub const ANY: u32 = 7;
 /// How long they stay awake at most while the line is crowded, ns.
 const CROWDED_SPIN_NS: u32 = 4_000;
 
+/// In place of a number of spinners: as many as suit the machine, see [`Tuning::on`].
+const SUITED: u32 = 8;
+
 impl Tuning {
+    /// The tuning for a machine that is not known yet: [`Tuning::on`] makes of it what [`Tuning::for_cpus`] says, but for
+    /// what options have set meanwhile.
+    pub const fn for_any() -> Self {
+        Self {
+            spin_ns: SPIN_NS,
+            spinners: SUITED,
+            bypass: barging::BYPASS,
+            batch_ns: barging::BATCH_NS,
+            cpus: 2,
+            herd: 8,
+            window_ns: WINDOW_MAX_NS,
+            window: Window::Fixed,
+            waiting: Waiting::Auto,
+            era: 0,
+        }
+    }
+
     /// The tuning that suits `cpus` CPUs.
     pub fn for_cpus(cpus: u32) -> Self {
         let alone = cpus <= 1;
@@ -80,7 +100,10 @@ impl Tuning {
         let awake = |value| if cpus <= 1 { 0 } else { value };
         Self {
             spin_ns: awake(self.spin_ns),
-            spinners: awake(self.spinners),
+            spinners: match self.spinners {
+                SUITED => Self::for_cpus(cpus).spinners,
+                chosen => awake(chosen),
+            },
             batch_ns: awake(self.batch_ns),
             cpus,
             herd: cpus * 4,
@@ -160,3 +183,19 @@ options! {
 
 /// What the field of bypasses holds at most.
 pub const BYPASS_MAX: u32 = 511;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_that_is_not_known_yet_is_filled_in() {
+        for cpus in [1, 2, 4, 5, 64] {
+            assert_eq!(Tuning::for_any().on(cpus), Tuning::for_cpus(cpus).on(cpus), "{cpus}");
+        }
+        // What somebody has chosen stays.
+        let mut chosen = Tuning::for_any();
+        assert!(chosen.set("spinners", ANY) && chosen.set("spin", 7));
+        assert_eq!((chosen.on(64).spinners, chosen.on(64).spin_ns), (ANY, 7));
+    }
+}

@@ -65,7 +65,7 @@ impl CpuSet {
     }
 
     /// Reads a file in the kernel's notation, by way of `text`; `None` if it isn't that, or isn't there.
-    pub(super) fn read(path: &Path, text: &mut [u8]) -> Result<Option<Self>, Exhausted> {
+    pub(crate) fn read(path: &Path, text: &mut [u8]) -> Result<Option<Self>, Exhausted> {
         Ok(path.read(text)?.and_then(Self::parse))
     }
 

@@ -1,0 +1,94 @@
+//! Tools that watch a program's locks: ThreadSanitizer, helgrind, drd. They know glibc's functions, and what those
+//! order; of ours they would say that nothing orders anything. So under them every function of ours is glibc's, called
+//! by its address: there the tool's own function stands, in front of it or in its place.
+//!
+//! Memcheck and AddressSanitizer look at memory, not at order: under them our locks are ours.
+//!
+//! Normally nothing of this costs the plain mutex anything: it is a kind of being watched, see `mutex::mode`.
+
+use crate::config::{self, say};
+use crate::watch::{self, Who};
+use lockwright_native::symbol;
+
+/// The tool that watches this process's locks. The same answer at any time.
+pub(crate) fn tool() -> Option<&'static [u8]> {
+    if !symbol::thread_sanitizer().is_null() {
+        return Some(b"ThreadSanitizer");
+    }
+    // Valgrind's tools preload a library of their own. In a child that valgrind does not follow it has taken it out.
+    let preloaded = config::variable(c"LD_PRELOAD")?;
+    let has = |name: &[u8]| preloaded.windows(name.len()).any(|piece| piece == name);
+    let tool: &[u8] = if has(b"vgpreload_helgrind") {
+        b"helgrind"
+    } else if has(b"vgpreload_drd") {
+        b"drd"
+    } else {
+        return None;
+    };
+    is_valgrind().then_some(tool)
+}
+
+/// Makes glibc's functions of ours, if a tool asks for it, and says so; `false`: none does.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn stand_aside() -> bool {
+    let Some(tool) = tool() else { return false };
+    watch::begin(Who::Tool);
+    say(&[tool, b" knows glibc's locks alone: the program runs on those, not on ours\n"]);
+    true
+}
+
+/// Does valgrind run us? It knows these instructions, which do nothing on a processor.
+#[cfg(target_arch = "x86_64")]
+fn is_valgrind() -> bool {
+    const RUNNING_ON_VALGRIND: u64 = 0x1001;
+    let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
+    let answer: u64;
+    // SAFETY: rotates a register by 128 bits in all, and exchanges one with itself; valgrind reads `request`, and writes
+    // `rdx`.
+    unsafe {
+        core::arch::asm!(
+            "rol rdi, 3",
+            "rol rdi, 13",
+            "rol rdi, 61",
+            "rol rdi, 51",
+            "xchg rbx, rbx",
+            in("rax") request.as_ptr(), inout("rdx") 0_u64 => answer, out("rdi") _,
+            options(nostack),
+        );
+    }
+    answer != 0
+}
+
+/// Does valgrind run us? Untested on this architecture.
+#[cfg(target_arch = "aarch64")]
+fn is_valgrind() -> bool {
+    const RUNNING_ON_VALGRIND: u64 = 0x1001;
+    let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
+    let answer: u64;
+    // SAFETY: as on x86-64: `x4` is what is read, `x3` is written.
+    unsafe {
+        core::arch::asm!(
+            "ror x12, x12, #3",
+            "ror x12, x12, #13",
+            "ror x12, x12, #51",
+            "ror x12, x12, #61",
+            "orr x10, x10, x10",
+            in("x4") request.as_ptr(), inout("x3") 0_u64 => answer, out("x12") _,
+            options(nostack),
+        );
+    }
+    answer != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_watches_the_tests() {
+        assert!(!is_valgrind());
+        assert_eq!(tool(), None);
+    }
+}
