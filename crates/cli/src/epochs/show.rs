@@ -1,7 +1,7 @@
 //! Epochs for people (a table), for programs (JSON) and for tables (CSV).
 
 use super::{ClassNames, Record, Verdict, judge, judge_class, share, tail};
-use crate::output;
+use crate::output::{self, shown};
 use lockwright_bench::time;
 use lockwright_stats::{ClassStats, Epoch};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ impl Origin<'_> {
 impl Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(spec) => write!(f, "emulated ({spec})"),
+            Some(spec) => write!(f, "emulated ({})", shown(spec)),
             None => f.write_str("real"),
         }
     }
