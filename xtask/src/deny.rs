@@ -30,7 +30,7 @@ pub(crate) fn main(_: Args) -> Result<()> {
             println!("advisories: none of those in '{}'", database.display());
         }
         None => println!(
-            "advisories: not checked, no database is at hand\nhint: '{}' fetch",
+            "advisories: not checked, no database is at hand\nhint: '{}' fetch db",
             deny.tool.display()
         ),
     }
