@@ -98,6 +98,16 @@ impl Program {
         self.obstacle.as_ref()
     }
 
+    /// The dynamic linker that it names, if anybody but an administrator may have put it there. To list libraries is to run
+    /// it, and a file may name any.
+    pub(crate) fn foreign_linker(&self) -> Option<&str> {
+        let linker = self.interpreter.as_deref()?;
+        let (about, root) = (fs::metadata(linker).ok()?, fs::metadata("/").ok()?);
+        let others = libc::S_IWGRP | libc::S_IWOTH;
+        let is_roots = [0, root.uid()].contains(&about.uid()) && about.mode() & others == 0;
+        (!is_roots).then_some(linker)
+    }
+
     /// The program's own object, and those that the dynamic linker loads with it.
     pub(crate) fn objects(&self) -> Result<Vec<ObjectFile>, Failure> {
         let mut objects: Vec<_> = self.object.clone().into_iter().collect();

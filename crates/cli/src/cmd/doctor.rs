@@ -62,6 +62,13 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let library = library::find(args.library.as_deref())?;
     let replaced = ObjectFile::read(&library, "liblockwright.so".to_owned())?.exports;
+    if let Some(linker) = program.foreign_linker().filter(|_| !args.run) {
+        let path = program.path.display();
+        return Err(Failure::new(format!(
+            "cannot look at '{path}' without running it: its dynamic linker, '{linker}', is not root's"
+        ))
+        .hint(format!("if you trust it: lockwright doctor --run '{path}'")));
+    }
     let objects = program.objects()?;
     let found = Found { imports: imports(&objects), replaced, own: own_locks(&program, &objects) };
     report.found(&found);
