@@ -86,6 +86,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
                 .arg0(name)
                 .args(arguments)
                 .env("LD_PRELOAD", preload(&library))
+                .env(ASAN, asan_options())
                 .stdin(Stdio::null())
                 .stdout(std::io::stderr());
             let ours = library.file_name().unwrap_or_default().display().to_string();
@@ -102,7 +103,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
                     words: "not reachable: the library was not loaded".into(),
                     hints: vec![format!("LD_DEBUG=files lockwright run -- '{}'", path.display())],
                 },
-                true => waits.verdict().unwrap_or_else(|| found.verdict(&program)),
+                true => waits.verdict().unwrap_or_else(|| found.verdict_without_waits(&program)),
             }
         }
     };
@@ -157,6 +158,28 @@ impl Found {
             },
         }
     }
+
+    /// The same, after a run in which nobody waited.
+    fn verdict_without_waits(&self, program: &Program) -> Verdict {
+        let verdict = self.verdict(program);
+        if !verdict.is_reachable {
+            return verdict;
+        }
+        Verdict { hints: vec!["nobody waited: give the program more to do".into()], ..verdict }
+    }
+}
+
+/// What AddressSanitizer reads.
+const ASAN: &str = "ASAN_OPTIONS";
+
+/// It wants to be loaded first, and can't look for leaks in a program that is traced: neither matters here.
+fn asan_options() -> OsString {
+    let mut options = std::env::var_os(ASAN).unwrap_or_default();
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push("verify_asan_link_order=0:detect_leaks=0");
+    options
 }
 
 /// Locks of their own that are linked into the program (with an empty place), or in libraries that it loads.

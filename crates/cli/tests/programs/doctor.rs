@@ -103,6 +103,19 @@ fn thread_sanitizer_is_out_of_reach() -> Result<()> {
 }
 
 #[test]
+fn address_sanitizer_is_no_obstacle() -> Result<()> {
+    let program = compiled("asan", "contend.c", &["-fsanitize=address"]);
+    let outcome = traced(&program)?;
+    let text = outcome.text();
+    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+    assert!(
+        text.contains("run       exit code 0\n") && text.contains("  liblockwright.so\n"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
 fn doctor_ends_the_program_at_the_limit() -> Result<()> {
     let outcome = doctor(&["--run", "--limit", "1", "sh", "-c", "sleep 50; true"])?;
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
