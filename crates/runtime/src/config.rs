@@ -374,7 +374,7 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// One message on stderr, cut if it is very long. Variables may hold anything: control bytes are written `\xNN`, so that
-/// no terminal obeys them. The line's end, the last byte of the last piece, is ours.
+/// no terminal obeys them. The last piece is ours, with the line's end; a hint may follow on a line of its own.
 pub(crate) fn say(pieces: &[&[u8]]) {
     let mut line = [0_u8; 512];
     let len = message(pieces, &mut line);
@@ -385,17 +385,18 @@ pub(crate) fn say(pieces: &[&[u8]]) {
 fn message(pieces: &[&[u8]], line: &mut [u8; 512]) -> usize {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let (mut len, mut before) = (0, 0);
-    let start = [b"lockwright: ".as_slice()];
-    let mut bytes = start.iter().chain(pieces).flat_map(|piece| piece.iter().copied()).peekable();
-    while let Some(byte) = bytes.next() {
-        if byte == b'\n' && bytes.peek().is_none() {
-            break;
-        }
+    let (last, others) = pieces.split_last().map_or((b"".as_slice(), pieces), |(&l, o)| (l, o));
+    let last = last.strip_suffix(b"\n").unwrap_or(last);
+    let foreign = others.iter().flat_map(|piece| piece.iter().map(|&byte| (byte, false)));
+    let own = |text| <[u8]>::iter(text).map(|&byte| (byte, true));
+    let all = own(b"lockwright: ").chain(foreign).chain(own(last));
+    for (byte, is_own) in all {
         // In UTF-8 the controls U+0080 to U+009F are two bytes.
         let is_control =
             byte.is_ascii_control() || (before == 0xc2 && (0x80..0xa0).contains(&byte));
         let hex = [b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-        let piece = if is_control { &hex[..] } else { &[byte] };
+        let is_kept = !is_control || (is_own && byte == b'\n');
+        let piece = if is_kept { &[byte] } else { &hex[..] };
         // The last byte is the end's.
         let Some(room) = line[..511].get_mut(len..len + piece.len()) else { break };
         room.copy_from_slice(piece);
@@ -552,6 +553,8 @@ mod tests {
             "lockwright: bad '\\x1b[2J\\x0a\\x7f'\n"
         );
         assert_eq!(text(&["\u{9b}31mé\n".as_bytes()]), "lockwright: \u{fffd}\\x9b31mé\n");
+        assert_eq!(text(&[b"a\n", b"b\nhint: c\n"]), "lockwright: a\\x0ab\nhint: c\n");
+        assert_eq!(text(&[]), "lockwright: \n");
         let long = text(&[&[b'\r'; 600]]);
         // 12 bytes of the start, 499 for whole escapes and the end's.
         assert_eq!((long.len(), &long[long.len() - 5..]), (12 + 4 * 124 + 1, "\\x0d\n"));
