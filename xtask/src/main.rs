@@ -3,6 +3,7 @@
 mod aarch64;
 mod conformance;
 mod demo;
+mod deny;
 mod eval;
 mod fit;
 mod pool;
@@ -32,6 +33,8 @@ enum Command {
     Test(test::Args),
     /// Check the house's conventions (also a test).
     Tidy(tidy::Args),
+    /// Check what the project is built from: licences, versions, sources, advisories (deny.toml).
+    Deny(deny::Args),
     /// Run glibc's own thread tests with and without the library, and compare.
     Conformance(conformance::Args),
     /// Run the POSIX programs on 64-bit ARM, under user-mode emulation (needs a cross compiler).
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Command::Eval(args) => eval::main(args),
         Command::Test(args) => test::main(args),
         Command::Tidy(args) => tidy::main(args),
+        Command::Deny(args) => deny::main(args),
         Command::Conformance(args) => conformance::main(args),
         Command::Aarch64(args) => aarch64::main(args),
         Command::Weaken(args) => weaken::main(args),

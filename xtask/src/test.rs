@@ -90,6 +90,13 @@ const STEPS: &[Step] = &[
         limit: 60,
     },
     Step {
+        name: "deny",
+        shows: "what the project is built from has the licences, versions and sources that it may have",
+        runner: Xtask,
+        args: "deny",
+        limit: 900,
+    },
+    Step {
         name: "unit",
         shows: "every crate's own tests",
         runner: Cargo,

@@ -6,9 +6,7 @@ use crate::stats::Spread;
 use crate::suite::Verdict;
 use crate::system::Machine;
 use anyhow::Result;
-use comfy_table::{
-    CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent, presets,
-};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
 use serde::Serialize;
 use std::io::Write;
 
@@ -108,16 +106,9 @@ const WIDTH: u16 = 100;
 
 fn empty(header: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(header.iter().copied());
     // A line under each row would cut the blocks of a point apart.
-    for line in [
-        TableComponent::HorizontalLines,
-        TableComponent::LeftBorderIntersections,
-        TableComponent::MiddleIntersections,
-        TableComponent::RightBorderIntersections,
-    ] {
-        table.remove_style(line);
-    }
+    let style = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
+    table.load_style(style).set_header(header.iter().copied());
     table
 }
 

@@ -2,6 +2,7 @@
 
 use crate::find;
 use crate::hints::{Failure, cause};
+use crate::whose::{self, Whose};
 use object::elf::{
     EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Machine, PT_INTERP, PT_LOAD, R_AARCH64_ABS64,
     R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
@@ -20,8 +21,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Interpreters of interpreters that are followed, as the kernel does.
-const SCRIPT_LEVELS: usize = 4;
+/// Interpreters of interpreters that are followed: the kernel gives up then, too.
+const SCRIPT_LEVELS: usize = 5;
 
 /// A program, as far as its files tell.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Program {
     pub(crate) interpreter: Option<String>,
     /// Written in Go.
     pub(crate) go: bool,
+    /// The language, if its runtime has locks of its own.
+    pub(crate) made_by: Option<Whose>,
     /// Static, and linked with `liblockwright_static.a` or `lockwright-sync`: it reads our variables itself.
     pub(crate) links_ours: bool,
     obstacle: Option<Obstacle>,
@@ -95,6 +98,16 @@ impl Program {
         self.obstacle.as_ref()
     }
 
+    /// The dynamic linker that it names, if anybody but an administrator may have put it there. To list libraries is to run
+    /// it, and a file may name any.
+    pub(crate) fn foreign_linker(&self) -> Option<&str> {
+        let linker = self.interpreter.as_deref()?;
+        let (about, root) = (fs::metadata(linker).ok()?, fs::metadata("/").ok()?);
+        let others = libc::S_IWGRP | libc::S_IWOTH;
+        let is_roots = [0, root.uid()].contains(&about.uid()) && about.mode() & others == 0;
+        (!is_roots).then_some(linker)
+    }
+
     /// The program's own object, and those that the dynamic linker loads with it.
     pub(crate) fn objects(&self) -> Result<Vec<ObjectFile>, Failure> {
         let mut objects: Vec<_> = self.object.clone().into_iter().collect();
@@ -145,6 +158,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Program, Failure> {
         file,
         interpreter: None,
         go: false,
+        made_by: None,
         links_ours: false,
         obstacle: None,
         object: None,
@@ -162,7 +176,7 @@ fn has_our_runtime(data: &[u8]) -> bool {
     const NAME: &[u8] = b"lockwright_preloaded\0";
     ElfFile64::<Endianness>::parse(data).is_ok_and(|elf| {
         let constants = elf.section_by_name(".rodata").and_then(|section| section.data().ok());
-        constants.is_some_and(|bytes| bytes.windows(NAME.len()).any(|bytes| bytes == NAME))
+        constants.is_some_and(|bytes| whose::find(bytes, NAME).is_some())
     })
 }
 
@@ -188,8 +202,8 @@ fn examine(program: &mut Program, data: &[u8]) -> Result<(), Obstacle> {
         return Err(Obstacle::OtherArchitecture(other));
     }
     let elf = ElfFile64::<Endianness>::parse(data).map_err(|_| Obstacle::NotElf)?;
-    program.go = elf.section_by_name(".go.buildinfo").is_some()
-        || elf.section_by_name(".note.go.buildid").is_some();
+    program.made_by = whose::made_by(&elf);
+    program.go = program.made_by == Some(Whose::Go);
     let interpreter = elf
         .elf_program_headers()
         .iter()
@@ -229,41 +243,91 @@ fn raised_rights(file: &Path) -> Option<&'static str> {
 }
 
 /// The file that runs in the end, behind `#!` lines, and its content.
-fn follow(path: &Path) -> Result<(PathBuf, Vec<u8>), Failure> {
-    let mut path = path.to_owned();
-    for _ in 0..SCRIPT_LEVELS {
+fn follow(script: &Path) -> Result<(PathBuf, Vec<u8>), Failure> {
+    let mut path = script.to_owned();
+    for _ in 0..=SCRIPT_LEVELS {
         let data = read(&path)?;
-        match script_interpreter(&data) {
-            Some(interpreter) => path = find::program(OsStr::from_bytes(&interpreter))?,
-            None => {
-                let file = path.canonicalize().unwrap_or(path);
-                return Ok((file, data));
-            }
-        }
+        let Some(line) = interpreter_line(&data) else {
+            let file = path.canonicalize().unwrap_or(path);
+            return Ok((file, data));
+        };
+        let interpreter = interpreter(line).ok_or_else(|| {
+            Failure::not_executable(format!(
+                "cannot run '{}': its first line names no interpreter",
+                path.display()
+            ))
+            .hint(format!("head -n 1 '{}'", path.display()))
+        })?;
+        path = find::program(OsStr::from_bytes(&interpreter)).map_err(|failure| {
+            let place = format!("'{}' wants an interpreter: ", path.display());
+            failure.within(&place).hint(format!("head -n 1 '{}'", path.display()))
+        })?;
     }
     Err(Failure::not_executable(format!(
         "cannot run '{}': more than {SCRIPT_LEVELS} interpreters of interpreters",
-        path.display()
-    )))
+        script.display()
+    ))
+    .hint(format!("head -n 1 '{}' '{}'", script.display(), path.display())))
 }
 
-/// The interpreter of a script; `env NAME` is looked through. A text without `#!` is the shell's.
-fn script_interpreter(data: &[u8]) -> Option<Vec<u8>> {
-    let start = &data[..data.len().min(512)];
-    let Some(line) = start.strip_prefix(b"#!") else {
-        let text = !start.is_empty() && !start.contains(&0);
-        return text.then(|| b"/bin/sh".to_vec());
-    };
-    let line = line.split(|&byte| byte == b'\n').next()?;
-    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let first = words.next()?;
-    if first.ends_with(b"/env") {
-        // Options and assignments come before the name: `env -S A=1 python3 -u`.
-        return words
-            .find(|word| !word.starts_with(b"-") && !word.contains(&b'='))
-            .map(<[u8]>::to_vec);
+/// What follows `#!`, as far as the kernel looks. A text without it is the shell's; `None`: no script.
+fn interpreter_line(data: &[u8]) -> Option<&[u8]> {
+    let start = &data[..data.len().min(256)];
+    match start.strip_prefix(b"#!") {
+        Some(line) => line.split(|&byte| byte == b'\n').next(),
+        None if start.is_empty() || start.contains(&0) => None,
+        None => Some(b"/bin/sh"),
     }
-    Some(first.to_vec())
+}
+
+/// The interpreter that a line names; `env` is looked through. The kernel parts words at blanks, and a carriage return is
+/// none.
+fn interpreter(line: &[u8]) -> Option<Vec<u8>> {
+    let (name, argument) = word(line);
+    if name.is_empty() {
+        return None;
+    }
+    // The interpreter gets all that follows as one argument.
+    match name.rsplit(|&byte| byte == b'/').next() {
+        Some(b"env") if !argument.is_empty() => command_of_env(argument),
+        _ if name.contains(&b'/') => Some(name.to_vec()),
+        // The kernel looks in no PATH.
+        _ => Some([b"./", name].concat()),
+    }
+}
+
+/// The first word, and the rest without blanks around it.
+fn word(text: &[u8]) -> (&[u8], &[u8]) {
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let trim = |text: &'_ [u8]| {
+        let start = text.iter().position(|byte| !is_blank(byte)).unwrap_or(text.len());
+        let end = text.iter().rposition(|byte| !is_blank(byte)).map_or(start, |last| last + 1);
+        start..end
+    };
+    let text = &text[trim(text)];
+    let (name, rest) = text.split_at(text.iter().position(is_blank).unwrap_or(text.len()));
+    (name, &rest[trim(rest)])
+}
+
+/// The command that `env` starts, given this one argument: words only with -S, before which others may stand (`-iS`).
+fn command_of_env(argument: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(argument).ok()?;
+    let split = text.strip_prefix("--split-string=").or_else(|| {
+        let (flags, words) = text.strip_prefix('-')?.split_once('S')?;
+        flags.chars().all(|flag| "iv0".contains(flag)).then_some(words)
+    });
+    let Some(split) = split else {
+        return Some(argument.to_vec());
+    };
+    let mut words = shlex::split(split)?.into_iter();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "-u" | "--unset" | "-C" | "--chdir" => drop(words.next()),
+            _ if word.starts_with('-') || word.contains('=') => {}
+            _ => return Some(word.into_bytes()),
+        }
+    }
+    None
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -383,15 +447,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interpreter_is_found_behind_env() {
-        let interpreter = |text: &str| script_interpreter(text.as_bytes());
-        let some = |name: &str| Some(name.as_bytes().to_vec());
-        assert_eq!(interpreter("#!/bin/bash -e\n"), some("/bin/bash"));
-        assert_eq!(interpreter("#! /usr/bin/env python3\nx"), some("python3"));
-        assert_eq!(interpreter("#!/usr/bin/env -S A=1 perl -w\n"), some("perl"));
-        assert_eq!(interpreter("echo hello\n"), some("/bin/sh"));
-        assert_eq!(interpreter("\x7fELF\0"), None);
-        assert_eq!(interpreter(""), None);
+    fn interpreter_is_what_the_kernel_and_env_take() {
+        let cases = [
+            ("#!/bin/bash -e\n", "/bin/bash"),
+            ("#! /usr/bin/env python3\nx", "python3"),
+            ("#!/usr/bin/env -S A=1 perl -w\n", "perl"),
+            ("#!/usr/bin/env -vSpython3 -u\n", "python3"),
+            ("#!/usr/bin/env -S -i -u B --chdir=/ 'my python' -u\n", "my python"),
+            ("#!/usr/bin/env --split-string=node --x\n", "node"),
+            // Without -S it is one word, and env finds no such program; nor does the kernel this one.
+            ("#!/usr/bin/env python3 -u\n", "python3 -u"),
+            ("#!/bin/sh\r\n", "/bin/sh\r"),
+            ("#!/usr/bin/env\n", "/usr/bin/env"),
+            ("#!python3\n", "./python3"),
+            ("echo hello\n", "/bin/sh"),
+        ];
+        for (text, name) in cases {
+            let found = interpreter_line(text.as_bytes()).and_then(interpreter);
+            assert_eq!(found.as_deref(), Some(name.as_bytes()), "{text}");
+        }
+        for text in ["#!\nx", "#! \t\n", "#!/usr/bin/env -S A=1\n"] {
+            assert_eq!(interpreter_line(text.as_bytes()).map(interpreter), Some(None), "{text}");
+        }
+        assert_eq!(interpreter_line(b"\x7fELF\0"), None);
+        assert_eq!(interpreter_line(b""), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the user reads when something is wrong: one line with value and cause, one with a way out.
 
-use crate::output::say;
+use crate::output::{say, shown};
 use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
@@ -59,8 +59,8 @@ impl Failure {
 
 impl Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)?;
-        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\nhint: {hint}"))
+        f.write_str(&shown(&self.message))?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\nhint: {}", shown(hint)))
     }
 }
 
@@ -73,7 +73,8 @@ pub(crate) fn cause(error: &io::Error) -> String {
 
 /// Something that the user should know; the command goes on.
 pub(crate) fn warn(message: impl Display, hint: impl Display) {
-    say(&format!("warning: {message}\nhint: {hint}\n"));
+    let (message, hint) = (message.to_string(), hint.to_string());
+    say(&format!("warning: {}\nhint: {}\n", shown(&message), shown(&hint)));
 }
 
 /// The candidate that a mistyped `word` most probably meant; capitals are no mistake.

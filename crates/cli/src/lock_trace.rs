@@ -1,7 +1,7 @@
 //! A trace of locks, for people and for programs.
 
 use crate::epochs::{Origin, thousands};
-use crate::output;
+use crate::output::{self, shown};
 use lockwright_bench::time;
 use lockwright_stats::trace::{LockInfo, LockSummary, Summary, Times, Trace};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(crate) fn report(trace: &Trace) -> String {
         count(trace.acquisitions() as usize, "acquisition"),
         count(trace.locks.len(), "lock"),
         count(trace.threads.len(), "thread"),
-        meta.lock,
+        shown(&meta.lock),
         count(meta.cpus as usize, "CPU"),
         Origin(meta.emulated.as_deref()),
     );

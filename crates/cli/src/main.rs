@@ -25,6 +25,7 @@ mod trace;
 mod tune;
 mod units;
 mod usage;
+mod whose;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hints::Failure;

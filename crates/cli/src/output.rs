@@ -1,11 +1,56 @@
 //! Standard output, and standard error.
+//!
+//! Much of what we show was written by others: traces, profiles, names of programs, files and functions, variables. None
+//! of it may reach the terminal as anything but text, so everything goes through here, and nothing leaves with an escape
+//! sequence. What belongs on one line is made so where it is put in, by [`shown`].
 
 use crate::hints::{Failure, cause};
 use comfy_table::{ContentArrangement, Table, presets};
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
+
+/// Would a terminal do more with it than draw it? Controls begin escape sequences; the others change the order of what
+/// stands around them, or the line.
+fn acts(char: char) -> bool {
+    let turns = ['\u{61c}', '\u{200e}', '\u{200f}'];
+    let orders = ['\u{2028}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
+    char.is_control() || turns.contains(&char) || orders.iter().any(|range| range.contains(&char))
+}
+
+/// Writes those characters that a terminal would act on as Rust does: `\n`, `\u{1b}`. `kept` are left.
+fn escaped<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
+    let acts = |char: char| acts(char) && !kept.contains(&char);
+    if !text.contains(acts) {
+        return text.into();
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for char in text.chars() {
+        match acts(char) {
+            true => safe.extend(char.escape_debug()),
+            false => safe.push(char),
+        }
+    }
+    safe.into()
+}
+
+/// Foreign text as it may stand in a line of ours: still one line, and nothing that a terminal acts on.
+pub(crate) fn shown(text: &str) -> Cow<'_, str> {
+    escaped(text, &[])
+}
+
+/// What we are about to write, which has lines.
+fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, &['\n', '\t'])
+}
 
 /// Prints. A reader that has seen enough (`| head`) is no error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    print_own(&lines(text))
+}
+
+/// Prints what holds no foreign text, as it is: scripts and pages for other programs.
+pub(crate) fn print_own(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
@@ -17,14 +62,14 @@ pub(crate) fn print(text: &str) -> Result<(), Failure> {
 
 /// Says it on standard error, in one piece. That nobody listens is no failure (`eprint!` would end us by it).
 pub(crate) fn say(text: &str) {
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    let _ = io::stderr().lock().write_all(lines(text).as_bytes());
 }
 
 /// A table with this header, for people.
 pub(crate) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table
-        .load_preset(presets::NOTHING)
+        .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(header);
     table.column_iter_mut().for_each(|column| {
@@ -45,5 +90,40 @@ pub(crate) fn print_table(table: &Table) -> Result<(), Failure> {
 
 /// Prints JSON.
 pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
-    print(&format!("{value:#}\n"))
+    print_own(&json(value))
+}
+
+/// Only strings have such characters, and `serde_json` leaves those above space as they are.
+fn json(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for char in format!("{value:#}\n").chars() {
+        match acts(char) && char != '\n' {
+            true => drop(write!(text, "\\u{:04x}", u32::from(char))),
+            false => text.push(char),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOSTILE: &str = "a\u{1b}]0;x\u{7}b\r\n\u{9b}31m\u{202e}\u{7f}'\"\\é";
+
+    #[test]
+    fn nothing_that_a_terminal_acts_on_is_shown() {
+        let safe = r#"a\u{1b}]0;x\u{7}b\r\n\u{9b}31m\u{202e}\u{7f}'"\é"#;
+        assert_eq!(shown(HOSTILE), safe);
+        assert_eq!(lines(HOSTILE), safe.replace(r"\n", "\n"));
+        assert!(matches!(shown("plain 'é' \u{1f512}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn json_says_the_same_to_a_parser() {
+        let value = serde_json::json!({ "a": [HOSTILE], "\u{9d}": "\n" });
+        let text = json(&value);
+        assert!(!text.contains(|char| acts(char) && char != '\n'), "{text:?}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
 }

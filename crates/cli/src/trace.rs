@@ -3,22 +3,27 @@
 //! Every thread and child process is stopped at each system call (ptrace). That slows the program down,
 //! and more waits are seen than it would have had alone; shares are comparable, counts are not.
 
-use std::collections::{BTreeMap, HashMap};
+use crate::whose::{self, Whose};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
+use std::ops::Range;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// What a traced run showed.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
-    /// Futex waits by object: a library's file name.
-    pub(crate) waits: BTreeMap<String, u64>,
+    /// Futex waits by who asked: a library's file name, and whose locks those are, if that is known.
+    pub(crate) waits: BTreeMap<(String, Option<Whose>), u64>,
+    /// Waits for a thread to end, which are in none of them.
+    pub(crate) joins: u64,
     /// How the program ended; `None`: it was ended at the time limit.
     pub(crate) end: Option<ExitStatus>,
-    /// Processes, and those of them that had our library loaded when they waited or ended.
+    /// Had some process our library loaded when it waited or ended?
     pub(crate) loaded: bool,
 }
 
@@ -34,25 +39,58 @@ pub(crate) fn run(mut command: Command, library: &str, limit: Duration) -> io::R
     // The child stops by itself at its exec, under the eyes of the loop below.
     let child = command.spawn()?;
     let main = child.id() as libc::pid_t;
-    let mut tracer =
-        Tracer { library, maps: HashMap::new(), trace: Trace::default(), threads: Vec::new() };
+    let mut tracer = Tracer {
+        library,
+        maps: HashMap::new(),
+        wrappers: HashMap::new(),
+        trace: Trace::default(),
+        places: HashMap::new(),
+        threads: Vec::new(),
+        seen: HashSet::new(),
+    };
     let alarm = Alarm::start();
     let result = tracer.follow(main, Instant::now() + limit);
     drop(alarm);
-    result.map(|()| tracer.trace)
+    result?;
+    Ok(tracer.named())
 }
 
 struct Tracer<'a> {
     library: &'a str,
     maps: HashMap<libc::pid_t, Vec<Mapping>>,
+    /// Where a file has its function `syscall`, if it has one.
+    wrappers: HashMap<PathBuf, Option<Range<u64>>>,
     trace: Trace,
+    /// Waits by the place that asked. They get names at the end: until then programs stand still at each of our steps.
+    places: HashMap<Place, u64>,
     threads: Vec<libc::pid_t>,
+    /// All threads that there were.
+    seen: HashSet<libc::pid_t>,
 }
 
 struct Mapping {
     start: u64,
     end: u64,
-    object: String,
+    /// Where `start` lies in the file.
+    offset: u64,
+    path: PathBuf,
+}
+
+/// A place in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Place {
+    path: PathBuf,
+    offset: u64,
+}
+
+impl Place {
+    fn object(&self) -> String {
+        object(&self.path)
+    }
+}
+
+fn object(path: &Path) -> String {
+    path.file_name().unwrap_or(path.as_os_str()).display().to_string()
 }
 
 impl Tracer<'_> {
@@ -89,6 +127,7 @@ impl Tracer<'_> {
             if !self.threads.contains(&thread) {
                 self.threads.push(thread);
             }
+            self.seen.insert(thread);
             if first {
                 first = false;
                 options(thread)?;
@@ -108,15 +147,19 @@ impl Tracer<'_> {
             if let Some(call) = entry(thread)
                 && is_wait(&call)
             {
-                let object = self.owner(thread, &call);
-                self.trace.loaded |= object == self.library;
-                *self.trace.waits.entry(object).or_default() += 1;
+                let place = self.owner(thread, &call);
+                self.trace.loaded |= place.object() == self.library;
+                match is_libc(&place.path) && self.is_join(&call) {
+                    true => self.trace.joins += 1,
+                    false => *self.places.entry(place).or_default() += 1,
+                }
             }
             return 0;
         }
         if event == libc::PTRACE_EVENT_EXEC || event == libc::PTRACE_EVENT_EXIT {
             if event == libc::PTRACE_EVENT_EXIT && !self.trace.loaded {
-                self.trace.loaded = mappings(thread).iter().any(|map| map.object == self.library);
+                self.trace.loaded =
+                    mappings(thread).iter().any(|map| object(&map.path) == self.library);
             }
             self.maps.remove(&thread);
             return 0;
@@ -126,48 +169,78 @@ impl Tracer<'_> {
         if ours { 0 } else { signal }
     }
 
-    /// The object whose code asked: libc's `syscall` function is looked through.
-    fn owner(&mut self, thread: libc::pid_t, call: &Entry) -> String {
-        let object = self.object(thread, call.instruction);
-        if !object.starts_with("libc.so") {
-            return object;
+    /// The place that asked: a libc's function `syscall` is looked through, since it asks for its caller.
+    fn owner(&mut self, thread: libc::pid_t, call: &Entry) -> Place {
+        let place = self.place(thread, call.instruction);
+        let wrapper = self.wrappers.entry(place.path.clone());
+        let wrapper = wrapper.or_insert_with_key(|path| whose::syscall_function(path));
+        if !wrapper.as_ref().is_some_and(|range| range.contains(&place.offset)) {
+            return place;
         }
-        match return_address(thread, call.stack).map(|caller| self.object(thread, caller)) {
-            Some(caller) if caller == self.library => caller,
-            _ => object,
-        }
+        return_address(thread, call.stack).map_or(place, |caller| self.place(thread, caller))
     }
 
-    fn object(&mut self, thread: libc::pid_t, address: u64) -> String {
+    /// glibc waits so until the kernel clears a thread's id.
+    fn is_join(&self, call: &Entry) -> bool {
+        let is_private = call.operation & libc::FUTEX_PRIVATE_FLAG as u64 != 0;
+        !is_private && self.seen.contains(&(call.value as libc::pid_t))
+    }
+
+    fn place(&mut self, thread: libc::pid_t, address: u64) -> Place {
         let find = |maps: &[Mapping]| {
-            maps.iter()
-                .find(|map| (map.start..map.end).contains(&address))
-                .map(|map| map.object.clone())
+            let map = maps.iter().find(|map| (map.start..map.end).contains(&address))?;
+            Some(Place { path: map.path.clone(), offset: address - map.start + map.offset })
         };
-        if let Some(object) = self.maps.get(&thread).and_then(|maps| find(maps)) {
-            return object;
+        if let Some(place) = self.maps.get(&thread).and_then(|maps| find(maps)) {
+            return place;
         }
         // Loaded since, or a thread not seen before.
         let maps = mappings(thread);
-        let object = find(&maps).unwrap_or_else(|| "unknown".to_owned());
+        let place = find(&maps);
         self.maps.insert(thread, maps);
-        object
+        place.unwrap_or_else(|| Place { path: "unknown".into(), offset: 0 })
     }
+
+    /// What was seen, with names instead of places.
+    fn named(self) -> Trace {
+        let mut trace = self.trace;
+        let mut files: BTreeMap<PathBuf, Vec<(u64, u64)>> = BTreeMap::new();
+        for (place, count) in self.places {
+            files.entry(place.path).or_default().push((place.offset, count));
+        }
+        for (path, places) in files {
+            let object = object(&path);
+            // Ours need no name.
+            let file = (object != self.library).then(|| whose::File::read(&path));
+            for (offset, count) in places {
+                let whose = file.as_ref().and_then(|file| file.whose(offset));
+                *trace.waits.entry((object.clone(), whose)).or_default() += count;
+            }
+        }
+        trace
+    }
+}
+
+fn is_libc(path: &Path) -> bool {
+    object(path).starts_with("libc.so")
 }
 
 /// The executable mappings of a thread's process.
 fn mappings(thread: libc::pid_t) -> Vec<Mapping> {
-    let text = fs::read_to_string(format!("/proc/{thread}/maps")).unwrap_or_default();
+    let text = fs::read(format!("/proc/{thread}/maps")).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text);
+    // `7f..-7f.. r-xp 00026000 08:01 1234    /usr/lib/a name with blanks.so (deleted)`
     let mapping = |line: &str| {
-        let mut words = line.split_whitespace();
+        let mut words = line.splitn(6, ' ');
         let (start, end) = words.next()?.split_once('-')?;
         let executable = words.next()?.contains('x');
-        let path = words.nth(3).unwrap_or("generated code");
-        let object = path.rsplit('/').next().unwrap_or(path).to_owned();
+        let offset = words.next()?;
+        let path = words.nth(2).unwrap_or_default().trim_start().trim_end_matches(" (deleted)");
         executable.then_some(Mapping {
             start: u64::from_str_radix(start, 16).ok()?,
             end: u64::from_str_radix(end, 16).ok()?,
-            object,
+            offset: u64::from_str_radix(offset, 16).ok()?,
+            path: if path.is_empty() { "generated code" } else { path }.into(),
         })
     };
     text.lines().filter_map(mapping).collect()
@@ -192,6 +265,8 @@ fn options(thread: libc::pid_t) -> io::Result<()> {
 struct Entry {
     number: u64,
     operation: u64,
+    /// What is expected to be in the word.
+    value: u64,
     instruction: u64,
     stack: u64,
 }
@@ -212,6 +287,7 @@ fn entry(thread: libc::pid_t) -> Option<Entry> {
     Some(Entry {
         number: call.nr,
         operation: call.args[1],
+        value: call.args[2],
         instruction: info.instruction_pointer,
         stack: info.stack_pointer,
     })

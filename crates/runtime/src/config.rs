@@ -402,18 +402,38 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// One message on stderr, cut if it is very long.
+/// One message on stderr, cut if it is very long. Variables may hold anything: control bytes are written `\xNN`, so that
+/// no terminal obeys them. The last piece is ours, with the line's end; a hint may follow on a line of its own.
 pub(crate) fn say(pieces: &[&[u8]]) {
     let mut line = [0_u8; 512];
-    let mut len = 0;
-    for piece in [b"lockwright: ".as_slice()].iter().chain(pieces) {
-        let room = &mut line[len..];
-        let take = piece.len().min(room.len());
-        room[..take].copy_from_slice(&piece[..take]);
-        len += take;
-    }
-    line[len - 1] = b'\n'; // where it is already, unless it was cut
+    let len = message(pieces, &mut line);
     write_to_stderr(&line[..len]);
+}
+
+/// Writes the message to `line`, and tells its length. An escaped byte is written whole or not at all.
+fn message(pieces: &[&[u8]], line: &mut [u8; 512]) -> usize {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let (mut len, mut before) = (0, 0);
+    let (last, others) = pieces.split_last().map_or((b"".as_slice(), pieces), |(&l, o)| (l, o));
+    let last = last.strip_suffix(b"\n").unwrap_or(last);
+    let foreign = others.iter().flat_map(|piece| piece.iter().map(|&byte| (byte, false)));
+    let own = |text| <[u8]>::iter(text).map(|&byte| (byte, true));
+    let all = own(b"lockwright: ").chain(foreign).chain(own(last));
+    for (byte, is_own) in all {
+        // In UTF-8 the controls U+0080 to U+009F are two bytes.
+        let is_control =
+            byte.is_ascii_control() || (before == 0xc2 && (0x80..0xa0).contains(&byte));
+        let hex = [b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        let is_kept = !is_control || (is_own && byte == b'\n');
+        let piece = if is_kept { &[byte] } else { &hex[..] };
+        // The last byte is the end's.
+        let Some(room) = line[..511].get_mut(len..len + piece.len()) else { break };
+        room.copy_from_slice(piece);
+        len += piece.len();
+        before = byte;
+    }
+    line[len] = b'\n';
+    len + 1
 }
 
 /// Says that nothing is recorded in the folder `dir` of `name`.
@@ -553,6 +573,26 @@ mod tests {
         }
         assert!(matches!(parse(b"fifp", tuning()), Err(Bad::Name)));
         assert!(matches!(parse(b"", tuning()), Err(Bad::Name)));
+    }
+
+    #[test]
+    fn a_message_is_one_line_that_no_terminal_obeys() {
+        let text = |pieces: &[&[u8]]| {
+            let mut line = [0; 512];
+            let len = message(pieces, &mut line);
+            std::string::String::from_utf8_lossy(&line[..len]).into_owned()
+        };
+        assert_eq!(
+            text(&[b"bad '", b"\x1b[2J\n\x7f", b"'\n"]),
+            "lockwright: bad '\\x1b[2J\\x0a\\x7f'\n"
+        );
+        assert_eq!(text(&["\u{9b}31mé\n".as_bytes()]), "lockwright: \u{fffd}\\x9b31mé\n");
+        assert_eq!(text(&[b"a\n", b"b\nhint: c\n"]), "lockwright: a\\x0ab\nhint: c\n");
+        assert_eq!(text(&[]), "lockwright: \n");
+        let long = text(&[&[b'\r'; 600]]);
+        // 12 bytes of the start, 499 for whole escapes and the end's.
+        assert_eq!((long.len(), &long[long.len() - 5..]), (12 + 4 * 124 + 1, "\\x0d\n"));
+        assert_eq!(text(&[&[b'a'; 511]]).len(), 512);
     }
 
     #[test]

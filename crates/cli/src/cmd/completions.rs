@@ -19,6 +19,6 @@ pub(crate) struct Args {
 pub(crate) fn main(args: Args, mut command: clap::Command) -> Result<ExitCode, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "lockwright", &mut script);
-    output::print(&String::from_utf8_lossy(&script))?;
+    output::print_own(&String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -3,9 +3,11 @@
 use super::run::preload;
 use crate::elf::{self, ObjectFile, Program};
 use crate::hints::{Failure, cause};
+use crate::output::shown;
 use crate::trace::Trace;
+use crate::whose::{self, Whose};
 use crate::{find, library, output, trace};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -15,14 +17,16 @@ use std::time::Duration;
 
 /// Tell whether a program can be reached, and how many of its waits are our locks'
 ///
-/// Exit code 0: reachable; 1: not.
+/// A script is followed to its interpreter. Exit code 0: reachable; 1: not, or by less than a tenth of its waits (--run).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright doctor /usr/bin/memcached
+  lockwright doctor ./script.py
   lockwright doctor --run --limit 10 ./server --port 8080
 
 With --run the program runs under the library, and every futex wait of it and of its children is
-counted for the object that asked for it. What the program prints goes to standard error.")]
+counted for whoever asked for it: our locks, those of Rust's std, abseil and others, or glibc. The
+verdict follows their shares. What the program prints goes to standard error.")]
 pub(crate) struct Args {
     /// Run the program, and count whose locks it sleeps on
     #[arg(long)]
@@ -58,38 +62,208 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let library = library::find(args.library.as_deref())?;
     let replaced = ObjectFile::read(&library, "liblockwright.so".to_owned())?.exports;
-    let imports = imports(&program.objects()?);
-    report.imports(&imports, &replaced);
-    let mut slept_on_ours = false;
-    if args.run {
-        let mut command = Command::new(&path);
-        command
-            .arg0(name)
-            .args(arguments)
-            .env("LD_PRELOAD", preload(&library))
-            .stdin(Stdio::null())
-            .stdout(std::io::stderr());
-        let ours = library.file_name().unwrap_or_default().display().to_string();
-        let trace = trace::run(command, &ours, Duration::from_secs(args.limit)).map_err(|error| {
-            Failure::new(format!("cannot trace '{}': {}", path.display(), cause(&error)))
-                .hint("cat /proc/sys/kernel/yama/ptrace_scope; in a container add --cap-add SYS_PTRACE")
-        })?;
-        report.trace(&trace, &ours, args.limit);
-        slept_on_ours = trace.waits.contains_key(&ours);
-        if !trace.loaded {
-            report.fact("verdict", "not reachable: the library was not loaded");
-            report.fact("hint", format!("LD_DEBUG=files lockwright run -- '{}'", path.display()));
-            output::print(&report.text)?;
-            return Ok(ExitCode::FAILURE);
-        }
+    if let Some(linker) = program.foreign_linker().filter(|_| !args.run) {
+        let path = program.path.display();
+        return Err(Failure::new(format!(
+            "cannot look at '{path}' without running it: its dynamic linker, '{linker}', is not root's"
+        ))
+        .hint(format!("if you trust it: lockwright doctor --run '{path}'")));
     }
-    if slept_on_ours {
-        report.fact("verdict", "reachable");
-    } else {
-        report.verdict(&program, &imports, &replaced);
+    let objects = program.objects()?;
+    let found = Found { imports: imports(&objects), replaced, own: own_locks(&program, &objects) };
+    report.found(&found);
+    let verdict = match args.run {
+        _ if objects.iter().any(has_thread_sanitizer) => Verdict {
+            is_reachable: false,
+            words: "not reachable: under ThreadSanitizer the library leaves all locks to glibc"
+                .into(),
+            hints: vec![Whose::Sanitizer.advice().into()],
+        },
+        false => found.verdict(&program),
+        true => {
+            let mut command = Command::new(&path);
+            command
+                .arg0(name)
+                .args(arguments)
+                .env("LD_PRELOAD", preload(&library))
+                .env(ASAN, asan_options())
+                .stdin(Stdio::null())
+                .stdout(std::io::stderr());
+            let ours = library.file_name().unwrap_or_default().display().to_string();
+            let limit = Duration::from_secs(args.limit);
+            let trace = trace::run(command, &ours, limit).map_err(|error| {
+                Failure::new(format!("cannot trace '{}': {}", path.display(), cause(&error)))
+                    .hint("cat /proc/sys/kernel/yama/ptrace_scope; in a container add --cap-add SYS_PTRACE")
+            })?;
+            let waits = Waits::of(&trace, &ours);
+            report.trace(&trace, &waits, args.limit);
+            match trace.loaded {
+                false => Verdict {
+                    is_reachable: false,
+                    words: "not reachable: the library was not loaded".into(),
+                    hints: vec![format!("LD_DEBUG=files lockwright run -- '{}'", path.display())],
+                },
+                true => waits.verdict().unwrap_or_else(|| found.verdict_without_waits(&program)),
+            }
+        }
+    };
+    report.fact("verdict", verdict.words);
+    for hint in verdict.hints {
+        report.fact("hint", hint);
     }
     output::print(&report.text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(if verdict.is_reachable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Can our locks serve the program?
+struct Verdict {
+    is_reachable: bool,
+    words: String,
+    hints: Vec<String>,
+}
+
+/// What the program's files hold.
+struct Found {
+    /// Lock functions that it takes from the C library.
+    imports: BTreeSet<String>,
+    /// Functions that our library has.
+    replaced: BTreeSet<String>,
+    /// Locks that need none of them, and where they are.
+    own: BTreeMap<Whose, String>,
+}
+
+impl Found {
+    fn verdict(&self, program: &Program) -> Verdict {
+        let path = program.path.display();
+        let run = format!("lockwright doctor --run '{path}'");
+        if !self.imports.is_disjoint(&self.replaced) {
+            let hint = format!("which of its locks wait? {run}");
+            let hints = if self.own.is_empty() { Vec::new() } else { vec![hint] };
+            return Verdict { is_reachable: true, words: "reachable".into(), hints };
+        }
+        match self.own.iter().find(|(_, place)| place.is_empty()) {
+            Some((whose, _)) => Verdict {
+                is_reachable: false,
+                words: format!("not reachable: no pthread locks, but {whose}"),
+                hints: vec![whose.advice().into()],
+            },
+            None => Verdict {
+                is_reachable: true,
+                words: "reachable, but nothing to replace was found in its files".into(),
+                hints: vec![if is_script(program) {
+                    format!("programs that the script starts may lock: {run}")
+                } else {
+                    format!("libraries loaded later may lock: {run}")
+                }],
+            },
+        }
+    }
+
+    /// The same, after a run in which nobody waited.
+    fn verdict_without_waits(&self, program: &Program) -> Verdict {
+        let verdict = self.verdict(program);
+        if !verdict.is_reachable {
+            return verdict;
+        }
+        Verdict { hints: vec!["nobody waited: give the program more to do".into()], ..verdict }
+    }
+}
+
+/// What AddressSanitizer reads.
+const ASAN: &str = "ASAN_OPTIONS";
+
+/// It wants to be loaded first, and can't look for leaks in a program that is traced: neither matters here.
+fn asan_options() -> OsString {
+    let mut options = std::env::var_os(ASAN).unwrap_or_default();
+    if !options.is_empty() {
+        options.push(":");
+    }
+    options.push("verify_asan_link_order=0:detect_leaks=0");
+    options
+}
+
+/// Locks of their own that are linked into the program (with an empty place), or in libraries that it loads.
+fn own_locks(program: &Program, objects: &[ObjectFile]) -> BTreeMap<Whose, String> {
+    let mut own = BTreeMap::new();
+    let Some((first, libraries)) = objects.split_first() else { return own };
+    let functions = first.symbols.iter().filter(|symbol| symbol.is_function);
+    let linked = whose::linked(functions.map(|symbol| &symbol.name));
+    // A language is no more than a guess where its locks are seen.
+    let made_by = program.made_by.filter(|_| !linked.contains(&Whose::RustStd));
+    own.extend(linked.into_iter().chain(made_by).map(|whose| (whose, String::new())));
+    for library in libraries {
+        if let Some(whose) = Whose::of_object(&library.name)
+            && !matches!(whose, Whose::Glibc | Whose::Linker | Whose::CppAtomic | Whose::Jemalloc)
+        {
+            own.entry(whose).or_insert_with(|| library.name.clone());
+        }
+    }
+    // Its locks are pthread mutexes.
+    own.remove(&Whose::Jemalloc);
+    own
+}
+
+fn has_thread_sanitizer(object: &ObjectFile) -> bool {
+    const INIT: &str = "__tsan_init";
+    object.imports.contains(INIT) || object.symbols.iter().any(|symbol| symbol.name == INIT)
+}
+
+/// Waits of a run, but for those for threads to end.
+struct Waits {
+    /// Our library's file name.
+    library: String,
+    total: u64,
+    ours: u64,
+    /// By object and maker, those with most waits first.
+    by_place: Vec<(String, Option<Whose>, u64)>,
+}
+
+impl Waits {
+    fn of(trace: &Trace, ours: &str) -> Self {
+        let mut by_place: Vec<_> = trace
+            .waits
+            .iter()
+            .map(|((object, whose), &count)| (object.clone(), *whose, count))
+            .collect();
+        by_place.sort_by_key(|(_, _, count)| std::cmp::Reverse(*count));
+        let counts = by_place.iter().map(|(_, _, count)| count);
+        let own = by_place.iter().filter(|(object, _, _)| object == ours);
+        let (total, own) = (counts.sum(), own.map(|(_, _, count)| count).sum());
+        Self { library: ours.to_owned(), total, ours: own, by_place }
+    }
+
+    /// Per cent of all.
+    fn share(&self, count: u64) -> f64 {
+        100.0 * count as f64 / self.total as f64
+    }
+
+    /// `None`: there was no wait. Where few of them are ours, another lock would change little.
+    fn verdict(&self) -> Option<Verdict> {
+        const FEW: f64 = 10.0;
+        const MOST: f64 = 50.0;
+        if self.total == 0 {
+            return None;
+        }
+        let share = self.share(self.ours);
+        let word = match share {
+            share if share < FEW => "not reachable",
+            share if share < MOST => "partly reachable",
+            _ => "reachable",
+        };
+        let mut others = self.by_place.iter().filter(|(object, _, _)| *object != self.library);
+        let hints = match others.next() {
+            Some((object, whose, _)) if share < MOST => vec![match whose {
+                Some(whose) => whose.advice().into(),
+                None => format!("link our locks in the place of those of '{object}': docs/sync.md"),
+            }],
+            _ => Vec::new(),
+        };
+        Some(Verdict {
+            is_reachable: share >= FEW,
+            words: format!("{word}: {share:.1} % of its waits are ours"),
+            hints,
+        })
+    }
 }
 
 /// Functions of the C library that lock, wait or wake.
@@ -117,7 +291,8 @@ fn imports(objects: &[ObjectFile]) -> BTreeSet<String> {
 
 fn is_libc(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    ["libc.so", "libpthread.so", "libm.so", "libdl.so", "librt.so", "ld-linux"]
+    // The compiler's own library locks only where code is loaded while exceptions fly.
+    ["libc.so", "libpthread.so", "libm.so", "libdl.so", "librt.so", "ld-linux", "libgcc_s.so"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
 }
@@ -133,7 +308,8 @@ struct Report {
 
 impl Report {
     fn fact(&mut self, label: &str, text: impl std::fmt::Display) {
-        let _ = writeln!(self.text, "{label:<10}{text}");
+        // A program's name, as anything here, is one line.
+        let _ = writeln!(self.text, "{label:<10}{}", shown(&text.to_string()));
     }
 
     fn program(&mut self, program: &Program) {
@@ -144,18 +320,28 @@ impl Report {
         if let Some(interpreter) = &program.interpreter {
             self.fact("linker", interpreter);
         }
-        if program.go {
-            self.fact("language", "Go: its own locks don't use pthreads, only its C parts do");
+        match program.made_by {
+            Some(Whose::Go) => {
+                self.fact("language", "Go: its own locks don't use pthreads, only its C parts do")
+            }
+            Some(_) => {
+                self.fact("language", "Rust: std's locks don't use pthreads, only its C parts do")
+            }
+            None => {}
         }
     }
 
-    fn imports(&mut self, imports: &BTreeSet<String>, replaced: &BTreeSet<String>) {
+    fn found(&mut self, found: &Found) {
+        let Found { imports, replaced, own } = found;
         if imports.is_empty() {
             self.fact("imports", "no pthread locks, neither the program nor its libraries");
-            return;
+        } else {
+            let ours = imports.intersection(replaced).count();
+            self.fact(
+                "imports",
+                format!("{} lock functions, {ours} of them replaced", imports.len()),
+            );
         }
-        let ours = imports.intersection(replaced).count();
-        self.fact("imports", format!("{} lock functions, {ours} of them replaced", imports.len()));
         let (harmless, others): (Vec<_>, Vec<_>) =
             imports.difference(replaced).map(String::as_str).partition(|name| only_prepares(name));
         for (names, gloss) in [(others, ""), (harmless, " (harmless)")] {
@@ -163,9 +349,18 @@ impl Report {
                 self.fact("", format!("left to glibc: {}{gloss}", names.join(" ")));
             }
         }
+        // The language has its line.
+        let own = own.iter().filter(|(whose, _)| !matches!(whose, Whose::Go | Whose::Rust));
+        for (number, (whose, place)) in own.enumerate() {
+            let label = if number == 0 { "own locks" } else { "" };
+            match place.as_str() {
+                "" => self.fact(label, whose),
+                place => self.fact(label, format!("{whose} ({place})")),
+            }
+        }
     }
 
-    fn trace(&mut self, trace: &Trace, ours: &str, limit: u64) {
+    fn trace(&mut self, trace: &Trace, waits: &Waits, limit: u64) {
         let end = match trace.end {
             None => format!("ended by us after {limit} s"),
             Some(status) => match (status.code(), status.signal()) {
@@ -174,53 +369,21 @@ impl Report {
             },
         };
         self.fact("run", end);
-        let total: u64 = trace.waits.values().sum();
-        if total == 0 {
-            self.fact("waits", "none: nothing was contended");
+        let joins = match trace.joins {
+            0 => String::new(),
+            1 => " (and one for a thread to end)".to_owned(),
+            joins => format!(" (and {joins} for threads to end)"),
+        };
+        if waits.total == 0 {
+            self.fact("waits", format!("none{joins}: nothing was contended"));
             return;
         }
-        let share = |count: u64| 100.0 * count as f64 / total as f64;
-        let own = trace.waits.get(ours).copied().unwrap_or(0);
-        self.fact(
-            "waits",
-            format!("{total} futex waits, {:.1} % of them in our locks", share(own)),
-        );
-        let mut waits: Vec<_> = trace.waits.iter().collect();
-        waits.sort_by_key(|(object, count)| (std::cmp::Reverse(**count), *object));
-        for (object, &count) in waits {
-            let gloss = if object.starts_with("libc.so") {
-                " (thread joins, barriers and other waits inside glibc)"
-            } else {
-                ""
-            };
-            self.fact("", format!("{count:>9}  {:5.1} %  {object}{gloss}", share(count)));
-        }
-    }
-
-    fn verdict(
-        &mut self,
-        program: &Program,
-        imports: &BTreeSet<String>,
-        replaced: &BTreeSet<String>,
-    ) {
-        let shown = program.path.display();
-        if imports.is_disjoint(replaced) {
-            self.fact("verdict", "reachable, but nothing to replace was found in its files");
-            if is_script(program) {
-                self.fact(
-                    "hint",
-                    format!(
-                        "a script, run by {}: try the program that it starts: lockwright doctor INTERPRETER",
-                        program.file.display()
-                    ),
-                );
-            }
-            self.fact(
-                "hint",
-                format!("libraries loaded later may lock: lockwright doctor --run '{shown}'"),
-            );
-        } else {
-            self.fact("verdict", "reachable");
+        let (total, ours) = (waits.total, waits.share(waits.ours));
+        self.fact("waits", format!("{total} futex waits{joins}, {ours:.1} % of them in our locks"));
+        for (object, whose, count) in &waits.by_place {
+            let whose = whose.map(|whose| format!(": {whose}")).unwrap_or_default();
+            let share = waits.share(*count);
+            self.fact("", format!("{count:>9}  {share:5.1} %  {object}{whose}"));
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) fn main(args: Args, command: clap::Command) -> Result<ExitCode, Failu
             clap_mangen::Man::new(command)
                 .render(&mut page)
                 .map_err(|error| Failure::new(format!("cannot render the manual page: {error}")))?;
-            output::print(&String::from_utf8_lossy(&page))?;
+            output::print_own(&String::from_utf8_lossy(&page))?;
         }
         Some(dir) => std::fs::create_dir_all(&dir)
             .and_then(|()| clap_mangen::generate_to(command, &dir))

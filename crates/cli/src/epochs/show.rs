@@ -1,7 +1,7 @@
 //! Epochs for people (a table), for programs (JSON) and for tables (CSV).
 
 use super::{ClassNames, Record, Verdict, judge, judge_class, share, tail};
-use crate::output;
+use crate::output::{self, shown};
 use lockwright_bench::time;
 use lockwright_stats::{ClassStats, Epoch};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ impl Origin<'_> {
 impl Display for Origin<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            Some(spec) => write!(f, "emulated ({spec})"),
+            Some(spec) => write!(f, "emulated ({})", shown(spec)),
             None => f.write_str("real"),
         }
     }
@@ -78,7 +78,7 @@ pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
         let mut row = |first: &str, cores: &str, class: &ClassStats, window: bool, verdict| {
             let at = time(tail(epoch, class) as f64);
             table.add_row([
-                first.to_owned(),
+                shown(first).into_owned(),
                 cores.to_owned(),
                 thousands(class.count),
                 time(class.quantile(0.5) as f64),
@@ -132,6 +132,7 @@ pub(crate) fn explain(epoch: &Epoch, names: &ClassNames) -> String {
 
 /// What `run --stats` prints: whose epochs these are, the table, why, and what else should be known.
 pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> String {
+    let program = shown(program);
     if record.processes == 0 {
         return format!(
             "epochs: none\nhint: lockwright run --stats --epoch 'NAME=FUNCTION:1ms' -- '{program}', or \
@@ -142,13 +143,13 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
     let mut text = format!(
         "\nepochs of '{program}', {}: lock {}, {} {processes}, {:.1} s\n{}",
         Origin(record.emulated.as_deref()),
-        record.lock,
+        shown(&record.lock),
         record.processes,
         record.seconds,
         table(record, names)
     );
     for (name, epoch) in record.epochs() {
-        let _ = writeln!(text, "{name}: {}", explain(epoch, names));
+        let _ = writeln!(text, "{}: {}", shown(&name), explain(epoch, names));
     }
     if record.running > 0 {
         let _ = writeln!(text, "{} of the processes still run: figures until now", record.running);

@@ -40,15 +40,15 @@ fn thread_of(thread: &TraceThread, span_ns: u64) -> Thread {
     let mut end_ns = thread.start_ns;
     let mut step = |step: &trace::Step| match *step {
         trace::Step::Compute(ns) => {
-            end_ns += ns;
+            end_ns = end_ns.saturating_add(ns); // a file may say anything
             Step::Compute(ns)
         }
         trace::Step::Idle(ns) => {
-            end_ns += ns;
+            end_ns = end_ns.saturating_add(ns);
             Step::Sleep(ns)
         }
         trace::Step::Acquire { lock, wait_ns } => {
-            end_ns += wait_ns;
+            end_ns = end_ns.saturating_add(wait_ns);
             Step::Acquire(lock)
         }
         trace::Step::Release(lock) => Step::Release(lock),

@@ -1,0 +1,144 @@
+//! `cargo deny` over all that the project is built from, as `deny.toml` has it: licences, versions, sources, and advisories
+//! where their database is at hand.
+//!
+//! An installed `cargo-deny` is used, else one that was built into `target/tools`. There it is built without
+//! optimisation, in 90 seconds of CPU time instead of 240: it works for a second.
+
+use crate::No;
+use anyhow::{Result, bail, ensure};
+use lockwright_tests::{Child, End, Outcome, scratch, source_dir};
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The version that is built where none is installed.
+const VERSION: &str = "0.20.2";
+
+/// Flags.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn main(_: Args) -> Result<()> {
+    let deny = Deny { tool: tool()?, config: source_dir().join("../deny.toml") };
+    deny.refuses_what_is_planted()?;
+    let manifest = source_dir().join("../Cargo.toml");
+    deny.must_pass(&manifest, &["licenses", "bans", "sources"])?;
+    println!("licences, versions and sources are what deny.toml wants");
+    match database() {
+        Some(database) => {
+            deny.must_pass(&manifest, &["--disable-fetch", "advisories"])?;
+            println!("advisories: none of those in '{}'", database.display());
+        }
+        None => println!(
+            "advisories: not checked, no database is at hand\nhint: '{}' fetch db",
+            deny.tool.display()
+        ),
+    }
+    Ok(())
+}
+
+struct Deny {
+    tool: PathBuf,
+    config: PathBuf,
+}
+
+impl Deny {
+    fn check(&self, manifest: &Path, what: &[&str]) -> Result<Outcome> {
+        Child::new(&self.tool)
+            .args(["--color", "never", "--manifest-path"])
+            .args([manifest])
+            .args(["--config"])
+            .args([&self.config])
+            .args(["check", "--hide-inclusion-graph"])
+            .args(what)
+            .limit(300)
+            .run()
+    }
+
+    fn must_pass(&self, manifest: &Path, what: &[&str]) -> Result<()> {
+        let outcome = self.check(manifest, what)?;
+        if outcome.end == End::Code(0) {
+            return Ok(());
+        }
+        eprint!("{}", outcome.errors());
+        bail!(No("cargo deny refuses something\nhint: cargo tree --invert CRATE, deny.toml".into()))
+    }
+
+    /// A check that sees nothing would pass as well: it must see these.
+    fn refuses_what_is_planted(&self) -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let planted = |name: &str, license: &str, dependencies: &str| -> Result<PathBuf> {
+            let manifest = folder.path().join(name).join("Cargo.toml");
+            fs::create_dir_all(folder.path().join(name).join("src"))?;
+            fs::write(folder.path().join(name).join("src/lib.rs"), "")?;
+            let text = format!(
+                "[package]\nname = '{name}'\nversion = '1.0.0'\nlicense = '{license}'\n\
+                 publish = false\n[dependencies]\n{dependencies}\n[workspace]\n"
+            );
+            fs::write(&manifest, text)?;
+            Ok(manifest)
+        };
+        let fine = planted("fine", "MIT OR GPL-3.0-only", "")?;
+        let licence = planted("licence", "GPL-3.0-only", "")?;
+        let inherited = planted("inherited", "MIT", "licence = { path = '../licence' }")?;
+        // A licence that a crate of ours has need not be one of these.
+        let check = |manifest: &Path| {
+            self.check(manifest, &["--allow", "license-not-encountered", "licenses"])
+        };
+        let outcome = check(&fine)?;
+        ensure!(outcome.end == End::Code(0), "cargo deny refuses MIT: {}", outcome.describe());
+        for manifest in [licence, inherited] {
+            let outcome = check(&manifest)?;
+            ensure!(
+                outcome.end != End::Code(0) && outcome.errors().contains("error[rejected]"),
+                "cargo deny does not refuse GPL-3.0-only: {}",
+                outcome.describe()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// `cargo-deny`: the one that is installed, else ours.
+fn tool() -> Result<PathBuf> {
+    let works = |tool: &Path| {
+        let outcome = Child::new(tool).args(["--version"]).run();
+        outcome.is_ok_and(|outcome| outcome.end == End::Code(0))
+    };
+    let installed = PathBuf::from("cargo-deny");
+    if works(&installed) {
+        return Ok(installed);
+    }
+    let folder = scratch("tools")?;
+    let ours = folder.join("bin/cargo-deny");
+    if !works(&ours) {
+        eprintln!("building cargo-deny {VERSION}");
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let build = tempfile::tempdir_in(&folder)?;
+        let outcome = Child::new(cargo)
+            .args(["install", "cargo-deny", "--version", VERSION, "--locked", "--quiet", "--root"])
+            .args([&folder])
+            .env("CARGO_TARGET_DIR", build.path())
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+            .limit(900)
+            .run()?;
+        ensure!(
+            outcome.end == End::Code(0),
+            "cannot build cargo-deny: {}\nhint: cargo install cargo-deny --locked",
+            outcome.describe()
+        );
+    }
+    Ok(ours)
+}
+
+/// Where `cargo-deny` keeps its databases of advisories, if there is one.
+fn database() -> Option<PathBuf> {
+    let cargo = env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| env::home_dir().map(|home| home.join(".cargo")))?;
+    let folder = cargo.join("advisory-dbs");
+    let entries = fs::read_dir(&folder).ok()?;
+    (entries.count() > 0).then_some(folder)
+}
