@@ -24,6 +24,7 @@ mod front;
 mod got;
 pub mod init;
 pub mod layout;
+mod leave;
 pub mod machine;
 pub mod mutex;
 #[cfg(target_arch = "x86_64")]

@@ -5,7 +5,7 @@
 
 use crate::front::LockSlow;
 use crate::layout::Mutex;
-use crate::{config, epoch, fork, machine, whole};
+use crate::{config, epoch, fork, leave, machine, whole};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -138,13 +138,17 @@ pub(crate) fn acquire(mutex: &Mutex, caller: usize) {
     machine::look_now_and_then();
     let policy = decide(mutex, caller);
     let (parts, tuning) = (mutex.parts(), policy.tuning());
-    if lock_if_foreign(parts) {
-        return;
-    }
-    match policy.how {
-        How::Front(lock_slow) => lock_slow(parts, &tuning),
-        // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
-        How::Whole(acquire) if tuning.era == 0 => acquire(parts, &tuning),
-        How::Whole(_) | How::Glibc => lock_as_glibc(parts),
-    }
+    leave::on_word(mutex, || {
+        if lock_if_foreign(parts) {
+            return;
+        }
+        match policy.how {
+            How::Front(lock_slow) => lock_slow(parts, &tuning),
+            // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
+            How::Whole(acquire) if tuning.era == 0 => {
+                leave::held_back(mutex, &tuning, || acquire(parts, &tuning));
+            }
+            How::Whole(_) | How::Glibc => lock_as_glibc(parts),
+        }
+    });
 }

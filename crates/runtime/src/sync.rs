@@ -374,7 +374,7 @@ mod tests {
                 answer
             }
         });
-        while !all.2.list().has_waiters() {
+        while all.2.is_idle() {
             thread::yield_now();
         }
         // SAFETY: as above.
