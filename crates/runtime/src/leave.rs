@@ -20,6 +20,7 @@
 //! acquires the mutex again, because the program's own clean-up handlers expect to hold it.
 
 use crate::layout::Mutex;
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -60,22 +61,35 @@ pub(crate) trait Wait {
 /// Runs `run`, which is `wait`, or a part of it.
 #[inline(always)]
 pub(crate) fn guarded<W: Wait, R>(wait: &W, run: impl FnOnce() -> R) -> R {
+    guarded_late(wait, |guard| {
+        guard();
+        run()
+    })
+}
+
+/// As [`guarded`], from when `run` first calls what it is given: a lock that is free has nothing to guard.
+#[inline(always)]
+pub(crate) fn guarded_late<W: Wait, R>(wait: &W, run: impl FnOnce(&dyn Fn()) -> R) -> R {
     unsafe extern "C-unwind" fn routine<W: Wait>(wait: *mut c_void) {
-        // SAFETY: pushed by `guarded`, whose caller's frame is there until we return.
+        // SAFETY: pushed below, by a frame that is there until we return.
         unsafe { (*wait.cast::<W>()).leave() }
     }
-    let mut buffer = MaybeUninit::<Buffer>::uninit();
-    // SAFETY: the buffer and `wait` stay until it is popped, or their frames are taken down, which calls `routine` first.
-    unsafe {
-        _pthread_cleanup_push(
-            buffer.as_mut_ptr(),
-            routine::<W>,
-            ptr::from_ref(wait).cast_mut().cast(),
-        );
-        let result = run();
-        _pthread_cleanup_pop(buffer.as_mut_ptr(), 0);
-        result
+    let buffer = UnsafeCell::new(MaybeUninit::<Buffer>::uninit());
+    let is_set = Cell::new(false);
+    let argument = ptr::from_ref(wait).cast_mut().cast();
+    let result = run(&|| {
+        if !is_set.replace(true) {
+            // SAFETY: the buffer and `wait` stay until it is popped, or until their frame is taken down, which calls
+            // `routine` first.
+            unsafe { _pthread_cleanup_push(buffer.get().cast(), routine::<W>, argument) };
+        }
+    });
+    // No destructor, which a thread that is torn would skip.
+    if is_set.get() {
+        // SAFETY: pushed above, and the one that was pushed last.
+        unsafe { _pthread_cleanup_pop(buffer.get().cast(), 0) };
     }
+    result
 }
 
 /// From now on a cancellation waits, until [`let_cancellation_in`]; returns the type that the thread had.
