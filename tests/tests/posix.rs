@@ -8,7 +8,8 @@
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_locks::catalog::{CATALOG, Kind, front_rules};
+use lockwright_locks::catalog::{CATALOG, front_rules};
+use lockwright_locks::entry::Kind;
 use lockwright_stats::trace::Trace;
 use lockwright_tests::{Child, End, Outcome, compile, library, preload_list, scratch, source_dir};
 use std::ffi::OsString;

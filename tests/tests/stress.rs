@@ -3,7 +3,8 @@
 
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
-use lockwright_locks::catalog::{CATALOG, Kind, front_rules};
+use lockwright_locks::catalog::{CATALOG, front_rules};
+use lockwright_locks::entry::Kind;
 use lockwright_tests::{Child, End, compile, library, preload_list, scratch, source_dir};
 use std::ffi::OsString;
 use std::path::PathBuf;

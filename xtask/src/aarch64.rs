@@ -4,7 +4,8 @@
 use crate::No;
 use crate::pool::parallel;
 use anyhow::{Context, Result, bail};
-use lockwright_locks::catalog::{CATALOG, Kind};
+use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::entry::Kind;
 use lockwright_tests::{Child, End, Outcome, scratch, source_dir};
 use std::env;
 use std::ffi::OsString;

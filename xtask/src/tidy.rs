@@ -3,7 +3,8 @@
 
 use crate::No;
 use anyhow::{Context, Result};
-use lockwright_locks::catalog::{CATALOG, Entry, Kind};
+use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::entry::{Entry, Kind};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

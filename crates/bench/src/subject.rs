@@ -1,7 +1,8 @@
 //! The locks as the worker sees them: one trait each for mutexes, monitors and reader-writer locks, so
 //! that every lock runs in the very same loop.
 
-use lockwright_locks::catalog::{self, Entry};
+use lockwright_locks::catalog;
+use lockwright_locks::entry::{Entry, Visitor};
 use lockwright_native::Native;
 use lockwright_platform::TryLock;
 use std::cell::UnsafeCell;
@@ -444,7 +445,7 @@ pub(crate) fn with_catalogue_lock<C: WithMutex>(id: &str, code: &C) -> Option<C:
         output: Option<C::Output>,
         machine: PhantomData<Native>,
     }
-    impl<C: WithMutex> catalog::Visitor<Native> for Find<'_, C> {
+    impl<C: WithMutex> Visitor<Native> for Find<'_, C> {
         fn visit<L: TryLock<Native>>(&mut self, entry: &'static Entry) {
             if entry.id == self.id {
                 self.output = Some(self.code.run::<InProcess<L>>());

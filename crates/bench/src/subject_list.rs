@@ -2,7 +2,8 @@
 
 use crate::spec::Lock;
 use anyhow::{Error, Result, anyhow, bail};
-use lockwright_locks::catalog::{self, CATALOG, Kind};
+use lockwright_locks::catalog::{self, CATALOG};
+use lockwright_locks::entry::{Entry, Kind};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -143,7 +144,7 @@ pub(crate) fn plain(cause: &std::io::Error) -> String {
     text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
-fn known(id: &str, asked: &str) -> Result<&'static catalog::Entry> {
+fn known(id: &str, asked: &str) -> Result<&'static Entry> {
     catalog::find(id).ok_or_else(|| {
         // Of two names equally near it is the one with the same first letter.
         let far = |known: &&str| (distance(known, id), known.chars().next() != id.chars().next());
@@ -156,7 +157,7 @@ fn known(id: &str, asked: &str) -> Result<&'static catalog::Entry> {
     })
 }
 
-fn check_option(entry: &catalog::Entry, option: &str) -> Result<()> {
+fn check_option(entry: &Entry, option: &str) -> Result<()> {
     let keys = || entry.options.iter().map(|o| o.key).collect::<Vec<_>>().join(", ");
     let Some((key, value)) = option.split_once('=') else {
         bail!("'{option}' is not key=value\nhint: the options of '{}': {}", entry.id, keys());

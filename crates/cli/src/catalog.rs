@@ -2,7 +2,8 @@
 
 use crate::hints::{Failure, nearest, warn};
 use lockwright_bench::Names;
-use lockwright_locks::catalog::{CATALOG, Entry, Kind, OptionSpec, find};
+use lockwright_locks::catalog::{CATALOG, find};
+use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_native::cpus::Usable;
 
 /// Everything passes through to the C library.

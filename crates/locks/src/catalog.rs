@@ -1,124 +1,192 @@
 //! The catalogue: the only list of locks. The command, the docs, the tests, the models and the runtime
-//! iterate it; a new lock is its own file and one line below.
+//! iterate it; a new lock is its own file and one line below. A preset is a lock of the list with other defaults,
+//! or over another base: it has no file, only an entry here.
 
-use crate::{amp, block, front, queue, spin};
-use lockwright_platform::{InPlace, Platform, RawLock, TryLock};
-
-/// How a lock comes to stand in a program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Word 0 of `pthread_mutex_t` *is* the lock (glibc's own protocol); the algorithm is who waits and
-    /// how. What we recommend to programs.
-    Front,
-    /// The textbook algorithm, as published. Under the preload it stands in front of word 0: whoever
-    /// holds it may compete for the word.
-    Whole,
-}
-
-/// One option of a lock, as in `fifo:bypass=64`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OptionSpec {
-    /// The word before `=`.
-    pub key: &'static str,
-    /// What it means, with its unit.
-    pub meaning: &'static str,
-    /// Smallest legal value.
-    pub min: u32,
-    /// Largest legal value.
-    pub max: u32,
-    /// Value when not given; `None`: the machine decides (CPUs, affinity, quota).
-    pub default: Option<u32>,
-}
-
-/// What the catalogue says of a lock. Each lock's file exports its own as `ENTRY`.
-#[derive(Debug)]
-pub struct Entry {
-    /// The name, everywhere: file name, command line, environment.
-    pub id: &'static str,
-    /// Front or whole.
-    pub kind: Kind,
-    /// One line: the idea.
-    pub idea: &'static str,
-    /// Authors, title, venue, year, figure; or where the protocol comes from.
-    pub source: &'static str,
-    /// In which order waiters get the lock.
-    pub order: &'static str,
-    /// Bytes per lock and per waiter.
-    pub space: &'static str,
-    /// Who sleeps, who wakes whom, and when.
-    pub wakes: &'static str,
-    /// Who may be delayed, by what, and the bound if there is one.
-    pub delay: &'static str,
-    /// When to use it, and when not.
-    pub advice: &'static str,
-    /// Its options.
-    pub options: &'static [OptionSpec],
-}
-
-/// Does something with the type of every lock: the way to run generic code over the catalogue.
-pub trait Visitor<P: Platform> {
-    /// Called once a lock, in the catalogue's order.
-    fn visit<L: TryLock<P> + 'static>(&mut self, entry: &'static Entry);
-}
-
-/// As [`Visitor`], for the whole locks, which can live in place.
-pub trait WholeVisitor<P: Platform> {
-    /// Called once a whole lock, in the catalogue's order.
-    fn visit<L: RawLock<P> + InPlace>(&mut self, entry: &'static Entry);
-}
-
-/// As [`Visitor`], for the front locks.
-pub trait FrontVisitor<P: Platform> {
-    /// Called once a front lock, in the catalogue's order.
-    fn visit<L: front::Front<P>>(&mut self, entry: &'static Entry);
-}
+use crate::amp::reorderable::{self, Reorderable};
+use crate::amp::standby::WINDOW_MAX_NS;
+use crate::entry::{Entry, FrontVisitor, Kind, Visitor, WholeVisitor};
+use crate::front::{self, Alone, Preset, Tune, Tuning, Window, tuning};
+use crate::{block, queue, spin};
+use lockwright_platform::Platform;
 
 macro_rules! catalog {
-    (front { $($front:path),* $(,)? } whole { $($whole:path),* $(,)? }) => {
+    (
+        front { $($front:ident: $rule:ty = $front_entry:expr;)* }
+        whole { $($whole:ident: $lock:ty = $whole_entry:expr;)* }
+    ) => {
+        $(static $front: Entry = $front_entry;)*
+        $(static $whole: Entry = $whole_entry;)*
+
         /// Every lock.
-        pub static CATALOG: &[&Entry] = &[
-            $({ use $front as lock; &lock::ENTRY },)*
-            $({ use $whole as lock; &lock::ENTRY },)*
-        ];
+        pub static CATALOG: &[&Entry] = &[$(&$front,)* $(&$whole,)*];
 
         /// Shows every lock's type to `visitor`.
         pub fn visit_all<P: Platform>(visitor: &mut impl Visitor<P>) {
-            $({ use $front as lock; visitor.visit::<lock::Lock<P>>(&lock::ENTRY); })*
-            $({ use $whole as lock; visitor.visit::<lock::Lock<P>>(&lock::ENTRY); })*
+            $(visitor.visit::<Alone<P, $rule>>(&$front);)*
+            $({
+                type Lock<P> = $lock;
+                visitor.visit::<Lock<P>>(&$whole);
+            })*
         }
 
-        /// Shows every front lock's type to `visitor`.
+        /// Shows every front lock's rule to `visitor`.
         pub fn visit_front<P: Platform>(visitor: &mut impl FrontVisitor<P>) {
-            $({ use $front as lock; visitor.visit::<lock::Lock<P>>(&lock::ENTRY); })*
+            $(visitor.visit::<$rule>(&$front);)*
         }
 
         /// Shows every whole lock's type to `visitor`.
         pub fn visit_whole<P: Platform>(visitor: &mut impl WholeVisitor<P>) {
-            $({ use $whole as lock; visitor.visit::<lock::Lock<P>>(&lock::ENTRY); })*
+            $({
+                type Lock<P> = $lock;
+                visitor.visit::<Lock<P>>(&$whole);
+            })*
         }
     };
 }
 
 catalog! {
     front {
-        front::auto, front::barging, front::fifo,
-        front::asl, front::asl_max, front::asl_opt, front::pb10,
+        AUTO: front::barging::Lock = AUTO_ENTRY;
+        BARGING: front::barging::Lock = front::barging::ENTRY;
+        FIFO: front::fifo::Lock = front::fifo::ENTRY;
+        ASL: front::asl::Lock = front::asl::ENTRY;
+        ASL_MAX: Preset<front::asl::Lock, Max> = ASL_MAX_ENTRY;
+        ASL_OPT: Preset<front::asl::Lock, Opt> = ASL_OPT_ENTRY;
+        PB10: front::pb10::Lock = front::pb10::ENTRY;
+        MALTHUSIAN: front::malthusian::Lock = front::malthusian::ENTRY;
     }
     whole {
-        spin::tas, spin::ttas, spin::ticket, queue::mcs, queue::clh, block::mcs_stp,
-        amp::asl_mcs, amp::asl_ticket, amp::asl_clh,
+        TAS: spin::tas::Lock<P> = spin::tas::ENTRY;
+        TTAS: spin::ttas::Lock<P> = spin::ttas::ENTRY;
+        TICKET: spin::ticket::Lock<P> = spin::ticket::ENTRY;
+        MCS: queue::mcs::Lock<P> = queue::mcs::ENTRY;
+        CLH: queue::clh::Lock<P> = queue::clh::ENTRY;
+        MCS_STP: block::mcs_stp::Lock<P> = block::mcs_stp::ENTRY;
+        ASL_MCS: Reorderable<queue::mcs::Lock<P>> = reorderable::over(queue::mcs::ENTRY, "asl-mcs");
+        ASL_TICKET: Reorderable<spin::ticket::Lock<P>> = reorderable::over(spin::ticket::ENTRY, "asl-ticket");
+        ASL_CLH: Reorderable<queue::clh::Lock<P>> = reorderable::over(queue::clh::ENTRY, "asl-clh");
     }
 }
 
-/// The front locks, without those that are another one with a fixed option (`asl-max` and `asl-opt` are `asl` with a
-/// window of their own): what whole-system tests run under.
+/// Barging, with what suits the machine ([`Tuning::for_cpus`]): with one CPU (affinity, or a container's quota)
+/// nobody spins, and no lock is left to another core.
+const AUTO_ENTRY: Entry = Entry {
+    id: "auto",
+    preset_of: Some("barging"),
+    idea: "the default: what suits this machine's CPUs, affinity and quota",
+    source: "our own choice among the front locks; see ARCHITECTURE.md",
+    order: "as barging",
+    wakes: "as barging; nobody spins where the program has one CPU",
+    delay: "as barging",
+    advice: "start here",
+    ..front::barging::ENTRY
+};
+
+/// LibASL-MAX (PPoPP 2022, section 4.1): the most throughput that reordering can give, and the longest waits of
+/// little cores.
+struct Max;
+impl Tune for Max {
+    fn tune(tuning: Tuning) -> Tuning {
+        Tuning { window: Window::Fixed, window_ns: WINDOW_MAX_NS, ..tuning }
+    }
+}
+
+const ASL_MAX_ENTRY: Entry = Entry {
+    id: "asl-max",
+    preset_of: Some("asl"),
+    idea: "asl with the largest window, 100 ms, inside and outside of epochs",
+    source: "LibASL: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4.1, LibASL-MAX",
+    order: "as asl",
+    space: "as asl",
+    wakes: "as asl",
+    delay: "a little core, by up to 100 ms; then as fifo",
+    advice: "to see what reordering can give; programs that care for throughput alone",
+    ..front::asl::ENTRY
+};
+
+/// LibASL-OPT (PPoPP 2022, section 4.1): the best static window, found by trying, is what feedback is measured against.
+struct Opt;
+impl Tune for Opt {
+    fn tune(tuning: Tuning) -> Tuning {
+        Tuning { window: Window::Fixed, window_ns: OPT_WINDOW_NS, ..tuning }
+    }
+}
+
+/// ASL-OPT's window, by default, ns.
+const OPT_WINDOW_NS: u32 = 50_000;
+
+const ASL_OPT_ENTRY: Entry = Entry {
+    id: "asl-opt",
+    preset_of: Some("asl"),
+    idea: "asl with a fixed window, inside and outside of epochs",
+    source: "LibASL: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4.1, LibASL-OPT",
+    order: "as asl",
+    space: "as asl",
+    wakes: "as asl",
+    delay: "a little core, by `window`; then as fifo",
+    advice: "to compare with asl; where one window suits all that a program does",
+    options: &[
+        tuning::WINDOW.or(OPT_WINDOW_NS),
+        tuning::WAIT,
+        tuning::SPIN,
+        tuning::BYPASS.or(front::fifo::BYPASS),
+    ],
+    ..front::asl::ENTRY
+};
+
+/// The front locks that are not presets of others: what whole-system tests run under.
 pub fn front_rules() -> impl Iterator<Item = &'static Entry> {
-    let is_rule =
-        |entry: &&Entry| entry.kind == Kind::Front && !["asl-max", "asl-opt"].contains(&entry.id);
+    let is_rule = |entry: &&Entry| entry.kind == Kind::Front && entry.preset_of.is_none();
     CATALOG.iter().copied().filter(is_rule)
 }
 
 /// The entry called `id`.
 pub fn find(id: &str) -> Option<&'static Entry> {
     CATALOG.iter().copied().find(|entry| entry.id == id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Promise;
+    use crate::testing::{Threads, counts_right, lives_in_zeroed_memory};
+    use lockwright_platform::{InPlace, TryLock};
+
+    struct Counts;
+    impl Visitor<Threads> for Counts {
+        fn visit<L: TryLock<Threads> + 'static>(&mut self, _: &'static Entry) {
+            counts_right::<L>();
+        }
+    }
+
+    #[test]
+    fn no_lock_loses_an_increment() {
+        visit_all::<Threads>(&mut Counts);
+    }
+
+    struct InZeroes;
+    impl WholeVisitor<Threads> for InZeroes {
+        fn visit<L: TryLock<Threads> + InPlace>(&mut self, _: &'static Entry) {
+            lives_in_zeroed_memory::<L>();
+        }
+    }
+
+    #[test]
+    fn zeroed_memory_is_an_unlocked_whole_lock() {
+        visit_whole::<Threads>(&mut InZeroes);
+    }
+
+    #[test]
+    fn what_an_entry_says_of_its_order_is_what_it_promises() {
+        for entry in CATALOG {
+            let in_order =
+                ["first come", "arrival"].iter().any(|words| entry.order.starts_with(words));
+            let of = entry.preset_of.and_then(find);
+            let says = of.filter(|_| entry.order.starts_with("as ")).map_or(in_order, |of| {
+                of.order.starts_with("arrival") || of.order.starts_with("first come")
+            });
+            let promises = matches!(entry.promise, Promise::Arrival | Promise::ArrivalOrBypass);
+            assert_eq!(says, promises, "{}: '{}'", entry.id, entry.order);
+        }
+    }
 }

@@ -21,6 +21,7 @@ pub mod amp;
 pub mod block;
 pub mod catalog;
 pub mod condvar;
+pub mod entry;
 pub mod front;
 pub mod queue;
 pub mod rw;

@@ -190,7 +190,9 @@ impl Platform for Threads {
         Self::park(word, seen, deadline)
     }
 
-    fn unpark_moved(_word: *const Word32, _count: u32) {}
+    fn unpark_moved(_word: *const Word32, _count: u32) -> u32 {
+        0
+    }
 
     fn requeue(_from: *const Word32, _seen: u32, _to: *const Word32, _count: u32) -> u32 {
         0

@@ -72,8 +72,8 @@ struct Waiter {
     id: u64,
     reason: Reason,
     address: usize,
-    /// Somebody moved it here.
-    moved: bool,
+    /// It may be moved, and be told from others where it comes to.
+    movable: bool,
     /// The word's newest value, as long as the word may be asked for it.
     newest: Option<Arc<AtomicU64>>,
 }
@@ -143,7 +143,7 @@ impl World {
     }
 
     /// Ends the sleep of at most `count` at `address`, of those that are `meant`.
-    fn wake(&mut self, address: usize, count: u32, meant: impl Fn(&Waiter) -> bool) {
+    fn wake(&mut self, address: usize, count: u32, meant: impl Fn(&Waiter) -> bool) -> u32 {
         let mut left = count;
         self.waiters.retain(|waiter| {
             let sleeps = matches!(waiter.reason, Reason::Sleeps { .. } | Reason::Naps);
@@ -151,6 +151,7 @@ impl World {
             left -= u32::from(wakes);
             !wakes
         });
+        count - left
     }
 
     fn changed(&mut self, address: usize) {
@@ -255,14 +256,43 @@ fn time_passed<C: Checker>() {
     });
 }
 
+/// Sleeps while `word` is `seen`.
+fn sleep<C: Checker>(
+    word: &ModelWord<C>,
+    seen: u32,
+    deadline: Option<Deadline>,
+    movable: bool,
+) -> Woken {
+    enter_kernel::<C>();
+    if word.read_newest(Ordering::Relaxed) != seen {
+        return Woken::Maybe;
+    }
+    let newest = Some(word.newest.clone());
+    let reason = match deadline {
+        Some(Deadline::Nap) => Reason::Naps,
+        deadline => Reason::Sleeps { timed: deadline == Some(Deadline::Soon) },
+    };
+    let naps = reason == Reason::Naps;
+    let woken = wait::<C>(reason, word.address(), newest, movable);
+    if naps {
+        time_passed::<C>();
+    }
+    if woken { Woken::Maybe } else { Woken::TimedOut }
+}
+
 /// Waits until somebody takes us off the list (`true`), or the tick.
-fn wait<C: Checker>(reason: Reason, address: usize, newest: Option<Arc<AtomicU64>>) -> bool {
+fn wait<C: Checker>(
+    reason: Reason,
+    address: usize,
+    newest: Option<Arc<AtomicU64>>,
+    movable: bool,
+) -> bool {
     let passes = matches!(reason, Reason::Naps | Reason::Pauses);
     let timed = reason == Reason::Naps || reason == Reason::Sleeps { timed: true };
     log::<C>(if reason == Reason::Spins { "spins" } else { "sleeps" }, address, 0);
     let id = world(|w| {
         w.next_id += 1;
-        w.waiters.push(Waiter { id: w.next_id, reason, address, moved: false, newest });
+        w.waiters.push(Waiter { id: w.next_id, reason, address, movable, newest });
         w.next_id
     });
     loop {
@@ -402,7 +432,7 @@ impl<C: Checker, V: Into64, A: Atomic<V>> Cell<C, V, A> {
             if done(value) {
                 return value;
             }
-            wait::<C>(Reason::Spins, self.address(), None);
+            wait::<C>(Reason::Spins, self.address(), None, false);
         }
     }
 }
@@ -542,27 +572,13 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         });
         if nothing_new {
             // It would do the same again, and see the same.
-            wait::<C>(Reason::Pauses, 0, None);
+            wait::<C>(Reason::Pauses, 0, None, false);
         }
         time_passed::<C>();
     }
 
     fn park(word: &Self::Word, seen: u32, deadline: Option<Deadline>) -> Woken {
-        enter_kernel::<C>();
-        if word.read_newest(Ordering::Relaxed) != seen {
-            return Woken::Maybe;
-        }
-        let newest = Some(word.newest.clone());
-        let reason = match deadline {
-            Some(Deadline::Nap) => Reason::Naps,
-            deadline => Reason::Sleeps { timed: deadline == Some(Deadline::Soon) },
-        };
-        let naps = reason == Reason::Naps;
-        let woken = wait::<C>(reason, word.address(), newest);
-        if naps {
-            time_passed::<C>();
-        }
-        if woken { Woken::Maybe } else { Woken::TimedOut }
+        sleep::<C>(word, seen, deadline, false)
     }
 
     fn unpark(word: *const Self::Word, count: u32) {
@@ -572,13 +588,13 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     }
 
     fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Deadline>) -> Woken {
-        Self::park(word, seen, deadline)
+        sleep::<C>(word, seen, deadline, true)
     }
 
-    fn unpark_moved(word: *const Self::Word, count: u32) {
+    fn unpark_moved(word: *const Self::Word, count: u32) -> u32 {
         enter_kernel::<C>();
         log::<C>("unpark moved", word.addr(), count.into());
-        world(|w| w.wake(word.addr(), count, |waiter| waiter.moved));
+        world(|w| w.wake(word.addr(), count, |waiter| waiter.movable))
     }
 
     fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32 {
@@ -596,7 +612,6 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
                     return moved;
                 }
                 waiter.address = to.addr();
-                waiter.moved = true;
                 waiter.newest = None; // its word is another one now, which need not be there any more
                 moved += 1;
             }

@@ -1,7 +1,7 @@
 //! The condition variable: no signal is lost, none is taken by somebody who came later, and who times out leaves the list.
 
 use lockwright_locks::condvar::{self, Cond, Outcome, Sleeper};
-use lockwright_locks::front::{self, Alone, Arrival, asl::Asl, barging::Barging};
+use lockwright_locks::front::{self, Alone, Rule, asl, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
 use lockwright_model::scenario::explore;
@@ -15,7 +15,7 @@ use std::time::Duration;
 type Node<C, const SPINS: usize> = Sleeper<Machine<C, SPINS>>;
 
 /// A mutex, a condvar, and the number of waiters that may go on.
-struct Queue<C: Checker, const SPINS: usize, A = Barging> {
+struct Queue<C: Checker, const SPINS: usize, A = barging::Lock> {
     mutex: Alone<Machine<C, SPINS>, A>,
     lock: ModelWord<C>,
     first: ModelPtr<C, Node<C, SPINS>>,
@@ -28,7 +28,7 @@ struct Queue<C: Checker, const SPINS: usize, A = Barging> {
     waiting: AtomicU32,
 }
 
-impl<C: Checker, const SPINS: usize, A: Arrival<Machine<C, SPINS>>> Queue<C, SPINS, A> {
+impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS, A> {
     fn new() -> Self {
         Self {
             mutex: Alone::new(),
@@ -197,7 +197,7 @@ impl<C: Checker, const SPINS: usize, A: Arrival<Machine<C, SPINS>>> Queue<C, SPI
 
 const BUDGET: Budget = Budget { preemptions: 3, time: Duration::from_millis(1500), draws: 200 };
 
-fn model<C: Checker, const SPINS: usize, A: Arrival<Machine<C, SPINS>> + 'static>(
+fn model<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>>(
     id: &str,
     waiters: u32,
     timed: u32,
@@ -434,10 +434,10 @@ fn all<C: Checker, const SPINS: usize>() {
     for holding in [false, true] {
         for broadcast in [false, true] {
             for (waiters, timed) in [(1, 0), (1, 1), (2, 0), (2, 1)] {
-                model::<C, SPINS, Barging>("barging", waiters, timed, broadcast, holding);
+                model::<C, SPINS, barging::Lock>("barging", waiters, timed, broadcast, holding);
             }
             // Waiters that come back for a mutex that reorders them: on little cores they stand by.
-            model::<C, SPINS, Asl>("asl", 2, 0, broadcast, holding);
+            model::<C, SPINS, asl::Lock>("asl", 2, 0, broadcast, holding);
         }
     }
 }

@@ -112,8 +112,8 @@ impl Platform for Native {
         futex::wake(word.cast(), count);
     }
 
-    fn unpark_moved(word: *const Atomic32, count: u32) {
-        futex::wake_movable(word.cast(), count);
+    fn unpark_moved(word: *const Atomic32, count: u32) -> u32 {
+        futex::wake_movable(word.cast(), count)
     }
 
     fn now() -> u64 {

@@ -80,6 +80,17 @@ pub enum Woken {
     TimedOut,
 }
 
+/// What a thread that waits in a front lock's line has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It is in the line.
+    Joined,
+    /// It is head of the line, and not napping (any more).
+    Head,
+    /// It is head, and leaves the lock to others for a bounded time.
+    Naps,
+}
+
 /// A machine: everything a lock may ask for.
 pub trait Platform: Sized + Send + Sync + 'static {
     /// Its 32-bit atomic.
@@ -128,8 +139,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken;
 
     /// As [`unpark`](Self::unpark), but only threads that sleep by [`park_movable`](Self::park_movable):
-    /// whatever the others' priorities, they don't take these wakes.
-    fn unpark_moved(word: *const Self::Word, count: u32);
+    /// whatever the others' priorities, they don't take these wakes. Returns how many it woke.
+    fn unpark_moved(word: *const Self::Word, count: u32) -> u32;
 
     /// Nanoseconds since some fixed moment.
     fn now() -> u64;
@@ -150,6 +161,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// A 128-byte, 128-aligned, zeroed piece of memory that stays readable for ever (it may be handed
     /// out again). For algorithms whose waiters may look at a node that its owner has left (CLH).
     fn take_line() -> *mut u8;
+
+    /// The calling thread, which waits for a lock, tells what it has become: for machines that check what the lock
+    /// promises. Others ignore it.
+    fn reached(stage: Stage) {
+        let _ = stage;
+    }
 
     /// Gives a line back.
     ///

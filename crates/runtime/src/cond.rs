@@ -10,12 +10,12 @@
 
 use crate::layout::{Cond, Mutex};
 use crate::leave::{self, Wait};
-use crate::{config, fork, mutex, policy, real, thread, trace, watch};
+use crate::{config, fork, mutex, real, thread, trace, watch};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence, fence};
 use lockwright_locks::condvar::{self, Outcome};
-use lockwright_locks::front::{self, Parts};
+use lockwright_locks::front::Parts;
 use lockwright_native::{Clock, Deadline, Native};
 use lockwright_platform::{Ptr, Word};
 
@@ -284,14 +284,6 @@ unsafe fn wait_in_glibc(
     mutex: *mut Mutex,
     until: Option<(By, *const libc::timespec)>,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let m = unsafe { &*mutex };
-    // SAFETY: the caller's promise.
-    if !unsafe { mutex::is_foreign(mutex) } {
-        // glibc's code will unlock it, and sleep on word 0, uncounted.
-        let policy = policy::of(m);
-        front::make_foreign(m.parts(), &policy.tuning(), policy.has_line());
-    }
     // SAFETY: the caller's promise is glibc's contract.
     let wait = || unsafe {
         match until {

@@ -16,14 +16,15 @@
 //! What can't be understood is said once, on stderr, and the program goes on: a bad lock with glibc's
 //! algorithm, a bad rule or topology without it.
 
-use crate::policy::{self, How, PLACES, Policy};
-use crate::{emulate, epoch, front, machine, real, recording, trace, whole};
+use crate::policy::{self, Front, How, PLACES, Policy};
+use crate::{emulate, epoch, machine, real, recording, trace, whole};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU32};
-use lockwright_locks::catalog::{CATALOG, Kind, find};
+use lockwright_locks::catalog::{CATALOG, find};
+use lockwright_locks::entry::Kind;
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
 use lockwright_native::topology::{SpecProblem, Topology};
 
@@ -330,9 +331,9 @@ fn parse<'a>(spec: &'a [u8], mut tuning: Tuning) -> Result<Policy, Bad<'a>> {
     let entry = core::str::from_utf8(name).ok().and_then(find).ok_or(Bad::Name)?;
     let how = match entry.kind {
         Kind::Front => {
-            let (lock_slow, defaults) = front::find(entry.id).ok_or(Bad::Name)?;
-            tuning = defaults(tuning);
-            How::Front(lock_slow)
+            let front = Front::find(entry.id).ok_or(Bad::Name)?;
+            tuning = (front.defaults)(tuning);
+            How::Front(front)
         }
         Kind::Whole => {
             tuning.window = Window::Epoch; // for those that reorder

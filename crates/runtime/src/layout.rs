@@ -4,6 +4,7 @@
 //! the bytes that private, non-robust objects leave unused. All-zero memory, which is what the static
 //! initialisers and glibc's `init` functions leave, is an unlocked mutex and a condvar nobody waits for.
 
+use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use lockwright_locks::condvar::{self, Sleeper};
 use lockwright_locks::front::{Parts, Waiter};
@@ -26,15 +27,25 @@ pub struct Mutex {
     pub(crate) kind: AtomicU32,
     /// `__spins`, `__elision`: the front locks' side word.
     pub(crate) side: Atomic32,
-    /// `__list.__prev`: the line's tail; or the first half of a whole lock.
+    /// `__list.__prev`: the line's tail.
     pub(crate) tail: AtomicAddress<Waiter<Native>>,
-    /// `__list.__next`: the line's head; or the second half of a whole lock.
-    pub(crate) head: AtomicAddress<Waiter<Native>>,
+    /// `__list.__next`: where a textbook lock stands in front of word 0; zeroes on every other mutex.
+    pub(crate) room: Room,
 }
+
+/// Memory of a textbook lock; see whole.rs. Zeroes are an unlocked one.
+#[repr(C, align(8))]
+pub(crate) struct Room(pub(crate) UnsafeCell<[u8; 8]>);
+// SAFETY: whole.rs alone looks inside, and what it puts there is shared as locks are.
+unsafe impl Sync for Room {}
 
 /// Bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
 /// machines without it). Any other: robust, PI, PP, process-shared, destroyed. Those are glibc's.
 pub(crate) const KINDS: u32 = 0x303;
+/// In `__kind`, on a mutex that a textbook lock stands in front of: it sends each operation on this one mutex to the
+/// slow functions, at no cost to the others, because the fast path looks at `__kind` anyway. To glibc's code it is
+/// PTHREAD_MUTEX_NO_ELISION_NP, which changes nothing; a mutex of the type NORMAL has it from the start.
+pub(crate) const MARKED: u32 = 0x200;
 /// The condvar waiters in `users`.
 pub(crate) const USERS: u32 = 0xffff;
 /// The type's bits.
@@ -66,7 +77,7 @@ impl Mutex {
             kind: AtomicU32::new(0),
             side: Atomic32::of(0),
             tail: AtomicAddress::null(),
-            head: AtomicAddress::null(),
+            room: Room(UnsafeCell::new([0; 8])),
         }
     }
 
@@ -76,8 +87,8 @@ impl Mutex {
     }
 
     pub(crate) fn parts(&self) -> Parts<'_, Native> {
-        let Self { word, side, users: mood, tail, head, .. } = self;
-        Parts { word, side, mood, tail, head }
+        let Self { word, side, users: mood, tail, .. } = self;
+        Parts { word, side, mood, tail }
     }
 }
 

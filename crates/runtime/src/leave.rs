@@ -24,7 +24,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
-use lockwright_locks::front::{self, FREE, HELD, Tuning, WAITED};
+use lockwright_locks::front::{self, FREE, HELD, Seat, Tuning, WAITED};
 use lockwright_native::Native;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
@@ -108,6 +108,31 @@ pub(crate) fn let_cancellation_in(kind: c_int) {
     }
 }
 
+/// A wait in a front lock's line, or beside it.
+struct InLine<'a> {
+    mutex: &'a Mutex,
+    tuning: &'a Tuning,
+    seat: Seat<Native>,
+}
+
+impl Wait for InLine<'_> {
+    fn leave(&self) {
+        let node = self.seat.get();
+        if !node.is_null() {
+            // SAFETY: our own node, in a frame that is still there; its wait does not go on.
+            unsafe { front::leave_line(self.mutex.parts(), self.tuning, node) };
+        }
+        pass_on(self.mutex);
+    }
+}
+
+/// Runs a front lock's wait, which says in the seat where it is in line.
+#[inline(always)]
+pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&Seat<Native>)) {
+    let wait = InLine { mutex, tuning, seat: Seat::new(ptr::null()) };
+    guarded(&wait, || run(&wait.seat));
+}
+
 /// A wait on word 0 itself.
 struct OnWord<'a>(&'a Mutex);
 
@@ -141,7 +166,7 @@ struct Held<'a>(&'a Mutex, &'a Tuning);
 
 impl Wait for Held<'_> {
     fn leave(&self) {
-        front::unlock_slow(self.0.parts(), self.1, false);
+        front::unlock_slow(self.0.parts(), self.1);
     }
 }
 

@@ -19,7 +19,6 @@ pub mod emulate;
 pub mod epoch;
 mod files;
 mod fork;
-mod front;
 #[cfg(target_arch = "x86_64")]
 mod got;
 pub mod init;

@@ -3,7 +3,7 @@
 //! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
 //! has one thread (glibc's `__libc_single_threaded`).
 
-use crate::layout::{ERRORCHECK, KINDS, Mutex, RECURSIVE, TYPE, USERS};
+use crate::layout::{ERRORCHECK, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
 use crate::{emulate, leave, policy, real, thread, watch};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
@@ -155,8 +155,7 @@ fn give_slow(mutex: &Mutex) {
     if mutex.word.load(Relaxed) == FREE {
         return; // unlocking a free mutex: undefined, and harmless as with glibc
     }
-    let policy = policy::of(mutex);
-    front::unlock_slow(mutex.parts(), &policy.tuning(), policy.has_line());
+    policy::release(mutex);
 }
 
 /// Locks; `caller` is the address of the call.
@@ -217,7 +216,11 @@ unsafe fn lock_kind_here(mutex: *mut Mutex, caller: usize) -> c_int {
     match before_lock(m, kind, libc::EDEADLK) {
         Some(answer) => answer,
         None => {
-            take(m, caller);
+            if kind & MARKED != 0 && policy::must_queue(m) {
+                policy::acquire(m, caller);
+            } else {
+                take(m, caller);
+            }
             own(m)
         }
     }

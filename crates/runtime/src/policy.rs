@@ -3,23 +3,53 @@
 //! 0 is "not decided yet"; 1 to 30 are places in a table that our constructor fills from LOCKWRIGHT_LOCK
 //! (place 1) and LOCKWRIGHT_RULES; 31 is what runs before that: the front lock `auto`, as for two CPUs.
 
-use crate::front::LockSlow;
-use crate::layout::Mutex;
+use crate::layout::{MARKED, Mutex};
 use crate::{config, epoch, fork, leave, machine, whole};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_locks::amp::standby::{WINDOW_MAX_NS, Waiting};
-use lockwright_locks::front::auto::Auto;
-use lockwright_locks::front::{Arrival, Tuning, Window, lock_as_glibc, lock_if_foreign, side};
+use lockwright_locks::catalog::visit_front;
+use lockwright_locks::entry::{Entry, FrontVisitor};
+use lockwright_locks::front::{self, Parts, Rule, Seat, Tuning, View, Window, side};
 use lockwright_native::Native;
 use lockwright_platform::Word;
+
+/// A front lock's rule, on this machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Front {
+    acquire: fn(Parts<'_, Native>, &Tuning, Option<&Seat<Native>>),
+    release: fn(&View<'_, Native>),
+    /// Its own defaults, on top of what suits the machine.
+    pub(crate) defaults: fn(Tuning) -> Tuning,
+}
+
+impl Front {
+    const fn of<R: Rule<Native>>() -> Self {
+        Self { acquire: front::acquire::<Native, R>, release: R::release, defaults: R::defaults }
+    }
+
+    /// The front lock called `id`.
+    pub(crate) fn find(id: &'static str) -> Option<Self> {
+        struct Find(&'static str, Option<Front>);
+        impl FrontVisitor<Native> for Find {
+            fn visit<R: Rule<Native>>(&mut self, entry: &'static Entry) {
+                if entry.id == self.0 {
+                    self.1 = Some(Front::of::<R>());
+                }
+            }
+        }
+        let mut find = Find(id, None);
+        visit_front::<Native>(&mut find);
+        find.1
+    }
+}
 
 /// What a mutex does with a thread that has to wait.
 #[derive(Clone, Copy)]
 pub(crate) enum How {
-    /// A front lock, by its rule for arrivals.
-    Front(LockSlow),
+    /// A front lock.
+    Front(Front),
     /// A textbook lock in front of word 0.
     Whole(whole::Acquire),
     /// glibc's own algorithm: swap in a 2, sleep.
@@ -46,16 +76,11 @@ impl Policy {
         };
         Tuning { era: fork::era(), window_ns, ..self.tuning.on(machine::cpus()) }
     }
-
-    /// Are the mutex's `tail` and `head` a line?
-    pub(crate) fn has_line(&self) -> bool {
-        matches!(self.how, How::Front(_))
-    }
 }
 
 /// Place 31.
 static EARLY: Policy = Policy::new(
-    How::Front(<Auto as Arrival<Native>>::lock_slow),
+    How::Front(Front::of::<front::barging::Lock>()),
     Tuning {
         spin_ns: 5_000,
         spinners: 1,
@@ -124,7 +149,14 @@ fn decide(mutex: &Mutex, caller: usize) -> &'static Policy {
     loop {
         // Relaxed: the place is all there is to know.
         match mutex.side.compare_exchange(now, now | place, Relaxed, Relaxed) {
-            Ok(_) => return at(place),
+            Ok(_) => {
+                let policy = at(place);
+                if let How::Whole(_) = policy.how {
+                    // From now on every arrival comes here, and queues. Relaxed: those that don't know yet overtake.
+                    mutex.kind.fetch_or(MARKED, Relaxed);
+                }
+                return policy;
+            }
             Err(seen) if seen & side::LOCK != 0 => return at(seen & side::LOCK),
             Err(seen) => now = seen,
         }
@@ -137,18 +169,37 @@ fn decide(mutex: &Mutex, caller: usize) -> &'static Policy {
 pub(crate) fn acquire(mutex: &Mutex, caller: usize) {
     machine::look_now_and_then();
     let policy = decide(mutex, caller);
+    let tuning = policy.tuning();
+    match policy.how {
+        How::Front(front) => {
+            leave::in_line(mutex, &tuning, |seat| {
+                (front.acquire)(mutex.parts(), &tuning, Some(seat));
+            });
+        }
+        // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
+        How::Whole(acquire) if tuning.era == 0 => {
+            leave::held_back(mutex, &tuning, || acquire(mutex, &tuning));
+        }
+        How::Whole(_) | How::Glibc => {
+            leave::on_word(mutex, || front::lock_as_glibc(mutex.parts()));
+        }
+    }
+}
+
+/// Releases word 0, which is not 1. Who needs the wake, and gets it, does not depend on the mutex's lock, which may
+/// be decided at this very moment.
+#[cold]
+#[inline(never)]
+pub(crate) fn release(mutex: &Mutex) {
+    let policy = of(mutex);
     let (parts, tuning) = (mutex.parts(), policy.tuning());
-    leave::on_word(mutex, || {
-        if lock_if_foreign(parts) {
-            return;
-        }
-        match policy.how {
-            How::Front(lock_slow) => lock_slow(parts, &tuning),
-            // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
-            How::Whole(acquire) if tuning.era == 0 => {
-                leave::held_back(mutex, &tuning, || acquire(parts, &tuning));
-            }
-            How::Whole(_) | How::Glibc => lock_as_glibc(parts),
-        }
-    });
+    if let How::Front(front) = policy.how {
+        (front.release)(&View::new(parts, &tuning));
+    }
+    front::unlock_slow(parts, &tuning);
+}
+
+/// Does every arrival at a marked mutex have to queue, whether or not its word is free?
+pub(crate) fn must_queue(mutex: &Mutex) -> bool {
+    matches!(of(mutex).how, How::Whole(_))
 }

@@ -1,14 +1,16 @@
-//! The textbook locks under the preload: 16 bytes of the mutex are the lock, and who holds it may compete
-//! for word 0. So trylock, timed locks and condvars need to know word 0 only.
+//! The textbook locks under the preload: 8 bytes of the mutex, which nothing else uses, are the lock, and who holds it
+//! may compete for word 0. So trylock, timed locks and condvars need to know word 0 only.
 
-use lockwright_locks::catalog::{Entry, WholeVisitor, visit_whole};
-use lockwright_locks::front::{FREE, Parts, Tuning, WAITED, side, try_take};
-use lockwright_native::{AtomicAddress, Native};
+use crate::layout::Mutex;
+use lockwright_locks::catalog::visit_whole;
+use lockwright_locks::entry::{Entry, WholeVisitor};
+use lockwright_locks::front::{FREE, Tuning, try_take};
+use lockwright_native::Native;
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{InPlace, Platform, RawLock, Word};
+use lockwright_platform::{InPlace, Platform, TryLock, Word};
 
 /// Acquires word 0, queueing in a textbook lock.
-pub(crate) type Acquire = fn(Parts<'_, Native>, &Tuning);
+pub(crate) type Acquire = fn(&Mutex, &Tuning);
 
 struct Find {
     id: &'static str,
@@ -16,7 +18,7 @@ struct Find {
 }
 
 impl WholeVisitor<Native> for Find {
-    fn visit<L: RawLock<Native> + InPlace>(&mut self, entry: &'static Entry) {
+    fn visit<L: TryLock<Native> + InPlace>(&mut self, entry: &'static Entry) {
         if entry.id == self.id {
             self.found = Some(acquire::<L>);
         }
@@ -30,27 +32,21 @@ pub(crate) fn find(id: &'static str) -> Option<Acquire> {
     find.found
 }
 
-fn acquire<L: RawLock<Native> + InPlace>(parts: Parts<'_, Native>, tuning: &Tuning) {
-    const { assert!(size_of::<L>() <= 16 && align_of::<L>() <= 8 && !core::mem::needs_drop::<L>()) };
-    let memory: *const AtomicAddress<_> = parts.tail;
-    // SAFETY: `tail` and `head` are 16 adjacent bytes that begin zeroed (an unlocked L, by InPlace) and
-    // that nobody uses otherwise: this mutex has no line.
-    let lock = unsafe { &*memory.cast::<L>() };
+fn acquire<L: TryLock<Native> + InPlace>(mutex: &Mutex, tuning: &Tuning) {
+    const { assert!(size_of::<L>() <= 8 && align_of::<L>() <= 8 && !core::mem::needs_drop::<L>()) };
+    // SAFETY: 8 aligned bytes that begin zeroed (an unlocked L, by InPlace), and that are an L for ever: which lock a
+    // mutex runs on is decided once.
+    let lock = unsafe { &*mutex.room.0.get().cast::<L>() };
     let mut node = L::Node::default();
     // SAFETY: the node stays here until `unlock` returns.
     unsafe {
         // A hint, to those who reorder: the lock is free when the word is.
-        let is_free = || parts.word.load(Relaxed) == FREE;
+        let is_free = || mutex.word.load(Relaxed) == FREE;
         lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
     }
-    Native::spin_until(parts.word, Relaxed, |value| {
-        value == FREE && try_take::<Native>(parts.word)
+    Native::spin_until(&mutex.word, Relaxed, |value| {
+        value == FREE && try_take::<Native>(&mutex.word)
     });
-    // As a front lock's head does (front/mod.rs, invariant 2): those who sleep on the word get their wake.
-    if parts.side.load(Relaxed) & side::ON_WORD != 0 {
-        // Relaxed: we hold it; an RMW, so that a sleeper's release sequence goes on.
-        parts.word.swap(WAITED, Relaxed);
-    }
     // SAFETY: held since above, with this node.
     unsafe { lock.unlock(&raw mut node) };
 }

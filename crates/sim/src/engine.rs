@@ -26,6 +26,7 @@ use crate::profile::Profile;
 use crate::timeline::{Activity, Timeline};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use lockwright_platform::Stage;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -122,8 +123,10 @@ pub(crate) struct Thread {
     pub(crate) timed_out: bool,
     /// It waits in a lock since then, as anybody could see.
     pub(crate) seen_waiting: Option<Ps>,
-    /// It sleeps in a lock since then, until somebody wakes it.
-    pub(crate) seen_asleep: Option<Ps>,
+    /// It is in a front lock's line since then.
+    pub(crate) joined: Option<Ps>,
+    /// It is head of that line, and not napping.
+    pub(crate) is_head: bool,
     /// The word that it looks at, or sleeps on.
     pub(crate) word: usize,
     /// It spends time as its workload says, outside of any lock: that ends by itself, however long it takes.
@@ -251,6 +254,17 @@ pub(crate) fn on_its_own(body: impl FnOnce()) {
 }
 
 impl Engine {
+    /// What the running thread says of its wait.
+    pub(crate) fn reached(&mut self, stage: Stage) {
+        let (me, now) = (self.me(), self.now);
+        let thread = &mut self.threads[me as usize];
+        match stage {
+            Stage::Joined => thread.joined = Some(now),
+            Stage::Head => thread.is_head = true,
+            Stage::Naps => thread.is_head = false,
+        }
+    }
+
     pub(crate) fn new(profile: &Profile, seed: u64) -> Self {
         let cpus = Cpu::all(profile);
         Self {
@@ -288,15 +302,6 @@ impl Engine {
     /// The CPU that it runs on.
     pub(crate) fn my_cpu(&self) -> u32 {
         self.threads[self.me() as usize].cpu
-    }
-
-    /// Is the thread on a slower core than the fastest, for good?
-    pub(crate) fn stays_little(&self, thread: Tid) -> bool {
-        let fixed = |cpu: u32| self.cpus[cpu as usize].class > 0;
-        match &self.explore {
-            Some(explorer) => explorer.stays_little(thread),
-            None => self.threads[thread as usize].pinned.is_some_and(fixed),
-        }
     }
 
     /// `time`, give or take the profile's jitter.
@@ -343,7 +348,8 @@ impl Engine {
             unpreempted: false,
             timed_out: false,
             seen_waiting: None,
-            seen_asleep: None,
+            joined: None,
+            is_head: false,
             word: 0,
             on_its_own: false,
         });

@@ -144,7 +144,6 @@ pub(crate) unsafe fn wait(
     if deadline.is_none() {
         // Who gives up, or looks again, by itself waits for nobody.
         thread.seen_waiting.get_or_insert(e.now);
-        thread.seen_asleep.get_or_insert(e.now);
     }
     let (cpu, turn) = (thread.cpu, thread.turn);
     if let Some(end) = deadline {
@@ -164,7 +163,7 @@ pub(crate) unsafe fn wait(
 }
 
 /// Wakes at most `count` of those who sleep at `address`; if `moved`, only those who sleep there movably.
-pub(crate) fn wake(address: usize, count: u32, moved: bool) {
+pub(crate) fn wake(address: usize, count: u32, moved: bool) -> u32 {
     let e = engine();
     let kernel = &e.profile.kernel;
     let (wake_ns, turnaround) = (kernel.wake_ns, ps(kernel.turnaround_ns));
@@ -189,6 +188,7 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) {
     if !holding {
         let_go(bucket);
     }
+    let served = u32::try_from(woken.len()).unwrap_or(count);
     for sleeper in woken {
         let e = engine();
         let takes = e.about(turnaround);
@@ -201,6 +201,7 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) {
     if holding {
         let_go(bucket);
     }
+    served
 }
 
 /// Moves at most `count` sleepers from one address to another, if the first holds `seen`.

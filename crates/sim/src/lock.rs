@@ -6,10 +6,12 @@ use crate::order::Stamp;
 use crate::platform::Sim;
 use crate::timeline::Hold;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
-use lockwright_locks::catalog::{
-    Entry, FrontVisitor, Kind, OptionSpec, Visitor, find, visit_all, visit_front,
-};
-use lockwright_locks::front::{Alone, Arrival, Front, Parts, Tuning, lock_as_glibc};
+use lockwright_locks::catalog::{find, visit_all, visit_front};
+use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Promise, Visitor};
+use lockwright_locks::front::{Alone, Rule, Tuning, lock_as_glibc, try_take, unlock_slow};
+use lockwright_locks::front::{FREE, HELD};
+use lockwright_platform::Ordering::{Relaxed, Release};
+use lockwright_platform::Word;
 use lockwright_platform::{Platform, RawLock, TryLock};
 use std::cell::{Cell, RefCell};
 use thiserror::Error;
@@ -90,8 +92,7 @@ impl LockSpec {
 
     /// For how long a thread on a slower core lets others go first, at most, unless an epoch says so, ns; `None`: it does not.
     pub fn window_ns(&self) -> Option<u32> {
-        let stands_by = self.entry?.id.starts_with("asl");
-        stands_by.then(|| self.value("window").unwrap_or(WINDOW_MAX_NS))
+        self.entry?.stands_by.then(|| self.value("window").unwrap_or(WINDOW_MAX_NS))
     }
 
     /// The value of an option; `None`: the machine decides.
@@ -116,18 +117,34 @@ impl LockSpec {
         varied
     }
 
-    pub(crate) fn tuned(&self, mut tuning: Tuning) -> Tuning {
+    /// The tuning of a front lock of rule `R`, on the machine of the moment.
+    pub(crate) fn tuned_for<P: Platform, R: Rule<P>>(&self) -> Tuning {
+        let mut tuning = R::defaults(Tuning::for_cpus(P::cpus()));
         for (key, value) in &self.options {
             tuning.set(key, *value);
         }
         tuning
     }
 
+    /// How often the head of the lock's line may be overtaken, if it is a front lock.
+    pub(crate) fn bypass<P: Platform>(&self) -> Option<u32> {
+        struct Bypass<'a>(&'a LockSpec, Option<u32>);
+        impl<P: Platform> FrontVisitor<P> for Bypass<'_> {
+            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
+                if self.0.entry.is_some_and(|own| std::ptr::eq(own, entry)) {
+                    self.1 = Some(self.0.tuned_for::<P, R>().bypass);
+                }
+            }
+        }
+        let mut bypass = Bypass(self, None);
+        visit_front::<P>(&mut bypass);
+        bypass.1
+    }
+
     /// An unlocked lock for `threads` threads.
     pub(crate) fn make(&self, threads: usize) -> Box<dyn AnyLock> {
         let Some(entry) = self.entry else {
-            let lock = Alone::<Sim, Glibc>::tuned(Tuning::for_cpus(Sim::cpus()));
-            return Typed::boxed(lock, threads);
+            return Typed::boxed(Glibc::<Sim>::new(), threads);
         };
         let mut making = Making { spec: self, entry, threads, made: None };
         if entry.kind == Kind::Front {
@@ -147,10 +164,9 @@ struct Making<'a> {
 }
 
 impl FrontVisitor<Sim> for Making<'_> {
-    fn visit<L: Front<Sim>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<Sim>>(&mut self, entry: &'static Entry) {
         if std::ptr::eq(entry, self.entry) {
-            let tuning = L::Rule::defaults(Tuning::for_cpus(Sim::cpus()));
-            let lock = Alone::<Sim, L::Rule>::tuned(self.spec.tuned(tuning));
+            let lock = Alone::<Sim, R>::tuned(self.spec.tuned_for::<Sim, R>());
             self.made = Some(Typed::boxed(lock, self.threads));
         }
     }
@@ -164,12 +180,35 @@ impl Visitor<Sim> for Making<'_> {
     }
 }
 
-/// glibc's rule: whoever finds the lock taken sleeps, and tries again when it is woken.
-pub(crate) struct Glibc;
+/// glibc's algorithm on a front lock's memory: whoever finds the lock taken sleeps, and tries again when it is woken.
+pub(crate) struct Glibc<P: Platform>(Alone<P, lockwright_locks::front::fifo::Lock>);
 
-impl<P: Platform> Arrival<P> for Glibc {
-    fn lock_slow(parts: Parts<'_, P>, _: &Tuning) {
-        lock_as_glibc(parts);
+impl<P: Platform> RawLock<P> for Glibc<P> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self(Alone::new())
+    }
+
+    unsafe fn lock(&self, _: *mut ()) {
+        let parts = self.0.parts();
+        if !try_take::<P>(parts.word) {
+            lock_as_glibc(parts);
+        }
+    }
+
+    unsafe fn unlock(&self, _: *mut ()) {
+        // [release] ORDERING: Release, pairs with every Acquire that takes the word.
+        let (parts, tuning) = (self.0.parts(), self.0.tuning());
+        if parts.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+            unlock_slow(parts, tuning);
+        }
+    }
+}
+
+impl<P: Platform> TryLock<P> for Glibc<P> {
+    unsafe fn try_lock(&self, _: *mut ()) -> bool {
+        try_take::<P>(self.0.parts().word)
     }
 }
 
@@ -233,9 +272,9 @@ impl<L: TryLock<Sim>> AnyLock for Typed<L> {
 struct Waiter {
     thread: Tid,
     asked: Ps,
-    /// It is on a slower core than the fastest, and stays there.
-    little: bool,
     overtaken: u32,
+    /// The same, since it is head of the line.
+    overtaken_as_head: u32,
 }
 
 /// A lock under watch.
@@ -244,7 +283,10 @@ pub(crate) struct Watched {
     lock: Box<dyn AnyLock>,
     holder: Cell<Option<(Tid, Ps, Ps)>>,
     waiters: RefCell<Vec<Waiter>>,
-    promise: Option<Promise>,
+    /// Nobody is served before one who was seen waiting, and came earlier.
+    in_order: bool,
+    /// How often a head of the line may be overtaken by those who came after it joined.
+    bypass: Option<u32>,
     /// Waiters on other than the fastest cores stand by first.
     reorders: bool,
     /// The most that any was.
@@ -259,24 +301,32 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn new(spec: &LockSpec, number: u32, threads: usize) -> Self {
-        let count = u32::try_from(threads).unwrap_or(u32::MAX);
-        Self::over(spec.make(threads), spec, number, count, Sim::cpus())
+        Self::over::<Sim>(spec.make(threads), spec, number, threads)
     }
 
-    /// The lock that `spec` names, on a machine of `cpus` CPUs.
-    pub(crate) fn over(
+    /// The lock that `spec` names, on the machine of the moment.
+    pub(crate) fn over<P: Platform>(
         lock: Box<dyn AnyLock>,
         spec: &LockSpec,
         number: u32,
-        threads: u32,
-        cpus: u32,
+        threads: usize,
     ) -> Self {
+        let promise = spec.entry.map_or(Promise::Nothing, |entry| entry.promise);
+        let fits = threads <= P::cpus() as usize;
         Self {
             number,
             lock,
             holder: Cell::new(None),
             waiters: RefCell::default(),
-            promise: Promise::of(spec, threads, cpus),
+            in_order: match promise {
+                Promise::Arrival => true,
+                Promise::ArrivalOrBypass => fits,
+                Promise::Bypass | Promise::Nothing => false,
+            },
+            bypass: match promise {
+                Promise::Bypass | Promise::ArrivalOrBypass => spec.bypass::<P>(),
+                Promise::Arrival | Promise::Nothing => None,
+            },
             reorders: spec.window_ns().is_some(),
             most_overtaken: Cell::new(0),
             acquisitions: Cell::new(0),
@@ -296,54 +346,50 @@ impl Watched {
         self.waiters.borrow().iter().map(|waiter| waiter.thread).collect()
     }
 
-    /// Arrivals will not queue: there is no order.
-    pub(crate) fn promises_nothing(&mut self) {
-        self.promise = None;
-    }
-
     pub(crate) fn lock(&self, window_ns: u32) {
         let e = engine();
         let (me, asked) = (e.me(), e.now);
         let thread = &mut e.threads[me as usize];
-        (thread.seen_waiting, thread.seen_asleep) = (None, None);
+        (thread.seen_waiting, thread.joined, thread.is_head) = (None, None, false);
         self.waiters.borrow_mut().push(Waiter {
             thread: me,
             asked,
-            little: e.stays_little(me),
             overtaken: 0,
+            overtaken_as_head: 0,
         });
         self.lock.lock(me, window_ns);
         let mut waiters = self.waiters.borrow_mut();
         let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
         waiters.swap_remove(mine);
         let e = engine();
-        let promise = self.promise.filter(|_| !e.explore.as_ref().is_some_and(|x| x.is_weak()));
-        let asleep = promise.is_some_and(|promise| promise.asleep);
-        let mut first = None;
+        // Where time passes at will, a waiter that is seen spinning may have been overtaken before it could be.
+        let in_order = self.in_order && !e.explore.as_ref().is_some_and(|x| x.is_weak());
+        let (mut out_of_order, mut too_often) = (None, None);
         for waiter in waiters.iter_mut() {
             let thread = &e.threads[waiter.thread as usize];
-            let seen = if asleep { thread.seen_asleep } else { thread.seen_waiting };
-            if seen.is_some_and(|since| since < asked) {
+            if thread.seen_waiting.is_some_and(|since| since < asked) {
                 waiter.overtaken += 1;
                 self.most_overtaken.set(self.most_overtaken.get().max(waiter.overtaken));
-                if promise.is_some_and(|promise| promise.breaks(waiter)) {
-                    first.get_or_insert((waiter.thread, waiter.asked, waiter.overtaken));
+                if in_order {
+                    out_of_order.get_or_insert((waiter.thread, waiter.asked));
+                }
+            }
+            if thread.is_head && thread.joined.is_some_and(|since| since < asked) {
+                waiter.overtaken_as_head += 1;
+                if self.bypass.is_some_and(|bound| waiter.overtaken_as_head > bound) {
+                    too_often = Some((waiter.thread, waiter.overtaken_as_head));
                 }
             }
         }
         drop(waiters);
-        if let Some(((who, since, times), Promise { bound, .. })) = first.zip(promise) {
-            fail(if bound == 0 {
-                Violation::Order {
-                    lock: self.number,
-                    first: e.name(who),
-                    waited_since_ns: since / 1000,
-                    second: e.name(me),
-                    came_ns: asked / 1000,
-                }
-            } else {
-                Violation::Bypass { lock: self.number, who: e.name(who), times, bound }
-            });
+        let lock = self.number;
+        if let Some((first, since)) = out_of_order {
+            let (first, second) = (e.name(first), e.name(me));
+            let (waited_since_ns, came_ns) = (since / 1000, asked / 1000);
+            fail(Violation::Order { lock, first, waited_since_ns, second, came_ns });
+        }
+        if let Some(((who, times), bound)) = too_often.zip(self.bypass) {
+            fail(Violation::Bypass { lock, who: e.name(who), times, bound });
         }
         self.stood_by(me, asked);
         self.acquired(me, asked);
@@ -432,45 +478,5 @@ impl Watched {
             timeline.hold(Hold { lock, thread, asked_ps, start_ps, end_ps: e.now });
         }
         me
-    }
-}
-
-/// How often a waiter may be overtaken by those who came after it was seen waiting, for locks that promise a bound.
-#[derive(Clone, Copy, Debug)]
-struct Promise {
-    /// 0: first come first served.
-    bound: u32,
-    /// It holds from when the waiter sleeps, not from when it spins.
-    asleep: bool,
-    /// It holds for those on little cores only.
-    little: bool,
-}
-
-impl Promise {
-    fn of(spec: &LockSpec, threads: u32, cpus: u32) -> Option<Self> {
-        let entry = spec.entry?;
-        // Each of those before it in the line, and itself, may be overtaken so often; and by arrivals that were counted
-        // for the head before.
-        let each = |bypass: u32| bypass.saturating_add(threads).saturating_mul(threads - 1);
-        let of = |bound, asleep, little| Some(Self { bound, asleep, little });
-        match entry.id {
-            // Reordering comes before the waiting that anybody can see.
-            "ticket" | "mcs" | "clh" | "mcs-stp" | "asl-mcs" | "asl-ticket" | "asl-clh" => {
-                of(0, false, false)
-            }
-            // Whether the line is crowded is looked at when it is left.
-            "fifo" | "asl" | "asl-max" | "asl-opt" if threads <= cpus => of(0, false, false),
-            "fifo" => of(each(spec.value("bypass")?), false, false),
-            // A head that naps leaves a saturated lock to others by time, and does not count them.
-            "barging" | "auto" if spec.value("batch") == Some(0) => {
-                of(each(spec.value("bypass")?), true, false)
-            }
-            "pb10" => of(each(spec.value("big")?), false, true),
-            _ => None,
-        }
-    }
-
-    fn breaks(self, waiter: &Waiter) -> bool {
-        waiter.overtaken > self.bound && (waiter.little || !self.little)
     }
 }

@@ -52,7 +52,7 @@ impl AnyLock for Naps {
 fn run(make: fn() -> Box<dyn AnyLock>) -> Outcome {
     let setup = move |setup: &mut Setup<'_>| {
         let lock = setup.lock();
-        let watched = Watched::over(make(), setup.lock, 0, 4, 8);
+        let watched = Watched::over::<Sim>(make(), setup.lock, 0, 4);
         setup.world.locks.borrow_mut()[0] = Rc::new(watched);
         setup.threads(move |me| {
             while me.goes_on() {

@@ -7,7 +7,7 @@ use crate::engine::{Engine, Ps, advance, current, engine, inside};
 use crate::futex;
 use crate::lines::{Access, Change, reach, spin, writes};
 use crate::timeline::Activity;
-use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Woken, Word};
+use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
 use std::alloc::Layout;
 use std::cell::Cell;
 
@@ -274,8 +274,8 @@ impl Platform for Sim {
         unsafe { futex::wait(word.0.as_ptr(), seen, deadline.map(|end| end.0), true) }
     }
 
-    fn unpark_moved(word: *const SimWord, count: u32) {
-        futex::wake(word.addr(), count, true);
+    fn unpark_moved(word: *const SimWord, count: u32) -> u32 {
+        futex::wake(word.addr(), count, true)
     }
 
     fn now() -> u64 {
@@ -308,6 +308,10 @@ impl Platform for Sim {
 
     fn cpus() -> u32 {
         current().map_or(1, |e| u32::try_from(e.cpus.len()).unwrap_or(u32::MAX))
+    }
+
+    fn reached(stage: Stage) {
+        engine().reached(stage);
     }
 
     fn take_line() -> *mut u8 {

@@ -3,7 +3,7 @@
 use super::list;
 use crate::hints::Failure;
 use crate::{catalog, output};
-use lockwright_locks::catalog::{Entry, Kind};
+use lockwright_locks::entry::{Entry, Kind};
 use std::fmt::Write;
 use std::process::ExitCode;
 

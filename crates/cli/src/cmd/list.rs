@@ -2,7 +2,8 @@
 
 use crate::hints::Failure;
 use crate::output;
-use lockwright_locks::catalog::{CATALOG, Entry, Kind, OptionSpec};
+use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use serde_json::{Value, json};
 use std::process::ExitCode;
 

@@ -5,7 +5,8 @@ use super::words::{
     MANY_THREADS, locks, machines, placement, thread_counts, time, unknown, workloads,
 };
 use crate::hints::{Failure, warn};
-use lockwright_locks::catalog::{CATALOG, Entry};
+use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::entry::Entry;
 use lockwright_sim::Run;
 use lockwright_sim::load::Workload;
 use lockwright_sim::profile::{Profile, ProfileError};

@@ -24,9 +24,26 @@
 //! 3. The window is a hint: others may come in between its end and the joining.
 
 use super::standby::{Waiting, at_once, stand_by};
+use crate::entry::Entry;
 use lockwright_platform::{InPlace, Platform, Probe, RawLock, TryLock};
 
 pub use super::standby::WINDOW_MAX_NS;
+
+/// What the catalogue says of the reorderable lock over `base`.
+pub(crate) const fn over(base: Entry, id: &'static str) -> Entry {
+    Entry {
+        id,
+        preset_of: Some(base.id),
+        idea: "its base lock, and little cores stand by for their window before they ask",
+        source: "LibASL: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, algorithms 1 and 3",
+        order: "arrival among those who have asked; little cores ask after their window",
+        stands_by: true,
+        space: "as its base lock",
+        delay: "a little core, by its window (the epoch's, 100 ms outside epochs); then as its base lock",
+        advice: "to compare with the paper; asl for programs",
+        ..base
+    }
+}
 
 /// A lock of type `F`, with reordering. Adds no memory to it.
 #[derive(Debug)]

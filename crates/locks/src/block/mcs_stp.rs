@@ -29,18 +29,21 @@
 //! Facts: first come first served; 8 B a lock, one node of 16 B a waiter; waiters sleep, the unlocker wakes the next;
 //! each waiter is delayed by those before it, and by the wake of each that sleeps.
 
-use crate::catalog::{Entry, Kind};
+use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, Ptr, RawLock, TryLock, Word};
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "mcs-stp",
     kind: Kind::Whole,
+    preset_of: None,
     idea: "an mcs queue whose waiters spin for a bounded time, then fall asleep",
     source: "queue: J. M. Mellor-Crummey, M. L. Scott, ACM TOCS 9(1), 1991, figure 5; spin then park: A. R. Karlin et al., Empirical Studies of Competitive Spinning for a Shared-Memory Multiprocessor, SOSP 1991; the name: D. Dice, Malthusian Locks, EuroSys 2017",
     order: "first come first served",
+    promise: Promise::Arrival,
+    stands_by: false,
     space: "8 B a lock, 16 B a waiter, on its stack",
     wakes: "a waiter sleeps after 5 us awake; the unlocker wakes the next in line",
     delay: "each waiter, by those before it and the wake of each that sleeps",

@@ -20,129 +20,91 @@
 //! 2. After `window` ns, 100 ms at the most, the thread is in the line: who asks waits for a bounded number of others.
 //! 3. A window of 0 is fifo.
 
-use super::barging::Barging;
-use super::fifo::{self, Fifo};
-use super::tuning::OPTION_WAIT;
-use super::{
-    Arrival, OPTION_SPIN, Parts, Tuning, Window, is_free, line, option_bypass, side, try_take,
-};
+use super::{Arrived, Rule, Taken, Tuning, View, Window, barging, fifo, tuning};
 use crate::amp::standby::{confirmed, stand_by};
-use crate::catalog::{Entry, Kind};
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Platform;
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "asl",
     kind: Kind::Front,
+    preset_of: None,
     idea: "big cores overtake little ones, within the latency SLO of the program's epochs",
     source: "LibASL: Nian Liu, Jinyu Gu, Dahai Tang, Kenli Li, Binyu Zang, Haibo Chen, Asymmetry-aware \
              Scalable Locking, PPoPP 2022, algorithms 1 to 3",
     order: "arrival among those who have asked; little cores ask after their window",
+    promise: Promise::ArrivalOrBypass,
+    stands_by: true,
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter; 24 bytes per thread and epoch",
     wakes: "as fifo; as barging where waiters are more than CPUs, and standby sleeps there",
     delay: "a little core, by its window (the epoch's, 100 ms outside epochs); then as fifo",
     advice: "machines with unequal cores; give latency-critical operations an SLO (docs/epochs.md)",
-    options: &[OPTION_WAIT, OPTION_SPIN, option_bypass(fifo::BYPASS)],
+    options: &[tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(fifo::BYPASS)],
 };
 
-/// The rule of arrivals.
+/// The rule. In a program of its own (bench, models, simulator) there are no epochs: the window is the largest.
 #[derive(Debug)]
-pub struct Asl;
+pub struct Lock;
 
-/// In a program of its own (bench, models, simulator): there are no epochs, the window is the largest.
-pub type Lock<P> = super::Alone<P, Asl>;
-
-impl<P: Platform> Arrival<P> for Asl {
+impl<P: Platform> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { window: Window::Epoch, ..fixed::<P>(tuning) }
+        Tuning { window: Window::Epoch, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
 
-    #[cold]
-    fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning) {
-        let may_wait = tuning.window_ns > 0 && !P::place().class.is_big();
-        if may_wait {
-            // A line from before a fork is nobody's, and is cleared: a free lock must not look as if it were in use.
-            line::is_empty(&parts, tuning.era);
-            if take_if_free(&parts) || reorder(&parts, tuning) {
-                return;
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        if lock.tuning.window_ns > 0 && !P::place().class.is_big() {
+            // A line from before a fork is nobody's: a free lock must not look as if it were in use.
+            lock.is_line_empty();
+            if let Some(taken) = lock.take_if_free().or_else(|| reorder(lock)) {
+                return Arrived::Took(taken);
             }
         }
-        if parts.side.load(Relaxed) & side::CROWDED != 0 {
-            Barging::lock_slow(parts, tuning);
-        } else {
-            Fifo::lock_slow(parts, tuning);
-        }
+        if lock.is_crowded() { barging::Lock::arrive(lock) } else { fifo::Lock::arrive(lock) }
     }
 }
 
-/// The defaults of all of this family, with a fixed window.
-pub(super) fn fixed<P: Platform>(tuning: Tuning) -> Tuning {
-    <Fifo as Arrival<P>>::defaults(tuning)
-}
-
-fn take_if_free<P: Platform>(parts: &Parts<'_, P>) -> bool {
-    is_free(parts) && try_take::<P>(parts.word)
-}
-
-/// Stands by; `true` if the lock was free, and is ours.
-fn reorder<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
-    let counted = count_in(parts);
-    let got = stand_by::<P>(
-        tuning.window_ns,
-        tuning.waiting,
+/// Stands by, counted as one who waits beside the line.
+fn reorder<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+    let counted = lock.count_in(u32::MAX);
+    let mut taken = None;
+    stand_by::<P>(
+        lock.tuning.window_ns,
+        lock.tuning.waiting,
         confirmed,
-        || is_free(parts),
-        || is_crowded(parts, tuning),
-        || take_if_free(parts),
+        || lock.is_free(),
+        // Those who stand by, the asking thread among them, and the holder.
+        || lock.is_crowded() || lock.beside() + 1 > lock.tuning.cpus,
+        || {
+            taken = lock.take_if_free();
+            taken.is_some()
+        },
     );
     if counted {
-        parts.side.fetch_sub(side::SPINNER, Relaxed); // a count: it publishes nothing
+        lock.count_out();
     }
-    got
-}
-
-/// Counts one more thread that waits beside the line; `false`: there are too many to count.
-fn count_in<P: Platform>(parts: &Parts<'_, P>) -> bool {
-    let mut now = parts.side.load(Relaxed); // re-checked by the exchange
-    while now & side::SPINNERS != side::SPINNERS {
-        // Relaxed: a count, it publishes nothing.
-        match parts.side.compare_exchange(now, now + side::SPINNER, Relaxed, Relaxed) {
-            Ok(_) => return true,
-            Err(seen) => now = seen,
-        }
-    }
-    false
-}
-
-/// Are the threads that stand by, and the holder, more than the CPUs? The asking thread is one of the former.
-///
-/// A hint, like everything that it looks at: it decides how to wait, not who holds the lock.
-fn is_crowded<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
-    let side = parts.side.load(Relaxed);
-    side & side::CROWDED != 0 || (side & side::SPINNERS) / side::SPINNER + 1 > tuning.cpus
+    taken
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::{FREE, HELD, Waiter};
+    use crate::front::{FREE, HELD, Parts, Waiter, acquire};
     use crate::testing::{Threads, run_on};
-    use lockwright_platform::Ptr;
+    use lockwright_platform::{Ordering::Relaxed, Ptr, Word};
 
     #[test]
     fn line_of_a_forks_parent_delays_nobody() {
         type Line = <Threads as Platform>::Ptr<Waiter<Threads>>;
         let new = <<Threads as Platform>::Word as Word>::new;
         let (word, side, mood) = (new(FREE), new(0), new(0));
-        let gone = core::ptr::without_provenance_mut(64); // of era 0
-        let (tail, head) = (Line::new(gone), Line::new(gone));
+        let tail = Line::new(core::ptr::without_provenance_mut(64)); // of era 0
         let parts: Parts<'_, Threads> =
-            Parts { word: &word, side: &side, mood: &mood, tail: &tail, head: &head };
-        let tuning = Tuning { era: 1, ..fixed::<Threads>(Tuning::for_cpus(2)) };
+            Parts { word: &word, side: &side, mood: &mood, tail: &tail };
+        let tuning = <Lock as Rule<Threads>>::defaults(Tuning::for_cpus(2));
         run_on(1);
         let start = Threads::now();
-        Asl::lock_slow(parts, &tuning);
+        acquire::<Threads, Lock>(parts, &Tuning { era: 1, ..tuning }, None);
         assert_eq!(word.load(Relaxed), HELD);
         assert_eq!(Threads::now(), start);
     }

@@ -23,11 +23,9 @@
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
 
-use super::{ANY, Arrival, OPTION_SPIN, OPTION_SPINNERS, Parts, Tuning};
-use super::{batch, line, option_bypass, overtake, side, try_take};
-use crate::catalog::{Entry, Kind, OptionSpec};
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use super::{ANY, Arrived, Rule, Taken, View, tuning};
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Platform;
 
 /// Arrivals that may overtake the line's head, by default: a fraction of a millisecond of short critical
 /// sections, against which a sleep and a wake are little.
@@ -36,73 +34,47 @@ pub const BYPASS: u32 = 500;
 /// How long a saturated lock is left to those who come back for it, ns, by default.
 pub const BATCH_NS: u32 = 100_000;
 
-/// The option `batch`.
-pub(super) const OPTION_BATCH: OptionSpec = OptionSpec {
-    key: "batch",
-    meaning: "ns for which the line's head leaves a saturated lock to those who come back for it",
-    min: 0,
-    max: 10_000_000,
-    default: Some(BATCH_NS),
-};
-
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "barging",
     kind: Kind::Front,
+    preset_of: None,
     idea: "whoever finds it free takes it; waiters spin briefly, then sleep in a line",
     source: "glibc's 0/1/2 futex word (Drepper, Futexes Are Tricky, 2011) with a K42-style line of \
              sleepers; spin budget after Karlin et al., SODA 1990",
     order: "none among runners; sleepers are woken first come first served",
+    promise: Promise::Bypass,
+    stands_by: false,
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
     wakes: "unlock wakes the line's head, at most one thread on its way at a time",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, naps of `batch` ns",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",
-    options: &[OPTION_SPIN, OPTION_SPINNERS, option_bypass(BYPASS), OPTION_BATCH],
+    options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(BYPASS), tuning::BATCH],
 };
 
-/// The rule of arrivals.
+/// The rule.
 #[derive(Debug)]
-pub struct Barging;
+pub struct Lock;
 
-/// In a program of its own (bench, models, simulator).
-pub type Lock<P> = super::Alone<P, Barging>;
-
-impl<P: Platform> Arrival<P> for Barging {
-    #[cold]
-    fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning) {
-        let got = if line::is_empty(&parts, tuning.era) {
-            try_take::<P>(parts.word) || spin_in_front(parts, tuning)
-        } else {
-            overtake(parts, tuning) || spin_in_front(parts, tuning)
-        };
-        if got {
-            return;
-        }
-        line::wait(parts, tuning);
+impl<P: Platform> Rule<P> for Lock {
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        Arrived::or_joins(lock.take().or_else(|| spin_in_front(lock)))
     }
 }
 
-/// Awake, beside the line, if few enough are; `true` if that got us the lock.
-fn spin_in_front<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) -> bool {
-    if batch::is_saturated(&parts, tuning) {
-        return false;
+/// Awake, beside the line, if few enough are.
+fn spin_in_front<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+    // A hint, all of it: who may take the lock is decided when it is taken.
+    if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass {
+        return None;
     }
-    let now = parts.side.load(Relaxed); // a hint: one spinner or overtaker too many is no harm
-    if now & side::BYPASSES >= tuning.bypass * side::BYPASS {
-        return false;
+    if lock.tuning.spinners == ANY {
+        return lock.spin();
     }
-    if tuning.spinners == ANY {
-        return batch::spin(&parts, tuning);
+    if !lock.count_in(lock.tuning.spinners) {
+        return None;
     }
-    if now & side::SPINNERS >= tuning.spinners * side::SPINNER {
-        return false;
-    }
-    // Relaxed, here and below: a count, nothing is published by it. Not a fetch_add: from 7 on it would
-    // carry into the next field, which others clear.
-    if parts.side.compare_exchange(now, now + side::SPINNER, Relaxed, Relaxed).is_err() {
-        return false;
-    }
-    let got = batch::spin(&parts, tuning);
-    parts.side.fetch_sub(side::SPINNER, Relaxed);
-    got
+    let taken = lock.spin();
+    lock.count_out();
+    taken
 }

@@ -14,7 +14,7 @@
 //!
 //! Everything here is a hint: who holds the lock is decided by word 0 alone.
 
-use super::{FREE, Parts, Tuning, mood, take};
+use super::{FREE, Parts, Tuning, View, mood};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
 
@@ -39,8 +39,9 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
     tuning.batch_ns != 0 && parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
-/// Waits awake for the word, and takes it; `false` if that took too long.
-pub(super) fn spin<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
+/// Waits awake until `take` has taken the word; `false` if that took too long.
+pub(super) fn spin<P: Platform>(lock: &View<'_, P>, mut take: impl FnMut() -> bool) -> bool {
+    let View { parts, tuning } = lock;
     let now = parts.mood.load(Relaxed);
     let steps = now & mood::STEPS;
     let start = P::now();
@@ -49,9 +50,9 @@ pub(super) fn spin<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
         && now & mood::SATURATED == 0
         && start / 64 % PROBE_EACH[usize::from(steps != 0)] == 0;
     let mut got = false;
-    P::spin_for(parts.word, Relaxed, tuning.awake_ns::<P>(parts.side), |value| {
+    lock.spin_for(|value| {
         if value == FREE {
-            got = if probe { take_if_idle(parts, P::now() - start) } else { take::<P>(parts.word) };
+            got = (!probe || is_idle(parts, P::now() - start)) && take();
             probe = false;
         }
         got
@@ -59,8 +60,8 @@ pub(super) fn spin<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
     got
 }
 
-/// Takes a free word, unless it is taken again within a moment; notes which. `waited`: so far, ns.
-pub(super) fn take_if_idle<P: Platform>(parts: &Parts<'_, P>, waited: u64) -> bool {
+/// Is the word, just seen free, still free after a moment? Notes the answer. `waited`: so far, ns.
+fn is_idle<P: Platform>(parts: &Parts<'_, P>, waited: u64) -> bool {
     let grace = (waited / GRACE_SHARE).clamp(GRACE_NS, GRACE_MAX_NS);
     if parts.word.load(Relaxed) != FREE {
         return false;
@@ -68,17 +69,17 @@ pub(super) fn take_if_idle<P: Platform>(parts: &Parts<'_, P>, waited: u64) -> bo
     P::pause(grace as u32);
     let idle = parts.word.load(Relaxed) == FREE;
     note(parts, idle);
-    idle && take::<P>(parts.word)
+    idle
 }
 
-/// The head of a saturated lock has slept and looks again: as [`take_if_idle`]; and a lock that is held
+/// The head of a saturated lock has slept and looks again: takes it if it stays free; and a lock that is held
 /// then is some evidence, too.
-pub(super) fn take_after_nap<P: Platform>(parts: &Parts<'_, P>) -> bool {
-    if parts.word.load(Relaxed) == FREE {
-        return take_if_idle(parts, 0);
+pub(super) fn take_after_nap<P: Platform>(lock: &View<'_, P>, take: impl FnOnce() -> bool) -> bool {
+    if lock.is_open() {
+        return is_idle(&lock.parts, 0) && take();
     }
     if P::now() / 64 % HELD_EACH == 0 {
-        note(parts, false);
+        note(&lock.parts, false);
     }
     false
 }

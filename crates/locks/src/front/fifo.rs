@@ -1,4 +1,4 @@
-//! FIFO: waiters get the lock in the order in which they came.
+//! Fifo: whoever came first is served first.
 //!
 //! The line of front/line.rs (after Mellor-Crummey & Scott, TOCS 1991), and a rule: no arrival overtakes
 //! a waiter while the threads fit the CPUs. When they don't, strict order is what makes queue locks
@@ -16,50 +16,50 @@
 //!    locks and sleepers on the word, which don't queue).
 //! 2. Between two headships at most `bypass` arrivals overtake the head.
 
-use super::{Arrival, OPTION_SPIN, Parts, Tuning, line, option_bypass, overtake, side, try_take};
-use crate::catalog::{Entry, Kind};
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use super::{Arrived, Rule, Taken, Tuning, View, tuning};
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Platform;
 
 /// Arrivals that may overtake the head of a crowded line, by default.
 pub const BYPASS: u32 = 250;
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "fifo",
     kind: Kind::Front,
+    preset_of: None,
     idea: "first come, first served; a crowded line may be overtaken a bounded number of times",
     source: "Mellor-Crummey & Scott, Algorithms for Scalable Synchronization on Shared-Memory \
              Multiprocessors, TOCS 1991, algorithm 4, in front of a futex word",
     order: "arrival; with more threads than CPUs at most `bypass` arrivals overtake each head",
+    promise: Promise::ArrivalOrBypass,
+    stands_by: false,
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
     wakes: "the head spins, then sleeps; the holder's unlock, not the acquirer, wakes it",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each of them",
     advice: "where the order of waiters or the longest wait matters more than throughput",
-    options: &[OPTION_SPIN, option_bypass(BYPASS)],
+    options: &[tuning::SPIN, tuning::BYPASS.or(BYPASS)],
 };
 
-/// The rule of arrivals.
+/// The rule.
 #[derive(Debug)]
-pub struct Fifo;
+pub struct Lock;
 
-/// In a program of its own (bench, models, simulator).
-pub type Lock<P> = super::Alone<P, Fifo>;
-
-impl<P: Platform> Arrival<P> for Fifo {
+impl<P: Platform> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: BYPASS, batch_ns: 0, ..tuning }
     }
 
-    #[cold]
-    fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning) {
-        if line::is_empty(&parts, tuning.era) {
-            if try_take::<P>(parts.word) {
-                return;
-            }
-        } else if parts.side.load(Relaxed) & side::CROWDED != 0 && overtake(parts, tuning) {
-            return; // a hint decides who may try; the count decides how many
-        }
-        line::wait(parts, tuning);
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        Arrived::or_joins(overtake(lock))
     }
+}
+
+/// Takes a lock that is free, and a crowded one past its head. From a quarter of the bound on, one arrival in 32 is
+/// sent to join instead: the head, woken long ago, may wait for a CPU, and that arrival, going to sleep, gives it one.
+fn overtake<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+    let so_far = lock.overtaken();
+    let is_sent = so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
+    let may = lock.is_line_empty() || lock.is_crowded() && !is_sent;
+    if may { lock.take() } else { None }
 }

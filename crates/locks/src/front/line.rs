@@ -1,33 +1,65 @@
-//! The line of waiters in front of word 0, shared by the front locks.
+//! The line of waiters in front of word 0: every edit of it, whatever the rule.
 //!
 //! Mellor-Crummey & Scott, *Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors*,
-//! TOCS 1991, with the head kept in the lock (K42; Linux' qspinlock): a waiter that acquired hands the
-//! headship on before `lock` returns, so nodes live on stacks, and thread exit needs no clean-up.
+//! TOCS 1991. A waiter that acquired hands the headship on before `lock` returns (K42; Linux' qspinlock), so nodes
+//! live on stacks, and thread exit needs no clean-up. Unlock does not know the line: the head, when it sleeps, sleeps
+//! on word 0 itself, where glibc's unlock finds it, too.
 //!
-//! A gate is WAITING (awake, not head), ASLEEP (about to sleep, or asleep) or OPEN (you are head, or:
-//! the word is being released, look again).
+//! ```text
+//!   gate    WAITING ─► OPEN            awake until it is head
+//!              └► ASLEEP ─► OPEN       asleep at its gate, then moved to word 0
+//!              └────┴─► MOVING, LEFT   leaving.rs
+//! ```
 
-use super::{FREE, Parts, Tuning, WAITED, batch, inherit_duty, mood, side};
+use super::leaving::settle;
+use super::rule::{Arrived, Note, Rule, View};
+use super::{FREE, HELD, Parts, Tuning, WAITED, batch, mark, mood, owe_wake, side, take_as};
+use core::cell::Cell;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, Word};
+use lockwright_platform::{Platform, Ptr, Stage, Word};
 
-const WAITING: u32 = 0;
-const ASLEEP: u32 = 1;
-const OPEN: u32 = 2;
+/// Awake, and not head.
+pub(super) const WAITING: u32 = 0;
+/// About to sleep at its gate, or asleep there.
+pub(super) const ASLEEP: u32 = 1;
+/// Head.
+pub(super) const OPEN: u32 = 2;
 
 /// Low bits of a node's address, free for the era: nodes are aligned to 64.
 const ERAS: usize = 63;
 
+/// Waiters that a rule may choose from, and the head's successor itself, at most.
+const CHOICE: usize = 16;
+
 /// One waiter's place in the line; on its stack.
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
-    gate: P::Word,
-    /// Number in arrival order. A hint: only lengths are computed from it.
-    ticket: P::Word,
-    next: P::Ptr<Waiter<P>>,
+    pub(super) gate: P::Word,
+    pub(super) next: P::Ptr<Waiter<P>>,
+    /// Who is before it. Its own until it is linked; then written under LEAVING (leaving.rs).
+    pub(super) before: P::Ptr<Waiter<P>>,
+    /// How often others of the line were let past it. Written by heads that leave.
+    passed: P::Word,
+    note: Note,
 }
 
-fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
+impl<P: Platform> Waiter<P> {
+    pub(super) fn new(gate: u32, note: Note) -> Self {
+        Self {
+            gate: P::Word::new(gate),
+            next: P::Ptr::new(core::ptr::null_mut()),
+            before: P::Ptr::new(core::ptr::null_mut()),
+            passed: P::Word::new(0),
+            note,
+        }
+    }
+}
+
+/// Where a thread that waits says which node is its own, for whoever takes it out of a wait that is torn
+/// ([`leave_line`](super::leave_line)). Null: it is in no line.
+pub type Seat<P> = Cell<*const Waiter<P>>;
+
+pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
 }
 
@@ -40,193 +72,240 @@ fn untag<P: Platform>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     }
 }
 
-/// The head of the line, as the holder sees it; null: nobody.
-pub(super) fn head<P: Platform>(parts: &Parts<'_, P>, era: usize) -> *const Waiter<P> {
-    // ORDERING: Acquire, pairs with [first]: a head that came without our doing is fully made.
-    untag(parts.head.load(Acquire), era)
-}
-
-/// Opens a waiter's gate and returns its address, for a wake later on.
-///
-/// # Safety
-/// The waiter is in the line, and the caller holds the lock.
-pub(super) unsafe fn open<P: Platform>(waiter: *const Waiter<P>) -> *const P::Word {
-    // SAFETY: the caller's promise: the node is there.
-    let gate = unsafe { &(*waiter).gate };
-    // Relaxed: only its owner's `park` looks, for a changed value; the word carries the happens-before.
-    gate.store(OPEN, Relaxed);
-    gate
-}
-
-/// Is anybody in the line? As seen by a thread that holds nothing.
+/// Is nobody in the line? As seen by a thread that holds nothing.
 pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
     let tail = parts.tail.load(Relaxed); // a hint: decides whether to queue, not whether to hold
     if tail.is_null() {
         return true;
     }
-    if untag(tail, era).is_null() {
-        // Left over from before a fork. Relaxed: there is nobody to synchronize with.
-        let _ = parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed);
+    if !untag(tail, era).is_null() {
+        return false;
     }
-    false
+    // Left over from before a fork. Relaxed: there is nobody to synchronize with.
+    let cleared = parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed);
+    forget(parts);
+    cleared.is_ok()
 }
 
-/// Joins the line, waits, and returns with the lock held and the line left.
-pub(super) fn wait<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
-    wait_holding_back(parts, tuning, |_| ());
+/// What the line of a fork's parent left behind must not bind the child.
+fn forget<P: Platform>(parts: &Parts<'_, P>) {
+    parts.side.fetch_and(!side::LEAVING, Relaxed); // whoever was leaving does not exist
+    parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints
 }
 
-/// As [`wait`]; once it is head, and before it competes for the word, `hold_back` is called, which may let others
-/// go first (within a bound).
-pub(super) fn wait_holding_back<P: Platform>(
+/// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line.
+#[cold]
+pub fn acquire<P: Platform, R: Rule<P>>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
-    hold_back: impl FnOnce(&Parts<'_, P>),
+    seat: Option<&Seat<P>>,
 ) {
-    let node = Waiter::<P> {
-        gate: P::Word::new(WAITING),
-        ticket: P::Word::new(0),
-        next: P::Ptr::new(core::ptr::null_mut()),
+    let lock = View::new(parts, tuning);
+    let note = match R::arrive(&lock) {
+        Arrived::Took(_) => return,
+        Arrived::Joins(note) => note,
     };
-    let me = (&raw const node).cast_mut();
+    let node = Waiter::<P>::new(WAITING, note);
+    let behind = join(&parts, &node, tuning);
+    if let Some(seat) = seat {
+        seat.set(&raw const node);
+    }
+    let slept = behind && wait_for_headship::<P, R>(&lock, &node);
+    P::reached(Stage::Head);
+    R::hold_back(&lock, &node.note);
+    let slept = wait_as_head::<P, R>(&lock, &node, slept);
+    R::acquired(&lock, &node.note, slept);
+    leave::<P, R>(&lock, &node);
+    if let Some(seat) = seat {
+        seat.set(core::ptr::null());
+    }
+}
+
+/// Joins the line; `true`: behind somebody.
+fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
+    let me = core::ptr::from_ref(node).cast_mut();
     // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
     // our predecessor's node is fully made before we write its `next`.
-    let last = untag(parts.tail.swap(tag(me, tuning.era), AcqRel), tuning.era);
+    let tail = parts.tail.swap(tag(me, tuning.era), AcqRel);
+    P::reached(Stage::Joined);
+    let last = untag(tail, tuning.era);
     if last.is_null() {
-        // [first] ORDERING: Release, pairs with `head`: the holder may see us before we make the word 2.
-        parts.head.store(tag(me, tuning.era), Release);
-    } else {
-        // SAFETY: it can't leave before it has seen its `next`, which only we write.
-        let last = unsafe { &*last };
-        // Relaxed: a hint. 0, if its owner has not come that far: then we start counting anew, and nobody
-        // knows the length until one of us is head.
-        node.ticket.store(last.ticket.load(Relaxed).wrapping_add(1), Relaxed);
-        // [link] ORDERING: Release, pairs with the Acquire in `leave`: our gate is there before we are.
-        last.next.store(me, Release);
-        wait_for_headship(&parts, &node, tuning);
+        if !tail.is_null() {
+            forget(parts);
+        }
+        node.gate.store(OPEN, Relaxed); // read by ourselves alone, in leaving.rs
+        parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, as below
+        return false;
     }
-    hold_back(&parts);
-    wait_as_head(&parts, &node, tuning);
-    leave(&parts, &node, tuning);
+    node.before.store(last, Relaxed); // published by [link]
+    // SAFETY: it can't leave before it has seen its `next`, which only we write.
+    let last = unsafe { &*last };
+    // [link] ORDERING: Release, pairs with the Acquires that read a `next`: our gate is there before we are.
+    last.next.store(me, Release);
+    // A hint, and the mutex's own line is ours at the moment. Before anybody can wait for us to be counted.
+    parts.mood.fetch_add(mood::WAITER, Relaxed);
+    true
 }
 
-/// Not head yet: everything concerns our own gate.
-fn wait_for_headship<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
-    // Behind others in a crowded line there is nothing to stay awake for.
-    let crowded = parts.side.load(Relaxed) & side::CROWDED != 0; // a hint
-    let awake_ns = if crowded { 0 } else { tuning.spin_ns };
+/// Not head yet: everything concerns our own gate. `true`: it slept.
+fn wait_for_headship<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+    let awake_ns = R::awake_ns(lock);
     // Relaxed: headship carries no data; the word's Acquire does.
     if P::spin_for(&node.gate, Relaxed, awake_ns, |gate| gate == OPEN) == OPEN {
-        return;
+        return false;
     }
-    // Relaxed on failure: OPEN is all we need. On success too: `leave` reads it by an RMW, which sees the
-    // newest value, and then itself makes the word 2.
-    if node.gate.compare_exchange(WAITING, ASLEEP, Relaxed, Relaxed).is_ok() {
-        while node.gate.load(Relaxed) == ASLEEP {
-            P::park(&node.gate, ASLEEP, None);
-        }
+    // Relaxed on failure: OPEN is all we need. On success too: who opens it does so by an RMW, which sees the
+    // newest value, and then moves us to the word.
+    if node.gate.compare_exchange(WAITING, ASLEEP, Relaxed, Relaxed).is_err() {
+        return false;
     }
-}
-
-/// Head: competes for the word, awake first, then asleep with the word at 2.
-fn wait_as_head<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
-    if batch::is_saturated(parts, tuning) && nap(parts, node, tuning) {
-        return;
-    }
-    loop {
-        if batch::spin(parts, tuning) {
-            return;
-        }
-        node.gate.store(ASLEEP, Relaxed); // before the word says 2: the AcqRel below keeps the order
-        // [asleep] ORDERING: Acquire, pairs with [release] if it was free. Release, pairs with [mark]:
-        // the unlock that finds this 2 opens our gate after our store of ASLEEP, and sees `head`.
-        // STATE: (0, h:q, s) -> (2, h:q, s) held by us, or (1|2, h:q, s) -> (2, h:q, s), invariant 1.
-        if parts.word.swap(WAITED, AcqRel) == FREE {
-            return;
-        }
-        // [foreign] ORDERING: AcqRel, an RMW that changes nothing: pairs with `make_foreign`.
-        // SURVIVES: the Acquire; an RMW sees the newest value, and we count ourselves at the word.
-        if parts.mood.fetch_or(0, AcqRel) & mood::FOREIGN_UNLOCK != 0 {
-            super::sleep_on_word(*parts, 0, None);
-            return;
-        }
+    while node.gate.load(Relaxed) == ASLEEP {
         P::park(&node.gate, ASLEEP, None);
     }
+    true
 }
 
-/// Head of a saturated lock: sleeps for a while without asking anybody to wake it. `true` if it found the
-/// lock really free afterwards, and took it.
-fn nap<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
-    parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
-    node.gate.store(ASLEEP, Relaxed); // an unlock that finds a 2 may open it
-    P::park(&node.gate, ASLEEP, Some(P::after(tuning.batch_ns)));
-    parts.mood.fetch_and(!mood::NAPPING, Relaxed);
-    batch::take_after_nap(parts)
+/// Head: competes for the word, awake first, then asleep on the word. `true`: it slept, here or at its gate.
+fn wait_as_head<P: Platform, R: Rule<P>>(
+    lock: &View<'_, P>,
+    node: &Waiter<P>,
+    mut slept: bool,
+) -> bool {
+    let View { parts, .. } = lock;
+    debug_assert!(node.gate.load(Relaxed) == OPEN, "only the head competes");
+    // By invariant 1.
+    let take = |slept| take_as::<P>(parts.word, if slept { WAITED } else { HELD });
+    if lock.is_saturated() {
+        nap(lock);
+        if batch::take_after_nap(lock, || take(slept)) {
+            return slept;
+        }
+    }
+    loop {
+        if R::spin(lock, || take(slept)) || mark::<P>(parts.word) {
+            return slept;
+        }
+        P::park(parts.word, WAITED, None);
+        slept = true;
+    }
+}
+
+/// Head of a saturated lock: sleeps for a while without asking anybody to wake it.
+fn nap<P: Platform>(lock: &View<'_, P>) {
+    lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
+    P::reached(Stage::Naps);
+    lock.sleep_aside(lock.tuning.batch_ns);
+    lock.parts.mood.fetch_and(!mood::NAPPING, Relaxed);
+    P::reached(Stage::Head);
 }
 
 /// Holding the lock, hands the headship on.
-fn leave<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) {
+fn leave<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
+    let (parts, era) = (&lock.parts, lock.tuning.era);
+    debug_assert!(parts.word.load(Relaxed) != FREE, "only the holder leaves this way");
+    note_length(lock);
+    let Some(mut next) = successor(parts, node, era) else { return };
+    if R::AHEAD > 0 {
+        next = choose::<P, R>(lock, node, next);
+    }
+    // SAFETY: in the line, until it is open and we release.
+    if let Some((gate, ASLEEP)) = unsafe { settle(parts, node, next, era) } {
+        // An acquirer must not spend its critical section on waking: our unlock will, or glibc's. Where it finds the
+        // sleeper is the word (invariant 2); one that isn't asleep yet sees OPEN.
+        P::requeue(gate, OPEN, parts.word, 1);
+        owe_wake(parts);
+    }
+}
+
+/// Who is behind `node`, a head that leaves or its stand-in; none: the line is empty now.
+pub(super) fn successor<P: Platform>(
+    parts: &Parts<'_, P>,
+    node: &Waiter<P>,
+    era: usize,
+) -> Option<*mut Waiter<P>> {
     let me = core::ptr::from_ref(node).cast_mut();
     // ORDERING: Acquire, pairs with [link].
-    let mut next = node.next.load(Acquire);
-    if next.is_null() {
-        parts.head.store(core::ptr::null_mut(), Relaxed); // invariant 6; under the lock
-        let (mine, none) = (tag(me, tuning.era), core::ptr::null_mut());
-        // ORDERING: Release, pairs with the Acquire of the next [join]: `head` is cleared before that
-        // waiter writes it.
-        // SURVIVES: the models' machine orders the stores to one word as they ran.
-        if parts.tail.compare_exchange(mine, none, Release, Relaxed).is_ok() {
-            note_length(parts, Some(0), tuning);
-            inherit_duty(parts, false);
-            return;
-        }
-        // Somebody joined behind us and will link in a moment. ORDERING: Acquire, pairs with [link].
-        next = P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
+    let next = node.next.load(Acquire);
+    if !next.is_null() {
+        return Some(next);
     }
-    // Relaxed: read by holders only, who come after us in the word's order.
-    parts.head.store(tag(next, tuning.era), Relaxed);
-    // SAFETY: `next` is in the line, and we hold the lock (invariant 3).
-    let next = unsafe { &*next };
-    note_length(parts, length(parts, node, tuning), tuning);
-    // Acquire/Release are not needed: only whether it sleeps matters, and an RMW sees the newest value.
-    let asleep = next.gate.swap(OPEN, Relaxed) == ASLEEP;
-    // An acquirer must not spend its critical section on waking: our unlock will.
-    inherit_duty(parts, asleep);
-}
-
-/// Waiters behind `node`, about, if that can be told; the caller holds the lock, and is still in the line with
-/// somebody behind it.
-fn length<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> Option<u32> {
-    // ORDERING: Acquire, pairs with [join]: the last node is fully made.
-    // SURVIVES: loom does not check that a new word is known to who reads it.
-    let last = untag(parts.tail.load(Acquire), tuning.era);
-    if last.is_null() {
+    // Relaxed: whoever joins next finds nobody, and needs nothing that we wrote but by the word.
+    let (mine, none) = (tag(me, era), core::ptr::null_mut());
+    if parts.tail.compare_exchange(mine, none, Relaxed, Relaxed).is_ok() {
         return None;
     }
-    // SAFETY: it is in the line, and we hold the lock (invariant 3).
-    let (last, mine) = unsafe { ((*last).ticket.load(Relaxed), node.ticket.load(Relaxed)) };
-    // Not positive: the last one has not drawn its ticket yet, or somebody between us had not.
-    let waiters = last.wrapping_sub(mine).cast_signed();
-    (waiters > 0).then(|| waiters.cast_unsigned())
+    // Somebody joined behind us and will link in a moment. ORDERING: Acquire, pairs with [link].
+    Some(P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null()))
 }
 
-/// Records whether the line is crowded, if that is known, and that its new head has not been overtaken yet.
-fn note_length<P: Platform>(parts: &Parts<'_, P>, waiters: Option<u32>, tuning: &Tuning) {
-    if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
-        // Left over: the head that napped was in the parent of a fork.
-        parts.mood.fetch_and(!mood::NAPPING, Relaxed);
+/// Lets the rule choose among `first` and those behind it, and moves its choice to the front of the line.
+fn choose<P: Platform, R: Rule<P>>(
+    lock: &View<'_, P>,
+    node: &Waiter<P>,
+    first: *mut Waiter<P>,
+) -> *mut Waiter<P> {
+    let parts = &lock.parts;
+    // Relaxed: whoever leaves from the middle meanwhile is older than our view, or waits for us; see leaving.rs.
+    // ORDERING: Acquire, pairs with [unleave].
+    if parts.side.fetch_or(side::LEAVING, Acquire) & side::LEAVING != 0 {
+        return first; // busy: the order stays
     }
-    let now = parts.side.load(Relaxed);
+    let mut waiters = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
+    let mut notes = [Note::default(); CHOICE];
+    let (mut count, mut at) = (0, first);
+    while count < CHOICE.min(1 + R::AHEAD) {
+        // SAFETY: linked, and behind the head, which is us: it stays (invariant 3).
+        let waiter = unsafe { &*at };
+        // ORDERING: Acquire, pairs with [link].
+        let behind = waiter.next.load(Acquire);
+        if count > 0 && behind.is_null() {
+            break; // the last may be about to be followed, and stays last
+        }
+        (waiters[count], notes[count]) = (at, waiter.note);
+        count += 1;
+        if behind.is_null() || waiter.passed.load(Relaxed) >= lock.tuning.bypass {
+            break; // nobody goes past that one any more
+        }
+        at = behind;
+    }
+    let chosen = R::next(lock, &notes[..count]);
+    let next = if chosen < count { waiters[chosen] } else { first };
+    if next != first {
+        // SAFETY: as above; `LEAVING` is ours, so that nobody else writes these links.
+        unsafe {
+            for passed in &waiters[..chosen] {
+                (**passed).passed.fetch_add(1, Relaxed); // a count
+            }
+            let behind = (*next).next.load(Relaxed); // not null, seen above with Acquire
+            (*waiters[chosen - 1]).next.store(behind, Relaxed); // read by heads, after us in the word's order
+            (*behind).before.store(waiters[chosen - 1], Relaxed); // read under LEAVING
+            (*next).next.store(first, Relaxed);
+            (*first).before.store(next, Relaxed);
+            let me = core::ptr::from_ref(node).cast_mut();
+            (*next).before.store(me, Relaxed);
+            node.next.store(next, Relaxed); // ours to read, in `settle`
+        }
+    }
+    // [unleave] ORDERING: Release, pairs with the Acquire of the next who takes LEAVING.
+    parts.side.fetch_and(!side::LEAVING, Release);
+    next
+}
+
+/// Records whether the line that the caller leaves is crowded, and that its new head has not been overtaken yet.
+fn note_length<P: Platform>(lock: &View<'_, P>) {
+    let Parts { side, mood, .. } = lock.parts;
+    let left = mood.fetch_sub(mood::WAITER, Relaxed) / mood::WAITER; // a hint; the field is the word's highest
+    let now = side.load(Relaxed);
     if now & side::BYPASSES != 0 {
-        parts.side.fetch_and(!side::BYPASSES, Relaxed);
+        side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 5
     }
-    let Some(waiters) = waiters else { return };
-    // Those beside the line wait too.
-    let waiters = waiters + (now & side::SPINNERS) / side::SPINNER;
-    let crowded = waiters >= tuning.cpus; // with the holder, more than the CPUs
+    // Those beside the line wait too. (A fork's child may have counted from too low: such a length is none.)
+    let waiters =
+        left.saturating_sub(1) % (mood::WAITERS / 2) + (now & side::SPINNERS) / side::SPINNER;
+    let crowded = waiters >= lock.tuning.cpus; // with the holder, more than the CPUs
     if crowded && now & side::CROWDED == 0 {
-        parts.side.fetch_or(side::CROWDED, Relaxed);
+        side.fetch_or(side::CROWDED, Relaxed);
     } else if !crowded && now & side::CROWDED != 0 {
-        parts.side.fetch_and(!side::CROWDED, Relaxed);
+        side.fetch_and(!side::CROWDED, Relaxed);
     }
 }

@@ -17,83 +17,66 @@
 //! 1. While the line's head is a little core's, at most `big` others take the word before it.
 //! 2. A head holds back for 100 ms at most.
 
-use super::tuning::OPTION_WAIT;
-use super::{Arrival, FREE, OPTION_SPIN, Parts, Tuning, asl, line, overtake, side, try_take};
+use super::{Arrived, FREE, Note, Rule, Tuning, View, fifo, tuning};
 use crate::amp::standby::{WINDOW_MAX_NS, confirmed, stand_by};
-use crate::catalog::{Entry, Kind, OptionSpec};
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Ptr, Word};
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Platform;
 
 /// Turns of big cores for one of a little core's, by default.
 const BIG: u32 = 10;
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "pb10",
     kind: Kind::Front,
+    preset_of: None,
     idea: "proportional: one turn of a little core after every ten of big cores",
     source: "after SHFL-PB10 in Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4",
     order: "little cores by arrival, big cores among themselves by chance",
+    promise: Promise::Bypass,
+    stands_by: false,
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
     wakes: "as fifo; big cores wait awake, for `spin` ns at most, then as fifo",
     delay: "a little core, by `big` turns for each one before it; 100 ms a head at most",
     advice: "to compare with asl; a proportion fits one load only",
-    options: &[
-        OptionSpec {
-            key: "big",
-            meaning: "turns of big cores for one of a little core's",
-            min: 0,
-            max: 511,
-            default: Some(BIG),
-        },
-        OPTION_WAIT,
-        OPTION_SPIN,
-    ],
+    options: &[tuning::BIG.or(BIG), tuning::WAIT, tuning::SPIN],
 };
 
-/// The rule of arrivals.
+/// The rule.
 #[derive(Debug)]
-pub struct Pb10;
+pub struct Lock;
 
-/// In a program of its own (bench, models, simulator).
-pub type Lock<P> = super::Alone<P, Pb10>;
-
-impl<P: Platform> Arrival<P> for Pb10 {
+impl<P: Platform> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { bypass: BIG, ..asl::fixed::<P>(tuning) }
+        Tuning { bypass: BIG, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
 
-    #[cold]
-    fn lock_slow(parts: Parts<'_, P>, tuning: &Tuning) {
-        if !P::place().class.is_big() {
-            line::wait_holding_back(parts, tuning, |parts| hold_back(parts, tuning));
-            return;
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        let class = P::place().class;
+        if !class.is_big() {
+            return Arrived::Joins(Note { class, ..Note::default() });
         }
-        let mut got = false;
-        if line::is_empty(&parts, tuning.era) {
-            got = try_take::<P>(parts.word);
+        let mut taken = None;
+        if lock.is_line_empty() {
+            taken = lock.take();
         } else {
-            let awake_ns = tuning.awake_ns::<P>(parts.side);
-            P::spin_for(parts.word, Relaxed, awake_ns, |value| {
-                got = value == FREE && overtake(parts, tuning);
-                got || parts.tail.load(Relaxed).is_null() // nobody to overtake any more: be the next
+            lock.spin_for(|value| {
+                taken = if value == FREE { lock.take() } else { None };
+                taken.is_some() || lock.is_line_empty() // nobody to overtake any more: be the next
             });
         }
-        if !got {
-            line::wait(parts, tuning);
-        }
+        Arrived::or_joins(taken)
     }
-}
 
-/// The head lets big cores go first.
-fn hold_back<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) {
-    // Hints, all of them: how often it has been overtaken is checked by those who do (`overtake`).
-    let had_their_turns =
-        || (parts.side.load(Relaxed) & side::BYPASSES) / side::BYPASS >= tuning.bypass;
-    if had_their_turns() {
-        return;
+    /// The head lets big cores go first.
+    fn hold_back(lock: &View<'_, P>, note: &Note) {
+        // Hints, all of them: how often it has been overtaken is checked by those who do.
+        let had_their_turns = || lock.overtaken() >= lock.tuning.bypass;
+        if note.class.is_big() || had_their_turns() {
+            return;
+        }
+        let our_turn = || had_their_turns() || lock.is_open();
+        let crowded = || lock.is_crowded();
+        stand_by::<P>(WINDOW_MAX_NS, lock.tuning.waiting, confirmed, our_turn, crowded, || true);
     }
-    let is_crowded = || parts.side.load(Relaxed) & side::CROWDED != 0;
-    let our_turn = || had_their_turns() || parts.word.load(Relaxed) == FREE;
-    stand_by::<P>(WINDOW_MAX_NS, tuning.waiting, confirmed, our_turn, is_crowded, || true);
 }

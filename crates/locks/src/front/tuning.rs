@@ -1,8 +1,8 @@
-//! What the front locks' behaviour depends on: the machine, and the options of `NAME:key=value`.
+//! What the front locks' behaviour depends on: the machine, and the options of `NAME:key=value`, each declared once.
 
 use super::{barging, side};
 use crate::amp::standby::{WINDOW_MAX_NS, Waiting};
-use crate::catalog::OptionSpec;
+use crate::entry::OptionSpec;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
 
@@ -103,63 +103,60 @@ impl Tuning {
         let crowded = side.load(Relaxed) & side::CROWDED != 0; // a hint: awake or asleep, both work
         if crowded { self.spin_ns.min(CROWDED_SPIN_NS) } else { self.spin_ns }
     }
+}
 
-    /// Sets the option called `key`; `false` if a front lock has no such option.
-    pub fn set(&mut self, key: &str, value: u32) -> bool {
-        match key {
-            "spin" => self.spin_ns = value,
-            "spinners" => self.spinners = value,
-            "bypass" => self.bypass = value,
-            "batch" => self.batch_ns = value,
-            "window" => self.window_ns = value,
-            "wait" => {
-                self.waiting = match value {
-                    1 => Waiting::Awake,
-                    2 => Waiting::Asleep,
-                    _ => Waiting::Auto,
-                }
+/// Declares options: what `explain`, the docs and every parser of `NAME:key=value` know of them, and which part of the
+/// tuning they set.
+macro_rules! options {
+    ($($name:ident $key:literal $range:expr, default $default:expr, $meaning:literal, $set:expr;)*) => {
+        $(
+            #[doc = concat!("The option `", $key, "`: ", $meaning, ".")]
+            pub const $name: OptionSpec = OptionSpec {
+                key: $key,
+                meaning: $meaning,
+                min: *$range.start(),
+                max: *$range.end(),
+                default: $default,
+            };
+        )*
+
+        impl Tuning {
+            /// Sets the option called `key`; `false` if no front lock has such an option.
+            pub fn set(&mut self, key: &str, value: u32) -> bool {
+                $(if key == $key {
+                    let set: fn(&mut Self, u32) = $set;
+                    set(self, value);
+                    return true;
+                })*
+                false
             }
-            "big" => self.bypass = value,
-            _ => return false,
         }
-        true
-    }
+    };
 }
 
-/// The option `spin`.
-pub const OPTION_SPIN: OptionSpec = OptionSpec {
-    key: "spin",
-    meaning: "ns that a waiter stays awake before it sleeps (0 where one CPU must do)",
-    min: 0,
-    max: 10_000_000,
-    default: Some(SPIN_NS),
-};
-
-/// The option `spinners`.
-pub const OPTION_SPINNERS: OptionSpec = OptionSpec {
-    key: "spinners",
-    meaning: "threads that may spin in front of the line at a time (7: any number)",
-    min: 0,
-    max: 7,
-    default: None,
-};
-
-/// The option `bypass`.
-pub(crate) const fn option_bypass(default: u32) -> OptionSpec {
-    OptionSpec {
-        key: "bypass",
-        meaning: "arrivals that may overtake the line's head before it has the lock",
-        min: 0,
-        max: 511,
-        default: Some(default),
-    }
+options! {
+    SPIN "spin" (0..=10_000_000), default Some(SPIN_NS),
+        "ns that a waiter stays awake before it sleeps (0 where one CPU must do)",
+        |tuning, ns| tuning.spin_ns = ns;
+    SPINNERS "spinners" (0..=7), default None,
+        "threads that may spin in front of the line at a time (7: any number)",
+        |tuning, count| tuning.spinners = count;
+    BYPASS "bypass" (0..=BYPASS_MAX), default None,
+        "arrivals that may overtake the line's head before it has the lock",
+        |tuning, count| tuning.bypass = count;
+    BATCH "batch" (0..=10_000_000), default Some(barging::BATCH_NS),
+        "ns for which the line's head leaves a saturated lock to those who come back for it",
+        |tuning, ns| tuning.batch_ns = ns;
+    WINDOW "window" (0..=WINDOW_MAX_NS), default None,
+        "ns for which little cores let others go first (0: as fifo)",
+        |tuning, ns| (tuning.window_ns, tuning.window) = (ns, Window::Fixed);
+    WAIT "wait" (0..=2), default Some(0),
+        "how little cores stand by: 1 awake, 2 asleep, 0 asleep where waiters are more than CPUs",
+        |tuning, how| tuning.waiting = [Waiting::Auto, Waiting::Awake, Waiting::Asleep][how as usize % 3];
+    BIG "big" (0..=BYPASS_MAX), default None,
+        "turns of big cores for one of a little core's",
+        |tuning, count| tuning.bypass = count;
 }
 
-/// The option `wait`.
-pub(crate) const OPTION_WAIT: OptionSpec = OptionSpec {
-    key: "wait",
-    meaning: "how little cores stand by: 1 awake, 2 asleep, 0 asleep where waiters are more than CPUs",
-    min: 0,
-    max: 2,
-    default: Some(0),
-};
+/// What the field of bypasses holds at most.
+pub const BYPASS_MAX: u32 = 511;

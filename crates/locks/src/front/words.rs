@@ -4,17 +4,15 @@
 pub mod side {
     /// Bits that the front locks leave alone: the runtime's.
     pub const LOCK: u32 = 0x1f;
-    /// Threads that we don't count (glibc's own code) may sleep on word 0.
-    pub const FOREIGN: u32 = 1 << 5;
+    /// Somebody takes a waiter out of the line's middle (leaving.rs).
+    pub const LEAVING: u32 = 1 << 5;
     /// When the line was last left, its waiters and the holder were more than the CPUs.
     pub const CROWDED: u32 = 1 << 6;
-    /// Whose turn it is, when both the line's head and a sleeper on word 0 want a wake.
-    pub const TURN: u32 = 1 << 7;
-    /// One thread that spins in front of the line (3 bits).
+    /// One thread that waits beside the line (3 bits).
     pub const SPINNER: u32 = 1 << 8;
-    /// The field of spinners.
+    /// The field of those who wait beside the line.
     pub const SPINNERS: u32 = 7 << 8;
-    /// One arrival that overtook the line since it was last left (9 bits).
+    /// One arrival that overtook the line since it was last left (9 bits). The holder's.
     pub const BYPASS: u32 = 1 << 11;
     /// The field of bypasses.
     pub const BYPASSES: u32 = 0x1ff << 11;
@@ -22,12 +20,6 @@ pub mod side {
     pub const MOVED: u32 = 1 << 20;
     /// The field of moved threads.
     pub const MOVEDS: u32 = 63 << 20;
-    /// One thread that sleeps on word 0 on its own account, or is about to (6 bits).
-    pub const SLEEPER: u32 = 1 << 26;
-    /// The field of sleepers.
-    pub const SLEEPERS: u32 = 63 << 26;
-    /// Somebody sleeps on word 0, or may.
-    pub const ON_WORD: u32 = MOVEDS | SLEEPERS | FOREIGN;
 }
 
 /// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters).
@@ -42,8 +34,12 @@ pub mod mood {
     pub const SATURATED_AT: u32 = 11 << 16;
     /// Steps below which it no longer does.
     pub const IDLE_AT: u32 = 5 << 16;
-    /// glibc's own code unlocks this mutex at times: it knows of word 0, and of nobody's gate.
-    pub const FOREIGN_UNLOCK: u32 = 1 << 22;
+    /// One waiter in the line (10 bits, which wrap).
+    pub const WAITER: u32 = 1 << 22;
+    /// How many waiters the field can tell apart.
+    pub const WAITERS: u32 = 1 << 10;
+    /// The field of waiters.
+    pub const LENGTH: u32 = (WAITERS - 1) << 22;
     /// The line's head naps: whoever finds the word free may take it.
     pub const NAPPING: u32 = 1 << 20;
 }

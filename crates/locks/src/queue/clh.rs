@@ -25,18 +25,21 @@
 //! Facts: first come first served; 8 B a lock, a line of 128 B a waiter and holder; nobody sleeps; each waiter is delayed
 //! by those before it, and by every one of them that is not running.
 
-use crate::catalog::{Entry, Kind};
+use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, TryLock, Word};
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "clh",
     kind: Kind::Whole,
+    preset_of: None,
     idea: "a queue of waiters; each spins on its predecessor's cell, and inherits it",
     source: "T. S. Craig, Building FIFO and Priority-Queuing Spin Locks from Atomic Swap, UW TR 93-02-02, 1993; P. Magnusson, A. Landin, E. Hagersten, Queue Locks on Cache Coherent Multiprocessors, IPPS 1994",
     order: "first come first served",
+    promise: Promise::Arrival,
+    stands_by: false,
     space: "8 B a lock, 128 B a waiter and holder, from a pool",
     wakes: "nobody sleeps, nobody is woken",
     delay: "each waiter, by those before it; one that is not running stops all behind it",

@@ -24,18 +24,21 @@
 //! Facts: first come first served; 8 B a lock, one node of 16 B a waiter; nobody sleeps; each waiter is delayed by those
 //! before it, and by every one of them that is not running.
 
-use crate::catalog::{Entry, Kind};
+use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, TryLock, Word};
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "mcs",
     kind: Kind::Whole,
+    preset_of: None,
     idea: "a queue of waiters; each spins on its own node, and the holder opens the gate of the next",
     source: "J. M. Mellor-Crummey, M. L. Scott, Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors, ACM TOCS 9(1), 1991, figure 5",
     order: "first come first served",
+    promise: Promise::Arrival,
+    stands_by: false,
     space: "8 B a lock, 16 B a waiter, on its stack",
     wakes: "nobody sleeps, nobody is woken",
     delay: "each waiter, by those before it; one that is not running stops all behind it",

@@ -21,17 +21,20 @@
 //!
 //! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed for ever.
 
-use crate::catalog::{Entry, Kind};
+use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Release};
 use lockwright_platform::{InPlace, Platform, RawLock, TryLock, Word};
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "tas",
     kind: Kind::Whole,
+    preset_of: None,
     idea: "whoever swaps 1 into the word and finds 0 has the lock",
     source: "T. E. Anderson, The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors, IEEE TPDS 1(1), 1990, section II",
     order: "none: any waiter may win, the releaser's own core most easily",
+    promise: Promise::Nothing,
+    stands_by: false,
     space: "4 B a lock, 0 B a waiter",
     wakes: "nobody sleeps, nobody is woken",
     delay: "any waiter, without bound; the holder's release competes with every waiter's swap for the cache line",

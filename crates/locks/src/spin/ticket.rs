@@ -22,17 +22,20 @@
 //! Facts: first come first served; 8 B a lock, 0 B a waiter; nobody sleeps; each waiter is delayed by those before it,
 //! and by every one of them that is not running.
 
-use crate::catalog::{Entry, Kind};
+use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, Probe, RawLock, TryLock, Word};
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "ticket",
     kind: Kind::Whole,
+    preset_of: None,
     idea: "draw a number, wait until it is called",
     source: "J. M. Mellor-Crummey, M. L. Scott, Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors, ACM TOCS 9(1), 1991, figure 2",
     order: "first come first served",
+    promise: Promise::Arrival,
+    stands_by: false,
     space: "8 B a lock, 0 B a waiter",
     wakes: "nobody sleeps, nobody is woken",
     delay: "each waiter, by those before it; one that is not running stops all behind it",

@@ -24,17 +24,20 @@
 //! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed for ever, by up to the longest
 //! pause after each release.
 
-use crate::catalog::{Entry, Kind};
+use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, RawLock, TryLock, Word};
 
 /// What the catalogue says.
-pub static ENTRY: Entry = Entry {
+pub const ENTRY: Entry = Entry {
     id: "ttas",
     kind: Kind::Whole,
+    preset_of: None,
     idea: "look before you swap, and wait longer after each lost race",
     source: "L. Rudolph, Z. Segall, Dynamic Decentralized Cache Schemes for MIMD Parallel Processors, ISCA 1984; back-off: J. M. Mellor-Crummey, M. L. Scott, Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors, ACM TOCS 9(1), 1991, figure 1",
     order: "none: any waiter may win, the one that backed off least most easily",
+    promise: Promise::Nothing,
+    stands_by: false,
     space: "4 B a lock, 0 B a waiter",
     wakes: "nobody sleeps, nobody is woken",
     delay: "any waiter, without bound; after each lost race a pause of 50 ns, doubled up to 3.2 us",

@@ -176,11 +176,6 @@ impl Explorer {
         self.waiters[thread as usize].wait = Wait::Ended;
     }
 
-    /// Is the thread's core a slower one, for good?
-    pub(crate) fn stays_little(&self, thread: Tid) -> bool {
-        self.moves == 0.0 && self.classes[thread as usize] > 0
-    }
-
     /// The class of a thread's core, which may be another one each time.
     pub(crate) fn class(&mut self, thread: Tid) -> u8 {
         if self.moves > 0.0 && self.rng.f64() < self.moves {
@@ -200,8 +195,8 @@ impl Explorer {
     }
 
     /// Wakes at most `count` of those who sleep on the word, in any order: the kernel's goes by priority.
-    pub(crate) fn wake(&mut self, word: usize, count: u32, moved: bool) {
-        for _ in 0..count {
+    pub(crate) fn wake(&mut self, word: usize, count: u32, moved: bool) -> u32 {
+        for woken in 0..count {
             let meant = |waiter: &Waiter| match waiter.wait {
                 Wait::Sleeps { movable } => waiter.word == word && (movable || !moved),
                 _ => false,
@@ -210,9 +205,10 @@ impl Explorer {
                 .filter(|&t| meant(&self.waiters[t]))
                 .map(|t| t as Tid)
                 .collect();
-            let Some(&one) = self.rng.choice(&sleepers) else { return };
+            let Some(&one) = self.rng.choice(&sleepers) else { return woken };
             self.goes_on(one, true);
         }
+        count
     }
 
     /// Moves at most `count` sleepers from one word to another.
@@ -456,9 +452,6 @@ pub(crate) fn block(wait: Wait, word: usize, end: Option<Ps>, at: At) -> Ended {
     let thread = &mut e.threads[me as usize];
     if wait == Wait::Spins || end.is_none() {
         thread.seen_waiting.get_or_insert(now);
-    }
-    if wait != Wait::Spins && end.is_none() {
-        thread.seen_asleep.get_or_insert(now);
     }
     let x = explorer(e);
     x.runnable &= !(1 << me);

@@ -3,10 +3,9 @@
 use super::machine::Explored;
 use crate::engine::Tid;
 use crate::lock::{AnyLock, Glibc, LockSpec};
-use lockwright_locks::catalog::{Entry, FrontVisitor, Kind, Visitor, visit_all, visit_front};
-use lockwright_locks::front::{
-    Alone, Arrival, FREE, Front, Tuning, WAITED, lock_as_glibc, lock_if_foreign, make_foreign,
-};
+use lockwright_locks::catalog::{visit_all, visit_front};
+use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Visitor};
+use lockwright_locks::front::{Alone, FREE, Rule, Tuning, WAITED, lock_as_glibc};
 use lockwright_platform::Ordering::Release;
 use lockwright_platform::{Platform, RawLock, TimedLock, TryLock, Word};
 use std::cell::{Cell, RefCell};
@@ -17,9 +16,7 @@ type Node<L> = <L as RawLock<Explored>>::Node;
 struct OnWord<L> {
     /// Sleeps on the word, until a deadline if there is one.
     lock: fn(&L, Option<<Explored as Platform>::Deadline>) -> bool,
-    /// Acquires, if its code has said that it unlocks at times: what our runtime asks before it joins the line.
-    lock_if_foreign: fn(&L) -> bool,
-    /// Releases, having said that it will.
+    /// Releases.
     unlock: fn(&L),
 }
 
@@ -29,8 +26,6 @@ pub(super) type Made = (Box<dyn AnyLock>, (usize, usize));
 struct Typed<L: RawLock<Explored>> {
     lock: L,
     on_word: Option<OnWord<L>>,
-    /// glibc's code has unlocked it, or is about to: before that there is nothing to ask.
-    foreign: Cell<bool>,
     /// Each thread's.
     current: Vec<Cell<*mut Node<L>>>,
     /// Nodes that have ended: their memory stays until the lock ends, so that late uses are noticed.
@@ -40,13 +35,7 @@ struct Typed<L: RawLock<Explored>> {
 impl<L: TryLock<Explored> + 'static> Typed<L> {
     fn boxed(lock: L, on_word: Option<OnWord<L>>, threads: usize) -> Made {
         let current = (0..threads).map(|_| Cell::new(std::ptr::null_mut())).collect();
-        let made = Box::new(Self {
-            lock,
-            on_word,
-            foreign: Cell::default(),
-            current,
-            ended: RefCell::default(),
-        });
+        let made = Box::new(Self { lock, on_word, current, ended: RefCell::default() });
         let start = std::ptr::from_ref(&made.lock).addr();
         (made, (start, start + size_of::<L>()))
     }
@@ -70,10 +59,6 @@ impl<L: TryLock<Explored> + 'static> Typed<L> {
 impl<L: TryLock<Explored> + 'static> AnyLock for Typed<L> {
     fn lock(&self, thread: Tid, window_ns: u32) {
         let node = self.begin(thread);
-        let asks = self.on_word.as_ref().filter(|_| self.foreign.get());
-        if asks.is_some_and(|on_word| (on_word.lock_if_foreign)(&self.lock)) {
-            return;
-        }
         // SAFETY: the node is this acquisition's own.
         unsafe { self.lock.lock_in_front(node, window_ns, || true) }
     }
@@ -100,7 +85,6 @@ impl<L: TryLock<Explored> + 'static> AnyLock for Typed<L> {
 
     fn unlock_as_glibc(&self, thread: Tid) -> bool {
         if let Some(on_word) = &self.on_word {
-            self.foreign.set(true);
             (on_word.unlock)(&self.lock);
             self.end(thread);
         }
@@ -122,10 +106,10 @@ struct Making<'a> {
 }
 
 impl FrontVisitor<Explored> for Making<'_> {
-    fn visit<L: Front<Explored>>(&mut self, entry: &'static Entry) {
+    fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry) {
         if std::ptr::eq(entry, self.entry) {
-            let tuning = L::Rule::defaults(Tuning::for_cpus(Explored::cpus()));
-            self.made = Some(front::<L::Rule>(self.spec.tuned(tuning), self.threads));
+            let tuning = self.spec.tuned_for::<Explored, R>();
+            self.made = Some(front::<R>(tuning, self.threads));
         }
     }
 }
@@ -138,9 +122,9 @@ impl Visitor<Explored> for Making<'_> {
     }
 }
 
-fn front<A: Arrival<Explored> + 'static>(tuning: Tuning, threads: usize) -> Made {
-    let lock = Alone::<Explored, A>::tuned(tuning);
-    let on_word: OnWord<Alone<Explored, A>> = OnWord {
+fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
+    let lock = Alone::<Explored, R>::tuned(tuning);
+    let on_word: OnWord<Alone<Explored, R>> = OnWord {
         lock: |lock, deadline| match deadline {
             // SAFETY: a front lock has no node.
             Some(end) => unsafe { lock.lock_until(std::ptr::null_mut(), end) },
@@ -149,10 +133,8 @@ fn front<A: Arrival<Explored> + 'static>(tuning: Tuning, threads: usize) -> Made
                 true
             }
         },
-        lock_if_foreign: |lock| lock_if_foreign(lock.parts()),
         unlock: |lock| {
             let parts = lock.parts();
-            make_foreign(parts, lock.tuning(), true);
             if parts.word.swap(FREE, Release) == WAITED {
                 Explored::unpark(parts.word, 1);
             }
@@ -164,7 +146,7 @@ fn front<A: Arrival<Explored> + 'static>(tuning: Tuning, threads: usize) -> Made
 /// An unlocked lock for `threads` threads.
 pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
     let Some(entry) = spec.entry() else {
-        return front::<Glibc>(Tuning::for_cpus(Explored::cpus()), threads);
+        return Typed::boxed(Glibc::<Explored>::new(), None, threads);
     };
     let mut making = Making { spec, entry, threads, made: None };
     if entry.kind == Kind::Front {

@@ -14,7 +14,7 @@ use crate::check::Violation;
 use crate::engine::{Engine, Ps, current, engine, fail, inside};
 use crate::order::{acquires, releases};
 use crate::platform::LINE;
-use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Woken, Word};
+use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
@@ -397,15 +397,16 @@ fn sleep(word: &ExploreCell<u32>, seen: u32, end: Option<Ps>, movable: bool, at:
     }
 }
 
-fn wake(word: usize, count: u32, moved: bool, at: At) {
+fn wake(word: usize, count: u32, moved: bool, at: At) -> u32 {
     let e = point(at);
     let me = e.me();
     let x = explorer(e);
     x.note(at, Op::Unpark, Ordering::Relaxed, Ordering::Relaxed);
-    if x.mutation(at) != Some(Mutation::NoWake) {
-        x.record(me, "wakes", word, Some(count.into()), at);
-        x.wake(word, count, moved);
+    if x.mutation(at) == Some(Mutation::NoWake) {
+        return 0;
     }
+    x.record(me, "wakes", word, Some(count.into()), at);
+    x.wake(word, count, moved)
 }
 
 impl Platform for Explored {
@@ -454,8 +455,8 @@ impl Platform for Explored {
     }
 
     #[track_caller]
-    fn unpark_moved(word: *const Self::Word, count: u32) {
-        wake(word.addr(), count, true, Location::caller());
+    fn unpark_moved(word: *const Self::Word, count: u32) -> u32 {
+        wake(word.addr(), count, true, Location::caller())
     }
 
     fn now() -> u64 {
@@ -484,6 +485,10 @@ impl Platform for Explored {
 
     fn cpus() -> u32 {
         current().map_or(1, |e| explorer(e).cpus)
+    }
+
+    fn reached(stage: Stage) {
+        engine().reached(stage);
     }
 
     fn take_line() -> *mut u8 {

@@ -7,7 +7,6 @@ use crate::check::Violation;
 use crate::engine::{Engine, engine, fail};
 use crate::lock::{LockSpec, Watched};
 use crate::order::Stamp;
-use lockwright_platform::Platform;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
@@ -142,12 +141,8 @@ pub(super) fn set_up(
     let threads = setting.threads;
     let (lock, memory) = make(spec, threads as usize);
     explorer(e).lock = memory;
-    let cpus = Explored::cpus();
     let (one_waits, foreign) = (rng.u8(0..8) == 0, rng.u8(0..5) == 0);
-    let mut lock = Watched::over(lock, spec, 0, threads, cpus);
-    if foreign {
-        lock.promises_nothing();
-    }
+    let lock = Watched::over::<Explored>(lock, spec, 0, threads as usize);
     let world = Rc::new(World {
         lock,
         stamp: Cell::default(),

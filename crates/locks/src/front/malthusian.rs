@@ -1,0 +1,86 @@
+//! Malthusian: no more threads circulate over the lock than it takes to keep it busy; the rest wait aside.
+//!
+//! Dave Dice, *Malthusian Locks*, EuroSys 2017, section 4, MCSCR: a saturated lock serves no more operations when
+//! more threads compete for it, but they cost it caches, CPUs and context switches. So excess waiters are culled into
+//! a passive set, and one of them is let back now and then, for fairness' sake, or when the lock falls idle.
+//!
+//! ```text
+//!   circulating   holder, and `spinners` beside the line, awake
+//!   passive       the line: its head competes once it has been overtaken `bypass` times, or finds the lock idle
+//! ```
+//!
+//! Our deviations: the passive set is the line, first come first served (the paper's is a stack), so that the one let
+//! back has waited longest; an arrival that finds the circulating set full goes there by itself, where the paper's
+//! unlock moves it; and one in `bypass` acquisitions lets one back, where the paper draws with a chance of 1/1000.
+//!
+//! Invariants: those of the front locks (front/mod.rs), and
+//! 1. Between two headships at most `bypass` arrivals overtake the head.
+//! 2. A head holds back for 100 ms at most.
+
+use super::{Arrived, Note, Rule, Tuning, View, tuning};
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Platform;
+
+/// Threads beside the holder that circulate, by default.
+const SPINNERS: u32 = 1;
+
+/// Acquisitions for one that lets a passive waiter back, by default.
+const BYPASS: u32 = 500;
+
+/// How long a passive head sleeps between two looks, ns.
+const LOOK_NS: u32 = 50_000;
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "malthusian",
+    kind: Kind::Front,
+    preset_of: None,
+    idea: "no more threads circulate than keep the lock busy; the others wait aside",
+    source: "Dave Dice, Malthusian Locks, EuroSys 2017, section 4, MCSCR",
+    order: "none among those who circulate; the others by arrival",
+    promise: Promise::Bypass,
+    stands_by: false,
+    space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
+    wakes: "a passive head wakes by itself every 50 us; otherwise as barging",
+    delay: "a waiter waits for those before it, and `bypass` overtakers for each of them; 100 ms a head at most",
+    advice: "many more threads than CPUs, where throughput counts and waits of milliseconds don't",
+    options: &[tuning::SPIN, tuning::SPINNERS.or(SPINNERS), tuning::BYPASS.or(BYPASS)],
+};
+
+/// The rule.
+#[derive(Debug)]
+pub struct Lock;
+
+impl<P: Platform> Rule<P> for Lock {
+    fn defaults(tuning: Tuning) -> Tuning {
+        Tuning { spinners: SPINNERS.min(tuning.spinners), bypass: BYPASS, batch_ns: 0, ..tuning }
+    }
+
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        let mut taken = lock.take();
+        if taken.is_none() && lock.count_in(lock.tuning.spinners) {
+            taken = lock.spin();
+            lock.count_out();
+        }
+        Arrived::or_joins(taken)
+    }
+
+    /// Nobody in the passive set stays awake.
+    fn awake_ns(_: &View<'_, P>) -> u32 {
+        0
+    }
+
+    fn hold_back(lock: &View<'_, P>, _: &Note) {
+        let start = P::now();
+        // Hints: how often it has been overtaken is checked by those who do.
+        while lock.beside() > 0
+            && lock.overtaken() < lock.tuning.bypass
+            && P::now() - start < MOST_NS
+        {
+            lock.sleep_aside(LOOK_NS);
+        }
+    }
+}
+
+/// How long a head holds back, ns.
+const MOST_NS: u64 = 100_000_000;

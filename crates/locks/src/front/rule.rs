@@ -1,0 +1,262 @@
+//! What a front lock decides; the line (line.rs) does the rest.
+//!
+//! ```text
+//!   arrive ─► Took, or Joins(note) ─► awake_ns ─► hold_back ─► spin ─► acquired ─► next ─► release
+//!   arrival                            in line     head         head    holder      holder   holder
+//! ```
+//!
+//! A rule sees the lock through a [`View`], which looks, waits and tries. All that a rule reads is a hint, and all
+//! that it says is advice: it can't break exclusion, lose a waiter, or have the head overtaken more often than the
+//! tuning's `bypass` says. The proof of an acquisition is a [`Taken`], which only a view makes.
+
+use super::line::is_empty;
+use super::{FREE, HELD, Parts, Tuning, batch, mood, side, take_as, unlock_slow};
+use core::marker::PhantomData;
+use lockwright_platform::Ordering::{Relaxed, Release};
+use lockwright_platform::{Class, Platform, Ptr, Word};
+
+/// A front lock's decisions. Those that are not made here are fifo's.
+pub trait Rule<P: Platform>: Send + Sync + 'static {
+    /// How many waiters behind the head's successor [`next`](Self::next) may choose from; 0: none.
+    const AHEAD: usize = 0;
+
+    /// The lock's own defaults, on top of what suits the machine.
+    fn defaults(tuning: Tuning) -> Tuning {
+        tuning
+    }
+
+    /// A thread found the word taken, or somebody in line: it takes the lock past them, or joins.
+    fn arrive(lock: &View<'_, P>) -> Arrived;
+
+    /// How long a waiter that is not head stays awake, ns.
+    fn awake_ns(lock: &View<'_, P>) -> u32 {
+        // Behind others in a crowded line there is nothing to stay awake for.
+        if lock.is_crowded() { 0 } else { lock.tuning.spin_ns }
+    }
+
+    /// It has become head, and may let others go first, within the bound.
+    fn hold_back(lock: &View<'_, P>, note: &Note) {
+        let _ = (lock, note);
+    }
+
+    /// The head waits awake; `take` tries to take the word, and says whether it did. So does the answer.
+    fn spin(lock: &View<'_, P>, take: impl FnMut() -> bool) -> bool {
+        batch::spin(lock, take)
+    }
+
+    /// The head has the lock, and leaves the line; `slept`: it was not awake all the time.
+    fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
+        let _ = (lock, note, slept);
+    }
+
+    /// The holder is about to free a word that says 2.
+    fn release(lock: &View<'_, P>) {
+        let _ = lock;
+    }
+
+    /// Which of these, the next in line and up to [`AHEAD`](Self::AHEAD) behind it, becomes head. Anything out of
+    /// range is 0. Who has been passed over `bypass` times is next, whatever a rule says.
+    fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
+        let _ = (lock, waiters);
+        0
+    }
+}
+
+/// What an arrival does.
+#[derive(Debug)]
+pub enum Arrived {
+    /// It has the lock.
+    Took(Taken),
+    /// It joins the line, with this on its node.
+    Joins(Note),
+}
+
+impl Arrived {
+    /// It has the lock, or joins the line with nothing to note.
+    pub fn or_joins(taken: Option<Taken>) -> Self {
+        taken.map_or(Self::Joins(Note::default()), Self::Took)
+    }
+}
+
+/// The lock is the caller's. Made by [`View::take`] alone.
+#[derive(Debug)]
+pub struct Taken(());
+
+/// What a waiter's node says of it, to rules that choose among waiters. Written before it joins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The class of the core on which it asked.
+    pub class: Class,
+    /// When it asked, in nanoseconds of the machine's clock; 0: its rule did not look.
+    pub asked_ns: u64,
+    /// The rule's own.
+    pub own: u32,
+}
+
+impl Default for Note {
+    fn default() -> Self {
+        Self { class: Class::BIG, asked_ns: 0, own: 0 }
+    }
+}
+
+/// A lock, as a rule sees it.
+pub struct View<'a, P: Platform> {
+    pub(super) parts: Parts<'a, P>,
+    /// The machine and the options.
+    pub tuning: &'a Tuning,
+}
+
+impl<'a, P: Platform> View<'a, P> {
+    /// The lock in these parts.
+    pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
+        Self { parts, tuning }
+    }
+
+    /// The one door past the line: takes a free word. With somebody in line that counts, and fails once the head
+    /// has been overtaken `bypass` times; a head that naps leaves the lock to others, for a bounded time.
+    #[inline]
+    pub fn take(&self) -> Option<Taken> {
+        let Parts { word, side, mood, .. } = self.parts;
+        let may_overtake = || {
+            is_empty(&self.parts, self.tuning.era)
+                || mood.load(Relaxed) & mood::NAPPING != 0
+                || self.overtaken() < self.tuning.bypass
+        };
+        if word.load(Relaxed) != FREE || !may_overtake() || !take_as::<P>(word, HELD) {
+            return None;
+        }
+        // Ours now, so the headship stays where it is, and the count is ours to write (invariant 5).
+        if self.parts.tail.load(Relaxed).is_null() || mood.load(Relaxed) & mood::NAPPING != 0 {
+            return Some(Taken(()));
+        }
+        if self.overtaken() < self.tuning.bypass {
+            side.fetch_add(side::BYPASS, Relaxed); // the field has room: `bypass` is its largest value at most
+            return Some(Taken(()));
+        }
+        // The head's turn has come meanwhile. Nothing was done under the lock.
+        // ORDERING: Release, pairs with every Acquire that takes the word.
+        if word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+            unlock_slow(self.parts, self.tuning);
+        }
+        None
+    }
+
+    /// As [`take`](Self::take), if nobody is in line.
+    pub fn take_if_free(&self) -> Option<Taken> {
+        if self.is_free() { self.take() } else { None }
+    }
+
+    /// Is the word free?
+    pub fn is_open(&self) -> bool {
+        self.parts.word.load(Relaxed) == FREE
+    }
+
+    /// Is the word free, and nobody in line?
+    pub fn is_free(&self) -> bool {
+        self.is_open() && self.parts.tail.load(Relaxed).is_null()
+    }
+
+    /// Is nobody in line? A line from before a fork is nobody's, and is cleared.
+    pub fn is_line_empty(&self) -> bool {
+        is_empty(&self.parts, self.tuning.era)
+    }
+
+    /// Were waiters and holder more than the CPUs when the line was last left?
+    pub fn is_crowded(&self) -> bool {
+        self.parts.side.load(Relaxed) & side::CROWDED != 0
+    }
+
+    /// Overtakers of the present head.
+    pub fn overtaken(&self) -> u32 {
+        (self.parts.side.load(Relaxed) & side::BYPASSES) / side::BYPASS
+    }
+
+    /// Threads that wait beside the line, and have [counted](Self::count_in) themselves.
+    pub fn beside(&self) -> u32 {
+        (self.parts.side.load(Relaxed) & side::SPINNERS) / side::SPINNER
+    }
+
+    /// Should waiters leave the lock to those who come back for it?
+    pub fn is_saturated(&self) -> bool {
+        batch::is_saturated(&self.parts, self.tuning)
+    }
+
+    /// Waits awake for as long as a waiter should; `done` sees each new value of the word.
+    pub fn spin_for(&self, done: impl FnMut(u32) -> bool) {
+        let awake_ns = self.tuning.awake_ns::<P>(self.parts.side);
+        P::spin_for(self.parts.word, Relaxed, awake_ns, done);
+    }
+
+    /// Waits awake, and takes the lock if that works.
+    pub fn spin(&self) -> Option<Taken> {
+        let mut taken = None;
+        batch::spin(self, || {
+            taken = self.take();
+            taken.is_some()
+        });
+        taken
+    }
+
+    /// Sleeps for `ns`, asking nobody for a wake.
+    pub fn sleep_aside(&self, ns: u32) {
+        let nobody_wakes = P::Word::new(0);
+        P::park(&nobody_wakes, 0, Some(P::after(ns)));
+    }
+
+    /// Counts the calling thread as one that waits beside the line, if fewer than `most` do.
+    pub fn count_in(&self, most: u32) -> bool {
+        let side = self.parts.side;
+        let mut now = side.load(Relaxed); // re-checked by the exchange
+        while now & side::SPINNERS < most.min(7) * side::SPINNER {
+            // Relaxed: a count, it publishes nothing. Not a fetch_add: it would carry into the next field.
+            match side.compare_exchange(now, now + side::SPINNER, Relaxed, Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => now = seen,
+            }
+        }
+        false
+    }
+
+    /// The opposite.
+    pub fn count_out(&self) {
+        self.parts.side.fetch_sub(side::SPINNER, Relaxed); // a count: it publishes nothing
+    }
+}
+
+/// A rule with other defaults: how the catalogue has several locks of one rule.
+#[derive(Debug)]
+pub struct Preset<R, T>(PhantomData<fn(R, T)>);
+
+/// A preset's defaults, on top of its rule's.
+pub trait Tune: 'static {
+    /// Changes the rule's defaults.
+    fn tune(tuning: Tuning) -> Tuning;
+}
+
+impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
+    const AHEAD: usize = R::AHEAD;
+    fn defaults(tuning: Tuning) -> Tuning {
+        T::tune(R::defaults(tuning))
+    }
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        R::arrive(lock)
+    }
+    fn awake_ns(lock: &View<'_, P>) -> u32 {
+        R::awake_ns(lock)
+    }
+    fn hold_back(lock: &View<'_, P>, note: &Note) {
+        R::hold_back(lock, note);
+    }
+    fn spin(lock: &View<'_, P>, take: impl FnMut() -> bool) -> bool {
+        R::spin(lock, take)
+    }
+    fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
+        R::acquired(lock, note, slept);
+    }
+    fn release(lock: &View<'_, P>) {
+        R::release(lock);
+    }
+    fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
+        R::next(lock, waiters)
+    }
+}
