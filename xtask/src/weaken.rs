@@ -359,8 +359,9 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
     match file.split_once('/') {
         Some(("front", _)) => ("barging,fifo,condvar".into(), &["locks", "timed", "condvar"]),
         Some(("rw", _)) => ("rwlock".into(), &["rwlock"]),
+        Some(("condvar", _)) => ("condvar".into(), &["condvar"]),
         Some((_, lock)) => (lock.trim_end_matches(".rs").replace('_', "-"), &["locks"]),
-        None => (file.trim_end_matches(".rs").into(), &["condvar"]),
+        None => (file.trim_end_matches(".rs").into(), &["locks"]),
     }
 }
 

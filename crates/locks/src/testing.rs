@@ -29,6 +29,31 @@ pub(crate) fn run_on(class: u8) {
     CLASS.set(class);
 }
 
+std::thread_local! {
+    static STEPS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// What a torn operation unwinds with.
+struct Torn;
+
+/// One more operation of the calling thread on an atomic.
+fn step() {
+    let left = STEPS.get();
+    STEPS.set(left.saturating_sub(1));
+    if left == 1 {
+        std::panic::resume_unwind(std::boxed::Box::new(Torn));
+    }
+}
+
+/// Runs `operation` until right before its `at`-th access to an atomic, as if a signal handler came there that does not
+/// return. `None`: torn; else it had fewer.
+pub(crate) fn torn<R>(at: u32, operation: impl FnOnce() -> R) -> Option<R> {
+    STEPS.set(at);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(operation));
+    STEPS.set(0);
+    result.map_err(|payload| assert!(payload.is::<Torn>(), "it panicked by itself")).ok()
+}
+
 pub(crate) struct Word32(AtomicU32);
 pub(crate) struct Pointer<T>(AtomicPtr<T>);
 
@@ -37,27 +62,35 @@ impl Word for Word32 {
         Self(AtomicU32::new(value))
     }
     fn load(&self, order: Ordering) -> u32 {
+        step();
         self.0.load(order)
     }
     fn store(&self, value: u32, order: Ordering) {
+        step();
         self.0.store(value, order);
     }
     fn swap(&self, value: u32, order: Ordering) -> u32 {
+        step();
         self.0.swap(value, order)
     }
     fn compare_exchange(&self, old: u32, new: u32, ok: Ordering, no: Ordering) -> Result<u32, u32> {
+        step();
         self.0.compare_exchange(old, new, ok, no)
     }
     fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        step();
         self.0.fetch_add(value, order)
     }
     fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
+        step();
         self.0.fetch_sub(value, order)
     }
     fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        step();
         self.0.fetch_or(bits, order)
     }
     fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
+        step();
         self.0.fetch_and(bits, order)
     }
 }
@@ -67,12 +100,15 @@ impl<T> Ptr<T> for Pointer<T> {
         Self(AtomicPtr::new(value))
     }
     fn load(&self, order: Ordering) -> *mut T {
+        step();
         self.0.load(order)
     }
     fn store(&self, value: *mut T, order: Ordering) {
+        step();
         self.0.store(value, order);
     }
     fn swap(&self, value: *mut T, order: Ordering) -> *mut T {
+        step();
         self.0.swap(value, order)
     }
     fn compare_exchange(
@@ -82,6 +118,7 @@ impl<T> Ptr<T> for Pointer<T> {
         ok: Ordering,
         no: Ordering,
     ) -> Result<*mut T, *mut T> {
+        step();
         self.0.compare_exchange(old, new, ok, no)
     }
 }

@@ -6,6 +6,7 @@ use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
 use lockwright_model::scenario::explore;
 use lockwright_platform::{Ptr, RawLock, TryLock, Word};
+use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -20,6 +21,7 @@ struct Queue<C: Checker, const SPINS: usize, A = barging::Lock> {
     first: ModelPtr<C, Node<C, SPINS>>,
     last: ModelPtr<C, Node<C, SPINS>>,
     record: ModelWord<C>,
+    era: u32,
     data: C::Data,
     /// Under the mutex; the checker sees the mutex and `data`.
     permits: AtomicU32,
@@ -34,6 +36,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
             first: Ptr::new(null_mut()),
             last: Ptr::new(null_mut()),
             record: Word::new(15), // staying awake has always paid
+            era: 0,
             data: C::Data::new(),
             permits: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
@@ -41,7 +44,33 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
     }
 
     fn cond(&self) -> Cond<'_, Machine<C, SPINS>> {
-        Cond { lock: &self.lock, first: &self.first, last: &self.last, record: &self.record }
+        self.cond_as(1)
+    }
+
+    /// As a thread with this id sees it. Ids matter to those who leave.
+    fn cond_as(&self, me: u32) -> Cond<'_, Machine<C, SPINS>> {
+        let Self { lock, first, last, record, era, .. } = self;
+        Cond { lock, first, last, record, me, era: *era }
+    }
+
+    /// Memory that a child of a fork got: a thread of the parent's is listed, another one holds the list's lock, and
+    /// threads of the parent's may sleep on that.
+    fn forked() -> Self {
+        let mut queue = Self::new();
+        let held = Cell::new(0);
+        // SAFETY: the memory stays; its words end, as its thread did.
+        unsafe {
+            let memory: *mut Node<C, SPINS> = Box::into_raw(Box::default());
+            queue.cond().enlist(&*memory);
+            queue.cond().enlist_if(&Node::default(), |_| {
+                held.set(queue.lock.load(Relaxed));
+                false
+            });
+            memory.drop_in_place();
+        }
+        queue.lock.store(held.get() | 1, Relaxed);
+        queue.era = 1;
+        queue
     }
 
     fn acquire(&self) {
@@ -206,6 +235,64 @@ fn model<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>>(
     });
 }
 
+/// In a child of a fork: its threads wait and signal where the parent's threads had listed and locked.
+fn forked<C: Checker, const SPINS: usize>(all: bool) {
+    let told = if all { "broadcast" } else { "signals" };
+    let name = format!("condvar, 2 waiters after a fork, {told}, spins {SPINS}");
+    explore::<C>(&name, BUDGET, move || {
+        machine::begin::<C>();
+        {
+            let queue = Arc::new(Queue::<C, SPINS>::forked());
+            let handles = [(); 2].map(|()| {
+                let queue = queue.clone();
+                machine::spawn::<C>(move || assert!(queue.wait(None), "woken, and no permit"))
+            });
+            queue.give(2, all, false);
+            machine::join::<C>(Vec::from(handles));
+            queue.assert_idle();
+        }
+        machine::end();
+    });
+}
+
+/// As [`cancelled`], but the first is torn out of its wait: before it would sleep, or when it is about to.
+fn left<C: Checker, const SPINS: usize>(holding: bool, about_to_sleep: bool) {
+    let held = if holding { "with the mutex" } else { "without the mutex" };
+    let when = if about_to_sleep { "late" } else { "early" };
+    let name = format!("condvar, 2 waiters, the first leaves {when}, signal {held}, spins {SPINS}");
+    explore::<C>(&name, BUDGET, move || {
+        machine::begin::<C>();
+        {
+            let queue = Arc::new(Queue::<C, SPINS>::new());
+            let [first, second] = [queue.enlisted(), queue.enlisted()];
+            let leaver = queue.clone();
+            let leaves = move || {
+                if about_to_sleep {
+                    first.shut();
+                }
+                match leaver.cond_as(2).leave(first, || None) {
+                    Outcome::Moved => {
+                        front::lock_moved(leaver.mutex.parts(), leaver.mutex.tuning());
+                        leaver.data.bump();
+                    }
+                    _ => leaver.acquire(),
+                }
+                leaver.release();
+            };
+            let waiter = queue.clone();
+            let waits = move || {
+                assert_ne!(waiter.sleep_and_lock(second, None), Outcome::Cancelled);
+                waiter.release();
+            };
+            let handles = vec![machine::spawn::<C>(leaves), machine::spawn::<C>(waits)];
+            queue.lock_and_tell(false, holding);
+            machine::join::<C>(handles);
+            queue.assert_idle();
+        }
+        machine::end();
+    });
+}
+
 /// `first`, and a thread that waits after it, are in the list before anybody runs. The first is cancelled, at any moment
 /// with respect to one signal. Either it was signalled, and passes that on, or the signal is the other's.
 fn cancelled<C: Checker, const SPINS: usize>(holding: bool) {
@@ -331,6 +418,13 @@ fn joined<C: Checker, const SPINS: usize>() {
 fn all<C: Checker, const SPINS: usize>() {
     joined::<C, SPINS>();
     cancelled_alone::<C, SPINS>();
+    for all in [false, true] {
+        forked::<C, SPINS>(all);
+    }
+    for holding in [false, true] {
+        left::<C, SPINS>(holding, false);
+        left::<C, SPINS>(holding, true);
+    }
     for holding in [false, true] {
         cancelled::<C, SPINS>(holding);
     }

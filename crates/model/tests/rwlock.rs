@@ -47,8 +47,8 @@ impl<C: Checker> Words<C> {
 fn waiter<C: Checker, const SPINS: usize>(
     me: u32,
     deadline: Option<Deadline>,
-) -> Waiter<Machine<C, SPINS>> {
-    Waiter { me, spin_ns: 1, deadline }
+) -> Waiter<'static, Machine<C, SPINS>> {
+    Waiter { me, spin_ns: 1, deadline, counted: None }
 }
 
 /// Takes `step` under the lock; `true` if it got in.
@@ -59,8 +59,8 @@ fn take<C: Checker, const SPINS: usize>(
     read: impl Fn(),
     write: impl Fn(),
 ) -> bool {
-    let patient = || waiter(me, None);
-    let soon = || waiter(me, Some(Deadline::Soon));
+    let patient = |_| waiter(me, None);
+    let soon = |_| waiter(me, Some(Deadline::Soon));
     let (outcome, inside): (_, &dyn Fn()) = match step {
         Read | ReadTwice => (lock.read(patient), &read),
         TryRead => (lock.try_read(), &read),
@@ -176,7 +176,7 @@ fn readers_behind_a_late_writer<C: Checker, const SPINS: usize>(budget: Budget) 
         machine::begin::<C>();
         {
             let lock = Arc::new((Words::<C>::new(), ModelWord::<C>::new(0)));
-            let patient = || waiter::<C, SPINS>(1, None);
+            let patient = |_| waiter::<C, SPINS>(1, None);
             assert_eq!(lock.0.parts::<SPINS>(prefer).read(patient), Outcome::Acquired);
             let handles = [(2, TimedWrite), (3, Read)].map(|(me, step)| {
                 let lock = lock.clone();
@@ -203,7 +203,7 @@ fn a_reader_passes_a_woken_writer<C: Checker, const SPINS: usize>(budget: Budget
         machine::begin::<C>();
         {
             let lock = Arc::new((Words::<C>::new(), C::Data::new()));
-            let patient = || waiter::<C, SPINS>(1, None);
+            let patient = |_| waiter::<C, SPINS>(1, None);
             assert_eq!(lock.0.parts::<SPINS>(prefer).write(1, patient), Outcome::Acquired);
             let handles = [(2, Write), (3, Read), (4, Read)].map(|(me, step)| {
                 let lock = lock.clone();
@@ -310,9 +310,9 @@ fn exclusion_of_oneself<C: Checker>() {
             {
                 let words = Words::<C>::new();
                 let lock = words.parts::<0>(prefer);
-                assert_eq!(lock.write(7, || waiter(7, None)), Outcome::Acquired);
-                assert_eq!(lock.write(7, || waiter(7, None)), Outcome::Deadlock);
-                assert_eq!(lock.read(|| waiter(7, None)), Outcome::Deadlock);
+                assert_eq!(lock.write(7, |_| waiter(7, None)), Outcome::Acquired);
+                assert_eq!(lock.write(7, |_| waiter(7, None)), Outcome::Deadlock);
+                assert_eq!(lock.read(|_| waiter(7, None)), Outcome::Deadlock);
                 assert_eq!(lock.try_write(7), Outcome::Busy);
                 assert_eq!(lock.try_read(), Outcome::Busy);
                 lock.unlock();

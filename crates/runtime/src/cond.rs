@@ -1,16 +1,20 @@
 //! `pthread_cond_*` and `cnd_*`: our list, the mutex's kinds, deadlines, cancellation.
 //!
-//! Cancellation without asynchronous cancellation and without clean-up records: a canceller (our
-//! `pthread_cancel`) first asks glibc, then counts the request in the target's memory, then opens its
-//! gate. A waiter compares that count from before its own test for cancellation with the one after it
-//! published its gate: a request is seen by one side or the other.
+//! Cancellation without asynchronous cancellation: a canceller (our `pthread_cancel`) first asks glibc, then
+//! counts the request in the target's memory, then opens its gate. A waiter compares that count from before
+//! its own test for cancellation with the one after it published its gate: a request is seen by one side or
+//! the other.
+//!
+//! Who leaves in another way (see `leave`) goes through [`Waiting::leave`], from any stage of its wait: out of the
+//! list, its signal passed on, the mutex acquired again, as after a cancellation.
 
 use crate::layout::{Cond, Mutex};
+use crate::leave::{self, Wait};
 use crate::watch::{self, Who};
-use crate::{config, mutex, real, thread, trace};
+use crate::{config, fork, mutex, real, thread, trace};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::fence;
+use core::sync::atomic::{AtomicU32, compiler_fence, fence};
 use lockwright_locks::condvar::{self, Outcome};
 use lockwright_locks::front::Parts;
 use lockwright_native::{Clock, Deadline, Native};
@@ -23,11 +27,7 @@ const MONOTONIC: u32 = 2;
 
 unsafe extern "C-unwind" {
     fn pthread_testcancel();
-    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
 }
-
-/// `PTHREAD_CANCEL_DEFERRED`.
-const DEFERRED: c_int = 0;
 
 /// By which clock `until` is meant.
 #[derive(Clone, Copy, Debug)]
@@ -87,45 +87,115 @@ unsafe fn wait_any(
     unsafe { wait_here(c, mutex, deadline) }
 }
 
+/// How far a wait has come. Each is written before the first step that the next one must not take for done.
+mod stage {
+    /// Nothing has been done.
+    pub(super) const NOTHING: u32 = 0;
+    /// Counted at the mutex, which is held; maybe listed.
+    pub(super) const JOINS: u32 = 1;
+    /// Maybe listed, maybe signalled; the mutex is released, or held again.
+    pub(super) const WAITS: u32 = 2;
+    /// Out of the list without a signal; the mutex is released, or held again.
+    pub(super) const RETURNS: u32 = 3;
+    /// Done.
+    pub(super) const BACK: u32 = 4;
+}
+
+/// One wait, as its thread sees it.
+struct Waiting<'a> {
+    cond: &'a Cond,
+    mutex: *mut Mutex,
+    /// The thread's cancellation type, if the wait has put another in its place.
+    kind: c_int,
+    stage: AtomicU32,
+}
+
+impl<'a> Waiting<'a> {
+    fn new(cond: &'a Cond, mutex: *mut Mutex, kind: c_int) -> Self {
+        Self { cond, mutex, kind, stage: AtomicU32::new(stage::NOTHING) }
+    }
+
+    /// For ourselves, should a signal handler not return.
+    fn has_come_to(&self, stage: u32) {
+        compiler_fence(SeqCst); // what came before it in the program, comes before it here
+        self.stage.store(stage, Relaxed);
+        compiler_fence(SeqCst); // and the same for what comes after it
+    }
+
+    /// The mutex, which the waiter holds, or will hold again: so it is there.
+    fn mutex(&self) -> &'a Mutex {
+        // SAFETY: POSIX wants so much of it.
+        unsafe { &*self.mutex }
+    }
+
+    /// Counts us at the mutex; looked at by `destroy` only.
+    fn count(&self) {
+        self.mutex().users.fetch_add(1, Relaxed); // a count
+        self.has_come_to(stage::JOINS);
+    }
+
+    fn uncount(&self) {
+        self.has_come_to(stage::BACK);
+        self.mutex().users.fetch_sub(1, Relaxed); // a count
+    }
+
+    /// Sleeps until the wait is over.
+    fn sleep(&self, me: &condvar::Sleeper<Native>, deadline: Option<Deadline>) -> Outcome {
+        let outcome = list(self.cond).sleep(me, config::spin_ns(), deadline);
+        if matches!(outcome, Outcome::TimedOut | Outcome::Cancelled) {
+            self.has_come_to(stage::RETURNS); // the condvar may be destroyed now
+        }
+        outcome
+    }
+}
+
+impl Wait for Waiting<'_> {
+    fn leave(&self) {
+        let now = leave::hold_back_cancellation();
+        let stage = self.stage.load(Relaxed); // own writes
+        let mut moved = false;
+        if let stage::JOINS | stage::WAITS = stage {
+            // SAFETY: the calling thread's own memory.
+            let me = unsafe { &*thread::this() };
+            let outcome = list(self.cond).leave(&me.sleeper, || held(self.cond));
+            moved = outcome == Outcome::Moved;
+        }
+        // Our own id is there if and only if we wrote it, whatever the kind.
+        let is_held = || self.mutex().owner.load(Relaxed) == thread::id();
+        if matches!(stage, stage::WAITS | stage::RETURNS) && !is_held() {
+            // SAFETY: as in `wait`.
+            unsafe { mutex::lock_again(self.mutex, moved, 0) };
+        }
+        if let stage::JOINS | stage::WAITS | stage::RETURNS = stage {
+            self.uncount();
+        }
+        leave::let_cancellation_in(if self.kind == leave::DEFERRED { now } else { self.kind });
+    }
+}
+
+/// The condvar's list, in this process, for the calling thread.
+fn list(c: &Cond) -> condvar::Cond<'_, Native> {
+    c.list(thread::id(), fork::era() as u32)
+}
+
 unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> c_int {
     // SAFETY: the calling thread's own memory.
     let me = unsafe { &*thread::this() };
     let cancels = me.cancels.load(Relaxed); // compared below, after the fence
     // SAFETY: the mutex is held, as POSIX wants it for the clean-up handlers.
     unsafe { pthread_testcancel() };
-    // An asynchronous cancellation would tear us out of the list's middle, without the mutex.
-    let mut kind = DEFERRED;
-    // SAFETY: a valid kind and a writable word.
-    unsafe { pthread_setcanceltype(DEFERRED, &mut kind) };
-
+    // Not to be torn anywhere: who is cancelled finds the mutex held in its clean-up handlers.
+    let kind = leave::hold_back_cancellation();
+    let waiting = Waiting::new(c, mutex, kind);
     // SAFETY: the caller's promise.
-    let m = unsafe { &*mutex };
-    m.users.fetch_add(1, Relaxed); // looked at by `destroy` only
-    c.mutex.store(mutex, Relaxed); // published by the list's lock
-    let list = c.list();
-    // SAFETY: a thread waits for one condvar at a time; its memory stays until it is joined.
-    unsafe { list.enlist(&me.sleeper) };
-    // SAFETY: the caller's promise.
-    let error = unsafe { mutex::unlock(mutex) };
-    // [cancel] ORDERING: SeqCst, pairs with the fence in `cancel`: either we see its count, or it sees our
-    // gate at WAIT.
-    fence(SeqCst);
-    if error != 0 || me.cancels.load(Relaxed) != cancels {
-        // SAFETY: the calling thread's own memory.
-        unsafe { condvar::cancel(&raw const me.sleeper) }; // wakes ourselves
-    }
-    let outcome = list.sleep(&me.sleeper, config::spin_ns(), deadline);
-    if error != 0 {
-        m.users.fetch_sub(1, Relaxed); // not ours to wait with: EPERM, as unlock said
-        // SAFETY: as above.
-        unsafe { pthread_setcanceltype(kind, core::ptr::null_mut()) };
-        return error;
-    }
-    // SAFETY: the caller's promise; Moved only by a signaller that held this mutex as ours.
-    let error = unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
-    m.users.fetch_sub(1, Relaxed);
-    // SAFETY: as above; the mutex is held again, should a cancellation that is pending act at once.
-    unsafe { pthread_setcanceltype(kind, core::ptr::null_mut()) };
+    let wait = || unsafe { wait_guarded(&waiting, me, cancels, deadline) };
+    let result = leave::guarded(&waiting, wait);
+    // The mutex is held again, should a cancellation that is pending act at once.
+    leave::let_cancellation_in(kind);
+    let (error, outcome) = match result {
+        Ok(result) => result,
+        Err(not_ours) => return not_ours,
+    };
     match outcome {
         Outcome::TimedOut if error == 0 => libc::ETIMEDOUT,
         Outcome::Cancelled => {
@@ -138,6 +208,39 @@ unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> 
     }
 }
 
+/// What acquiring the mutex again said, and how the wait ended; or what releasing it said.
+unsafe fn wait_guarded(
+    waiting: &Waiting<'_>,
+    me: &thread::Thread,
+    cancels: u32,
+    deadline: Option<Deadline>,
+) -> Result<(c_int, Outcome), c_int> {
+    let (c, mutex) = (waiting.cond, waiting.mutex);
+    waiting.count();
+    c.mutex.store(mutex, Relaxed); // published by the list's lock
+    // SAFETY: a thread waits for one condvar at a time; its memory stays until it is joined.
+    unsafe { list(c).enlist(&me.sleeper) };
+    waiting.has_come_to(stage::WAITS);
+    // SAFETY: the caller's promise.
+    let error = unsafe { mutex::unlock(mutex) };
+    // [cancel] ORDERING: SeqCst, pairs with the fence in `cancel`: either we see its count, or it sees our
+    // gate at WAIT.
+    fence(SeqCst);
+    if error != 0 || me.cancels.load(Relaxed) != cancels {
+        // SAFETY: the calling thread's own memory.
+        unsafe { condvar::cancel(&raw const me.sleeper) }; // wakes ourselves
+    }
+    let outcome = waiting.sleep(&me.sleeper, deadline);
+    if error != 0 {
+        waiting.uncount();
+        return Err(error); // not ours to wait with: EPERM, as unlock said
+    }
+    // SAFETY: the caller's promise; Moved only by a signaller that held this mutex as ours.
+    let error = unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
+    waiting.uncount();
+    Ok((error, outcome))
+}
+
 /// Waits as [`wait`] does, but is no cancellation point, and says EINVAL if somebody waits with another mutex.
 /// Programs need not be trusted for that: a waiter's mutex is the one that we look at.
 ///
@@ -148,28 +251,34 @@ pub(crate) unsafe fn wait_plainly(
     mutex: *mut Mutex,
     deadline: Option<Deadline>,
 ) -> c_int {
+    let waiting = Waiting::new(c, mutex, leave::DEFERRED);
+    // SAFETY: the caller's promise.
+    leave::guarded(&waiting, || unsafe { wait_plainly_guarded(&waiting, deadline) })
+}
+
+unsafe fn wait_plainly_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>) -> c_int {
+    let (c, mutex) = (waiting.cond, waiting.mutex);
     // SAFETY: the calling thread's own memory.
     let me = unsafe { &*thread::this() };
-    // SAFETY: the caller's promise.
-    let m = unsafe { &*mutex };
-    let list = c.list();
     let may = |is_first: bool| {
         if is_first {
             c.mutex.store(mutex, Relaxed); // under the list's lock
         }
         core::ptr::eq(c.mutex.load(Relaxed), mutex)
     };
+    waiting.count();
     // SAFETY: a thread waits for one condvar at a time; its memory stays until it is joined.
-    if !unsafe { list.enlist_if(&me.sleeper, may) } {
+    if !unsafe { list(c).enlist_if(&me.sleeper, may) } {
+        waiting.uncount();
         return libc::EINVAL;
     }
-    m.users.fetch_add(1, Relaxed); // looked at by `destroy` only
+    waiting.has_come_to(stage::WAITS);
     // SAFETY: the caller's promise.
     unsafe { mutex::unlock(mutex) };
-    let outcome = list.sleep(&me.sleeper, config::spin_ns(), deadline);
+    let outcome = waiting.sleep(&me.sleeper, deadline);
     // SAFETY: the caller's promise; Moved only by a signaller that held this mutex.
     unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
-    m.users.fetch_sub(1, Relaxed);
+    waiting.uncount();
     if outcome == Outcome::TimedOut { libc::ETIMEDOUT } else { 0 }
 }
 
@@ -229,7 +338,9 @@ unsafe fn signal_here(cond: *mut Cond) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_cond_signal(cond.cast()) };
     }
-    c.list().signal(|| held(c));
+    if !c.is_idle() {
+        list(c).signal(|| held(c));
+    }
     0
 }
 
@@ -251,7 +362,9 @@ unsafe fn broadcast_here(cond: *mut Cond) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_cond_broadcast(cond.cast()) };
     }
-    c.list().broadcast(|| held(c));
+    if !c.is_idle() {
+        list(c).broadcast(|| held(c));
+    }
     0
 }
 
@@ -266,7 +379,7 @@ pub unsafe fn destroy(cond: *mut Cond) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_cond_destroy(cond.cast()) };
     }
-    while c.list().has_waiters() {
+    while list(c).has_waiters() {
         let nap = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
         // SAFETY: a valid timespec, no remainder wanted. Not libc's nanosleep: that can be cancelled.
         unsafe { libc::syscall(libc::SYS_nanosleep, &nap, core::ptr::null::<libc::timespec>()) };

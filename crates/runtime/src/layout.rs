@@ -9,7 +9,7 @@ use core::sync::atomic::AtomicU32;
 use lockwright_locks::condvar::{self, Sleeper};
 use lockwright_locks::front::{Parts, Waiter};
 use lockwright_native::{Atomic32, AtomicAddress, Native};
-use lockwright_platform::{Ordering, Word};
+use lockwright_platform::{Ordering, Ptr, Word};
 
 /// `pthread_mutex_t`, `mtx_t`: 40 bytes on x86-64, 48 on aarch64 (the last 8 unused).
 #[repr(C)]
@@ -95,6 +95,7 @@ impl Mutex {
 /// `pthread_cond_t`, `cnd_t`: 48 bytes.
 #[repr(C)]
 pub struct Cond {
+    /// The list's lock, with the era of the list.
     lock: Atomic32,
     _unused: u32,
     first: AtomicAddress<Sleeper<Native>>,
@@ -135,8 +136,14 @@ impl Cond {
         self.flags[0].load(Relaxed) | self.flags[2].load(Relaxed)
     }
 
-    pub(crate) fn list(&self) -> condvar::Cond<'_, Native> {
+    /// As the thread with this id sees it, in a process of this era.
+    pub(crate) fn list(&self, me: u32, era: u32) -> condvar::Cond<'_, Native> {
         let Self { lock, first, last, record, .. } = self;
-        condvar::Cond { lock, first, last, record }
+        condvar::Cond { lock, first, last, record, me, era }
+    }
+
+    /// Has nobody waited since the last one was signalled? As stale as any such answer.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.first.load(Ordering::Relaxed).is_null() // who joined before us in the program's own order is seen
     }
 }

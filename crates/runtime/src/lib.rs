@@ -26,6 +26,7 @@ mod got;
 mod guard;
 pub mod init;
 pub mod layout;
+mod leave;
 pub mod machine;
 pub mod mutex;
 #[cfg(target_arch = "x86_64")]

@@ -5,7 +5,7 @@
 
 use crate::layout::{ERRORCHECK, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
 use crate::watch::{self, Who};
-use crate::{emulate, policy, real, thread};
+use crate::{emulate, leave, policy, real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -336,7 +336,8 @@ unsafe fn lock_until_here(
         return libc::EINVAL;
     }
     let tuning = policy::of(m).tuning();
-    if front::lock_until::<Native>(m.parts(), &tuning, Deadline { clock, at }) {
+    let deadline = Deadline { clock, at };
+    if leave::on_word(m, || front::lock_until::<Native>(m.parts(), &tuning, deadline)) {
         own(m)
     } else {
         libc::ETIMEDOUT
@@ -471,7 +472,7 @@ unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_in
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
     let tuning = policy::of(m).tuning();
-    front::lock_moved::<Native>(m.parts(), &tuning);
+    leave::on_word(m, || front::lock_moved::<Native>(m.parts(), &tuning));
     own(m)
 }
 

@@ -4,7 +4,7 @@
 //! (place 1) and LOCKWRIGHT_RULES; 31 is what runs before that: the front lock `auto`, as for two CPUs.
 
 use crate::layout::{MARKED, Mutex};
-use crate::{config, epoch, fork, machine, whole};
+use crate::{config, epoch, fork, leave, machine, whole};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -171,10 +171,18 @@ pub(crate) fn acquire(mutex: &Mutex, caller: usize) {
     let policy = decide(mutex, caller);
     let tuning = policy.tuning();
     match policy.how {
-        How::Front(front) => (front.acquire)(mutex.parts(), &tuning, None),
+        How::Front(front) => {
+            leave::in_line(mutex, &tuning, |seat| {
+                (front.acquire)(mutex.parts(), &tuning, Some(seat));
+            });
+        }
         // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
-        How::Whole(acquire) if tuning.era == 0 => acquire(mutex, &tuning),
-        How::Whole(_) | How::Glibc => front::lock_as_glibc(mutex.parts()),
+        How::Whole(acquire) if tuning.era == 0 => {
+            leave::held_back(mutex, &tuning, || acquire(mutex, &tuning));
+        }
+        How::Whole(_) | How::Glibc => {
+            leave::on_word(mutex, || front::lock_as_glibc(mutex.parts()));
+        }
     }
 }
 

@@ -7,13 +7,15 @@
 //! Invariant: who serves a lock never changes, because the two protocols differ. It depends on the lock's
 //! sharing and on a setting that is read once.
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::mem::{offset_of, size_of, transmute};
 
 use libc::{clockid_t, timespec};
-use lockwright_locks::rw::rwlock::{Outcome, Parts, Prefer, Waiter};
+use lockwright_locks::rw::rwlock::{Counted, Outcome, Parts, Prefer, Waiter};
 use lockwright_native::{Atomic32, Clock, Deadline, Native};
 
+use crate::leave::{self, Wait};
 use crate::{config, real, thread, watch};
 
 /// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
@@ -83,6 +85,32 @@ impl RwLock {
         self.shared != 0 || config::is_glibc_only()
     }
 
+    /// Acquires for reading.
+    #[inline(always)]
+    pub(crate) fn read(&self, deadline: Option<Deadline>) -> c_int {
+        let waiting = Waiting::new(self);
+        leave::guarded_late(&waiting, |guard| {
+            errno(self.parts().read(|counted| {
+                waiting.counted.set(counted);
+                guard();
+                waiting.waiter(deadline)
+            }))
+        })
+    }
+
+    /// Acquires for writing.
+    #[inline(always)]
+    pub(crate) fn write(&self, deadline: Option<Deadline>) -> c_int {
+        let waiting = Waiting::new(self);
+        leave::guarded_late(&waiting, |guard| {
+            errno(self.parts().write(thread::id(), |counted| {
+                waiting.counted.set(counted);
+                guard();
+                waiting.waiter(deadline)
+            }))
+        })
+    }
+
     #[inline(always)]
     pub(crate) fn parts(&self) -> Parts<'_, Native> {
         let prefer = match self.prefer {
@@ -94,8 +122,27 @@ impl RwLock {
     }
 }
 
-pub(crate) fn waiter(deadline: Option<Deadline>) -> Waiter<Native> {
-    Waiter { me: thread::id(), spin_ns: config::spin_ns(), deadline }
+/// One wait, as its thread sees it.
+struct Waiting<'a> {
+    lock: &'a RwLock,
+    counted: Cell<Counted>,
+}
+
+impl Wait for Waiting<'_> {
+    fn leave(&self) {
+        self.lock.parts().leave(self.counted.get());
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn new(lock: &'a RwLock) -> Self {
+        Self { lock, counted: Cell::new(Counted::Nowhere) }
+    }
+
+    fn waiter(&self, deadline: Option<Deadline>) -> Waiter<'_, Native> {
+        let (me, spin_ns) = (thread::id(), config::spin_ns());
+        Waiter { me, spin_ns, deadline, counted: Some(&self.counted) }
+    }
 }
 
 pub(crate) fn errno(outcome: Outcome) -> c_int {
@@ -134,7 +181,7 @@ unsafe fn rdlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_rdlock", lock);
     }
-    errno(this.parts().read(|| waiter(None)))
+    this.read(None)
 }
 
 /// `pthread_rwlock_tryrdlock`.
@@ -192,7 +239,7 @@ unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
     }
     // SAFETY: our caller's promise.
     let Some(deadline) = (unsafe { deadline(clock, at) }) else { return libc::EINVAL };
-    errno(this.parts().read(|| waiter(Some(deadline))))
+    this.read(Some(deadline))
 }
 
 /// `pthread_rwlock_wrlock`.
@@ -212,7 +259,7 @@ unsafe fn wrlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_wrlock", lock);
     }
-    errno(this.parts().write(thread::id(), || waiter(None)))
+    this.write(None)
 }
 
 /// `pthread_rwlock_trywrlock`.
@@ -269,7 +316,7 @@ unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
     }
     // SAFETY: our caller's promise.
     let Some(deadline) = (unsafe { deadline(clock, at) }) else { return libc::EINVAL };
-    errno(this.parts().write(thread::id(), || waiter(Some(deadline))))
+    this.write(Some(deadline))
 }
 
 /// `pthread_rwlock_unlock`.

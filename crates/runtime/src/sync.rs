@@ -166,8 +166,8 @@ table! {
         // SAFETY: the caller's promise.
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
         // SAFETY: the caller's promise.
-        let parts = unsafe { (*lock).parts() };
-        watch::operation(move || rwlock::errno(parts.read(|| rwlock::waiter(deadline))))
+        let lock = unsafe { &*lock };
+        watch::operation(move || lock.read(deadline))
     }
 
     /// Locks for reading if that needs no waiting: 0, EBUSY, EAGAIN.
@@ -187,10 +187,9 @@ table! {
     fn rwlock_write(lock: *mut RwLock, clock: clockid_t, until: *const timespec) -> c_int {
         // SAFETY: the caller's promise.
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
-        let me = thread::id();
         // SAFETY: the caller's promise.
-        let parts = unsafe { (*lock).parts() };
-        watch::operation(move || rwlock::errno(parts.write(me, || rwlock::waiter(deadline))))
+        let lock = unsafe { &*lock };
+        watch::operation(move || lock.write(deadline))
     }
 
     /// Locks for writing if that needs no waiting: 0, EBUSY.
@@ -377,7 +376,7 @@ mod tests {
                 answer
             }
         });
-        while !all.2.list().has_waiters() {
+        while all.2.is_idle() {
             thread::yield_now();
         }
         // SAFETY: as above.

@@ -4,3 +4,4 @@
 //! rwlock   one word of readers, one word of waiting writers: pthread_rwlock_t, all three preferences
 //! ```
 pub mod rwlock;
+mod waiting;

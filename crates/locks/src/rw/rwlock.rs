@@ -37,46 +37,48 @@
 //! Facts: readers together, writers by arrival with overtaking; 12 bytes; one wake a hand-over; writers may
 //! be delayed without bound by [`Prefer::Readers`], readers by [`Prefer::WritersStrictly`].
 //!
-//! Longer than a page because POSIX asks for three preferences, attempts and deadlines from one memory layout.
+//! Here is who gets in, and who lets in whom; `waiting.rs` is how they wait.
 
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Woken, Word};
+use lockwright_platform::{Platform, Word};
+
+pub use super::waiting::{Counted, Waiter};
 
 /// A write phase. Two bits: glibc's debugger scripts read them as "phase" and "acquired".
-const WRITE: u32 = 0b11;
+pub(super) const WRITE: u32 = 0b11;
 /// Readers may sleep on `state`.
-const ASLEEP: u32 = 1 << 2;
+pub(super) const ASLEEP: u32 = 1 << 2;
 /// One reader.
-const READER: u32 = 1 << 3;
+pub(super) const READER: u32 = 1 << 3;
 /// Writers wait, or waited when somebody last looked: `writers` knows.
-const WRITERS: u32 = 1 << 31;
+pub(super) const WRITERS: u32 = 1 << 31;
 /// As many readers as we let in. Far below the field's end, because arrivals count themselves first.
-const READERS_MAX: u32 = 1 << 27;
+pub(super) const READERS_MAX: u32 = 1 << 27;
 
 /// A write phase without an owner, for the first writer to claim it.
-const OPEN: u32 = 1;
+pub(super) const OPEN: u32 = 1;
 /// A waiting writer has been woken and has not looked yet.
-const WOKEN: u32 = 1 << 1;
+pub(super) const WOKEN: u32 = 1 << 1;
 /// One waiting writer.
-const WAITING: u32 = 1 << 2;
+pub(super) const WAITING: u32 = 1 << 2;
 
-fn readers(state: u32) -> u32 {
+pub(super) fn readers(state: u32) -> u32 {
     (state & !WRITERS) / READER
 }
 
-fn is_writing(state: u32) -> bool {
+pub(super) fn is_writing(state: u32) -> bool {
     state & WRITE != 0
 }
 
-fn has_writers(state: u32) -> bool {
+pub(super) fn has_writers(state: u32) -> bool {
     state & WRITERS != 0
 }
 
-fn is_open(writers: u32) -> bool {
+pub(super) fn is_open(writers: u32) -> bool {
     writers & OPEN != 0
 }
 
-fn waiting(writers: u32) -> u32 {
+pub(super) fn waiting(writers: u32) -> u32 {
     writers / WAITING
 }
 
@@ -106,16 +108,6 @@ pub enum Outcome {
     TooMany,
 }
 
-/// Who waits, and how. Asked for only when there is something to wait for.
-pub struct Waiter<P: Platform> {
-    /// The caller's thread id, not 0.
-    pub me: u32,
-    /// How long it may wait awake, if nobody sleeps yet.
-    pub spin_ns: u32,
-    /// When it gives up.
-    pub deadline: Option<P::Deadline>,
-}
-
 /// The words of one lock, wherever they live; all zero is an unlocked lock.
 pub struct Parts<'a, P: Platform> {
     /// Readers and the phase: written by everybody, atomically.
@@ -129,9 +121,9 @@ pub struct Parts<'a, P: Platform> {
 }
 
 impl<P: Platform> Parts<'_, P> {
-    /// Acquires for reading.
+    /// Acquires for reading. `waiter` is told where it is counted already.
     #[inline]
-    pub fn read(&self, waiter: impl FnOnce() -> Waiter<P>) -> Outcome {
+    pub fn read<'w>(&self, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
         if self.prefer == Prefer::WritersStrictly {
             // A load first would fetch the line twice: guess that the lock is free.
             // ORDERING: Acquire, pairs with [leave]: what the last writer wrote is ours to read.
@@ -146,7 +138,7 @@ impl<P: Platform> Parts<'_, P> {
         if !is_writing(old) && readers(old) < READERS_MAX {
             return Outcome::Acquired;
         }
-        self.read_slow(old, waiter())
+        self.read_slow(old, waiter(Counted::AsReader))
     }
 
     /// Acquires for reading if that needs no waiting.
@@ -177,13 +169,13 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
-    /// Acquires for writing.
+    /// Acquires for writing. `waiter` as for [`read`](Self::read).
     #[inline]
-    pub fn write(&self, me: u32, waiter: impl FnOnce() -> Waiter<P>) -> Outcome {
+    pub fn write<'w>(&self, me: u32, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
         // STATE: free -> WRITE.
         // ORDERING: Acquire, pairs with [leave], [read leave].
         if self.state.compare_exchange(0, WRITE, Acquire, Relaxed).is_err() {
-            match self.write_slow(waiter()) {
+            match self.write_slow(waiter(Counted::Nowhere)) {
                 Outcome::Acquired => {}
                 failed => return failed,
             }
@@ -238,7 +230,7 @@ impl<P: Platform> Parts<'_, P> {
     }
 
     /// May a new reader join the read phase `state`?
-    fn may_join(&self, state: u32) -> bool {
+    pub(super) fn may_join(&self, state: u32) -> bool {
         !is_writing(state)
             && (self.prefer != Prefer::WritersStrictly
                 || !has_writers(state)
@@ -246,155 +238,9 @@ impl<P: Platform> Parts<'_, P> {
                 || waiting(self.writers.load(Relaxed)) == 0) // a stale count: see `read_strictly`
     }
 
-    /// We are registered, in a write phase (or one too many).
-    #[cold]
-    fn read_slow(&self, mut seen: u32, waiter: Waiter<P>) -> Outcome {
-        if readers(seen) >= READERS_MAX {
-            if !self.withdraw() {
-                self.unlock();
-            }
-            return Outcome::TooMany;
-        }
-        // An owner that is us cannot change while we look.
-        if self.owner.load(Relaxed) == waiter.me {
-            self.withdraw();
-            return Outcome::Deadlock;
-        }
-        let mut spin_ns = if seen & ASLEEP == 0 { waiter.spin_ns } else { 0 };
-        loop {
-            let mut claimed = false;
-            // ORDERING: Acquire, pairs with [leave], [downgrade].
-            seen = P::spin_for(self.state, Acquire, spin_ns, |state| {
-                claimed = is_writing(state) && self.prefer == Prefer::Readers && self.claim();
-                claimed || !is_writing(state)
-            });
-            if claimed {
-                self.downgrade();
-            }
-            if claimed || !is_writing(seen) {
-                return Outcome::Acquired;
-            }
-            spin_ns = 0;
-            let asleep = seen | ASLEEP;
-            // ORDERING: Relaxed: the sleep itself compares the word.
-            if self.state.compare_exchange(seen, asleep, Relaxed, Relaxed).is_ok()
-                && P::park(self.state, asleep, waiter.deadline) == Woken::TimedOut
-            {
-                return if self.withdraw() { Outcome::TimedOut } else { Outcome::Acquired };
-            }
-        }
-    }
-
-    /// Takes our registration back; `false` if it has become an entry, so that we hold the lock.
-    fn withdraw(&self) -> bool {
-        loop {
-            // ORDERING: Acquire, pairs with [leave], [downgrade]: we may hold the lock after all.
-            let seen = self.state.load(Acquire);
-            if !is_writing(seen) {
-                return false;
-            }
-            // ORDERING: Relaxed: we have read and written nothing under the lock.
-            if self.state.compare_exchange(seen, seen - READER, Relaxed, Relaxed).is_ok() {
-                return true;
-            }
-        }
-    }
-
-    /// Readers that let waiting writers pass are not registered: they try again when woken.
-    #[cold]
-    fn read_strictly(&self, mut seen: u32, waiter: impl FnOnce() -> Waiter<P>) -> Outcome {
-        if self.try_read() == Outcome::Acquired {
-            return Outcome::Acquired;
-        }
-        let waiter = waiter();
-        if self.owner.load(Relaxed) == waiter.me {
-            return Outcome::Deadlock; // an owner that is us cannot change while we look
-        }
-        if seen & ASLEEP == 0 {
-            let joinable = |state| !is_writing(state) && !has_writers(state);
-            P::spin_for(self.state, Relaxed, waiter.spin_ns, joinable); // `try_read` acquires
-        }
-        loop {
-            match self.try_read() {
-                Outcome::Busy => {}
-                done => return done,
-            }
-            seen = self.state.load(Relaxed); // verified by the exchange
-            if self.may_join(seen) {
-                continue;
-            }
-            let asleep = seen | ASLEEP;
-            // ORDERING: AcqRel, pairs with [give up]: either that writer sees ASLEEP, or we see its count.
-            // SURVIVES: the Release; the bit is all that we tell.
-            if self.state.compare_exchange(seen, asleep, AcqRel, Relaxed).is_ok()
-                && !self.may_join(asleep)
-                && P::park(self.state, asleep, waiter.deadline) == Woken::TimedOut
-            {
-                return match self.try_read() {
-                    Outcome::Busy => Outcome::TimedOut,
-                    done => done,
-                };
-            }
-        }
-    }
-
-    #[cold]
-    fn write_slow(&self, waiter: Waiter<P>) -> Outcome {
-        if self.owner.load(Relaxed) == waiter.me {
-            return Outcome::Deadlock; // an owner that is us cannot change while we look
-        }
-        if waiting(self.writers.load(Relaxed)) == 0 {
-            let over = |state| state == 0 || has_writers(state);
-            P::spin_for(self.state, Relaxed, waiter.spin_ns, over); // the exchange below acquires
-        }
-        // ORDERING: as in `write`.
-        if self.claim() || self.state.compare_exchange(0, WRITE, Acquire, Relaxed).is_ok() {
-            return Outcome::Acquired;
-        }
-        // ORDERING: Relaxed: [announce] publishes it.
-        self.writers.fetch_add(WAITING, Relaxed);
-        loop {
-            let writers = self.writers.load(Relaxed); // verified by the exchange, or by the sleep
-            if is_open(writers) {
-                if self.claim_counted(writers) {
-                    return Outcome::Acquired;
-                }
-                continue;
-            }
-            // Invariant 5: from here on, a new WOKEN makes the sleep fail.
-            let dozing = writers & !WOKEN;
-            let cleared = || {
-                // ORDERING: Acquire, pairs with [wake]: we see the state that its sender left.
-                // SURVIVES: an older state fails the exchanges below, and we look again.
-                self.writers.compare_exchange(writers, dozing, Acquire, Relaxed).is_ok()
-            };
-            if writers != dozing && !cleared() {
-                continue;
-            }
-            let seen = self.state.load(Relaxed); // verified by the exchange
-            if seen == 0 {
-                // ORDERING: as in `write`.
-                if self.state.compare_exchange(0, WRITE, Acquire, Relaxed).is_ok() {
-                    self.stop_waiting();
-                    return Outcome::Acquired;
-                }
-                continue;
-            }
-            // Written even if it is set: a plain load could be older than its clearing.
-            // ORDERING: Release [announce]: whoever sees the bit finds us counted.
-            if self.state.compare_exchange(seen, seen | WRITERS, Release, Relaxed).is_err() {
-                continue;
-            }
-            if P::park(self.writers, dozing, waiter.deadline) == Woken::TimedOut {
-                return self.give_up();
-            }
-            P::spin_for(self.writers, Relaxed, waiter.spin_ns, is_open); // the exchange above acquires
-        }
-    }
-
     /// Takes an open write phase as a passer-by; `true` if we own it now.
     #[cold]
-    fn claim(&self) -> bool {
+    pub(super) fn claim(&self) -> bool {
         let mut seen = self.writers.load(Relaxed); // verified by the exchange
         while is_open(seen) {
             // STATE: OPEN -> owned.
@@ -407,57 +253,8 @@ impl<P: Platform> Parts<'_, P> {
         false
     }
 
-    /// Takes the open write phase `seen` as one of the writers counted in it.
-    fn claim_counted(&self, seen: u32) -> bool {
-        // STATE: OPEN, n waiting -> owned, n - 1 waiting.
-        // ORDERING: Acquire, pairs with [wake].
-        let owned = (seen - OPEN - WAITING) & !WOKEN;
-        self.writers.compare_exchange(seen, owned, Acquire, Relaxed).is_ok()
-    }
-
-    /// We own the write phase, and are still counted among those who wait for it.
-    fn stop_waiting(&self) {
-        let mut seen = self.writers.load(Relaxed); // verified by the exchange
-        // ORDERING: Relaxed: a count; only an owner draws conclusions from it, and that is us.
-        while let Err(now) =
-            self.writers.compare_exchange(seen, (seen - WAITING) & !WOKEN, Relaxed, Relaxed)
-        {
-            seen = now;
-        }
-    }
-
-    /// The deadline has passed: leaves, unless the lock is there to be taken.
-    fn give_up(&self) -> Outcome {
-        let mut seen = self.writers.load(Relaxed); // verified by the exchange
-        loop {
-            if is_open(seen) {
-                // Who leaves an open phase breaks invariant 3.
-                if self.claim_counted(seen) {
-                    return Outcome::Acquired;
-                }
-                seen = self.writers.load(Relaxed); // verified by the exchange
-                continue;
-            }
-            let gone = (seen - WAITING) & !WOKEN;
-            // ORDERING: Release, published by [give up].
-            // SURVIVES: [give up] releases it once more, where it matters.
-            match self.writers.compare_exchange(seen, gone, Release, Relaxed) {
-                Ok(_) if waiting(gone) == 0 && self.prefer == Prefer::WritersStrictly => break,
-                Ok(_) => return Outcome::TimedOut,
-                Err(now) => seen = now,
-            }
-        }
-        // Readers may sleep because of us alone.
-        // ORDERING: AcqRel [give up]: a reader that sets ASLEEP later finds that nobody waits.
-        // SURVIVES: the Acquire; only an address is used after it.
-        if self.state.fetch_and(!ASLEEP, AcqRel) & ASLEEP != 0 {
-            P::unpark(self.state, u32::MAX);
-        }
-        Outcome::TimedOut
-    }
-
     /// Turns our write phase into a read phase; we are counted among its readers.
-    fn downgrade(&self) {
+    pub(super) fn downgrade(&self) {
         // STATE: write phase -> read phase.
         // ORDERING: Release [downgrade]: what the last writer wrote is every reader's to read.
         if self.state.fetch_and(!(WRITE | ASLEEP), Release) & ASLEEP != 0 {
@@ -467,7 +264,7 @@ impl<P: Platform> Parts<'_, P> {
 
     /// Ends our write phase: to the readers, to a writer, or to nobody.
     #[cold]
-    fn leave_write_phase(&self) {
+    pub(super) fn leave_write_phase(&self) {
         loop {
             let seen = self.state.load(Relaxed); // verified by the exchange
             let writers = self.writers.load(Relaxed); // verified by the exchange, or looked at again

@@ -1,0 +1,193 @@
+//! The condvar's list of waiters, and the lock in front of it.
+//!
+//! ```text
+//!   lock   ┌── holder's thread id, 0: free ──┬ unused ┬── era ──┬ ASLEEP ┐
+//!          └            31 … 8               ┴   7    ┴  6 … 1  ┴   0    ┘
+//! ```
+//!
+//! The era says in which process the word was written last: a child of a fork finds its parent's, whatever
+//! threads of the parent's held or listed, and begins anew (invariant 5). The holder's id tells a thread that
+//! is torn out of its wait whether it was at work in the list.
+
+use super::{Cond, LISTED, LISTED_AWAKE, Sleeper, UNLISTED};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Ptr, Word};
+
+/// Somebody may sleep on `lock`.
+const ASLEEP: u32 = 1;
+const ERA: u32 = 63 << 1;
+const HOLDER: u32 = !0 << 8;
+
+/// How long the list's own lock is waited for awake, ns.
+const LOCK_SPIN_NS: u32 = 5_000;
+
+impl<P: Platform> Cond<'_, P> {
+    /// The lock's word while it is free.
+    fn free(&self) -> u32 {
+        (self.era << 1) & ERA
+    }
+
+    /// The lock's word while we hold it.
+    fn mine(&self) -> u32 {
+        self.me << 8 | self.free()
+    }
+
+    /// Does somebody hold the lock, if it reads so? Not if that was before a fork.
+    fn is_held(&self, lock: u32) -> bool {
+        lock & HOLDER != 0 && lock & ERA == self.free()
+    }
+
+    /// Were we torn out of an edit of the list?
+    pub(super) fn is_list_mine(&self) -> bool {
+        self.lock.load(Relaxed) & !ASLEEP == self.mine() // our own write, if any
+    }
+
+    pub(super) fn lock_list(&self) {
+        // ORDERING: Acquire, pairs with [unlock list].
+        if self.lock.compare_exchange(self.free(), self.mine(), Acquire, Relaxed).is_err() {
+            self.lock_list_slow(0);
+        }
+    }
+
+    /// As [`lock_list`](Self::lock_list), by a thread that may have been woken for it before, and has not told.
+    pub(super) fn lock_list_for_others(&self) {
+        self.lock_list_slow(ASLEEP);
+    }
+
+    #[cold]
+    fn lock_list_slow(&self, mut asleep: u32) {
+        let mut now = self.lock.load(Relaxed); // verified by the exchanges
+        if self.is_held(now) {
+            now = P::spin_for(self.lock, Relaxed, LOCK_SPIN_NS, |now| !self.is_held(now));
+        }
+        loop {
+            if !self.is_held(now) {
+                // STATE: free, or of another era -> ours. With ASLEEP once we have slept, by invariant 4.
+                // ORDERING: Acquire, pairs with [unlock list].
+                match self.lock.compare_exchange(now, self.mine() | asleep, Acquire, Relaxed) {
+                    Ok(_) if now & ERA == self.free() => return,
+                    Ok(_) => return self.forget(),
+                    Err(seen) => now = seen,
+                }
+                continue;
+            }
+            // Relaxed: whoever unlocks reads it by an RMW. The sleep compares the word.
+            match self.lock.compare_exchange(now, now | ASLEEP, Relaxed, Relaxed) {
+                Ok(_) => {
+                    P::park(self.lock, now | ASLEEP, None);
+                    asleep = ASLEEP;
+                    now = self.lock.load(Relaxed); // verified by the exchanges
+                }
+                Err(seen) => now = seen,
+            }
+        }
+    }
+
+    pub(super) fn unlock_list(&self) {
+        let word: *const P::Word = self.lock;
+        // [unlock list] ORDERING: Release, pairs with the Acquires above. After it only the address.
+        if self.lock.swap(self.free(), Release) & ASLEEP != 0 {
+            P::unpark(word, 1);
+        }
+    }
+
+    /// The listed waiters were threads of the process that forked us.
+    fn forget(&self) {
+        self.first.store(core::ptr::null_mut(), Relaxed); // under the list's lock
+        self.last.store(core::ptr::null_mut(), Relaxed); // the same
+    }
+
+    /// Lists a waiter, as the last one.
+    ///
+    /// # Safety
+    /// The list's lock is ours; the waiter is in no list, and stays until it is unlisted.
+    pub(super) unsafe fn append(&self, me: &Sleeper<P>) {
+        // All Relaxed: under the list's lock (invariant 1).
+        let node = core::ptr::from_ref(me).cast_mut();
+        let last = self.last.load(Relaxed);
+        me.previous.store(last, Relaxed);
+        me.next.store(core::ptr::null_mut(), Relaxed);
+        let (score, waits) = self.record();
+        let awake = last.is_null() && (score >= 4 || waits % 16 == 15);
+        me.listed.store(if awake { LISTED_AWAKE } else { LISTED }, Relaxed);
+        self.record.store(waits.wrapping_add(1) << 4 | score, Relaxed);
+        if last.is_null() {
+            self.first.store(node, Relaxed);
+        } else {
+            // SAFETY: listed, so it is there (invariant 1).
+            unsafe { (*last).next.store(node, Relaxed) };
+        }
+        self.last.store(node, Relaxed);
+    }
+
+    pub(super) fn unlist(&self, waiter: &Sleeper<P>) {
+        self.link(waiter, waiter.next.load(Relaxed), waiter.previous.load(Relaxed));
+        waiter.listed.store(UNLISTED, Relaxed);
+    }
+
+    /// Makes `next` follow the waiter's predecessor, and `previous` precede its successor.
+    pub(super) fn link(
+        &self,
+        waiter: &Sleeper<P>,
+        next: *mut Sleeper<P>,
+        previous: *mut Sleeper<P>,
+    ) {
+        // All Relaxed: under the list's lock (invariant 1). First what `mend_without` goes by.
+        let (before, after) = (waiter.previous.load(Relaxed), waiter.next.load(Relaxed));
+        if before.is_null() {
+            self.first.store(next, Relaxed);
+        } else {
+            // SAFETY: a listed waiter's neighbours are listed.
+            unsafe { (*before).next.store(next, Relaxed) };
+        }
+        if after.is_null() {
+            self.last.store(previous, Relaxed);
+        } else {
+            // SAFETY: a listed waiter's neighbours are listed.
+            unsafe { (*after).previous.store(previous, Relaxed) };
+        }
+    }
+
+    /// The list as it was, without `me`, whose own edit of it was torn at any point. The lock is ours.
+    ///
+    /// From `first` on, `next` leads to everybody who is listed, at each point of `append` and `link`.
+    pub(super) fn mend_without(&self, me: &Sleeper<P>) {
+        // All Relaxed: under the list's lock (invariant 1).
+        let mut previous: *mut Sleeper<P> = core::ptr::null_mut();
+        let mut now = self.first.load(Relaxed);
+        while !now.is_null() {
+            // SAFETY: listed, so it is there (invariant 1).
+            let waiter = unsafe { &*now };
+            let next = waiter.next.load(Relaxed);
+            if core::ptr::eq(now, me) {
+                if previous.is_null() {
+                    self.first.store(next, Relaxed);
+                } else {
+                    // SAFETY: as above.
+                    unsafe { (*previous).next.store(next, Relaxed) };
+                }
+            } else {
+                waiter.previous.store(previous, Relaxed);
+                previous = now;
+            }
+            now = next;
+        }
+        self.last.store(previous, Relaxed);
+        me.listed.store(UNLISTED, Relaxed);
+    }
+
+    /// The score, and the count of waits.
+    fn record(&self) -> (u32, u32) {
+        let record = self.record.load(Relaxed); // under the list's lock
+        (record & 15, record >> 4)
+    }
+
+    /// Keeps the score, under the list's lock: did a waiter that was so `listed` stay awake, and did it pay?
+    pub(super) fn score(&self, listed: u32, paid: bool) {
+        if listed == LISTED_AWAKE {
+            let (score, waits) = self.record();
+            let score = if paid { (score + 2).min(15) } else { score.saturating_sub(3) };
+            self.record.store(waits << 4 | score, Relaxed); // under the list's lock
+        }
+    }
+}

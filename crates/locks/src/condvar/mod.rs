@@ -1,0 +1,254 @@
+//! Condition variable: a list of waiters, each asleep at its own gate; who is signalled is decided when
+//! the signal is sent, first come first served.
+//!
+//! Idea and order after Birrell, *Implementing Condition Variables with Semaphores*, 2003, and Mesa's
+//! monitors (Lampson & Redell, CACM 1980). glibc's counters let a later waiter steal a signal (its bug
+//! 25847); a list can't: a signal belongs to one waiter from the moment it leaves the list.
+//!
+//! ```text
+//!   cond:   lock ── first ─► waiter ◄─► waiter ◄─► waiter ◄─ last        list.rs: the list, and its lock
+//!                              │ gate                                    signal.rs: signals
+//!      signal, holding the mutex:   gate := MOVED, the sleeper is moved to the mutex's word 0,
+//!                                   and the holder's unlock wakes it, when it can run on
+//!      signal, not holding it:      gate := SIGNALLED, woken at once
+//! ```
+//!
+//! A gate goes AWAKE -> WAIT -> SIGNALLED | MOVED | CANCELLED, each once. (gate, in the list):
+//!
+//! | who | from | to |
+//! |---|---|---|
+//! | waiter, before it releases the mutex | - | (AWAKE, listed) |
+//! | waiter, before it sleeps | (AWAKE, -) | (WAIT, -) |
+//! | signal, broadcast, under `lock` | (AWAKE, listed) | (SIGNALLED, unlisted): needs no wake |
+//! | signal, broadcast, under `lock` | (WAIT, listed) | (SIGNALLED or MOVED, unlisted) |
+//! | canceller, without `lock` | (AWAKE or WAIT, listed) | (CANCELLED, listed), and wakes the waiter |
+//! | waiter that timed out, without `lock` | (WAIT, listed) | (CANCELLED, listed) |
+//! | waiter that is torn out of its wait, without `lock` | (AWAKE or WAIT, -) | (CANCELLED, -) |
+//! | signal that meets it, under `lock` | (CANCELLED, listed) | the same: steps over it |
+//! | waiter that is CANCELLED, under `lock` | (CANCELLED, listed) | unlisted |
+//!
+//! The only waiter of a condvar stays awake for a moment if that has paid lately: a producer and a
+//! consumer in step then never call the kernel. It decides so before it releases the mutex, and whoever
+//! signals it keeps the score, because of invariant 2.
+//!
+//! Invariants:
+//! 1. The list, `listed` and `record` are written under `lock` only. A listed waiter stays where it is.
+//! 2. Once its gate is SIGNALLED or MOVED a waiter never touches the condvar again, so that anybody may
+//!    destroy it; and the signaller never touches the waiter again, except for futex calls by address. A
+//!    waiter that was not signalled touches it until it has left the list: `destroy` waits for that. The
+//!    exception is a waiter that is torn out of its wait with a signal: it passes that on, if others waited
+//!    for one when it got it.
+//! 3. MOVED only while the signaller holds the mutex: so the waiter can't return, and free the mutex,
+//!    before the signaller is done with it.
+//! 4. Whoever slept on `lock` takes it with ASLEEP set: somebody else may still sleep there.
+//! 5. `lock` names the era of the process that wrote it last. In another one, a fork's child, its holder and
+//!    the listed waiters do not exist: the list is empty, and the lock is free.
+
+mod list;
+mod signal;
+#[cfg(test)]
+mod tests;
+
+use crate::front::Parts;
+use lockwright_platform::Ordering::{Acquire, Relaxed};
+use lockwright_platform::{Platform, Ptr, Woken, Word};
+
+/// Also the gate of a thread that waits for nothing: zeroed memory.
+const SIGNALLED: u32 = 0;
+const AWAKE: u32 = 1;
+const WAIT: u32 = 2;
+const MOVED: u32 = 3;
+const CANCELLED: u32 = 4;
+/// With SIGNALLED or MOVED: others waited, too, and got no signal.
+const AMONG_OTHERS: u32 = 8;
+
+/// `listed`: in no list.
+const UNLISTED: u32 = 0;
+/// In a list.
+const LISTED: u32 = 1;
+/// In a list, and looks at its gate for a moment before it sleeps.
+const LISTED_AWAKE: u32 = 2;
+
+/// How long the only waiter stays awake at most, ns.
+const AWAKE_NS: u32 = 10_000;
+
+/// A condvar's memory, inside a `pthread_cond_t` or wherever, and who asks.
+pub struct Cond<'a, P: Platform> {
+    /// The list's lock, a futex word; see `list.rs`. 0: free, in era 0.
+    pub lock: &'a P::Word,
+    /// The waiter that came first.
+    pub first: &'a P::Ptr<Sleeper<P>>,
+    /// The waiter that came last.
+    pub last: &'a P::Ptr<Sleeper<P>>,
+    /// Whether staying awake has paid lately: a score of 0 to 15, and above it a count of waits.
+    pub record: &'a P::Word,
+    /// The calling thread's id: not 0, and below 2^24.
+    pub me: u32,
+    /// Forks between the program's start and this process, modulo 64.
+    pub era: u32,
+}
+
+impl<P: Platform> Clone for Cond<'_, P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P: Platform> Copy for Cond<'_, P> {}
+
+/// One waiter. In its thread's own memory, where a canceller can reach it: a thread waits for one condvar
+/// at a time.
+#[repr(C)]
+pub struct Sleeper<P: Platform> {
+    gate: P::Word,
+    listed: P::Word,
+    next: P::Ptr<Sleeper<P>>,
+    previous: P::Ptr<Sleeper<P>>,
+}
+
+impl<P: Platform> Default for Sleeper<P> {
+    fn default() -> Self {
+        Self {
+            gate: P::Word::new(SIGNALLED),
+            listed: P::Word::new(UNLISTED),
+            next: P::Ptr::new(core::ptr::null_mut()),
+            previous: P::Ptr::new(core::ptr::null_mut()),
+        }
+    }
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Signalled: acquire the mutex as ever.
+    Signalled,
+    /// Signalled, and moved to the mutex's word: acquire by [`front::lock_moved`](crate::front::lock_moved).
+    Moved,
+    /// The deadline passed, and no signal was for us.
+    TimedOut,
+    /// Cancelled, and no signal was for us.
+    Cancelled,
+}
+
+impl<P: Platform> Cond<'_, P> {
+    /// Joins the list. The caller holds the mutex, and releases it next.
+    ///
+    /// # Safety
+    /// `me` is not in any list, and stays where it is until [`sleep`](Self::sleep) or [`leave`](Self::leave) returns.
+    pub unsafe fn enlist(&self, me: &Sleeper<P>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.enlist_if(me, |_| true) };
+    }
+
+    /// As [`enlist`](Self::enlist), if `may` agrees: asked under the list's lock, with "is the list empty?".
+    ///
+    /// # Safety
+    /// As [`enlist`](Self::enlist).
+    pub unsafe fn enlist_if(&self, me: &Sleeper<P>, may: impl FnOnce(bool) -> bool) -> bool {
+        me.gate.store(AWAKE, Relaxed); // published by the list's lock
+        self.lock_list();
+        let may = may(self.first.load(Relaxed).is_null());
+        if may {
+            // SAFETY: the caller's promise, and the list's lock is ours.
+            unsafe { self.append(me) };
+        }
+        self.unlock_list();
+        may
+    }
+
+    /// Waits until signalled, cancelled, or the deadline; the caller has released the mutex.
+    ///
+    /// `spin_ns` bounds how long it stays awake; 0 where one CPU must do.
+    pub fn sleep(&self, me: &Sleeper<P>, spin_ns: u32, deadline: Option<P::Deadline>) -> Outcome {
+        // Relaxed: whoever claims our gate may write UNLISTED; then there is nothing to stay awake for.
+        if me.listed.load(Relaxed) == LISTED_AWAKE {
+            P::spin_for(&me.gate, Relaxed, spin_ns.min(AWAKE_NS), |gate| gate != AWAKE);
+        }
+        me.shut();
+        let outcome = loop {
+            // ORDERING: Acquire, pairs with [claim].
+            match me.gate.load(Acquire) & !AMONG_OTHERS {
+                WAIT => {
+                    // Relaxed: if it fails, a signal or a canceller came first, which is seen above.
+                    if P::park_movable(&me.gate, WAIT, deadline) == Woken::TimedOut
+                        && me.gate.compare_exchange(WAIT, CANCELLED, Relaxed, Relaxed).is_ok()
+                    {
+                        break Outcome::TimedOut;
+                    }
+                }
+                SIGNALLED => return Outcome::Signalled,
+                MOVED => return Outcome::Moved,
+                _ => break Outcome::Cancelled,
+            }
+        };
+        // No signal was for us, and none will be: we leave the list ourselves, and the condvar is there.
+        self.lock_list();
+        self.score(me.listed.load(Relaxed), false);
+        self.unlist(me);
+        self.unlock_list();
+        outcome
+    }
+
+    /// Ends a wait that was torn at any point between the begin of [`enlist`](Self::enlist) and the end of
+    /// [`sleep`](Self::sleep), by its own thread: a signal handler interrupted it, and does not return.
+    ///
+    /// A signal that was for us goes to another waiter; `held` as for [`signal`](Self::signal). The answer is how to
+    /// acquire the mutex, should that have been released.
+    pub fn leave<'m>(
+        &self,
+        me: &Sleeper<P>,
+        held: impl FnOnce() -> Option<Parts<'m, P>>,
+    ) -> Outcome {
+        if self.is_list_mine() {
+            // Torn out of its edits: then no signal was for us. Its neighbours may be half linked.
+            self.mend_without(me);
+            self.unlock_list();
+            return Outcome::Cancelled;
+        }
+        if me.cancel() {
+            self.lock_list_for_others();
+            if me.listed.load(Relaxed) != UNLISTED {
+                self.score(me.listed.load(Relaxed), false);
+                self.unlist(me);
+            }
+            self.unlock_list();
+            return Outcome::Cancelled;
+        }
+        // ORDERING: Acquire, pairs with [claim].
+        // SURVIVES: no signaller touches us again; the mutex orders what the program wrote.
+        let gate = me.gate.load(Acquire);
+        if gate & AMONG_OTHERS != 0 {
+            self.signal(held);
+        }
+        if gate & !AMONG_OTHERS == MOVED { Outcome::Moved } else { Outcome::Signalled }
+    }
+}
+
+impl<P: Platform> Sleeper<P> {
+    /// The waiter is about to sleep: [`Cond::sleep`]'s first step, which a model may take alone.
+    pub fn shut(&self) {
+        // Relaxed: if it fails, the gate has been claimed, which the waiter sees when it looks again.
+        let _ = self.gate.compare_exchange(AWAKE, WAIT, Relaxed, Relaxed);
+    }
+
+    /// Is the gate CANCELLED, now or since earlier? `false`: it has been signalled.
+    fn cancel(&self) -> bool {
+        // Relaxed: the waiter looks at the list under its lock. An AWAKE may become WAIT in between, not back.
+        let cancels = |from| match self.gate.compare_exchange(from, CANCELLED, Relaxed, Relaxed) {
+            Ok(_) => true,
+            Err(gate) => gate == CANCELLED,
+        };
+        cancels(AWAKE) || cancels(WAIT)
+    }
+}
+
+/// Cancels a wait, if one goes on: from another thread, without the list's lock.
+///
+/// # Safety
+/// `sleeper` is the memory of a thread that exists, or existed and has not been joined yet.
+pub unsafe fn cancel<P: Platform>(sleeper: *const Sleeper<P>) {
+    // SAFETY: the caller's promise; the node is never unmapped before its thread is joined.
+    let sleeper = unsafe { &*sleeper };
+    if sleeper.cancel() {
+        P::unpark(&sleeper.gate, 1);
+    }
+}

@@ -1,0 +1,264 @@
+//! How readers and writers wait, give up, and are torn away. The protocol is `rwlock.rs`'s.
+
+use super::rwlock::{
+    ASLEEP, OPEN, Outcome, Parts, Prefer, READER, READERS_MAX, WAITING, WOKEN, WRITE, WRITERS,
+    has_writers, is_open, is_writing, readers, waiting,
+};
+use core::cell::Cell;
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Woken, Word};
+
+/// Where a thread that waits is counted: what has to be undone if it is torn out of its wait.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Counted {
+    /// Nowhere, or it holds the lock.
+    #[default]
+    Nowhere,
+    /// Registered in `state`: maybe it holds the lock.
+    AsReader,
+    /// In `writers`.
+    AsWriter,
+}
+
+/// Who waits, and how. Asked for only when there is something to wait for.
+pub struct Waiter<'a, P: Platform> {
+    /// The caller's thread id, not 0.
+    pub me: u32,
+    /// How long it may wait awake, if nobody sleeps yet.
+    pub spin_ns: u32,
+    /// When it gives up.
+    pub deadline: Option<P::Deadline>,
+    /// Where to write where it is counted from then on, for [`Parts::leave`].
+    pub counted: Option<&'a Cell<Counted>>,
+}
+
+impl<P: Platform> Waiter<'_, P> {
+    fn is(&self, counted: Counted) {
+        if let Some(cell) = self.counted {
+            // SAFETY: a cell's memory. Volatile: written when we say so, because a signal handler may come.
+            unsafe { cell.as_ptr().write_volatile(counted) };
+        }
+    }
+}
+
+impl<P: Platform> Parts<'_, P> {
+    /// Ends a wait that was torn by its own thread: a signal handler interrupted it, and does not return. If the lock
+    /// is ours meanwhile, it is released.
+    #[cold]
+    pub fn leave(&self, counted: Counted) {
+        match counted {
+            Counted::Nowhere => {}
+            Counted::AsReader if self.withdraw() => {}
+            Counted::AsReader => self.unlock(),
+            Counted::AsWriter if self.give_up() != Outcome::Acquired => {}
+            Counted::AsWriter => self.leave_write_phase(),
+        }
+    }
+
+    /// We are registered, in a write phase (or one too many).
+    #[cold]
+    pub(super) fn read_slow(&self, mut seen: u32, waiter: Waiter<'_, P>) -> Outcome {
+        if readers(seen) >= READERS_MAX {
+            waiter.is(Counted::Nowhere);
+            if !self.withdraw() {
+                self.unlock();
+            }
+            return Outcome::TooMany;
+        }
+        // An owner that is us cannot change while we look.
+        if self.owner.load(Relaxed) == waiter.me {
+            waiter.is(Counted::Nowhere);
+            self.withdraw();
+            return Outcome::Deadlock;
+        }
+        let mut spin_ns = if seen & ASLEEP == 0 { waiter.spin_ns } else { 0 };
+        loop {
+            let mut claimed = false;
+            // ORDERING: Acquire, pairs with [leave], [downgrade].
+            seen = P::spin_for(self.state, Acquire, spin_ns, |state| {
+                claimed = is_writing(state) && self.prefer == Prefer::Readers && self.claim();
+                claimed || !is_writing(state)
+            });
+            if claimed {
+                self.downgrade();
+            }
+            if claimed || !is_writing(seen) {
+                waiter.is(Counted::Nowhere);
+                return Outcome::Acquired;
+            }
+            spin_ns = 0;
+            let asleep = seen | ASLEEP;
+            // ORDERING: Relaxed: the sleep itself compares the word.
+            if self.state.compare_exchange(seen, asleep, Relaxed, Relaxed).is_ok()
+                && P::park(self.state, asleep, waiter.deadline) == Woken::TimedOut
+            {
+                waiter.is(Counted::Nowhere);
+                return if self.withdraw() { Outcome::TimedOut } else { Outcome::Acquired };
+            }
+        }
+    }
+
+    /// Takes our registration back; `false` if it has become an entry, so that we hold the lock.
+    fn withdraw(&self) -> bool {
+        loop {
+            // ORDERING: Acquire, pairs with [leave], [downgrade]: we may hold the lock after all.
+            let seen = self.state.load(Acquire);
+            if !is_writing(seen) {
+                return false;
+            }
+            // ORDERING: Relaxed: we have read and written nothing under the lock.
+            if self.state.compare_exchange(seen, seen - READER, Relaxed, Relaxed).is_ok() {
+                return true;
+            }
+        }
+    }
+
+    /// Readers that let waiting writers pass are not registered: they try again when woken.
+    #[cold]
+    pub(super) fn read_strictly<'w>(
+        &self,
+        mut seen: u32,
+        waiter: impl FnOnce(Counted) -> Waiter<'w, P>,
+    ) -> Outcome {
+        if self.try_read() == Outcome::Acquired {
+            return Outcome::Acquired;
+        }
+        let waiter = waiter(Counted::Nowhere);
+        if self.owner.load(Relaxed) == waiter.me {
+            return Outcome::Deadlock; // an owner that is us cannot change while we look
+        }
+        if seen & ASLEEP == 0 {
+            let joinable = |state| !is_writing(state) && !has_writers(state);
+            P::spin_for(self.state, Relaxed, waiter.spin_ns, joinable); // `try_read` acquires
+        }
+        loop {
+            match self.try_read() {
+                Outcome::Busy => {}
+                done => return done,
+            }
+            seen = self.state.load(Relaxed); // verified by the exchange
+            if self.may_join(seen) {
+                continue;
+            }
+            let asleep = seen | ASLEEP;
+            // ORDERING: AcqRel, pairs with [give up]: either that writer sees ASLEEP, or we see its count.
+            // SURVIVES: the Release; the bit is all that we tell.
+            if self.state.compare_exchange(seen, asleep, AcqRel, Relaxed).is_ok()
+                && !self.may_join(asleep)
+                && P::park(self.state, asleep, waiter.deadline) == Woken::TimedOut
+            {
+                return match self.try_read() {
+                    Outcome::Busy => Outcome::TimedOut,
+                    done => done,
+                };
+            }
+        }
+    }
+
+    #[cold]
+    pub(super) fn write_slow(&self, waiter: Waiter<'_, P>) -> Outcome {
+        if self.owner.load(Relaxed) == waiter.me {
+            return Outcome::Deadlock; // an owner that is us cannot change while we look
+        }
+        if waiting(self.writers.load(Relaxed)) == 0 {
+            let over = |state| state == 0 || has_writers(state);
+            P::spin_for(self.state, Relaxed, waiter.spin_ns, over); // the exchange below acquires
+        }
+        // ORDERING: as in `write`.
+        if self.claim() || self.state.compare_exchange(0, WRITE, Acquire, Relaxed).is_ok() {
+            return Outcome::Acquired;
+        }
+        // ORDERING: Relaxed: [announce] publishes it.
+        self.writers.fetch_add(WAITING, Relaxed);
+        waiter.is(Counted::AsWriter);
+        loop {
+            let writers = self.writers.load(Relaxed); // verified by the exchange, or by the sleep
+            if is_open(writers) {
+                if self.claim_counted(writers) {
+                    waiter.is(Counted::Nowhere);
+                    return Outcome::Acquired;
+                }
+                continue;
+            }
+            // Invariant 5: from here on, a new WOKEN makes the sleep fail.
+            let dozing = writers & !WOKEN;
+            let cleared = || {
+                // ORDERING: Acquire, pairs with [wake]: we see the state that its sender left.
+                // SURVIVES: an older state fails the exchanges below, and we look again.
+                self.writers.compare_exchange(writers, dozing, Acquire, Relaxed).is_ok()
+            };
+            if writers != dozing && !cleared() {
+                continue;
+            }
+            let seen = self.state.load(Relaxed); // verified by the exchange
+            if seen == 0 {
+                // ORDERING: as in `write`.
+                if self.state.compare_exchange(0, WRITE, Acquire, Relaxed).is_ok() {
+                    waiter.is(Counted::Nowhere);
+                    self.stop_waiting();
+                    return Outcome::Acquired;
+                }
+                continue;
+            }
+            // Written even if it is set: a plain load could be older than its clearing.
+            // ORDERING: Release [announce]: whoever sees the bit finds us counted.
+            if self.state.compare_exchange(seen, seen | WRITERS, Release, Relaxed).is_err() {
+                continue;
+            }
+            if P::park(self.writers, dozing, waiter.deadline) == Woken::TimedOut {
+                waiter.is(Counted::Nowhere);
+                return self.give_up();
+            }
+            P::spin_for(self.writers, Relaxed, waiter.spin_ns, is_open); // the exchange above acquires
+        }
+    }
+
+    /// Takes the open write phase `seen` as one of the writers counted in it.
+    fn claim_counted(&self, seen: u32) -> bool {
+        // STATE: OPEN, n waiting -> owned, n - 1 waiting.
+        // ORDERING: Acquire, pairs with [wake].
+        let owned = (seen - OPEN - WAITING) & !WOKEN;
+        self.writers.compare_exchange(seen, owned, Acquire, Relaxed).is_ok()
+    }
+
+    /// We own the write phase, and are still counted among those who wait for it.
+    fn stop_waiting(&self) {
+        let mut seen = self.writers.load(Relaxed); // verified by the exchange
+        // ORDERING: Relaxed: a count; only an owner draws conclusions from it, and that is us.
+        while let Err(now) =
+            self.writers.compare_exchange(seen, (seen - WAITING) & !WOKEN, Relaxed, Relaxed)
+        {
+            seen = now;
+        }
+    }
+
+    /// The deadline has passed: leaves, unless the lock is there to be taken.
+    fn give_up(&self) -> Outcome {
+        let mut seen = self.writers.load(Relaxed); // verified by the exchange
+        loop {
+            if is_open(seen) {
+                // Who leaves an open phase breaks invariant 3.
+                if self.claim_counted(seen) {
+                    return Outcome::Acquired;
+                }
+                seen = self.writers.load(Relaxed); // verified by the exchange
+                continue;
+            }
+            let gone = (seen - WAITING) & !WOKEN;
+            // ORDERING: Release, published by [give up].
+            // SURVIVES: [give up] releases it once more, where it matters.
+            match self.writers.compare_exchange(seen, gone, Release, Relaxed) {
+                Ok(_) if waiting(gone) == 0 && self.prefer == Prefer::WritersStrictly => break,
+                Ok(_) => return Outcome::TimedOut,
+                Err(now) => seen = now,
+            }
+        }
+        // Readers may sleep because of us alone.
+        // ORDERING: AcqRel [give up]: a reader that sets ASLEEP later finds that nobody waits.
+        // SURVIVES: the Acquire; only an address is used after it.
+        if self.state.fetch_and(!ASLEEP, AcqRel) & ASLEEP != 0 {
+            P::unpark(self.state, u32::MAX);
+        }
+        Outcome::TimedOut
+    }
+}

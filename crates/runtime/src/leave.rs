@@ -1,0 +1,181 @@
+//! Waits that are left sideways: by asynchronous cancellation, or by `pthread_exit` or `longjmp` in a signal handler
+//! that interrupted them. POSIX leaves that undefined; with glibc's own locks programs get away with it.
+//!
+//! ```text
+//!   pthread_mutex_lock ─► guarded: push ─► wait ─► pop          normally
+//!                            │               ▲
+//!                            │            signal handler ─► pthread_exit ─► unwinder ─► glibc's stop function
+//!                            └─ buffer, on our stack ◄──── runs what was pushed ◄────────────────┘
+//! ```
+//!
+//! What is pushed is a buffer of `_pthread_cleanup_push`, as glibc's own `pthread_cond_wait` does: cancellation,
+//! `pthread_exit` and `longjmp` run those that lie in frames which they take down, before that memory is used again.
+//! So nothing depends on our frames' unwind tables, or on which unwinder the program brings. Two calls that store a
+//! pointer each, and only by threads that have to wait anyway.
+//!
+//! Not covered: exceptions thrown by a handler through our frames, and handlers that go on on another stack.
+//!
+//! A clean-up runs on the leaver's thread, below the dead frames; what they had in memory is as the interrupted
+//! instruction left it. It must not wait for what the thread was waiting for, with one exception: a condvar's waiter
+//! acquires the mutex again, because the program's own clean-up handlers expect to hold it.
+
+use crate::layout::Mutex;
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::{c_int, c_void};
+use core::mem::MaybeUninit;
+use core::ptr;
+use lockwright_locks::front::{self, FREE, HELD, Seat, Tuning, WAITED};
+use lockwright_native::Native;
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::{Platform, Word};
+
+/// glibc's `struct _pthread_cleanup_buffer`.
+#[repr(C)]
+struct Buffer {
+    routine: Option<Routine>,
+    argument: *mut c_void,
+    kind: c_int,
+    previous: *mut Buffer,
+}
+
+type Routine = unsafe extern "C-unwind" fn(*mut c_void);
+
+unsafe extern "C" {
+    fn _pthread_cleanup_push(buffer: *mut Buffer, routine: Routine, argument: *mut c_void);
+    fn _pthread_cleanup_pop(buffer: *mut Buffer, execute: c_int);
+}
+
+unsafe extern "C-unwind" {
+    fn pthread_setcanceltype(kind: c_int, old: *mut c_int) -> c_int;
+}
+
+/// `PTHREAD_CANCEL_DEFERRED`.
+pub(crate) const DEFERRED: c_int = 0;
+
+/// A wait that may be left.
+pub(crate) trait Wait {
+    /// Undoes it, wherever it was interrupted. Called at most once, by its own thread.
+    fn leave(&self);
+}
+
+/// Runs `run`, which is `wait`, or a part of it.
+#[inline(always)]
+pub(crate) fn guarded<W: Wait, R>(wait: &W, run: impl FnOnce() -> R) -> R {
+    guarded_late(wait, |guard| {
+        guard();
+        run()
+    })
+}
+
+/// As [`guarded`], from when `run` first calls what it is given: a lock that is free has nothing to guard.
+#[inline(always)]
+pub(crate) fn guarded_late<W: Wait, R>(wait: &W, run: impl FnOnce(&dyn Fn()) -> R) -> R {
+    unsafe extern "C-unwind" fn routine<W: Wait>(wait: *mut c_void) {
+        // SAFETY: pushed below, by a frame that is there until we return.
+        unsafe { (*wait.cast::<W>()).leave() }
+    }
+    let buffer = UnsafeCell::new(MaybeUninit::<Buffer>::uninit());
+    let is_set = Cell::new(false);
+    let argument = ptr::from_ref(wait).cast_mut().cast();
+    let result = run(&|| {
+        if !is_set.replace(true) {
+            // SAFETY: the buffer and `wait` stay until it is popped, or until their frame is taken down, which calls
+            // `routine` first.
+            unsafe { _pthread_cleanup_push(buffer.get().cast(), routine::<W>, argument) };
+        }
+    });
+    // No destructor, which a thread that is torn would skip.
+    if is_set.get() {
+        // SAFETY: pushed above, and the one that was pushed last.
+        unsafe { _pthread_cleanup_pop(buffer.get().cast(), 0) };
+    }
+    result
+}
+
+/// From now on a cancellation waits, until [`let_cancellation_in`]; returns the type that the thread had.
+pub(crate) fn hold_back_cancellation() -> c_int {
+    let mut kind = DEFERRED;
+    // SAFETY: a valid kind and a writable word.
+    unsafe { pthread_setcanceltype(DEFERRED, &mut kind) };
+    kind
+}
+
+/// Gives the thread its type back. One that has come meanwhile acts here, if the thread is to be torn anywhere.
+pub(crate) fn let_cancellation_in(kind: c_int) {
+    if kind != DEFERRED {
+        // SAFETY: glibc's own value.
+        unsafe { pthread_setcanceltype(kind, ptr::null_mut()) };
+    }
+}
+
+/// A wait in a front lock's line, or beside it.
+struct InLine<'a> {
+    mutex: &'a Mutex,
+    tuning: &'a Tuning,
+    seat: Seat<Native>,
+}
+
+impl Wait for InLine<'_> {
+    fn leave(&self) {
+        let node = self.seat.get();
+        if !node.is_null() {
+            // SAFETY: our own node, in a frame that is still there; its wait does not go on.
+            unsafe { front::leave_line(self.mutex.parts(), self.tuning, node) };
+        }
+        pass_on(self.mutex);
+    }
+}
+
+/// Runs a front lock's wait, which says in the seat where it is in line.
+#[inline(always)]
+pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&Seat<Native>)) {
+    let wait = InLine { mutex, tuning, seat: Seat::new(ptr::null()) };
+    guarded(&wait, || run(&wait.seat));
+}
+
+/// A wait on word 0 itself.
+struct OnWord<'a>(&'a Mutex);
+
+impl Wait for OnWord<'_> {
+    fn leave(&self) {
+        pass_on(self.0);
+    }
+}
+
+/// Runs a wait that sleeps on word 0. Who leaves it is in no list, but may have taken a wake along.
+#[inline(always)]
+pub(crate) fn on_word<R>(mutex: &Mutex, run: impl FnOnce() -> R) -> R {
+    guarded(&OnWord(mutex), run)
+}
+
+/// A wake may have been ours, and we won't acquire: it is the next one's, now or by the holder's unlock.
+fn pass_on(mutex: &Mutex) {
+    loop {
+        match mutex.word.load(Relaxed) {
+            // Who wakes up finds out for itself. Whoever takes the word meanwhile slept not: so wake, all the same.
+            FREE => return Native::unpark(&mutex.word, 1),
+            // Relaxed: it says "look", and an RMW of the holder's reads it. Whoever counted itself did so before.
+            HELD if mutex.word.compare_exchange(HELD, WAITED, Relaxed, Relaxed).is_err() => {}
+            _ => return,
+        }
+    }
+}
+
+/// A mutex that is released, should the thread be torn.
+struct Held<'a>(&'a Mutex, &'a Tuning);
+
+impl Wait for Held<'_> {
+    fn leave(&self) {
+        front::unlock_slow(self.0.parts(), self.1);
+    }
+}
+
+/// Runs `acquire`, the wait of a textbook lock: nobody can leave its queue. So an asynchronous cancellation waits until
+/// the thread has come out of it, and then acts as if it had come in the queue: with the mutex released.
+pub(crate) fn held_back(mutex: &Mutex, tuning: &Tuning, acquire: impl FnOnce()) {
+    let kind = hold_back_cancellation();
+    acquire();
+    if kind != DEFERRED {
+        guarded(&Held(mutex, tuning), || let_cancellation_in(kind));
+    }
+}
