@@ -1,7 +1,7 @@
 //! Runs one worker: a process group of its own, a time limit, an answer.
 
 use crate::spec::{Answer, Spec};
-use crate::subject_list::Subject;
+use crate::subject::Subject;
 use anyhow::{Context, Result};
 use std::io::Read;
 use std::os::fd::AsRawFd;

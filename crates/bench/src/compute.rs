@@ -1,6 +1,6 @@
 //! Work that takes time and touches no memory: the critical section and the gap.
 
-use crate::spec::{Length, Point};
+use crate::point::{Length, Point};
 use std::hint::black_box;
 use std::time::Instant;
 

@@ -1,9 +1,10 @@
 //! Two plots: throughput against the first lock of each group (glibc, but for suites), and the percentiles of
 //! waits. Plain SVG, no script, no network.
 
-use crate::report::{si, spaced, time};
-use crate::run::{Plan, Row, Summary};
-use crate::subject_list::Role;
+use crate::format::{si, spaced, time};
+use crate::plan::{Plan, Row};
+use crate::subject::Role;
+use crate::summary::Summary;
 use crate::system::Machine;
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;

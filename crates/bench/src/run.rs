@@ -2,96 +2,19 @@
 
 use crate::child::{self, Outcome};
 use crate::compute;
+use crate::measured::{Measured, Sample, Status};
+use crate::plan::{Plan, Row};
+use crate::point::Work;
 use crate::progress::progress;
-use crate::spec::{Answer, Point, Spec, Work};
-use crate::stats::Spread;
-use crate::subject_list::{Role, Subject};
+use crate::spec::Spec;
 use crate::system;
-use crate::worker;
 use anyhow::{Result, bail};
-use serde::Serialize;
 use std::time::Duration;
 
 /// A line transfer that grows or shrinks by more than this within a group: another regime of the hypervisor.
 const REGIME: f64 = 1.6;
 /// Repetitions of the memory points: they hardly vary.
 const MEMORY_REPS: u32 = 3;
-
-/// One row of the grid: a point and who runs there.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Row {
-    /// The point.
-    pub point: Point,
-    /// Indices of subjects; the reference comes first.
-    pub subjects: Vec<usize>,
-}
-
-/// What to run.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    /// The locks; number 0 is the reference.
-    pub subjects: Vec<Subject>,
-    /// The points.
-    pub rows: Vec<Row>,
-    /// Repetitions of each.
-    pub reps: u32,
-    /// Length of one measurement.
-    pub time_s: f64,
-    /// Seed of the lengths.
-    pub seed: u64,
-}
-
-/// How one measurement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Status {
-    /// Measured.
-    Ok,
-    /// The lock has no such operation.
-    Unsupported,
-    /// Killed at its time limit.
-    Hung,
-    /// The worker died.
-    Failed,
-}
-
-/// One measurement.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Sample {
-    /// Which row of the grid.
-    pub row: usize,
-    /// Which lock.
-    pub subject: usize,
-    /// Which repetition.
-    pub rep: u32,
-    /// One-way line transfer before and after the group, in nanoseconds.
-    pub line_ns: (Option<f64>, Option<f64>),
-    /// Was the regime the same before and after?
-    pub kept: bool,
-    /// How it ended.
-    pub status: Status,
-    /// What it found.
-    pub answer: Option<Answer>,
-}
-
-/// All that was measured.
-#[derive(Debug, Serialize)]
-pub(crate) struct Measured {
-    /// Every measurement, discarded ones too.
-    pub samples: Vec<Sample>,
-    /// Groups discarded because the regime changed.
-    pub discarded: u32,
-    /// Groups whose regime changed in every attempt: measured less often than asked.
-    pub given_up: u32,
-    /// Groups kept.
-    pub kept: u32,
-    /// Ended by Ctrl-C.
-    pub interrupted: bool,
-    /// Turns of the compute loop per nanosecond.
-    pub turns_per_ns: f64,
-    /// Lines for people: what failed and how.
-    pub notes: Vec<String>,
-}
 
 /// Runs the plan, with a progress bar on stderr unless `quiet`.
 pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
@@ -190,7 +113,7 @@ fn one(
     let limit = match point.work {
         Work::Memory { .. } => 60.0,
         // A standby competitor may wait for as long as its window, at the end too.
-        _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(worker::threads_of(point)),
+        _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(point.threads_used()),
     };
     let who = &plan.subjects[subject];
     let outcome = child::run(who, &spec, Duration::from_secs_f64(limit))?;
@@ -227,211 +150,4 @@ fn one(
         }
     };
     Ok(Sample { row, subject, rep, line_ns: (None, None), kept: true, status, answer })
-}
-
-/// What the kept repetitions of one lock at one point amount to.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Summary {
-    /// Which row of the grid.
-    pub row: usize,
-    /// Which lock.
-    pub subject: usize,
-    /// How it ended.
-    pub status: Status,
-    /// Operations (rounds, items) per second.
-    pub rate: Option<Spread>,
-    /// Rate, by that of the reference in the same group.
-    pub ratio: Option<Spread>,
-    /// CPU time of an operation, in nanoseconds.
-    pub cpu_ns: Option<Spread>,
-    /// CPU time of an operation, by the reference's.
-    pub cpu_ratio: Option<Spread>,
-    /// Longest wait by the reference's.
-    pub wait_max_ratio: Option<Spread>,
-    /// Waits: the medians of the repetitions' percentiles, but the maximum of maxima.
-    pub wait: Option<crate::spec::Percentiles>,
-    /// Holds, likewise.
-    pub hold: Option<crate::spec::Percentiles>,
-    /// Jain's index.
-    pub jain: Option<f64>,
-    /// CAL's fairness.
-    pub cal: Option<f64>,
-    /// Share of tries that failed.
-    pub failed_share: Option<f64>,
-    /// Bytes beside the lock.
-    pub bytes_per_lock: Option<Spread>,
-    /// The lock's own size.
-    pub size_of: Option<u64>,
-    /// Share of acquisitions overtaken (any; beyond the grace time).
-    pub overtaken: Option<(f64, f64)>,
-    /// Most overtakers of one acquisition: 99.9th percentile, maximum.
-    pub bypass: Option<(u64, u64)>,
-    /// Latency of the epochs.
-    pub latency: Option<crate::spec::Percentiles>,
-    /// Epochs per class of cores.
-    pub epochs: Vec<EpochClass>,
-    /// Ticks of an empty epoch.
-    pub epoch_ticks: Option<Spread>,
-    /// Bytes for each thread and epoch.
-    pub bytes_per_epoch: Option<Spread>,
-    /// Per class of cores: (class, operations per second per thread, P99 wait in nanoseconds).
-    pub classes: Vec<(u8, f64, Option<f64>)>,
-}
-
-/// The epochs that ended on one class of cores: medians over the repetitions.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct EpochClass {
-    /// 0 is the fastest.
-    pub class: u8,
-    /// Epochs per second.
-    pub rate: f64,
-    /// Median latency, ns.
-    pub p50: f64,
-    /// 99th percentile of the latency, ns.
-    pub p99: f64,
-    /// Share of epochs that took longer than their SLO.
-    pub violations: f64,
-}
-
-/// Kept samples of one row and subject that have an answer.
-pub(crate) fn kept(
-    measured: &Measured,
-    row: usize,
-    subject: usize,
-) -> impl Iterator<Item = (u32, &Answer)> {
-    measured
-        .samples
-        .iter()
-        .filter(move |s| s.row == row && s.subject == subject && s.kept && s.status == Status::Ok)
-        .filter_map(|s| Some((s.rep, s.answer.as_ref()?)))
-}
-
-/// `figure` of `subject` by that of `other` in the same group.
-pub(crate) fn paired(
-    measured: &Measured,
-    row: usize,
-    subject: usize,
-    other: usize,
-    figure: impl Fn(&Answer) -> Option<f64>,
-) -> Option<Spread> {
-    let values: Vec<f64> = kept(measured, row, subject)
-        .filter_map(|(rep, ours)| {
-            let (_, theirs) = kept(measured, row, other).find(|(r, _)| *r == rep)?;
-            let ratio = figure(ours)? / figure(theirs)?;
-            (!ratio.is_nan()).then_some(ratio)
-        })
-        .collect();
-    Spread::of(&values)
-}
-
-/// Sums up.
-pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
-    let mut all = Vec::new();
-    for (row, wanted) in plan.rows.iter().enumerate() {
-        for &subject in &wanted.subjects {
-            let mine: Vec<&Answer> = kept(measured, row, subject).map(|(_, a)| a).collect();
-            let bad = measured
-                .samples
-                .iter()
-                .find(|s| s.row == row && s.subject == subject && s.status != Status::Ok);
-            let spread = |f: &dyn Fn(&Answer) -> Option<f64>| {
-                Spread::of(&mine.iter().filter_map(|a| f(a)).collect::<Vec<_>>())
-            };
-            let median = |f: &dyn Fn(&Answer) -> Option<f64>| spread(f).map(|s| s.median);
-            let times = |f: fn(&Answer) -> Option<crate::spec::Percentiles>| {
-                let of = |g: fn(&crate::spec::Percentiles) -> f64| spread(&|a| f(a).map(|p| g(&p)));
-                Some(crate::spec::Percentiles {
-                    p50: of(|p| p.p50)?.median,
-                    p90: of(|p| p.p90)?.median,
-                    p99: of(|p| p.p99)?.median,
-                    p999: of(|p| p.p999)?.median,
-                    max: of(|p| p.max)?.max,
-                })
-            };
-            let reference = wanted.subjects[0];
-            let is_memory = matches!(wanted.point.work, Work::Memory { .. });
-            let rates = |s: Option<Spread>| if is_memory { None } else { s };
-            let mut classes: Vec<u8> =
-                mine.iter().flat_map(|a| a.classes.iter().map(|c| c.class)).collect();
-            classes.sort_unstable();
-            classes.dedup();
-            let epochs = classes.iter().filter_map(|&class| {
-                let of = |f: &dyn Fn(&Answer, &crate::spec::ClassResult) -> Option<f64>| {
-                    median(&|a| a.classes.iter().find(|c| c.class == class).and_then(|c| f(a, c)))
-                };
-                Some(EpochClass {
-                    class,
-                    rate: of(&|a, c| Some(c.ops as f64 * 1e9 / a.elapsed_ns.max(1) as f64))?,
-                    p50: of(&|_, c| Some(c.latency?.p50))?,
-                    p99: of(&|_, c| Some(c.latency?.p99))?,
-                    violations: of(&|_, c| Some(c.violations as f64 / c.ops.max(1) as f64))?,
-                })
-            });
-            let epochs: Vec<_> = epochs.collect();
-            if !epochs.is_empty() {
-                classes.clear();
-            }
-            all.push(Summary {
-                row,
-                subject,
-                status: bad.map_or(Status::Ok, |s| s.status),
-                rate: rates(spread(&|a| Some(a.rate()))),
-                ratio: rates(paired(measured, row, subject, reference, |a| Some(a.rate()))),
-                cpu_ns: rates(spread(&|a| Some(a.cpu_per_op()))),
-                cpu_ratio: rates(paired(measured, row, subject, reference, |a| {
-                    Some(a.cpu_per_op())
-                })),
-                wait_max_ratio: paired(measured, row, subject, reference, |a| {
-                    a.wait.map(|w| w.max)
-                }),
-                wait: times(|a| a.wait),
-                hold: times(|a| a.hold),
-                jain: median(&|a| a.jain()),
-                cal: median(&|a| a.cal()),
-                failed_share: median(&|a| match wanted.point.work {
-                    Work::Trylock | Work::Timedlock { .. } => {
-                        Some(a.failures as f64 / (a.failures + a.ops).max(1) as f64)
-                    }
-                    _ => None,
-                }),
-                bytes_per_lock: spread(&|a| a.bytes_per_lock),
-                size_of: mine.first().map(|a| a.size_of).filter(|&s| s > 0),
-                overtaken: median(&|a| a.overtaken).zip(median(&|a| a.overtaken_late)),
-                bypass: median(&|a| a.bypass_p999.map(|b| b as f64))
-                    .map(|b| b as u64)
-                    .zip(mine.iter().filter_map(|a| a.longest_bypass).max()),
-                latency: times(|a| a.latency),
-                epochs,
-                epoch_ticks: spread(&|a| a.epoch_ticks),
-                bytes_per_epoch: spread(&|a| a.bytes_per_epoch),
-                classes: classes
-                    .into_iter()
-                    .filter_map(|class| {
-                        let of = |f: &dyn Fn(&Answer, &crate::spec::ClassResult) -> Option<f64>| {
-                            median(&|a| {
-                                a.classes.iter().find(|c| c.class == class).and_then(|c| f(a, c))
-                            })
-                        };
-                        let rate = of(&|a, c| {
-                            Some(
-                                c.ops as f64 * 1e9
-                                    / a.elapsed_ns.max(1) as f64
-                                    / f64::from(c.threads.max(1)),
-                            )
-                        })?;
-                        Some((class, rate, of(&|_, c| c.wait.map(|w| w.p99))))
-                    })
-                    .collect(),
-            });
-        }
-    }
-    all
-}
-
-/// Did one of our own locks (not a peer) hang or die?
-pub(crate) fn ours_failed(plan: &Plan, measured: &Measured) -> bool {
-    measured.samples.iter().any(|s| {
-        matches!(s.status, Status::Hung | Status::Failed)
-            && plan.subjects[s.subject].role == Role::Ours
-    })
 }

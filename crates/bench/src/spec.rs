@@ -1,5 +1,7 @@
 //! What the bench asks a worker process, and what the worker answers: JSON both ways.
 
+use crate::point::Point;
+use crate::stats;
 use serde::{Deserialize, Serialize};
 
 /// Whose lock a worker measures.
@@ -14,166 +16,6 @@ pub(crate) enum Lock {
     ParkingLot,
     /// `std::sync`, compiled in.
     Std,
-}
-
-/// How lengths vary around their mean.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Length {
-    /// Every length is the mean. Two pinned threads then fall into step: see docs/bench.md.
-    Fixed,
-    /// Drawn from an exponential distribution.
-    Exponential,
-}
-
-/// What the threads do.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Work {
-    /// Each thread: lock, critical section, unlock, gap.
-    Mutex,
-    /// One thread locks and unlocks; `second_thread`: another one exists, asleep.
-    Uncontended {
-        /// Does the process have a second thread?
-        second_thread: bool,
-    },
-    /// As `Mutex`, but with trylock: who fails goes on to the gap.
-    Trylock,
-    /// As `Mutex`, but with a deadline.
-    Timedlock {
-        /// The time until the deadline.
-        timeout_us: u32,
-    },
-    /// As `Mutex`, but most of the acquisitions only read.
-    Rwlock {
-        /// Per cent of reads.
-        reads: u32,
-    },
-    /// Producers and consumers on a bounded queue: one mutex, two condition variables.
-    Queue {
-        /// Threads that put.
-        producers: u32,
-        /// Threads that take.
-        consumers: u32,
-    },
-    /// A barrier of all threads made of a mutex and a broadcast.
-    Barrier,
-    /// Memory that many locks take.
-    Memory {
-        /// How many locks.
-        locks: u32,
-        /// Contended once each, or only locked by one thread.
-        contended: bool,
-    },
-    /// The paper's Bench-1: each operation is an epoch with four critical sections of different lengths under
-    /// two locks. Its first third, in which windows settle, is not counted.
-    Epoch {
-        /// The epoch's latency SLO.
-        slo_ns: u64,
-        /// Locks that its critical sections take in turns: 2 in the paper, or 1.
-        locks: u32,
-    },
-    /// One thread begins and ends an empty epoch, again and again; and the memory that epochs take.
-    EpochCost,
-    /// As `Mutex`, with tickets drawn on arrival to see who overtakes whom.
-    Order {
-        /// An overtaker that came within this time of its victim is not held against the lock.
-        grace_ns: u64,
-    },
-}
-
-/// One measurement: a point of the grid, without the lock.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Point {
-    /// What the threads do.
-    pub work: Work,
-    /// How many threads compete.
-    pub threads: u32,
-    /// Mean length of the critical section.
-    pub cs_ns: u32,
-    /// Mean length of the gap between two critical sections.
-    pub gap_ns: u32,
-    /// How lengths vary.
-    pub length: Length,
-    /// Cache lines that the critical section writes besides.
-    pub lines: u32,
-    /// Is thread i bound to CPU i (modulo CPUs)?
-    pub pin: bool,
-    /// Is there a second pass that takes the time of each wait?
-    pub latency: bool,
-    /// The emulated machine, as LOCKWRIGHT_EMULATE; `None`: the real one.
-    pub emulate: Option<String>,
-}
-
-impl Point {
-    /// The workload's name, as on the command line.
-    pub(crate) fn workload(&self) -> &'static str {
-        match self.work {
-            Work::Mutex => "mutex",
-            Work::Uncontended { .. } => "uncontended",
-            Work::Trylock => "trylock",
-            Work::Timedlock { .. } => "timedlock",
-            Work::Rwlock { .. } => "rwlock",
-            Work::Queue { .. } => "queue",
-            Work::Barrier => "barrier",
-            Work::Memory { .. } => "memory",
-            Work::Order { .. } => "order",
-            Work::Epoch { .. } => "epoch",
-            Work::EpochCost => "epoch-cost",
-        }
-    }
-
-    /// The point in a few words: what stands in the tables, and names it in the raw data.
-    pub(crate) fn label(&self) -> String {
-        match &self.emulate {
-            None => self.bare_label(),
-            Some(spec) => format!("{} emulated {spec}", self.bare_label()),
-        }
-    }
-
-    /// Where the point's figures come from.
-    pub(crate) fn origin(&self) -> &'static str {
-        if self.emulate.is_some() { "emulated" } else { "real" }
-    }
-
-    fn bare_label(&self) -> String {
-        let shape = || {
-            let pin = if self.pin { " pinned" } else { "" };
-            let lines =
-                if self.lines > 0 { format!(" {} lines", self.lines) } else { String::new() };
-            let fixed = if self.length == Length::Fixed { " fixed" } else { "" };
-            format!("{} thr {}/{} ns{lines}{fixed}{pin}", self.threads, self.cs_ns, self.gap_ns)
-        };
-        match &self.work {
-            Work::Mutex => shape(),
-            Work::Uncontended { second_thread: true } => "uncontended, 2-thread process".into(),
-            Work::Uncontended { second_thread: false } => "uncontended, 1-thread process".into(),
-            Work::Trylock => format!("trylock {}", shape()),
-            Work::Timedlock { timeout_us } => format!("timedlock {timeout_us} us {}", shape()),
-            Work::Rwlock { reads } => format!("rwlock {reads} % reads {}", shape()),
-            Work::Queue { producers, consumers } => format!("queue {producers}:{consumers}"),
-            Work::Barrier => format!("barrier {} thr", self.threads),
-            Work::Memory { contended: true, .. } => "memory, contended once".into(),
-            Work::Memory { contended: false, .. } => "memory, never contended".into(),
-            Work::Order { .. } => format!("order {}", shape()),
-            Work::Epoch { slo_ns, locks } => {
-                let locks = if *locks == 1 { "1 lock" } else { "2 locks" };
-                format!("epoch SLO {} {locks} {}", crate::report::time(*slo_ns as f64), shape())
-            }
-            Work::EpochCost => "epoch, empty".into(),
-        }
-    }
-
-    /// What the rate of this point counts.
-    pub(crate) fn unit(&self) -> &'static str {
-        match self.work {
-            Work::Barrier => "rounds/s",
-            Work::Epoch { .. } | Work::EpochCost => "epochs/s",
-            Work::Queue { .. } => "items/s",
-            Work::Memory { .. } => "B/lock",
-            _ => "op/s",
-        }
-    }
 }
 
 /// What a worker gets.
@@ -291,7 +133,7 @@ impl Answer {
     /// Jain's index over the threads' operations.
     pub(crate) fn jain(&self) -> Option<f64> {
         let shares: Vec<f64> = self.per_thread.iter().map(|&o| o as f64).collect();
-        (shares.len() > 1).then(|| crate::stats::jain(&shares))
+        (shares.len() > 1).then(|| stats::jain(&shares))
     }
 
     /// CAL's fairness over the threads.
@@ -299,6 +141,6 @@ impl Answer {
         let shared: Vec<f64> =
             self.per_thread.iter().map(|&o| self.elapsed_ns as f64 / o as f64).collect();
         (shared.len() > 1 && self.alone_ns.len() == shared.len())
-            .then(|| crate::stats::cal(&shared, &self.alone_ns))
+            .then(|| stats::cal(&shared, &self.alone_ns))
     }
 }

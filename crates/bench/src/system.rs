@@ -190,6 +190,18 @@ pub fn interrupted() -> bool {
     INTERRUPTED.load(Relaxed)
 }
 
+/// The command as typed, the program by its name only: folders are nobody's business.
+pub fn command_line() -> String {
+    let mut words = std::env::args();
+    let program = words.next().unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or("lockwright").to_owned();
+    let shown = |word: String| match word.rsplit_once('/') {
+        Some((_, last)) => last.to_owned(),
+        None => word,
+    };
+    std::iter::once(name).chain(words.map(shown)).collect::<Vec<_>>().join(" ")
+}
+
 /// The machine and the moment, as every report names them.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Machine {

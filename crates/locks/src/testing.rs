@@ -10,7 +10,9 @@ extern crate std;
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
-use lockwright_platform::{Class, InPlace, Ordering, Place, Platform, Ptr, TryLock, Woken, Word};
+use lockwright_platform::{
+    Class, InPlace, Lock, Ordering, Place, Platform, Ptr, TryLock, Woken, Word,
+};
 use std::alloc::Layout;
 use std::thread;
 
@@ -247,7 +249,7 @@ pub(crate) fn lives_in_zeroed_memory<L: TryLock<Threads> + InPlace>() {
 }
 
 /// Four threads increment a plain counter under the lock.
-pub(crate) fn counts_right<L: TryLock<Threads>>() {
+pub(crate) fn counts_right<L: Lock<Threads>>() {
     const ROUNDS: u64 = 2_000;
     struct Shared<L> {
         lock: L,
@@ -262,12 +264,8 @@ pub(crate) fn counts_right<L: TryLock<Threads>>() {
                 let shared = &shared;
                 let mut node = L::Node::default();
                 for _ in 0..ROUNDS {
-                    // SAFETY: the node outlives the acquisition; the counter is ours while we hold the lock.
-                    unsafe {
-                        shared.lock.lock(&mut node);
-                        *shared.counter.get() += 1;
-                        shared.lock.unlock(&mut node);
-                    }
+                    // SAFETY: the node outlives the section; the counter is the section's own while it runs.
+                    unsafe { shared.lock.with(&mut node, || *shared.counter.get() += 1) };
                 }
             });
         }

@@ -1,6 +1,113 @@
 //! What a lock offers.
+//!
+//! ```text
+//!   Lock       with(node, || section)    no two sections run at once; where they run is the lock's affair
+//!     ▲ every RawLock is one
+//!   RawLock    lock … unlock             the section runs in between, on the thread that asked
+//!     ▲
+//!   TryLock · TimedLock · Probe
+//! ```
+//!
+//! Who measures, simulates or models a critical section asks for [`Lock`]. So a lock that carries sections to another
+//! core (delegation: a server's core runs them, or whoever holds the lock runs those of its waiters) fits as well.
+//! [`RawLock`] is for programs that lock here and unlock there: a `pthread_mutex_t`.
 
 use crate::Platform;
+
+/// Mutual exclusion of critical sections, on whichever thread they run.
+///
+/// Every [`RawLock`] is one. A lock that runs sections elsewhere implements this trait alone: the caller waits in
+/// [`with`](Self::with) until its section has run, so a node may lend what lies on the caller's stack.
+pub trait Lock<P: Platform>: Sized + Send + Sync {
+    /// What one section needs beside the lock: a queue node, a mailbox, or nothing (`()`).
+    ///
+    /// It lives at the caller while [`with`](Self::with) runs, and does not move.
+    type Node: Default;
+
+    /// An unlocked lock.
+    fn new() -> Self;
+
+    /// Runs `section` while no other section under this lock runs; returns what it returns.
+    ///
+    /// What earlier sections wrote is there to read. `section` runs exactly once, on the calling thread or on another
+    /// one, which is why it and its result are `Send`: what it sees of its thread (place, thread-locals) may be that
+    /// one's. It must not ask for this lock again.
+    ///
+    /// If `section` unwinds, `with` unwinds at its caller, and the lock is free: a lock that runs sections elsewhere
+    /// carries the panic back, and serves the others.
+    ///
+    /// # Safety
+    /// `node` is valid, pinned and used for nothing else until `with` returns or unwinds.
+    unsafe fn with<R: Send>(&self, node: *mut Self::Node, section: impl FnOnce() -> R + Send) -> R;
+
+    /// As [`with`](Self::with), for a caller that can afford to be overtaken for `window_ns` nanoseconds (its epoch's
+    /// window). Only locks that reorder their waiters look at it.
+    ///
+    /// # Safety
+    /// As [`with`](Self::with).
+    #[inline(always)]
+    unsafe fn with_window<R: Send>(
+        &self,
+        node: *mut Self::Node,
+        window_ns: u32,
+        section: impl FnOnce() -> R + Send,
+    ) -> R {
+        let _ = window_ns;
+        // SAFETY: the caller's promise.
+        unsafe { self.with(node, section) }
+    }
+}
+
+/// Inlined always: what is measured are a few instructions, of which none should be a call.
+impl<P: Platform, L: RawLock<P>> Lock<P> for L {
+    type Node = <L as RawLock<P>>::Node;
+
+    #[inline(always)]
+    fn new() -> Self {
+        <L as RawLock<P>>::new()
+    }
+
+    #[inline(always)]
+    unsafe fn with<R: Send>(
+        &self,
+        node: *mut <L as RawLock<P>>::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> R {
+        // SAFETY: the caller's promise; released when `_held` ends, before we return or unwind.
+        unsafe { self.lock(node) };
+        let _held = Held { lock: self, node };
+        section()
+    }
+
+    #[inline(always)]
+    unsafe fn with_window<R: Send>(
+        &self,
+        node: *mut <L as RawLock<P>>::Node,
+        window_ns: u32,
+        section: impl FnOnce() -> R + Send,
+    ) -> R {
+        // SAFETY: as in `with`.
+        unsafe { self.lock_in_front(node, window_ns, || true) };
+        let _held = Held { lock: self, node };
+        section()
+    }
+}
+
+/// Releases when the section ends, also by unwinding.
+///
+/// Made right after an acquisition with this very node, which stays in place meanwhile.
+struct Held<'a, P: Platform, L: RawLock<P>> {
+    lock: &'a L,
+    node: *mut <L as RawLock<P>>::Node,
+}
+
+impl<P: Platform, L: RawLock<P>> Drop for Held<'_, P, L> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: held, with this node: that is when a `Held` is made.
+        unsafe { self.lock.unlock(self.node) }
+    }
+}
 
 /// A lock without data: mutual exclusion between [`lock`](Self::lock) and [`unlock`](Self::unlock).
 pub trait RawLock<P: Platform>: Sized + Send + Sync {
@@ -57,6 +164,24 @@ pub trait TryLock<P: Platform>: RawLock<P> {
     /// # Safety
     /// As [`RawLock::lock`]; if it returns `false` the node is free again.
     unsafe fn try_lock(&self, node: *mut Self::Node) -> bool;
+
+    /// Runs `section` as [`Lock::with`] does, if that needs no waiting; `None`: it was not run.
+    ///
+    /// # Safety
+    /// As [`Lock::with`].
+    #[inline(always)]
+    unsafe fn try_with<R: Send>(
+        &self,
+        node: *mut Self::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise; released when `_held` ends.
+        if !unsafe { self.try_lock(node) } {
+            return None;
+        }
+        let _held = Held { lock: self, node };
+        Some(section())
+    }
 }
 
 /// A lock that can be waited for until a deadline.
@@ -66,6 +191,25 @@ pub trait TimedLock<P: Platform>: RawLock<P> {
     /// # Safety
     /// As [`RawLock::lock`]; if it returns `false` the node is free again.
     unsafe fn lock_until(&self, node: *mut Self::Node, deadline: P::Deadline) -> bool;
+
+    /// Runs `section` as [`Lock::with`] does, or gives up at `deadline`; `None`: it was not run.
+    ///
+    /// # Safety
+    /// As [`Lock::with`].
+    #[inline(always)]
+    unsafe fn with_until<R: Send>(
+        &self,
+        node: *mut Self::Node,
+        deadline: P::Deadline,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise; released when `_held` ends.
+        if !unsafe { self.lock_until(node, deadline) } {
+            return None;
+        }
+        let _held = Held { lock: self, node };
+        Some(section())
+    }
 }
 
 /// A lock that can live in memory that somebody else zeroed (a static `pthread_mutex_t`).

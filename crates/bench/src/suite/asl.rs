@@ -4,11 +4,13 @@
 //! Epochs take one lock here, not the paper's two: with one big core and two locks the little core finds one of
 //! them free whenever the big core holds the other, so that no SLO binds (lockwright bench --workload epoch).
 
-use super::{Suite, Verdict};
-use crate::run::{Measured, Plan, Row, kept, paired};
-use crate::spec::{Answer, Length, Point, Work};
+use super::verdict::{Suite, Verdict};
+use crate::measured::{Measured, kept, paired};
+use crate::plan::{Plan, Row};
+use crate::point::{Length, Point, Work};
+use crate::spec::Answer;
 use crate::stats::Spread;
-use crate::subject_list::Subject;
+use crate::subject::Subject;
 use crate::system;
 use anyhow::{Result, bail};
 use std::path::Path;

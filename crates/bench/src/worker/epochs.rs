@@ -1,14 +1,18 @@
 //! Epochs: the paper's Bench-1, and what an empty epoch costs.
 
-use super::{BATCH, Guarded, Line, Pass, answer_of, percentiles, unsupported};
+use super::mutex::Mutex;
+use super::pass::{Guarded, Line, Pass, answer_of, unsupported};
+use super::times::{histogram, percentiles};
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, ClassResult, Spec};
-use crate::subject::Mutex;
 use crate::system;
 use hdrhistogram::Histogram;
 use lockwright_native::Native;
 use lockwright_platform::Platform;
 use std::time::{Duration, Instant};
+
+/// Empty epochs between two readings of the clock.
+const BATCH: u64 = 2_000;
 
 /// The program's side of epochs: what an annotated program finds if our library is there.
 #[derive(Clone, Copy)]
@@ -59,8 +63,7 @@ struct EpochTimes {
 
 impl EpochTimes {
     fn new() -> Self {
-        let latency = Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("legal bounds");
-        EpochTimes { latency, violations: 0 }
+        EpochTimes { latency: histogram(), violations: 0 }
     }
 }
 
@@ -95,13 +98,12 @@ pub(super) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32) -> Answer 
                     let which = if count == 1 { 0 } else { which };
                     let step = plan.next();
                     gap = step.gap;
-                    // SAFETY: locks and node outlive the loop and don't move; released at once.
-                    unsafe {
-                        locks[which].0.lock(node);
+                    let section = || {
                         guarded[which].touch();
                         compute((u64::from(step.cs) * u64::from(fifths) / 5) as u32);
-                        locks[which].0.unlock(node);
-                    }
+                    };
+                    // SAFETY: locks and node outlive the loop and don't move.
+                    unsafe { locks[which].0.with(node, section) };
                 }
                 if let Some(api) = api {
                     api.end(1, slo_ns);
@@ -125,7 +127,7 @@ pub(super) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32) -> Answer 
     for class in 0..CLASSES {
         let mut sum = EpochTimes::new();
         for times in passed.threads.iter().filter_map(|(_, times)| times[class].as_ref()) {
-            // The histograms have equal bounds, so that adding cannot fail.
+            // Equal bounds: adding cannot fail.
             let _ = sum.latency.add(&times.latency);
             let _ = overall.latency.add(&times.latency);
             sum.violations += times.violations;

@@ -1,0 +1,174 @@
+//! The command line.
+
+use crate::names;
+use crate::point::Length;
+use std::path::PathBuf;
+
+/// What the threads do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Workload {
+    /// Lock, critical section, unlock, gap.
+    Mutex,
+    /// Nobody competes: in a process with two threads, and with one.
+    Uncontended,
+    /// A bounded queue: a mutex and two condition variables.
+    Queue,
+    /// A barrier made of a mutex and a broadcast.
+    Barrier,
+    /// As mutex, with trylock.
+    Trylock,
+    /// As mutex, with a deadline.
+    Timedlock,
+    /// Readers and writers.
+    Rwlock,
+    /// Bytes per lock.
+    Memory,
+    /// Who overtakes whom.
+    Order,
+    /// Epochs of four critical sections under two locks, with a latency SLO.
+    Epoch,
+}
+
+/// A named set of points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SuiteName {
+    /// What the project promises, each with its bar; exit code 1 if one is missed.
+    Bars,
+    /// What it promises of asl, on emulated little cores where the machine has none.
+    Asl,
+}
+
+/// Whether threads are bound to CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Pin {
+    /// Not.
+    No,
+    /// Thread i to CPU i, modulo CPUs.
+    Yes,
+    /// Both, one point each.
+    Both,
+}
+
+/// Measure locks side by side in one run
+#[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc, \
+parking_lot, std, all.\nThe reference, glibc, always runs. Figures are real, of this machine, or say that they are emulated."
+)]
+pub struct Args {
+    /// Locks, separated by spaces or by one --lock each
+    #[arg(long = "lock", value_name = "LOCK", num_args = 1.., value_parser = names::LOCKS,
+          hide_possible_values = true)]
+    pub(crate) locks: Vec<String>,
+
+    /// Another library that replaces pthread locks, measured by LD_PRELOAD
+    #[arg(long = "peer", value_name = "NAME=LIBRARY")]
+    pub(crate) peers: Vec<String>,
+
+    /// A named set of points instead of a grid
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["workloads", "threads", "cs", "gap", "lines", "length", "pin"])]
+    pub(crate) suite: Option<SuiteName>,
+
+    /// What the threads do
+    #[arg(long = "workload", value_name = "NAME", value_delimiter = ',', default_value = "mutex")]
+    pub(crate) workloads: Vec<Workload>,
+
+    /// Threads that compete
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,8",
+          value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) threads: Vec<u32>,
+
+    /// Mean length of the critical section in nanoseconds
+    #[arg(long, value_name = "NS", value_delimiter = ',', default_value = "100",
+          value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
+    pub(crate) cs: Vec<u32>,
+
+    /// Mean length of the gap between critical sections in nanoseconds
+    #[arg(long, value_name = "NS", value_delimiter = ',', default_value = "400",
+          value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
+    pub(crate) gap: Vec<u32>,
+
+    /// How lengths vary around their mean
+    #[arg(long, value_name = "HOW", default_value = "exponential")]
+    pub(crate) length: Length,
+
+    /// Cache lines that the critical section writes besides
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
+    pub(crate) lines: u32,
+
+    /// Bind threads to CPUs
+    #[arg(long, value_name = "WHETHER", default_value = "no", num_args = 0..=1, default_missing_value = "yes")]
+    pub(crate) pin: Pin,
+
+    /// Per cent of reads (workload rwlock)
+    #[arg(long, value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub(crate) reads: u32,
+
+    /// Time until the deadline in microseconds (workload timedlock)
+    #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) timeout: u32,
+
+    /// Latency SLOs of the epochs, as 20us or 1ms (workload epoch) [default: 100us]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', conflicts_with = "suite", value_parser = names::duration)]
+    pub(crate) slo: Vec<u64>,
+
+    /// Locks that an epoch's critical sections take in turns, 1 or 2 (workload epoch) [default: 2]
+    #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u32).range(1..=2))]
+    pub(crate) locks_per_epoch: Option<u32>,
+
+    /// Emulate slower cores: classes with factors, as in big:0,little:1x3.75 (docs/emulation.md)
+    #[arg(long, value_name = "CLASSES", conflicts_with = "suite")]
+    pub(crate) emulate: Option<String>,
+
+    /// Producers and consumers (workload queue)
+    #[arg(long, value_name = "P:C", value_delimiter = ',', default_value = "1:1,4:4")]
+    pub(crate) pairs: Vec<String>,
+
+    /// Locks in memory (workload memory)
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) count: u32,
+
+    /// Length of one measurement in seconds
+    #[arg(long, value_name = "S", default_value_t = 0.4)]
+    pub(crate) time: f64,
+
+    /// Repetitions
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) reps: u32,
+
+    /// Seed of the lengths
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+
+    /// Leave out the pass that takes the time of each wait
+    #[arg(long)]
+    pub(crate) no_latency: bool,
+
+    /// Write everything as JSON
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Write every measurement as CSV
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Write throughput.svg and latency.svg
+    #[arg(long, value_name = "DIR")]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Write all of that and a README that names machine, date and command
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+
+    /// Print all columns (the CSV and JSON files have them always)
+    #[arg(long)]
+    pub(crate) wide: bool,
+
+    /// No progress bar
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+
+    /// (internal) Be the worker for one measurement
+    #[arg(long, hide = true, value_name = "JSON")]
+    pub(crate) worker: Option<String>,
+}

@@ -1,0 +1,158 @@
+//! From the command line to the plan: which locks, at which points.
+
+use crate::args::{Args, Pin, SuiteName, Workload};
+use crate::plan::{Plan, Row};
+use crate::point::{Point, Work};
+use crate::subject::Subject;
+use crate::suite::{self, Suite};
+use crate::system;
+use anyhow::{Error, Result, bail};
+use std::path::Path;
+
+/// The SLO of epochs that are given none.
+const DEFAULT_SLO_NS: u64 = 100_000;
+
+/// What `args` ask for, and the suite if they name one.
+pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<Suite>)> {
+    if let Some(spec) = &args.emulate {
+        system::check_emulation(spec)?;
+    }
+    let points = points(args)?;
+    let mut chosen = Vec::new();
+    for name in args.locks.iter().flat_map(|l| l.split_whitespace()) {
+        match name {
+            "all" => chosen.extend(Subject::all(library)?),
+            _ => chosen.push(Subject::parse(name, library)?),
+        }
+    }
+    for peer in &args.peers {
+        chosen.push(Subject::parse_peer(peer)?);
+    }
+    let finish = |subjects, rows| Plan {
+        subjects,
+        rows,
+        reps: args.reps,
+        time_s: args.time,
+        seed: args.seed,
+    };
+    if args.suite.is_some() {
+        let library = library.map_err(|why| Error::msg(why.to_owned()))?;
+        let mut suite = match args.suite {
+            Some(SuiteName::Asl) => suite::asl(library)?,
+            _ => suite::bars(library, &chosen)?,
+        };
+        if args.no_latency {
+            bail!("the bars need the latency pass\nhint: leave out --no-latency");
+        }
+        let plan = finish(std::mem::take(&mut suite.subjects), std::mem::take(&mut suite.rows));
+        return Ok((plan, Some(suite)));
+    }
+    if args.locks.is_empty() {
+        let defaults = Subject::defaults(library)?.into_iter();
+        chosen.splice(0..0, defaults.filter(|s| args.emulate.is_none() || s.preload.is_some()));
+    }
+    let mut subjects = vec![Subject::glibc()];
+    if args.emulate.is_some() {
+        if let Some(free) = chosen.iter().find(|s| s.preload.is_none()) {
+            bail!(
+                "'{}' can't be emulated: only what the preload sees is slowed\nhint: --lock fifo asl",
+                free.name
+            );
+        }
+        let library = library.map_err(|why| Error::msg(why.to_owned()))?;
+        subjects = vec![Subject::glibc_emulated(library)];
+    }
+    for subject in chosen {
+        if subjects.iter().all(|s| s.name != subject.name) {
+            subjects.push(subject);
+        }
+    }
+    let everybody: Vec<usize> = (0..subjects.len()).collect();
+    let rows = points.into_iter().map(|point| Row { point, subjects: everybody.clone() }).collect();
+    Ok((finish(subjects, rows), None))
+}
+
+/// The grid: workloads x threads x critical sections x gaps x pinned or not.
+fn points(args: &Args) -> Result<Vec<Point>> {
+    let pins: &[bool] = match args.pin {
+        Pin::No => &[false],
+        Pin::Yes => &[true],
+        Pin::Both => &[false, true],
+    };
+    let mut pairs = Vec::new();
+    for text in &args.pairs {
+        let pair = text.split_once(':').and_then(|(p, c)| Some((p.parse().ok()?, c.parse().ok()?)));
+        match pair {
+            Some((p, c)) if (1..=512).contains(&p) && (1..=512).contains(&c) => pairs.push((p, c)),
+            _ => bail!("'{text}' is not producers:consumers\nhint: --pairs 1:1,4:4"),
+        }
+    }
+    let epochs = args.workloads.contains(&Workload::Epoch);
+    for (given, flag, what) in [
+        (!args.slo.is_empty(), "--slo", "an SLO"),
+        (args.locks_per_epoch.is_some(), "--locks-per-epoch", "epochs"),
+    ] {
+        if given && !epochs {
+            bail!("{flag}: none of these workloads has {what}\nhint: --workload epoch");
+        }
+    }
+    let slos = if args.slo.is_empty() { &[DEFAULT_SLO_NS] } else { &args.slo[..] };
+    let mut points = Vec::new();
+    for workload in &args.workloads {
+        for &pin in pins {
+            let point = |work, threads, cs_ns, gap_ns| Point {
+                work,
+                threads,
+                cs_ns,
+                gap_ns,
+                length: args.length,
+                lines: args.lines,
+                pin,
+                latency: false,
+                emulate: args.emulate.clone(),
+            };
+            let mut grid = |work: Work, latency: bool| {
+                for &threads in &args.threads {
+                    for &cs in &args.cs {
+                        for &gap in &args.gap {
+                            let latency = latency && !args.no_latency;
+                            points.push(Point { latency, ..point(work.clone(), threads, cs, gap) });
+                        }
+                    }
+                }
+            };
+            match workload {
+                Workload::Mutex => grid(Work::Mutex, true),
+                Workload::Trylock => grid(Work::Trylock, false),
+                Workload::Timedlock => grid(Work::Timedlock { timeout_us: args.timeout }, true),
+                Workload::Rwlock => grid(Work::Rwlock { reads: args.reads }, false),
+                Workload::Order => grid(Work::Order { grace_ns: 1000 }, false),
+                Workload::Epoch => {
+                    let locks = args.locks_per_epoch.unwrap_or(2);
+                    for &slo_ns in slos {
+                        grid(Work::Epoch { slo_ns, locks }, false);
+                    }
+                }
+                Workload::Uncontended => points.extend(
+                    [true, false]
+                        .map(|second_thread| point(Work::Uncontended { second_thread }, 1, 0, 0)),
+                ),
+                Workload::Queue => {
+                    points.extend(pairs.iter().flat_map(|&(producers, consumers)| {
+                        let work = Work::Queue { producers, consumers };
+                        args.gap
+                            .iter()
+                            .map(move |&gap| point(work.clone(), producers + consumers, 0, gap))
+                    }))
+                }
+                Workload::Barrier => points.extend(args.threads.iter().flat_map(|&threads| {
+                    args.gap.iter().map(move |&gap| point(Work::Barrier, threads, 0, gap))
+                })),
+                Workload::Memory => points.extend([false, true].map(|contended| {
+                    point(Work::Memory { locks: args.count, contended }, 2, 0, 0)
+                })),
+            }
+        }
+    }
+    Ok(points)
+}

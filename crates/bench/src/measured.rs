@@ -1,0 +1,98 @@
+//! What was measured, one measurement at a time; and one lock's beside another's.
+
+use crate::plan::Plan;
+use crate::spec::Answer;
+use crate::stats::Spread;
+use crate::subject::Role;
+use serde::Serialize;
+
+/// How one measurement ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Status {
+    /// Measured.
+    Ok,
+    /// The lock has no such operation.
+    Unsupported,
+    /// Killed at its time limit.
+    Hung,
+    /// The worker died.
+    Failed,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Sample {
+    /// Which row of the grid.
+    pub row: usize,
+    /// Which lock.
+    pub subject: usize,
+    /// Which repetition.
+    pub rep: u32,
+    /// One-way line transfer before and after the group, in nanoseconds.
+    pub line_ns: (Option<f64>, Option<f64>),
+    /// Was the regime the same before and after?
+    pub kept: bool,
+    /// How it ended.
+    pub status: Status,
+    /// What it found.
+    pub answer: Option<Answer>,
+}
+
+/// All that was measured.
+#[derive(Debug, Serialize)]
+pub(crate) struct Measured {
+    /// Every measurement, discarded ones too.
+    pub samples: Vec<Sample>,
+    /// Groups discarded because the regime changed.
+    pub discarded: u32,
+    /// Groups whose regime changed in every attempt: measured less often than asked.
+    pub given_up: u32,
+    /// Groups kept.
+    pub kept: u32,
+    /// Ended by Ctrl-C.
+    pub interrupted: bool,
+    /// Turns of the compute loop per nanosecond.
+    pub turns_per_ns: f64,
+    /// Lines for people: what failed and how.
+    pub notes: Vec<String>,
+}
+
+/// Kept samples of one row and subject that have an answer.
+pub(crate) fn kept(
+    measured: &Measured,
+    row: usize,
+    subject: usize,
+) -> impl Iterator<Item = (u32, &Answer)> {
+    measured
+        .samples
+        .iter()
+        .filter(move |s| s.row == row && s.subject == subject && s.kept && s.status == Status::Ok)
+        .filter_map(|s| Some((s.rep, s.answer.as_ref()?)))
+}
+
+/// `figure` of `subject` by that of `other` in the same group.
+pub(crate) fn paired(
+    measured: &Measured,
+    row: usize,
+    subject: usize,
+    other: usize,
+    figure: impl Fn(&Answer) -> Option<f64>,
+) -> Option<Spread> {
+    let values: Vec<f64> = kept(measured, row, subject)
+        .filter_map(|(rep, ours)| {
+            let (_, theirs) = kept(measured, row, other).find(|(r, _)| *r == rep)?;
+            let ratio = figure(ours)? / figure(theirs)?;
+            (!ratio.is_nan()).then_some(ratio)
+        })
+        .collect();
+    Spread::of(&values)
+}
+
+/// Did one of our own locks (not a peer) hang or die?
+pub(crate) fn ours_failed(plan: &Plan, measured: &Measured) -> bool {
+    measured.samples.iter().any(|s| {
+        matches!(s.status, Status::Hung | Status::Failed)
+            && plan.subjects[s.subject].role == Role::Ours
+    })
+}

@@ -1,0 +1,134 @@
+//! All that a report says, its notes, and the README of a folder of results.
+
+use crate::measured::Measured;
+use crate::plan::{Plan, Row};
+use crate::stats::Spread;
+use crate::subject::Subject;
+use crate::suite::Verdict;
+use crate::summary::Summary;
+use crate::system::Machine;
+use serde::Serialize;
+
+/// All that a report says.
+#[derive(Serialize)]
+pub(crate) struct Report<'a> {
+    /// Every figure was measured on the machine below, none simulated.
+    pub origin: &'static str,
+    /// Where and when.
+    pub machine: &'a Machine,
+    /// The command line.
+    pub command: String,
+    /// Locks and points.
+    pub subjects: &'a [Subject],
+    /// The grid.
+    pub rows: &'a [Row],
+    /// Repetitions asked for.
+    pub reps: u32,
+    /// Length of one measurement in seconds.
+    pub time_s: f64,
+    /// Seed of the lengths.
+    pub seed: u64,
+    /// Every measurement.
+    pub measured: &'a Measured,
+    /// Sums.
+    pub summaries: &'a [Summary],
+    /// The suite's bars, if a suite was run.
+    pub verdicts: &'a [Verdict],
+}
+
+/// `real`, `emulated`, or both.
+pub(crate) fn origin(rows: &[Row]) -> &'static str {
+    let is = |origin| rows.iter().any(|row| row.point.origin() == origin);
+    match (is("real"), is("emulated")) {
+        (true, true) => "real and emulated",
+        (false, true) => "emulated",
+        _ => "real",
+    }
+}
+
+/// What was kept and discarded, and whatever else the reader must know.
+pub(crate) fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<String> {
+    let mut lines = vec![format!(
+        "groups kept: {}, discarded because the line transfer changed by more than 1.6 times: {}{}",
+        measured.kept,
+        measured.discarded,
+        match measured.given_up {
+            0 => String::new(),
+            n => format!(" (of these {n} not repeated: they changed in every attempt)"),
+        }
+    )];
+    let lines_ns: Vec<f64> = measured.samples.iter().filter_map(|s| s.line_ns.0).collect();
+    match Spread::of(&lines_ns) {
+        Some(s) => lines.push(format!(
+            "line transfer, one way: {:.0} ns [{:.0} .. {:.0}]",
+            s.median, s.min, s.max
+        )),
+        None => lines
+            .push("warning: one CPU: no line transfer to watch, nothing runs in parallel".into()),
+    }
+    if plan.rows.iter().any(|r| r.point.latency) {
+        lines.push(format!(
+            "wait and hold: a separate pass of {} s that takes the time of every operation; throughput is untouched",
+            plan.time_s / 2.0
+        ));
+    }
+    if machine.load > 0.5 {
+        lines.push(format!(
+            "warning: load average {} at the start: others were running",
+            machine.load
+        ));
+    }
+    if plan.reps < 9 {
+        lines.push(format!(
+            "warning: {} {}: medians want at least 9",
+            plan.reps,
+            if plan.reps == 1 { "repetition" } else { "repetitions" }
+        ));
+    }
+    if measured.interrupted {
+        lines.push("warning: interrupted: what was measured until then".into());
+    }
+    lines.extend(measured.notes.iter().map(|n| format!("warning: {n}")));
+    lines.push("columns: docs/bench.md".into());
+    lines
+}
+
+/// The README of a folder of results.
+pub(crate) fn readme(report: &Report<'_>, text: &str, plots: &[String]) -> String {
+    let machine = report.machine;
+    let mut page = format!(
+        "# Locks side by side, {}\n\n\
+         All figures are {}: measured on the machine below, none simulated.\n\n\
+         | what | value |\n|---|---|\n\
+         | processor | {} |\n| CPUs used | {} |\n| kernel | Linux {} |\n| C library | {} |\n| date | {} |\n\
+         | load average at the start | {} |\n| command | `{}` |\n\
+         | one measurement | {} s, {} repetitions, seed {} |\n\
+         | groups kept, discarded, given up | {}, {}, {} |\n\n",
+        machine.date.split('T').next().unwrap_or_default(),
+        match report.origin {
+            "real" => "*real*",
+            "emulated" => "*emulated* (docs/emulation.md)",
+            _ => "*real*, or *emulated* where the point says so (docs/emulation.md)",
+        },
+        machine.cpu,
+        machine.cpus,
+        machine.kernel,
+        machine.libc,
+        machine.date,
+        machine.load,
+        report.command,
+        report.time_s,
+        report.reps,
+        report.seed,
+        report.measured.kept,
+        report.measured.discarded,
+        report.measured.given_up,
+    );
+    page += "`raw.csv` has every measurement (also the discarded ones), `summary.csv` the medians, \
+             `results.json` both. docs/bench.md of the project defines each figure.\n\n";
+    page += &format!("```text\n{}\n```\n", text.trim_end());
+    for plot in plots {
+        page += &format!("\n![{0}]({0})\n", plot);
+    }
+    page
+}

@@ -1,0 +1,44 @@
+//! A suite, and what became of its bars.
+
+use crate::measured::Measured;
+use crate::plan::{Plan, Row};
+use crate::stats::Spread;
+use crate::subject::Subject;
+use serde::Serialize;
+
+/// The suite: a plan, and what its figures must reach.
+pub(crate) struct Suite {
+    /// Locks.
+    pub subjects: Vec<Subject>,
+    /// Points.
+    pub rows: Vec<Row>,
+    pub(super) judge: Box<Judge>,
+}
+
+pub(super) type Judge = dyn Fn(&Plan, &Measured) -> Vec<Verdict>;
+
+impl Suite {
+    /// Holds what was measured against the bars.
+    pub(crate) fn judge(&self, plan: &Plan, measured: &Measured) -> Vec<Verdict> {
+        (self.judge)(plan, measured)
+    }
+}
+
+/// A bar and what was measured against it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Verdict {
+    /// The point.
+    pub what: String,
+    /// Our lock.
+    pub lock: String,
+    /// What is compared.
+    pub figure: String,
+    /// The bar, as text.
+    pub bar: String,
+    /// What was measured; `None`: nothing.
+    pub measured: Option<Spread>,
+    /// Was it met? `None`: not measured, or no bar.
+    pub met: Option<bool>,
+    /// The best peer, where one is compared with.
+    pub against: Option<String>,
+}

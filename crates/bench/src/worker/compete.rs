@@ -1,0 +1,237 @@
+//! Lock, critical section, unlock, gap: threads that compete for one lock.
+
+use super::mutex::Mutex;
+use super::pass::{Guarded, Line, Pass, Passed, answer_of};
+use super::times::{Times, percentiles};
+use crate::compute::{Plan, compute};
+use crate::point::Work;
+use crate::spec::{Answer, ClassResult, Spec};
+use lockwright_native::Native;
+use lockwright_platform::Platform;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long each thread is timed alone.
+const ALONE: Duration = Duration::from_micros(600);
+
+/// What one competing thread did.
+struct Ran {
+    ops: u64,
+    failures: u64,
+    times: Times,
+    class: u8,
+    alone_ns: f64,
+}
+
+/// Time per operation of `plan` without any lock: the best of a few stretches.
+fn alone(plan: &mut Plan) -> f64 {
+    const STRETCHES: u32 = 3;
+    (0..STRETCHES)
+        .map(|_| {
+            let start = Instant::now();
+            let mut ops = 0;
+            loop {
+                for _ in 0..16 {
+                    let step = plan.next();
+                    compute(step.cs);
+                    compute(step.gap);
+                }
+                ops += 16;
+                let elapsed = start.elapsed();
+                if elapsed >= ALONE / STRETCHES {
+                    break elapsed.as_nanos() as f64 / f64::from(ops);
+                }
+            }
+        })
+        .fold(f64::INFINITY, f64::min)
+}
+
+/// How a thread asks. A parameter of the type, so that each loop has one way only, and its section is inlined there.
+trait Ask<M: Mutex>: Copy + Sync {
+    /// Runs `section` under `lock`; `None`: it was not run.
+    ///
+    /// # Safety
+    /// As [`Mutex::with`].
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R>;
+}
+
+/// Waits as long as it takes.
+#[derive(Clone, Copy)]
+struct Wait;
+
+impl<M: Mutex> Ask<M> for Wait {
+    #[inline(always)]
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        Some(unsafe { lock.with(node, section) })
+    }
+}
+
+/// Does not wait.
+#[derive(Clone, Copy)]
+struct Try;
+
+impl<M: Mutex> Ask<M> for Try {
+    #[inline(always)]
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { lock.try_with(node, section) }
+    }
+}
+
+/// Waits for so long.
+#[derive(Clone, Copy)]
+struct WaitFor(Duration);
+
+impl<M: Mutex> Ask<M> for WaitFor {
+    #[inline(always)]
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { lock.with_for(node, self.0, section) }
+    }
+}
+
+/// One thread's loop. `STAMP`: the latency pass, which takes three times an operation.
+#[inline(always)]
+fn compete<M: Mutex, const STAMP: bool>(
+    how: impl Ask<M>,
+    pass: &Pass<'_>,
+    lock: &M,
+    guarded: &Guarded,
+    mut plan: Plan,
+    alone_ns: f64,
+) -> Ran {
+    let mut node = M::Node::default();
+    let node = &raw mut node;
+    let mut ran = Ran { ops: 0, failures: 0, times: Times::new(), class: 0, alone_ns };
+    loop {
+        let step = plan.next();
+        let asked = if STAMP { Some(Instant::now()) } else { None };
+        let section = || {
+            let had = if STAMP { Some(Instant::now()) } else { None };
+            let stopped = pass.stopped();
+            if !stopped {
+                guarded.touch();
+                compute(step.cs);
+            }
+            (had, stopped)
+        };
+        // SAFETY: lock and node outlive the loop and don't move.
+        let Some((had, stopped)) = (unsafe { how.ask(lock, node, section) }) else {
+            ran.failures += 1;
+            if pass.stopped() {
+                break;
+            }
+            compute(step.gap);
+            continue;
+        };
+        if let (Some(asked), Some(had)) = (asked, had) {
+            ran.times.add(had - asked, had.elapsed());
+        }
+        if stopped {
+            break;
+        }
+        ran.ops += 1;
+        compute(step.gap);
+    }
+    ran.class = Native::place().class.0;
+    ran
+}
+
+/// Lock, critical section, unlock, gap; also with trylock and deadlines.
+pub(super) fn competition<M: Mutex>(spec: &Spec) -> Answer {
+    match spec.point.work {
+        Work::Trylock => between::<M>(Try, spec),
+        Work::Timedlock { timeout_us } => {
+            between::<M>(WaitFor(Duration::from_micros(u64::from(timeout_us))), spec)
+        }
+        _ => between::<M>(Wait, spec),
+    }
+}
+
+/// All threads, which ask in one way.
+fn between<M: Mutex>(how: impl Ask<M>, spec: &Spec) -> Answer {
+    let point = &spec.point;
+    let lock = Line(M::new());
+    let guarded = Guarded::new(point.lines);
+    let plan = |i| Plan::new(point, spec.turns_per_ns, spec.seed, i);
+    let prepare = |i| {
+        let mut plan = plan(i);
+        let alone_ns = alone(&mut plan);
+        (plan, alone_ns)
+    };
+    let pass = Pass::new(spec);
+    let counted = pass.run(
+        point.threads,
+        Duration::from_secs_f64(spec.time_s),
+        prepare,
+        |_, (plan, alone_ns)| compete::<M, false>(how, &pass, &lock.0, &guarded, plan, alone_ns),
+        || (),
+    );
+    let timed = point.latency.then(|| {
+        let pass = Pass::new(spec);
+        pass.run(
+            point.threads,
+            Duration::from_secs_f64(spec.time_s / 2.0),
+            plan,
+            |_, plan| compete::<M, true>(how, &pass, &lock.0, &guarded, plan, 0.0),
+            || (),
+        )
+    });
+    let sum = |passed: &Passed<Ran>| passed.threads.iter().map(|t| t.ops).sum::<u64>();
+    let mut answer = answer_of(&counted, sum(&counted));
+    answer.failures = counted.threads.iter().map(|t| t.failures).sum();
+    answer.per_thread = counted.threads.iter().map(|t| t.ops).collect();
+    answer.alone_ns = counted.threads.iter().map(|t| t.alone_ns).collect();
+    answer.counted = guarded.counted();
+    answer.expected = sum(&counted) + timed.as_ref().map_or(0, sum);
+
+    let mut classes = BTreeMap::new();
+    for ran in &counted.threads {
+        let class = classes.entry(ran.class).or_insert_with(|| (0, 0, Times::new()));
+        class.0 += 1;
+        class.1 += ran.ops;
+    }
+    let mut all = Times::new();
+    for ran in timed.iter().flat_map(|t| &t.threads) {
+        // Equal bounds: adding cannot fail.
+        let _ = all.wait.add(&ran.times.wait);
+        let _ = all.hold.add(&ran.times.hold);
+        let class = classes.entry(ran.class).or_insert_with(|| (0, 0, Times::new()));
+        let _ = class.2.wait.add(&ran.times.wait);
+    }
+    answer.wait = percentiles(&all.wait);
+    answer.hold = percentiles(&all.hold);
+    answer.classes = classes
+        .into_iter()
+        .map(|(class, (threads, ops, times))| ClassResult {
+            class,
+            threads,
+            ops,
+            wait: percentiles(&times.wait),
+            latency: None,
+            violations: 0,
+        })
+        .collect();
+    answer
+}

@@ -1,0 +1,167 @@
+//! What threads do that wait for each other: a queue, a barrier.
+
+use super::monitor::Monitor;
+use super::pass::{Line, Pass, answer_of};
+use crate::compute::{Plan, compute};
+use crate::spec::{Answer, Spec};
+use std::cell::UnsafeCell;
+use std::time::Duration;
+
+/// Places in the queue.
+const QUEUE: usize = 64;
+
+/// A bounded queue under one mutex with two condition variables, as in every textbook.
+pub(super) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumers: u32) -> Answer {
+    pub(super) struct Ring {
+        slots: [u64; QUEUE],
+        put: u64,
+        taken: u64,
+        sum: u64,
+    }
+    pub(super) struct Shared(UnsafeCell<Ring>);
+    // SAFETY: touched under the monitor only; if that fails, the sums tell.
+    unsafe impl Sync for Shared {}
+    pub(super) const NOT_FULL: usize = 0;
+    pub(super) const NOT_EMPTY: usize = 1;
+
+    let monitor = Line(C::new());
+    let shared =
+        Line(Shared(UnsafeCell::new(Ring { slots: [0; QUEUE], put: 0, taken: 0, sum: 0 })));
+    let ring = || {
+        let shared = &shared.0;
+        shared.0.get()
+    };
+    let pass = Pass::new(spec);
+    let passed = pass.run(
+        producers + consumers,
+        Duration::from_secs_f64(spec.time_s),
+        |i| Plan::new(&spec.point, spec.turns_per_ns, spec.seed, i),
+        |i, mut plan| {
+            let (mut ops, mut sum) = (0u64, 0u64);
+            loop {
+                let step = plan.next();
+                if i < producers {
+                    compute(step.gap);
+                    let value = u64::from(i) << 40 | ops;
+                    let mut held = monitor.0.lock();
+                    // SAFETY: the monitor is held whenever the ring is touched.
+                    unsafe {
+                        while !pass.stopped() && (*ring()).put - (*ring()).taken == QUEUE as u64 {
+                            held = monitor.0.wait(held, NOT_FULL);
+                        }
+                        if pass.stopped() {
+                            break;
+                        }
+                        let ring = &mut *ring();
+                        ring.slots[ring.put as usize % QUEUE] = value;
+                        ring.put += 1;
+                    }
+                    monitor.0.notify_one(NOT_EMPTY);
+                    drop(held);
+                    sum = sum.wrapping_add(value);
+                } else {
+                    let mut held = monitor.0.lock();
+                    // SAFETY: the monitor is held whenever the ring is touched.
+                    unsafe {
+                        while !pass.stopped() && (*ring()).put == (*ring()).taken {
+                            held = monitor.0.wait(held, NOT_EMPTY);
+                        }
+                        if pass.stopped() {
+                            break;
+                        }
+                        let ring = &mut *ring();
+                        ring.sum = ring.sum.wrapping_add(ring.slots[ring.taken as usize % QUEUE]);
+                        ring.taken += 1;
+                    }
+                    monitor.0.notify_one(NOT_FULL);
+                    drop(held);
+                    compute(step.gap);
+                }
+                ops += 1;
+            }
+            (ops, sum)
+        },
+        || {
+            // Under the lock, so that nobody looks at `stop` before and falls asleep after.
+            drop(monitor.0.lock());
+            monitor.0.notify_all(NOT_FULL);
+            monitor.0.notify_all(NOT_EMPTY);
+        },
+    );
+    // SAFETY: the threads have ended.
+    let ring = unsafe { &*ring() };
+    let left = (ring.taken..ring.put)
+        .fold(0u64, |sum, at| sum.wrapping_add(ring.slots[at as usize % QUEUE]));
+    let taken: u64 = passed.threads[producers as usize..].iter().map(|t| t.0).sum();
+    let mut answer = answer_of(&passed, taken);
+    answer.per_thread = passed.threads.iter().map(|t| t.0).collect();
+    answer.counted = ring.sum.wrapping_add(left);
+    answer.expected = passed.threads.iter().fold(0u64, |sum, t| sum.wrapping_add(t.1));
+    if ring.taken != taken {
+        answer.counted = !answer.expected;
+    }
+    answer
+}
+
+/// All threads meet, again and again: the last one wakes the others.
+pub(super) fn barrier<C: Monitor>(spec: &Spec) -> Answer {
+    #[derive(Default)]
+    pub(super) struct State {
+        arrived: u32,
+        round: u64,
+        over: bool,
+    }
+    pub(super) struct Shared(UnsafeCell<State>);
+    // SAFETY: touched under the monitor only; if that fails, the rounds don't add up.
+    unsafe impl Sync for Shared {}
+
+    let threads = spec.point.threads;
+    let monitor = Line(C::new());
+    let shared = Line(Shared(UnsafeCell::new(State::default())));
+    let state = || {
+        let shared = &shared.0;
+        shared.0.get()
+    };
+    let pass = Pass::new(spec);
+    let passed = pass.run(
+        threads,
+        Duration::from_secs_f64(spec.time_s),
+        |i| Plan::new(&spec.point, spec.turns_per_ns, spec.seed, i),
+        |_, mut plan| {
+            let mut rounds = 0u64;
+            loop {
+                compute(plan.next().gap);
+                let mut held = monitor.0.lock();
+                // SAFETY: the monitor is held whenever the state is touched.
+                let over = unsafe {
+                    let round = (*state()).round;
+                    (*state()).arrived += 1;
+                    if (*state()).arrived == threads {
+                        (*state()).arrived = 0;
+                        (*state()).round += 1;
+                        // The last one decides for all: otherwise some would wait for those who left.
+                        (*state()).over = pass.stopped();
+                        monitor.0.notify_all(0);
+                    } else {
+                        while (*state()).round == round {
+                            held = monitor.0.wait(held, 0);
+                        }
+                    }
+                    (*state()).over
+                };
+                drop(held);
+                rounds += 1;
+                if over {
+                    break rounds;
+                }
+            }
+        },
+        || (),
+    );
+    // SAFETY: the threads have ended.
+    let rounds = unsafe { (*state()).round };
+    let mut answer = answer_of(&passed, rounds);
+    answer.counted = passed.threads.iter().sum();
+    answer.expected = rounds * u64::from(threads);
+    answer
+}

@@ -1,0 +1,253 @@
+//! Mutual exclusion locks, as the worker sees them: who runs which section, not who holds what. So every lock runs in the
+//! very same loop, also one that runs sections on another thread.
+
+use lockwright_locks::catalog;
+use lockwright_locks::entry::{Entry, Visitor};
+use lockwright_native::Native;
+use lockwright_platform::{Lock, TryLock};
+use std::cell::UnsafeCell;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// A mutual exclusion lock. All that is measured is inlined: only the lock's own calls are calls.
+///
+/// # Safety
+/// No two sections run at once.
+pub(super) unsafe trait Mutex: Send + Sync {
+    /// What one section needs: a queue node, or nothing.
+    type Node: Default;
+    /// Can it be waited for with a deadline?
+    const TIMED: bool = false;
+
+    /// An unlocked one.
+    fn new() -> Self;
+
+    /// Runs `section`, which may be on another thread.
+    ///
+    /// # Safety
+    /// `self` and `node` stay where they are until this returns, and `node` serves nothing else.
+    unsafe fn with<R: Send>(&self, node: *mut Self::Node, section: impl FnOnce() -> R + Send) -> R;
+
+    /// Runs `section` if that needs no waiting.
+    ///
+    /// # Safety
+    /// As [`with`](Self::with).
+    unsafe fn try_with<R: Send>(
+        &self,
+        node: *mut Self::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R>;
+
+    /// Runs `section`, or gives up after `time`; called only if [`TIMED`](Self::TIMED).
+    ///
+    /// # Safety
+    /// As [`with`](Self::with).
+    unsafe fn with_for<R: Send>(
+        &self,
+        node: *mut Self::Node,
+        time: Duration,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        let _ = time;
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.try_with(node, section) }
+    }
+}
+
+/// A lock of the catalogue, compiled into the worker.
+pub(super) struct InProcess<L>(L);
+
+// SAFETY: a catalogue lock excludes; that is what the models prove.
+unsafe impl<L: TryLock<Native>> Mutex for InProcess<L> {
+    type Node = L::Node;
+
+    fn new() -> Self {
+        InProcess(L::new())
+    }
+
+    #[inline(always)]
+    unsafe fn with<R: Send>(&self, node: *mut L::Node, section: impl FnOnce() -> R + Send) -> R {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.0.with(node, section) }
+    }
+
+    #[inline(always)]
+    unsafe fn try_with<R: Send>(
+        &self,
+        node: *mut L::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.0.try_with(node, section) }
+    }
+}
+
+/// `pthread_mutex_t` and its functions, through dynamic symbols: glibc's, or those of a preloaded library.
+pub(super) struct Pthread(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: made to be shared.
+unsafe impl Send for Pthread {}
+// SAFETY: made to be shared.
+unsafe impl Sync for Pthread {}
+
+/// Unlocks at its end, also if the section unwinds. Made by the thread that has just locked.
+struct Held<'a>(&'a Pthread);
+
+impl Drop for Held<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: this thread holds it.
+        unsafe { libc::pthread_mutex_unlock(self.0.0.get()) };
+    }
+}
+
+// SAFETY: POSIX promises exclusion.
+unsafe impl Mutex for Pthread {
+    type Node = ();
+    const TIMED: bool = true;
+
+    fn new() -> Self {
+        Pthread(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER))
+    }
+
+    #[inline(always)]
+    unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
+        // SAFETY: an initialised mutex that the caller keeps in place.
+        unsafe { libc::pthread_mutex_lock(self.0.get()) };
+        let _held = Held(self);
+        section()
+    }
+
+    #[inline(always)]
+    unsafe fn try_with<R: Send>(
+        &self,
+        _: *mut (),
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: an initialised mutex that the caller keeps in place.
+        if unsafe { libc::pthread_mutex_trylock(self.0.get()) } != 0 {
+            return None;
+        }
+        let _held = Held(self);
+        Some(section())
+    }
+
+    #[inline(always)]
+    unsafe fn with_for<R: Send>(
+        &self,
+        _: *mut (),
+        time: Duration,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes one timespec; the mutex is initialised and kept in place.
+        let held = unsafe {
+            libc::clock_gettime(libc::CLOCK_REALTIME, &mut at);
+            let ns = at.tv_nsec as u64 + time.as_nanos() as u64;
+            at.tv_sec += (ns / 1_000_000_000) as libc::time_t;
+            at.tv_nsec = (ns % 1_000_000_000) as libc::c_long;
+            libc::pthread_mutex_timedlock(self.0.get(), &at) == 0
+        };
+        if !held {
+            return None;
+        }
+        let _held = Held(self);
+        Some(section())
+    }
+}
+
+/// `parking_lot`'s mutex.
+pub(super) struct ParkingLot(parking_lot::Mutex<()>);
+
+// SAFETY: the crate promises exclusion.
+unsafe impl Mutex for ParkingLot {
+    type Node = ();
+    const TIMED: bool = true;
+
+    fn new() -> Self {
+        ParkingLot(parking_lot::Mutex::new(()))
+    }
+
+    #[inline(always)]
+    unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
+        let _held = self.0.lock();
+        section()
+    }
+
+    #[inline(always)]
+    unsafe fn try_with<R: Send>(
+        &self,
+        _: *mut (),
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        let _held = self.0.try_lock()?;
+        Some(section())
+    }
+
+    #[inline(always)]
+    unsafe fn with_for<R: Send>(
+        &self,
+        _: *mut (),
+        time: Duration,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        let _held = self.0.try_lock_for(time)?;
+        Some(section())
+    }
+}
+
+/// `std::sync::Mutex`.
+pub(super) struct Std(std::sync::Mutex<()>);
+
+// SAFETY: std promises exclusion.
+unsafe impl Mutex for Std {
+    type Node = ();
+
+    fn new() -> Self {
+        Std(std::sync::Mutex::new(()))
+    }
+
+    #[inline(always)]
+    unsafe fn with<R: Send>(&self, _: *mut (), section: impl FnOnce() -> R + Send) -> R {
+        let _held = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        section()
+    }
+
+    #[inline(always)]
+    unsafe fn try_with<R: Send>(
+        &self,
+        _: *mut (),
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        let _held = self.0.try_lock().ok()?;
+        Some(section())
+    }
+}
+
+/// Code that runs with any mutex.
+pub(super) trait WithMutex {
+    /// What it yields.
+    type Output;
+    /// Runs it with `M`.
+    fn run<M: Mutex>(&self) -> Self::Output;
+}
+
+/// Runs `code` with the catalogue's lock `id`, if there is such a lock.
+pub(super) fn with_catalogue_lock<C: WithMutex>(id: &str, code: &C) -> Option<C::Output> {
+    struct Find<'a, C: WithMutex> {
+        id: &'a str,
+        code: &'a C,
+        output: Option<C::Output>,
+        machine: PhantomData<Native>,
+    }
+    impl<C: WithMutex> Visitor<Native> for Find<'_, C> {
+        fn visit<L: TryLock<Native>>(&mut self, entry: &'static Entry) {
+            if entry.id == self.id {
+                self.output = Some(self.code.run::<InProcess<L>>());
+            }
+        }
+    }
+    let mut find = Find { id, code, output: None, machine: PhantomData };
+    catalog::visit_all(&mut find);
+    find.output
+}

@@ -1,0 +1,157 @@
+//! One pass: threads that start together, work, and are stopped together.
+
+use crate::spec::{Answer, Spec};
+use crate::system;
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// Keeps its content on cache lines (pairs of them: adjacent-line prefetch) of its own.
+#[repr(align(128))]
+pub(super) struct Line<T>(pub(super) T);
+
+/// What the lock protects.
+pub(super) struct Guarded {
+    pub(super) counter: Line<UnsafeCell<u64>>,
+    pub(super) twin: Line<UnsafeCell<u64>>,
+    lines: Vec<Line<UnsafeCell<u64>>>,
+}
+
+// SAFETY: touched under the lock only; if the lock fails, the counter tells.
+unsafe impl Sync for Guarded {}
+
+impl Guarded {
+    pub(super) fn new(lines: u32) -> Self {
+        let cell = || Line(UnsafeCell::new(0));
+        Guarded { counter: cell(), twin: cell(), lines: (0..lines).map(|_| cell()).collect() }
+    }
+
+    /// Counts one operation and writes the lines, the caller holding the lock.
+    #[inline(always)]
+    pub(super) fn touch(&self) {
+        for cell in std::iter::once(&self.counter).chain(&self.lines) {
+            // SAFETY: the caller holds the lock. Volatile: a lock that fails must be seen to fail.
+            unsafe { cell.0.get().write_volatile(cell.0.get().read_volatile() + 1) };
+        }
+    }
+
+    pub(super) fn counted(&self) -> u64 {
+        // SAFETY: called after the threads have ended.
+        unsafe { self.counter.0.get().read() }
+    }
+}
+
+/// What the threads of one pass share, besides the lock.
+pub(super) struct Pass<'a> {
+    spec: &'a Spec,
+    ready: Line<AtomicU32>,
+    armed: Line<AtomicBool>,
+    waiting: Line<AtomicU32>,
+    go: Line<AtomicBool>,
+    stop: Line<AtomicBool>,
+    /// More threads than CPUs: waiting for the start must let others run.
+    crowded: bool,
+}
+
+/// What came of a pass.
+pub(super) struct Passed<T> {
+    pub(super) threads: Vec<T>,
+    pub(super) elapsed: Duration,
+    pub(super) cpu: Duration,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(spec: &'a Spec) -> Self {
+        Pass {
+            spec,
+            ready: Line(AtomicU32::new(0)),
+            armed: Line(AtomicBool::new(false)),
+            waiting: Line(AtomicU32::new(0)),
+            go: Line(AtomicBool::new(false)),
+            stop: Line(AtomicBool::new(false)),
+            crowded: spec.point.threads as usize > system::cpus().len(),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.0.load(Relaxed)
+    }
+
+    /// Runs `body` in `threads` threads that start together; ends them after `time` by [`stopped`]
+    /// (Self::stopped) and `on_stop`. `prepare` runs in each thread, while no other one runs.
+    pub(super) fn run<S, T: Send>(
+        &self,
+        threads: u32,
+        time: Duration,
+        prepare: impl Fn(u32) -> S + Sync,
+        body: impl Fn(u32, S) -> T + Sync,
+        on_stop: impl Fn(),
+    ) -> Passed<T> {
+        let cpus = system::cpus();
+        std::thread::scope(|scope| {
+            let mut handles = Vec::new();
+            for i in 0..threads {
+                let (prepare, body, cpus) = (&prepare, &body, &cpus);
+                handles.push(scope.spawn(move || {
+                    if self.spec.point.pin {
+                        system::pin_to(cpus[i as usize % cpus.len()]);
+                    }
+                    let state = prepare(i);
+                    self.start_line();
+                    body(i, state)
+                }));
+                while self.ready.0.load(Acquire) <= i {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
+            self.armed.0.store(true, Release);
+            while self.waiting.0.load(Acquire) < threads {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            let cpu = system::cpu_time();
+            let start = Instant::now();
+            self.go.0.store(true, Release);
+            std::thread::sleep(time);
+            self.stop.0.store(true, Release);
+            let elapsed = start.elapsed();
+            let cpu = system::cpu_time().saturating_sub(cpu);
+            on_stop();
+            let threads = handles
+                .into_iter()
+                .map(|h| h.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
+                .collect();
+            Passed { threads, elapsed, cpu }
+        })
+    }
+
+    /// Sleeps until all threads exist, then waits awake for the start.
+    fn start_line(&self) {
+        self.ready.0.fetch_add(1, Release);
+        while !self.armed.0.load(Acquire) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        self.waiting.0.fetch_add(1, Release);
+        while !self.go.0.load(Acquire) {
+            std::hint::spin_loop();
+            if self.crowded {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// The answer of a pass in which `ops` operations were counted.
+pub(super) fn answer_of<T>(passed: &Passed<T>, ops: u64) -> Answer {
+    Answer {
+        ops,
+        elapsed_ns: passed.elapsed.as_nanos() as u64,
+        cpu_ns: passed.cpu.as_nanos() as u64,
+        ..Answer::default()
+    }
+}
+
+/// The lock has no such operation.
+pub(super) fn unsupported() -> Answer {
+    Answer { unsupported: true, ..Answer::default() }
+}

@@ -1,0 +1,39 @@
+//! Times of single operations.
+
+use crate::spec::Percentiles;
+use hdrhistogram::Histogram;
+use std::time::Duration;
+
+/// 1 ns to 100 s, three digits. All have equal bounds, so that adding one to another cannot fail.
+pub(super) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("legal bounds")
+}
+
+/// Times of a latency pass.
+pub(super) struct Times {
+    pub(super) wait: Histogram<u64>,
+    pub(super) hold: Histogram<u64>,
+}
+
+impl Times {
+    pub(super) fn new() -> Self {
+        Times { wait: histogram(), hold: histogram() }
+    }
+
+    pub(super) fn add(&mut self, wait: Duration, hold: Duration) {
+        self.wait.saturating_record(wait.as_nanos() as u64);
+        self.hold.saturating_record(hold.as_nanos() as u64);
+    }
+}
+
+/// `None` if nothing was recorded.
+pub(super) fn percentiles(histogram: &Histogram<u64>) -> Option<Percentiles> {
+    let at = |q| histogram.value_at_quantile(q) as f64;
+    (!histogram.is_empty()).then(|| Percentiles {
+        p50: at(0.5),
+        p90: at(0.9),
+        p99: at(0.99),
+        p999: at(0.999),
+        max: histogram.max() as f64,
+    })
+}

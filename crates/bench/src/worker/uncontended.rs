@@ -1,0 +1,63 @@
+//! What a lock costs when nobody competes for it.
+
+use super::mutex::Mutex;
+use super::pass::{Guarded, Line};
+use crate::spec::{Answer, Spec};
+use crate::system;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// Pairs between two readings of the clock when nobody competes.
+const BATCH: u64 = 2_000;
+
+/// Nobody competes. The rate is that of the median batch: a stall of the machine spoils one batch only.
+pub(super) fn uncontended<M: Mutex>(spec: &Spec, second_thread: bool) -> Answer {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sleeper = second_thread.then(|| {
+            scope.spawn(|| {
+                while !over.load(Acquire) {
+                    std::thread::park();
+                }
+            })
+        });
+        if spec.point.pin {
+            system::pin_to(system::cpus()[0]);
+        }
+        let lock = Line(M::new());
+        let guarded = Guarded::new(0);
+        let mut node = M::Node::default();
+        let node = &raw mut node;
+        let time = Duration::from_secs_f64(spec.time_s);
+        let mut batches: Vec<u64> = Vec::with_capacity(1 << 16);
+        let cpu = system::cpu_time();
+        let start = Instant::now();
+        let mut last = start;
+        while last - start < time && batches.len() < batches.capacity() {
+            for _ in 1..BATCH {
+                // SAFETY: lock and node stay in place.
+                unsafe { lock.0.with(node, || ()) };
+            }
+            // SAFETY: as above.
+            unsafe { lock.0.with(node, || guarded.touch()) };
+            let now = Instant::now();
+            batches.push((now - last).as_nanos() as u64);
+            last = now;
+        }
+        let cpu = system::cpu_time().saturating_sub(cpu);
+        over.store(true, Release);
+        if let Some(sleeper) = sleeper {
+            sleeper.thread().unpark();
+        }
+        let count = batches.len() as u64;
+        batches.sort_unstable();
+        Answer {
+            ops: count * BATCH,
+            elapsed_ns: batches[batches.len() / 2] * count,
+            cpu_ns: cpu.as_nanos() as u64,
+            counted: guarded.counted(),
+            expected: count,
+            ..Answer::default()
+        }
+    })
+}

@@ -1,0 +1,411 @@
+//! Arrows between the modules of a crate: who names whom. None closes a circle, and where a crate has floors, none points
+//! up.
+//!
+//! A module here is one that its crate's root declares, with all files below it. An arrow is a path in its code that
+//! begins with `crate::` or, where that leads out of the module, `super::`; comments and tests don't count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+/// Crates in which no modules import each other in a circle.
+const NO_CIRCLES: &[&str] = &["crates/bench", "crates/native", "crates/record"];
+
+/// The floors of a crate, the top one first: a module names modules of its own floor and of lower ones. Each module stands
+/// on one floor; the root is called [`ROOT`]. A crate without floors has only its circles looked for.
+pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
+    (
+        "crates/bench",
+        &[
+            &[ROOT],
+            &["grid", "report", "plot"],
+            &["args", "suite", "summary", "run"],
+            &["worker", "child", "measured"],
+            &["plan"],
+            &["subject", "compute"],
+            &["spec"],
+            &["point"],
+            &["format"],
+            &["stats", "system", "progress", "names"],
+        ],
+    ),
+    ("crates/runtime", &[]),
+];
+
+/// The crate's root: `lib.rs`, or `main.rs`.
+pub(super) const ROOT: &str = "lib";
+
+/// Complains of circles and of arrows up.
+pub(super) fn check(root: &Path, complaints: &mut Vec<String>) {
+    for folder in NO_CIRCLES {
+        circles(folder, &sources(&root.join(folder)), complaints);
+    }
+    for (folder, floors) in FLOORS {
+        upward(folder, &sources(&root.join(folder)), floors, complaints);
+    }
+}
+
+/// A crate's files under `src`: path inside it, and text.
+type Sources = BTreeMap<String, String>;
+
+fn sources(folder: &Path) -> Sources {
+    let mut found = Sources::new();
+    let src = folder.join("src");
+    let mut folders = vec![src.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs")
+                && let (Ok(inside), Ok(text)) = (path.strip_prefix(&src), fs::read_to_string(&path))
+            {
+                found.insert(inside.to_string_lossy().into_owned(), text);
+            }
+        }
+    }
+    found
+}
+
+/// Where one module names another first.
+#[derive(Clone, Debug, PartialEq)]
+struct Site {
+    file: String,
+    line: usize,
+    path: String,
+}
+
+/// From, to, and where.
+type Arrows = BTreeMap<(String, String), Site>;
+
+/// The crate's modules and their arrows.
+fn graph(sources: &Sources) -> (BTreeSet<String>, Arrows) {
+    let place = |file: &str| -> Vec<String> {
+        let stem = file.trim_end_matches(".rs").trim_end_matches("/mod");
+        let root = matches!(stem, "lib" | "main");
+        stem.split('/').filter(|_| !root).map(str::to_owned).collect()
+    };
+    let top = |place: &[String]| place.first().map_or(ROOT.to_owned(), String::clone);
+    let modules: BTreeSet<String> = sources.keys().map(|file| top(&place(file))).collect();
+    let mut arrows = Arrows::new();
+    for (file, text) in sources {
+        let here = place(file);
+        for (line, target) in paths(text, &here, &modules) {
+            // What is no module is an item of the root.
+            let to = if modules.contains(&target) { target.clone() } else { ROOT.to_owned() };
+            if to != top(&here) {
+                let path = format!("crate::{target}");
+                let site = Site { file: file.clone(), line, path };
+                arrows.entry((top(&here), to)).or_insert(site);
+            }
+        }
+    }
+    (modules, arrows)
+}
+
+/// A piece of code: a word, `::`, or one other sign.
+type Token<'a> = (usize, &'a str);
+
+/// The code's tokens with their lines, without comments, texts and tests.
+fn tokens(text: &str) -> Vec<Token<'_>> {
+    let mut found: Vec<Token<'_>> = Vec::new();
+    let (mut rest, mut line) = (text, 1);
+    while let Some(first) = rest.chars().next() {
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        let length = if let Some(after) = rest.strip_prefix("//") {
+            2 + after.find('\n').unwrap_or(after.len())
+        } else if let Some(after) = rest.strip_prefix("/*") {
+            after.find("*/").map_or(rest.len(), |end| end + 4)
+        } else if let Some((quotes, hashes)) = raw(rest) {
+            let end = format!("\"{}", "#".repeat(hashes));
+            rest[quotes..].find(&end).map_or(rest.len(), |at| quotes + at + end.len())
+        } else if first == '"' {
+            quoted(rest, '"')
+        } else if first == '\'' && is_char(rest) {
+            quoted(rest, '\'')
+        } else if is_word(first) {
+            let end = rest.find(|c| !is_word(c)).unwrap_or(rest.len());
+            found.push((line, &rest[..end]));
+            end
+        } else {
+            let end = if rest.starts_with("::") { 2 } else { first.len_utf8() };
+            if !first.is_whitespace() {
+                found.push((line, &rest[..end]));
+            }
+            end
+        };
+        line += rest[..length].matches('\n').count();
+        rest = &rest[length..];
+    }
+    without_tests(found)
+}
+
+/// A raw text begins: where its content does, and its number of hashes.
+fn raw(rest: &str) -> Option<(usize, usize)> {
+    let after = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
+    let hashes = after.len() - after.trim_start_matches('#').len();
+    after[hashes..].starts_with('"').then(|| (rest.len() - after.len() + hashes + 1, hashes))
+}
+
+/// A character, not a lifetime.
+fn is_char(rest: &str) -> bool {
+    let mut inside = rest.chars().skip(1);
+    matches!((inside.next(), inside.next()), (Some('\\'), _) | (Some(_), Some('\'')))
+}
+
+/// The length of a text or character that ends with `quote`.
+fn quoted(rest: &str, quote: char) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        if c == quote && !escaped {
+            return at + 1;
+        }
+        escaped = c == '\\' && !escaped;
+    }
+    rest.len()
+}
+
+/// Leaves out what `#[cfg(test)]` stands before.
+fn without_tests(tokens: Vec<Token<'_>>) -> Vec<Token<'_>> {
+    let mut kept = Vec::new();
+    let mut at = 0;
+    while at < tokens.len() {
+        let words = tokens[at..].iter().map(|(_, word)| *word);
+        if !words.take(7).eq(["#", "[", "cfg", "(", "test", ")", "]"]) {
+            kept.push(tokens[at]);
+            at += 1;
+            continue;
+        }
+        at += 7;
+        let mut depth = 0;
+        while let Some((_, word)) = tokens.get(at) {
+            at += 1;
+            match *word {
+                "{" => depth += 1,
+                "}" => depth -= 1,
+                ";" => {}
+                _ => continue,
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
+    kept
+}
+
+/// What the code of module `here` names of the crate: the first word below its root, and the line.
+fn paths(text: &str, here: &[String], modules: &BTreeSet<String>) -> Vec<(usize, String)> {
+    let tokens = tokens(text);
+    let word = |at: usize| tokens.get(at).map_or("", |(_, word)| *word);
+    let mut found = Vec::new();
+    // Modules whose bodies stand in this file: the depth of braces at which each ends.
+    let (mut inside, mut depth) = (Vec::new(), 0);
+    let mut at = 0;
+    while let Some((line, first)) = tokens.get(at) {
+        let mut next = at + 1;
+        match *first {
+            "mod" if word(at + 2) == "{" => inside.push(depth),
+            "{" => depth += 1,
+            "}" => {
+                depth -= 1;
+                inside.pop_if(|ends| *ends == depth);
+            }
+            "crate" | "super" if word(at + 1) == "::" => {
+                let mut above = 0;
+                while word(next - 1) == "super" && word(next) == "::" {
+                    (above, next) = (above + 1, next + 2);
+                }
+                // Inside of the module that we are in, or of one of its parents below the root?
+                let to_root = *first == "crate" || above == here.len() + inside.len();
+                next = if *first == "crate" { at + 2 } else { next - 1 };
+                if to_root {
+                    found.extend(heads(&tokens[next..]).map(|name| (*line, name.to_owned())));
+                }
+            }
+            // The root names its modules without a prefix.
+            name if here.is_empty() && modules.contains(name) && word(at + 1) == "::" => {
+                let prefixed = at > 0 && word(at - 1) == "::";
+                if !prefixed {
+                    found.push((*line, name.to_owned()));
+                }
+            }
+            _ => {}
+        }
+        at = next;
+    }
+    found
+}
+
+/// The first words of what follows a `::`: one, or those of a group.
+fn heads<'a>(tokens: &[Token<'a>]) -> impl Iterator<Item = &'a str> {
+    let mut heads = Vec::new();
+    let (mut depth, mut begins) = (0, true);
+    for (_, word) in tokens {
+        match *word {
+            "{" => depth += 1,
+            "}" => depth -= 1,
+            "," => begins = depth == 1,
+            word => {
+                if begins && depth < 2 && word != "*" && word != "self" {
+                    heads.push(word);
+                }
+                begins = false;
+            }
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    heads.into_iter()
+}
+
+/// Says of each set of modules that reach each other one way round.
+fn circles(folder: &str, sources: &Sources, complaints: &mut Vec<String>) {
+    let (modules, arrows) = graph(sources);
+    let mut told = BTreeSet::new();
+    for module in &modules {
+        let Some(circle) = shortest(module, &arrows) else { continue };
+        if circle.iter().any(|(from, _)| told.contains(*from)) {
+            continue;
+        }
+        told.extend(circle.iter().map(|(from, _)| (*from).clone()));
+        let mut text = format!("{folder}: {} modules name each other in a circle", circle.len());
+        for (from, to) in circle {
+            let Site { file, line, path } = &arrows[&(from.clone(), to.clone())];
+            text += &format!("\n    {from} -> {to}: src/{file}:{line}: {path}");
+        }
+        complaints.push(text);
+    }
+}
+
+/// The shortest way from `module` back to it.
+fn shortest<'a>(module: &'a str, arrows: &'a Arrows) -> Option<Vec<(&'a String, &'a String)>> {
+    let mut came: BTreeMap<&String, (&String, &String)> = BTreeMap::new();
+    let mut front = vec![module];
+    while !front.is_empty() {
+        let mut next = Vec::new();
+        for arrow @ (from, to) in arrows.keys().map(|(from, to)| (from, to)) {
+            if front.contains(&from.as_str()) && !came.contains_key(to) {
+                came.insert(to, arrow);
+                next.push(to.as_str());
+            }
+        }
+        if let Some(mut last) = came.get(&module.to_owned()).copied() {
+            let mut way = vec![last];
+            while last.0 != module {
+                last = came[last.0];
+                way.insert(0, last);
+            }
+            return Some(way);
+        }
+        front = next;
+    }
+    None
+}
+
+/// Says of each arrow to a higher floor, and of modules and floors that don't know each other.
+fn upward(folder: &str, sources: &Sources, floors: &[&[&str]], complaints: &mut Vec<String>) {
+    if floors.is_empty() {
+        return;
+    }
+    let (modules, arrows) = graph(sources);
+    let floor = |module: &str| floors.iter().position(|floor| floor.contains(&module));
+    for module in modules.iter().filter(|module| floor(module).is_none()) {
+        complaints.push(format!("{folder}: module '{module}' stands on no floor: see FLOORS"));
+    }
+    for name in floors.iter().copied().flatten().filter(|name| !modules.contains(**name)) {
+        complaints.push(format!("{folder}: on a floor, but no module: '{name}': see FLOORS"));
+    }
+    for ((from, to), Site { file, line, path }) in &arrows {
+        if let (Some(low), Some(high)) = (floor(from), floor(to))
+            && high < low
+        {
+            complaints.push(format!(
+                "{folder}/src/{file}:{line}: {path}: an arrow up, from '{from}' to '{to}'"
+            ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crate_of(files: &[(&str, &str)]) -> Sources {
+        files.iter().map(|(file, text)| ((*file).into(), (*text).into())).collect()
+    }
+
+    fn arrows_of(files: &[(&str, &str)]) -> Vec<String> {
+        let (_, arrows) = graph(&crate_of(files));
+        arrows.keys().map(|(from, to)| format!("{from} -> {to}")).collect()
+    }
+
+    #[test]
+    fn a_path_is_an_arrow_wherever_it_stands() {
+        let code = "//! See [`crate::d`].\nuse crate::{\n    b::{self, d::X},\n    c,\n};\n\
+                    fn f() -> &'static str { crate::e::f(); \"crate::d\" }\n\
+                    #[cfg(test)]\nmod tests {\n    use crate::d;\n}\nfn g() { super::g::h() }\n";
+        let mut files = vec![("lib.rs", "mod a;"), ("a.rs", code)];
+        files.extend(["b.rs", "c.rs", "d.rs", "e.rs", "g.rs"].map(|file| (file, "")));
+        assert_eq!(arrows_of(&files), ["a -> b", "a -> c", "a -> e", "a -> g"]);
+    }
+
+    #[test]
+    fn super_leads_out_of_a_module_only_from_its_top() {
+        let files = [
+            ("lib.rs", "mod a; mod b; pub struct Item;"),
+            ("a.rs", "mod x; mod inner { use super::x; }"),
+            ("a/x.rs", "use super::y; use super::super::b; use crate::Item;"),
+            ("b/mod.rs", "mod inner { use super::super::a; }"),
+        ];
+        assert_eq!(arrows_of(&files), ["a -> b", "a -> lib", "b -> a"]);
+    }
+
+    #[test]
+    fn a_circle_is_told_once_with_its_names() {
+        let files = crate_of(&[
+            ("lib.rs", "mod a; mod b; mod c; use c::f;"),
+            ("a.rs", "\nuse crate::b::X;"),
+            ("b.rs", "use crate::c;"),
+            ("c.rs", "use super::a;"),
+            ("d.rs", "use crate::a;"),
+        ]);
+        let mut found = Vec::new();
+        circles("crates/x", &files, &mut found);
+        let wanted = "crates/x: 3 modules name each other in a circle\
+                      \n    a -> b: src/a.rs:2: crate::b\
+                      \n    b -> c: src/b.rs:1: crate::c\
+                      \n    c -> a: src/c.rs:1: crate::a";
+        assert_eq!(found, [wanted]);
+    }
+
+    #[test]
+    fn the_root_is_in_a_circle_with_those_that_need_its_items() {
+        let files =
+            crate_of(&[("lib.rs", "mod a; pub use a::X; struct Y;"), ("a.rs", "use crate::Y;")]);
+        let mut found = Vec::new();
+        circles("crates/x", &files, &mut found);
+        assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn floors_let_arrows_down_and_sideways() {
+        let files = crate_of(&[
+            ("lib.rs", "mod a; mod b; mod c; use a::X;"),
+            ("a.rs", "use crate::b; use crate::c;"),
+            ("b.rs", "use crate::a;"),
+            ("c.rs", "use crate::b;"),
+        ]);
+        let said = |floors: &[&[&str]]| {
+            let mut found = Vec::new();
+            upward("crates/x", &files, floors, &mut found);
+            found
+        };
+        let up = "crates/x/src/c.rs:1: crate::b: an arrow up, from 'c' to 'b'";
+        assert_eq!(said(&[&[ROOT], &["a", "b"], &["c"]]), [up]);
+        assert_eq!(said(&[&[ROOT], &["a", "b", "c"]]), Vec::<String>::new());
+        assert_eq!(said(&[&[ROOT], &["a", "b"], &["d"]]).len(), 2);
+        assert_eq!(said(&[]), Vec::<String>::new());
+    }
+}
