@@ -11,7 +11,7 @@ extern crate std;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::{
-    Class, InPlace, Lock, Ordering, Place, Platform, Ptr, TryLock, Woken, Word,
+    Class, InPlace, Ordering, Place, Platform, Ptr, Sections, TryLock, Woken, Word,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -249,7 +249,7 @@ pub(crate) fn lives_in_zeroed_memory<L: TryLock<Threads> + InPlace>() {
 }
 
 /// Four threads increment a plain counter under the lock.
-pub(crate) fn counts_right<L: Lock<Threads>>() {
+pub(crate) fn counts_right<L: Sections<Threads>>() {
     const ROUNDS: u64 = 2_000;
     struct Shared<L> {
         lock: L,
@@ -271,4 +271,22 @@ pub(crate) fn counts_right<L: Lock<Threads>>() {
         }
     });
     assert_eq!(shared.counter.into_inner(), 4 * ROUNDS);
+}
+
+#[test]
+fn a_section_that_unwinds_leaves_the_lock_free() {
+    use crate::queue::mcs::Lock as Mcs;
+    let lock = <Mcs<Threads> as Sections<Threads>>::new();
+    let panics = || -> u32 { std::panic::resume_unwind(std::boxed::Box::new("no harm")) };
+    let mut node = Default::default();
+    let node = &raw mut node;
+    // SAFETY: the node outlives every section, which come one after another.
+    unsafe {
+        let with = std::panic::AssertUnwindSafe(|| lock.with(node, panics));
+        assert!(std::panic::catch_unwind(with).is_err());
+        let with = std::panic::AssertUnwindSafe(|| lock.try_with(node, panics));
+        assert!(std::panic::catch_unwind(with).is_err());
+        assert_eq!(lock.try_with(node, || 7), Some(7), "free");
+        assert_eq!(lock.with(node, || lock.try_with(&mut Default::default(), || 8)), None, "held");
+    }
 }

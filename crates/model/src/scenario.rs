@@ -2,54 +2,69 @@
 
 use crate::checker::{Budget, Checker, Data};
 use crate::machine::{self, Deadline, Machine};
-use lockwright_platform::{RawLock, TimedLock, TryLock};
+use lockwright_platform::{Sections, TimedLock, TryLock};
 use std::cell::UnsafeCell;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// How a thread acquires: `true` if it now holds the lock.
-pub type Way<L, N> = unsafe fn(&L, *mut N) -> bool;
+/// What is to run under the lock: once, on whichever thread.
+pub type Section<'a> = &'a mut (dyn FnMut() + Send);
+
+/// How a thread has its section run: `false` if it gave up.
+pub type Way<L, N> = unsafe fn(&L, *mut N, Section<'_>) -> bool;
 
 /// Waits as long as it takes.
 ///
 /// # Safety
-/// As [`RawLock::lock`].
-pub unsafe fn lock<C, const SPINS: usize, L>(lock: &L, node: *mut L::Node) -> bool
+/// As [`Sections::with`].
+pub unsafe fn lock<C, const SPINS: usize, L>(
+    lock: &L,
+    node: *mut L::Node,
+    section: Section<'_>,
+) -> bool
 where
     C: Checker,
-    L: RawLock<Machine<C, SPINS>>,
+    L: Sections<Machine<C, SPINS>>,
 {
     // SAFETY: the caller's promise.
-    unsafe { lock.lock(node) };
+    unsafe { lock.with(node, section) };
     true
 }
 
 /// Does not wait.
 ///
 /// # Safety
-/// As [`TryLock::try_lock`].
-pub unsafe fn try_lock<C, const SPINS: usize, L>(lock: &L, node: *mut L::Node) -> bool
+/// As [`TryLock::try_with`].
+pub unsafe fn try_lock<C, const SPINS: usize, L>(
+    lock: &L,
+    node: *mut L::Node,
+    section: Section<'_>,
+) -> bool
 where
     C: Checker,
     L: TryLock<Machine<C, SPINS>>,
 {
     // SAFETY: the caller's promise.
-    unsafe { lock.try_lock(node) }
+    unsafe { lock.try_with(node, section).is_some() }
 }
 
 /// Waits until the tick, which comes at any moment.
 ///
 /// # Safety
-/// As [`TimedLock::lock_until`].
-pub unsafe fn lock_until<C, const SPINS: usize, L>(lock: &L, node: *mut L::Node) -> bool
+/// As [`TimedLock::with_until`].
+pub unsafe fn lock_until<C, const SPINS: usize, L>(
+    lock: &L,
+    node: *mut L::Node,
+    section: Section<'_>,
+) -> bool
 where
     C: Checker,
     L: TimedLock<Machine<C, SPINS>>,
 {
     // SAFETY: the caller's promise.
-    unsafe { lock.lock_until(node, Deadline::Soon) }
+    unsafe { lock.with_until(node, Deadline::Soon, section).is_some() }
 }
 
 /// Explores the model called `name`; says what it looked at, and on failure what happened.
@@ -84,27 +99,31 @@ struct Shared<C: Checker, L> {
     acquired: AtomicU32,
 }
 
-/// One acquisition and release with a node that ends right after.
+/// One section with a node that ends right after.
 ///
 /// Its memory stays, because a late wake may use the address; its words don't, so a late access is noticed.
-fn visit<C, const SPINS: usize, L>(lock: &L, way: Way<L, L::Node>, held: impl FnOnce())
+fn visit<C, const SPINS: usize, L>(lock: &L, way: Way<L, L::Node>, held: impl FnOnce() + Send)
 where
     C: Checker,
-    L: RawLock<Machine<C, SPINS>>,
+    L: Sections<Machine<C, SPINS>>,
 {
     let node: *mut L::Node = Box::into_raw(Box::default());
-    // SAFETY: the node is pinned, ours, and lives until after the unlock.
-    unsafe {
-        if way(lock, node) {
-            held();
-            lock.unlock(node);
-        }
-        node.drop_in_place();
+    // What fails in a section goes on when it is over: no checker takes steps of a thread that unwinds.
+    let (mut held, mut failed) = (Some(held), None);
+    let mut section = || {
+        let held = held.take().expect("a section runs once");
+        failed = catch_unwind(AssertUnwindSafe(held)).err();
+    };
+    // SAFETY: the node is pinned, ours, and lives until the section is over.
+    unsafe { way(lock, node, &mut section) };
+    if let Some(cause) = failed {
+        resume_unwind(cause);
     }
+    // SAFETY: made above; its memory is leaked.
+    unsafe { node.drop_in_place() };
 }
 
-/// Each thread acquires in its own way, once, and increments. No increment is lost, none overlaps another, and in the end
-/// the lock is free.
+/// As [`sections`]; in the end nobody has to wait for the lock.
 pub fn exclusion<C, const SPINS: usize, L>(
     name: &str,
     budget: Budget,
@@ -113,6 +132,21 @@ pub fn exclusion<C, const SPINS: usize, L>(
 ) where
     C: Checker,
     L: TryLock<Machine<C, SPINS>> + 'static,
+{
+    sections::<C, SPINS, L>(name, budget, ways, time_passes, try_lock::<C, SPINS, L>);
+}
+
+/// Each thread has one section run, in its own way, which increments. No increment is lost, none overlaps another, and in
+/// the end the lock is free for `last`.
+pub fn sections<C, const SPINS: usize, L>(
+    name: &str,
+    budget: Budget,
+    ways: Vec<Way<L, L::Node>>,
+    time_passes: bool,
+    last: Way<L, L::Node>,
+) where
+    C: Checker,
+    L: Sections<Machine<C, SPINS>> + 'static,
 {
     explore::<C>(name, budget, move || {
         machine::begin::<C>();
@@ -143,7 +177,7 @@ pub fn exclusion<C, const SPINS: usize, L>(
             machine::join::<C>(handles);
             assert_eq!(shared.data.get(), shared.acquired.load(Relaxed), "increments were lost");
             let is_free = AtomicBool::new(false);
-            visit::<C, SPINS, L>(&shared.lock, try_lock::<C, SPINS, L>, || {
+            visit::<C, SPINS, L>(&shared.lock, last, || {
                 is_free.store(true, Relaxed);
             });
             assert!(is_free.load(Relaxed), "nobody holds it, and it is not free");
@@ -166,7 +200,7 @@ unsafe impl<L: Send> Send for Doomed<L> {}
 pub fn destruction<C, const SPINS: usize, L>(name: &str, budget: Budget, threads: u32)
 where
     C: Checker,
-    L: TryLock<Machine<C, SPINS>> + 'static,
+    L: Sections<Machine<C, SPINS>> + 'static,
 {
     explore::<C>(name, budget, move || {
         machine::begin::<C>();

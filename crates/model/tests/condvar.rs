@@ -5,7 +5,7 @@ use lockwright_locks::front::{self, Alone, Rule, asl, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
 use lockwright_model::scenario::explore;
-use lockwright_platform::{Ptr, RawLock, TryLock, Word};
+use lockwright_platform::{Ptr, RawLock, Sections, TryLock, Word};
 use std::cell::Cell;
 use std::ptr::null_mut;
 use std::sync::Arc;

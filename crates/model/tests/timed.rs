@@ -3,9 +3,9 @@
 use lockwright_locks::front::{self, Alone, Rule, barging, fifo, malthusian};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
-use lockwright_model::scenario::{Way, exclusion, explore, lock, lock_until, try_lock};
+use lockwright_model::scenario::{Section, Way, exclusion, explore, lock, lock_until, try_lock};
 use lockwright_platform::Ordering::Release;
-use lockwright_platform::{Platform, RawLock, TimedLock, TryLock, Word};
+use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +31,19 @@ where
 }
 
 /// Acquires by glibc's own algorithm.
-unsafe fn as_glibc<C, const SPINS: usize, A>(lock: &Alone<Machine<C, SPINS>, A>, _: *mut ()) -> bool
+unsafe fn as_glibc<C, const SPINS: usize, A>(
+    lock: &Alone<Machine<C, SPINS>, A>,
+    node: *mut (),
+    section: Section<'_>,
+) -> bool
 where
     C: Checker,
     A: Rule<Machine<C, SPINS>>,
 {
     front::lock_as_glibc(lock.parts());
+    section();
+    // SAFETY: held; a front lock has no node.
+    unsafe { lock.unlock(node) };
     true
 }
 

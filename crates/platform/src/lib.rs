@@ -18,7 +18,7 @@ mod lock;
 mod place;
 
 pub use core::sync::atomic::Ordering;
-pub use lock::{InPlace, Lock, Probe, RawLock, TimedLock, TryLock};
+pub use lock::{Held, InPlace, Probe, RawLock, Sections, TimedLock, TryLock};
 pub use place::{Class, Place};
 
 /// A 32-bit atomic, small enough to be a futex.

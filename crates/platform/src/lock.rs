@@ -1,27 +1,30 @@
 //! What a lock offers.
 //!
 //! ```text
-//!   Lock       with(node, || section)    no two sections run at once; where they run is the lock's affair
-//!     ▲ every RawLock is one
+//!   Sections   with(node, || section)    no two sections run at once; where they run is the lock's affair
+//!     ▲
 //!   RawLock    lock … unlock             the section runs in between, on the thread that asked
 //!     ▲
 //!   TryLock · TimedLock · Probe
 //! ```
 //!
-//! Who measures, simulates or models a critical section asks for [`Lock`]. So a lock that carries sections to another
-//! core (delegation: a server's core runs them, or whoever holds the lock runs those of its waiters) fits as well.
-//! [`RawLock`] is for programs that lock here and unlock there: a `pthread_mutex_t`.
+//! Who measures, simulates or models critical sections asks for [`Sections`]. So a lock that carries them to another core
+//! (delegation: a server's core runs them, or whoever is at it runs those of its waiters) fits as well. [`RawLock`] is for
+//! programs that lock here and unlock there: a `pthread_mutex_t`. For each of those the base is one line,
+//! [`held_sections!`](crate::held_sections). (A blanket implementation would be none: with it, no crate could implement
+//! the base for a lock of its own over every `P`, since others might make that lock a `RawLock` on a machine of theirs.)
 
 use crate::Platform;
+use core::marker::PhantomData;
 
 /// Mutual exclusion of critical sections, on whichever thread they run.
 ///
-/// Every [`RawLock`] is one. A lock that runs sections elsewhere implements this trait alone: the caller waits in
-/// [`with`](Self::with) until its section has run, so a node may lend what lies on the caller's stack.
-pub trait Lock<P: Platform>: Sized + Send + Sync {
+/// A lock that runs sections elsewhere implements this trait alone: the caller waits in [`with`](Self::with) until its
+/// section has run, so a node may lend what lies on the caller's stack.
+pub trait Sections<P: Platform>: Sized + Send + Sync {
     /// What one section needs beside the lock: a queue node, a mailbox, or nothing (`()`).
     ///
-    /// It lives at the caller while [`with`](Self::with) runs, and does not move.
+    /// It lives at the caller, from before the lock is asked for until after it is left, and does not move in between.
     type Node: Default;
 
     /// An unlocked lock.
@@ -58,47 +61,67 @@ pub trait Lock<P: Platform>: Sized + Send + Sync {
     }
 }
 
-/// Inlined always: what is measured are a few instructions, of which none should be a call.
-impl<P: Platform, L: RawLock<P>> Lock<P> for L {
-    type Node = <L as RawLock<P>>::Node;
+/// The sections of a [`RawLock`] on machine `P`, inside of its `impl Sections<P>`: lock, run, unlock.
+///
+/// All is inlined: what is measured are a few instructions, of which none should be a call.
+#[macro_export]
+macro_rules! held_sections {
+    ($machine:ty) => {
+        #[inline(always)]
+        unsafe fn with<Value: Send>(
+            &self,
+            node: *mut Self::Node,
+            section: impl FnOnce() -> Value + Send,
+        ) -> Value {
+            // SAFETY: the caller's promise; the guard ends before we return or unwind.
+            let _held = unsafe { $crate::Held::<$machine, Self>::lock(self, node) };
+            section()
+        }
 
-    #[inline(always)]
-    fn new() -> Self {
-        <L as RawLock<P>>::new()
-    }
-
-    #[inline(always)]
-    unsafe fn with<R: Send>(
-        &self,
-        node: *mut <L as RawLock<P>>::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> R {
-        // SAFETY: the caller's promise; released when `_held` ends, before we return or unwind.
-        unsafe { self.lock(node) };
-        let _held = Held { lock: self, node };
-        section()
-    }
-
-    #[inline(always)]
-    unsafe fn with_window<R: Send>(
-        &self,
-        node: *mut <L as RawLock<P>>::Node,
-        window_ns: u32,
-        section: impl FnOnce() -> R + Send,
-    ) -> R {
-        // SAFETY: as in `with`.
-        unsafe { self.lock_in_front(node, window_ns, || true) };
-        let _held = Held { lock: self, node };
-        section()
-    }
+        #[inline(always)]
+        unsafe fn with_window<Value: Send>(
+            &self,
+            node: *mut Self::Node,
+            window_ns: u32,
+            section: impl FnOnce() -> Value + Send,
+        ) -> Value {
+            // SAFETY: as in `with`.
+            let _held =
+                unsafe { $crate::Held::<$machine, Self>::lock_window(self, node, window_ns) };
+            section()
+        }
+    };
 }
 
-/// Releases when the section ends, also by unwinding.
-///
-/// Made right after an acquisition with this very node, which stays in place meanwhile.
-struct Held<'a, P: Platform, L: RawLock<P>> {
+/// A [`RawLock`] that is held, until this ends: at the section's end, also if it unwinds.
+pub struct Held<'a, P: Platform, L: RawLock<P>> {
     lock: &'a L,
-    node: *mut <L as RawLock<P>>::Node,
+    node: *mut L::Node,
+    machine: PhantomData<fn(P)>,
+}
+
+impl<'a, P: Platform, L: RawLock<P>> Held<'a, P, L> {
+    /// Acquires.
+    ///
+    /// # Safety
+    /// As [`Sections::with`], until this ends.
+    #[inline(always)]
+    pub unsafe fn lock(lock: &'a L, node: *mut L::Node) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { lock.lock(node) };
+        Self { lock, node, machine: PhantomData }
+    }
+
+    /// Acquires, and can afford to be overtaken for `window_ns` nanoseconds.
+    ///
+    /// # Safety
+    /// As [`Sections::with`], until this ends.
+    #[inline(always)]
+    pub unsafe fn lock_window(lock: &'a L, node: *mut L::Node, window_ns: u32) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { lock.lock_in_front(node, window_ns, || true) };
+        Self { lock, node, machine: PhantomData }
+    }
 }
 
 impl<P: Platform, L: RawLock<P>> Drop for Held<'_, P, L> {
@@ -109,16 +132,8 @@ impl<P: Platform, L: RawLock<P>> Drop for Held<'_, P, L> {
     }
 }
 
-/// A lock without data: mutual exclusion between [`lock`](Self::lock) and [`unlock`](Self::unlock).
-pub trait RawLock<P: Platform>: Sized + Send + Sync {
-    /// What one acquisition needs beside the lock: a queue node, or nothing (`()`).
-    ///
-    /// It lives at the caller, from before `lock` until after `unlock`, and does not move in between.
-    type Node: Default;
-
-    /// An unlocked lock.
-    fn new() -> Self;
-
+/// A lock without data: mutual exclusion between [`lock`](Self::lock) and [`unlock`](Self::unlock), on one thread.
+pub trait RawLock<P: Platform>: Sections<P> {
     /// Acquires; returns with the lock held.
     ///
     /// # Safety
@@ -165,10 +180,10 @@ pub trait TryLock<P: Platform>: RawLock<P> {
     /// As [`RawLock::lock`]; if it returns `false` the node is free again.
     unsafe fn try_lock(&self, node: *mut Self::Node) -> bool;
 
-    /// Runs `section` as [`Lock::with`] does, if that needs no waiting; `None`: it was not run.
+    /// Runs `section` as [`Sections::with`] does, if that needs no waiting; `None`: it was not run.
     ///
     /// # Safety
-    /// As [`Lock::with`].
+    /// As [`Sections::with`].
     #[inline(always)]
     unsafe fn try_with<R: Send>(
         &self,
@@ -179,7 +194,7 @@ pub trait TryLock<P: Platform>: RawLock<P> {
         if !unsafe { self.try_lock(node) } {
             return None;
         }
-        let _held = Held { lock: self, node };
+        let _held = Held { lock: self, node, machine: PhantomData };
         Some(section())
     }
 }
@@ -192,10 +207,10 @@ pub trait TimedLock<P: Platform>: RawLock<P> {
     /// As [`RawLock::lock`]; if it returns `false` the node is free again.
     unsafe fn lock_until(&self, node: *mut Self::Node, deadline: P::Deadline) -> bool;
 
-    /// Runs `section` as [`Lock::with`] does, or gives up at `deadline`; `None`: it was not run.
+    /// Runs `section` as [`Sections::with`] does, or gives up at `deadline`; `None`: it was not run.
     ///
     /// # Safety
-    /// As [`Lock::with`].
+    /// As [`Sections::with`].
     #[inline(always)]
     unsafe fn with_until<R: Send>(
         &self,
@@ -207,7 +222,7 @@ pub trait TimedLock<P: Platform>: RawLock<P> {
         if !unsafe { self.lock_until(node, deadline) } {
             return None;
         }
-        let _held = Held { lock: self, node };
+        let _held = Held { lock: self, node, machine: PhantomData };
         Some(section())
     }
 }

@@ -309,6 +309,11 @@ impl Me {
         let watched = self.watched(lock);
         let asked = engine().now;
         watched.lock(self.window.get());
+        self.waited_since(asked);
+    }
+
+    /// The calling thread has the lock that it asked for.
+    fn waited_since(&self, asked: Ps) {
         let e = engine();
         if asked >= self.world.from && asked < self.world.end {
             let (class, waited) = (e.cpus[e.my_cpu() as usize].class, e.now - asked);
@@ -328,9 +333,12 @@ impl Me {
 
     /// A critical section under `lock`.
     pub fn locked(&self, lock: LockId, section: impl FnOnce()) {
-        self.acquire(lock);
-        section();
-        self.release(lock);
+        let watched = self.watched(lock);
+        let asked = engine().now;
+        watched.with(self.window.get(), || {
+            self.waited_since(asked);
+            section();
+        });
     }
 
     fn watched(&self, lock: LockId) -> Rc<Watched> {

@@ -12,7 +12,7 @@ use lockwright_locks::front::{Alone, Rule, Tuning, lock_as_glibc, try_take, unlo
 use lockwright_locks::front::{FREE, HELD};
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::Word;
-use lockwright_platform::{Platform, RawLock, TryLock};
+use lockwright_platform::{Platform, RawLock, Sections, TryLock};
 use std::cell::{Cell, RefCell};
 use thiserror::Error;
 
@@ -183,13 +183,17 @@ impl Visitor<Sim> for Making<'_> {
 /// glibc's algorithm on a front lock's memory: whoever finds the lock taken sleeps, and tries again when it is woken.
 pub(crate) struct Glibc<P: Platform>(Alone<P, lockwright_locks::front::fifo::Lock>);
 
-impl<P: Platform> RawLock<P> for Glibc<P> {
+impl<P: Platform> Sections<P> for Glibc<P> {
     type Node = ();
 
     fn new() -> Self {
         Self(Alone::new())
     }
 
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Glibc<P> {
     unsafe fn lock(&self, _: *mut ()) {
         let parts = self.0.parts();
         if !try_take::<P>(parts.word) {
@@ -231,6 +235,25 @@ pub(crate) trait AnyLock {
     }
     /// Releases.
     fn unlock(&self, thread: Tid);
+    /// Has `section` run under the lock for a thread, which may be by another one.
+    fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
+        self.lock(thread, window_ns);
+        section.run();
+        self.unlock(thread);
+    }
+}
+
+/// A section that locks may carry to another thread of the machine.
+pub(crate) struct Carried<'a>(pub(crate) &'a mut dyn FnMut());
+
+// SAFETY: a machine's threads are all run by the one thread of the operating system that runs the machine.
+unsafe impl Send for Carried<'_> {}
+
+impl Carried<'_> {
+    /// Runs it.
+    pub(crate) fn run(self) {
+        (self.0)();
+    }
 }
 
 /// As much memory as it needs, and a line of its own.
@@ -266,6 +289,12 @@ impl<L: TryLock<Sim>> AnyLock for Typed<L> {
     fn unlock(&self, thread: Tid) {
         // SAFETY: as above; the caller holds it.
         unsafe { self.lock.0.unlock(self.nodes[thread as usize].0.as_ptr()) }
+    }
+
+    fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
+        let node = self.nodes[thread as usize].0.as_ptr();
+        // SAFETY: as above.
+        unsafe { self.lock.0.with_window(node, window_ns, || section.run()) }
     }
 }
 
@@ -347,6 +376,25 @@ impl Watched {
     }
 
     pub(crate) fn lock(&self, window_ns: u32) {
+        let (me, asked) = self.asks();
+        self.lock.lock(me, window_ns);
+        self.got(me, asked);
+    }
+
+    /// A critical section, on whichever thread the lock runs it.
+    pub(crate) fn with(&self, window_ns: u32, section: impl FnOnce()) {
+        let (me, asked) = self.asks();
+        let mut section = Some(section);
+        let mut watched = || {
+            self.got(me, asked);
+            section.take().expect("a section runs once")();
+            self.released();
+        };
+        self.lock.with(me, window_ns, Carried(&mut watched));
+    }
+
+    /// The calling thread is about to ask: who it is, and since when it waits.
+    fn asks(&self) -> (Tid, Ps) {
         let e = engine();
         let (me, asked) = (e.me(), e.now);
         let thread = &mut e.threads[me as usize];
@@ -357,7 +405,11 @@ impl Watched {
             overtaken: 0,
             overtaken_as_head: 0,
         });
-        self.lock.lock(me, window_ns);
+        (me, asked)
+    }
+
+    /// `me`, which has asked, has the lock now.
+    fn got(&self, me: Tid, asked: Ps) {
         let mut waiters = self.waiters.borrow_mut();
         let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
         waiters.swap_remove(mine);
@@ -441,7 +493,8 @@ impl Watched {
         // Explorations have data of their own in every critical section.
         if e.explore.is_none() {
             let last = self.stamp.get();
-            if let (Some(last), None) = (last, e.orders.write(me, last)) {
+            // Whoever runs the section must have seen the last one.
+            if let (Some(last), None) = (last, e.orders.write(e.me(), last)) {
                 let (first, second) = (e.name(last.thread()), e.name(me));
                 fail(Violation::HandOver { lock: self.number, at_ns: e.now / 1000, first, second });
             }

@@ -162,7 +162,7 @@ fn compete<M: Mutex, const STAMP: bool>(
 pub(super) fn competition<M: Mutex>(spec: &Spec) -> Answer {
     match spec.point.work {
         Work::Trylock => between::<M>(Try, spec),
-        Work::Timedlock { timeout_us } => {
+        Work::Timedlock { timeout_us } if M::TIMED => {
             between::<M>(WaitFor(Duration::from_micros(u64::from(timeout_us))), spec)
         }
         _ => between::<M>(Wait, spec),

@@ -4,7 +4,7 @@
 use lockwright_locks::catalog;
 use lockwright_locks::entry::{Entry, Visitor};
 use lockwright_native::Native;
-use lockwright_platform::{Lock, TryLock};
+use lockwright_platform::TryLock;
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::time::Duration;

@@ -78,14 +78,12 @@ impl Job<'_> {
             let start = Instant::now();
             while !over.load(Relaxed) {
                 for step in batches.next().expect("round and round") {
-                    // SAFETY: lock and node outlive the loop and stay where they are; it is released below.
-                    unsafe { lock.0.lock_in_front(node, WINDOW_MAX_NS, || true) };
-                    guarded.touch();
-                    if computes {
-                        x = mix(x, step.0);
-                    }
-                    // SAFETY: held, with this node.
-                    unsafe { lock.0.unlock(node) };
+                    let section = || {
+                        guarded.touch();
+                        if computes { mix(x, step.0) } else { x }
+                    };
+                    // SAFETY: lock and node outlive the loop and stay where they are.
+                    x = unsafe { lock.0.with_window(node, WINDOW_MAX_NS, section) };
                     if pauses {
                         x = mix(x, step.1);
                     }

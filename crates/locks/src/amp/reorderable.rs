@@ -25,7 +25,7 @@
 
 use super::standby::{Waiting, at_once, stand_by};
 use crate::entry::Entry;
-use lockwright_platform::{InPlace, Platform, Probe, RawLock, TryLock};
+use lockwright_platform::{InPlace, Platform, Probe, RawLock, Sections, TryLock};
 
 pub use super::standby::WINDOW_MAX_NS;
 
@@ -58,7 +58,7 @@ impl<F> Reorderable<F> {
     /// # Safety
     /// As [`RawLock::lock`].
     #[inline]
-    pub unsafe fn lock_immediately<P: Platform>(&self, node: *mut <F as RawLock<P>>::Node)
+    pub unsafe fn lock_immediately<P: Platform>(&self, node: *mut <F as Sections<P>>::Node)
     where
         F: RawLock<P>,
     {
@@ -73,7 +73,7 @@ impl<F> Reorderable<F> {
     /// As [`RawLock::lock`].
     pub unsafe fn lock_reorder<P: Platform>(
         &self,
-        node: *mut <F as RawLock<P>>::Node,
+        node: *mut <F as Sections<P>>::Node,
         window_ns: u32,
     ) where
         F: Probe<P> + TryLock<P>,
@@ -85,7 +85,7 @@ impl<F> Reorderable<F> {
     /// As `lock_reorder`; the lock also counts as taken while `is_free` is false.
     unsafe fn reorder<P: Platform>(
         &self,
-        node: *mut <F as RawLock<P>>::Node,
+        node: *mut <F as Sections<P>>::Node,
         window_ns: u32,
         is_free: impl Fn() -> bool,
     ) where
@@ -108,13 +108,17 @@ impl<F> Reorderable<F> {
     }
 }
 
-impl<P: Platform, F: Probe<P> + TryLock<P>> RawLock<P> for Reorderable<F> {
+impl<P: Platform, F: Probe<P> + TryLock<P>> Sections<P> for Reorderable<F> {
     type Node = F::Node;
 
     fn new() -> Self {
         Self { base: F::new() }
     }
 
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform, F: Probe<P> + TryLock<P>> RawLock<P> for Reorderable<F> {
     #[inline]
     unsafe fn lock(&self, node: *mut F::Node) {
         // SAFETY: the caller's promise.

@@ -3,7 +3,7 @@
 use super::{FREE, HELD, Parts, Rule, Tuning, View, Waiter, acquire, lock_until, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, RawLock, TimedLock, TryLock, Word};
+use lockwright_platform::{Platform, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
 
 /// Word, side word and line in one place, with the tuning that suits the machine.
 #[repr(align(128))]
@@ -49,13 +49,17 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
     }
 }
 
-impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
+impl<P: Platform, R: Rule<P>> Sections<P> for Alone<P, R> {
     type Node = ();
 
     fn new() -> Self {
         Self::tuned(R::defaults(Tuning::for_cpus(P::cpus())))
     }
 
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
     #[inline]
     unsafe fn lock(&self, _: *mut ()) {
         if !self.fast_lock() {

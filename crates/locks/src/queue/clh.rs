@@ -28,7 +28,7 @@
 use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -102,13 +102,17 @@ pub struct Clh<P: Platform> {
     tail: P::Ptr<Cell<P>>,
 }
 
-impl<P: Platform> RawLock<P> for Clh<P> {
+impl<P: Platform> Sections<P> for Clh<P> {
     type Node = Node<P>;
 
     fn new() -> Self {
         Self { tail: P::Ptr::new(null_mut()) }
     }
 
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Clh<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
         let mine = Cell::<P>::take();

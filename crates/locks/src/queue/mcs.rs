@@ -27,7 +27,7 @@
 use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, Probe, Ptr, RawLock, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -93,13 +93,17 @@ impl<P: Platform> Mcs<P> {
     }
 }
 
-impl<P: Platform> RawLock<P> for Mcs<P> {
+impl<P: Platform> Sections<P> for Mcs<P> {
     type Node = Node<P>;
 
     fn new() -> Self {
         Self { tail: P::Ptr::new(null_mut()) }
     }
 
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Mcs<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
         // SAFETY: the caller's duty; others only ever share it too.

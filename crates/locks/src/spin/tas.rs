@@ -23,7 +23,7 @@
 
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Release};
-use lockwright_platform::{InPlace, Platform, RawLock, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, RawLock, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -68,13 +68,17 @@ impl<P: Platform> Tas<P> {
     }
 }
 
-impl<P: Platform> RawLock<P> for Tas<P> {
+impl<P: Platform> Sections<P> for Tas<P> {
     type Node = ();
 
     fn new() -> Self {
         Self { word: P::Word::new(FREE) }
     }
 
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Tas<P> {
     #[inline]
     unsafe fn lock(&self, _node: *mut ()) {
         // STATE: (0) -> (1).

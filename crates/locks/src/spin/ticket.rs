@@ -24,7 +24,7 @@
 
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, Probe, RawLock, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, Probe, RawLock, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -54,13 +54,17 @@ pub struct Ticket<P: Platform> {
     serving: P::Word,
 }
 
-impl<P: Platform> RawLock<P> for Ticket<P> {
+impl<P: Platform> Sections<P> for Ticket<P> {
     type Node = ();
 
     fn new() -> Self {
         Self { next: P::Word::new(0), serving: P::Word::new(0) }
     }
 
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Ticket<P> {
     #[inline]
     unsafe fn lock(&self, _node: *mut ()) {
         // STATE: (n, s) -> (n+1, s).

@@ -26,7 +26,7 @@
 
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, RawLock, TryLock, Word};
+use lockwright_platform::{InPlace, Platform, RawLock, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -80,13 +80,17 @@ impl<P: Platform> Ttas<P> {
     }
 }
 
-impl<P: Platform> RawLock<P> for Ttas<P> {
+impl<P: Platform> Sections<P> for Ttas<P> {
     type Node = ();
 
     fn new() -> Self {
         Self { word: P::Word::new(FREE) }
     }
 
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Ttas<P> {
     #[inline]
     unsafe fn lock(&self, _node: *mut ()) {
         // STATE: (0) -> (1).

@@ -2,16 +2,16 @@
 
 use super::machine::Explored;
 use crate::engine::Tid;
-use crate::lock::{AnyLock, Glibc, LockSpec};
+use crate::lock::{AnyLock, Carried, Glibc, LockSpec};
 use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Visitor};
 use lockwright_locks::front::{Alone, FREE, Rule, Tuning, WAITED, lock_as_glibc};
 use lockwright_platform::Ordering::Release;
-use lockwright_platform::{Platform, RawLock, TimedLock, TryLock, Word};
+use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 
-type Node<L> = <L as RawLock<Explored>>::Node;
+type Node<L> = <L as Sections<Explored>>::Node;
 /// What glibc's own code may do to a front lock, whose word 0 is glibc's.
 struct OnWord<L> {
     /// Sleeps on the word, until a deadline if there is one.
@@ -94,6 +94,13 @@ impl<L: TryLock<Explored> + 'static> AnyLock for Typed<L> {
     fn unlock(&self, thread: Tid) {
         // SAFETY: as above; the caller holds it.
         unsafe { self.lock.unlock(self.current[thread as usize].get()) };
+        self.end(thread);
+    }
+
+    fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
+        let node = self.begin(thread);
+        // SAFETY: as above.
+        unsafe { self.lock.with_window(node, window_ns, || section.run()) };
         self.end(thread);
     }
 }

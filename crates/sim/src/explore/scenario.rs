@@ -59,6 +59,10 @@ impl World {
     /// One acquisition, with a critical section.
     fn visit(&self, way: Way) {
         let got = match way {
+            // Where glibc's code may unlock, it is not the lock that ends the section.
+            Way::Lock { window_ns } if !self.foreign => {
+                return self.lock.with(window_ns, || self.acquired_section());
+            }
             Way::Lock { window_ns } => {
                 self.lock.lock(window_ns);
                 true
@@ -69,16 +73,19 @@ impl World {
             }
         };
         if got {
-            let e = engine();
-            let x = explorer(e);
-            x.acquired_at = x.steps;
-            self.section();
+            self.acquired_section();
             if self.foreign && self.draw(2) == 0 {
                 self.lock.unlock_as_glibc();
             } else {
                 self.lock.unlock();
             }
         }
+    }
+
+    fn acquired_section(&self) {
+        let x = explorer(engine());
+        x.acquired_at = x.steps;
+        self.section();
     }
 
     /// Reads, modifies and writes the protected data.
