@@ -89,10 +89,10 @@ fn drd_finds_what_it_found() -> Result<()> {
 }
 
 #[test]
-fn memcheck_finds_nothing_in_us() -> Result<()> {
+fn memcheck_finds_what_it_found() -> Result<()> {
     let program = program("correct", "memcheck", &["-O1"])?;
     let tool = ["valgrind", "-q", "--leak-check=full", "--error-exitcode=9"];
-    same_verdict(&program, &tool, &[], "", false)
+    same_verdict(&program, &tool, &[], "memcheck", false)
 }
 
 #[test]

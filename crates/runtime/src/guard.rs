@@ -2,7 +2,9 @@
 //! order; of ours they would say that nothing orders anything. So under them every function of ours is glibc's, called
 //! by its address: there the tool's own function stands, in front of it or in its place.
 //!
-//! Memcheck and AddressSanitizer look at memory, not at order: under them our locks are ours.
+//! Under memcheck too: an unlock of ours wakes by an address alone, which may be that of a stack that is gone by then
+//! (the kernel doesn't mind), and memcheck calls that an error. AddressSanitizer does not look there: under it our locks
+//! are ours.
 //!
 //! Normally nothing of this costs the plain mutex anything: it is a kind of being watched, see `mutex::mode`.
 
@@ -22,6 +24,8 @@ pub(crate) fn tool() -> Option<&'static [u8]> {
         b"helgrind"
     } else if has(b"vgpreload_drd") {
         b"drd"
+    } else if has(b"vgpreload_memcheck") {
+        b"memcheck"
     } else {
         return None;
     };

@@ -6,6 +6,7 @@
 //!                 │                             │
 //!                 └► thread (tid, gate)         └► config (LOCKWRIGHT_*)      real: glibc's own, for the rest
 //!                 └► watch ──► emulate: little cores, where they are emulated;  trace: operations, where recorded
+//!                              guard: other people's tools, for which all of this is glibc's
 //! ```
 #![no_std]
 
