@@ -222,10 +222,8 @@ pub fn unpark<P: Platform>(site: usize, word: *const P::Word, count: u32) {
     }
 }
 
-pub fn unpark_moved<P: Platform>(site: usize, word: *const P::Word, count: u32) {
-    if site != active().0 {
-        P::unpark_moved(word, count);
-    }
+pub fn unpark_moved<P: Platform>(site: usize, word: *const P::Word, count: u32) -> u32 {
+    if site != active().0 { P::unpark_moved(word, count) } else { 0 }
 }
 "#;
 

@@ -117,9 +117,12 @@ impl<'a> Waiting<'a> {
 
     /// For ourselves, should a signal handler not return.
     fn has_come_to(&self, stage: u32) {
-        compiler_fence(SeqCst); // what came before it in the program, comes before it here
-        self.stage.store(stage, Relaxed);
-        compiler_fence(SeqCst); // and the same for what comes after it
+        // ORDERING: SeqCst, for the compiler alone; pairs with our own signal handlers: they see what came before
+        // the stage, and nothing that comes after it.
+        compiler_fence(SeqCst);
+        self.stage.store(stage, Relaxed); // own thread only
+        // ORDERING: SeqCst, as above.
+        compiler_fence(SeqCst);
     }
 
     /// The mutex, which the waiter holds, or will hold again: so it is there.

@@ -46,8 +46,6 @@
 
 mod list;
 mod signal;
-#[cfg(test)]
-mod tests;
 
 use crate::front::Parts;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
@@ -252,3 +250,7 @@ pub unsafe fn cancel<P: Platform>(sleeper: *const Sleeper<P>) {
         P::unpark(&sleeper.gate, 1);
     }
 }
+
+// Last: `xtask weaken` changes nothing that follows.
+#[cfg(test)]
+mod tests;
