@@ -114,11 +114,11 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     P::reached(Stage::Head);
     R::hold_back(&lock, &node.note);
     let slept = wait_as_head::<P, R>(&lock, &node, slept);
+    if let Some(seat) = seat {
+        seat.set(core::ptr::null()); // who dies from here on dies with the lock held
+    }
     R::acquired(&lock, &node.note, slept);
     leave::<P, R>(&lock, &node);
-    if let Some(seat) = seat {
-        seat.set(core::ptr::null());
-    }
 }
 
 /// Joins the line; `true`: behind somebody.
