@@ -49,13 +49,15 @@ const SEALED: u8 = 3;
 pub unsafe fn before_dlopen(path: *const c_char, mode: c_int) -> usize {
     let real = DLOPEN.get();
     if mode & libc::RTLD_DEEPBIND != 0 {
-        let why: &[u8] = match lead_here() {
-            WRAPPED => b"with RTLD_DEEPBIND, and another library wraps glibc's locks",
-            SEALED => b"with RTLD_DEEPBIND, and libc's symbols can't be written",
-            _ => b"",
+        let (how, hint): (&[u8], _) = match lead_here() {
+            WRAPPED => (b"another library wraps glibc's locks", LAST),
+            SEALED => (b"libc's symbols can't be written", WITHOUT_US),
+            _ => (b"", LAST),
         };
-        // SAFETY: the caller's promise.
-        unsafe { tell(path, why) };
+        if !how.is_empty() {
+            // SAFETY: the caller's promise.
+            unsafe { tell(path, &[b"with RTLD_DEEPBIND, and ", how], hint) };
+        }
     }
     or_nothing(real)
 }
@@ -71,7 +73,7 @@ pub unsafe fn before_dlmopen(space: c_long, path: *const c_char, mode: c_int) ->
         if space == libc::LM_ID_BASE {
             before_dlopen(path, mode);
         } else {
-            tell(path, b"in a namespace of its own (dlmopen)");
+            tell(path, &[b"in a namespace of its own (dlmopen)", b""], WITHOUT_US);
         }
     }
     or_nothing(real)
@@ -84,14 +86,17 @@ fn or_nothing(real: *mut c_void) -> usize {
     if real.is_null() { nothing as *const () as usize } else { real.addr() }
 }
 
-/// Says once how the library is opened, if that is worth saying.
+const LAST: &[u8] = b"name liblockwright.so last in LD_PRELOAD";
+const WITHOUT_US: &[u8] = b"run this program without liblockwright.so";
+
+/// Says once how a library is opened.
 ///
 /// # Safety
 /// `path` is NUL-terminated, or null.
-unsafe fn tell(path: *const c_char, how: &[u8]) {
+unsafe fn tell(path: *const c_char, how: &[&[u8]; 2], hint: &[u8]) {
     static SAID: AtomicBool = AtomicBool::new(false);
     // Relaxed: it is only said once.
-    if path.is_null() || how.is_empty() || SAID.swap(true, Relaxed) {
+    if path.is_null() || SAID.swap(true, Relaxed) {
         return;
     }
     // SAFETY: the caller's promise.
@@ -100,8 +105,11 @@ unsafe fn tell(path: *const c_char, how: &[u8]) {
         b"'",
         path,
         b"' is opened ",
-        how,
-        b": condvars that it shares with the program may hang; hint: run such a program without us\n",
+        how[0],
+        how[1],
+        b": condvars that it shares with the program may hang; hint: ",
+        hint,
+        b"\n",
     ]);
 }
 
