@@ -19,7 +19,7 @@ struct App {
     limit: u64,
 }
 
-const APPS: [App; 8] = [
+const APPS: [App; 9] = [
     App { file: "sqlite-shell.sh", link: &[], packages: "sqlite3", limit: 120 },
     App { file: "sqlite.c", link: &["-lsqlite3"], packages: "libsqlite3-dev", limit: 120 },
     App { file: "leveldb.c", link: &["-lleveldb"], packages: "libleveldb-dev", limit: 120 },
@@ -32,6 +32,7 @@ const APPS: [App; 8] = [
         packages: "python3 memcached libmemcached-tools",
         limit: 120,
     },
+    App { file: "chromium.sh", link: &[], packages: "chromium chromium-sandbox", limit: 120 },
     App { file: "stress-ng.sh", link: &[], packages: "stress-ng", limit: 120 },
 ];
 

@@ -9,8 +9,10 @@ use std::path::Path;
 use std::time::Instant;
 
 /// What the steps need from Debian.
-const PACKAGES: [&str; 20] = [
+const PACKAGES: [&str; 22] = [
     "build-essential",
+    "chromium",
+    "chromium-sandbox",
     "dpkg-dev",
     "gdb",
     "git",
