@@ -641,10 +641,12 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         2
     }
 
+    const LINE: usize = 1024;
+
     fn take_line() -> *mut u8 {
         world(|w| w.lines_out += 1);
         // Never freed: a line stays readable.
-        Box::into_raw(Box::new(Line([0; 128]))).cast()
+        Box::into_raw(Box::new(Line([0; 1024]))).cast()
     }
 
     unsafe fn give_line(_line: *mut u8) {

@@ -17,7 +17,8 @@
 
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, advance, engine, fail, on_its_own, ps};
-use crate::lock::{LockSpec, Watched};
+use crate::watched::Watched;
+use crate::lock::LockSpec;
 use crate::order::Stamp;
 use crate::outcome::Collect;
 use crate::platform::Sim;

@@ -3,7 +3,8 @@
 use crate::check::Violation;
 use crate::engine::Tid;
 use crate::load::{Setup, Workload};
-use crate::lock::{AnyLock, LockSpec, Watched};
+use crate::watched::Watched;
+use crate::lock::{AnyLock, LockSpec};
 use crate::platform::{Sim, SimWord};
 use crate::{Outcome, Placement, Run, profile};
 use lockwright_platform::Ordering::{self, Acquire, Relaxed, Release};

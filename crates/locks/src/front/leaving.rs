@@ -73,14 +73,22 @@ pub unsafe fn leave_line<P: Platform>(
 
 /// For checkers: joins the line, is torn out of its wait, and leaves. `asleep`: once it has made sure that it would be
 /// woken; with a deadline, after it has slept until then.
-pub fn torn_wait<P: Platform>(
+///
+/// # Safety
+/// `memory` can be written, and stays readable. The node in it ends before this returns.
+pub unsafe fn torn_wait<P: Platform>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
+    memory: *mut Waiter<P>,
     asleep: bool,
     deadline: Option<P::Deadline>,
 ) {
-    let node = Waiter::<P>::new(WAITING, Note::default());
-    let behind = join(&parts, &node, tuning);
+    // SAFETY: the caller's promise.
+    let node = unsafe {
+        memory.write(Waiter::new(WAITING, Note::default()));
+        &*memory
+    };
+    let behind = join(&parts, node, tuning);
     let mut holds = false;
     let (word, value) = if behind { (&node.gate, ASLEEP) } else { (parts.word, WAITED) };
     if asleep {
@@ -95,8 +103,11 @@ pub fn torn_wait<P: Platform>(
             P::park(word, value, deadline);
         }
     }
-    // SAFETY: our own, and in the line.
-    unsafe { leave_line(parts, tuning, &node) };
+    // SAFETY: our own, and in the line; then nobody looks at it.
+    unsafe {
+        leave_line(parts, tuning, memory);
+        memory.drop_in_place();
+    }
     if holds {
         unlock_slow(parts, tuning);
     }
@@ -105,7 +116,7 @@ pub fn torn_wait<P: Platform>(
 /// Puts a stand-in into the place of `node`, whose gate says MOVING, under LEAVING. `false`: behind it, because the node
 /// is claimed, and head by now.
 fn replace<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> bool {
-    const { assert!(size_of::<Waiter<P>>() <= 128) }
+    const { assert!(size_of::<Waiter<P>>() <= P::LINE && align_of::<Waiter<P>>() <= 128) }
     let me = from_ref(node).cast_mut();
     let stand_in: *mut Waiter<P> = P::take_line().cast();
     // SAFETY: a fresh line, large and aligned enough, and ours alone.
