@@ -166,7 +166,7 @@ pub(super) unsafe fn settle<P: Platform>(
         // SAFETY: claimed, so it is there until its gate is open.
         let waiter = unsafe { &*next };
         let gate = &raw const waiter.gate;
-        // [open] ORDERING: Release, pairs with the Acquires in `leave_line` and `replace`: afterwards only the address.
+        // [open] ORDERING: Release, pairs with the Acquires of gates: afterwards only the address.
         let before = waiter.gate.swap(OPEN, Release);
         if before == MOVING {
             // It finds that we have claimed it. ORDERING: Acquire, pairs with [through].

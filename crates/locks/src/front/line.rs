@@ -155,16 +155,15 @@ pub(super) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: 
 /// Not head yet: everything concerns our own gate. `true`: it slept.
 fn wait_for_headship<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let awake_ns = R::awake_ns(lock);
-    // Relaxed: headship carries no data; the word's Acquire does.
-    if P::spin_for(&node.gate, Relaxed, awake_ns, |gate| gate == OPEN) == OPEN {
+    // ORDERING: Acquire, all three, pairs with [open]: our node may end, also if whoever opened it does not hold the lock.
+    if P::spin_for(&node.gate, Acquire, awake_ns, |gate| gate == OPEN) == OPEN {
         return false;
     }
-    // Relaxed on failure: OPEN is all we need. On success too: who opens it does so by an RMW, which sees the
-    // newest value, and then moves us to the word.
-    if node.gate.compare_exchange(WAITING, ASLEEP, Relaxed, Relaxed).is_err() {
+    // Relaxed on success: who opens it does so by an RMW, which sees the newest value, and then moves us to the word.
+    if node.gate.compare_exchange(WAITING, ASLEEP, Relaxed, Acquire).is_err() {
         return false;
     }
-    while node.gate.load(Relaxed) == ASLEEP {
+    while node.gate.load(Acquire) == ASLEEP {
         P::park(&node.gate, ASLEEP, None);
     }
     true
