@@ -286,9 +286,10 @@ impl<V: Value> ExploreCell<V> {
             if done(value) || last {
                 return value;
             }
-            // Whoever waits sees the newest value in the end, also where `done` looks by itself.
-            let was_old = std::mem::take(&mut may_be_old) && explorer(engine()).is_weak();
-            if was_old || self.value.get() != value {
+            may_be_old = false; // whoever waits sees the newest value in the end
+            // Also where `done` looks once more by itself, and where the value has come back meanwhile.
+            let newest = self.newest(&self.stores.borrow());
+            if self.seen.get()[engine().me() as usize] != newest {
                 point(at); // it is another one by now, or has been all the time
             } else if end.is_some_and(|end| end <= engine().now)
                 || block(Wait::Spins, self.address(), end, at) == Ended::TimedOut
