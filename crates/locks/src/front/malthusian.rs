@@ -78,9 +78,24 @@ impl<P: Platform> Rule<P> for Lock {
             && P::now() - start < MOST_NS
         {
             lock.sleep_aside(LOOK_NS);
+            if is_idle(lock) {
+                break;
+            }
         }
     }
 }
+
+/// Is it free, now and a moment later? Then those beside the line don't circulate: they wait by another rule, which leaves
+/// a lock with a line to its head.
+fn is_idle<P: Platform>(lock: &View<'_, P>) -> bool {
+    lock.is_open() && {
+        P::pause(GRACE_NS);
+        lock.is_open()
+    }
+}
+
+/// The moment, ns: longer than a hand-over takes.
+const GRACE_NS: u32 = 2_000;
 
 /// How long a head holds back, ns.
 const MOST_NS: u64 = 100_000_000;

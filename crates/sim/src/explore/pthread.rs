@@ -152,6 +152,8 @@ impl World {
     /// A critical section, with all that the kind has to say meanwhile.
     fn section(&self, caller: usize) {
         let m = &self.mutex;
+        let x = explorer(engine());
+        x.acquired_at = x.steps;
         self.data.section(self.draw(8));
         if !posix::is_held_by_me(m) {
             fail(Violation::Answer {
