@@ -5,6 +5,7 @@ use lockwright_bench::Names;
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_native::cpus::Usable;
+use lockwright_sim::explore::RUNTIME;
 
 /// Everything passes through to the C library.
 pub(crate) const GLIBC: &str = "glibc";
@@ -33,8 +34,9 @@ pub(crate) const SPEC: Names = Names(|| names().map(str::to_owned).collect());
 /// Every lock.
 pub(crate) const ALL: &str = "all";
 
-/// The same, where one may ask for all of them.
-pub(crate) const SPEC_OR_ALL: Names = Names(|| names().chain([ALL]).map(str::to_owned).collect());
+/// The same, and what only explorations have.
+pub(crate) const SUBJECT: Names =
+    Names(|| names().chain([ALL, RUNTIME]).map(str::to_owned).collect());
 
 /// One warning if any of these specifications is of a textbook lock: its slowness looks like a hang.
 pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>) {

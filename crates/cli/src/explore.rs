@@ -2,8 +2,9 @@
 
 use crate::hints::Failure;
 use crate::output;
-use lockwright_sim::LockSpec;
-use lockwright_sim::explore::{Exploration, Hit, Mutant, Search, Site, Tally, why_it_survives};
+use lockwright_sim::explore::{
+    Exploration, Hit, Mutant, Search, Site, Subject, Tally, why_it_survives,
+};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Mutex;
@@ -17,12 +18,12 @@ const DISCOVERY: u64 = 2_000;
 const MUTANT: u64 = 30_000;
 
 /// The places that the lock's schedules come to.
-pub(crate) fn sites(lock: &LockSpec) -> Vec<Site> {
+pub(crate) fn sites(lock: &Subject) -> Vec<Site> {
     Exploration::new(lock.clone(), None).sites(DISCOVERY)
 }
 
 /// The command that runs a found schedule again.
-pub(crate) fn replay(lock: &LockSpec, hit: &Hit, mutant: Option<Mutant>) -> String {
+pub(crate) fn replay(lock: &Subject, hit: &Hit, mutant: Option<Mutant>) -> String {
     let (lock, strategy, seed) = (lock.name(), hit.strategy.name(), hit.seed);
     let mutant = mutant.map_or(String::new(), |mutant| format!(" --mutant {mutant}"));
     format!(
@@ -41,7 +42,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 /// What was looked at, and what was found.
-pub(crate) fn report(lock: &LockSpec, tally: &Tally, hit: Option<&Hit>, story: bool) -> String {
+pub(crate) fn report(lock: &Subject, tally: &Tally, hit: Option<&Hit>, story: bool) -> String {
     let mut text = format!(
         "{}: explored {} ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {:.1} s, {} a second: {}\n",
         lock.name(),
@@ -72,7 +73,7 @@ fn rate(tally: &Tally) -> u64 {
 }
 
 pub(crate) fn as_json(
-    lock: &LockSpec,
+    lock: &Subject,
     tally: &Tally,
     hit: Option<&Hit>,
     replay: Option<String>,
@@ -115,7 +116,7 @@ impl Fate {
         }
     }
 
-    fn as_json(&self, lock: &LockSpec) -> Value {
+    fn as_json(&self, lock: &Subject) -> Value {
         json!({
             "mutant": self.mutant.to_string(), "operation": self.site.op.name(),
             "hand_over": self.site.hands_over(self.mutant.mutation), "found": self.hit.is_some(),
@@ -128,7 +129,7 @@ impl Fate {
 
 /// Every mutant of the lock; `true` if each fault of the hand-over was found, or is known to do no harm. `None`: Ctrl-C.
 pub(crate) fn mutants(
-    lock: &LockSpec,
+    lock: &Subject,
     search: Search,
     schedules: Option<u64>,
     quiet: bool,
@@ -182,7 +183,7 @@ fn take(next: &AtomicUsize, all: &[(Site, Mutant)]) -> Option<(usize, (Site, Mut
     all.get(number).map(|one| (number, *one))
 }
 
-fn print(lock: &LockSpec, fates: &[Fate]) -> Result<(), Failure> {
+fn print(lock: &Subject, fates: &[Fate]) -> Result<(), Failure> {
     let mut table = output::table(&["mutant", "of", "schedules", "ms", "result"]);
     for fate in fates {
         table.add_row([

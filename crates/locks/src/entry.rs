@@ -91,7 +91,7 @@ pub trait Visitor<P: Platform> {
 /// As [`Visitor`], for the whole locks, which can live in place.
 pub trait WholeVisitor<P: Platform> {
     /// Called once a whole lock, in the catalogue's order.
-    fn visit<L: TryLock<P> + InPlace>(&mut self, entry: &'static Entry);
+    fn visit<L: TryLock<P> + InPlace + 'static>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the front locks' rules.

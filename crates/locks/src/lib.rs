@@ -12,6 +12,7 @@
 //!   amp/     for unequal cores: feedback (from latency to window), standby (wait without asking),
 //!              reorderable (any FIFO lock, and a second way to ask for it): asl-mcs, asl-ticket, asl-clh
 //!   rw/      readers and writers, in phases        condvar   a list; a signal belongs to one waiter
+//!   posix/   what a pthread_mutex_t means on top of them: kinds, owners, which lock
 //! ```
 //!
 //! [`catalog`] is the only list. All are generic over [`lockwright_platform::Platform`].
@@ -23,6 +24,7 @@ pub mod catalog;
 pub mod condvar;
 pub mod entry;
 pub mod front;
+pub mod posix;
 pub mod queue;
 pub mod rw;
 pub mod spin;

@@ -525,9 +525,9 @@ impl<C: Checker, T> Ptr<T> for ModelPtr<C, T> {
     }
 }
 
-/// A line of memory.
+/// A line of memory. The checkers' words are larger than a machine's.
 #[repr(C, align(128))]
-struct Line([u8; 128]);
+struct Line([u8; 1024]);
 
 impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     type Word = ModelWord<C>;
@@ -641,10 +641,12 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         2
     }
 
+    const LINE: usize = 1024;
+
     fn take_line() -> *mut u8 {
         world(|w| w.lines_out += 1);
         // Never freed: a line stays readable.
-        Box::into_raw(Box::new(Line([0; 128]))).cast()
+        Box::into_raw(Box::new(Line([0; 1024]))).cast()
     }
 
     unsafe fn give_line(_line: *mut u8) {

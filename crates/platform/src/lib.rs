@@ -158,7 +158,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// CPUs that this program may keep busy at once: affinity and CPU quota together, at least 1.
     fn cpus() -> u32;
 
-    /// A 128-byte, 128-aligned, zeroed piece of memory that stays readable for ever (it may be handed
+    /// Bytes of a line that may be written; checkers' words need more.
+    const LINE: usize = 120;
+
+    /// A 128-aligned, zeroed piece of memory of [`LINE`](Self::LINE) bytes that stays readable for ever (it may be handed
     /// out again). For algorithms whose waiters may look at a node that its owner has left (CLH).
     fn take_line() -> *mut u8;
 

@@ -2,9 +2,9 @@
 //! (those are the preload's), no allocation, nothing on stdout.
 //!
 //! ```text
-//!   preload ──► mutex, cond, rwlock, spin ──► policy (which lock?) ──► locks::front, locks::condvar
-//!                 │                             │
-//!                 └► thread (tid, gate)         └► config (LOCKWRIGHT_*)      real: glibc's own, for the rest
+//!   preload ──► mutex, cond, rwlock, spin ──► locks::posix (kinds, which lock?), locks::condvar
+//!                 │                             └► environment ─► policy, config (LOCKWRIGHT_*)
+//!                 └► thread (tid, gate)                           real: glibc's own, for the rest
 //!                 └► watch ──► emulate: little cores, where they are emulated;  trace: operations, where recorded
 //!                              guard: other people's tools, for which all of this is glibc's
 //! ```
@@ -19,6 +19,7 @@ pub mod config;
 #[cfg(target_arch = "x86_64")]
 pub mod deepbind;
 pub mod emulate;
+pub mod environment;
 pub mod epoch;
 mod files;
 mod fork;

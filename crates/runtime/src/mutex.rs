@@ -1,17 +1,19 @@
-//! `pthread_mutex_*` and `mtx_*`: kinds, owners, return codes.
+//! `pthread_mutex_*` and `mtx_*`: the plain kind's fast paths, and which mutexes are glibc's. What a kind means and
+//! which lock a mutex runs on is `posix` of the locks.
 //!
 //! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
 //! has one thread (glibc's `__libc_single_threaded`).
 
-use crate::layout::{ERRORCHECK, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
+use crate::layout::Mutex;
 use crate::watch::{self, Who};
-use crate::{emulate, leave, policy, real, thread};
+use crate::{emulate, real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU8};
-use lockwright_locks::front::{self, FREE, HELD, try_take};
-use lockwright_native::{Clock, Deadline, Native};
+use lockwright_locks::front::{FREE, HELD};
+use lockwright_locks::posix::{self, Refused, give_slow};
+use lockwright_native::{Clock, Deadline};
 use lockwright_platform::{Ptr, Word};
 use lockwright_record::trace::What;
 
@@ -89,7 +91,7 @@ pub(crate) fn watch(is_watched: bool) {
 
 /// Takes word 0 if it is free and nobody queues; while operations are watched never.
 #[inline(always)]
-fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
+pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
     if !mutex.tail.load(Relaxed).is_null() {
         return false; // an arrival must not overtake a line unseen
     }
@@ -107,7 +109,7 @@ fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
 
 /// The mode, whoever watches.
 #[inline(always)]
-fn threads() -> u32 {
+pub(crate) fn threads() -> u32 {
     u32::from(is_single_threaded())
 }
 
@@ -115,14 +117,14 @@ fn threads() -> u32 {
 #[inline(always)]
 fn take(mutex: &Mutex, caller: usize) {
     if !fast_take(mutex, threads) {
-        policy::acquire(mutex, caller);
+        posix::acquire(mutex, caller);
     }
 }
 
 /// Releases word 0 if nobody needs a wake; while operations are watched never. After the write that does, the mutex
 /// may be gone.
 #[inline(always)]
-fn fast_give(mutex: &Mutex, mode: u32) -> bool {
+pub(crate) fn fast_give(mutex: &Mutex, mode: u32) -> bool {
     if mode == SEVERAL {
         // ORDERING: Release, pairs with every Acquire that takes word 0.
         return mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok();
@@ -158,13 +160,18 @@ fn as_glibcs(mutex: *const Mutex) -> *mut libc::pthread_mutex_t {
     mutex.cast_mut().cast()
 }
 
-#[cold]
-#[inline(never)]
-fn give_slow(mutex: &Mutex) {
-    if mutex.word.load(Relaxed) == FREE {
-        return; // unlocking a free mutex: undefined, and harmless as with glibc
+/// glibc's word for an answer.
+#[inline(always)]
+fn errno(answer: Result<(), Refused>) -> c_int {
+    match answer {
+        Ok(()) => 0,
+        Err(Refused::Busy) => libc::EBUSY,
+        Err(Refused::Deadlock) => libc::EDEADLK,
+        Err(Refused::TooOften) => libc::EAGAIN,
+        Err(Refused::NotHolder) => libc::EPERM,
+        Err(Refused::Invalid) => libc::EINVAL,
+        Err(Refused::TimedOut) => libc::ETIMEDOUT,
     }
-    policy::release(mutex);
 }
 
 /// Locks; `caller` is the address of the call.
@@ -192,7 +199,7 @@ fn lock_contended(m: &Mutex, caller: usize) -> c_int {
     if watch::is_on() {
         return lock_watched(m, caller);
     }
-    policy::acquire(m, caller);
+    posix::acquire(m, caller);
     m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
     0
 }
@@ -222,49 +229,11 @@ unsafe fn lock_kind(mutex: *mut Mutex, caller: usize) -> c_int {
 unsafe fn lock_kind_here(mutex: *mut Mutex, caller: usize) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
-    let kind = m.kind.load(Relaxed);
-    if kind & !KINDS != 0 {
+    if !posix::is_ours(m) {
         // SAFETY: not ours; glibc's function keeps glibc's contract.
         return unsafe { real::pthread_mutex_lock(mutex.cast()) };
     }
-    match before_lock(m, kind, libc::EDEADLK) {
-        Some(answer) => answer,
-        None => {
-            if kind & MARKED != 0 && policy::must_queue(m) {
-                policy::acquire(m, caller);
-            } else {
-                take(m, caller);
-            }
-            own(m)
-        }
-    }
-}
-
-/// What the kind says before anybody waits: held by the caller already? `again`: then what, if that is
-/// an error.
-#[inline(always)]
-fn before_lock(m: &Mutex, kind: u32, again: c_int) -> Option<c_int> {
-    let kind = kind & TYPE;
-    if kind != RECURSIVE && kind != ERRORCHECK || m.owner.load(Relaxed) != thread::id() {
-        return None; // Relaxed: our own id is there if and only if we wrote it
-    }
-    if kind == ERRORCHECK {
-        return Some(again);
-    }
-    let count = m.count.load(Relaxed); // the holder's
-    if count == u32::MAX {
-        return Some(libc::EAGAIN);
-    }
-    m.count.store(count + 1, Relaxed);
-    Some(0)
-}
-
-/// Records the calling thread as holder.
-#[inline(always)]
-fn own(m: &Mutex) -> c_int {
-    m.owner.store(thread::id(), Relaxed); // read by others for gdb only
-    m.count.store(1, Relaxed); // the holder's
-    0
+    errno(posix::lock(m, caller))
 }
 
 /// Tries to lock.
@@ -282,17 +251,11 @@ pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
 unsafe fn try_lock_here(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
-    let kind = m.kind.load(Relaxed);
-    if kind & !KINDS != 0 {
+    if !posix::is_ours(m) {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_trylock(mutex.cast()) };
     }
-    if let Some(answer) = before_lock(m, kind, libc::EBUSY) {
-        return answer;
-    }
-    let got =
-        if is_single_threaded() { fast_take(m, threads) } else { try_take::<Native>(&m.word) };
-    if got { own(m) } else { libc::EBUSY }
+    errno(posix::try_lock(m))
 }
 
 /// Locks, or gives up when `clock` reads `until`.
@@ -325,23 +288,8 @@ unsafe fn lock_until_here(
     // SAFETY: the caller's promise.
     let (m, at) = unsafe { (&*mutex, *until) };
     let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
-    let kind = m.kind.load(Relaxed);
-    if let Some(answer) = before_lock(m, kind, libc::EDEADLK) {
-        return answer;
-    }
-    if fast_take(m, threads) || try_take::<Native>(&m.word) {
-        return own(m);
-    }
-    if !(0..1_000_000_000).contains(&at.tv_nsec) {
-        return libc::EINVAL;
-    }
-    let tuning = policy::of(m).tuning();
-    let deadline = Deadline { clock, at };
-    if leave::on_word(m, || front::lock_until::<Native>(m.parts(), &tuning, deadline)) {
-        own(m)
-    } else {
-        libc::ETIMEDOUT
-    }
+    let is_time = (0..1_000_000_000).contains(&at.tv_nsec);
+    errno(posix::lock_until(m, is_time.then_some(Deadline { clock, at })))
 }
 
 /// Is it glibc's to handle (robust, PI, PP, process-shared, destroyed)?
@@ -351,7 +299,7 @@ unsafe fn lock_until_here(
 #[inline(always)]
 pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
     // SAFETY: the caller's promise.
-    unsafe { (*mutex).kind.load(Relaxed) & !KINDS != 0 }
+    unsafe { !posix::is_ours(&*mutex) }
 }
 
 /// Unlocks.
@@ -408,28 +356,11 @@ unsafe fn unlock_kind(mutex: *mut Mutex) -> c_int {
 unsafe fn unlock_kind_here(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
-    let kind = m.kind.load(Relaxed);
-    if kind & !KINDS != 0 {
+    if !posix::is_ours(m) {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_unlock(mutex.cast()) };
     }
-    let kind = kind & TYPE;
-    if kind == RECURSIVE || kind == ERRORCHECK {
-        // Relaxed: our own id is there if and only if we wrote it.
-        if m.owner.load(Relaxed) != thread::id() || m.word.load(Relaxed) == FREE {
-            return libc::EPERM;
-        }
-        if kind == RECURSIVE {
-            let count = m.count.load(Relaxed) - 1; // the holder's, at least 1
-            m.count.store(count, Relaxed);
-            if count != 0 {
-                return 0;
-            }
-        }
-    }
-    m.owner.store(0, Relaxed);
-    give(m);
-    0
+    errno(posix::unlock(m))
 }
 
 /// Destroys: EBUSY while held, or while a condvar's waiter will come back for it.
@@ -444,11 +375,7 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
     }
-    if m.word.load(Relaxed) != FREE || m.users.load(Relaxed) & USERS != 0 {
-        return libc::EBUSY;
-    }
-    m.kind.store(u32::MAX, Relaxed); // as glibc does: later use is an error, not a lock
-    0
+    errno(posix::destroy(m))
 }
 
 /// Acquires again after a condvar wait; `moved` as the wait said.
@@ -470,10 +397,7 @@ unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_in
         return unsafe { lock_kind_here(mutex, caller) };
     }
     // SAFETY: the caller's promise.
-    let m = unsafe { &*mutex };
-    let tuning = policy::of(m).tuning();
-    leave::on_word(m, || front::lock_moved::<Native>(m.parts(), &tuning));
-    own(m)
+    errno(posix::lock_again(unsafe { &*mutex }, moved, caller))
 }
 
 /// Does the calling thread hold it, as one of ours?
@@ -482,11 +406,7 @@ unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_in
 /// As [`lock`].
 pub(crate) unsafe fn is_held_by_me(mutex: *const Mutex) -> bool {
     // SAFETY: the caller's promise.
-    let m = unsafe { &*mutex };
-    // SAFETY: the caller's promise.
-    !unsafe { is_foreign(m) }
-        && m.word.load(Relaxed) != FREE
-        && m.owner.load(Relaxed) == thread::id() // our own id is there if and only if we wrote it
+    posix::is_held_by_me(unsafe { &*mutex })
 }
 
 /// What [`rehearse`] does: for emulation, which has to know what its own code costs.

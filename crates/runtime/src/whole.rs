@@ -4,10 +4,10 @@
 use crate::layout::Mutex;
 use lockwright_locks::catalog::visit_whole;
 use lockwright_locks::entry::{Entry, WholeVisitor};
-use lockwright_locks::front::{FREE, Tuning, try_take};
+use lockwright_locks::front::Tuning;
+use lockwright_locks::posix::queue_in_front;
 use lockwright_native::Native;
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{InPlace, Platform, TryLock, Word};
+use lockwright_platform::{InPlace, TryLock};
 
 /// Acquires word 0, queueing in a textbook lock.
 pub(crate) type Acquire = fn(&Mutex, &Tuning);
@@ -37,16 +37,5 @@ fn acquire<L: TryLock<Native> + InPlace>(mutex: &Mutex, tuning: &Tuning) {
     // SAFETY: 8 aligned bytes that begin zeroed (an unlocked L, by InPlace), and that are an L for ever: which lock a
     // mutex runs on is decided once.
     let lock = unsafe { &*mutex.room.0.get().cast::<L>() };
-    let mut node = L::Node::default();
-    // SAFETY: the node stays here until `unlock` returns.
-    unsafe {
-        // A hint, to those who reorder: the lock is free when the word is.
-        let is_free = || mutex.word.load(Relaxed) == FREE;
-        lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
-    }
-    Native::spin_until(&mutex.word, Relaxed, |value| {
-        value == FREE && try_take::<Native>(&mutex.word)
-    });
-    // SAFETY: held since above, with this node.
-    unsafe { lock.unlock(&raw mut node) };
+    queue_in_front(mutex, lock, tuning);
 }

@@ -137,6 +137,14 @@ pub enum Violation {
         /// Who tried.
         who: String,
     },
+    /// An operation said what it must not say in this state.
+    #[error("{who} asked for {what}")]
+    Answer {
+        /// Who asked.
+        who: String,
+        /// For what, what was said, and what should have been.
+        what: String,
+    },
     /// A thread used a word whose memory had been given up.
     #[error("{who} used a word whose memory was given up, at {at_ns} ns, in {site}")]
     Dangling {
@@ -198,6 +206,7 @@ impl Violation {
             Self::Order { .. } => "order",
             Self::Bypass { .. } => "bypass",
             Self::NotFree { .. } => "free in the end",
+            Self::Answer { .. } => "answer",
             Self::Leaked { .. } => "leak",
         }
     }

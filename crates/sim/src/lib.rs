@@ -28,6 +28,7 @@ mod run;
 pub mod sweep;
 pub mod targets;
 pub mod timeline;
+mod watched;
 pub mod workload;
 
 pub use check::Violation;

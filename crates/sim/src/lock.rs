@@ -1,19 +1,16 @@
 //! Locks of the catalogue on the virtual machine, by name, and glibc's algorithm as a baseline.
 
-use crate::check::Violation;
-use crate::engine::{Ps, Tid, engine, fail};
-use crate::order::Stamp;
+use crate::engine::Tid;
 use crate::platform::Sim;
-use crate::timeline::Hold;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::{find, visit_all, visit_front};
-use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Promise, Visitor};
+use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Visitor};
 use lockwright_locks::front::{Alone, Rule, Tuning, lock_as_glibc, try_take, unlock_slow};
 use lockwright_locks::front::{FREE, HELD};
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::Word;
 use lockwright_platform::{Platform, RawLock, Sections, TryLock};
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use thiserror::Error;
 
 /// Everybody's baseline: glibc's own algorithm (`pthread_mutex_lock` of a normal mutex): a swap, then sleep.
@@ -64,6 +61,12 @@ impl LockSpec {
         };
         let options = options.split(',').filter(|o| !o.is_empty()).map(parse);
         Ok(Self { text: text.to_owned(), entry, options: options.collect::<Result<_, _>>()? })
+    }
+
+    /// A lock that is not in the catalogue, with its options' defaults.
+    #[cfg(test)]
+    pub(crate) fn of(entry: &'static Entry) -> Self {
+        Self { text: entry.id.to_owned(), entry: Some(entry), options: Vec::new() }
     }
 
     /// As it was written.
@@ -138,7 +141,7 @@ impl LockSpec {
         }
         let mut bypass = Bypass(self, None);
         visit_front::<P>(&mut bypass);
-        bypass.1
+        bypass.1.or_else(|| self.value("bypass"))
     }
 
     /// An unlocked lock for `threads` threads.
@@ -228,6 +231,12 @@ pub(crate) trait AnyLock {
         let _ = (thread, ns);
         None
     }
+    /// Joins the lock's line, is torn out of its wait, awake or asleep (for so many ns, or already woken), and leaves;
+    /// `false`: it has no such way.
+    fn torn_wait(&self, asleep: bool, ns: Option<u32>) -> bool {
+        let _ = (asleep, ns);
+        false
+    }
     /// Releases as glibc's own code does, from then on at any time; `false`: it has no such way, and nothing was done.
     fn unlock_as_glibc(&self, thread: Tid) -> bool {
         let _ = thread;
@@ -295,241 +304,5 @@ impl<L: TryLock<Sim>> AnyLock for Typed<L> {
         let node = self.nodes[thread as usize].0.as_ptr();
         // SAFETY: as above.
         unsafe { self.lock.0.with_window(node, window_ns, || section.run()) }
-    }
-}
-
-struct Waiter {
-    thread: Tid,
-    asked: Ps,
-    overtaken: u32,
-    /// The same, since it is head of the line.
-    overtaken_as_head: u32,
-}
-
-/// A lock under watch.
-pub(crate) struct Watched {
-    number: u32,
-    lock: Box<dyn AnyLock>,
-    holder: Cell<Option<(Tid, Ps, Ps)>>,
-    waiters: RefCell<Vec<Waiter>>,
-    /// Nobody is served before one who was seen waiting, and came earlier.
-    in_order: bool,
-    /// How often a head of the line may be overtaken by those who came after it joined.
-    bypass: Option<u32>,
-    /// Waiters on other than the fastest cores stand by first.
-    reorders: bool,
-    /// The most that any was.
-    pub(crate) most_overtaken: Cell<u32>,
-    pub(crate) acquisitions: Cell<u64>,
-    last: Cell<Option<Tid>>,
-    /// Acquisitions by another thread than the last holder.
-    pub(crate) hand_overs: Cell<u64>,
-    /// The end of the last critical section, as a write of data under this lock would have it.
-    stamp: Cell<Option<Stamp>>,
-}
-
-impl Watched {
-    pub(crate) fn new(spec: &LockSpec, number: u32, threads: usize) -> Self {
-        Self::over::<Sim>(spec.make(threads), spec, number, threads)
-    }
-
-    /// The lock that `spec` names, on the machine of the moment.
-    pub(crate) fn over<P: Platform>(
-        lock: Box<dyn AnyLock>,
-        spec: &LockSpec,
-        number: u32,
-        threads: usize,
-    ) -> Self {
-        let promise = spec.entry.map_or(Promise::Nothing, |entry| entry.promise);
-        let fits = threads <= P::cpus() as usize;
-        Self {
-            number,
-            lock,
-            holder: Cell::new(None),
-            waiters: RefCell::default(),
-            in_order: match promise {
-                Promise::Arrival => true,
-                Promise::ArrivalOrBypass => fits,
-                Promise::Bypass | Promise::Nothing => false,
-            },
-            bypass: match promise {
-                Promise::Bypass | Promise::ArrivalOrBypass => spec.bypass::<P>(),
-                Promise::Arrival | Promise::Nothing => None,
-            },
-            reorders: spec.window_ns().is_some(),
-            most_overtaken: Cell::new(0),
-            acquisitions: Cell::new(0),
-            last: Cell::new(None),
-            hand_overs: Cell::new(0),
-            stamp: Cell::new(None),
-        }
-    }
-
-    /// Who holds it.
-    pub(crate) fn holder(&self) -> Option<Tid> {
-        self.holder.get().map(|(thread, ..)| thread)
-    }
-
-    /// Who waits for it.
-    pub(crate) fn waiting(&self) -> Vec<Tid> {
-        self.waiters.borrow().iter().map(|waiter| waiter.thread).collect()
-    }
-
-    pub(crate) fn lock(&self, window_ns: u32) {
-        let (me, asked) = self.asks();
-        self.lock.lock(me, window_ns);
-        self.got(me, asked);
-    }
-
-    /// A critical section, on whichever thread the lock runs it.
-    pub(crate) fn with(&self, window_ns: u32, section: impl FnOnce()) {
-        let (me, asked) = self.asks();
-        let mut section = Some(section);
-        let mut watched = || {
-            self.got(me, asked);
-            section.take().expect("a section runs once")();
-            self.released();
-        };
-        self.lock.with(me, window_ns, Carried(&mut watched));
-    }
-
-    /// The calling thread is about to ask: who it is, and since when it waits.
-    fn asks(&self) -> (Tid, Ps) {
-        let e = engine();
-        let (me, asked) = (e.me(), e.now);
-        let thread = &mut e.threads[me as usize];
-        (thread.seen_waiting, thread.joined, thread.is_head) = (None, None, false);
-        self.waiters.borrow_mut().push(Waiter {
-            thread: me,
-            asked,
-            overtaken: 0,
-            overtaken_as_head: 0,
-        });
-        (me, asked)
-    }
-
-    /// `me`, which has asked, has the lock now.
-    fn got(&self, me: Tid, asked: Ps) {
-        let mut waiters = self.waiters.borrow_mut();
-        let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
-        waiters.swap_remove(mine);
-        let e = engine();
-        // Who reads an old tail looks at the line as it was before a waiter joined: that is not overtaking it.
-        let is_weak = e.explore.as_ref().is_some_and(|x| x.is_weak());
-        let (mut out_of_order, mut too_often) = (None, None);
-        for waiter in waiters.iter_mut() {
-            let thread = &e.threads[waiter.thread as usize];
-            if thread.seen_waiting.is_some_and(|since| since < asked) {
-                waiter.overtaken += 1;
-                self.most_overtaken.set(self.most_overtaken.get().max(waiter.overtaken));
-                if self.in_order && !is_weak {
-                    out_of_order.get_or_insert((waiter.thread, waiter.asked));
-                }
-            }
-            if thread.is_head && thread.joined.is_some_and(|since| since < asked) {
-                waiter.overtaken_as_head += 1;
-                if !is_weak && self.bypass.is_some_and(|bound| waiter.overtaken_as_head > bound) {
-                    too_often = Some((waiter.thread, waiter.overtaken_as_head));
-                }
-            }
-        }
-        drop(waiters);
-        let lock = self.number;
-        if let Some((first, since)) = out_of_order {
-            let (first, second) = (e.name(first), e.name(me));
-            let (waited_since_ns, came_ns) = (since / 1000, asked / 1000);
-            fail(Violation::Order { lock, first, waited_since_ns, second, came_ns });
-        }
-        if let Some(((who, times), bound)) = too_often.zip(self.bypass) {
-            fail(Violation::Bypass { lock, who: e.name(who), times, bound });
-        }
-        self.stood_by(me, asked);
-        self.acquired(me, asked);
-    }
-
-    /// Looks whether `me`, which has the lock now, was in its line soon enough.
-    fn stood_by(&self, me: Tid, asked: Ps) {
-        let e = engine();
-        // Explorations let time pass at will.
-        if !self.reorders || e.explore.is_some() {
-            return;
-        }
-        let joined = e.threads[me as usize].seen_waiting.unwrap_or(e.now);
-        let waited_ns = joined.saturating_sub(asked) / 1000;
-        let bound_ns = 2 * u64::from(WINDOW_MAX_NS);
-        if waited_ns > bound_ns {
-            let who = e.name(me);
-            fail(Violation::Starved { lock: self.number, who, waited_ns, bound_ns });
-        }
-    }
-
-    /// As [`AnyLock::lock_on_word`].
-    pub(crate) fn lock_on_word(&self, ns: Option<u32>) -> Option<bool> {
-        let e = engine();
-        let (me, asked) = (e.me(), e.now);
-        let got = self.lock.lock_on_word(me, ns)?;
-        if got {
-            self.acquired(me, asked);
-        }
-        Some(got)
-    }
-
-    pub(crate) fn try_lock(&self) -> bool {
-        let e = engine();
-        let (me, asked) = (e.me(), e.now);
-        let got = self.lock.try_lock(me);
-        if got {
-            self.acquired(me, asked);
-        }
-        got
-    }
-
-    fn acquired(&self, me: Tid, asked: Ps) {
-        let e = engine();
-        if let Some((other, ..)) = self.holder.replace(Some((me, asked, e.now))) {
-            let (first, second) = (e.name(other), e.name(me));
-            fail(Violation::Exclusion { lock: self.number, at_ns: e.now / 1000, first, second });
-        }
-        // Explorations have data of their own in every critical section.
-        if e.explore.is_none() {
-            let last = self.stamp.get();
-            // Whoever runs the section must have seen the last one.
-            if let (Some(last), None) = (last, e.orders.write(e.me(), last)) {
-                let (first, second) = (e.name(last.thread()), e.name(me));
-                fail(Violation::HandOver { lock: self.number, at_ns: e.now / 1000, first, second });
-            }
-            e.progress();
-        }
-        self.acquisitions.set(self.acquisitions.get() + 1);
-        if self.last.replace(Some(me)) != Some(me) {
-            self.hand_overs.set(self.hand_overs.get() + 1);
-        }
-    }
-
-    pub(crate) fn unlock(&self) {
-        let me = self.released();
-        self.lock.unlock(me);
-    }
-
-    /// As [`AnyLock::unlock_as_glibc`], if there is that way.
-    pub(crate) fn unlock_as_glibc(&self) {
-        let me = self.released();
-        if !self.lock.unlock_as_glibc(me) {
-            self.lock.unlock(me);
-        }
-    }
-
-    /// The calling thread is about to release.
-    fn released(&self) -> Tid {
-        let e = engine();
-        let me = e.me();
-        self.stamp.set(e.orders.write(me, None));
-        if let Some((thread, asked_ps, start_ps)) = self.holder.take()
-            && let Some(timeline) = &mut e.timeline
-        {
-            let lock = self.number;
-            timeline.hold(Hold { lock, thread, asked_ps, start_ps, end_ps: e.now });
-        }
-        me
     }
 }

@@ -3,11 +3,14 @@
 use crate::check::Violation;
 use crate::engine::Tid;
 use crate::load::{Setup, Workload};
-use crate::lock::{AnyLock, LockSpec, Watched};
+use crate::lock::{AnyLock, LockSpec};
 use crate::platform::{Sim, SimWord};
+use crate::watched::Watched;
 use crate::{Outcome, Placement, Run, profile};
+use lockwright_locks::entry::{Entry, Promise};
+use lockwright_locks::front::{fifo, tuning};
 use lockwright_platform::Ordering::{self, Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Platform, Stage, Word};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -48,11 +51,38 @@ impl AnyLock for Naps {
     fn unlock(&self, _: Tid) {}
 }
 
+/// Test-and-set again, in a lock that says that it has a line: everybody who has to wait is its head, and all overtake.
+struct Overtakes(SimWord);
+
+impl AnyLock for Overtakes {
+    fn lock(&self, _: Tid, _: u32) {
+        if self.0.swap(1, Acquire) == 0 {
+            return;
+        }
+        Sim::reached(Stage::Joined);
+        Sim::reached(Stage::Head);
+        while self.0.swap(1, Acquire) == 1 {
+            Sim::spin_until(&self.0, Relaxed, |value| value == 0);
+        }
+    }
+    fn try_lock(&self, _: Tid) -> bool {
+        false
+    }
+    fn unlock(&self, _: Tid) {
+        self.0.store(0, Release);
+    }
+}
+
 /// Four threads that compute, and take and release the lock.
 fn run(make: fn() -> Box<dyn AnyLock>) -> Outcome {
+    run_as(make, LockSpec::parse("tas").unwrap())
+}
+
+/// The same, of a lock that promises what `spec` says.
+fn run_as(make: fn() -> Box<dyn AnyLock>, spec: LockSpec) -> Outcome {
     let setup = move |setup: &mut Setup<'_>| {
         let lock = setup.lock();
-        let watched = Watched::over::<Sim>(make(), setup.lock, 0, 4);
+        let watched = Watched::over::<Sim>(make(), &spec, 0, 4);
         setup.world.locks.borrow_mut()[0] = Rc::new(watched);
         setup.threads(move |me| {
             while me.goes_on() {
@@ -103,4 +133,25 @@ fn a_lock_that_nobody_gets_any_more_is_found_soon_after_the_end() {
         Some(Violation::Stuck { at_ns, .. }) => assert!(at_ns < 2_100_000_000, "{at_ns}"),
         other => panic!("{other:?}"),
     }
+}
+
+/// A lock that is in no list, and says what one of the catalogue says.
+static IN_ORDER: Entry = Entry { id: "planted", promise: Promise::Arrival, ..fifo::ENTRY };
+static BOUNDED: Entry = Entry {
+    id: "planted",
+    promise: Promise::Bypass,
+    options: &[tuning::BYPASS.or(3)],
+    ..fifo::ENTRY
+};
+static FREE_FOR_ALL: Entry = Entry { id: "planted", promise: Promise::Nothing, ..fifo::ENTRY };
+
+#[test]
+fn a_lock_that_does_not_keep_what_its_entry_promises_is_found_whatever_its_name() {
+    let make = || -> Box<dyn AnyLock> { Box::new(Overtakes(SimWord::new(0))) };
+    let of = |entry| run_as(make, LockSpec::of(entry)).violation;
+    let order = of(&IN_ORDER);
+    assert!(matches!(order, Some(Violation::Order { lock: 0, .. })), "{order:?}");
+    let bypass = of(&BOUNDED);
+    assert!(matches!(bypass, Some(Violation::Bypass { bound: 3, times: 4, .. })), "{bypass:?}");
+    assert_eq!(of(&FREE_FOR_ALL), None);
 }

@@ -2,10 +2,11 @@
 //! schedules each time.
 
 use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::entry::Kind;
+use lockwright_sim::GLIBC;
 use lockwright_sim::explore::{
-    Exploration, Hit, Mutant, Mutation, Search, Site, Strategy, why_it_survives,
+    Exploration, Hit, Mutant, Mutation, RUNTIME, Search, Site, Strategy, Subject, why_it_survives,
 };
-use lockwright_sim::{GLIBC, LockSpec};
 use std::time::Duration;
 
 fn every_lock() -> impl Iterator<Item = &'static str> {
@@ -13,7 +14,7 @@ fn every_lock() -> impl Iterator<Item = &'static str> {
 }
 
 fn exploration(lock: &str, mutant: Option<Mutant>) -> Exploration {
-    Exploration::new(LockSpec::parse(lock).unwrap(), mutant)
+    Exploration::new(Subject::parse(lock).unwrap(), mutant)
 }
 
 fn search(lock: &str, mutant: Option<Mutant>, schedules: u64) -> Option<Hit> {
@@ -49,10 +50,18 @@ fn no_schedule_of_any_lock_breaks_a_rule() {
 }
 
 #[test]
+fn no_schedule_of_the_runtime_with_several_locks_breaks_a_rule() {
+    let hit = search(RUNTIME, None, 6_000);
+    assert!(hit.is_none(), "{hit:#?}");
+}
+
+fn of_kind(kind: Kind) -> impl Iterator<Item = &'static str> {
+    CATALOG.iter().filter(move |entry| entry.kind == kind).map(|entry| entry.id)
+}
+
+#[test]
 fn every_fault_of_a_textbook_locks_hand_over_is_found() {
-    for lock in
-        ["tas", "ttas", "ticket", "mcs", "clh", "mcs-stp", "asl-mcs", "asl-ticket", "asl-clh"]
-    {
+    for lock in of_kind(Kind::Whole) {
         let mut mutants = 0;
         for (site, mutant) in hand_over_mutants(lock) {
             mutants += 1;
@@ -64,7 +73,7 @@ fn every_fault_of_a_textbook_locks_hand_over_is_found() {
 
 #[test]
 fn faults_of_a_front_locks_fast_path_and_wakes_are_found() {
-    for lock in ["auto", "barging", "fifo", "asl", "asl-max", "asl-opt", "pb10", GLIBC] {
+    for lock in of_kind(Kind::Front).chain([GLIBC]) {
         let (mut wakes, mut orderings) = (0, 0);
         for (site, mutant) in hand_over_mutants(lock) {
             let wakes_head =

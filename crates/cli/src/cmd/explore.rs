@@ -5,8 +5,7 @@ use crate::interrupt::INTERRUPTED;
 use crate::{catalog, explore, output, units};
 use lockwright_bench::{catch_interrupts, interrupted};
 use lockwright_locks::catalog::CATALOG;
-use lockwright_sim::LockSpec;
-use lockwright_sim::explore::{Exploration, Mutant, Search, Strategy, Tally};
+use lockwright_sim::explore::{Exploration, Mutant, RUNTIME, Search, Strategy, Subject, Tally};
 use serde_json::Value;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use std::time::Duration;
   lockwright explore mcs                          ten seconds of schedules
   lockwright explore fifo:bypass=1 --time 60
   lockwright explore all --time 1
+  lockwright explore runtime                      a pthread mutex on several locks at once, condvar, glibc's code
   lockwright explore mcs --strategy pct --seed 17 --schedules 1 --story
   lockwright explore mcs --mutants                would it notice a fault of the lock?
   lockwright explore mcs --mutant queue/mcs.rs:133:31:relaxed
@@ -27,8 +27,9 @@ use std::time::Duration;
 Exit codes: 0 nothing found (with --mutants: every fault of the hand-over was), 1 otherwise, 2 usage.
 A finding's last line replays it: docs/explore.md")]
 pub(crate) struct Args {
-    /// Locks, NAME[:key=value,...], or all; options that are not given are drawn, too
-    #[arg(value_parser = catalog::SPEC_OR_ALL, hide_possible_values = true)]
+    /// Locks, NAME[:key=value,...], or all; options that are not given are drawn, too. Or runtime: a pthread mutex and
+    /// condition variable on several locks at once
+    #[arg(value_parser = catalog::SUBJECT, hide_possible_values = true)]
     lock: String,
     /// Who goes next: a random walk, or random priorities (PCT) [default: both in turn]
     #[arg(long, value_name = "STRATEGY")]
@@ -68,13 +69,15 @@ enum Choice {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    let mut locks: Vec<LockSpec> = Vec::new();
+    let mut locks: Vec<Subject> = Vec::new();
     for word in catalog::split(&args.lock) {
         if word == catalog::ALL {
             let all = CATALOG.iter().map(|entry| spec(entry.id));
             locks.extend(all.collect::<Result<Vec<_>, _>>()?);
         } else {
-            catalog::check(&word)?;
+            if word != RUNTIME {
+                catalog::check(&word)?;
+            }
             locks.push(spec(&word)?);
         }
     }
@@ -133,19 +136,19 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(lock: LockSpec, search: Search, args: &Args) -> Result<(bool, Tally, Value), Failure> {
+fn one(lock: Subject, search: Search, args: &Args) -> Result<(bool, Tally, Value), Failure> {
     let mutant = args.mutant.as_deref().map(|text| mutant(&lock, text)).transpose()?;
     let exploration = Exploration::new(lock, mutant);
     let (tally, hit) = search.run(&exploration);
-    let replay = hit.as_ref().map(|hit| explore::replay(exploration.lock(), hit, mutant));
+    let replay = hit.as_ref().map(|hit| explore::replay(exploration.subject(), hit, mutant));
     if !args.json {
-        let text = explore::report(exploration.lock(), &tally, hit.as_ref(), args.story);
+        let text = explore::report(exploration.subject(), &tally, hit.as_ref(), args.story);
         output::print(&text)?;
         if let Some(replay) = &replay {
             output::print(&format!("replay: {replay}\n"))?;
         }
     }
-    let json = explore::as_json(exploration.lock(), &tally, hit.as_ref(), replay);
+    let json = explore::as_json(exploration.subject(), &tally, hit.as_ref(), replay);
     Ok((hit.is_none(), tally, json))
 }
 
@@ -163,11 +166,11 @@ fn time(text: &str) -> Result<Duration, Failure> {
     })
 }
 
-fn spec(text: &str) -> Result<LockSpec, Failure> {
-    LockSpec::parse(text).map_err(|error| Failure::new(error).hint("lockwright list"))
+fn spec(text: &str) -> Result<Subject, Failure> {
+    Subject::parse(text).map_err(|error| Failure::new(error).hint("lockwright list"))
 }
 
-fn mutant(lock: &LockSpec, text: &str) -> Result<Mutant, Failure> {
+fn mutant(lock: &Subject, text: &str) -> Result<Mutant, Failure> {
     let sites = explore::sites(lock);
     Mutant::find(text, &sites).map_err(|error| {
         Failure::new(error).hint(format!("lockwright explore {} --mutants", lock.name()))

@@ -11,13 +11,17 @@
 //!   head ─► A ─► S ─► B ◄─ tail         S.gate  = LEFT        N may end
 //! ```
 //!
+//! A head on its way out *claims* the node behind it before it opens that one's gate. Whoever is about to leave and
+//! finds itself claimed is head in a moment, and leaves as one: otherwise its node would end under the other's hand.
+//!
 //! Invariants:
 //! 1. Whoever writes a link of a waiter that it isn't has the side word's LEAVING, or is that waiter's joiner, once.
 //! 2. While its gate says MOVING nobody passes a waiter, so that the nodes before and behind it stay.
 //! 3. A stand-in belongs to the head that steps over it, once that one has settled with the node behind it.
+//! 4. Who has put a stand-in into its place was not claimed, and nobody looks at its node again.
 
-use super::line::{ASLEEP, OPEN, WAITING, Waiter, successor, tag};
-use super::{Parts, Tuning, mood, side};
+use super::line::{ASLEEP, OPEN, WAITING, Waiter, claimed, join, successor, tag};
+use super::{Note, Parts, Tuning, WAITED, mark, mood, side, unlock_slow};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
@@ -44,16 +48,15 @@ pub unsafe fn leave_line<P: Platform>(
     while parts.side.fetch_or(side::LEAVING, Acquire) & side::LEAVING != 0 {
         P::spin_until(parts.side, Relaxed, |now| now & side::LEAVING == 0);
     }
-    // Relaxed: a head that opens the gate first has made us head; one that comes later finds MOVING, and waits.
+    // A head that opens the gate first has made us head; one that comes later finds MOVING, and waits.
+    // ORDERING: Acquire, pairs with [open]: it is through with our node.
     let moves = [WAITING, ASLEEP]
         .iter()
-        .any(|&from| node.gate.compare_exchange(from, MOVING, Relaxed, Relaxed).is_ok());
-    if moves {
-        replace(&parts, node, tuning.era);
-    }
+        .any(|&from| node.gate.compare_exchange(from, MOVING, Relaxed, Acquire).is_ok());
+    let has_left = moves && replace(&parts, node, tuning.era);
     // [left] ORDERING: Release, pairs with the Acquire above.
     parts.side.fetch_and(!side::LEAVING, Release);
-    if moves {
+    if has_left {
         return;
     }
     parts.mood.fetch_and(!mood::NAPPING, Relaxed); // a hint
@@ -68,14 +71,57 @@ pub unsafe fn leave_line<P: Platform>(
     P::unpark(parts.word, 1);
 }
 
-/// Puts a stand-in into the place of `node`, whose gate says MOVING, under LEAVING.
-fn replace<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) {
-    const { assert!(size_of::<Waiter<P>>() <= 128) }
+/// For checkers: joins the line, is torn out of its wait, and leaves. `asleep`: once it has made sure that it would be
+/// woken; with a deadline, after it has slept until then.
+///
+/// # Safety
+/// `memory` can be written, and stays readable. The node in it ends before this returns.
+pub unsafe fn torn_wait<P: Platform>(
+    parts: Parts<'_, P>,
+    tuning: &Tuning,
+    memory: *mut Waiter<P>,
+    asleep: bool,
+    deadline: Option<P::Deadline>,
+) {
+    // SAFETY: the caller's promise.
+    let node = unsafe {
+        memory.write(Waiter::new(WAITING, Note::default()));
+        &*memory
+    };
+    let behind = join(&parts, node, tuning);
+    let mut holds = false;
+    let (word, value) = if behind { (&node.gate, ASLEEP) } else { (parts.word, WAITED) };
+    if asleep {
+        // Relaxed: as in line.rs.
+        let sleeps = if behind {
+            node.gate.compare_exchange(WAITING, ASLEEP, Relaxed, Relaxed).is_ok()
+        } else {
+            holds = mark::<P>(parts.word);
+            !holds
+        };
+        if sleeps && deadline.is_some() {
+            P::park(word, value, deadline);
+        }
+    }
+    // SAFETY: our own, and in the line; then nobody looks at it.
+    unsafe {
+        leave_line(parts, tuning, memory);
+        memory.drop_in_place();
+    }
+    if holds {
+        unlock_slow(parts, tuning);
+    }
+}
+
+/// Puts a stand-in into the place of `node`, whose gate says MOVING, under LEAVING. `false`: behind it, because the node
+/// is claimed, and head by now.
+fn replace<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> bool {
+    const { assert!(size_of::<Waiter<P>>() <= P::LINE && align_of::<Waiter<P>>() <= 128) }
     let me = from_ref(node).cast_mut();
     let stand_in: *mut Waiter<P> = P::take_line().cast();
     // SAFETY: a fresh line, large and aligned enough, and ours alone.
     let place = unsafe {
-        stand_in.write(Waiter::new(LEFT, super::Note::default()));
+        stand_in.write(Waiter::new(LEFT, Note::default()));
         &*stand_in
     };
     let before = node.before.load(Relaxed); // by invariant 1
@@ -88,16 +134,27 @@ fn replace<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) {
         // SAFETY: in the line, and stays there by invariant 2.
         unsafe { (*behind).before.store(stand_in, Relaxed) }; // by invariant 1
     }
-    // ORDERING: Release, pairs with the Acquires of `next`: the stand-in is fully made.
     // SAFETY: in the line, and stays there by invariant 2.
-    unsafe { (*before).next.store(stand_in, Release) };
+    let before = unsafe { &(*before).next };
+    // [stand-in] ORDERING: Release, pairs with [claim]: the stand-in is fully made. Relaxed: it was claimed, see [open].
+    if before.compare_exchange(me, stand_in, Release, Relaxed).is_ok() {
+        return true;
+    }
+    debug_assert!(before.load(Relaxed) == claimed::<P>(), "behind somebody who does not know");
+    node.next.store(stand_in, Relaxed); // our own to read
+    place.before.store(me, Relaxed); // by invariant 1
+    // [through] ORDERING: Release, pairs with the Acquire in `settle`: we are through with the node before us.
+    before.store(null_mut(), Release);
+    // ORDERING: Acquire, pairs with [open]: and it is through with ours.
+    P::spin_until(&node.gate, Acquire, |gate| gate == OPEN);
+    false
 }
 
 /// Makes the first waiter behind `at` head that has not left: its gate, and what that said before. None: all of
 /// them had left, and the line is empty.
 ///
 /// # Safety
-/// `at` is the line's head, which the caller is, and `next` is behind it.
+/// `at` is the line's head, which the caller is, and `next`, behind it, is claimed.
 pub(super) unsafe fn settle<P: Platform>(
     parts: &Parts<'_, P>,
     mut at: &Waiter<P>,
@@ -106,16 +163,14 @@ pub(super) unsafe fn settle<P: Platform>(
 ) -> Option<(*const P::Word, u32)> {
     let mut stepped_over: *mut Waiter<P> = null_mut();
     let settled = loop {
-        // SAFETY: linked behind the head, so it is there until its gate is open.
+        // SAFETY: claimed, so it is there until its gate is open.
         let waiter = unsafe { &*next };
         let gate = &raw const waiter.gate;
-        // Relaxed: an RMW sees the newest value, and headship carries no data.
-        let before = waiter.gate.swap(OPEN, Relaxed);
+        // [open] ORDERING: Release, pairs with the Acquires of gates: afterwards only the address.
+        let before = waiter.gate.swap(OPEN, Release);
         if before == MOVING {
-            let moving = next;
-            // ORDERING: Acquire, pairs with `replace`.
-            next = P::spin_until_ptr(&at.next, Acquire, |next| next != moving);
-            continue;
+            // It finds that we have claimed it. ORDERING: Acquire, pairs with [through].
+            P::spin_until_ptr(&at.next, Acquire, |next| next.is_null());
         }
         give::<P>(core::mem::replace(&mut stepped_over, null_mut()));
         if before != LEFT {

@@ -25,6 +25,11 @@ pub(super) const ASLEEP: u32 = 1;
 /// Head.
 pub(super) const OPEN: u32 = 2;
 
+/// In place of a node's `next`, whose own is on its way out of the line: it has read who that was.
+pub(super) fn claimed<P: Platform>() -> *mut Waiter<P> {
+    core::ptr::without_provenance_mut(1)
+}
+
 /// Low bits of a node's address, free for the era: nodes are aligned to 64.
 const ERAS: usize = 63;
 
@@ -122,7 +127,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
 }
 
 /// Joins the line; `true`: behind somebody.
-fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
+pub(super) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
     let me = core::ptr::from_ref(node).cast_mut();
     // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
     // our predecessor's node is fully made before we write its `next`.
@@ -150,16 +155,15 @@ fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) ->
 /// Not head yet: everything concerns our own gate. `true`: it slept.
 fn wait_for_headship<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let awake_ns = R::awake_ns(lock);
-    // Relaxed: headship carries no data; the word's Acquire does.
-    if P::spin_for(&node.gate, Relaxed, awake_ns, |gate| gate == OPEN) == OPEN {
+    // ORDERING: Acquire, all three, pairs with [open]: our node may end, also if whoever opened it does not hold the lock.
+    if P::spin_for(&node.gate, Acquire, awake_ns, |gate| gate == OPEN) == OPEN {
         return false;
     }
-    // Relaxed on failure: OPEN is all we need. On success too: who opens it does so by an RMW, which sees the
-    // newest value, and then moves us to the word.
-    if node.gate.compare_exchange(WAITING, ASLEEP, Relaxed, Relaxed).is_err() {
+    // Relaxed on success: who opens it does so by an RMW, which sees the newest value, and then moves us to the word.
+    if node.gate.compare_exchange(WAITING, ASLEEP, Relaxed, Acquire).is_err() {
         return false;
     }
-    while node.gate.load(Relaxed) == ASLEEP {
+    while node.gate.load(Acquire) == ASLEEP {
         P::park(&node.gate, ASLEEP, None);
     }
     true
@@ -217,25 +221,26 @@ fn leave<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
     }
 }
 
-/// Who is behind `node`, a head that leaves or its stand-in; none: the line is empty now.
+/// Who is behind `node`, a head that leaves or its stand-in, claimed: it is there until its gate is open (leaving.rs).
+/// None: the line is empty now.
 pub(super) fn successor<P: Platform>(
     parts: &Parts<'_, P>,
     node: &Waiter<P>,
     era: usize,
 ) -> Option<*mut Waiter<P>> {
     let me = core::ptr::from_ref(node).cast_mut();
-    // ORDERING: Acquire, pairs with [link].
-    let next = node.next.load(Acquire);
-    if !next.is_null() {
-        return Some(next);
+    // Relaxed: who is not seen has not linked yet, or is seen below.
+    if node.next.load(Relaxed).is_null() {
+        // Relaxed: whoever joins next finds nobody, and needs nothing that we wrote but by the word.
+        let (mine, none) = (tag(me, era), core::ptr::null_mut());
+        if parts.tail.compare_exchange(mine, none, Relaxed, Relaxed).is_ok() {
+            return None;
+        }
+        // Somebody joined behind us and will link in a moment. Relaxed: read again below.
+        P::spin_until_ptr(&node.next, Relaxed, |next| !next.is_null());
     }
-    // Relaxed: whoever joins next finds nobody, and needs nothing that we wrote but by the word.
-    let (mine, none) = (tag(me, era), core::ptr::null_mut());
-    if parts.tail.compare_exchange(mine, none, Relaxed, Relaxed).is_ok() {
-        return None;
-    }
-    // Somebody joined behind us and will link in a moment. ORDERING: Acquire, pairs with [link].
-    Some(P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null()))
+    // [claim] ORDERING: Acquire, pairs with [link] and [stand-in]: its node is fully made.
+    Some(node.next.swap(claimed::<P>(), Acquire))
 }
 
 /// Lets the rule choose among `first` and those behind it, and moves its choice to the front of the line.
@@ -281,9 +286,7 @@ fn choose<P: Platform, R: Rule<P>>(
             (*behind).before.store(waiters[chosen - 1], Relaxed); // read under LEAVING
             (*next).next.store(first, Relaxed);
             (*first).before.store(next, Relaxed);
-            let me = core::ptr::from_ref(node).cast_mut();
-            (*next).before.store(me, Relaxed);
-            node.next.store(next, Relaxed); // ours to read, in `settle`
+            (*next).before.store(core::ptr::from_ref(node).cast_mut(), Relaxed); // and we have claimed it
         }
     }
     // [unleave] ORDERING: Release, pairs with the Acquire of the next who takes LEAVING.

@@ -76,10 +76,22 @@ impl<P: Platform> Rule<P> for Lock {
     fn hold_back(lock: &View<'_, P>, _: &Note) {
         for look in 0..LOOKS {
             // Hints: how often it has been overtaken is checked by those who do.
-            if lock.beside() == 0 || lock.overtaken() >= lock.tuning.bypass {
+            if lock.beside() == 0 || lock.overtaken() >= lock.tuning.bypass || is_idle(lock) {
                 break;
             }
             lock.sleep_aside(FIRST_LOOK_NS << look.min(3));
         }
     }
 }
+
+/// Is it free, now and a moment later? Then those beside the line don't circulate: they wait by another rule, which leaves
+/// a lock with a line to its head.
+fn is_idle<P: Platform>(lock: &View<'_, P>) -> bool {
+    lock.is_open() && {
+        P::pause(GRACE_NS);
+        lock.is_open()
+    }
+}
+
+/// The moment, ns: longer than a hand-over takes.
+const GRACE_NS: u32 = 2_000;

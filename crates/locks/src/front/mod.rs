@@ -49,7 +49,7 @@ pub mod tuning;
 mod words;
 
 pub use alone::Alone;
-pub use leaving::leave_line;
+pub use leaving::{leave_line, torn_wait};
 pub use line::{Seat, Waiter, acquire};
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
 pub use tuning::{ANY, SPIN_NS, Tuning, Window};

@@ -12,10 +12,13 @@
 //! Time goes by with each step; it also jumps to the end of somebody's wait, by chance, and whenever nobody else can go on:
 //! threads that run may be preempted for as long as it takes. So whatever happens here can happen on a machine.
 
+use super::machine::Line;
 use super::mutant::{Mutant, Mutation, Op, Sites};
+use super::process::Process;
 use super::{Setting, Strategy};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, engine, fail, suspend};
+use lockwright_locks::posix::Policy;
 use lockwright_platform::Ordering;
 use std::panic::Location;
 
@@ -107,6 +110,9 @@ pub(crate) struct Explorer {
     pub(crate) lock: (usize, usize),
     /// Lines that were taken and not given back.
     pub(crate) lines_out: i64,
+    memory: Vec<Box<Line>>,
+    /// What the places of a process's mutexes mean at present.
+    pub(crate) table: Vec<Policy<Process>>,
     pub(crate) acquired_at: u32,
 }
 
@@ -151,6 +157,8 @@ impl Explorer {
             trace: None,
             lock: (0, 0),
             lines_out: 0,
+            memory: Vec::new(),
+            table: Vec::new(),
             acquired_at: 0,
             rng,
         }
@@ -305,6 +313,19 @@ impl Explorer {
     /// Does a load return an old value, if it may?
     pub(crate) fn reads_old(&mut self) -> bool {
         self.old > 0.0 && self.rng.f64() < self.old
+    }
+
+    /// Memory that nobody else has had or will have, so that late looks at it are noticed.
+    pub(crate) fn memory(&mut self) -> *mut u8 {
+        self.memory.push(Line::zeroed());
+        self.memory.last_mut().expect("just added").start()
+    }
+
+    /// How many sleep on a word.
+    #[cfg(test)]
+    pub(crate) fn asleep_on(&self, word: usize) -> usize {
+        let sleeps = |w: &&Waiter| matches!(w.wait, Wait::Sleeps { .. }) && w.word == word;
+        self.waiters.iter().filter(sleeps).count()
     }
 
     /// Evenly, both ends included.

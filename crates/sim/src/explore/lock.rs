@@ -1,11 +1,12 @@
 //! Locks of the catalogue on the machine of explorations. Each acquisition has a node of its own, which ends right after.
 
+use super::explorer::explorer;
 use super::machine::Explored;
-use crate::engine::Tid;
+use crate::engine::{Tid, engine};
 use crate::lock::{AnyLock, Carried, Glibc, LockSpec};
 use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Visitor};
-use lockwright_locks::front::{Alone, FREE, Rule, Tuning, WAITED, lock_as_glibc};
+use lockwright_locks::front::{Alone, FREE, Rule, Tuning, WAITED, lock_as_glibc, torn_wait};
 use lockwright_platform::Ordering::Release;
 use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
 use std::cell::{Cell, RefCell};
@@ -18,6 +19,8 @@ struct OnWord<L> {
     lock: fn(&L, Option<<Explored as Platform>::Deadline>) -> bool,
     /// Releases.
     unlock: fn(&L),
+    /// Joins the line and is torn out of its wait.
+    torn_wait: fn(&L, bool, Option<<Explored as Platform>::Deadline>),
 }
 
 /// A lock, and where its words lie.
@@ -83,6 +86,13 @@ impl<L: TryLock<Explored> + 'static> AnyLock for Typed<L> {
         Some(got)
     }
 
+    fn torn_wait(&self, asleep: bool, ns: Option<u32>) -> bool {
+        if let Some(on_word) = &self.on_word {
+            (on_word.torn_wait)(&self.lock, asleep, ns.map(Explored::after));
+        }
+        self.on_word.is_some()
+    }
+
     fn unlock_as_glibc(&self, thread: Tid) -> bool {
         if let Some(on_word) = &self.on_word {
             (on_word.unlock)(&self.lock);
@@ -129,7 +139,7 @@ impl Visitor<Explored> for Making<'_> {
     }
 }
 
-fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
+pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
     let lock = Alone::<Explored, R>::tuned(tuning);
     let on_word: OnWord<Alone<Explored, R>> = OnWord {
         lock: |lock, deadline| match deadline {
@@ -145,6 +155,11 @@ fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
             if parts.word.swap(FREE, Release) == WAITED {
                 Explored::unpark(parts.word, 1);
             }
+        },
+        torn_wait: |lock, asleep, deadline| {
+            let memory = explorer(engine()).memory().cast();
+            // SAFETY: fresh memory, which stays.
+            unsafe { torn_wait(lock.parts(), lock.tuning(), memory, asleep, deadline) };
         },
     };
     Typed::boxed(lock, Some(on_word), threads)

@@ -13,7 +13,6 @@ use super::mutant::{Mutation, Op};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, current, engine, fail, inside};
 use crate::order::{acquires, releases};
-use crate::platform::LINE;
 use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -50,6 +49,20 @@ struct Stored<V> {
     clock: u32,
     /// What whoever acquires it learns.
     known: [u32; THREADS],
+}
+
+/// Memory that stays readable until the machine ends.
+#[repr(align(128))]
+pub(crate) struct Line([u8; 1024]);
+
+impl Line {
+    pub(crate) fn zeroed() -> Box<Self> {
+        Box::new(Self([0; 1024]))
+    }
+
+    pub(crate) fn start(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr()
+    }
 }
 
 /// Stores that a word remembers.
@@ -274,7 +287,9 @@ impl<V: Value> ExploreCell<V> {
                 return value;
             }
             may_be_old = false; // whoever waits sees the newest value in the end
-            if self.value.get() != value {
+            // Also where `done` looks once more by itself, and where the value has come back meanwhile.
+            let newest = self.newest(&self.stores.borrow());
+            if self.seen.get()[engine().me() as usize] != newest {
                 point(at); // it is another one by now, or has been all the time
             } else if end.is_some_and(|end| end <= engine().now)
                 || block(Wait::Spins, self.address(), end, at) == Ended::TimedOut
@@ -491,14 +506,12 @@ impl Platform for Explored {
         engine().reached(stage);
     }
 
+    const LINE: usize = size_of::<Line>();
+
     fn take_line() -> *mut u8 {
         let e = current().expect("locks live on a machine");
         explorer(e).lines_out += 1;
-        // Never the same line again, so that late looks at an old one are noticed.
-        // SAFETY: the layout is not empty.
-        let line = unsafe { std::alloc::alloc_zeroed(LINE) };
-        e.arena.push(line); // freed with the machine: a line stays readable
-        line
+        explorer(e).memory()
     }
 
     unsafe fn give_line(_line: *mut u8) {

@@ -12,8 +12,14 @@ mod explorer;
 mod lock;
 mod machine;
 mod mutant;
+#[cfg(test)]
+mod planted;
+mod process;
+mod protected;
+mod pthread;
 mod scenario;
 mod search;
+mod subject;
 mod survivors;
 
 use crate::check::Violation;
@@ -23,7 +29,10 @@ use crate::profile::{self, Profile};
 pub(crate) use explorer::Explorer;
 use explorer::explorer;
 pub use mutant::{Mutant, MutantError, Mutation, Op, Place, Site};
+use process::{Plan, Unlock};
 pub use search::{Hit, Search, Tally};
+use subject::{Make, What};
+pub use subject::{RUNTIME, Subject};
 pub use survivors::why_it_survives;
 
 /// Threads of one schedule, at most.
@@ -71,9 +80,24 @@ pub(crate) struct Setting {
 /// An exploration.
 #[derive(Debug)]
 pub struct Exploration {
-    lock: LockSpec,
+    subject: Subject,
     mutant: Option<Mutant>,
     profile: Profile,
+}
+
+/// What is explored in one schedule.
+enum Drawn {
+    Lock(LockSpec, Make),
+    Runtime(Plan, Unlock),
+}
+
+impl Drawn {
+    fn describe(&self) -> String {
+        match self {
+            Self::Lock(spec, _) => spec.name().to_owned(),
+            Self::Runtime(plan, _) => plan.describe(),
+        }
+    }
 }
 
 /// What came of a schedule.
@@ -101,11 +125,11 @@ pub struct Finding {
 }
 
 impl Exploration {
-    /// Of `lock`, or of a mutant of it.
+    /// Of a lock or of the runtime, or of a mutant of it.
     ///
     /// # Panics
     /// If the profiles that come with the program are broken.
-    pub fn new(lock: LockSpec, mutant: Option<Mutant>) -> Self {
+    pub fn new(subject: impl Into<Subject>, mutant: Option<Mutant>) -> Self {
         // Explorations have no lines, no energy and no scheduler of their own: the less there is to set up, the better.
         let mut profile = profile::builtin("m1").expect("a profile of ours");
         profile.provenance.clear();
@@ -113,12 +137,12 @@ impl Exploration {
         profile.cluster.truncate(1);
         profile.cluster[0].cores = 1;
         profile.kernel.buckets = 1;
-        Self { lock, mutant, profile }
+        Self { subject: subject.into(), mutant, profile }
     }
 
-    /// The lock.
-    pub fn lock(&self) -> &LockSpec {
-        &self.lock
+    /// What is explored.
+    pub fn subject(&self) -> &Subject {
+        &self.subject
     }
 
     /// Runs the schedule of a seed.
@@ -164,7 +188,10 @@ impl Exploration {
         let cpus = [1, 2, 4, 8][rng.usize(0..4)];
         let classes = (0..threads).map(|_| [0, 0, 1, 1, 2][rng.usize(0..5)]).collect();
         let setting = Setting { threads, cpus, classes };
-        let spec = self.lock.varied(&mut rng);
+        let drawn = match &self.subject.0 {
+            What::Lock { spec, make } => Drawn::Lock(spec.varied(&mut rng), *make),
+            What::Runtime { unlock } => Drawn::Runtime(Plan::draw(&mut rng), *unlock),
+        };
         let mut e = Engine::new(&self.profile, seed);
         let mut x = Explorer::new(strategy, &setting, rng.fork(), self.mutant);
         before(&mut x);
@@ -172,9 +199,19 @@ impl Exploration {
         with_engine(&mut e, |e| {
             // SAFETY: the only reference, which ends before the run begins; then the machine is the current one.
             unsafe {
-                let shared = scenario::set_up(&mut *e, &spec, &setting, rng.fork());
-                explorer::run(e);
-                drop(shared);
+                let rng = rng.fork();
+                match &drawn {
+                    Drawn::Lock(spec, make) => {
+                        let shared = scenario::set_up(&mut *e, spec, *make, &setting, rng);
+                        explorer::run(e);
+                        drop(shared);
+                    }
+                    Drawn::Runtime(plan, unlock) => {
+                        let shared = pthread::set_up(&mut *e, plan, *unlock, threads, rng);
+                        explorer::run(e);
+                        drop(shared);
+                    }
+                }
             }
         });
         let violation = e.violation.take();
@@ -182,7 +219,7 @@ impl Exploration {
         after(x);
         let describe = |violation| {
             let Setting { threads, cpus, classes } = &setting;
-            let lock = spec.name();
+            let lock = drawn.describe();
             let name = |class: &u8| ["big", "little", "smallest"][usize::from(*class)];
             let cores = classes.iter().map(name).collect::<Vec<_>>().join(", ");
             let cpus = if *cpus == 1 { "1 CPU".to_owned() } else { format!("{cpus} CPUs") };

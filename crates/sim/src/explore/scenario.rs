@@ -1,14 +1,14 @@
 //! What threads do in a schedule: few acquisitions, in all the ways that the lock has, and what must hold.
 
-use super::explorer::{Wait, block, explorer, point};
-use super::lock::make;
+use super::explorer::explorer;
+use super::protected::{Protected, check_lines, pause};
+use super::subject::Make;
 use super::{Setting, machine::Explored};
 use crate::check::Violation;
 use crate::engine::{Engine, engine, fail};
-use crate::lock::{LockSpec, Watched};
-use crate::order::Stamp;
+use crate::lock::LockSpec;
+use crate::watched::Watched;
 use std::cell::{Cell, RefCell};
-use std::panic::Location;
 use std::rc::Rc;
 
 /// How a thread acquires.
@@ -22,14 +22,17 @@ enum Way {
     OnWord {
         ns: Option<u32>,
     },
+    /// It joins a front lock's line, and is torn out of its wait.
+    Torn {
+        asleep: bool,
+        ns: Option<u32>,
+    },
 }
 
 /// What all threads of a schedule share.
 struct World {
     lock: Watched,
-    stamp: Cell<Option<Stamp>>,
-    value: Cell<u64>,
-    sections: Cell<u64>,
+    data: Protected,
     finished: Cell<u32>,
     /// The one that the others may overtake has had its turn.
     victim_done: Cell<bool>,
@@ -47,9 +50,13 @@ impl World {
     }
 
     fn way(&self) -> Way {
-        match self.draw(8) {
+        match self.draw(9) {
             0..=4 => Way::Lock { window_ns: [0, 300, 3_000, 100_000_000][self.draw(4) as usize] },
             5 => Way::Try,
+            6 => {
+                let ns = [None, None, Some(500), Some(100_000)][self.draw(4) as usize];
+                Way::Torn { asleep: self.draw(2) == 0, ns }
+            }
             _ => Way::OnWord {
                 ns: [None, None, Some(0), Some(500), Some(100_000)][self.draw(5) as usize],
             },
@@ -71,6 +78,7 @@ impl World {
             Way::OnWord { ns } => {
                 self.lock.lock_on_word(ns).unwrap_or_else(|| self.lock.try_lock())
             }
+            Way::Torn { asleep, ns } => !self.lock.torn_wait(asleep, ns) && self.lock.try_lock(),
         };
         if got {
             self.acquired_section();
@@ -85,28 +93,7 @@ impl World {
     fn acquired_section(&self) {
         let x = explorer(engine());
         x.acquired_at = x.steps;
-        self.section();
-    }
-
-    /// Reads, modifies and writes the protected data.
-    fn section(&self) {
-        let e = engine();
-        let me = e.me();
-        let last = self.stamp.get();
-        let Some(stamp) = e.orders.write(me, last) else {
-            let first = last.map_or_else(String::new, |last| e.name(last.thread()));
-            fail(Violation::Race { at_ns: e.now / 1000, first, second: e.name(me) });
-        };
-        self.stamp.set(Some(stamp));
-        self.sections.set(self.sections.get() + 1);
-        let seen = self.value.get();
-        explorer(e).record(me, "holds", 0, None, Location::caller());
-        match self.draw(8) {
-            0 => pause(2_000),
-            1..4 => drop(point(Location::caller())),
-            _ => {}
-        }
-        self.value.set(seen + 1); // not += 1: an update in between is lost, as it would be
+        self.data.section(self.draw(8));
     }
 
     /// The last thread to end looks whether all is well.
@@ -118,30 +105,20 @@ impl World {
         let e = engine();
         let me = e.me();
         e.orders.join_all(me);
-        let (expected, updates) = (self.sections.get(), self.value.get());
-        if updates != expected {
-            fail(Violation::Lost { expected, missing: expected - updates });
-        }
+        self.data.check();
         if !self.lock.try_lock() {
             fail(Violation::NotFree { who: e.name(me) });
         }
         self.lock.unlock();
-        let lines = explorer(engine()).lines_out;
-        if lines != 0 {
-            fail(Violation::Leaked { lines });
-        }
+        check_lines();
     }
-}
-
-fn pause(ns: u64) {
-    let end = engine().now + ns * 1000;
-    block(Wait::Pauses, 0, Some(end), Location::caller());
 }
 
 /// Makes lock and threads. What is returned has to stay until they have ended: what no thread ends needs no knowledge.
 pub(super) fn set_up(
     e: &mut Engine,
     spec: &LockSpec,
+    make: Make,
     setting: &Setting,
     mut rng: fastrand::Rng,
 ) -> impl Sized + use<> {
@@ -152,9 +129,7 @@ pub(super) fn set_up(
     let lock = Watched::over::<Explored>(lock, spec, 0, threads as usize);
     let world = Rc::new(World {
         lock,
-        stamp: Cell::default(),
-        value: Cell::default(),
-        sections: Cell::default(),
+        data: Protected::default(),
         finished: Cell::default(),
         victim_done: Cell::default(),
         foreign,

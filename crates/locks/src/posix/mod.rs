@@ -1,0 +1,180 @@
+//! What a `pthread_mutex_t` means, on any machine: kinds, owners and answers (mutex.rs), and which lock serves it
+//! (places.rs). A process has the rest: threads' ids, the table of locks, its fastest paths.
+//!
+//! ```text
+//!   0 word │ 4 count │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
+//! ```
+//!
+//! All-zero memory is an unlocked mutex of the plain kind. What glibc's own code looks at stays true to glibc's
+//! meaning, so that it may lock and unlock the same mutex, unannounced.
+//!
+//! Invariants:
+//! 1. Which lock a mutex runs on is read from the mutex, each time that somebody has to wait or owes a wake. It is
+//!    a hint: who holds the mutex, and who needs a wake, is in word 0 alone.
+//! 2. `count` is the holder's. `owner` is a thread's own id if and only if that thread wrote it there.
+
+mod mutex;
+mod places;
+
+pub use mutex::{Refused, destroy, give_slow, is_held_by_me, is_ours};
+pub use mutex::{lock, lock_again, lock_until, try_lock, unlock};
+pub use places::{Front, How, PLACE_MAX, Policy, UNDECIDED, acquire, queue_in_front};
+
+use crate::front::{self, FREE, HELD, Parts, Seat, Tuning, Waiter};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Ptr, Word};
+
+/// A process, as far as its mutexes depend on it.
+pub trait Environment: Sized + 'static {
+    /// Its machine.
+    type Platform: Platform;
+    /// Where a textbook lock stands in front of a mutex; zeroes are an unlocked one.
+    type Room: Send + Sync;
+    /// The calling thread's id, not 0.
+    fn thread() -> u32;
+
+    /// Which place of the table a mutex gets that a call at `caller` finds contended first: 1 to [`PLACE_MAX`].
+    fn choose(mutex: &Mutex<Self>, caller: usize) -> u32;
+
+    /// What is at that place now. [`UNDECIDED`]: what a mutex runs on meanwhile.
+    fn policy(place: u32) -> Policy<Self>;
+
+    /// A policy's tuning as it is now, for the calling thread.
+    fn tuning(tuning: Tuning) -> Tuning {
+        tuning
+    }
+
+    /// The calling thread has to wait for a mutex, and has time for other things.
+    fn before_wait() {}
+
+    /// Runs a wait for word 0, in the line or beside it; it says in the seat, if there is one, where it stands.
+    fn in_line(
+        mutex: &Mutex<Self>,
+        tuning: &Tuning,
+        wait: impl FnOnce(Option<&Seat<Self::Platform>>),
+    ) {
+        let _ = (mutex, tuning);
+        wait(None);
+    }
+
+    /// Runs a wait that sleeps on word 0 alone.
+    fn on_word<R>(mutex: &Mutex<Self>, wait: impl FnOnce() -> R) -> R {
+        let _ = mutex;
+        wait()
+    }
+
+    /// Runs a wait in a textbook lock's queue, which nobody can leave.
+    fn in_queue(mutex: &Mutex<Self>, tuning: &Tuning, wait: impl FnOnce()) {
+        let _ = (mutex, tuning);
+        wait();
+    }
+
+    /// Takes word 0 if it is free and nobody queues.
+    #[inline(always)]
+    fn take(mutex: &Mutex<Self>) -> bool {
+        // An arrival must not overtake a line unseen.
+        let nobody_queues = mutex.tail.load(Relaxed).is_null();
+        // ORDERING: Acquire, pairs with `give` and the front locks' [release].
+        nobody_queues && mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
+    }
+
+    /// Takes word 0 if it is free.
+    #[inline(always)]
+    fn try_take(mutex: &Mutex<Self>) -> bool {
+        front::try_take::<Self::Platform>(&mutex.word)
+    }
+
+    /// Releases word 0 if nobody needs a wake. After the write that does, the mutex may be gone.
+    #[inline(always)]
+    fn give(mutex: &Mutex<Self>) -> bool {
+        // ORDERING: Release, pairs with every Acquire that takes word 0.
+        mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok()
+    }
+}
+
+/// An environment whose mutexes may be statics.
+pub trait Static: Environment {
+    /// An unlocked mutex.
+    const UNLOCKED: Mutex<Self>;
+}
+
+/// A word of the environment's machine.
+type WordOf<E> = <<E as Environment>::Platform as Platform>::Word;
+
+/// `pthread_mutex_t`, `mtx_t`.
+#[repr(C)]
+pub struct Mutex<E: Environment> {
+    /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake.
+    pub word: WordOf<E>,
+    /// `__count`: how often its holder holds a recursive mutex. The holder's.
+    pub count: WordOf<E>,
+    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder.
+    pub owner: WordOf<E>,
+    /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
+    /// the upper half the front locks' mood.
+    pub users: WordOf<E>,
+    /// `__kind`: type and flags. Written by `init`, and by `destroy` (-1).
+    pub kind: WordOf<E>,
+    /// `__spins`, `__elision`: the place, and the front locks' side word.
+    pub side: WordOf<E>,
+    /// `__list.__prev`: the line's tail.
+    pub tail: <E::Platform as Platform>::Ptr<Waiter<E::Platform>>,
+    /// `__list.__next`: where a textbook lock stands in front of word 0; zeroes on every other mutex.
+    pub room: E::Room,
+}
+
+/// Bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
+/// machines without it). Any other: robust, PI, PP, process-shared, destroyed. Those are glibc's.
+pub const KINDS: u32 = 0x303;
+/// In `__kind`, on a mutex that a textbook lock stands in front of: it sends each operation on this one mutex to the
+/// slow functions, at no cost to the others, because the fast path looks at `__kind` anyway. To glibc's code it is
+/// PTHREAD_MUTEX_NO_ELISION_NP, which changes nothing; a mutex of the type NORMAL has it from the start.
+pub const MARKED: u32 = 0x200;
+/// The condvar waiters in `users`.
+pub const USERS: u32 = 0xffff;
+/// The type's bits.
+pub const TYPE: u32 = 3;
+/// `PTHREAD_MUTEX_RECURSIVE`.
+pub const RECURSIVE: u32 = 1;
+/// `PTHREAD_MUTEX_ERRORCHECK`.
+pub const ERRORCHECK: u32 = 2;
+
+impl<E: Static> Default for Mutex<E> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<E: Static> Mutex<E> {
+    /// An unlocked mutex of the plain kind: `PTHREAD_MUTEX_INITIALIZER`.
+    pub const fn new() -> Self {
+        E::UNLOCKED
+    }
+}
+
+impl<E: Environment> Mutex<E> {
+    /// An unlocked mutex of a kind, and what stands in front of it.
+    pub fn of_kind(kind: u32, room: E::Room) -> Self {
+        Self {
+            word: Word::new(FREE),
+            count: Word::new(0),
+            owner: Word::new(0),
+            users: Word::new(0),
+            kind: Word::new(kind),
+            side: Word::new(0),
+            tail: Ptr::new(core::ptr::null_mut()),
+            room,
+        }
+    }
+
+    /// Does somebody hold it? As stale as any such answer.
+    pub fn is_locked(&self) -> bool {
+        self.word.load(Relaxed) != FREE // a hint
+    }
+
+    /// What the front locks see of it.
+    pub fn parts(&self) -> Parts<'_, E::Platform> {
+        let Self { word, side, users: mood, tail, .. } = self;
+        Parts { word, side, mood, tail }
+    }
+}

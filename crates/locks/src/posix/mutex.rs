@@ -1,0 +1,163 @@
+//! Kinds, owners, and answers. Callers have looked whether the mutex is [ours](is_ours).
+
+use super::places::{acquire, must_queue, policy, release};
+use super::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
+use crate::front::{self, FREE};
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::{Platform, Word};
+
+/// Why an operation was refused; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// Somebody holds it, or will come back for it: EBUSY.
+    Busy,
+    /// The caller holds it already: EDEADLK.
+    Deadlock,
+    /// The caller holds it as often as can be counted: EAGAIN.
+    TooOften,
+    /// The caller does not hold it: EPERM.
+    NotHolder,
+    /// The deadline is none: EINVAL.
+    Invalid,
+    /// The deadline has passed: ETIMEDOUT.
+    TimedOut,
+}
+
+/// What came of it.
+type Answer = Result<(), Refused>;
+
+/// Is it not glibc's to handle (robust, PI, PP, process-shared, destroyed)?
+#[inline(always)]
+pub fn is_ours<E: Environment>(m: &Mutex<E>) -> bool {
+    m.kind.load(Relaxed) & !KINDS == 0
+}
+
+/// What the kind says before anybody waits: held by the caller already? `again`: then what, if that is
+/// an error.
+#[inline(always)]
+fn before_lock<E: Environment>(m: &Mutex<E>, kind: u32, again: Refused) -> Option<Answer> {
+    let kind = kind & TYPE;
+    // Relaxed: by invariant 2.
+    if kind != RECURSIVE && kind != ERRORCHECK || m.owner.load(Relaxed) != E::thread() {
+        return None;
+    }
+    if kind == ERRORCHECK {
+        return Some(Err(again));
+    }
+    let count = m.count.load(Relaxed); // the holder's
+    if count == u32::MAX {
+        return Some(Err(Refused::TooOften));
+    }
+    m.count.store(count + 1, Relaxed);
+    Some(Ok(()))
+}
+
+/// Records the calling thread as holder.
+#[inline(always)]
+fn own<E: Environment>(m: &Mutex<E>) -> Answer {
+    m.owner.store(E::thread(), Relaxed); // read by others for gdb only
+    m.count.store(1, Relaxed); // the holder's
+    Ok(())
+}
+
+/// Locks; `caller` is the address of the call.
+#[inline(always)]
+pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
+    let kind = m.kind.load(Relaxed);
+    if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
+        return answer;
+    }
+    if kind & MARKED != 0 && must_queue(m) || !E::take(m) {
+        acquire(m, caller);
+    }
+    own(m)
+}
+
+/// Tries to lock.
+#[inline(always)]
+pub fn try_lock<E: Environment>(m: &Mutex<E>) -> Answer {
+    if let Some(answer) = before_lock(m, m.kind.load(Relaxed), Refused::Busy) {
+        return answer;
+    }
+    if E::try_take(m) { own(m) } else { Err(Refused::Busy) }
+}
+
+/// Locks, or gives up at the deadline; `None`: that is none, which matters to those who have to wait.
+#[inline(always)]
+pub fn lock_until<E: Environment>(
+    m: &Mutex<E>,
+    deadline: Option<<E::Platform as Platform>::Deadline>,
+) -> Answer {
+    if let Some(answer) = before_lock(m, m.kind.load(Relaxed), Refused::Deadlock) {
+        return answer;
+    }
+    if E::take(m) || E::try_take(m) {
+        return own(m);
+    }
+    let Some(deadline) = deadline else { return Err(Refused::Invalid) };
+    let (_, tuning) = policy(m);
+    if E::on_word(m, || front::lock_until(m.parts(), &tuning, deadline)) {
+        own(m)
+    } else {
+        Err(Refused::TimedOut)
+    }
+}
+
+/// Unlocks.
+#[inline(always)]
+pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
+    let kind = m.kind.load(Relaxed) & TYPE;
+    if kind == RECURSIVE || kind == ERRORCHECK {
+        // Relaxed: by invariant 2.
+        if m.owner.load(Relaxed) != E::thread() || m.word.load(Relaxed) == FREE {
+            return Err(Refused::NotHolder);
+        }
+        if kind == RECURSIVE {
+            let count = m.count.load(Relaxed) - 1; // the holder's, at least 1
+            m.count.store(count, Relaxed);
+            if count != 0 {
+                return Ok(());
+            }
+        }
+    }
+    m.owner.store(0, Relaxed); // glibc's condvar code asserts it
+    if !E::give(m) {
+        give_slow(m);
+    }
+    Ok(())
+}
+
+/// Releases word 0, if [`Environment::give`] did not.
+#[cold]
+#[inline(never)]
+pub fn give_slow<E: Environment>(m: &Mutex<E>) {
+    if m.word.load(Relaxed) == FREE {
+        return; // unlocking a free mutex: undefined, and harmless as with glibc
+    }
+    release(m);
+}
+
+/// Destroys: refused while held, or while a condvar's waiter will come back for it.
+pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
+    if m.word.load(Relaxed) != FREE || m.users.load(Relaxed) & USERS != 0 {
+        return Err(Refused::Busy);
+    }
+    m.kind.store(u32::MAX, Relaxed); // as glibc does: later use is an error, not a lock
+    Ok(())
+}
+
+/// Acquires again after a condvar wait; `moved` as the wait said.
+#[inline(always)]
+pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> Answer {
+    if !moved {
+        return lock(m, caller);
+    }
+    let (_, tuning) = policy(m);
+    E::on_word(m, || front::lock_moved(m.parts(), &tuning));
+    own(m)
+}
+
+/// Does the calling thread hold it, as one of ours?
+pub fn is_held_by_me<E: Environment>(m: &Mutex<E>) -> bool {
+    is_ours(m) && m.word.load(Relaxed) != FREE && m.owner.load(Relaxed) == E::thread() // by invariant 2
+}

@@ -1,0 +1,187 @@
+//! Which lock a mutex runs on: decided when it is first contended, and kept in five bits of its side word, as a place
+//! in the process's table. 0 is "not decided yet".
+//!
+//! ```text
+//!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
+//!   release ─► what is at the place now: its release hook ─► front::unlock_slow, which knows word 0 alone
+//! ```
+
+use super::{Environment, MARKED, Mutex};
+use crate::catalog::visit_front;
+use crate::entry::{Entry, FrontVisitor};
+use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, side, try_take};
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::{Platform, TryLock, Word};
+
+/// The place of a mutex that nobody has found contended yet.
+pub const UNDECIDED: u32 = 0;
+
+/// The last place.
+pub const PLACE_MAX: u32 = side::LOCK;
+
+/// A front lock's rule, its type erased.
+pub struct Front<P: Platform> {
+    acquire: fn(Parts<'_, P>, &Tuning, Option<&Seat<P>>),
+    release: fn(&View<'_, P>),
+    /// Its own defaults, on top of what suits the machine.
+    pub defaults: fn(Tuning) -> Tuning,
+}
+
+impl<P: Platform> Clone for Front<P> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<P: Platform> Copy for Front<P> {}
+
+impl<P: Platform> Front<P> {
+    /// The rule `R`.
+    pub const fn of<R: Rule<P>>() -> Self {
+        Self { acquire: front::acquire::<P, R>, release: R::release, defaults: R::defaults }
+    }
+
+    /// The front lock called `id`.
+    pub fn find(id: &'static str) -> Option<Self> {
+        struct Find<P: Platform>(&'static str, Option<Front<P>>);
+        impl<P: Platform> FrontVisitor<P> for Find<P> {
+            fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
+                if entry.id == self.0 {
+                    self.1 = Some(Front::of::<R>());
+                }
+            }
+        }
+        let mut find = Find(id, None);
+        visit_front::<P>(&mut find);
+        find.1
+    }
+}
+
+/// What a mutex does with a thread that has to wait.
+pub enum How<E: Environment> {
+    /// A front lock.
+    Front(Front<E::Platform>),
+    /// A textbook lock in front of word 0: acquires word 0 by [`queue_in_front`].
+    Whole(fn(&Mutex<E>, &Tuning)),
+    /// glibc's own algorithm: swap in a 2, sleep.
+    Glibc,
+}
+
+impl<E: Environment> Clone for How<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Environment> Copy for How<E> {}
+
+/// A lock and its tuning.
+pub struct Policy<E: Environment> {
+    /// The lock.
+    pub how: How<E>,
+    /// Its options and the machine, as far as they don't change.
+    pub tuning: Tuning,
+}
+
+impl<E: Environment> Clone for Policy<E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Environment> Copy for Policy<E> {}
+
+impl<E: Environment> Policy<E> {
+    /// This lock with this tuning.
+    pub const fn new(how: How<E>, tuning: Tuning) -> Self {
+        Self { how, tuning }
+    }
+}
+
+/// The lock that the mutex runs on, and its tuning for the calling thread; not decided yet: what it runs on meanwhile.
+pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
+    tuned(mutex.side.load(Relaxed) & side::LOCK) // five bits that go from 0 to their value once
+}
+
+fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
+    let Policy { how, tuning } = E::policy(place);
+    (how, E::tuning(tuning))
+}
+
+/// The mutex's place: decides, if nobody has. `caller` is the address of the call that found the mutex contended.
+fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
+    let mut now = mutex.side.load(Relaxed);
+    if now & side::LOCK != UNDECIDED {
+        return now & side::LOCK;
+    }
+    let place = E::choose(mutex, caller);
+    loop {
+        // Relaxed: the place is all there is to know.
+        match mutex.side.compare_exchange(now, now | place, Relaxed, Relaxed) {
+            Ok(_) => {
+                if let How::Whole(_) = E::policy(place).how {
+                    // From now on every arrival comes here, and queues. Relaxed: those that don't know yet overtake.
+                    mutex.kind.fetch_or(MARKED, Relaxed);
+                }
+                return place;
+            }
+            Err(seen) if seen & side::LOCK != UNDECIDED => return seen & side::LOCK,
+            Err(seen) => now = seen,
+        }
+    }
+}
+
+/// Acquires word 0 by the mutex's lock.
+#[cold]
+#[inline(never)]
+pub fn acquire<E: Environment>(mutex: &Mutex<E>, caller: usize) {
+    E::before_wait();
+    let (how, tuning) = tuned::<E>(decide(mutex, caller));
+    match how {
+        How::Front(front) => {
+            E::in_line(mutex, &tuning, |seat| (front.acquire)(mutex.parts(), &tuning, seat));
+        }
+        // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
+        How::Whole(acquire) if tuning.era == 0 => {
+            E::in_queue(mutex, &tuning, || acquire(mutex, &tuning));
+        }
+        How::Whole(_) | How::Glibc => {
+            E::on_word(mutex, || front::lock_as_glibc(mutex.parts()));
+        }
+    }
+}
+
+/// Releases word 0, which is not 1. Who needs the wake, and gets it, does not depend on the mutex's lock, which may
+/// be decided at this very moment.
+pub(super) fn release<E: Environment>(mutex: &Mutex<E>) {
+    let (how, tuning) = policy(mutex);
+    let parts = mutex.parts();
+    if let How::Front(front) = how {
+        (front.release)(&View::new(parts, &tuning));
+    }
+    front::unlock_slow(parts, &tuning);
+}
+
+/// Does every arrival at a marked mutex have to queue, whether or not its word is free?
+pub(super) fn must_queue<E: Environment>(mutex: &Mutex<E>) -> bool {
+    let place = mutex.side.load(Relaxed) & side::LOCK; // as in `policy`
+    matches!(E::policy(place).how, How::Whole(_))
+}
+
+/// Acquires word 0, queueing in `lock`, which stands in front of it: whoever holds that may compete for the word. So
+/// trylock, timed locks and condvars need to know the word only.
+pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
+    mutex: &Mutex<E>,
+    lock: &L,
+    tuning: &Tuning,
+) {
+    let mut node = L::Node::default();
+    // SAFETY: the node stays here until `unlock` returns.
+    unsafe {
+        // A hint, to those who reorder: the lock is free when the word is.
+        let is_free = || mutex.word.load(Relaxed) == FREE;
+        lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
+    }
+    E::Platform::spin_until(&mutex.word, Relaxed, |value| {
+        value == FREE && try_take::<E::Platform>(&mutex.word)
+    });
+    // SAFETY: held since above, with this node.
+    unsafe { lock.unlock(&raw mut node) };
+}

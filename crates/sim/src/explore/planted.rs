@@ -1,0 +1,130 @@
+//! Faults that are planted in what is explored, and locks that are in no list: they are found, or found well.
+
+use super::explorer::explorer;
+use super::lock::front;
+use super::machine::Explored;
+use super::process::{Mutex, Process};
+use super::{Exploration, Hit, Mutant, Mutation, Op, Search, Subject};
+use crate::check::Violation;
+use crate::engine::{engine, fail};
+use crate::lock::LockSpec;
+use lockwright_locks::entry::{Entry, Promise};
+use lockwright_locks::front::{Arrived, FREE, Note, Rule, Tuning, View, WAITED, fifo, side};
+use lockwright_locks::posix::{self, Environment, Refused, UNDECIDED};
+use lockwright_platform::Ordering::{Relaxed, Release};
+use lockwright_platform::{Platform, Word};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::time::Duration;
+
+fn search(subject: Subject, mutant: Option<Mutant>, schedules: u64) -> Option<Hit> {
+    let search = Search {
+        strategy: None,
+        first: 0,
+        schedules,
+        time: Duration::MAX,
+        jobs: 2,
+        stop: || false,
+    };
+    search.run(&Exploration::new(subject, mutant)).1
+}
+
+/// As the runtime once unlocked: whether the mutex has a line is decided before it is released. If nobody sleeps by then,
+/// and the mutex has no lock yet, nobody will; but somebody decides, joins and falls asleep in between.
+fn unlock_that_looks_first(m: &Mutex) -> Result<(), Refused> {
+    if m.kind.load(Relaxed) & posix::TYPE != 0 {
+        return posix::unlock(m);
+    }
+    m.owner.store(0, Relaxed);
+    if Process::give(m) {
+        return Ok(());
+    }
+    let word = &raw const m.word;
+    let has_line = m.side.load(Relaxed) & side::LOCK != UNDECIDED;
+    let has_sleepers = explorer(engine()).asleep_on(word.addr()) > 0;
+    if m.word.swap(FREE, Release) == WAITED && (has_line || has_sleepers) {
+        Explored::unpark(word, 1);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_unlock_that_decides_too_early_whether_somebody_waits_is_found() {
+    assert!(search(Subject::runtime(), None, 3_000).is_none());
+    let hit = search(Subject::runtime_that_unlocks(unlock_that_looks_first), None, 20_000);
+    let hit = hit.expect("a lost wake-up");
+    assert_eq!(hit.finding.violation.check(), "lost wake-up", "{hit:#?}");
+}
+
+/// The last to join is the next to be head, as far as the bound allows.
+struct Backwards;
+
+static BACKWARDS: Entry = Entry {
+    id: "backwards",
+    order: "the last comes first",
+    promise: Promise::Bypass,
+    options: &[lockwright_locks::front::tuning::BYPASS.or(2)],
+    ..fifo::ENTRY
+};
+
+thread_local! {
+    static TICKETS: Cell<u32> = const { Cell::new(0) };
+    /// How often the holder of a ticket was let past.
+    static PASSED: RefCell<HashMap<u32, u32>> = RefCell::default();
+}
+
+impl Rule<Explored> for Backwards {
+    const AHEAD: usize = 8;
+
+    fn defaults(tuning: Tuning) -> Tuning {
+        Tuning { bypass: 2, batch_ns: 0, ..tuning }
+    }
+
+    fn arrive(_: &View<'_, Explored>) -> Arrived {
+        let own = TICKETS.get() + 1;
+        TICKETS.set(own);
+        Arrived::Joins(Note { own, ..Note::default() })
+    }
+
+    fn next(lock: &View<'_, Explored>, waiters: &[Note]) -> usize {
+        let chosen = waiters.len() - 1;
+        // Stand-ins of those that have left have no ticket.
+        for own in waiters[..chosen].iter().map(|note| note.own).filter(|&own| own != 0) {
+            let times = PASSED.with_borrow_mut(|passed| {
+                let times = passed.entry(own).or_default();
+                *times += 1;
+                *times
+            });
+            let bound = lock.tuning.bypass;
+            if times > bound {
+                fail(Violation::Bypass { lock: 0, who: format!("waiter {own}"), times, bound });
+            }
+        }
+        chosen
+    }
+}
+
+fn backwards() -> Subject {
+    Subject::made(LockSpec::of(&BACKWARDS), |spec, threads| {
+        front::<Backwards>(spec.tuned_for::<Explored, Backwards>(), threads)
+    })
+}
+
+#[test]
+fn a_rule_that_chooses_its_successor_keeps_exclusion_waiters_and_bound() {
+    let hit = search(backwards(), None, 15_000);
+    assert!(hit.is_none(), "{hit:#?}");
+    PASSED.with_borrow(|passed| assert!(passed.len() > 100, "{}", passed.len()));
+}
+
+#[test]
+fn a_line_that_does_not_count_whom_it_lets_past_is_found() {
+    let sites = Exploration::new(backwards(), None).sites(1_000);
+    let counts = sites.iter().filter(|s| s.op == Op::Add && s.place.file == "front/line.rs");
+    let found = counts.filter_map(|site| {
+        let mutant = Mutant { site: site.place, mutation: Mutation::NoStore };
+        search(backwards(), Some(mutant), 10_000)
+    });
+    let checks: Vec<_> = found.map(|hit| hit.finding.violation.check()).collect();
+    assert!(checks.contains(&"bypass"), "{checks:?}");
+}

@@ -1,0 +1,211 @@
+//! A process whose mutexes are explored: the runtime's own code (`lockwright_locks::posix`) in an environment that is
+//! drawn, and glibc's code, which knows nothing of it.
+
+use super::explorer::explorer;
+use super::machine::Explored;
+use crate::engine::engine;
+use crate::lock::{GLIBC, LockSpec};
+use lockwright_locks::catalog::{CATALOG, visit_front, visit_whole};
+use lockwright_locks::entry::{Entry, FrontVisitor, Kind, WholeVisitor};
+use lockwright_locks::front::{FREE, HELD, Rule, Tuning, WAITED, Window};
+use lockwright_locks::posix::{self, Environment, Front, How, Policy, Refused, queue_in_front};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{InPlace, Platform, TryLock, Woken, Word};
+
+/// A mutex of it.
+pub(super) type Mutex = posix::Mutex<Process>;
+
+/// How its threads unlock.
+pub(super) type Unlock = fn(&Mutex) -> Result<(), Refused>;
+
+/// It.
+#[derive(Debug)]
+pub(crate) enum Process {}
+
+impl Environment for Process {
+    type Platform = Explored;
+    type Room = Option<Box<dyn InFront>>;
+
+    fn thread() -> u32 {
+        engine().me() + 1
+    }
+
+    /// Callers say which place they would choose.
+    fn choose(_: &Mutex, caller: usize) -> u32 {
+        caller as u32
+    }
+
+    fn policy(place: u32) -> Policy<Self> {
+        explorer(engine()).table[place as usize]
+    }
+
+    fn tuning(tuning: Tuning) -> Tuning {
+        match tuning.window {
+            Window::Fixed => tuning,
+            Window::Epoch => {
+                let window = explorer(engine()).draw(0, 3);
+                Tuning { window_ns: [0, 300, 3_000, 100_000_000][window as usize], ..tuning }
+            }
+        }
+    }
+}
+
+/// A textbook lock in front of a mutex.
+pub(crate) trait InFront: Send + Sync {
+    fn acquire(&self, mutex: &Mutex, tuning: &Tuning);
+}
+
+struct Textbook<L>(L);
+
+impl<L: TryLock<Explored>> InFront for Textbook<L> {
+    fn acquire(&self, mutex: &Mutex, tuning: &Tuning) {
+        queue_in_front(mutex, &self.0, tuning);
+    }
+}
+
+/// The locks that serve a process, and its mutexes' kind.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// Of each place from 1 on, first; and after they have been swapped.
+    places: [Vec<LockSpec>; 2],
+    /// Of `__kind`.
+    pub(super) kind: u32,
+}
+
+impl Plan {
+    pub(super) fn draw(rng: &mut fastrand::Rng) -> Self {
+        let fronts: Vec<_> = CATALOG.iter().filter(|entry| entry.kind == Kind::Front).collect();
+        let wholes: Vec<_> = CATALOG.iter().filter(|entry| entry.kind == Kind::Whole).collect();
+        // A mutex has room for one.
+        let whole = wholes[rng.usize(0..wholes.len())];
+        let count = rng.usize(2..4);
+        let swaps = rng.bool();
+        let mut draw = || {
+            let id = match rng.u8(0..8) {
+                0 => GLIBC,
+                1 => whole.id,
+                _ => fronts[rng.usize(0..fronts.len())].id,
+            };
+            LockSpec::parse(id).expect("it is in the catalogue").varied(rng)
+        };
+        let first: Vec<LockSpec> = (0..count).map(|_| draw()).collect();
+        let then = if swaps { (0..count).map(|_| draw()).collect() } else { first.clone() };
+        let kind = [0, 0, 0, posix::MARKED, posix::RECURSIVE, posix::ERRORCHECK, 3];
+        Self { places: [first, then], kind: kind[rng.usize(0..kind.len())] }
+    }
+
+    /// How many places there are.
+    pub(super) fn places(&self) -> u32 {
+        self.places[0].len() as u32
+    }
+
+    /// In words.
+    pub(super) fn describe(&self) -> String {
+        let [first, then] = &self.places;
+        let names = |specs: &[LockSpec]| {
+            specs.iter().map(|spec| spec.name().to_owned()).collect::<Vec<_>>().join(" and ")
+        };
+        let kind = match self.kind & posix::TYPE {
+            posix::RECURSIVE => "recursive",
+            posix::ERRORCHECK => "errorcheck",
+            _ => "plain",
+        };
+        let then = if first.iter().map(LockSpec::name).eq(then.iter().map(LockSpec::name)) {
+            String::new()
+        } else {
+            format!(", later {}", names(then))
+        };
+        format!("a {kind} mutex on {}{then}", names(first))
+    }
+
+    /// The two tables; on the machine of the moment.
+    pub(super) fn tables(&self) -> [Vec<Policy<Process>>; 2] {
+        self.places.each_ref().map(|specs| {
+            let mut table: Vec<_> = specs.iter().map(policy).collect();
+            table.insert(0, table[0]); // what is not decided yet runs on the default
+            table
+        })
+    }
+
+    /// How often the head of a line may be overtaken, whichever of the locks serves whom; `None`: by all of the others.
+    pub(super) fn bypass(&self) -> Option<u32> {
+        let all = self.places.iter().flatten();
+        let is_front = |spec: &LockSpec| spec.entry().is_some_and(|e| e.kind == Kind::Front);
+        all.map(|spec| is_front(spec).then(|| spec.bypass::<Explored>())?)
+            .try_fold(0, |most, bound| Some(most.max(bound?)))
+    }
+
+    /// An unlocked mutex.
+    pub(super) fn mutex(&self) -> Mutex {
+        struct Find(&'static Entry, Option<Box<dyn InFront>>);
+        impl WholeVisitor<Explored> for Find {
+            fn visit<L: TryLock<Explored> + InPlace + 'static>(&mut self, entry: &'static Entry) {
+                if std::ptr::eq(entry, self.0) {
+                    self.1 = Some(Box::new(Textbook(L::new())));
+                }
+            }
+        }
+        let whole = self.places.iter().flatten().filter_map(LockSpec::entry);
+        let whole = whole.into_iter().find(|entry| entry.kind == Kind::Whole);
+        let room = whole.and_then(|entry| {
+            let mut find = Find(entry, None);
+            visit_whole::<Explored>(&mut find);
+            find.1
+        });
+        Mutex::of_kind(self.kind, room)
+    }
+}
+
+fn policy(spec: &LockSpec) -> Policy<Process> {
+    struct Find<'a>(&'a LockSpec, &'static Entry, Option<Policy<Process>>);
+    impl FrontVisitor<Explored> for Find<'_> {
+        fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry) {
+            if std::ptr::eq(entry, self.1) {
+                let tuning = self.0.tuned_for::<Explored, R>();
+                self.2 = Some(Policy::new(How::Front(Front::of::<R>()), tuning));
+            }
+        }
+    }
+    let tuning = Tuning { window: Window::Epoch, ..Tuning::for_cpus(Explored::cpus()) };
+    let Some(entry) = spec.entry() else { return Policy::new(How::Glibc, tuning) };
+    let mut find = Find(spec, entry, None);
+    visit_front::<Explored>(&mut find);
+    let queue: fn(&Mutex, &Tuning) = |mutex, tuning| {
+        mutex
+            .room
+            .as_ref()
+            .expect("made for the textbook lock in the table")
+            .acquire(mutex, tuning);
+    };
+    find.2.unwrap_or_else(|| Policy::new(How::Whole(queue), tuning))
+}
+
+/// glibc's own `pthread_mutex_lock` of a mutex that is not held by its caller, or `pthread_mutex_timedlock`: does not look
+/// at the line, announces itself nowhere.
+pub(super) fn lock_as_glibc(m: &Mutex, deadline: Option<<Explored as Platform>::Deadline>) -> bool {
+    if m.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+        // `__lll_lock_wait` looks before it swaps; with a deadline it does not.
+        let mut sleeps = deadline.is_none() && m.word.load(Relaxed) == WAITED;
+        while sleeps || m.word.swap(WAITED, Acquire) != FREE {
+            sleeps = false;
+            if Explored::park(&m.word, WAITED, deadline) == Woken::TimedOut {
+                return false;
+            }
+        }
+    }
+    m.owner.store(Process::thread(), Relaxed);
+    m.count.store(1, Relaxed);
+    true
+}
+
+/// glibc's own `pthread_mutex_unlock`, by the holder.
+pub(super) fn unlock_as_glibc(m: &Mutex) {
+    if m.kind.load(Relaxed) & posix::TYPE == posix::RECURSIVE {
+        m.count.store(m.count.load(Relaxed) - 1, Relaxed);
+    }
+    m.owner.store(0, Relaxed);
+    let word: *const _ = &raw const m.word;
+    if m.word.swap(FREE, Release) > HELD {
+        Explored::unpark(word, 1);
+    }
+}

@@ -1,0 +1,383 @@
+//! What threads do with the runtime's mutex and condition variable in a schedule, and what must hold.
+//!
+//! ```text
+//!   thread 0   visits, and gives permits: under the mutex or after it, by signals or a broadcast
+//!   others     visits, and waits for permits, for ever or for a time
+//!   a visit    lock, trylock, timedlock; glibc's own lock; torn out of the line      unlock: ours or glibc's own
+//!   anybody    swaps the table of locks, at some moment
+//! ```
+//!
+//! The mutex begins without a lock; whoever finds it contended first chooses one of two or three, by its own rule.
+
+use super::explorer::explorer;
+use super::machine::{ExploreCell, Explored};
+use super::process::{Mutex, Plan, Process, Unlock, lock_as_glibc, unlock_as_glibc};
+use super::protected::{Protected, check_lines, pause};
+use crate::check::Violation;
+use crate::engine::{Engine, Tid, engine, fail};
+use crate::watched::{Promised, Watch};
+use lockwright_locks::condvar::{Cond, Outcome, Sleeper};
+use lockwright_locks::front::{Parts, torn_wait};
+use lockwright_locks::posix::{self, Environment, Policy, Refused};
+use lockwright_platform::Ordering::Relaxed;
+use lockwright_platform::{Platform, Ptr, Word};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// How a thread acquires.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Lock,
+    Try,
+    Until { ns: u32 },
+    Glibc { ns: Option<u32> },
+    Torn { asleep: bool, ns: Option<u32> },
+}
+
+/// What a thread does once.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Visit,
+    /// Waits for a permit.
+    Wait {
+        ns: Option<u32>,
+    },
+    /// Gives permits.
+    Give {
+        permits: u32,
+    },
+    /// Puts other locks at the table's places.
+    Swap,
+}
+
+/// What all threads of a schedule share.
+struct World {
+    mutex: Mutex,
+    unlock: Unlock,
+    watch: Watch,
+    data: Protected,
+    lock: ExploreCell<u32>,
+    first: <Explored as Platform>::Ptr<Sleeper<Explored>>,
+    last: <Explored as Platform>::Ptr<Sleeper<Explored>>,
+    record: ExploreCell<u32>,
+    /// Each thread's.
+    sleepers: Vec<Sleeper<Explored>>,
+    /// Under the mutex.
+    permits: Cell<u32>,
+    /// The places that are left to swap in.
+    then: RefCell<Vec<Policy<Process>>>,
+    finished: Cell<u32>,
+    /// glibc's own code locks and unlocks, too.
+    foreign: bool,
+    rng: RefCell<fastrand::Rng>,
+}
+
+/// The calling thread has been told something wrong.
+fn wrong(asked: &str, said: Result<(), Refused>, right: Result<(), Refused>) -> ! {
+    let e = engine();
+    let what = format!("{asked}, and was told {said:?}; right is {right:?}");
+    fail(Violation::Answer { who: e.name(e.me()), what });
+}
+
+fn expect(asked: &str, said: Result<(), Refused>, right: Result<(), Refused>) {
+    if said != right {
+        wrong(asked, said, right);
+    }
+}
+
+impl World {
+    fn draw(&self, below: u32) -> u32 {
+        self.rng.borrow_mut().u32(0..below)
+    }
+
+    fn time(&self) -> u32 {
+        [0, 500, 100_000][self.draw(3) as usize]
+    }
+
+    fn way(&self) -> Way {
+        match self.draw(10) {
+            0..5 => Way::Lock,
+            5 => Way::Try,
+            6 => Way::Until { ns: self.time() },
+            7 => {
+                let ns = (self.draw(3) == 0).then(|| self.time());
+                Way::Torn { asleep: self.draw(2) == 0, ns }
+            }
+            _ if self.foreign => Way::Glibc { ns: (self.draw(4) == 0).then(|| self.time()) },
+            _ => Way::Lock,
+        }
+    }
+
+    fn kind(&self) -> u32 {
+        self.mutex.kind.load(Relaxed) & posix::TYPE
+    }
+
+    /// Acquires, or not, as a thread that would choose the place `caller`.
+    fn acquire(&self, way: Way, caller: usize) -> bool {
+        let (m, asked) = (&self.mutex, engine().now);
+        match way {
+            Way::Lock => {
+                let asked = self.watch.asks();
+                expect("a lock", posix::lock(m, caller), Ok(()));
+                self.watch.served(asked);
+                return true;
+            }
+            Way::Try => match posix::try_lock(m) {
+                Ok(()) => {}
+                Err(Refused::Busy) => return false,
+                said => wrong("a lock, without waiting", said, Err(Refused::Busy)),
+            },
+            Way::Until { ns } => match posix::lock_until(m, Some(Explored::after(ns))) {
+                Ok(()) => {}
+                Err(Refused::TimedOut) => return false,
+                said => wrong("a lock, for a time", said, Err(Refused::TimedOut)),
+            },
+            Way::Glibc { ns } => {
+                if !lock_as_glibc(m, ns.map(Explored::after)) {
+                    return false;
+                }
+            }
+            Way::Torn { asleep, ns } => {
+                let tuning = Process::tuning(explorer(engine()).table[caller].tuning);
+                let memory = explorer(engine()).memory().cast();
+                // SAFETY: fresh memory, which stays.
+                unsafe { torn_wait(m.parts(), &tuning, memory, asleep, ns.map(Explored::after)) };
+                return false;
+            }
+        }
+        self.watch.took(asked);
+        true
+    }
+
+    /// A critical section, with all that the kind has to say meanwhile.
+    fn section(&self, caller: usize) {
+        let m = &self.mutex;
+        let x = explorer(engine());
+        x.acquired_at = x.steps;
+        self.data.section(self.draw(8));
+        if !posix::is_held_by_me(m) {
+            fail(Violation::Answer {
+                who: engine().name(engine().me()),
+                what: "whether it holds the mutex, which it does, and was told no".to_owned(),
+            });
+        }
+        match (self.draw(8), self.kind()) {
+            (0, posix::RECURSIVE) => {
+                expect("a second lock", posix::lock(m, caller), Ok(()));
+                expect("a third lock", posix::try_lock(m), Ok(()));
+                expect("an unlock of three", (self.unlock)(m), Ok(()));
+                expect("an unlock of two", (self.unlock)(m), Ok(()));
+            }
+            (0, posix::ERRORCHECK) => {
+                expect("a second lock", posix::lock(m, caller), Err(Refused::Deadlock));
+                expect("to try once more", posix::try_lock(m), Err(Refused::Busy));
+            }
+            (0, _) => expect("to try once more", posix::try_lock(m), Err(Refused::Busy)),
+            (1, _) => expect("the end of it", posix::destroy(m), Err(Refused::Busy)),
+            _ => {}
+        }
+    }
+
+    fn release(&self) {
+        self.watch.released();
+        if self.foreign && self.draw(2) == 0 {
+            unlock_as_glibc(&self.mutex);
+        } else {
+            expect("an unlock", (self.unlock)(&self.mutex), Ok(()));
+        }
+    }
+
+    fn visit(&self, caller: usize) {
+        let checks = matches!(self.kind(), posix::RECURSIVE | posix::ERRORCHECK);
+        if checks && self.draw(8) == 0 {
+            let said = posix::unlock(&self.mutex);
+            expect("an unlock of what it does not hold", said, Err(Refused::NotHolder));
+        }
+        if self.acquire(self.way(), caller) {
+            self.section(caller);
+            self.release();
+        }
+    }
+
+    fn cond(&self) -> Cond<'_, Explored> {
+        let Self { lock, first, last, record, .. } = self;
+        let me = engine().me() + 1;
+        Cond { lock, first, last, record, me, era: 0 }
+    }
+
+    /// Acquires in a way that always works.
+    fn enter(&self, caller: usize) {
+        let foreign = self.foreign && self.draw(4) == 0;
+        self.acquire(if foreign { Way::Glibc { ns: None } } else { Way::Lock }, caller);
+        self.section(caller);
+    }
+
+    /// Waits for a permit, as programs do: in a loop.
+    fn wait(&self, me: Tid, ns: Option<u32>, caller: usize) {
+        self.enter(caller);
+        let deadline = ns.map(Explored::after);
+        let mut in_time = true;
+        while self.permits.get() == 0 && in_time {
+            in_time = self.wait_once(me, deadline, caller) != Outcome::TimedOut;
+            self.section(caller);
+        }
+        self.permits.set(self.permits.get().saturating_sub(1));
+        self.release();
+    }
+
+    /// `pthread_cond_wait`, as the runtime does it.
+    fn wait_once(
+        &self,
+        me: Tid,
+        deadline: Option<<Explored as Platform>::Deadline>,
+        caller: usize,
+    ) -> Outcome {
+        let (m, sleeper) = (&self.mutex, &self.sleepers[me as usize]);
+        m.users.fetch_add(1, Relaxed);
+        // SAFETY: one wait at a time, and it stays.
+        unsafe { self.cond().enlist(sleeper) };
+        self.watch.released();
+        expect("an unlock before a wait", (self.unlock)(m), Ok(()));
+        let outcome = self.cond().sleep(sleeper, [0, 1_000][self.draw(2) as usize], deadline);
+        if outcome == Outcome::Moved {
+            let asked = engine().now;
+            expect("the lock, after a wait", posix::lock_again(m, true, caller), Ok(()));
+            self.watch.took(asked);
+        } else {
+            let asked = self.watch.asks();
+            expect("the lock, after a wait", posix::lock_again(m, false, caller), Ok(()));
+            self.watch.served(asked);
+        }
+        m.users.fetch_sub(1, Relaxed);
+        outcome
+    }
+
+    fn give(&self, permits: u32, caller: usize) {
+        self.enter(caller);
+        self.permits.set(self.permits.get() + permits);
+        let (after, all) = (self.draw(2) == 0, self.draw(2) == 0);
+        if after {
+            self.release();
+        }
+        let held = || -> Option<Parts<'_, Explored>> {
+            posix::is_held_by_me(&self.mutex).then(|| self.mutex.parts())
+        };
+        if all {
+            self.cond().broadcast(held);
+        } else {
+            for _ in 0..permits {
+                self.cond().signal(held);
+            }
+        }
+        if !after {
+            self.release();
+        }
+    }
+
+    fn act(&self, me: Tid, act: Act, caller: usize) {
+        match act {
+            Act::Visit => self.visit(caller),
+            Act::Wait { ns } => self.wait(me, ns, caller),
+            Act::Give { permits } => self.give(permits, caller),
+            Act::Swap => {
+                std::mem::swap(&mut explorer(engine()).table, &mut *self.then.borrow_mut())
+            }
+        }
+    }
+
+    /// The last thread to end looks whether all is well.
+    fn finish(&self, threads: u32) {
+        self.finished.set(self.finished.get() + 1);
+        if self.finished.get() < threads {
+            return;
+        }
+        let e = engine();
+        let me = e.me();
+        e.orders.join_all(me);
+        self.data.check();
+        if posix::try_lock(&self.mutex).is_err() {
+            fail(Violation::NotFree { who: e.name(me) });
+        }
+        expect("an unlock", posix::unlock(&self.mutex), Ok(()));
+        check_lines();
+        expect("the end of a mutex that is free", posix::destroy(&self.mutex), Ok(()));
+    }
+}
+
+/// Makes mutex, condition variable and threads. What is returned has to stay until they have ended.
+pub(super) fn set_up(
+    e: &mut Engine,
+    plan: &Plan,
+    unlock: Unlock,
+    threads: u32,
+    mut rng: fastrand::Rng,
+) -> impl Sized + use<> {
+    let [first, then] = plan.tables();
+    explorer(e).table = first;
+    let bypass = plan.bypass();
+    let acts = acts(threads, &mut rng);
+    let world = Rc::new(World {
+        mutex: plan.mutex(),
+        unlock,
+        watch: Watch::new(0, Promised { bypass, ..Promised::default() }),
+        data: Protected::default(),
+        lock: Word::new(0),
+        first: Ptr::new(std::ptr::null_mut()),
+        last: Ptr::new(std::ptr::null_mut()),
+        record: Word::new([0, 15][rng.usize(0..2)]),
+        sleepers: (0..threads).map(|_| Sleeper::default()).collect(),
+        permits: Cell::default(),
+        then: RefCell::new(then),
+        finished: Cell::default(),
+        foreign: rng.bool(),
+        rng: RefCell::new(rng.fork()),
+    });
+    let start = std::ptr::from_ref(&world.mutex).addr();
+    explorer(e).lock = (start, start + size_of::<Mutex>());
+    for (me, acts) in (0..).zip(acts) {
+        let world = world.clone();
+        let caller = rng.usize(1..=plan.places() as usize);
+        let body = move || {
+            for act in acts {
+                if world.draw(4) == 0 {
+                    pause(1_000);
+                }
+                world.act(me, act, caller);
+            }
+            world.finish(threads);
+        };
+        e.spawn(format!("thread {me}"), None, Box::new(body));
+    }
+    world
+}
+
+/// What each thread does: as many permits are given as are waited for.
+fn acts(threads: u32, rng: &mut fastrand::Rng) -> Vec<Vec<Act>> {
+    let mut acts: Vec<Vec<Act>> = Vec::new();
+    let mut permits = 0;
+    for _ in 1..threads {
+        let waits = rng.u32(0..3);
+        permits += waits;
+        let visits = rng.usize(0..3);
+        let mut own = vec![Act::Visit; visits];
+        for _ in 0..waits {
+            let ns = (rng.u8(0..3) == 0).then(|| [0, 500, 100_000][rng.usize(0..3)]);
+            own.push(Act::Wait { ns });
+        }
+        rng.shuffle(&mut own);
+        acts.push(own);
+    }
+    let visits = rng.usize(0..3);
+    let mut own = vec![Act::Visit; visits];
+    while permits > 0 {
+        let portion = rng.u32(1..=permits);
+        permits -= portion;
+        own.push(Act::Give { permits: portion });
+    }
+    rng.shuffle(&mut own);
+    acts.insert(0, own);
+    let swaps = rng.usize(0..threads as usize);
+    let at = rng.usize(0..=acts[swaps].len());
+    acts[swaps].insert(at, Act::Swap);
+    acts
+}

@@ -1,0 +1,61 @@
+//! What is explored: a lock of the catalogue by itself, or what a process makes of several.
+
+use super::lock::{Made, make};
+use super::process::Unlock;
+use crate::lock::{LockError, LockSpec};
+use lockwright_locks::posix;
+
+/// The name of [`Subject::runtime`].
+pub const RUNTIME: &str = "runtime";
+
+/// How a lock is made for so many threads.
+pub(super) type Make = fn(&LockSpec, usize) -> Made;
+
+/// A lock, or the runtime's mutex and condition variable.
+#[derive(Clone, Debug)]
+pub struct Subject(pub(super) What);
+
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    Lock { spec: LockSpec, make: Make },
+    Runtime { unlock: Unlock },
+}
+
+impl Subject {
+    /// A `pthread_mutex_t` as the runtime serves it, by locks and options that are drawn, several at once, with its
+    /// condition variable and glibc's own code.
+    pub fn runtime() -> Self {
+        Self(What::Runtime { unlock: posix::unlock })
+    }
+
+    /// Reads `NAME[:key=value,...]`, or [`RUNTIME`].
+    pub fn parse(text: &str) -> Result<Self, LockError> {
+        if text == RUNTIME { Ok(Self::runtime()) } else { LockSpec::parse(text).map(Self::from) }
+    }
+
+    /// As it was written.
+    pub fn name(&self) -> &str {
+        match &self.0 {
+            What::Lock { spec, .. } => spec.name(),
+            What::Runtime { .. } => RUNTIME,
+        }
+    }
+
+    /// A lock that is made otherwise than by the catalogue.
+    #[cfg(test)]
+    pub(super) fn made(spec: LockSpec, make: Make) -> Self {
+        Self(What::Lock { spec, make })
+    }
+
+    /// The runtime, with a fault in how it unlocks.
+    #[cfg(test)]
+    pub(super) fn runtime_that_unlocks(unlock: Unlock) -> Self {
+        Self(What::Runtime { unlock })
+    }
+}
+
+impl From<LockSpec> for Subject {
+    fn from(spec: LockSpec) -> Self {
+        Self(What::Lock { spec, make })
+    }
+}
