@@ -17,12 +17,12 @@
 
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, advance, engine, fail, on_its_own, ps};
-use crate::watched::Watched;
 use crate::lock::LockSpec;
 use crate::order::Stamp;
 use crate::outcome::Collect;
 use crate::platform::Sim;
 use crate::timeline::Activity;
+use crate::watched::Watched;
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_platform::{Class, Platform, Word};
 use rustc_hash::FxHashMap;

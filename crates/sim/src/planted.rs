@@ -3,13 +3,13 @@
 use crate::check::Violation;
 use crate::engine::Tid;
 use crate::load::{Setup, Workload};
-use crate::watched::Watched;
 use crate::lock::{AnyLock, LockSpec};
 use crate::platform::{Sim, SimWord};
+use crate::watched::Watched;
 use crate::{Outcome, Placement, Run, profile};
-use lockwright_platform::Ordering::{self, Acquire, Relaxed, Release};
 use lockwright_locks::entry::{Entry, Promise};
 use lockwright_locks::front::{fifo, tuning};
+use lockwright_platform::Ordering::{self, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Stage, Word};
 use std::collections::BTreeMap;
 use std::rc::Rc;

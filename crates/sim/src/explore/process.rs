@@ -171,7 +171,11 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
     let mut find = Find(spec, entry, None);
     visit_front::<Explored>(&mut find);
     let queue: fn(&Mutex, &Tuning) = |mutex, tuning| {
-        mutex.room.as_ref().expect("made for the textbook lock in the table").acquire(mutex, tuning);
+        mutex
+            .room
+            .as_ref()
+            .expect("made for the textbook lock in the table")
+            .acquire(mutex, tuning);
     };
     find.2.unwrap_or_else(|| Policy::new(How::Whole(queue), tuning))
 }

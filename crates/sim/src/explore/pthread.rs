@@ -278,10 +278,9 @@ impl World {
             Act::Visit => self.visit(caller),
             Act::Wait { ns } => self.wait(me, ns, caller),
             Act::Give { permits } => self.give(permits, caller),
-            Act::Swap => std::mem::swap(
-                &mut explorer(engine()).table,
-                &mut *self.then.borrow_mut(),
-            ),
+            Act::Swap => {
+                std::mem::swap(&mut explorer(engine()).table, &mut *self.then.borrow_mut())
+            }
         }
     }
 

@@ -74,9 +74,7 @@ impl World {
             Way::OnWord { ns } => {
                 self.lock.lock_on_word(ns).unwrap_or_else(|| self.lock.try_lock())
             }
-            Way::Torn { asleep, ns } => {
-                !self.lock.torn_wait(asleep, ns) && self.lock.try_lock()
-            }
+            Way::Torn { asleep, ns } => !self.lock.torn_wait(asleep, ns) && self.lock.try_lock(),
         };
         if got {
             let e = engine();
