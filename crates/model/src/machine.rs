@@ -527,7 +527,7 @@ impl<C: Checker, T> Ptr<T> for ModelPtr<C, T> {
 
 /// A line of memory.
 #[repr(C, align(128))]
-struct Line([u8; 128]);
+struct Line([u8; 1024]);
 
 impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     type Word = ModelWord<C>;
