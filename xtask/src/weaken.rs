@@ -7,6 +7,7 @@
 use crate::No;
 use crate::pool::parallel;
 use anyhow::{Context, Result, bail, ensure};
+use lockwright_locks::catalog::front_rules;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io::{Read, Seek};
@@ -352,14 +353,25 @@ fn build(copy: &Path, target: &Path) -> Result<BTreeMap<String, PathBuf>> {
     Ok(tests)
 }
 
-/// Which models reach a file: their first words, and the tests they are in.
+/// Which models reach a file: their first words, and the tests they are in. A front lock's own file is reached by the models
+/// of it; what all of them share by those of each, and of rules that only the models have.
 fn models_of(file: &str) -> (String, &'static [&'static str]) {
+    let own = |lock: &str| lock.trim_end_matches(".rs").replace('_', "-");
     match file.split_once('/') {
-        Some(("front", _)) => ("barging,fifo,condvar".into(), &["locks", "timed", "condvar"]),
+        Some(("front", lock)) => {
+            let rules = front_rules().map(|entry| entry.id);
+            let named: Vec<&str> = rules.clone().filter(|id| *id == own(lock)).collect();
+            let words = if named.is_empty() { rules.collect() } else { named };
+            (
+                words.join(",") + ",condvar,backwards,posix",
+                &["locks", "timed", "leaving", "condvar", "posix"],
+            )
+        }
+        Some(("posix", _)) => ("posix".into(), &["posix"]),
         Some(("rw", _)) => ("rwlock".into(), &["rwlock"]),
         Some(("condvar", _)) => ("condvar".into(), &["condvar"]),
-        Some((_, lock)) => (lock.trim_end_matches(".rs").replace('_', "-"), &["locks"]),
-        None => (file.trim_end_matches(".rs").into(), &["locks"]),
+        Some((_, lock)) => (own(lock), &["locks"]),
+        None => (own(file), &["locks"]),
     }
 }
 

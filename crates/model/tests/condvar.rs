@@ -1,7 +1,9 @@
 //! The condition variable: no signal is lost, none is taken by somebody who came later, and who times out leaves the list.
 
+use lockwright_locks::catalog::visit_front;
 use lockwright_locks::condvar::{self, Cond, Outcome, Sleeper};
-use lockwright_locks::front::{self, Alone, Rule, asl, barging};
+use lockwright_locks::entry::{Entry, FrontVisitor};
+use lockwright_locks::front::{self, Alone, Rule, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
 use lockwright_model::scenario::explore;
@@ -204,12 +206,23 @@ fn model<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>>(
     all: bool,
     holding: bool,
 ) {
+    model_for::<C, SPINS, A>(BUDGET, id, waiters, timed, all, holding);
+}
+
+fn model_for<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>>(
+    budget: Budget,
+    id: &str,
+    waiters: u32,
+    timed: u32,
+    all: bool,
+    holding: bool,
+) {
     let name = format!(
         "condvar, {id}, {waiters} waiters, {timed} timed, {} {}, spins {SPINS}",
         if all { "broadcast" } else { "signal" },
         if holding { "with the mutex" } else { "without the mutex" },
     );
-    explore::<C>(&name, BUDGET, move || {
+    explore::<C>(&name, budget, move || {
         machine::begin::<C>();
         {
             let queue = Arc::new(Queue::<C, SPINS, A>::new());
@@ -415,6 +428,21 @@ fn joined<C: Checker, const SPINS: usize>() {
     });
 }
 
+/// The rules of the catalogue that are not another's, each for a moment.
+struct Others {
+    broadcast: bool,
+    holding: bool,
+}
+
+impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Others {
+    fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
+        if entry.preset_of.is_none() {
+            let budget = Budget { time: Duration::from_millis(400), ..BUDGET };
+            model_for::<C, SPINS, R>(budget, entry.id, 2, 0, self.broadcast, self.holding);
+        }
+    }
+}
+
 fn all<C: Checker, const SPINS: usize>() {
     joined::<C, SPINS>();
     cancelled_alone::<C, SPINS>();
@@ -436,8 +464,8 @@ fn all<C: Checker, const SPINS: usize>() {
             for (waiters, timed) in [(1, 0), (1, 1), (2, 0), (2, 1)] {
                 model::<C, SPINS, barging::Lock>("barging", waiters, timed, broadcast, holding);
             }
-            // Waiters that come back for a mutex that reorders them: on little cores they stand by.
-            model::<C, SPINS, asl::Lock>("asl", 2, 0, broadcast, holding);
+            // Waiters that come back for a mutex that reorders them, or holds them back.
+            visit_front::<Machine<C, SPINS>>(&mut Others { broadcast, holding });
         }
     }
 }

@@ -1,6 +1,8 @@
 //! The front locks with deadlines: who gives up leaves nothing behind, and takes no wake with it.
 
-use lockwright_locks::front::{self, Alone, Rule, barging, fifo, malthusian};
+use lockwright_locks::catalog::visit_front;
+use lockwright_locks::entry::{Entry, FrontVisitor};
+use lockwright_locks::front::{self, Alone, Rule};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{Section, Way, exclusion, explore, lock, lock_until, try_lock};
@@ -94,15 +96,22 @@ where
     });
 }
 
+/// The rules of the catalogue that are not another's.
+struct All(Budget);
+
+impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
+    fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
+        if entry.preset_of.is_none() {
+            foreign::<C, SPINS, R>(entry.id, self.0);
+            glibc_unlocks::<C, SPINS, R>(entry.id, self.0);
+            mixed::<C, SPINS, Alone<_, R>>(entry.id, self.0);
+        }
+    }
+}
+
 fn all<C: Checker, const SPINS: usize>() {
-    let budget = Budget { preemptions: 2, time: Duration::from_secs(2), draws: 300 };
-    foreign::<C, SPINS, barging::Lock>("barging", budget);
-    foreign::<C, SPINS, fifo::Lock>("fifo", budget);
-    glibc_unlocks::<C, SPINS, barging::Lock>("barging", budget);
-    glibc_unlocks::<C, SPINS, fifo::Lock>("fifo", budget);
-    mixed::<C, SPINS, Alone<_, barging::Lock>>("barging", budget);
-    mixed::<C, SPINS, Alone<_, fifo::Lock>>("fifo", budget);
-    mixed::<C, SPINS, Alone<_, malthusian::Lock>>("malthusian", budget);
+    let budget = Budget { preemptions: 2, time: Duration::from_millis(1_200), draws: 200 };
+    visit_front::<Machine<C, SPINS>>(&mut All(budget));
 }
 
 #[test]

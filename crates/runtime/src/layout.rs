@@ -8,6 +8,7 @@ use crate::environment::Here;
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use lockwright_locks::condvar::{self, Sleeper};
+use lockwright_locks::front::Waiter;
 use lockwright_locks::posix;
 use lockwright_native::{Atomic32, AtomicAddress, Native};
 use lockwright_platform::{Ordering, Ptr};
@@ -22,6 +23,8 @@ pub struct Room(pub(crate) UnsafeCell<[u8; 8]>);
 // SAFETY: whole.rs alone looks inside, and what it puts there is shared as locks are.
 unsafe impl Sync for Room {}
 
+// A waiter's node is one line of its stack.
+const _: () = assert!(size_of::<Waiter<Native>>() == 64);
 const _: () = assert!(posix::RECURSIVE == libc::PTHREAD_MUTEX_RECURSIVE as u32);
 const _: () = assert!(posix::ERRORCHECK == libc::PTHREAD_MUTEX_ERRORCHECK as u32);
 const _: () = assert!(size_of::<Mutex>() <= size_of::<libc::pthread_mutex_t>());

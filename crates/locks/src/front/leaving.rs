@@ -7,29 +7,31 @@
 //! Timeout*, PPoPP 2001, where the next in line cleans up.)
 //!
 //! ```text
-//!   head ─► A ─► N ─► B ◄─ tail         N.gate := MOVING      a head that comes by waits for the next step
-//!   head ─► A ─► S ─► B ◄─ tail         S.gate  = LEFT        N may end
+//!   head ─► A ─► N ─► B ◄─ tail         N.gate := MOVING      a head that comes to N waits for the next step
+//!   head ─► A ─► S ─► B ◄─ tail         S.gate  = COMING      one that comes to S waits for the last one
+//!                                       has A begun to look who is behind it? Then wait until it has come to S
+//!   head ─► A ─► S ─► B ◄─ tail         S.gate := LEFT        N may end
 //! ```
-//!
-//! A head on its way out *claims* the node behind it before it opens that one's gate. Whoever is about to leave and
-//! finds itself claimed is head in a moment, and leaves as one: otherwise its node would end under the other's hand.
 //!
 //! Invariants:
 //! 1. Whoever writes a link of a waiter that it isn't has the side word's LEAVING, or is that waiter's joiner, once.
-//! 2. While its gate says MOVING nobody passes a waiter, so that the nodes before and behind it stay.
+//! 2. While its gate says MOVING or COMING nobody passes a node, so that those before and behind it stay.
 //! 3. A stand-in belongs to the head that steps over it, once that one has settled with the node behind it.
-//! 4. Who has put a stand-in into its place was not claimed, and nobody looks at its node again.
+//! 4. A node ends when no head can have seen it behind another: a head says that it looks before it does ([pass]), and
+//!    either that is seen, or the head sees the stand-in.
 
-use super::line::{ASLEEP, OPEN, WAITING, Waiter, claimed, join, successor, tag};
+use super::line::{ASLEEP, OPEN, WAITING, Waiter, join, successor, tag};
 use super::{Note, Parts, Tuning, WAITED, mark, mood, side, unlock_slow};
 use core::ptr::{from_ref, null_mut};
-use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
 /// Its owner is putting a stand-in into its place.
-pub(super) const MOVING: u32 = 3;
+const MOVING: u32 = 3;
 /// A stand-in.
-pub(super) const LEFT: u32 = 4;
+const LEFT: u32 = 4;
+/// A stand-in that is not to be passed yet.
+const COMING: u32 = 5;
 
 /// Takes a waiter out of the line. Does not wait for the lock; afterwards the node may end.
 ///
@@ -43,22 +45,24 @@ pub unsafe fn leave_line<P: Platform>(
 ) {
     // SAFETY: the caller's promise: it is in the line.
     let node = unsafe { &*node };
-    parts.mood.fetch_sub(mood::WAITER, Relaxed); // a hint
     // ORDERING: Acquire, pairs with [left] and [unleave]: the links are as the last one to leave has left them.
     while parts.side.fetch_or(side::LEAVING, Acquire) & side::LEAVING != 0 {
         P::spin_until(parts.side, Relaxed, |now| now & side::LEAVING == 0);
     }
-    // A head that opens the gate first has made us head; one that comes later finds MOVING, and waits.
-    // ORDERING: Acquire, pairs with [open]: it is through with our node.
+    // Relaxed: a head that comes later finds MOVING, and waits.
+    // ORDERING: Acquire on failure, pairs with [open]: a head has made us head, and is through with our node.
     let moves = [WAITING, ASLEEP]
         .iter()
         .any(|&from| node.gate.compare_exchange(from, MOVING, Relaxed, Acquire).is_ok());
-    let has_left = moves && replace(&parts, node, tuning.era);
+    if moves {
+        replace(&parts, node, tuning.era);
+    }
     // [left] ORDERING: Release, pairs with the Acquire above.
     parts.side.fetch_and(!side::LEAVING, Release);
-    if has_left {
+    if moves {
         return;
     }
+    node.pass(parts.mood, mood::WAITER);
     parts.mood.fetch_and(!mood::NAPPING, Relaxed); // a hint
     if let Some(next) = successor(&parts, node, tuning.era)
         // SAFETY: linked; nobody but us, the head, passes it.
@@ -83,9 +87,10 @@ pub unsafe fn torn_wait<P: Platform>(
     asleep: bool,
     deadline: Option<P::Deadline>,
 ) {
+    let passes = P::Word::new(0);
     // SAFETY: the caller's promise.
     let node = unsafe {
-        memory.write(Waiter::new(WAITING, Note::default()));
+        memory.write(Waiter::new(WAITING, Note::default(), &passes));
         &*memory
     };
     let behind = join(&parts, node, tuning);
@@ -113,15 +118,16 @@ pub unsafe fn torn_wait<P: Platform>(
     }
 }
 
-/// Puts a stand-in into the place of `node`, whose gate says MOVING, under LEAVING. `false`: behind it, because the node
-/// is claimed, and head by now.
-fn replace<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> bool {
-    const { assert!(size_of::<Waiter<P>>() <= P::LINE && align_of::<Waiter<P>>() <= 128) }
+/// Puts a stand-in into the place of `node`, whose gate says MOVING, under LEAVING. Afterwards nobody looks at the node.
+fn replace<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) {
+    const { assert!(size_of::<Waiter<P>>() + size_of::<P::Word>() <= P::LINE) }
     let me = from_ref(node).cast_mut();
     let stand_in: *mut Waiter<P> = P::take_line().cast();
     // SAFETY: a fresh line, large and aligned enough, and ours alone.
     let place = unsafe {
-        stand_in.write(Waiter::new(LEFT, Note::default()));
+        let passes: *mut P::Word = stand_in.add(1).cast();
+        passes.write(P::Word::new(0));
+        stand_in.write(Waiter::new(COMING, Note::default(), &*passes));
         &*stand_in
     };
     let before = node.before.load(Relaxed); // by invariant 1
@@ -135,26 +141,25 @@ fn replace<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> b
         unsafe { (*behind).before.store(stand_in, Relaxed) }; // by invariant 1
     }
     // SAFETY: in the line, and stays there by invariant 2.
-    let before = unsafe { &(*before).next };
-    // [stand-in] ORDERING: Release, pairs with [claim]: the stand-in is fully made. Relaxed: it was claimed, see [open].
-    if before.compare_exchange(me, stand_in, Release, Relaxed).is_ok() {
-        return true;
+    let before = unsafe { &*before };
+    // [stand-in] ORDERING: Release, pairs with the Acquires of `next`: the stand-in is fully made.
+    before.next.store(stand_in, Release);
+    // [replaced] ORDERING: AcqRel, pairs with [pass].
+    parts.mood.fetch_sub(mood::WAITER, AcqRel);
+    if before.is_passed() {
+        // It has seen our node, or the stand-in; in a moment it comes to the latter.
+        // ORDERING: Acquire, pairs with [open]: it is through with ours.
+        P::spin_until(&place.gate, Acquire, |gate| gate == OPEN);
     }
-    debug_assert!(before.load(Relaxed) == claimed::<P>(), "behind somebody who does not know");
-    node.next.store(stand_in, Relaxed); // our own to read
-    place.before.store(me, Relaxed); // by invariant 1
-    // [through] ORDERING: Release, pairs with the Acquire in `settle`: we are through with the node before us.
-    before.store(null_mut(), Release);
-    // ORDERING: Acquire, pairs with [open]: and it is through with ours.
-    P::spin_until(&node.gate, Acquire, |gate| gate == OPEN);
-    false
+    // [final] ORDERING: Release, pairs with the Acquires in `settle`: we are through with the nodes around it.
+    place.gate.store(LEFT, Release);
 }
 
 /// Makes the first waiter behind `at` head that has not left: its gate, and what that said before. None: all of
 /// them had left, and the line is empty.
 ///
 /// # Safety
-/// `at` is the line's head, which the caller is, and `next`, behind it, is claimed.
+/// `at` is the line's head, which the caller is, and has [said](Waiter::pass) that it looks who is behind it: `next`.
 pub(super) unsafe fn settle<P: Platform>(
     parts: &Parts<'_, P>,
     mut at: &Waiter<P>,
@@ -163,20 +168,28 @@ pub(super) unsafe fn settle<P: Platform>(
 ) -> Option<(*const P::Word, u32)> {
     let mut stepped_over: *mut Waiter<P> = null_mut();
     let settled = loop {
-        // SAFETY: claimed, so it is there until its gate is open.
+        // SAFETY: linked behind the head, which has said that it looks, so it is there until its gate is open.
         let waiter = unsafe { &*next };
         let gate = &raw const waiter.gate;
-        // [open] ORDERING: Release, pairs with the Acquires of gates: afterwards only the address.
-        let before = waiter.gate.swap(OPEN, Release);
+        // [open] ORDERING: AcqRel: Release pairs with the Acquires of gates: from here on only the address, unless it is
+        // a stand-in. Acquire, pairs with [final].
+        let mut before = waiter.gate.swap(OPEN, AcqRel);
         if before == MOVING {
-            // It finds that we have claimed it. ORDERING: Acquire, pairs with [through].
-            P::spin_until_ptr(&at.next, Acquire, |next| next.is_null());
+            let moving = next;
+            // ORDERING: Acquire, pairs with [stand-in].
+            next = P::spin_until_ptr(&at.next, Acquire, |next| next != moving);
+            continue;
+        }
+        if before == COMING {
+            // ORDERING: Acquire, pairs with [final].
+            before = P::spin_until(&waiter.gate, Acquire, |gate| gate == LEFT);
         }
         give::<P>(core::mem::replace(&mut stepped_over, null_mut()));
         if before != LEFT {
             break Some((gate, before));
         }
         (stepped_over, at) = (next, waiter);
+        waiter.pass(parts.mood, 0);
         match successor(parts, waiter, era) {
             Some(behind) => next = behind,
             None => break None,
@@ -192,6 +205,7 @@ fn give<P: Platform>(stand_in: *mut Waiter<P>) {
         // SAFETY: by invariant 3.
         unsafe {
             stand_in.drop_in_place();
+            stand_in.add(1).cast::<P::Word>().drop_in_place();
             P::give_line(stand_in.cast());
         }
     }

@@ -25,11 +25,6 @@ pub(super) const ASLEEP: u32 = 1;
 /// Head.
 pub(super) const OPEN: u32 = 2;
 
-/// In place of a node's `next`, whose own is on its way out of the line: it has read who that was.
-pub(super) fn claimed<P: Platform>() -> *mut Waiter<P> {
-    core::ptr::without_provenance_mut(1)
-}
-
 /// Low bits of a node's address, free for the era: nodes are aligned to 64.
 const ERAS: usize = 63;
 
@@ -46,17 +41,38 @@ pub struct Waiter<P: Platform> {
     /// How often others of the line were let past it. Written by heads that leave.
     passed: P::Word,
     note: Note,
+    /// Is it about to look who is behind it? Apart from the node, on a line that nobody else uses: so it costs nothing
+    /// to say, and is asked by those who leave (leaving.rs).
+    passes: *const P::Word,
 }
 
 impl<P: Platform> Waiter<P> {
-    pub(super) fn new(gate: u32, note: Note) -> Self {
+    /// `passes` holds 0, and stays as long as the node.
+    pub(super) fn new(gate: u32, note: Note, passes: &P::Word) -> Self {
         Self {
             gate: P::Word::new(gate),
             next: P::Ptr::new(core::ptr::null_mut()),
             before: P::Ptr::new(core::ptr::null_mut()),
             passed: P::Word::new(0),
             note,
+            passes,
         }
+    }
+}
+
+impl<P: Platform> Waiter<P> {
+    /// Says that the caller, the line's head, is about to look who is behind this node; `counted`: waiters that are fewer.
+    pub(super) fn pass(&self, mood: &P::Word, counted: u32) -> u32 {
+        // SAFETY: it stays as long as we do.
+        unsafe { (*self.passes).store(1, Relaxed) }; // published below
+        // [pass] ORDERING: AcqRel, pairs with itself and with [replaced]: who leaves sees that we pass, or we see its stand-in.
+        mood.fetch_sub(counted, AcqRel)
+    }
+
+    /// Has a head said so? After [replaced].
+    pub(super) fn is_passed(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { (*self.passes).load(Relaxed) != 0 }
     }
 }
 
@@ -110,7 +126,8 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         Arrived::Took(_) => return,
         Arrived::Joins(note) => note,
     };
-    let node = Waiter::<P>::new(WAITING, note);
+    let passes = P::Word::new(0);
+    let node = Waiter::<P>::new(WAITING, note, &passes);
     let behind = join(&parts, &node, tuning);
     if let Some(seat) = seat {
         seat.set(&raw const node);
@@ -207,7 +224,7 @@ fn nap<P: Platform>(lock: &View<'_, P>) {
 fn leave<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
     let (parts, era) = (&lock.parts, lock.tuning.era);
     debug_assert!(parts.word.load(Relaxed) != FREE, "only the holder leaves this way");
-    note_length(lock);
+    note_length(lock, node);
     let Some(mut next) = successor(parts, node, era) else { return };
     if R::AHEAD > 0 {
         next = choose::<P, R>(lock, node, next);
@@ -221,26 +238,25 @@ fn leave<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
     }
 }
 
-/// Who is behind `node`, a head that leaves or its stand-in, claimed: it is there until its gate is open (leaving.rs).
-/// None: the line is empty now.
+/// Who is behind `node`, a head that [passes](Waiter::pass) or its stand-in; none: the line is empty now.
 pub(super) fn successor<P: Platform>(
     parts: &Parts<'_, P>,
     node: &Waiter<P>,
     era: usize,
 ) -> Option<*mut Waiter<P>> {
     let me = core::ptr::from_ref(node).cast_mut();
-    // Relaxed: who is not seen has not linked yet, or is seen below.
-    if node.next.load(Relaxed).is_null() {
-        // Relaxed: whoever joins next finds nobody, and needs nothing that we wrote but by the word.
-        let (mine, none) = (tag(me, era), core::ptr::null_mut());
-        if parts.tail.compare_exchange(mine, none, Relaxed, Relaxed).is_ok() {
-            return None;
-        }
-        // Somebody joined behind us and will link in a moment. Relaxed: read again below.
-        P::spin_until_ptr(&node.next, Relaxed, |next| !next.is_null());
+    // ORDERING: Acquire, pairs with [link] and [stand-in].
+    let next = node.next.load(Acquire);
+    if !next.is_null() {
+        return Some(next);
     }
-    // [claim] ORDERING: Acquire, pairs with [link] and [stand-in]: its node is fully made.
-    Some(node.next.swap(claimed::<P>(), Acquire))
+    // Relaxed: whoever joins next finds nobody, and needs nothing that we wrote but by the word.
+    let (mine, none) = (tag(me, era), core::ptr::null_mut());
+    if parts.tail.compare_exchange(mine, none, Relaxed, Relaxed).is_ok() {
+        return None;
+    }
+    // Somebody joined behind us and will link in a moment. ORDERING: Acquire, pairs with [link].
+    Some(P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null()))
 }
 
 /// Lets the rule choose among `first` and those behind it, and moves its choice to the front of the line.
@@ -286,7 +302,8 @@ fn choose<P: Platform, R: Rule<P>>(
             (*behind).before.store(waiters[chosen - 1], Relaxed); // read under LEAVING
             (*next).next.store(first, Relaxed);
             (*first).before.store(next, Relaxed);
-            (*next).before.store(core::ptr::from_ref(node).cast_mut(), Relaxed); // and we have claimed it
+            (*next).before.store(core::ptr::from_ref(node).cast_mut(), Relaxed);
+            node.next.store(next, Relaxed); // ours to read, in `settle`
         }
     }
     // [unleave] ORDERING: Release, pairs with the Acquire of the next who takes LEAVING.
@@ -295,9 +312,9 @@ fn choose<P: Platform, R: Rule<P>>(
 }
 
 /// Records whether the line that the caller leaves is crowded, and that its new head has not been overtaken yet.
-fn note_length<P: Platform>(lock: &View<'_, P>) {
+fn note_length<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) {
     let Parts { side, mood, .. } = lock.parts;
-    let left = mood.fetch_sub(mood::WAITER, Relaxed) / mood::WAITER; // a hint; the field is the word's highest
+    let left = node.pass(mood, mood::WAITER) / mood::WAITER; // a hint; the field is the word's highest
     let now = side.load(Relaxed);
     if now & side::BYPASSES != 0 {
         side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 5

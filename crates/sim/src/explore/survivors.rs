@@ -5,9 +5,14 @@ use super::mutant::{Mutation, Op, Site};
 use crate::lock::GLIBC;
 
 /// The locks' files that say so of some of their lines.
-const SOURCES: [(&str, &str); 2] = [
+const SOURCES: [(&str, &str); 7] = [
     ("front/mod.rs", include_str!("../../../locks/src/front/mod.rs")),
     ("front/line.rs", include_str!("../../../locks/src/front/line.rs")),
+    ("front/rule.rs", include_str!("../../../locks/src/front/rule.rs")),
+    ("front/leaving.rs", include_str!("../../../locks/src/front/leaving.rs")),
+    ("posix/mod.rs", include_str!("../../../locks/src/posix/mod.rs")),
+    ("posix/mutex.rs", include_str!("../../../locks/src/posix/mutex.rs")),
+    ("posix/places.rs", include_str!("../../../locks/src/posix/places.rs")),
 ];
 
 /// Why nobody notices this mutation of a site of `lock`, if that is known.

@@ -1,0 +1,102 @@
+//! The line's own edits, under any rule: waiters that are torn out of it, and rules that choose who is next.
+
+use lockwright_locks::catalog::visit_front;
+use lockwright_locks::entry::{Entry, FrontVisitor};
+use lockwright_locks::front::{Alone, Arrived, Note, Rule, Tuning, View, Waiter, torn_wait};
+use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
+use lockwright_model::machine::Machine;
+use lockwright_model::scenario::{Way, exclusion, lock};
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+type Lock<C, const SPINS: usize, R> = Alone<Machine<C, SPINS>, R>;
+
+/// Joins the line and is torn out of it, once it has made sure that it would be woken, if it is to fall asleep.
+unsafe fn torn<C, const SPINS: usize, R, const ASLEEP: bool>(
+    lock: &Lock<C, SPINS, R>,
+    _: *mut (),
+) -> bool
+where
+    C: Checker,
+    R: Rule<Machine<C, SPINS>>,
+{
+    // It stays for ever, because a late wake may use the address; what is in it does not.
+    let memory: *mut MaybeUninit<Waiter<Machine<C, SPINS>>> =
+        Box::into_raw(Box::new(MaybeUninit::uninit()));
+    // SAFETY: fresh memory, which stays.
+    unsafe { torn_wait(lock.parts(), lock.tuning(), memory.cast(), ASLEEP, None) };
+    false
+}
+
+fn model<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>>(id: &str, budget: Budget) {
+    let own: Way<Lock<C, SPINS, R>, ()> = lock::<C, SPINS, Lock<C, SPINS, R>>;
+    let awake: Way<Lock<C, SPINS, R>, ()> = torn::<C, SPINS, R, false>;
+    let asleep: Way<Lock<C, SPINS, R>, ()> = torn::<C, SPINS, R, true>;
+    for (name, ways) in [
+        ("lock, lock, torn awake", vec![own, own, awake]),
+        ("lock, lock, torn asleep", vec![own, own, asleep]),
+        ("lock, torn awake, torn asleep", vec![own, awake, asleep]),
+    ] {
+        let name = format!("{id}, {name}, spins {SPINS}");
+        exclusion::<C, SPINS, Lock<C, SPINS, R>>(&name, budget, ways, false);
+    }
+}
+
+/// The last to join is the next to be head, as far as the bound allows.
+struct Backwards;
+
+impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
+    const AHEAD: usize = 4;
+
+    fn defaults(tuning: Tuning) -> Tuning {
+        Tuning { bypass: 1, batch_ns: 0, ..tuning }
+    }
+
+    fn arrive(_: &View<'_, P>) -> Arrived {
+        Arrived::Joins(Note::default())
+    }
+
+    fn next(_: &View<'_, P>, waiters: &[Note]) -> usize {
+        waiters.len() - 1
+    }
+}
+
+/// The rules of the catalogue that are not another's.
+struct All(Budget);
+
+impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
+    fn visit<R: Rule<Machine<C, SPINS>>>(&mut self, entry: &'static Entry) {
+        if entry.preset_of.is_none() {
+            model::<C, SPINS, R>(entry.id, self.0);
+        }
+    }
+}
+
+/// What all rules have in common needs one rule to be looked at for long: the others differ before and after it.
+fn all<C: Checker, const SPINS: usize>() {
+    let brief = Budget { preemptions: 2, time: Duration::from_millis(400), draws: 200 };
+    let long = Budget { time: Duration::from_millis(2_500), ..brief };
+    visit_front::<Machine<C, SPINS>>(&mut All(brief));
+    model::<C, SPINS, Backwards>("backwards", long);
+    for threads in [3, 4] {
+        let own: Way<Lock<C, SPINS, Backwards>, ()> = lock::<C, SPINS, _>;
+        let name = format!("backwards, {threads} threads lock, spins {SPINS}");
+        exclusion::<C, SPINS, _>(&name, long, vec![own; threads], false);
+    }
+}
+
+#[test]
+fn loom_threads_that_sleep_at_once() {
+    all::<Loom, 0>();
+}
+
+#[test]
+fn loom_threads_that_spin_once() {
+    all::<Loom, 1>();
+}
+
+#[test]
+fn shuttle() {
+    all::<Shuttle, 0>();
+    all::<Shuttle, 1>();
+}

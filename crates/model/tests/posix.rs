@@ -1,0 +1,144 @@
+//! A `pthread_mutex_t` that begins without a lock, on two of them: whoever finds it contended first decides.
+
+use lockwright_locks::catalog::visit_front;
+use lockwright_locks::entry::{Entry, FrontVisitor};
+use lockwright_locks::front::{FREE, Rule, Tuning, WAITED};
+use lockwright_locks::posix::{self, Environment, Front, How, Mutex, Policy, Refused};
+use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
+use lockwright_model::machine::{Deadline, Machine};
+use lockwright_model::scenario::{Way, exclusion, lock, try_lock};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, RawLock, TryLock, Word};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// Odd threads would choose the first rule of the catalogue, even ones the `SECOND` after it.
+struct Process<C, const SPINS: usize, const SECOND: usize>(PhantomData<fn(C)>);
+
+struct Rules<P: Platform>(Vec<Front<P>>);
+impl<P: Platform> FrontVisitor<P> for Rules<P> {
+    fn visit<R: Rule<P>>(&mut self, entry: &'static Entry) {
+        if entry.preset_of.is_none() {
+            self.0.push(Front::of::<R>());
+        }
+    }
+}
+
+impl<C: Checker, const SPINS: usize, const SECOND: usize> Environment
+    for Process<C, SPINS, SECOND>
+{
+    type Platform = Machine<C, SPINS>;
+    type Room = ();
+
+    fn thread() -> u32 {
+        C::thread() as u32 | 1 << 31
+    }
+
+    fn choose(_: &Mutex<Self>, caller: usize) -> u32 {
+        caller as u32
+    }
+
+    fn policy(place: u32) -> Policy<Self> {
+        let mut rules = Rules::<Machine<C, SPINS>>(Vec::new());
+        visit_front(&mut rules);
+        let front = rules.0[if place == 2 { SECOND } else { 0 }];
+        Policy::new(How::Front(front), (front.defaults)(Tuning::for_cpus(2)))
+    }
+}
+
+type Lock<C, const SPINS: usize, const SECOND: usize> = Pthread<Process<C, SPINS, SECOND>>;
+
+struct Pthread<E: Environment>(Mutex<E>);
+
+impl<C: Checker, const SPINS: usize, const SECOND: usize> RawLock<Machine<C, SPINS>>
+    for Lock<C, SPINS, SECOND>
+{
+    type Node = ();
+
+    fn new() -> Self {
+        Self(Mutex::of_kind(posix::ERRORCHECK, ()))
+    }
+
+    unsafe fn lock(&self, _: *mut ()) {
+        let caller = 1 + C::thread() as usize % 2;
+        assert_eq!(posix::lock(&self.0, caller), Ok(()));
+        assert_eq!(posix::lock(&self.0, caller), Err(Refused::Deadlock));
+    }
+
+    unsafe fn unlock(&self, _: *mut ()) {
+        assert_eq!(posix::unlock(&self.0), Ok(()));
+    }
+}
+
+impl<C: Checker, const SPINS: usize, const SECOND: usize> TryLock<Machine<C, SPINS>>
+    for Lock<C, SPINS, SECOND>
+{
+    unsafe fn try_lock(&self, _: *mut ()) -> bool {
+        posix::try_lock(&self.0).is_ok()
+    }
+}
+
+/// Until the tick.
+unsafe fn timed<C: Checker, const SPINS: usize, const SECOND: usize>(
+    lock: &Lock<C, SPINS, SECOND>,
+    _: *mut (),
+) -> bool {
+    posix::lock_until(&lock.0, Some(Deadline::Soon)).is_ok()
+}
+
+/// glibc's own code, from lock to unlock.
+unsafe fn as_glibc<C: Checker, const SPINS: usize, const SECOND: usize>(
+    lock: &Lock<C, SPINS, SECOND>,
+    _: *mut (),
+) -> bool {
+    let word = &lock.0.word;
+    if word.compare_exchange(FREE, 1, Acquire, Relaxed).is_err() {
+        while word.swap(WAITED, Acquire) != FREE {
+            Machine::<C, SPINS>::park(word, WAITED, None);
+        }
+    }
+    if word.swap(FREE, Release) == WAITED {
+        Machine::<C, SPINS>::unpark(word, 1);
+    }
+    false
+}
+
+fn model<C: Checker, const SPINS: usize, const SECOND: usize>() {
+    let budget = Budget { preemptions: 2, time: Duration::from_millis(800), draws: 200 };
+    let own: Way<Lock<C, SPINS, SECOND>, ()> = lock::<C, SPINS, Lock<C, SPINS, SECOND>>;
+    let tries: Way<Lock<C, SPINS, SECOND>, ()> = try_lock::<C, SPINS, Lock<C, SPINS, SECOND>>;
+    let timed: Way<Lock<C, SPINS, SECOND>, ()> = timed::<C, SPINS, SECOND>;
+    let glibc: Way<Lock<C, SPINS, SECOND>, ()> = as_glibc::<C, SPINS, SECOND>;
+    for (name, ways, time_passes) in [
+        ("lock, lock", vec![own, own], false),
+        ("lock, lock, lock", vec![own, own, own], false),
+        ("lock, lock, glibc", vec![own, own, glibc], false),
+        ("try, lock, lock", vec![tries, own, own], false),
+        ("lock, lock, timed", vec![own, own, timed], true),
+    ] {
+        let name = format!("posix, {name}, rules 0 and {SECOND}, spins {SPINS}");
+        exclusion::<C, SPINS, Lock<C, SPINS, SECOND>>(&name, budget, ways, time_passes);
+    }
+}
+
+fn all<C: Checker, const SPINS: usize>() {
+    model::<C, SPINS, 1>();
+    model::<C, SPINS, 2>();
+    model::<C, SPINS, 3>();
+}
+
+#[test]
+fn loom_threads_that_sleep_at_once() {
+    all::<Loom, 0>();
+}
+
+#[test]
+fn loom_threads_that_spin_once() {
+    all::<Loom, 1>();
+}
+
+#[test]
+fn shuttle() {
+    all::<Shuttle, 0>();
+    all::<Shuttle, 1>();
+}
