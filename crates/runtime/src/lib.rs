@@ -13,12 +13,14 @@
 #[cfg(test)]
 extern crate std;
 
+mod access;
 mod clock;
 pub mod cond;
-pub mod config;
+mod config;
 #[cfg(target_arch = "x86_64")]
 pub mod deepbind;
-pub mod emulate;
+mod emulate;
+mod env;
 pub mod epoch;
 mod files;
 mod fork;
@@ -29,13 +31,16 @@ pub mod init;
 pub mod layout;
 mod leave;
 pub mod machine;
+mod mode;
 pub mod mutex;
 #[cfg(target_arch = "x86_64")]
 mod object;
-pub mod policy;
+mod policy;
 pub mod real;
 mod recording;
+mod rules;
 pub mod rwlock;
+mod shared;
 pub mod spin;
 pub mod sync;
 pub mod thread;

@@ -4,7 +4,7 @@
 //! (place 1) and LOCKWRIGHT_RULES; 31 is what runs before that: the front lock `auto`, as for two CPUs.
 
 use crate::layout::{MARKED, Mutex};
-use crate::{config, epoch, fork, leave, machine, whole};
+use crate::{fork, leave, machine, rules, thread, whole};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -71,7 +71,7 @@ impl Policy {
     /// The tuning, in this process, for the calling thread.
     pub(crate) fn tuning(&self) -> Tuning {
         let window_ns = match self.tuning.window {
-            Window::Epoch => epoch::window_ns(),
+            Window::Epoch => thread::window_ns(),
             Window::Fixed => self.tuning.window_ns,
         };
         Tuning { era: fork::era(), window_ns, ..self.tuning.on(machine::cpus()) }
@@ -142,7 +142,7 @@ fn decide(mutex: &Mutex, caller: usize) -> &'static Policy {
     }
     // ORDERING: Acquire, pairs with `publish`.
     let place = if READY.load(Acquire) {
-        config::rule_for(core::ptr::from_ref(mutex).addr(), caller).unwrap_or(DEFAULT_PLACE)
+        rules::rule_for(core::ptr::from_ref(mutex).addr(), caller).unwrap_or(DEFAULT_PLACE)
     } else {
         EARLY_PLACE
     };
