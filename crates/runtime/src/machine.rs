@@ -49,6 +49,7 @@ static LOOKING: AtomicBool = AtomicBool::new(false);
 static IS_NEW: AtomicBool = AtomicBool::new(true);
 /// Where whoever looks reads.
 static ROOM: Shared = Shared(UnsafeCell::new(Room::new()));
+
 struct Shared(UnsafeCell<Room>);
 // SAFETY: who has set LOOKING has it alone.
 unsafe impl Sync for Shared {}

@@ -1,8 +1,8 @@
 //! Whether lock operations are watched: by emulation, which slows what lies between them, by the trace, which records
 //! them, or by both; or by somebody else's tool, for which they become glibc's. And whether epochs are.
 //!
-//! A watcher comes to us and leaves its functions here, before the program's main. Nobody else knows of it: who operates on a
-//! lock tells us. Normally nobody watches, and then it costs the plain mutex nothing: see `mode`.
+//! A watcher comes to us and leaves its functions here, before the program's main. `init`, which starts it, is alone in
+//! knowing it: who operates on a lock tells us, and we tell it. Normally nobody watches, and then it costs the plain mutex nothing: see `mode`.
 
 use crate::layout::Mutex;
 use crate::mode;
@@ -31,7 +31,7 @@ unsafe extern "C" {
 }
 
 /// Who watches.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Who {
     /// Emulated little cores.
@@ -101,11 +101,9 @@ pub(crate) fn is_by(who: Who) -> bool {
 
 /// From now on this one watches. Called before the program's main.
 pub(crate) fn begin(who: Who, hooks: Option<&'static Hooks>) {
-    let places = HOOKED.iter().zip(&HOOKS);
-    if let (Some(hooks), Some((_, place))) =
-        (hooks, places.into_iter().find(|(owner, _)| **owner as u8 == who as u8))
-    {
-        place.store(core::ptr::from_ref(hooks).cast_mut(), Relaxed); // published below
+    let place = HOOKED.iter().position(|owner| *owner == who);
+    if let (Some(place), Some(hooks)) = (place, hooks) {
+        HOOKS[place].store(core::ptr::from_ref(hooks).cast_mut(), Relaxed); // published below
     }
     // ORDERING: Release, pairs with the Acquire in `is_by`; threads that start later see all of it.
     // SAFETY: our variable.
