@@ -9,7 +9,7 @@
 //! them say nothing: then the second counts as the first.
 
 #[cfg(target_arch = "x86_64")]
-use crate::machine::{self, Access};
+use crate::access::{self, Access};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU64};
 use lockwright_native::futex::{self, Clock};
@@ -197,7 +197,7 @@ fn is_usable() -> bool {
     let is_invariant =
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0;
     let mut mode = 0_i32;
-    let asked = match machine::access() {
+    let asked = match access::now() {
         // SAFETY: writes an int to where we say. Not by libc's name, which is ours where we are preloaded.
         Access::All => unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TSC, &raw mut mode) },
         // The dynamic linker has read the counter already: it does not trap.

@@ -11,7 +11,7 @@
 use crate::layout::{Cond, Mutex};
 use crate::leave::{self, Wait};
 use crate::watch::{self, Who};
-use crate::{config, fork, mutex, real, thread, trace};
+use crate::{config, fork, mutex, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence, fence};
@@ -292,7 +292,7 @@ unsafe fn wait_in_glibc(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let wait = || unsafe { wait_by_glibc(cond, mutex, until) };
-    if watch::is_on() { trace::elsewhere(mutex, wait) } else { wait() }
+    if watch::is_on() { watch::elsewhere(mutex, wait) } else { wait() }
 }
 
 /// Calls glibc's function.

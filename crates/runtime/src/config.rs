@@ -1,10 +1,10 @@
-//! The LOCKWRIGHT_* variables, read once by our constructor.
+//! The LOCKWRIGHT_* variables, read once by our constructor; here: those that say which lock.
 //!
 //! * `LOCKWRIGHT_LOCK=NAME[:key=value,...]`: the lock of every mutex that no rule names (default `auto`).
-//! * `LOCKWRIGHT_TOPOLOGY=big:0-3,little:4-7`: the CPUs' classes.
-//! * `LOCKWRIGHT_EMULATE=big:0,little:1x3.75`: the same, and the little CPUs compute 3.75 times as long.
+//! * `LOCKWRIGHT_TOPOLOGY=big:0-3,little:4-7`: the CPUs' classes (`machine`).
+//! * `LOCKWRIGHT_EMULATE=big:0,little:1x3.75`: the same, and the little CPUs compute 3.75 times as long (`emulate`).
 //! * `LOCKWRIGHT_RULES=call:MODULE+0xLO-0xHI=SPEC;mutex:MODULE+0xLO-0xHI=SPEC;lib:MODULE=SPEC`: written by
-//!   `lockwright run --config`; the first rule that fits decides, when a mutex is first contended.
+//!   `lockwright run --config`; the first rule that fits decides, when a mutex is first contended (`rules`).
 //! * `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`: functions whose calls are epochs, see `got.rs`.
 //!
 //! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of those that
@@ -16,71 +16,18 @@
 //! What can't be understood is said once, on stderr, and the program goes on: a bad lock with glibc's
 //! algorithm, a bad rule or topology without it.
 
-use crate::machine::{self, Access};
+use crate::env::{cut, say, variable};
 use crate::policy::{self, Front, How, PLACES, Policy};
-use crate::{emulate, epoch, guard, real, recording, trace, whole};
-use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr::null_mut;
+use crate::{guard, machine, rules, whole};
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_locks::entry::Kind;
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
-use lockwright_native::topology::{SpecProblem, Topology};
-use lockwright_record::Refused;
 
 /// What options are applied to: as for several CPUs, however many there are. `Policy::tuning` adapts it at each use, so
 /// the machine need not be known when a lock's options are read.
 const TUNING: Tuning = Tuning::for_any();
-
-/// Rules that we hold: one place each, beside the default's and the early one.
-const RULES: usize = PLACES - 2;
-/// Bytes of LOCKWRIGHT_RULES that we hold.
-const TEXT: usize = 16 * 1024;
-
-/// Which mutexes a rule is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum What {
-    /// Those first contended by a call from these addresses.
-    Call,
-    /// Those at these addresses.
-    Mutex,
-    /// Those first contended by a call from this module.
-    Library,
-}
-
-/// One rule. `low..high` are offsets from the module's load address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rule<'a> {
-    what: What,
-    module: &'a [u8],
-    low: usize,
-    high: usize,
-    place: u32,
-}
-
-struct Store {
-    text: [u8; TEXT],
-    rules: [Option<Rule<'static>>; RULES],
-    program: [u8; 256],
-    program_len: usize,
-    topology: Topology,
-    /// LOCKWRIGHT_TOPOLOGY, for when CPUs come or go; zeroes after it.
-    classes: [u8; 512],
-}
-
-struct Shared(UnsafeCell<Store>);
-// SAFETY: written by `load`, once, before the policy table is published; read after that.
-unsafe impl Sync for Shared {}
-static STORE: Shared = Shared(UnsafeCell::new(Store {
-    text: [0; TEXT],
-    rules: [None; RULES],
-    program: [0; 256],
-    program_len: 0,
-    topology: Topology::new(),
-    classes: [0; 512],
-}));
 
 /// 0: not looked at yet, 1: ours, 2: glibc's.
 static GLIBC_ONLY: AtomicU8 = AtomicU8::new(0);
@@ -107,28 +54,11 @@ pub(crate) fn is_glibc_only() -> bool {
     }
 }
 
-unsafe extern "C" {
-    /// As `getenv`, but null in a program that runs with more rights than its caller.
-    fn secure_getenv(name: *const c_char) -> *const c_char;
-}
-
-pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
-    // SAFETY: a NUL-terminated name; the value stays as long as nobody changes the environment, and our
-    // constructor copies what it keeps.
-    unsafe {
-        let value = secure_getenv(name.as_ptr());
-        if value.is_null() { None } else { Some(CStr::from_ptr(value).to_bytes()) }
-    }
-    .filter(|value| !value.is_empty())
-}
-
-/// Reads the variables and publishes the policies.
+/// Reads LOCKWRIGHT_LOCK and LOCKWRIGHT_RULES, and publishes the policies.
 ///
 /// # Safety
 /// Called once, by the constructor.
 pub(crate) unsafe fn load() {
-    // SAFETY: nobody reads it before `publish` below.
-    let store = unsafe { &mut *STORE.0.get() };
     let default = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
     let default = parse(default, TUNING).unwrap_or_else(|error| {
         error.say(default);
@@ -136,186 +66,22 @@ pub(crate) unsafe fn load() {
     });
     is_glibc_only(); // now: the program may change its environment
     let mut policies = [default; PLACES - 1];
-    load_rules(store, &mut policies);
-    if NEED_THE_MACHINE.iter().any(|name| variable(name).is_some()) {
-        // SAFETY: called once.
-        let has_classes = unsafe { load_machine(store) };
-        machine::know(has_classes);
-    }
+    let mut places = policies[1..].iter_mut().zip(2..); // the first is the default's
+    let place = |spec: &[u8]| {
+        let policy = parse(spec, TUNING).map_err(|_| rules::BAD)?;
+        let (slot, place) =
+            places.next().ok_or(b"too many rules, this one does not apply: ".as_slice())?;
+        *slot = policy;
+        Ok(place)
+    };
     // SAFETY: called once.
     unsafe {
+        rules::load(place);
         policy::publish(&policies);
-        epoch::load();
-        recording::load();
-        trace::load();
     }
 }
 
-/// Variables that want the machine known before the program begins: what is in them depends on it, or what is recorded.
-const NEED_THE_MACHINE: [&CStr; 4] =
-    [c"LOCKWRIGHT_TOPOLOGY", c"LOCKWRIGHT_EMULATE", c"LOCKWRIGHT_STATS", c"LOCKWRIGHT_TRACE"];
-
-/// `false`: the CPUs' classes could not be read.
-///
-/// # Safety
-/// Called once, by the constructor.
-unsafe fn load_machine(store: &mut Store) -> bool {
-    let classes = variable(c"LOCKWRIGHT_TOPOLOGY").unwrap_or(b"");
-    let learnt = learn_topology(&mut store.topology, classes);
-    if learnt == Err(Unlearnt::BadClasses) {
-        let hint: &[u8] =
-            b"': the machine's own classes stay\nhint: lockwright topology --set SPEC\n";
-        say(&[b"bad LOCKWRIGHT_TOPOLOGY '", classes, hint]);
-    } else if classes.len() < store.classes.len() {
-        store.classes[..classes.len()].copy_from_slice(classes);
-    }
-    if let Some(text) = variable(c"LOCKWRIGHT_EMULATE") {
-        // SAFETY: called once.
-        unsafe { load_emulation(&mut store.topology, text) };
-    }
-    store.topology.publish();
-    learnt != Err(Unlearnt::Unread)
-}
-
-/// # Safety
-/// Called once, by the constructor.
-unsafe fn load_emulation(topology: &mut Topology, text: &[u8]) {
-    let spec = core::str::from_utf8(text).unwrap_or("");
-    match topology.set_emulated(spec) {
-        // SAFETY: our caller's promise.
-        Ok(factors) => unsafe { emulate::enable(topology, &factors, text) },
-        Err(error) => {
-            let why: &[u8] = match error.problem {
-                SpecProblem::UnknownCpu(_) => b"': this machine has no such cpu",
-                SpecProblem::CpuMissing(_) => b"': a cpu is online and in no class",
-                SpecProblem::BadFactor => b"': a factor is a number from 1 to 100, as in x3.75",
-                SpecProblem::BigIsSlowed => b"': big cores keep their speed",
-                _ => b"': not as in big:0,little:1x3.75",
-            };
-            let piece = error.piece.as_bytes();
-            say(&[b"bad LOCKWRIGHT_EMULATE, at '", piece, why, b"; nothing is emulated\n"]);
-        }
-    }
-}
-
-/// Why the locks were not given what they should know of the CPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Unlearnt {
-    /// The kernel's files can't be read now: they were given nothing.
-    Unread,
-    /// The specification is bad: they were given the machine's own classes.
-    BadClasses,
-}
-
-/// Reads the CPUs' classes, and gives them to the locks.
-fn learn_topology(topology: &mut Topology, specification: &[u8]) -> Result<(), Unlearnt> {
-    if !topology.read(b"/sys") {
-        return Err(Unlearnt::Unread);
-    }
-    let fine = specification.is_empty()
-        || core::str::from_utf8(specification).is_ok_and(|spec| topology.set(spec).is_ok());
-    topology.publish();
-    if fine { Ok(()) } else { Err(Unlearnt::BadClasses) }
-}
-
-/// Reads the CPUs' classes again; `false`: they can't be read now, and nothing has changed for the locks.
-///
-/// # Safety
-/// One caller at a time, after `load`.
-pub(crate) unsafe fn read_topology() -> bool {
-    if emulate::is_on() {
-        return true; // its classes are not the machine's
-    }
-    let store = STORE.0.get();
-    // SAFETY: the caller's promise; `rule_for`, which reads the rest meanwhile, does not look at the topology.
-    let (topology, classes) = unsafe { (&mut (*store).topology, &(*store).classes) };
-    let length = classes.iter().position(|&byte| byte == 0).unwrap_or(classes.len());
-    learn_topology(topology, &classes[..length]) != Err(Unlearnt::Unread)
-}
-
-fn load_program(store: &mut Store) {
-    let mut path = [0_u8; 4096];
-    let name = if machine::access() == Access::All {
-        let name = c"/proc/self/exe".as_ptr();
-        // SAFETY: a NUL-terminated path, and a buffer of that size.
-        let len = unsafe { libc::readlink(name, path.as_mut_ptr().cast(), path.len()) };
-        &path[..usize::try_from(len).unwrap_or(0)]
-    } else {
-        // As it was started, which a symbolic link may call otherwise.
-        // SAFETY: no preconditions.
-        let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
-        // SAFETY: the kernel's own C string, at the top of the stack.
-        if name.is_null() { b"".as_slice() } else { unsafe { CStr::from_ptr(name) }.to_bytes() }
-    };
-    let name = base_name(name);
-    store.program_len = name.len().min(store.program.len());
-    store.program[..store.program_len].copy_from_slice(&name[..store.program_len]);
-}
-
-fn load_rules(store: &mut Store, policies: &mut [Policy]) {
-    let Some(text) = variable(c"LOCKWRIGHT_RULES") else { return };
-    load_program(store);
-    FIND_OBJECT.get(); // now: `dlsym` waits for a lock that the thread which waits for ours may hold
-    if text.len() > TEXT {
-        say(&[b"LOCKWRIGHT_RULES is longer than 16384 bytes: no rule applies\n"]);
-        return;
-    }
-    store.text[..text.len()].copy_from_slice(text);
-    // SAFETY: in a static, and not written again.
-    let text: &'static [u8] =
-        unsafe { core::slice::from_raw_parts(store.text.as_ptr(), text.len()) };
-    let mut place = 1; // the default's
-    for piece in text.split(|&byte| byte == b';').filter(|piece| !piece.is_empty()) {
-        match parse_rule(piece, TUNING) {
-            Some((mut rule, policy)) if place < policies.len() => {
-                policies[place] = policy;
-                let slot = &mut store.rules[place - 1]; // without gaps: `rule_for` ends at the first
-                place += 1;
-                rule.place = place as u32;
-                *slot = Some(rule);
-            }
-            Some(_) => {
-                say(&[b"too many rules, this one does not apply: '", piece, b"'\n"]);
-            }
-            None => say(&[b"bad rule, it does not apply: '", piece, b"'\n"]),
-        }
-    }
-}
-
-fn parse_rule<'a>(piece: &'a [u8], tuning: Tuning) -> Option<(Rule<'a>, Policy)> {
-    let (what, rest) = cut(piece, b':')?;
-    let (target, spec) = cut(rest, b'=')?;
-    let policy = parse(spec, tuning).ok()?;
-    let what = match what {
-        b"call" => What::Call,
-        b"mutex" => What::Mutex,
-        b"lib" => {
-            let rule =
-                Rule { what: What::Library, module: target, low: 0, high: usize::MAX, place: 0 };
-            return Some((rule, policy));
-        }
-        _ => return None,
-    };
-    // The last '+': a module's name may have some of its own (libstdc++.so.6).
-    let plus = target.iter().rposition(|&byte| byte == b'+')?;
-    let (low, high) = cut(&target[plus + 1..], b'-')?;
-    let rule = Rule { what, module: &target[..plus], low: hex(low)?, high: hex(high)?, place: 0 };
-    Some((rule, policy))
-}
-
-pub(crate) fn cut(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
-    let place = text.iter().position(|&byte| byte == at)?;
-    Some((&text[..place], &text[place + 1..]))
-}
-
-fn hex(text: &[u8]) -> Option<usize> {
-    let digits = core::str::from_utf8(text.strip_prefix(b"0x")?).ok()?;
-    usize::from_str_radix(digits, 16).ok()
-}
-
-fn base_name(path: &[u8]) -> &[u8] {
-    path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
-}
+const _: () = assert!(rules::RULES == PLACES - 2);
 
 /// Why a lock's specification is bad.
 #[derive(Debug, PartialEq, Eq)]
@@ -402,152 +168,6 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// One message on stderr, cut if it is very long. Variables may hold anything: control bytes are written `\xNN`, so that
-/// no terminal obeys them. The last piece is ours, with the line's end; a hint may follow on a line of its own.
-pub(crate) fn say(pieces: &[&[u8]]) {
-    let mut line = [0_u8; 512];
-    let len = message(pieces, &mut line);
-    write_to_stderr(&line[..len]);
-}
-
-/// Writes the message to `line`, and tells its length. An escaped byte is written whole or not at all.
-fn message(pieces: &[&[u8]], line: &mut [u8; 512]) -> usize {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let (mut len, mut before) = (0, 0);
-    let (last, others) = pieces.split_last().map_or((b"".as_slice(), pieces), |(&l, o)| (l, o));
-    let last = last.strip_suffix(b"\n").unwrap_or(last);
-    let foreign = others.iter().flat_map(|piece| piece.iter().map(|&byte| (byte, false)));
-    let own = |text| <[u8]>::iter(text).map(|&byte| (byte, true));
-    let all = own(b"lockwright: ").chain(foreign).chain(own(last));
-    for (byte, is_own) in all {
-        // In UTF-8 the controls U+0080 to U+009F are two bytes.
-        let is_control =
-            byte.is_ascii_control() || (before == 0xc2 && (0x80..0xa0).contains(&byte));
-        let hex = [b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
-        let is_kept = !is_control || (is_own && byte == b'\n');
-        let piece = if is_kept { &[byte] } else { &hex[..] };
-        // The last byte is the end's.
-        let Some(room) = line[..511].get_mut(len..len + piece.len()) else { break };
-        room.copy_from_slice(piece);
-        len += piece.len();
-        before = byte;
-    }
-    line[len] = b'\n';
-    len + 1
-}
-
-/// Says that nothing is recorded in the folder `dir` of `name`.
-pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
-    unsafe extern "C" {
-        /// What an error number means, in English; null if nothing.
-        fn strerrordesc_np(error: c_int) -> *const c_char;
-    }
-    let why = match why {
-        Refused::Link => c"it is a symbolic link",
-        Refused::Foreign => c"it belongs to another user",
-        // SAFETY: no preconditions; the text is a constant.
-        Refused::System(error) => unsafe {
-            let text = strerrordesc_np(error);
-            if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
-        },
-    };
-    say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
-}
-
-/// By raw system calls: libc's `write` is a cancellation point. If nobody reads stderr any more, the SIGPIPE for it is
-/// ours, not the program's. A failure to speak is nobody's failure.
-fn write_to_stderr(line: &[u8]) {
-    const SET: usize = size_of::<u64>(); // the kernel's signal set
-    let pipe = 1_u64 << (libc::SIGPIPE - 1);
-    let (mut old, mut pending) = (0_u64, 0_u64);
-    // SAFETY: the thread's own `errno` and mask; sets of that size; a buffer of that length.
-    unsafe {
-        let errno = libc::__errno_location();
-        let kept = *errno;
-        let mask = libc::SYS_rt_sigprocmask;
-        libc::syscall(mask, libc::SIG_BLOCK, &raw const pipe, &raw mut old, SET);
-        libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, SET);
-        let wrote = libc::syscall(libc::SYS_write, libc::STDERR_FILENO, line.as_ptr(), line.len());
-        if wrote < 0 && *errno == libc::EPIPE && pending & pipe == 0 {
-            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-            let about: *mut libc::siginfo_t = null_mut();
-            libc::syscall(libc::SYS_rt_sigtimedwait, &raw const pipe, about, &raw const now, SET);
-        }
-        libc::syscall(mask, libc::SIG_SETMASK, &raw const old, null_mut::<u64>(), SET);
-        *errno = kept;
-    }
-}
-
-/// glibc's `struct dl_find_object`.
-#[repr(C)]
-struct Found {
-    flags: u64,
-    map_start: *mut c_void,
-    map_end: *mut c_void,
-    link_map: *mut LinkMap,
-    eh_frame: *mut c_void,
-    reserved: [u64; 7],
-}
-
-/// The public head of glibc's `struct link_map`.
-#[repr(C)]
-struct LinkMap {
-    address: usize,
-    name: *const c_char,
-}
-
-/// The place that the first fitting rule gives to this mutex, contended by a call at `caller`.
-///
-/// Objects are found by `_dl_find_object` (glibc 2.35), which takes no lock; without it no rule fits.
-pub(crate) fn rule_for(mutex: usize, caller: usize) -> Option<u32> {
-    // SAFETY: the policy table is published: nobody writes any more.
-    let store = unsafe { &*STORE.0.get() };
-    store.rules[0]?;
-    let (calling, holding) = (locate(store, caller), locate(store, mutex));
-    let rules = store.rules.iter().map_while(|rule| rule.as_ref());
-    for rule in rules {
-        let at = if rule.what == What::Mutex { holding } else { calling };
-        if let Some((module, offset)) = at
-            && module == rule.module
-            && (rule.low..rule.high).contains(&offset)
-        {
-            return Some(rule.place);
-        }
-    }
-    None
-}
-
-/// The module that an address belongs to, and its offset there.
-fn locate(store: &Store, address: usize) -> Option<(&[u8], usize)> {
-    let found = object_at(address)?;
-    // SAFETY: glibc's own map of the object, and its NUL-terminated name.
-    let name = unsafe { CStr::from_ptr((*found.link_map).name) }.to_bytes();
-    // The program itself has no name there.
-    let name = if name.is_empty() { &store.program[..store.program_len] } else { base_name(name) };
-    Some((name, address - found.map_start as usize))
-}
-
-/// The map of the object that an address belongs to: what `dlopen` hands out as its handle.
-#[cfg(target_arch = "x86_64")] // only got.rs asks
-pub(crate) fn handle_at(address: usize) -> Option<*mut c_void> {
-    object_at(address).map(|found| found.link_map.cast())
-}
-
-static FIND_OBJECT: real::Symbol = real::Symbol::new(c"_dl_find_object");
-
-fn object_at(address: usize) -> Option<Found> {
-    let find = FIND_OBJECT.get();
-    if find.is_null() || address == 0 {
-        return None;
-    }
-    let mut found = core::mem::MaybeUninit::<Found>::zeroed();
-    // SAFETY: the function's type and its result's layout as glibc documents them; on 0 it has filled it.
-    unsafe {
-        let find: unsafe extern "C" fn(usize, *mut Found) -> c_int = core::mem::transmute(find);
-        (find(address, found.as_mut_ptr()) == 0).then(|| found.assume_init())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -576,41 +196,9 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_one_line_that_no_terminal_obeys() {
-        let text = |pieces: &[&[u8]]| {
-            let mut line = [0; 512];
-            let len = message(pieces, &mut line);
-            std::string::String::from_utf8_lossy(&line[..len]).into_owned()
-        };
-        assert_eq!(
-            text(&[b"bad '", b"\x1b[2J\n\x7f", b"'\n"]),
-            "lockwright: bad '\\x1b[2J\\x0a\\x7f'\n"
-        );
-        assert_eq!(text(&["\u{9b}31mé\n".as_bytes()]), "lockwright: \u{fffd}\\x9b31mé\n");
-        assert_eq!(text(&[b"a\n", b"b\nhint: c\n"]), "lockwright: a\\x0ab\nhint: c\n");
-        assert_eq!(text(&[]), "lockwright: \n");
-        let long = text(&[&[b'\r'; 600]]);
-        // 12 bytes of the start, 499 for whole escapes and the end's.
-        assert_eq!((long.len(), &long[long.len() - 5..]), (12 + 4 * 124 + 1, "\\x0d\n"));
-        assert_eq!(text(&[&[b'a'; 511]]).len(), 512);
-    }
-
-    #[test]
     fn the_nearest_name_is_found() {
         assert_eq!(nearest(b"fifp"), "fifo");
         assert_eq!(nearest(b"bargin"), "barging");
         assert_eq!(nearest(b"mcsstp"), "mcs-stp");
-    }
-
-    #[test]
-    fn rules_name_modules_with_plus_signs() {
-        let (rule, _) = parse_rule(b"call:libstdc++.so.6+0x10-0x20=fifo", tuning()).unwrap();
-        assert_eq!(rule.module, b"libstdc++.so.6");
-        assert_eq!((rule.what, rule.low, rule.high), (What::Call, 0x10, 0x20));
-        let (rule, _) = parse_rule(b"lib:a.so=mcs", tuning()).unwrap();
-        assert_eq!((rule.what, rule.module), (What::Library, b"a.so".as_slice()));
-        for bad in ["call:a=fifo", "mutex:a+10-20=fifo", "call:a+0x1-0x2=nope", "x:a=fifo", "lib"] {
-            assert!(parse_rule(bad.as_bytes(), tuning()).is_none(), "{bad}");
-        }
     }
 }

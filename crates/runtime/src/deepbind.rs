@@ -21,7 +21,7 @@
 //! functions the table stays as it is: the wrapper's own look-ups would end at us, and ours at it. Then one line
 //! says so; likewise where the table can't be written.
 
-use crate::config::say;
+use crate::env::say;
 use crate::object::{self, Object};
 use crate::real::{self, Symbol};
 use core::ffi::{CStr, c_char, c_int, c_long, c_void};

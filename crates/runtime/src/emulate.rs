@@ -18,20 +18,22 @@
 //!   done at the new CPU's speed; what it does not run does not count.
 //! * On a CPU of full speed nothing is stamped: it stays as fast as it is.
 //!
-//! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mutex::mode`.
+//! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mode`.
 
-use crate::watch::{self, Who};
-use crate::{mutex, thread};
+use crate::env::{say, variable};
+use crate::fork::{self, When};
+use crate::thread;
+use crate::watch::{self, Hooks, Rehearsal, Who};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place::{self, CPUS};
-use lockwright_native::topology::{Factor, Topology};
+use lockwright_native::topology::{Factor, SpecProblem, Topology};
 
 /// One thread's account. Zeroed is right for a new thread.
 #[repr(C)]
-pub(crate) struct Account {
+struct Account {
     /// While it computes: since this time stamp. In a lock operation: since then. 0: not on a slowed CPU.
     since: Cell<u64>,
     /// Last reading of its CPU clock, ns.
@@ -56,19 +58,14 @@ static OPERATION: AtomicU64 = AtomicU64::new(0);
 /// Ticks of our own, each time, on both sides of the spin.
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 
-/// Is anything emulated?
-pub(crate) fn is_on() -> bool {
-    watch::is_by(Who::Emulation)
-}
-
 struct Text(UnsafeCell<([u8; 256], usize)>);
 // SAFETY: written by `enable`, once, before it is on; read after that.
 unsafe impl Sync for Text {}
 static TEXT: Text = Text(UnsafeCell::new(([0; 256], 0)));
 
 /// What is emulated, as the user wrote it (its first 256 bytes); `None`: nothing.
-pub fn spec() -> Option<&'static [u8]> {
-    if !is_on() {
+pub(crate) fn spec() -> Option<&'static [u8]> {
+    if !watch::is_by(Who::Emulation) {
         return None;
     }
     // SAFETY: it is on: nobody writes any more.
@@ -115,8 +112,8 @@ fn factor_here() -> u32 {
 }
 
 fn account() -> &'static Account {
-    // SAFETY: the calling thread's own memory, which lives as long as the thread runs.
-    unsafe { &(*thread::this()).account }
+    // SAFETY: the calling thread's own memory, which lives as long as the thread runs; zeroes are an account.
+    unsafe { (*thread::this()).paced.account() }
 }
 
 fn us(count: u64) -> u64 {
@@ -133,7 +130,7 @@ const GAP_US: u64 = 2;
 /// The calling thread stops computing: a lock operation begins. Spins as long as its CPU is to be slower.
 #[cold]
 #[inline(never)]
-pub(crate) fn stop() {
+fn stop() {
     let account = account();
     let depth = account.depth.get();
     account.depth.set(depth + 1);
@@ -166,7 +163,7 @@ pub(crate) fn stop() {
 /// The calling thread computes again: a lock operation has ended.
 #[cold]
 #[inline(never)]
-pub(crate) fn start() {
+fn start() {
     let account = account();
     let depth = account.depth.get().saturating_sub(1);
     account.depth.set(depth);
@@ -229,18 +226,61 @@ fn spin(account: &Account, mut last: u64, mut left: i64, mut factor: u32) {
 }
 
 /// In the child of a fork: its only thread's CPU clock begins anew.
-pub(crate) fn forget_clock() {
+fn forget_clock() {
     let account = account();
     account.clock.set(0);
     account.known.set(0);
 }
 
+/// Reads LOCKWRIGHT_EMULATE, which changes the CPUs' classes; `false`: nothing is emulated. `rehearse` does so many pairs
+/// of operations on a mutex of its own.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn load(topology: &mut Topology, rehearse: fn(u32, Rehearsal)) -> bool {
+    let Some(text) = variable(c"LOCKWRIGHT_EMULATE") else { return false };
+    let spec = core::str::from_utf8(text).unwrap_or("");
+    match topology.set_emulated(spec) {
+        Ok(factors) => {
+            // SAFETY: our caller's promise.
+            unsafe { enable(topology, &factors, text, rehearse) };
+            true
+        }
+        Err(error) => {
+            let why: &[u8] = match error.problem {
+                SpecProblem::UnknownCpu(_) => b"': this machine has no such cpu",
+                SpecProblem::CpuMissing(_) => b"': a cpu is online and in no class",
+                SpecProblem::BadFactor => b"': a factor is a number from 1 to 100, as in x3.75",
+                SpecProblem::BigIsSlowed => b"': big cores keep their speed",
+                _ => b"': not as in big:0,little:1x3.75",
+            };
+            let piece = error.piece.as_bytes();
+            say(&[b"bad LOCKWRIGHT_EMULATE, at '", piece, why, b"; nothing is emulated\n"]);
+            false
+        }
+    }
+}
+
+/// What is done about each operation.
+static HOOKS: Hooks = Hooks {
+    before: |_| {
+        stop();
+        None
+    },
+    after: |_, _| start(),
+};
+
 /// Slows the CPUs of `topology`'s classes by their factors; `text` is what the user wrote.
 ///
 /// # Safety
 /// Called once, by the constructor.
-pub(crate) unsafe fn enable(topology: &Topology, factors: &[Factor], text: &[u8]) {
-    calibrate();
+unsafe fn enable(
+    topology: &Topology,
+    factors: &[Factor],
+    text: &[u8],
+    rehearse: fn(u32, Rehearsal),
+) {
+    calibrate(rehearse);
     for (number, cpu) in topology.online() {
         let factor = factors.get(usize::from(cpu.class.0)).copied().unwrap_or(Factor::ONE);
         let thousandths = if factor == Factor::ONE { 0 } else { factor.thousandths() };
@@ -252,7 +292,8 @@ pub(crate) unsafe fn enable(topology: &Topology, factors: &[Factor], text: &[u8]
     let (kept, len) = unsafe { &mut *TEXT.0.get() };
     *len = text.len().min(kept.len());
     kept[..*len].copy_from_slice(&text[..*len]);
-    watch::begin(Who::Emulation);
+    fork::tell_child(When::Seen, forget_clock);
+    watch::begin(Who::Emulation, Some(&HOOKS));
     start_here();
 }
 
@@ -266,7 +307,7 @@ fn start_here() {
 }
 
 /// Measures the counter's frequency and what our own code costs. Takes about 3 ms.
-fn calibrate() {
+fn calibrate(rehearse: fn(u32, Rehearsal)) {
     const BATCHES: u32 = 32;
     const BATCH: u32 = 128;
     let (start_ns, start_ticks) = (futex::now(Clock::Monotonic), ticks());
@@ -283,10 +324,10 @@ fn calibrate() {
         ticks().saturating_sub(from)
     };
     for _ in 0..BATCHES {
-        free = free.min(time(&|| mutex::rehearse(BATCH, mutex::Rehearsal::Several)));
-        plain = plain.min(time(&|| mutex::rehearse(BATCH, mutex::Rehearsal::Plain)));
+        free = free.min(time(&|| rehearse(BATCH, Rehearsal::Several)));
+        plain = plain.min(time(&|| rehearse(BATCH, Rehearsal::Plain)));
         account.known.set(0);
-        mutex::rehearse(BATCH, mutex::Rehearsal::Stamped); // adds its intervals and its waits
+        rehearse(BATCH, Rehearsal::Stamped(&HOOKS)); // adds its intervals and its waits
         stamped = stamped.min(account.known.get());
         let mut intervals = 0;
         for _ in 0..BATCH {

@@ -1,29 +1,13 @@
 //! This process, as far as its mutexes depend on it.
 
-use crate::layout::{Mutex, Room};
-use crate::{config, epoch, fork, leave, machine, mutex, policy, thread};
-use core::cell::UnsafeCell;
-use lockwright_locks::front::{Seat, Tuning, Window, try_take};
-use lockwright_locks::posix::{self, Environment, Policy, Static};
-use lockwright_native::{Atomic32, AtomicAddress, Native};
-
-/// It.
-#[derive(Debug)]
-pub enum Here {}
-
-impl Static for Here {
-    #[expect(clippy::declare_interior_mutable_const, reason = "copied into each new mutex")]
-    const UNLOCKED: Mutex = posix::Mutex {
-        word: Atomic32::of(0),
-        count: Atomic32::of(0),
-        owner: Atomic32::of(0),
-        users: Atomic32::of(0),
-        kind: Atomic32::of(0),
-        side: Atomic32::of(0),
-        tail: AtomicAddress::null(),
-        room: Room(UnsafeCell::new([0; 8])),
-    };
-}
+use crate::layout::{Here, Mutex, Room};
+use crate::mode::{SEVERAL, SINGLE, is_single_threaded};
+use crate::{fork, leave, machine, policy, rules, thread};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window, try_take};
+use lockwright_locks::posix::{Environment, Policy};
+use lockwright_native::Native;
+use lockwright_platform::{Ptr, Word};
 
 impl Environment for Here {
     type Platform = Native;
@@ -35,7 +19,7 @@ impl Environment for Here {
     }
 
     fn choose(mutex: &Mutex, caller: usize) -> u32 {
-        policy::choose(|| config::rule_for(core::ptr::from_ref(mutex).addr(), caller))
+        policy::choose(|| rules::rule_for(core::ptr::from_ref(mutex).addr(), caller))
     }
 
     fn policy(place: u32) -> Policy<Self> {
@@ -44,7 +28,7 @@ impl Environment for Here {
 
     fn tuning(tuning: Tuning) -> Tuning {
         let window_ns = match tuning.window {
-            Window::Epoch => epoch::window_ns(),
+            Window::Epoch => thread::window_ns(),
             Window::Fixed => tuning.window_ns,
         };
         Tuning { era: fork::era(), window_ns, ..tuning.on(machine::cpus()) }
@@ -71,16 +55,55 @@ impl Environment for Here {
 
     #[inline(always)]
     fn take(m: &Mutex) -> bool {
-        mutex::fast_take(m, mutex::threads)
+        fast_take(m, threads)
     }
 
     #[inline(always)]
     fn try_take(m: &Mutex) -> bool {
-        if mutex::is_single_threaded() { Self::take(m) } else { try_take::<Native>(&m.word) }
+        if is_single_threaded() { Self::take(m) } else { try_take::<Native>(&m.word) }
     }
 
     #[inline(always)]
     fn give(m: &Mutex) -> bool {
-        mutex::fast_give(m, mutex::threads())
+        fast_give(m, threads())
     }
+}
+
+/// Takes word 0 if it is free and nobody queues; while operations are watched never.
+#[inline(always)]
+pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
+    if !mutex.tail.load(Relaxed).is_null() {
+        return false; // an arrival must not overtake a line unseen
+    }
+    let mode = mode();
+    if mode == SEVERAL {
+        // ORDERING: Acquire, pairs with the releases of `give` and of the front locks.
+        return mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
+    }
+    let free = mutex.word.load(Relaxed) + mode == FREE + SINGLE;
+    if free {
+        mutex.word.store(HELD, Relaxed); // nobody else is there to see it
+    }
+    free
+}
+
+/// The mode, whoever watches.
+#[inline(always)]
+pub(crate) fn threads() -> u32 {
+    u32::from(is_single_threaded())
+}
+
+/// Releases word 0 if nobody needs a wake; while operations are watched never. After the write that does, the mutex
+/// may be gone.
+#[inline(always)]
+pub(crate) fn fast_give(mutex: &Mutex, mode: u32) -> bool {
+    if mode == SEVERAL {
+        // ORDERING: Release, pairs with every Acquire that takes word 0.
+        return mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok();
+    }
+    let held = mutex.word.load(Relaxed) + mode == HELD + SINGLE;
+    if held {
+        mutex.word.store(FREE, Relaxed); // nobody else is there to see it
+    }
+    held
 }

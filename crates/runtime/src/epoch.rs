@@ -16,27 +16,21 @@
 //! hold its start too; we keep that on the stack, so that an epoch may contain itself.
 
 use crate::clock::Instant;
-use crate::config::{say, variable};
-use crate::{clock, recording, thread, watch};
+use crate::env::{say, variable};
+use crate::fork::{self, When};
+pub use crate::shared::FUNCTIONS;
+use crate::shared::{COMMON, DEFAULT_PERCENTILE, IDS, NUMBERED, percentile, set_name};
+use crate::{clock, thread, watch};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, compiler_fence};
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
-use lockwright_native::{arena, place};
+use lockwright_native::place;
 use lockwright_record::Sample;
 
-/// Numbers that a program may give to its epochs: below this.
-const NUMBERED: usize = 1024;
-/// Epochs that are calls of functions; their ids follow.
-pub const FUNCTIONS: usize = 64;
-/// All ids.
-pub(crate) const IDS: usize = NUMBERED + FUNCTIONS;
 /// Epochs within each other that a thread can have; those still further inside count as part of the innermost.
 const DEPTH: usize = 64;
-/// Bytes of an epoch's name.
-pub(crate) const NAME: usize = 64;
-
 /// What a thread keeps for each epoch.
 #[repr(C)]
 struct Own {
@@ -78,32 +72,8 @@ struct Block {
 
 const _: () = assert!(IDS.is_multiple_of(64) && size_of::<Block>() <= 3 * 4096);
 
-/// What all threads share of an epoch.
-struct Common {
-    /// The SLO that it had last, ns, inverted: 0 means that none is known.
-    slo_inverted: AtomicU64,
-    /// Millionths; 0: the default.
-    percentile: AtomicU32,
-    /// The window with which the last thread ended, ns, + 1; 0: none did.
-    seed: AtomicU32,
-}
-
-static COMMON: [Common; IDS] = [const {
-    Common {
-        slo_inverted: AtomicU64::new(0),
-        percentile: AtomicU32::new(0),
-        seed: AtomicU32::new(0),
-    }
-}; IDS];
-
-/// Names, each in a line of the arena; null: none.
-static NAMES: [AtomicPtr<[AtomicU8; NAME]>; IDS] = [const { AtomicPtr::new(null_mut()) }; IDS];
-
 /// The SLO of every epoch, ns, inverted; 0: each has its own.
 static FORCED_SLO: AtomicU64 = AtomicU64::new(0);
-/// Where nothing else is said, millionths.
-static DEFAULT_PERCENTILE: AtomicU32 = AtomicU32::new(Percentile::P99.millionths());
-
 /// The block that was mapped last.
 static NEWEST: AtomicPtr<Block> = AtomicPtr::new(null_mut());
 /// The stack of free blocks: page number of the top one in the lower 36 bits, a tag against ABA above.
@@ -140,13 +110,6 @@ pub(crate) unsafe fn load() {
             }
         }
     }
-}
-
-/// The reorder window of the calling thread's innermost epoch, ns; outside of epochs 100 ms.
-#[inline(always)]
-pub fn window_ns() -> u32 {
-    // SAFETY: the calling thread's own memory.
-    WINDOW_MAX_NS - unsafe { (*thread::this()).narrowed_ns.load(Relaxed) } // own thread only
 }
 
 /// The epoch `id` (0 to 1023) begins.
@@ -234,7 +197,7 @@ pub fn set_percentile(id: c_int, percent: f64) {
     match Percentile::from_millionths(millionths as u32) {
         Some(percentile) if (id as usize) < NUMBERED => {
             COMMON[id as usize].percentile.store(percentile.millionths(), Relaxed); // a number by itself
-            recording::changed(id as u32);
+            changed(id as u32);
         }
         _ => {
             once(&SAID_PERCENTILE, b"a percentile is from 90 to 99.9, of an epoch from 0 to 1023\n")
@@ -252,54 +215,7 @@ pub unsafe fn set_name_of(id: c_int, name: *const c_char) {
     }
     // SAFETY: the caller's promise.
     set_name(id as u32, unsafe { CStr::from_ptr(name) }.to_bytes());
-    recording::changed(id as u32);
-}
-
-fn set_name(id: u32, name: &[u8]) {
-    const _: () = assert!(NAME <= arena::LINE);
-    let place = &NAMES[id as usize];
-    // ORDERING: Acquire, pairs with the AcqRel below: the line is zeroed.
-    let mut line = place.load(Acquire);
-    if line.is_null() {
-        let fresh = arena::take().cast();
-        // ORDERING: AcqRel, pairs with the Acquires here and in `name`: the line is zeroed before it is seen.
-        match place.compare_exchange(null_mut(), fresh, AcqRel, Acquire) {
-            Ok(_) => line = fresh,
-            Err(first) => {
-                // SAFETY: taken above, and nobody has seen it.
-                unsafe { arena::give(fresh.cast()) };
-                line = first;
-            }
-        }
-    }
-    // SAFETY: lines stay readable for ever; the bytes are atomic.
-    let line = unsafe { &*line };
-    for (at, byte) in line[..NAME - 1].iter().enumerate() {
-        // For people's eyes, on a terminal: no control characters.
-        let shown = |byte: u8| if byte < b' ' || byte == 0x7f { b' ' } else { byte };
-        byte.store(name.get(at).copied().map_or(0, shown), Relaxed);
-    }
-}
-
-/// The name of an epoch; empty if it has none.
-pub(crate) fn name(id: u32, buffer: &mut [u8; NAME]) -> &[u8] {
-    // ORDERING: Acquire, pairs with `set_name`.
-    let line = NAMES[id as usize].load(Acquire);
-    // SAFETY: null, or a line, which stays readable for ever.
-    let Some(line) = (unsafe { line.as_ref() }) else { return &[] };
-    for (to, from) in buffer.iter_mut().zip(line) {
-        *to = from.load(Relaxed); // for people's eyes
-    }
-    let len = buffer.iter().position(|&byte| byte == 0).unwrap_or(NAME);
-    &buffer[..len]
-}
-
-/// The percentile of an epoch.
-#[inline(always)]
-pub(crate) fn percentile(id: u32) -> Percentile {
-    let own = COMMON[id as usize].percentile.load(Relaxed); // numbers by themselves, both
-    let millionths = if own != 0 { own } else { DEFAULT_PERCENTILE.load(Relaxed) };
-    Percentile::from_millionths(millionths).unwrap_or(Percentile::P99)
+    changed(id as u32);
 }
 
 #[inline(always)]
@@ -399,7 +315,7 @@ impl Block {
             Feedback::first(slo_ns, percentile)
         };
         own.set(next);
-        if recording::is_on() {
+        if watch::epochs().is_some() {
             tell(id, latency_ns, slo_ns, before.window_ns, next.window_ns);
         }
     }
@@ -459,7 +375,16 @@ impl Own {
 #[inline(never)]
 fn tell(id: u32, latency_ns: u64, slo_ns: u64, window_ns: u32, next_window_ns: u32) {
     let class = place::here().class.0;
-    recording::record(id, &Sample { latency_ns, slo_ns, window_ns, next_window_ns, class });
+    if let Some(watcher) = watch::epochs() {
+        (watcher.ended)(id, &Sample { latency_ns, slo_ns, window_ns, next_window_ns, class });
+    }
+}
+
+/// The name or the percentile of the epoch `id` has changed.
+fn changed(id: u32) {
+    if let Some(watcher) = watch::epochs() {
+        (watcher.changed)(id);
+    }
 }
 
 #[inline(always)]
@@ -483,6 +408,7 @@ fn attach() -> *mut Block {
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let kept = unsafe { *errno };
+    fork::tell_child(When::Seen, in_child);
     let fresh = take().unwrap_or_else(map);
     if !fresh.is_null() {
         // SAFETY: as above. Before anything below: `calloc` may run inside of it, and epochs inside of that.
@@ -612,7 +538,7 @@ fn at_page(top: u64) -> *mut Block {
 }
 
 /// In the child of a fork: the other threads' blocks are free.
-pub(crate) fn in_child() {
+fn in_child() {
     FREE.store(0, Relaxed); // one thread
     // From here on a signal handler's epoch finds no block but fresh ones, and those that we have given.
     let own = self::block();
@@ -646,5 +572,4 @@ fn once(said: &AtomicBool, what: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "epoch_tests.rs"]
 mod tests;

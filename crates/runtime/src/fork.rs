@@ -3,8 +3,10 @@
 //! A handler of `fork` does that; but handlers run in the order in which they were registered, and other
 //! libraries' constructors come before ours. So there is also a page that the kernel wipes in the child:
 //! whoever finds it wiped is the first one here, handler or not.
+//!
+//! Who has something to forget says so ([`tell_child`]).
 
-use crate::{emulate, epoch, machine, recording, thread, trace};
+use crate::{access, thread};
 use core::ffi::{c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -58,7 +60,7 @@ fn find_witness() {
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let kept = unsafe { *errno };
-    let made = if machine::is_confined() { null_mut() } else { make_witness() };
+    let made = if access::is_confined() { null_mut() } else { make_witness() };
     let witness = if made.is_null() { (&raw const NONE).cast_mut() } else { made };
     // ORDERING: Release, pairs with the Acquire in `era`. Of several threads one is first.
     if WITNESS.compare_exchange(null_mut(), witness, Release, Relaxed).is_err() && !made.is_null() {
@@ -98,19 +100,51 @@ unsafe extern "C" fn handler() {
     }
 }
 
+/// When a handler is called in a child.
+#[derive(Clone, Copy)]
+pub(crate) enum When {
+    /// Before [`era`] says that this is a child: what a signal handler that comes now must find.
+    Unseen,
+    /// After that: a signal handler does not do all this once more.
+    Seen,
+}
+
+/// Handlers by their [`When`], in the order in which they came.
+static HANDLERS: [[AtomicPtr<()>; 4]; 2] = [const { [const { AtomicPtr::new(null_mut()) }; 4] }; 2];
+
+/// From now on a child calls this too, in its only thread.
+pub(crate) fn tell_child(when: When, handler: fn()) {
+    let handler = handler as *mut ();
+    for slot in &HANDLERS[when as usize] {
+        // Relaxed: code, which is there.
+        match slot.compare_exchange(null_mut(), handler, Relaxed, Relaxed) {
+            Ok(_) => return,
+            Err(known) if known == handler => return,
+            Err(_) => {}
+        }
+    }
+    debug_assert!(false, "more handlers than places");
+}
+
+fn tell(when: When) {
+    for slot in &HANDLERS[when as usize] {
+        let handler = slot.load(Relaxed); // as above
+        if !handler.is_null() {
+            // SAFETY: `tell_child` got it as a function of this type.
+            unsafe { core::mem::transmute::<*mut (), fn()>(handler)() };
+        }
+    }
+}
+
 #[cold]
 fn in_child() {
-    // First what a signal handler that comes now must find: then it does not do all this once more.
     thread::forget_id();
-    recording::in_child();
-    trace::in_child();
+    tell(When::Unseen);
     ERA.store((ERA.load(Relaxed) + 1) % 64, Relaxed); // one thread
     let witness = WITNESS.load(Relaxed);
     if !witness.is_null() {
         // SAFETY: as in `era`.
         unsafe { (*witness).store(1, Relaxed) };
     }
-    epoch::in_child();
-    emulate::forget_clock();
-    machine::in_child();
+    tell(When::Seen);
 }

@@ -23,10 +23,10 @@
 //! being loaded by another thread must not be touched (it is not relocated yet): `dlopen(RTLD_NOLOAD)` waits
 //! until that is done, and keeps the object while we look at it.
 
-use crate::config::{cut, say};
+use crate::env::{cut, say};
 use crate::object::{self, Generation, Kind, Object, Word};
 use crate::trampoline;
-use crate::{config, epoch, fork};
+use crate::{epoch, fork, real};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::{null, null_mut};
@@ -581,7 +581,7 @@ unsafe extern "C" fn before_dlsym(
     let mut target = unsafe { libc::dlsym(handle, name) }.addr();
     if target == 0 && handle == libc::RTLD_DEFAULT {
         // The caller's own libraries come last.
-        if let Some(map) = config::handle_at(caller) {
+        if let Some(map) = real::handle_at(caller) {
             // SAFETY: a handle is the object's map; the caller is in it.
             target = unsafe { libc::dlsym(map, name) }.addr();
         }
@@ -607,7 +607,7 @@ unsafe extern "C" fn before_dlopen(path: *const c_char, _mode: c_int, caller: us
     }
     let is_path = path.contains(&b'/');
     // SAFETY: the head of what glibc says the caller is in.
-    let says = config::handle_at(caller)
+    let says = real::handle_at(caller)
         .map(|map| unsafe { object::says_paths((*map.cast::<LinkMap>()).dynamic, is_path) });
     usize::from(says == Some(false))
 }

@@ -6,9 +6,9 @@
 //! (the kernel doesn't mind), and memcheck calls that an error. AddressSanitizer does not look there: under it our locks
 //! are ours.
 //!
-//! Normally nothing of this costs the plain mutex anything: it is a kind of being watched, see `mutex::mode`.
+//! Normally nothing of this costs the plain mutex anything: it is a kind of being watched, see `mode`.
 
-use crate::config::{self, say};
+use crate::env::{say, variable};
 use crate::watch::{self, Who};
 use lockwright_native::symbol;
 
@@ -18,7 +18,7 @@ pub(crate) fn tool() -> Option<&'static [u8]> {
         return Some(b"ThreadSanitizer");
     }
     // Valgrind's tools preload a library of their own. In a child that valgrind does not follow it has taken it out.
-    let preloaded = config::variable(c"LD_PRELOAD")?;
+    let preloaded = variable(c"LD_PRELOAD")?;
     let has = |name: &[u8]| preloaded.windows(name.len()).any(|piece| piece == name);
     let tool: &[u8] = if has(b"vgpreload_helgrind") {
         b"helgrind"
@@ -38,7 +38,7 @@ pub(crate) fn tool() -> Option<&'static [u8]> {
 /// Called once, by the constructor.
 pub(crate) unsafe fn stand_aside() -> bool {
     let Some(tool) = tool() else { return false };
-    watch::begin(Who::Tool);
+    watch::begin(Who::Tool, None);
     say(&[tool, b" knows glibc's locks alone: the program runs on those, not on ours\n"]);
     true
 }

@@ -2,7 +2,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::got;
-use crate::{config, fork, guard, machine, real, thread};
+use crate::{access, config, emulate, env, epoch, fork, guard};
+use crate::{machine, mutex, real, recording, thread, trace};
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
 /// other libraries' constructors run first.
@@ -20,25 +21,34 @@ pub unsafe fn init() {
     }
     // SAFETY: called once.
     unsafe { begin() };
-    if let Some(text) = config::variable(c"LOCKWRIGHT_EPOCHS") {
+    if let Some(text) = env::variable(c"LOCKWRIGHT_EPOCHS") {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: called once.
         unsafe {
             got::load(text);
         }
         #[cfg(not(target_arch = "x86_64"))]
-        config::say(&[b"LOCKWRIGHT_EPOCHS needs x86-64, no function is an epoch: '", text, b"'\n"]);
+        env::say(&[b"LOCKWRIGHT_EPOCHS needs x86-64, no function is an epoch: '", text, b"'\n"]);
     }
 }
 
-/// What every runtime begins with: it follows forks, and reads the variables that are about locks and epochs.
+/// What every runtime begins with: it follows forks, and reads the variables that are about locks and epochs. Watchers
+/// are known here alone; they make themselves known to `watch` if a variable wants them.
 ///
 /// # Safety
 /// Called once.
 pub(crate) unsafe fn begin() {
     thread::learn();
     fork::watch();
+    access::begin();
     machine::begin();
-    // SAFETY: called once.
-    unsafe { config::load() };
+    // SAFETY: called once, each of them.
+    unsafe {
+        machine::load(|topology| emulate::load(topology, mutex::rehearse));
+        config::load();
+        epoch::load();
+        let emulated = emulate::spec().unwrap_or(b"");
+        recording::load(emulated);
+        trace::load(emulated, machine::cpus(), mutex::rehearse_recorded);
+    }
 }

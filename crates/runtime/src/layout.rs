@@ -4,14 +4,31 @@
 //! the bytes that private, non-robust objects leave unused. All-zero memory, which is what the static
 //! initialisers and glibc's `init` functions leave, is an unlocked mutex and a condvar nobody waits for.
 
-use crate::environment::Here;
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
 use lockwright_locks::condvar::{self, Sleeper};
 use lockwright_locks::front::Waiter;
-use lockwright_locks::posix;
+use lockwright_locks::posix::{self, Static};
 use lockwright_native::{Atomic32, AtomicAddress, Native};
 use lockwright_platform::{Ordering, Ptr};
+
+/// This process, as far as its mutexes depend on it: see environment.rs.
+#[derive(Debug)]
+pub enum Here {}
+
+impl Static for Here {
+    #[expect(clippy::declare_interior_mutable_const, reason = "copied into each new mutex")]
+    const UNLOCKED: Mutex = posix::Mutex {
+        word: Atomic32::of(0),
+        count: Atomic32::of(0),
+        owner: Atomic32::of(0),
+        users: Atomic32::of(0),
+        kind: Atomic32::of(0),
+        side: Atomic32::of(0),
+        tail: AtomicAddress::null(),
+        room: Room(UnsafeCell::new([0; 8])),
+    };
+}
 
 /// `pthread_mutex_t`, `mtx_t`: 40 bytes on x86-64, 48 on aarch64 (the last 8 unused).
 pub type Mutex = posix::Mutex<Here>;

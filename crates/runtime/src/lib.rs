@@ -1,25 +1,41 @@
 //! POSIX meaning on top of the locks: kinds, return codes, time, cancellation, fork. No symbol of its own
 //! (those are the preload's), no allocation, nothing on stdout.
 //!
+//! Four floors, and no arrow up (`cargo xtask tidy` keeps them):
+//!
 //! ```text
-//!   preload ──► mutex, cond, rwlock, spin ──► locks::posix (kinds, which lock?), locks::condvar
-//!                 │                             └► environment ─► policy, config (LOCKWRIGHT_*)
-//!                 └► thread (tid, gate)                           real: glibc's own, for the rest
-//!                 └► watch ──► emulate: little cores, where they are emulated;  trace: operations, where recorded
-//!                              guard: other people's tools, for which all of this is glibc's
+//!   entry points   mutex  cond  rwlock  spin  epoch        what the preload's symbols and `sync`'s table call
+//!                  sync  got ─► trampoline  deepbind       init starts all of it, and is alone in knowing the watchers
+//!        │
+//!   decisions      config, environment ─► policy ─► rules  which lock?  locks::posix asks, whole is a textbook lock
+//!                  machine                                 how many CPUs, of which classes?
+//!                  leave  guard                            waits left sideways;  other people's tools
+//!        │
+//!   watchers       emulate  trace  recording               little cores;  operations, epochs written down
+//!        │             └─ their functions ─► watch
+//!   ground         watch  mode                             is this process watched?  who watches hears it here
+//!                  fork  access                            children, who have handlers here;  what may we ask the kernel?
+//!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
+//!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
 //! ```
+//!
+//! Watchers lie below decisions because they decide nothing: they need a clock, a file and a thread's memory. What they want of
+//! an upper floor (a mutex to rehearse on, the number of CPUs) `init` hands them; what the upper floors have to tell them goes by
+//! way of `watch`. So a process that is not watched runs none of their code, and a new one changes no lock.
 #![no_std]
 
 #[cfg(test)]
 extern crate std;
 
+mod access;
 mod clock;
 pub mod cond;
-pub mod config;
+mod config;
 #[cfg(target_arch = "x86_64")]
 pub mod deepbind;
-pub mod emulate;
-pub mod environment;
+mod emulate;
+mod env;
+mod environment;
 pub mod epoch;
 mod files;
 mod fork;
@@ -30,13 +46,16 @@ pub mod init;
 pub mod layout;
 mod leave;
 pub mod machine;
+mod mode;
 pub mod mutex;
 #[cfg(target_arch = "x86_64")]
 mod object;
-pub mod policy;
+mod policy;
 pub mod real;
 mod recording;
+mod rules;
 pub mod rwlock;
+mod shared;
 pub mod spin;
 pub mod sync;
 pub mod thread;

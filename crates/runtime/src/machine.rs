@@ -14,17 +14,21 @@
 //! under a high number would be worse: the first number from 64 on makes the kernel enlarge the process's table, for
 //! which a process with threads stands still for 10 ms; and programs count their descriptors, and close all of them.
 //!
-//! What may be asked depends on who filters our system calls ([`Access`]). A process that confines itself by `prctl`
+//! What may be asked depends on who filters our system calls (`access`). A process that confines itself by `prctl`
 //! (which without privileges it needs: for no new privileges, or for the filter itself) is seen by the preloaded library:
 //! then it learns what it still may, before.
 
-use crate::{fork, thread};
+use crate::access::{self, Access};
+use crate::env::{say, variable};
+use crate::fork::{self, When};
+use crate::thread;
 use core::cell::UnsafeCell;
-use core::ffi::{c_int, c_long, c_ulong};
+use core::ffi::{CStr, c_int, c_long, c_ulong};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use lockwright_native::cpus::{Reach, Room};
-use lockwright_native::{place, topology};
+use lockwright_native::place;
+use lockwright_native::topology::{self, Topology};
 
 /// A thread looks at the clock once in so many contended acquisitions.
 const WAITS_PER_LOOK: u32 = 64;
@@ -45,70 +49,15 @@ static LOOKING: AtomicBool = AtomicBool::new(false);
 static IS_NEW: AtomicBool = AtomicBool::new(true);
 /// Where whoever looks reads.
 static ROOM: Shared = Shared(UnsafeCell::new(Room::new()));
-/// The process confines itself: nothing is asked any more.
-static CONFINED: AtomicBool = AtomicBool::new(false);
-/// Whoever started this process filters its system calls.
-static FENCED: AtomicBool = AtomicBool::new(false);
 
 struct Shared(UnsafeCell<Room>);
 // SAFETY: who has set LOOKING has it alone.
 unsafe impl Sync for Shared {}
 
-/// What may be asked of the kernel: a filter of system calls may kill whoever makes another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Access {
-    /// Anything: there is no filter.
-    All,
-    /// `open`, `read` and `close`: the filter is older than the program, and the dynamic linker could not have loaded
-    /// us without these. Every container's process lives behind such a filter.
-    Files,
-    /// Nothing: the process has confined itself.
-    None,
-}
-
-/// Looks for a filter that the process was started with, before it can have one of its own. Called by the constructor.
-///
-/// By `prctl`, the one call that tells, other than a file that costs 50 us here. A filter that kills for this one is not
-/// survived; what sets a thread's name needs it too, and those that we know allow it.
+/// Called by the constructor.
 pub(crate) fn begin() {
+    fork::tell_child(When::Seen, in_child);
     place::learn();
-    FENCED.store(is_filtered(), Relaxed); // before there are threads
-}
-
-/// Is there a filter over the calling thread?
-fn is_filtered() -> bool {
-    leaving_errno(|| {
-        // SAFETY: the operation takes no arguments. Not by libc's name, which is ours where we are preloaded.
-        let mode = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_SECCOMP, 0, 0, 0, 0) };
-        // A kernel without filters says EINVAL. Another error is a filter's.
-        // SAFETY: the calling thread's own word.
-        if mode < 0 { unsafe { *libc::__errno_location() != libc::EINVAL } } else { mode != 0 }
-    })
-}
-
-/// What the calling thread may ask of the kernel now.
-pub(crate) fn access() -> Access {
-    if is_confined() {
-        Access::None
-    } else if FENCED.load(Relaxed) {
-        Access::Files
-    } else if is_filtered() {
-        Access::None // without `prctl`: by a system call of its own
-    } else {
-        Access::All
-    }
-}
-
-/// Waiting for a lock leaves the program's `errno` alone.
-fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
-    // SAFETY: the calling thread's own word.
-    unsafe {
-        let errno = libc::__errno_location();
-        let kept = *errno;
-        let result = run();
-        *errno = kept;
-        result
-    }
 }
 
 fn use_reach(reach: Reach) {
@@ -139,8 +88,7 @@ pub(crate) fn look_now_and_then() {
 
 /// Reads everything, for somebody who needs it now. `has_classes`: the CPUs' classes are known; if not, whoever looks next
 /// reads them. Called by the constructor.
-pub(crate) fn know(has_classes: bool) {
-    IS_NEW.store(false, Relaxed); // one thread
+fn know(has_classes: bool) {
     fork::era(); // recordings tell children by it
     if has_classes && let Some(online) = topology::online_hash() {
         ONLINE.store(online, Relaxed); // by itself
@@ -161,6 +109,7 @@ pub(crate) fn learn() {
 fn learn_first() {
     if IS_NEW.swap(false, Relaxed) {
         // A child of which we are not told must find out that nobody looks.
+        fork::tell_child(When::Seen, in_child); // before our constructor, too
         fork::era();
         LOOKED.store(seconds(), Relaxed); // a hint
         look();
@@ -190,12 +139,12 @@ fn look_if_due() {
 
 /// Do system calls tell that affinity has changed?
 fn has_changed() -> bool {
-    if FENCED.load(Relaxed) {
+    if access::is_fenced() {
         return false; // it may not ask
     }
     let mut has_changed = false;
     alone(|room| {
-        has_changed = access() == Access::All && Reach::may_have_changed(room);
+        has_changed = access::now() == Access::All && Reach::may_have_changed(room);
     });
     has_changed
 }
@@ -203,14 +152,14 @@ fn has_changed() -> bool {
 /// Looks now.
 pub(crate) fn look() {
     alone(|room| {
-        let access = access();
+        let access = access::now();
         if access == Access::None {
             return;
         }
         if let Some(online) = topology::online_hash()
             && ONLINE.load(Relaxed) != online
             // SAFETY: LOOKING is ours.
-            && unsafe { crate::config::read_topology() }
+            && unsafe { read_topology() }
         {
             ONLINE.store(online, Relaxed); // who looks next has LOOKING after us
         }
@@ -225,6 +174,105 @@ pub(crate) fn look() {
     });
 }
 
+/// The CPUs' classes, as last read.
+struct Classes {
+    topology: Topology,
+    /// LOCKWRIGHT_TOPOLOGY, for when CPUs come or go; zeroes after it.
+    wanted: [u8; 512],
+    /// They are not the machine's, and stay.
+    are_made_up: bool,
+}
+
+struct SharedClasses(UnsafeCell<Classes>);
+// SAFETY: who has set LOOKING has it alone.
+unsafe impl Sync for SharedClasses {}
+static CLASSES: SharedClasses = SharedClasses(UnsafeCell::new(Classes {
+    topology: Topology::new(),
+    wanted: [0; 512],
+    are_made_up: false,
+}));
+
+/// Variables that want the machine known before the program begins: what is in them depends on it, or what is recorded.
+const NEED_THE_MACHINE: [&CStr; 4] =
+    [c"LOCKWRIGHT_TOPOLOGY", c"LOCKWRIGHT_EMULATE", c"LOCKWRIGHT_STATS", c"LOCKWRIGHT_TRACE"];
+
+/// Reads LOCKWRIGHT_TOPOLOGY and everything else, if some variable needs it now; if not, whoever looks first does.
+/// `make_up` may change the classes, and says whether it has.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn load(make_up: impl FnOnce(&mut Topology) -> bool) {
+    if NEED_THE_MACHINE.iter().all(|name| variable(name).is_none()) {
+        return;
+    }
+    IS_NEW.store(false, Relaxed); // a hint: so nobody begins to look
+    let (mut make_up, mut has_classes) = (Some(make_up), None);
+    // A thread of another library's may be looking already.
+    for _ in 0..1000 {
+        alone(|_| {
+            // SAFETY: LOOKING is ours.
+            let classes = unsafe { &mut *CLASSES.0.get() };
+            has_classes = make_up.take().map(|make_up| load_classes(classes, make_up));
+        });
+        if has_classes.is_some() {
+            break;
+        }
+        // SAFETY: no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+    know(has_classes == Some(true));
+}
+
+/// `false`: the machine's own classes could not be read.
+fn load_classes(classes: &mut Classes, make_up: impl FnOnce(&mut Topology) -> bool) -> bool {
+    let wanted = variable(c"LOCKWRIGHT_TOPOLOGY").unwrap_or(b"");
+    let learnt = learn_topology(&mut classes.topology, wanted);
+    if learnt == Err(Unlearnt::BadClasses) {
+        let hint: &[u8] =
+            b"': the machine's own classes stay\nhint: lockwright topology --set SPEC\n";
+        say(&[b"bad LOCKWRIGHT_TOPOLOGY '", wanted, hint]);
+    } else if wanted.len() < classes.wanted.len() {
+        classes.wanted[..wanted.len()].copy_from_slice(wanted);
+    }
+    classes.are_made_up = make_up(&mut classes.topology);
+    classes.topology.publish();
+    learnt != Err(Unlearnt::Unread)
+}
+
+/// Why the locks were not given what they should know of the CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unlearnt {
+    /// The kernel's files can't be read now: they were given nothing.
+    Unread,
+    /// The specification is bad: they were given the machine's own classes.
+    BadClasses,
+}
+
+/// Reads the CPUs' classes, and gives them to the locks.
+fn learn_topology(topology: &mut Topology, specification: &[u8]) -> Result<(), Unlearnt> {
+    if !topology.read(b"/sys") {
+        return Err(Unlearnt::Unread);
+    }
+    let fine = specification.is_empty()
+        || core::str::from_utf8(specification).is_ok_and(|spec| topology.set(spec).is_ok());
+    topology.publish();
+    if fine { Ok(()) } else { Err(Unlearnt::BadClasses) }
+}
+
+/// Reads the CPUs' classes again; `false`: they can't be read now, and nothing has changed for the locks.
+///
+/// # Safety
+/// LOOKING is the caller's.
+unsafe fn read_topology() -> bool {
+    // SAFETY: the caller's promise.
+    let Classes { topology, wanted, are_made_up } = unsafe { &mut *CLASSES.0.get() };
+    if *are_made_up {
+        return true; // not the machine's
+    }
+    let length = wanted.iter().position(|&byte| byte == 0).unwrap_or(wanted.len());
+    learn_topology(topology, &wanted[..length]) != Err(Unlearnt::Unread)
+}
+
 /// Runs `look`, if nobody else looks and the process has not confined itself.
 fn alone(look: impl FnOnce(&mut Room)) {
     // ORDERING: SeqCst, pairs with [confine]. Acquire, pairs with the Release below: the topology's memory has one
@@ -232,18 +280,13 @@ fn alone(look: impl FnOnce(&mut Room)) {
     if LOOKING.swap(true, SeqCst) {
         return;
     }
-    // ORDERING: SeqCst, pairs with [confine]: it sees us looking, or we see it.
-    if !CONFINED.load(SeqCst) {
+    // ORDERING: SeqCst in there, pairs with [confine]: it sees us looking, or we see it.
+    if !access::is_confined_now() {
         // SAFETY: LOOKING is ours.
-        leaving_errno(|| look(unsafe { &mut *ROOM.0.get() }));
+        thread::leaving_errno(|| look(unsafe { &mut *ROOM.0.get() }));
     }
     // ORDERING: Release, pairs with the Acquire above.
     LOOKING.store(false, Release);
-}
-
-/// Is the process confined, as far as we know?
-pub(crate) fn is_confined() -> bool {
-    CONFINED.load(Relaxed) // by itself
 }
 
 /// `prctl`, as glibc's own. What confines the process makes us look for the last time, first.
@@ -259,8 +302,8 @@ pub unsafe fn prctl(
 ) -> c_int {
     if [libc::PR_SET_NO_NEW_PRIVS, libc::PR_SET_SECCOMP].contains(&operation) {
         learn();
-        // [confine] ORDERING: SeqCst, pairs with `look`.
-        CONFINED.store(true, SeqCst);
+        // [confine] ORDERING: SeqCst in there, pairs with `alone`.
+        access::confine();
         for _ in 0..1000 {
             // ORDERING: SeqCst, as above: who looks now has ended when we go on, unless we have interrupted it.
             if !LOOKING.load(SeqCst) {
@@ -276,7 +319,7 @@ pub unsafe fn prctl(
 }
 
 /// In the child of a fork: whoever looked is not here.
-pub(crate) fn in_child() {
+fn in_child() {
     LOOKING.store(false, Relaxed); // the child has one thread
 }
 

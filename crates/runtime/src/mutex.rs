@@ -4,114 +4,19 @@
 //! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
 //! has one thread (glibc's `__libc_single_threaded`).
 
+use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
-use crate::watch::{self, Who};
-use crate::{emulate, real, thread};
+use crate::mode::{SEVERAL, SINGLE, mode};
+use crate::watch::{self, Rehearsal, Who};
+use crate::{real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU8};
+use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{FREE, HELD};
 use lockwright_locks::posix::{self, Refused, give_slow};
 use lockwright_native::{Clock, Deadline};
-use lockwright_platform::{Ptr, Word};
+use lockwright_platform::Word;
 use lockwright_record::trace::What;
-
-unsafe extern "C" {
-    /// Set while the process has one thread (glibc 2.32 and later).
-    #[link_name = "__libc_single_threaded"]
-    static SINGLE_THREADED: core::sync::atomic::AtomicU8;
-}
-
-/// Does the process have one thread, this one?
-#[inline(always)]
-pub(crate) fn is_single_threaded() -> bool {
-    // SAFETY: glibc's variable, a `char` that is written before a second thread starts.
-    unsafe { SINGLE_THREADED.load(Relaxed) != 0 }
-}
-
-/// [`mode`]: the process has several threads.
-const SEVERAL: u32 = 0;
-/// [`mode`]: it has one.
-const SINGLE: u32 = 1;
-/// [`mode`]: operations are watched, whatever the threads. Added to no word it gives what SINGLE does.
-const WATCHED: u32 = 4;
-
-// The address of the byte that `mode` reads: glibc's, or ours that says WATCHED. So emulation and traces cost a
-// process that doesn't use them nothing: the byte is looked at anyway. In assembly, because Rust's own static would
-// be reached by one load more.
-core::arch::global_asm!(
-    ".pushsection .data.lockwright_mode,\"aw\",@progbits",
-    ".balign 8",
-    ".hidden lockwright_mode",
-    ".globl lockwright_mode",
-    ".type lockwright_mode, @object",
-    ".size lockwright_mode, 8",
-    "lockwright_mode:",
-    ".quad __libc_single_threaded",
-    ".popsection",
-);
-static ALWAYS_WATCHED: AtomicU8 = AtomicU8::new(WATCHED as u8);
-
-unsafe extern "C" {
-    #[link_name = "lockwright_mode"]
-    static MODE: AtomicPtr<AtomicU8>;
-}
-
-/// What the plain kinds' fast paths go by.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn mode() -> u32 {
-    let mode: u32;
-    // SAFETY: reads our variable, and the byte that it points to, which lives for ever.
-    unsafe {
-        core::arch::asm!(
-            "mov {at}, qword ptr [rip + lockwright_mode]",
-            "movzx {mode:e}, byte ptr [{at}]",
-            at = out(reg) _, mode = out(reg) mode, options(nostack, readonly, preserves_flags),
-        );
-    }
-    mode
-}
-
-/// What the plain kinds' fast paths go by. Untested on this architecture.
-#[cfg(target_arch = "aarch64")]
-#[inline(always)]
-fn mode() -> u32 {
-    // SAFETY: our variable, and the byte that it points to, which lives for ever.
-    unsafe { u32::from((*MODE.load(Relaxed)).load(Relaxed)) }
-}
-
-/// From now on [`mode`] says WATCHED, or not any more.
-pub(crate) fn watch(is_watched: bool) {
-    let byte = if is_watched { &raw const ALWAYS_WATCHED } else { &raw const SINGLE_THREADED };
-    // SAFETY: our variable. Relaxed: it changes before the program's main, and in a process with one thread.
-    unsafe { MODE.store(byte.cast_mut(), Relaxed) };
-}
-
-/// Takes word 0 if it is free and nobody queues; while operations are watched never.
-#[inline(always)]
-pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
-    if !mutex.tail.load(Relaxed).is_null() {
-        return false; // an arrival must not overtake a line unseen
-    }
-    let mode = mode();
-    if mode == SEVERAL {
-        // ORDERING: Acquire, pairs with the releases of `give` and of the front locks.
-        return mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
-    }
-    let free = mutex.word.load(Relaxed) + mode == FREE + SINGLE;
-    if free {
-        mutex.word.store(HELD, Relaxed); // nobody else is there to see it
-    }
-    free
-}
-
-/// The mode, whoever watches.
-#[inline(always)]
-pub(crate) fn threads() -> u32 {
-    u32::from(is_single_threaded())
-}
 
 /// Takes word 0, waiting for it if need be.
 #[inline(always)]
@@ -119,21 +24,6 @@ fn take(mutex: &Mutex, caller: usize) {
     if !fast_take(mutex, threads) {
         posix::acquire(mutex, caller);
     }
-}
-
-/// Releases word 0 if nobody needs a wake; while operations are watched never. After the write that does, the mutex
-/// may be gone.
-#[inline(always)]
-pub(crate) fn fast_give(mutex: &Mutex, mode: u32) -> bool {
-    if mode == SEVERAL {
-        // ORDERING: Release, pairs with every Acquire that takes word 0.
-        return mutex.word.compare_exchange(HELD, FREE, Release, Relaxed).is_ok();
-    }
-    let held = mutex.word.load(Relaxed) + mode == HELD + SINGLE;
-    if held {
-        mutex.word.store(FREE, Relaxed); // nobody else is there to see it
-    }
-    held
 }
 
 /// Releases word 0.
@@ -409,17 +299,6 @@ pub(crate) unsafe fn is_held_by_me(mutex: *const Mutex) -> bool {
     posix::is_held_by_me(unsafe { &*mutex })
 }
 
-/// What [`rehearse`] does: for emulation, which has to know what its own code costs.
-#[derive(Clone, Copy)]
-pub(crate) enum Rehearsal {
-    /// As with several threads.
-    Several,
-    /// As with the threads that there are.
-    Plain,
-    /// The same, with emulation's stamps.
-    Stamped,
-}
-
 /// Locks and unlocks a mutex of its own, `pairs` times.
 #[inline(never)]
 pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
@@ -427,15 +306,17 @@ pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
     // SAFETY: zeroed memory is an unlocked mutex.
     let mutex = core::hint::black_box(unsafe { mutex.assume_init_ref() });
     for _ in 0..pairs {
-        if let Rehearsal::Stamped = how {
-            emulate::stop();
+        if let Rehearsal::Stamped(hooks) = how {
+            let stop = || (hooks.before)(None);
+            let start = |note| (hooks.after)(note, None);
+            let note = stop();
             take(mutex, 0);
             mutex.owner.store(thread::id(), Relaxed); // nobody else sees this mutex
-            emulate::start();
+            start(note);
             mutex.owner.store(0, Relaxed); // as above
-            emulate::stop();
+            let note = stop();
             give(mutex);
-            emulate::start();
+            start(note);
             continue;
         }
         let mode = if let Rehearsal::Several = how { SEVERAL } else { threads() };

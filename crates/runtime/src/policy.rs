@@ -3,7 +3,7 @@
 //! Places 1 to 30 are filled by our constructor from LOCKWRIGHT_LOCK (place 1) and LOCKWRIGHT_RULES; 31 is what runs
 //! before that: the front lock `auto`, as for two CPUs. (How a mutex gets its place: `posix::places` of the locks.)
 
-use crate::environment::Here;
+use crate::layout::Here;
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Release};

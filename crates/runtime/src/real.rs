@@ -2,7 +2,7 @@
 //!
 //! Looked up by our constructor; or on first use, if somebody needs one before that.
 
-use core::ffi::{CStr, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use lockwright_native::symbol;
 
@@ -85,4 +85,57 @@ real! {
     pthread_cond_broadcast(cond: Cond);
     pthread_cond_destroy(cond: Cond);
     pthread_cancel(thread: libc::pthread_t);
+}
+
+/// glibc's `struct dl_find_object`.
+#[repr(C)]
+pub(crate) struct Found {
+    flags: u64,
+    pub(crate) map_start: *mut c_void,
+    map_end: *mut c_void,
+    link_map: *mut LinkMap,
+    eh_frame: *mut c_void,
+    reserved: [u64; 7],
+}
+
+impl Found {
+    /// The file that it was loaded from; empty for the program itself.
+    pub(crate) fn name(&self) -> &'static [u8] {
+        // SAFETY: glibc's own map of the object, and its NUL-terminated name.
+        unsafe { CStr::from_ptr((*self.link_map).name) }.to_bytes()
+    }
+}
+
+/// The public head of glibc's `struct link_map`.
+#[repr(C)]
+struct LinkMap {
+    address: usize,
+    name: *const c_char,
+}
+
+/// The map of the object that an address belongs to: what `dlopen` hands out as its handle.
+#[cfg(target_arch = "x86_64")] // only got.rs asks
+pub(crate) fn handle_at(address: usize) -> Option<*mut c_void> {
+    object_at(address).map(|found| found.link_map.cast())
+}
+
+/// Makes [`object_at`] ready: `dlsym` waits for a lock.
+pub(crate) fn find_objects() {
+    FIND_OBJECT.get();
+}
+
+static FIND_OBJECT: Symbol = Symbol::new(c"_dl_find_object");
+
+/// The object that an address belongs to. By `_dl_find_object` (glibc 2.35), which takes no lock.
+pub(crate) fn object_at(address: usize) -> Option<Found> {
+    let find = FIND_OBJECT.get();
+    if find.is_null() || address == 0 {
+        return None;
+    }
+    let mut found = core::mem::MaybeUninit::<Found>::zeroed();
+    // SAFETY: the function's type and its result's layout as glibc documents them; on 0 it has filled it.
+    unsafe {
+        let find: unsafe extern "C" fn(usize, *mut Found) -> c_int = core::mem::transmute(find);
+        (find(address, found.as_mut_ptr()) == 0).then(|| found.assume_init())
+    }
 }

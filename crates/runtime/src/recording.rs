@@ -3,10 +3,11 @@
 //! The file is made by our constructor; a fork's child makes its own when its first epoch ends. A process that
 //! can't have one goes on without.
 
-use crate::config::{refused, say, variable};
-use crate::emulate;
-use crate::epoch::{self, IDS};
-use crate::{files, fork, machine};
+use crate::env::{refused, say, variable};
+use crate::fork::{self, When};
+use crate::shared::{self, IDS};
+use crate::watch::{self, Epochs};
+use crate::{access, files};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8};
@@ -19,11 +20,12 @@ struct Store {
     /// LOCKWRIGHT_LOCK: a program may have changed its environment when its children are asked.
     lock: [u8; 128],
     lock_len: usize,
+    emulated: &'static [u8],
     writer: Option<Writer>,
 }
 
 struct Shared(UnsafeCell<Store>);
-// SAFETY: `dir` and `lock` are written by the constructor, before STATE leaves OFF. `writer` is written by whoever has made
+// SAFETY: all but `writer` is written by the constructor, before STATE leaves OFF. `writer` is written by whoever has made
 // STATE BUSY, and read while it is OPEN.
 unsafe impl Sync for Shared {}
 static STORE: Shared = Shared(UnsafeCell::new(Store {
@@ -31,6 +33,7 @@ static STORE: Shared = Shared(UnsafeCell::new(Store {
     dir_len: 0,
     lock: [0; 128],
     lock_len: 0,
+    emulated: b"",
     writer: None,
 }));
 
@@ -53,17 +56,14 @@ static SLOTS: [AtomicU8; IDS] = [const { AtomicU8::new(0) }; IDS];
 /// In [`SLOTS`]: all places were taken.
 const FULL: u8 = u8::MAX;
 
-/// Is anything recorded?
-#[inline(always)]
-pub(crate) fn is_on() -> bool {
-    STATE.load(Relaxed) != OFF // whoever goes on looks again
-}
+/// What is done about epochs.
+static HOOKS: Epochs = Epochs { ended: record, changed };
 
-/// Reads LOCKWRIGHT_STATS.
+/// Reads LOCKWRIGHT_STATS. Written down is what is emulated.
 ///
 /// # Safety
 /// Called once, by the constructor.
-pub(crate) unsafe fn load() {
+pub(crate) unsafe fn load(emulated: &'static [u8]) {
     let Some(dir) = variable(c"LOCKWRIGHT_STATS") else { return };
     // SAFETY: nobody reads it while STATE is OFF.
     let store = unsafe { &mut *STORE.0.get() };
@@ -86,8 +86,11 @@ pub(crate) unsafe fn load() {
     let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
     store.lock_len = lock.len().min(store.lock.len());
     store.lock[..store.lock_len].copy_from_slice(&lock[..store.lock_len]);
+    store.emulated = emulated;
+    fork::tell_child(When::Unseen, in_child);
     // ORDERING: Release, pairs with the Acquire in `writer`: the folder is there.
     STATE.store(SHUT, Release);
+    watch::watch_epochs(Some(&HOOKS));
     if let Some(Err(why)) = open() {
         refused(b"LOCKWRIGHT_STATS", dir, why);
     }
@@ -96,7 +99,7 @@ pub(crate) unsafe fn load() {
 /// Makes the file, if nobody else does; OFF if that fails.
 #[cold]
 fn open() -> Option<Result<(), Refused>> {
-    if machine::is_confined() {
+    if access::is_confined() {
         return None; // the child of a process that may not open files
     }
     // ORDERING: Acquire, pairs with `load`: the folder is there.
@@ -107,13 +110,16 @@ fn open() -> Option<Result<(), Refused>> {
     let about = About {
         now_ns: futex::now(Clock::Monotonic),
         lock: &store.lock[..store.lock_len],
-        emulated: emulate::spec().unwrap_or(b""),
+        emulated: store.emulated,
         command: files::command_line(&mut command),
     };
     let made = Writer::create(&store.dir[..store.dir_len], &about);
     store.writer = made.ok();
     // ORDERING: Release, pairs with the Acquire in `writer`: it is there.
     STATE.store(if made.is_ok() { OPEN } else { OFF }, Release);
+    if made.is_err() {
+        watch::watch_epochs(None);
+    }
     Some(made.map(drop))
 }
 
@@ -138,7 +144,7 @@ fn writer() -> Option<Writer> {
 }
 
 /// In the child of a fork: the file is the parent's.
-pub(crate) fn in_child() {
+fn in_child() {
     // Relaxed, all of it: there is one thread. One that was BUSY does not exist any more.
     if STATE.load(Relaxed) != OFF {
         for slot in &SLOTS {
@@ -151,7 +157,7 @@ pub(crate) fn in_child() {
 /// Records one execution of the epoch `id`.
 #[cold]
 #[inline(never)]
-pub(crate) fn record(id: u32, sample: &Sample) {
+fn record(id: u32, sample: &Sample) {
     // SAFETY: the calling thread's own `errno`.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
@@ -188,17 +194,16 @@ fn slot(writer: &Writer, id: u32) -> Option<Slot> {
 }
 
 fn describe(writer: &Writer, slot: Slot, id: u32) {
-    let mut name = [0; epoch::NAME];
-    writer.name(slot, epoch::name(id, &mut name));
-    writer.percentile(slot, epoch::percentile(id).millionths());
+    let mut name = [0; shared::NAME];
+    writer.name(slot, shared::name(id, &mut name));
+    writer.percentile(slot, shared::percentile(id).millionths());
 }
 
 /// The name or the percentile of the epoch `id` has changed.
-pub(crate) fn changed(id: u32) {
+fn changed(id: u32) {
     // Relaxed: as in `slot`. An epoch without a place will be described when it gets one.
     let number = SLOTS.get(id as usize).map_or(0, |slot| slot.load(Relaxed));
-    if is_on()
-        && number != 0
+    if number != 0
         && number != FULL
         && let Some(writer) = writer()
     {

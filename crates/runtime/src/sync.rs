@@ -13,7 +13,7 @@
 
 use crate::layout::{Cond, Mutex};
 use crate::rwlock::{self, RwLock};
-use crate::{cond, config, epoch, init, mutex, thread, watch};
+use crate::{cond, env, epoch, init, mutex, thread, watch};
 use core::ffi::{c_char, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -339,7 +339,7 @@ fn library() -> Option<*mut Table> {
     if version == VERSION && size >= size_of::<Table>() {
         return Some(table);
     }
-    config::say(&[
+    env::say(&[
         b"the preloaded library is of another version than the program's own: ",
         b"it serves pthread locks, the program's own copy serves the others\n",
     ]);

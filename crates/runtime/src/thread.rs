@@ -1,15 +1,17 @@
-//! What each thread keeps: the gate at which it waits for a condvar, and its accounts where little cores are
-//! emulated or operations recorded. And its kernel id, which is glibc's own: a child of a raw `clone` has glibc's
+//! What each thread keeps: the gate at which it waits for a condvar, its reorder window, and accounts of those who watch
+//! it. And its kernel id, which is glibc's own: a child of a raw `clone` has glibc's
 //! word as the program left it (Chromium's zygote mends it), and so has whoever locks by glibc's own code.
 //!
 //! In static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
 //! `thread_local!` would call `__tls_get_addr` here, which may allocate, in a library that must work
 //! inside of `malloc`.
 
-use crate::{emulate, trace};
+use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
+use core::mem::needs_drop;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
+use lockwright_locks::amp::standby::WINDOW_MAX_NS;
 use lockwright_locks::condvar::Sleeper;
 use lockwright_native::Native;
 use lockwright_native::symbol::{self, Scope};
@@ -27,15 +29,32 @@ pub(crate) struct Thread {
     pub(crate) epochs: AtomicPtr<c_void>,
     /// By how much the reorder window of its current epoch is below 100 ms, ns. Own thread only.
     pub(crate) narrowed_ns: AtomicU32,
-    /// What it computed and waited, where little cores are emulated. Own thread only.
-    pub(crate) account: emulate::Account,
+    /// Where emulation keeps its account. Own thread only.
+    pub(crate) paced: Room<40>,
     /// Contended acquisitions so far, wrapping. Own thread only.
     pub(crate) waits: AtomicU32,
-    /// Its trace, where operations are recorded. Own thread only.
-    pub(crate) trace: trace::Account,
+    /// Where the trace keeps its account. Own thread only.
+    pub(crate) traced: Room<32>,
 }
 
 const _: () = assert!(size_of::<Thread>() <= 128);
+
+/// Room for an account that we know nothing of.
+#[repr(C, align(8))]
+pub(crate) struct Room<const BYTES: usize>(UnsafeCell<[u8; BYTES]>);
+
+impl<const BYTES: usize> Room<BYTES> {
+    /// The account.
+    ///
+    /// # Safety
+    /// The room is the calling thread's. It is the same `T` each time, and zeroes are one.
+    #[inline(always)]
+    pub(crate) unsafe fn account<T>(&self) -> &T {
+        const { assert!(size_of::<T>() == BYTES && align_of::<T>() <= 8 && !needs_drop::<T>()) };
+        // SAFETY: large enough, aligned, and a `T`, by our caller's promise.
+        unsafe { &*self.0.get().cast() }
+    }
+}
 
 core::arch::global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
@@ -236,6 +255,25 @@ fn cached_id() -> u32 {
 pub(crate) fn forget_id() {
     // SAFETY: the calling thread's own memory.
     unsafe { (*this()).tid.store(0, Relaxed) } // own thread only
+}
+
+/// The program's `errno` stays what it is: lock operations leave it alone.
+pub(crate) fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
+    // SAFETY: the calling thread's own word.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let result = run();
+        *errno = kept;
+        result
+    }
+}
+
+/// The reorder window of the calling thread's innermost epoch, ns; outside of epochs 100 ms.
+#[inline(always)]
+pub(crate) fn window_ns() -> u32 {
+    // SAFETY: the calling thread's own memory.
+    WINDOW_MAX_NS - unsafe { (*this()).narrowed_ns.load(Relaxed) } // own thread only
 }
 
 /// Another thread's memory.

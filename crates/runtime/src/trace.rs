@@ -11,12 +11,13 @@
 //! * A fork's child is not recorded: the file is its parent's. Nor does recording go on in a process that confines
 //!   itself, where a system call of ours may be its last.
 //!
-//! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mutex::mode`.
+//! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mode`.
 
-use crate::config::{refused, say, variable};
-use crate::layout::Mutex;
-use crate::watch::{self, Who};
-use crate::{emulate, files, fork, machine, mutex, thread};
+use crate::env::{refused, say, variable};
+use crate::fork::{self, When};
+use crate::thread::leaving_errno;
+use crate::watch::{self, Hooks, Note, Who};
+use crate::{access, files, thread};
 use core::cell::Cell;
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
@@ -28,7 +29,7 @@ use lockwright_record::trace::{Chunk, RECORDS, Tracer, What};
 
 /// One thread's account. Zeroed is right for a new thread.
 #[repr(C)]
-pub(crate) struct Account {
+struct Account {
     /// Where it writes; null: it has recorded nothing.
     chunk: Cell<*const Chunk>,
     /// Until when its time is accounted for, ns.
@@ -58,8 +59,8 @@ const REHEARSED: usize = 256;
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
 fn account() -> &'static Account {
-    // SAFETY: the calling thread's own memory, which lives as long as the thread runs.
-    unsafe { &(*thread::this()).trace }
+    // SAFETY: the calling thread's own memory, which lives as long as the thread runs; zeroes are an account.
+    unsafe { (*thread::this()).traced.account() }
 }
 
 fn tracer() -> Option<Tracer> {
@@ -73,14 +74,24 @@ fn now() -> u64 {
     futex::now(Clock::Monotonic)
 }
 
+/// What is done about each operation.
+static HOOKS: Hooks = Hooks { before: |what| what.and_then(request), after };
+
+/// An operation has ended.
+fn after(note: Note, done: Option<(What, usize)>) {
+    let (Some((chunk, from_ns)), Some((what, lock))) = (note, done) else { return };
+    // SAFETY: `request` noted a chunk, which is mapped for ever.
+    Request { chunk: unsafe { &*chunk.cast() }, from_ns }.done(what, lock);
+}
+
 /// An operation that the program has asked for.
-pub(crate) struct Request {
+struct Request {
     chunk: &'static Chunk,
     from_ns: u64,
 }
 
 /// The program asks for an operation; `None`: it is not recorded.
-pub(crate) fn request(what: What) -> Option<Request> {
+fn request(what: What) -> Note {
     fork::era(); // a child of which we have not been told finds out
     if !watch::is_by(Who::Trace) {
         return None;
@@ -91,7 +102,7 @@ pub(crate) fn request(what: What) -> Option<Request> {
         Some(chunk) => chunk,
         None => first_chunk(account, what)?,
     };
-    if chunk.room() < ROOM || machine::is_confined() {
+    if chunk.room() < ROOM || access::is_confined() {
         if what != What::Released {
             chunk.drop_one();
         }
@@ -102,14 +113,18 @@ pub(crate) fn request(what: What) -> Option<Request> {
     account.until_ns.set(now);
     if gap < LONG_NS {
         account.known_ns.set(account.known_ns.get() + gap as u32);
-        return Some(Request { chunk, from_ns: now });
+        return note(chunk, now);
     }
-    Some(Request { chunk, from_ns: long_gap(account, chunk, now, gap) })
+    note(chunk, long_gap(account, chunk, now, gap))
+}
+
+fn note(chunk: &'static Chunk, from_ns: u64) -> Note {
+    Some((core::ptr::from_ref(chunk).cast(), from_ns))
 }
 
 impl Request {
     /// It is done; the lock's address is not looked at.
-    pub(crate) fn done(self, what: What, lock: usize) {
+    fn done(self, what: What, lock: usize) {
         let account = account();
         let to = now();
         self.chunk.push(what, lock, self.from_ns, to);
@@ -123,23 +138,10 @@ impl Request {
     }
 }
 
-/// Runs a wait of glibc's own for a condition variable: `lock` is released and acquired in there.
-#[cold]
-pub(crate) fn elsewhere<R>(lock: *const Mutex, wait: impl FnOnce() -> R) -> R {
-    if let Some(request) = request(What::Released) {
-        request.done(What::Released, lock.addr());
-    }
-    let result = wait();
-    if let Some(request) = request(What::Woken) {
-        request.done(What::Woken, lock.addr());
-    }
-    result
-}
-
 #[cold]
 fn first_chunk(account: &Account, what: What) -> Option<&'static Chunk> {
     let tracer = tracer()?;
-    let chunk = if machine::is_confined() {
+    let chunk = if access::is_confined() {
         None
     } else {
         leaving_errno(|| tracer.chunk(None, place::here().class.0))
@@ -206,23 +208,12 @@ fn read_clock(account: &Account) -> u64 {
     ran
 }
 
-/// The program's `errno` stays what it is: lock operations leave it alone.
-fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
-    // SAFETY: the calling thread's own `errno`.
-    unsafe {
-        let errno = libc::__errno_location();
-        let kept = *errno;
-        let result = run();
-        *errno = kept;
-        result
-    }
-}
-
-/// Reads LOCKWRIGHT_TRACE and LOCKWRIGHT_TRACE_LIMIT.
+/// Reads LOCKWRIGHT_TRACE and LOCKWRIGHT_TRACE_LIMIT. Written down are what is emulated, and that there are so many CPUs.
+/// `rehearse` does so many pairs of operations on a mutex of its own, as they are watched.
 ///
 /// # Safety
-/// Called once, by the constructor, after `emulate::enable`.
-pub(crate) unsafe fn load() {
+/// Called once, by the constructor, after emulation has begun.
+pub(crate) unsafe fn load(emulated: &[u8], cpus: u32, rehearse: fn(usize)) {
     let Some(dir) = variable(c"LOCKWRIGHT_TRACE") else { return };
     let mut limit = LIMIT;
     if let Some(text) = variable(c"LOCKWRIGHT_TRACE_LIMIT") {
@@ -239,25 +230,26 @@ pub(crate) unsafe fn load() {
     let about = About {
         now_ns: now(),
         lock: variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto"),
-        emulated: emulate::spec().unwrap_or(b""),
+        emulated,
         command: files::command_line(&mut command),
     };
-    let made = Tracer::create(dir, &about, limit.saturating_mul(2), machine::cpus());
+    let made = Tracer::create(dir, &about, limit.saturating_mul(2), cpus);
     match made {
         Ok(tracer) => {
             // ORDERING: Release, pairs with the Acquire in `tracer`.
             BASE.store(tracer.base(), Release);
-            watch::begin(Who::Trace);
-            rehearse(tracer);
+            fork::tell_child(When::Unseen, in_child);
+            watch::begin(Who::Trace, Some(&HOOKS));
+            measure(tracer, rehearse);
         }
         Err(why) => refused(b"LOCKWRIGHT_TRACE", dir, why),
     }
 }
 
 /// Measures what recording costs, in the calling thread's first chunk, which is empty afterwards.
-fn rehearse(tracer: Tracer) {
+fn measure(tracer: Tracer, rehearse: fn(usize)) {
     let account = account();
-    mutex::rehearse_recorded(REHEARSED);
+    rehearse(REHEARSED);
     // SAFETY: null, or a chunk, which is mapped for ever.
     let Some(chunk) = (unsafe { account.chunk.get().as_ref() }) else { return };
     let (mut gaps, mut operations) = (Counts::default(), Counts::default());
@@ -308,7 +300,7 @@ impl Counts {
 }
 
 /// In the child of a fork: the file is the parent's.
-pub(crate) fn in_child() {
+fn in_child() {
     if watch::is_by(Who::Trace) {
         account().chunk.set(core::ptr::null());
         watch::end(Who::Trace);

@@ -1,13 +1,16 @@
-//! Whether lock operations are watched: by emulation (`emulate`), which slows what lies between them, by the
-//! trace (`trace`), which records them, or by both; or by somebody else's tool (`guard`), for which they become glibc's.
+//! Whether lock operations are watched: by emulation, which slows what lies between them, by the trace, which records
+//! them, or by both; or by somebody else's tool, for which they become glibc's. And whether epochs are.
 //!
-//! Normally they are not, and then it costs the plain mutex nothing: see `mutex::mode`.
+//! A watcher comes to us and leaves its functions here, before the program's main. `init`, which starts it, is alone in
+//! knowing it: who operates on a lock tells us, and we tell it. Normally nobody watches, and then it costs the plain mutex nothing: see `mode`.
 
 use crate::layout::Mutex;
-use crate::{emulate, mutex, trace};
-use core::ffi::c_int;
-use core::sync::atomic::AtomicU8;
+use crate::mode;
+use core::ffi::{c_int, c_void};
+use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU8};
+use lockwright_record::Sample;
 use lockwright_record::trace::What;
 
 // Who watches. In assembly, because Rust's own static would be reached by one load more.
@@ -28,15 +31,40 @@ unsafe extern "C" {
 }
 
 /// Who watches.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Who {
-    /// `emulate`.
+    /// Emulated little cores.
     Emulation = 1,
-    /// `trace`.
+    /// The trace of operations.
     Trace = 2,
-    /// A tool that knows glibc's functions: `guard`.
+    /// A tool that knows glibc's functions. It has no [`Hooks`].
     Tool = 4,
+}
+
+/// What a watcher does about an operation.
+pub(crate) struct Hooks {
+    /// It begins; `None`: it acquires and releases no mutex by itself. What it notes is for `after`.
+    pub(crate) before: fn(Option<What>) -> Note,
+    /// It has ended; with what it did, and to which mutex, if it did anything. That mutex is not looked at.
+    pub(crate) after: fn(Note, Option<(What, usize)>),
+}
+
+/// What a watcher notes at an operation's beginning.
+pub(crate) type Note = Option<(*const c_void, u64)>;
+
+/// What emulation and the trace have left, in this order: what slows lies around what records.
+static HOOKS: [AtomicPtr<Hooks>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
+const HOOKED: [Who; 2] = [Who::Emulation, Who::Trace];
+
+/// The hooks in this place, if their owner watches.
+#[inline(always)]
+fn hooks(place: usize) -> Option<&'static Hooks> {
+    if !is_by(HOOKED[place]) {
+        return None;
+    }
+    // SAFETY: null, or what `begin` was given, for ever. Relaxed: `is_by` has acquired it.
+    unsafe { HOOKS[place].load(Relaxed).as_ref() }
 }
 
 /// Does anybody watch?
@@ -72,18 +100,22 @@ pub(crate) fn is_by(who: Who) -> bool {
 }
 
 /// From now on this one watches. Called before the program's main.
-pub(crate) fn begin(who: Who) {
+pub(crate) fn begin(who: Who, hooks: Option<&'static Hooks>) {
+    let place = HOOKED.iter().position(|owner| *owner == who);
+    if let (Some(place), Some(hooks)) = (place, hooks) {
+        HOOKS[place].store(core::ptr::from_ref(hooks).cast_mut(), Relaxed); // published below
+    }
     // ORDERING: Release, pairs with the Acquire in `is_by`; threads that start later see all of it.
     // SAFETY: our variable.
     unsafe { WATCHED.fetch_or(who as u8, Release) };
-    mutex::watch(true);
+    mode::watch(true);
 }
 
 /// This one watches no more. Called in the child of a fork, by its only thread.
 pub(crate) fn end(who: Who) {
     // SAFETY: our variable; one thread.
     let before = unsafe { WATCHED.fetch_and(!(who as u8), Relaxed) };
-    mutex::watch(before & !(who as u8) != 0);
+    mode::watch(before & !(who as u8) != 0);
 }
 
 /// A point at which something is measured: what was computed until here is slowed before it.
@@ -106,13 +138,26 @@ pub(crate) fn operation<R>(run: impl Fn() -> R) -> R {
 #[cold]
 #[inline(never)]
 fn watched<R>(run: impl Fn() -> R) -> R {
-    if !is_by(Who::Emulation) {
-        return run();
-    }
-    emulate::stop();
+    let notes = before(None);
     let result = run();
-    emulate::start();
+    after(notes, None);
     result
+}
+
+#[inline(always)]
+fn before(what: Option<What>) -> [Note; 2] {
+    let first = hooks(0).and_then(|hooks| (hooks.before)(what));
+    [first, hooks(1).and_then(|hooks| (hooks.before)(what))]
+}
+
+#[inline(always)]
+fn after([first, second]: [Note; 2], done: Option<(What, usize)>) {
+    if let Some(hooks) = hooks(1) {
+        (hooks.after)(second, done);
+    }
+    if let Some(hooks) = hooks(0) {
+        (hooks.after)(first, done);
+    }
 }
 
 /// The same, with `glibc`'s function for it, which runs instead under a tool that knows that one.
@@ -168,16 +213,64 @@ fn recorded(
     if is_by(Who::Tool) {
         return glibc();
     }
-    watched(|| {
-        let request = trace::request(what);
-        let answer = run();
-        if let Some(request) = request {
-            match answer {
-                0 | libc::EOWNERDEAD => request.done(what, lock.addr()),
-                libc::ETIMEDOUT => request.done(What::GaveUp, lock.addr()),
-                _ => {}
-            }
+    let notes = before(Some(what));
+    let answer = run();
+    let done = match answer {
+        0 | libc::EOWNERDEAD => Some(what),
+        libc::ETIMEDOUT => Some(What::GaveUp),
+        _ => None,
+    };
+    after(notes, done.map(|what| (what, lock.addr())));
+    answer
+}
+
+/// Runs a wait of glibc's own for a condition variable: `lock` is released and acquired in there.
+#[inline(always)]
+pub(crate) fn elsewhere<R>(lock: *const Mutex, wait: impl FnOnce() -> R) -> R {
+    let tell = |what| {
+        if is_on() {
+            after(before(Some(what)), Some((what, lock.addr())));
         }
-        answer
-    })
+    };
+    tell(What::Released);
+    let result = wait();
+    tell(What::Woken);
+    result
+}
+
+/// What rehearses lock operations for a watcher, which has to know what its own code costs.
+#[derive(Clone, Copy)]
+pub(crate) enum Rehearsal {
+    /// As with several threads.
+    Several,
+    /// As with the threads that there are.
+    Plain,
+    /// The same, with a watcher's hooks around each.
+    Stamped(&'static Hooks),
+}
+
+/// What is done about epochs.
+pub(crate) struct Epochs {
+    /// One execution of the epoch with this number.
+    pub(crate) ended: fn(u32, &Sample),
+    /// Its name or its percentile has changed.
+    pub(crate) changed: fn(u32),
+}
+
+/// Who watches epochs; null: nobody.
+static EPOCHS: AtomicPtr<Epochs> = AtomicPtr::new(null_mut());
+
+/// From now on this one watches epochs, or nobody does.
+pub(crate) fn watch_epochs(watcher: Option<&'static Epochs>) {
+    let watcher = watcher.map_or(null_mut(), |watcher| core::ptr::from_ref(watcher).cast_mut());
+    // ORDERING: Release, pairs with the Acquire in `epochs`: what the watcher has set up is there.
+    EPOCHS.store(watcher, Release);
+}
+
+/// Who watches epochs.
+#[inline(always)]
+pub(crate) fn epochs() -> Option<&'static Epochs> {
+    // ORDERING: Acquire, pairs with the Release in `watch_epochs`.
+    // SAFETY: null, or what `watch_epochs` was given, for ever.
+    unsafe { EPOCHS.load(Acquire).as_ref() }
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 /// Crates in which no modules import each other in a circle.
-const NO_CIRCLES: &[&str] = &["crates/bench", "crates/native", "crates/record"];
+const NO_CIRCLES: &[&str] = &["crates/bench", "crates/native", "crates/record", "crates/runtime"];
 
 /// The floors of a crate, the top one first: a module names modules of its own floor and of lower ones. Each module stands
 /// on one floor; the root is called [`ROOT`]. A crate without floors has only its circles looked for.
@@ -29,8 +29,37 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &["stats", "system", "progress", "names"],
         ],
     ),
-    ("crates/runtime", &[]),
+    (
+        "crates/runtime",
+        &[
+            &[ROOT],
+            // Entry points. `init` alone knows the watchers.
+            &[
+                "init",
+                "sync",
+                "mutex",
+                "cond",
+                "rwlock",
+                "spin",
+                "epoch",
+                "got",
+                "trampoline",
+                "deepbind",
+            ],
+            // Decisions.
+            &["config", "environment", "policy", "rules", "machine", "whole", "leave", "guard"],
+            // Watchers, which `watch` calls without knowing them.
+            &["trace", "recording", "emulate"],
+            // The ground.
+            &["watch", "mode", "shared", "thread", "fork", "clock", "access", "env"],
+            &["layout", "real", "files", "object"],
+        ],
+    ),
 ];
+
+/// Modules that one other alone may name, whatever the floors: the crate, those modules, and the one.
+const KNOWN_TO_ONE: &[(&str, &[&str], &str)] =
+    &[("crates/runtime", &["emulate", "trace", "recording"], "init")];
 
 /// The crate's root: `lib.rs`, or `main.rs`.
 pub(super) const ROOT: &str = "lib";
@@ -42,6 +71,9 @@ pub(super) fn check(root: &Path, complaints: &mut Vec<String>) {
     }
     for (folder, floors) in FLOORS {
         upward(folder, &sources(&root.join(folder)), floors, complaints);
+    }
+    for (folder, hidden, one) in KNOWN_TO_ONE {
+        known(folder, &sources(&root.join(folder)), hidden, one, complaints);
     }
 }
 
@@ -328,6 +360,21 @@ fn upward(folder: &str, sources: &Sources, floors: &[&[&str]], complaints: &mut 
     }
 }
 
+/// Says of each arrow to a hidden module that does not come from the one that may know it.
+fn known(
+    folder: &str,
+    sources: &Sources,
+    hidden: &[&str],
+    one: &str,
+    complaints: &mut Vec<String>,
+) {
+    for ((from, to), Site { file, line, path }) in &graph(sources).1 {
+        if hidden.contains(&to.as_str()) && from != one {
+            complaints.push(format!("{folder}/src/{file}:{line}: {path}: '{one}' alone knows it"));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -387,6 +434,20 @@ mod tests {
         let mut found = Vec::new();
         circles("crates/x", &files, &mut found);
         assert_eq!(found.len(), 1, "{found:?}");
+    }
+
+    #[test]
+    fn a_hidden_module_is_known_to_one() {
+        let files = crate_of(&[
+            ("lib.rs", "mod a; mod b; mod c; mod d;"),
+            ("a.rs", "use crate::c;"),
+            ("b.rs", "use crate::c::f;"),
+            ("c.rs", "use crate::d;"),
+            ("d.rs", ""),
+        ]);
+        let mut found = Vec::new();
+        known("crates/x", &files, &["c"], "a", &mut found);
+        assert_eq!(found, ["crates/x/src/b.rs:1: crate::c: 'a' alone knows it"]);
     }
 
     #[test]

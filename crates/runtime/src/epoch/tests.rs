@@ -1,6 +1,8 @@
 //! Tests of the epochs' stack and of its windows. They run in threads of their own, each with ids of its own.
 
 use super::*;
+use crate::shared::{NAME, name};
+use crate::thread::window_ns;
 use std::sync::PoisonError;
 use std::thread;
 

@@ -1,0 +1,128 @@
+//! The environment that our user has set, and what we answer: variables, and messages on stderr.
+
+use core::ffi::{CStr, c_char, c_int};
+use core::ptr::null_mut;
+use lockwright_record::Refused;
+
+unsafe extern "C" {
+    /// As `getenv`, but null in a program that runs with more rights than its caller.
+    fn secure_getenv(name: *const c_char) -> *const c_char;
+}
+
+/// The value of an environment variable; `None` if it is empty too.
+pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
+    // SAFETY: a NUL-terminated name; the value stays as long as nobody changes the environment, and our
+    // constructor copies what it keeps.
+    unsafe {
+        let value = secure_getenv(name.as_ptr());
+        if value.is_null() { None } else { Some(CStr::from_ptr(value).to_bytes()) }
+    }
+    .filter(|value| !value.is_empty())
+}
+
+/// What stands before the first `at`, and after it.
+pub(crate) fn cut(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let place = text.iter().position(|&byte| byte == at)?;
+    Some((&text[..place], &text[place + 1..]))
+}
+
+/// One message on stderr, cut if it is very long. Variables may hold anything: control bytes are written `\xNN`, so that
+/// no terminal obeys them. The last piece is ours, with the line's end; a hint may follow on a line of its own.
+pub(crate) fn say(pieces: &[&[u8]]) {
+    let mut line = [0_u8; 512];
+    let len = message(pieces, &mut line);
+    write_to_stderr(&line[..len]);
+}
+
+/// Writes the message to `line`, and tells its length. An escaped byte is written whole or not at all.
+fn message(pieces: &[&[u8]], line: &mut [u8; 512]) -> usize {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let (mut len, mut before) = (0, 0);
+    let (last, others) = pieces.split_last().map_or((b"".as_slice(), pieces), |(&l, o)| (l, o));
+    let last = last.strip_suffix(b"\n").unwrap_or(last);
+    let foreign = others.iter().flat_map(|piece| piece.iter().map(|&byte| (byte, false)));
+    let own = |text| <[u8]>::iter(text).map(|&byte| (byte, true));
+    let all = own(b"lockwright: ").chain(foreign).chain(own(last));
+    for (byte, is_own) in all {
+        // In UTF-8 the controls U+0080 to U+009F are two bytes.
+        let is_control =
+            byte.is_ascii_control() || (before == 0xc2 && (0x80..0xa0).contains(&byte));
+        let hex = [b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        let is_kept = !is_control || (is_own && byte == b'\n');
+        let piece = if is_kept { &[byte] } else { &hex[..] };
+        // The last byte is the end's.
+        let Some(room) = line[..511].get_mut(len..len + piece.len()) else { break };
+        room.copy_from_slice(piece);
+        len += piece.len();
+        before = byte;
+    }
+    line[len] = b'\n';
+    len + 1
+}
+
+/// Says that nothing is recorded in the folder `dir` of `name`.
+pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
+    unsafe extern "C" {
+        /// What an error number means, in English; null if nothing.
+        fn strerrordesc_np(error: c_int) -> *const c_char;
+    }
+    let why = match why {
+        Refused::Link => c"it is a symbolic link",
+        Refused::Foreign => c"it belongs to another user",
+        // SAFETY: no preconditions; the text is a constant.
+        Refused::System(error) => unsafe {
+            let text = strerrordesc_np(error);
+            if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
+        },
+    };
+    say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
+}
+
+/// By raw system calls: libc's `write` is a cancellation point. If nobody reads stderr any more, the SIGPIPE for it is
+/// ours, not the program's. A failure to speak is nobody's failure.
+fn write_to_stderr(line: &[u8]) {
+    const SET: usize = size_of::<u64>(); // the kernel's signal set
+    let pipe = 1_u64 << (libc::SIGPIPE - 1);
+    let (mut old, mut pending) = (0_u64, 0_u64);
+    // SAFETY: the thread's own `errno` and mask; sets of that size; a buffer of that length.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let mask = libc::SYS_rt_sigprocmask;
+        libc::syscall(mask, libc::SIG_BLOCK, &raw const pipe, &raw mut old, SET);
+        libc::syscall(libc::SYS_rt_sigpending, &raw mut pending, SET);
+        let wrote = libc::syscall(libc::SYS_write, libc::STDERR_FILENO, line.as_ptr(), line.len());
+        if wrote < 0 && *errno == libc::EPIPE && pending & pipe == 0 {
+            let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let about: *mut libc::siginfo_t = null_mut();
+            libc::syscall(libc::SYS_rt_sigtimedwait, &raw const pipe, about, &raw const now, SET);
+        }
+        libc::syscall(mask, libc::SIG_SETMASK, &raw const old, null_mut::<u64>(), SET);
+        *errno = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_line_that_no_terminal_obeys() {
+        let text = |pieces: &[&[u8]]| {
+            let mut line = [0; 512];
+            let len = message(pieces, &mut line);
+            std::string::String::from_utf8_lossy(&line[..len]).into_owned()
+        };
+        assert_eq!(
+            text(&[b"bad '", b"\x1b[2J\n\x7f", b"'\n"]),
+            "lockwright: bad '\\x1b[2J\\x0a\\x7f'\n"
+        );
+        assert_eq!(text(&["\u{9b}31mé\n".as_bytes()]), "lockwright: \u{fffd}\\x9b31mé\n");
+        assert_eq!(text(&[b"a\n", b"b\nhint: c\n"]), "lockwright: a\\x0ab\nhint: c\n");
+        assert_eq!(text(&[]), "lockwright: \n");
+        let long = text(&[&[b'\r'; 600]]);
+        // 12 bytes of the start, 499 for whole escapes and the end's.
+        assert_eq!((long.len(), &long[long.len() - 5..]), (12 + 4 * 124 + 1, "\\x0d\n"));
+        assert_eq!(text(&[&[b'a'; 511]]).len(), 512);
+    }
+}

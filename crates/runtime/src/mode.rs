@@ -1,0 +1,76 @@
+//! What the plain mutex's fast paths go by: has the process one thread, and is it watched?
+
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicPtr, AtomicU8};
+
+unsafe extern "C" {
+    /// Set while the process has one thread (glibc 2.32 and later).
+    #[link_name = "__libc_single_threaded"]
+    static SINGLE_THREADED: core::sync::atomic::AtomicU8;
+}
+
+/// Does the process have one thread, this one?
+#[inline(always)]
+pub(crate) fn is_single_threaded() -> bool {
+    // SAFETY: glibc's variable, a `char` that is written before a second thread starts.
+    unsafe { SINGLE_THREADED.load(Relaxed) != 0 }
+}
+
+/// [`mode`]: the process has several threads.
+pub(crate) const SEVERAL: u32 = 0;
+/// [`mode`]: it has one.
+pub(crate) const SINGLE: u32 = 1;
+/// [`mode`]: operations are watched, whatever the threads. Added to no word it gives what SINGLE does.
+const WATCHED: u32 = 4;
+
+// The address of the byte that `mode` reads: glibc's, or ours that says WATCHED. So emulation and traces cost a
+// process that doesn't use them nothing: the byte is looked at anyway. In assembly, because Rust's own static would
+// be reached by one load more.
+core::arch::global_asm!(
+    ".pushsection .data.lockwright_mode,\"aw\",@progbits",
+    ".balign 8",
+    ".hidden lockwright_mode",
+    ".globl lockwright_mode",
+    ".type lockwright_mode, @object",
+    ".size lockwright_mode, 8",
+    "lockwright_mode:",
+    ".quad __libc_single_threaded",
+    ".popsection",
+);
+static ALWAYS_WATCHED: AtomicU8 = AtomicU8::new(WATCHED as u8);
+
+unsafe extern "C" {
+    #[link_name = "lockwright_mode"]
+    static MODE: AtomicPtr<AtomicU8>;
+}
+
+/// What the plain kinds' fast paths go by.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn mode() -> u32 {
+    let mode: u32;
+    // SAFETY: reads our variable, and the byte that it points to, which lives for ever.
+    unsafe {
+        core::arch::asm!(
+            "mov {at}, qword ptr [rip + lockwright_mode]",
+            "movzx {mode:e}, byte ptr [{at}]",
+            at = out(reg) _, mode = out(reg) mode, options(nostack, readonly, preserves_flags),
+        );
+    }
+    mode
+}
+
+/// What the plain kinds' fast paths go by. Untested on this architecture.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub(crate) fn mode() -> u32 {
+    // SAFETY: our variable, and the byte that it points to, which lives for ever.
+    unsafe { u32::from((*MODE.load(Relaxed)).load(Relaxed)) }
+}
+
+/// From now on [`mode`] says WATCHED, or not any more.
+pub(crate) fn watch(is_watched: bool) {
+    let byte = if is_watched { &raw const ALWAYS_WATCHED } else { &raw const SINGLE_THREADED };
+    // SAFETY: our variable. Relaxed: it changes before the program's main, and in a process with one thread.
+    unsafe { MODE.store(byte.cast_mut(), Relaxed) };
+}
