@@ -17,7 +17,6 @@ use lockwright_platform::{Ordering, Ptr};
 pub enum Here {}
 
 impl Static for Here {
-    #[expect(clippy::declare_interior_mutable_const, reason = "copied into each new mutex")]
     const UNLOCKED: Mutex = posix::Mutex {
         word: Atomic32::of(0),
         count: Atomic32::of(0),
