@@ -5,7 +5,7 @@ use lockwright_locks::entry::{Entry, FrontVisitor};
 use lockwright_locks::front::{FREE, Rule, Tuning, WAITED};
 use lockwright_locks::posix::{self, Environment, Front, How, Mutex, Policy, Refused};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
-use lockwright_model::machine::{Deadline, Machine};
+use lockwright_model::machine::{self, Deadline, Machine};
 use lockwright_model::scenario::{Way, exclusion, lock, try_lock};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, RawLock, TryLock, Word};
@@ -31,7 +31,7 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> Environment
     type Room = ();
 
     fn thread() -> u32 {
-        C::thread() as u32 | 1 << 31
+        machine::number::<C>() + 1
     }
 
     fn choose(_: &Mutex<Self>, caller: usize) -> u32 {
@@ -60,7 +60,7 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> RawLock<Machine<C, SPI
     }
 
     unsafe fn lock(&self, _: *mut ()) {
-        let caller = 1 + C::thread() as usize % 2;
+        let caller = 1 + machine::number::<C>() as usize % 2;
         assert_eq!(posix::lock(&self.0, caller), Ok(()));
         assert_eq!(posix::lock(&self.0, caller), Err(Refused::Deadlock));
     }
