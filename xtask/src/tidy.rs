@@ -104,6 +104,34 @@ fn words(file: &File<'_>, complaints: &mut Vec<String>) {
 /// Lines of a file, by where it lies: a lock is a page.
 const LENGTHS: &[(&str, usize)] = &[("crates/locks/src", 350), ("crates/preload", 160), ("", 900)];
 
+/// Where lists decide what is checked: there no lock is named, except in its own file; tests may have one as their
+/// subject.
+const NAMELESS: &[&str] =
+    &["crates/locks/src", "crates/sim/src", "crates/model/src", "xtask/src/weaken.rs"];
+
+fn names(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
+    let is_catalog = file.path.ends_with("catalog.rs");
+    if is_catalog || !NAMELESS.iter().any(|folder| file.is_in(folder)) {
+        return;
+    }
+    let own = file.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("").replace('_', "-");
+    for (number, line) in lines.iter().enumerate() {
+        let code = line.split("//").next().unwrap_or(line);
+        if line.contains("#[cfg(test)]") || file.path.ends_with("planted.rs") {
+            return;
+        }
+        // Every second piece between quotes is a literal's.
+        for literal in code.split('"').skip(1).step_by(2) {
+            let said = literal.split(',').map(|one| one.split(':').next().unwrap_or(one));
+            let is_lock = |id: &str| CATALOG.iter().any(|entry| entry.id == id && id != own);
+            if let Some(id) = said.into_iter().find(|id| is_lock(id)) {
+                let at = file.at(number);
+                complaints.push(format!("{at}: names the lock '{id}': ask the catalogue"));
+            }
+        }
+    }
+}
+
 fn rust(file: &File<'_>, complaints: &mut Vec<String>) {
     let lines: Vec<&str> = file.text.lines().collect();
     let (_, most) =
@@ -115,6 +143,7 @@ fn rust(file: &File<'_>, complaints: &mut Vec<String>) {
     if !lines.first().is_some_and(|line| line.starts_with("//!") || line.starts_with("#!")) {
         complaints.push(format!("{}: no '//!' line that says what it is", file.at(0)));
     }
+    names(file, &lines, complaints);
     if ["crates/locks/src", "crates/runtime/src"].iter().any(|folder| file.is_in(folder)) {
         orderings(file, &lines, complaints);
     }
@@ -294,6 +323,24 @@ mod tests {
     fn a_label_that_stands_nowhere_is_found() {
         let text = "//! A lock.\n// ORDERING: Release, pairs with [nowhere-at-all].\n";
         assert_eq!(complaints("crates/locks/src/x.rs", text).len(), 1);
+    }
+
+    #[test]
+    fn a_locks_name_is_found_where_lists_decide_what_is_checked() {
+        let named = |id: &str| format!("//! A list.\nconst LOCKS: &str = \"{id}\";\n");
+        for text in ["mcs", "mcs:x=1", "condvar,fifo"] {
+            assert_eq!(complaints("crates/sim/src/x.rs", &named(text)).len(), 1, "{text}");
+        }
+        for (path, text) in [
+            ("crates/locks/src/queue/mcs.rs", "mcs"),
+            ("crates/locks/src/catalog.rs", "mcs"),
+            ("crates/sim/src/x.rs", "front"),
+            ("crates/sim/tests/x.rs", "mcs"),
+        ] {
+            assert_eq!(complaints(path, &named(text)), Vec::<String>::new(), "{path}");
+        }
+        let tested = format!("//! A file.\n#[cfg(test)]\n{}", &named("mcs")[12..]);
+        assert_eq!(complaints("crates/sim/src/x.rs", &tested), Vec::<String>::new());
     }
 
     #[test]

@@ -235,6 +235,11 @@ pub fn spawn<C: Checker>(body: impl FnOnce() + Send + 'static) -> C::Handle {
     })
 }
 
+/// The calling thread's number, in the order of their making; the first is 0.
+pub fn number<C: Checker>() -> u32 {
+    world(|w| w.places.entry(C::thread()).or_default().0)
+}
+
 /// Waits for the end of `handles`.
 pub fn join<C: Checker>(handles: Vec<C::Handle>) {
     world(|w| w.joining += 1);

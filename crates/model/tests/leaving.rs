@@ -5,7 +5,7 @@ use lockwright_locks::entry::{Entry, FrontVisitor};
 use lockwright_locks::front::{Alone, Arrived, Note, Rule, Tuning, View, Waiter, torn_wait};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
-use lockwright_model::scenario::{Way, exclusion, lock};
+use lockwright_model::scenario::{Section, Way, exclusion, lock};
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ type Lock<C, const SPINS: usize, R> = Alone<Machine<C, SPINS>, R>;
 unsafe fn torn<C, const SPINS: usize, R, const ASLEEP: bool>(
     lock: &Lock<C, SPINS, R>,
     _: *mut (),
+    _: Section<'_>,
 ) -> bool
 where
     C: Checker,

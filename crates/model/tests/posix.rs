@@ -5,10 +5,10 @@ use lockwright_locks::entry::{Entry, FrontVisitor};
 use lockwright_locks::front::{FREE, Rule, Tuning, WAITED};
 use lockwright_locks::posix::{self, Environment, Front, How, Mutex, Policy, Refused};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
-use lockwright_model::machine::{Deadline, Machine};
-use lockwright_model::scenario::{Way, exclusion, lock, try_lock};
+use lockwright_model::machine::{self, Deadline, Machine};
+use lockwright_model::scenario::{Section, Way, exclusion, lock, try_lock};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, RawLock, TryLock, Word};
+use lockwright_platform::{Platform, RawLock, Sections, TryLock, Word, held_sections};
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> Environment
     type Room = ();
 
     fn thread() -> u32 {
-        C::thread() as u32 | 1 << 31
+        machine::number::<C>() + 1
     }
 
     fn choose(_: &Mutex<Self>, caller: usize) -> u32 {
@@ -50,7 +50,7 @@ type Lock<C, const SPINS: usize, const SECOND: usize> = Pthread<Process<C, SPINS
 
 struct Pthread<E: Environment>(Mutex<E>);
 
-impl<C: Checker, const SPINS: usize, const SECOND: usize> RawLock<Machine<C, SPINS>>
+impl<C: Checker, const SPINS: usize, const SECOND: usize> Sections<Machine<C, SPINS>>
     for Lock<C, SPINS, SECOND>
 {
     type Node = ();
@@ -59,8 +59,14 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> RawLock<Machine<C, SPI
         Self(Mutex::of_kind(posix::ERRORCHECK, ()))
     }
 
+    held_sections!(Machine<C, SPINS>);
+}
+
+impl<C: Checker, const SPINS: usize, const SECOND: usize> RawLock<Machine<C, SPINS>>
+    for Lock<C, SPINS, SECOND>
+{
     unsafe fn lock(&self, _: *mut ()) {
-        let caller = 1 + C::thread() as usize % 2;
+        let caller = 1 + machine::number::<C>() as usize % 2;
         assert_eq!(posix::lock(&self.0, caller), Ok(()));
         assert_eq!(posix::lock(&self.0, caller), Err(Refused::Deadlock));
     }
@@ -82,14 +88,21 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> TryLock<Machine<C, SPI
 unsafe fn timed<C: Checker, const SPINS: usize, const SECOND: usize>(
     lock: &Lock<C, SPINS, SECOND>,
     _: *mut (),
+    section: Section<'_>,
 ) -> bool {
-    posix::lock_until(&lock.0, Some(Deadline::Soon)).is_ok()
+    let got = posix::lock_until(&lock.0, Some(Deadline::Soon)).is_ok();
+    if got {
+        section();
+        assert_eq!(posix::unlock(&lock.0), Ok(()));
+    }
+    got
 }
 
 /// glibc's own code, from lock to unlock.
 unsafe fn as_glibc<C: Checker, const SPINS: usize, const SECOND: usize>(
     lock: &Lock<C, SPINS, SECOND>,
     _: *mut (),
+    section: Section<'_>,
 ) -> bool {
     let word = &lock.0.word;
     if word.compare_exchange(FREE, 1, Acquire, Relaxed).is_err() {
@@ -97,10 +110,11 @@ unsafe fn as_glibc<C: Checker, const SPINS: usize, const SECOND: usize>(
             Machine::<C, SPINS>::park(word, WAITED, None);
         }
     }
+    section();
     if word.swap(FREE, Release) == WAITED {
         Machine::<C, SPINS>::unpark(word, 1);
     }
-    false
+    true
 }
 
 fn model<C: Checker, const SPINS: usize, const SECOND: usize>() {
