@@ -361,9 +361,10 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
     let own = |lock: &str| lock.trim_end_matches(".rs").replace('_', "-");
     match file.split_once('/') {
         Some(("front", lock)) => {
-            let rules = front_rules().map(|entry| entry.id);
-            let named: Vec<&str> = rules.clone().filter(|id| *id == own(lock)).collect();
-            let words = if named.is_empty() { rules.collect() } else { named };
+            let mut words: Vec<&str> = front_rules().map(|entry| entry.id).collect();
+            if words.contains(&own(lock).as_str()) {
+                words.retain(|id| *id == own(lock));
+            }
             (
                 words.join(",") + ",condvar,backwards,posix",
                 &["locks", "timed", "leaving", "condvar", "posix"],

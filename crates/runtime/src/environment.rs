@@ -12,7 +12,6 @@ use lockwright_native::{Atomic32, AtomicAddress, Native};
 pub enum Here {}
 
 impl Static for Here {
-    #[expect(clippy::declare_interior_mutable_const, reason = "copied into each new mutex")]
     const UNLOCKED: Mutex = posix::Mutex {
         word: Atomic32::of(0),
         count: Atomic32::of(0),

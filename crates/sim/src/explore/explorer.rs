@@ -110,6 +110,7 @@ pub(crate) struct Explorer {
     pub(crate) lock: (usize, usize),
     /// Lines that were taken and not given back.
     pub(crate) lines_out: i64,
+    #[expect(clippy::vec_box, reason = "it must not move")]
     memory: Vec<Box<Line>>,
     /// What the places of a process's mutexes mean at present.
     pub(crate) table: Vec<Policy<Process>>,
