@@ -23,10 +23,10 @@ fn a_quick_profile_is_complete_and_says_where_each_figure_comes_from() {
         assert!(entered.into_iter().any(|figure| figure.value == value), "{path} = {value}");
     }
     for path in profile.provenance.keys() {
-        assert!(
-            profile.figures().iter().any(|(figure, _)| figure == path),
-            "provenance of nothing: {path}"
-        );
+        let is_written = profile.figures().iter().any(|(figure, _)| figure == path);
+        // 0, which a noisy machine may give for what is small, is what a profile says by leaving it out.
+        let is_nothing = made.figures.iter().any(|one| one.path == *path && one.value == 0.0);
+        assert!(is_written || is_nothing, "provenance of nothing: {path}");
     }
     // Where these are measured everywhere, nothing can be assumed instead.
     for figure in made.figures.iter().filter(|figure| figure.path.ends_with(".ghz")) {

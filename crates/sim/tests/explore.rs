@@ -85,7 +85,9 @@ fn faults_of_a_front_locks_fast_path_and_wakes_are_found() {
                 orderings += u32::from(is_fast_path);
             }
         }
-        assert!(wakes >= 1 && orderings >= 2, "{lock}: {wakes} wakes, {orderings} orderings");
+        // The baseline has no fast path in a file of the locks.
+        let least = if lock == GLIBC { 0 } else { 2 };
+        assert!(wakes >= 1 && orderings >= least, "{lock}: {wakes} wakes, {orderings} orderings");
     }
 }
 

@@ -105,6 +105,7 @@ pub unsafe fn torn_wait<P: Platform>(
             !holds
         };
         if sleeps && deadline.is_some() {
+            // SURVIVES: it is torn out of this sleep anyway.
             P::park(word, value, deadline);
         }
     }

@@ -135,6 +135,7 @@ impl<'a, P: Platform> View<'a, P> {
         }
         // The head's turn has come meanwhile. Nothing was done under the lock.
         // ORDERING: Release, pairs with every Acquire that takes the word.
+        // SURVIVES: we did nothing; as an RMW it carries on what the last holder has released.
         if word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
             unlock_slow(self.parts, self.tuning);
         }
@@ -200,6 +201,7 @@ impl<'a, P: Platform> View<'a, P> {
     /// Sleeps for `ns`, asking nobody for a wake.
     pub fn sleep_aside(&self, ns: u32) {
         let nobody_wakes = P::Word::new(0);
+        // SURVIVES: the word is our own, and never changes.
         P::park(&nobody_wakes, 0, Some(P::after(ns)));
     }
 

@@ -5,7 +5,8 @@ use super::mutant::{Mutation, Op, Site};
 use crate::lock::GLIBC;
 
 /// The locks' files that say so of some of their lines.
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
+    ("condvar/mod.rs", include_str!("../../../locks/src/condvar/mod.rs")),
     ("front/mod.rs", include_str!("../../../locks/src/front/mod.rs")),
     ("front/line.rs", include_str!("../../../locks/src/front/line.rs")),
     ("front/rule.rs", include_str!("../../../locks/src/front/rule.rs")),
@@ -17,9 +18,11 @@ const SOURCES: [(&str, &str); 7] = [
 
 /// Why nobody notices this mutation of a site of `lock`, if that is known.
 pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<String> {
-    // What is said is said of orderings and wakes.
-    let may_be_said =
-        matches!(mutation, Mutation::Order(_) | Mutation::Failure(_) | Mutation::NoWake);
+    // What is said is said of orderings, wakes and sleeps.
+    let may_be_said = matches!(
+        mutation,
+        Mutation::Order(_) | Mutation::Failure(_) | Mutation::NoWake | Mutation::NoCompare
+    );
     if let Some(said) = said(site).filter(|_| may_be_said) {
         return Some(said.to_owned());
     }
