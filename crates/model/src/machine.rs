@@ -281,6 +281,9 @@ fn sleep<C: Checker>(
     let woken = wait::<C>(reason, word.address(), newest, movable);
     if naps {
         time_passed::<C>();
+        // After the tick a nap ends at once: others must have their turn, or a thread that naps while it waits for them
+        // keeps a checker that goes by priorities for ever.
+        C::yield_now();
     }
     if woken { Woken::Maybe } else { Woken::TimedOut }
 }

@@ -60,7 +60,15 @@ impl Environment for Here {
 
     #[inline(always)]
     fn try_take(m: &Mutex) -> bool {
-        if is_single_threaded() { Self::take(m) } else { try_take::<Native>(&m.word) }
+        if !is_single_threaded() {
+            return try_take::<Native>(&m.word);
+        }
+        // Whatever the line: it may be from before a fork.
+        let free = m.word.load(Relaxed) == FREE;
+        if free {
+            m.word.store(HELD, Relaxed); // nobody else is there to see it
+        }
+        free
     }
 
     #[inline(always)]

@@ -103,9 +103,12 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
         return false;
     }
     // Left over from before a fork. Relaxed: there is nobody to synchronize with.
-    let cleared = parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed);
-    forget(parts);
-    cleared.is_ok()
+    let cleared =
+        parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed).is_ok();
+    if cleared {
+        forget(parts);
+    }
+    cleared
 }
 
 /// What the line of a fork's parent left behind must not bind the child.
@@ -196,7 +199,8 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
     debug_assert!(node.gate.load(Relaxed) == OPEN, "only the head competes");
     // By invariant 1.
     let take = |slept| take_as::<P>(parts.word, if slept { WAITED } else { HELD });
-    if lock.is_saturated() {
+    // Who was woken at the word must not sleep on that wake: others may sleep there.
+    if lock.is_saturated() && !slept {
         nap(lock);
         if batch::take_after_nap(lock, || take(slept)) {
             return slept;
@@ -225,7 +229,13 @@ fn leave<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
     let (parts, era) = (&lock.parts, lock.tuning.era);
     debug_assert!(parts.word.load(Relaxed) != FREE, "only the holder leaves this way");
     note_length(lock, node);
-    let Some(mut next) = successor(parts, node, era) else { return };
+    let Some(mut next) = successor(parts, node, era) else {
+        // glibc's code counts condvar waiters in the same word, without atomic operations, and may have undone a count.
+        if parts.mood.load(Relaxed) & mood::LENGTH != 0 && parts.tail.load(Relaxed).is_null() {
+            parts.mood.fetch_and(!mood::LENGTH, Relaxed);
+        }
+        return;
+    };
     if R::AHEAD > 0 {
         next = choose::<P, R>(lock, node, next);
     }
@@ -319,9 +329,9 @@ fn note_length<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) {
     if now & side::BYPASSES != 0 {
         side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 5
     }
-    // Those beside the line wait too. (A fork's child may have counted from too low: such a length is none.)
-    let waiters =
-        left.saturating_sub(1) % (mood::WAITERS / 2) + (now & side::SPINNERS) / side::SPINNER;
+    // Those beside the line wait too. (A length from below 0 is none: a fork's child may have counted from too low.)
+    let behind = if left < mood::WAITERS / 2 { left.saturating_sub(1) } else { 0 };
+    let waiters = behind + (now & side::SPINNERS) / side::SPINNER;
     let crowded = waiters >= lock.tuning.cpus; // with the holder, more than the CPUs
     if crowded && now & side::CROWDED == 0 {
         side.fetch_or(side::CROWDED, Relaxed);

@@ -180,18 +180,23 @@ fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
 #[cold]
 pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     let word: *const P::Word = parts.word;
-    // Signals moved them here while the lock was held, which is when this field is written.
+    // Signals moved them here while the lock was held, which is when these fields are written. They come first, up to a
+    // herd: each has its signal, and passes the duty on. But not always: who else sleeps there has its turn, too.
     let now = parts.side.load(Relaxed);
-    let moved = ((now & side::MOVEDS) / side::MOVED).min(tuning.herd.max(1));
-    if moved > 0 {
-        parts.side.fetch_sub(moved * side::MOVED, Relaxed);
+    let mut moved = ((now & side::MOVEDS) / side::MOVED).min(tuning.herd.max(1));
+    if now & side::PREFERENCES == side::PREFERENCES || moved == 0 {
+        moved = 0;
+        if now & side::PREFERENCES != 0 {
+            parts.side.fetch_and(!side::PREFERENCES, Relaxed);
+        }
+    } else {
+        parts.side.fetch_add(side::PREFERENCE.wrapping_sub(moved * side::MOVED), Relaxed);
     }
     // [release] ORDERING: Release, pairs with every Acquire that takes the word.
     // STATE: (1|2, q, s) -> (0, q, s). From here on only the address, by invariant 4.
     let before = parts.word.swap(FREE, Release);
     debug_assert!(before != FREE || moved == 0, "released a lock that nobody holds");
-    // Moved sleepers come first, up to a herd: each has its signal, and passes the duty on. The count is too high
-    // where one woke up by itself; then the wake is somebody else's.
+    // The count of the moved is too high where one woke up by itself; then the wake is somebody else's.
     if (moved == 0 || P::unpark_moved(word, moved) == 0) && before == WAITED {
         P::unpark(word, 1);
     }

@@ -20,6 +20,11 @@ pub mod side {
     pub const MOVED: u32 = 1 << 20;
     /// The field of moved threads.
     pub const MOVEDS: u32 = 63 << 20;
+    /// One unlock that preferred moved threads to all others asleep on word 0, since the last that did not (4 bits).
+    /// The holder's.
+    pub const PREFERENCE: u32 = 1 << 26;
+    /// The field of preferences.
+    pub const PREFERENCES: u32 = 15 << 26;
 }
 
 /// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters).

@@ -139,7 +139,9 @@ pub fn give_slow<E: Environment>(m: &Mutex<E>) {
 
 /// Destroys: refused while held, or while a condvar's waiter will come back for it.
 pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
-    if m.word.load(Relaxed) != FREE || m.users.load(Relaxed) & USERS != 0 {
+    // Below 0: glibc's code has unlocked what ours locked, and counted its holder down.
+    let users = m.users.load(Relaxed) & USERS;
+    if m.word.load(Relaxed) != FREE || (1..=USERS / 2).contains(&users) {
         return Err(Refused::Busy);
     }
     m.kind.store(u32::MAX, Relaxed); // as glibc does: later use is an error, not a lock

@@ -1,0 +1,61 @@
+// Threads that pass a baton on by one condvar each, so that every unlock has a signalled waiter to wake; and one that wants the
+// mutex for itself, as it comes. Nobody waits for ever: it gets its turns while the baton goes round.
+// limit: 120
+#include "check.h"
+
+enum { RING = 6, PASSES = 6000, TURNS = 60 };
+
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t place[RING];
+static int baton, passes;
+static atomic_bool over;
+static volatile unsigned work;
+
+static void *pass_on(void *data)
+{
+    int me = (int)(intptr_t)data;
+    OK(pthread_mutex_lock(&m));
+    while (passes < PASSES) {
+        while (baton != me && passes < PASSES)
+            OK(pthread_cond_wait(&place[me], &m));
+        for (unsigned i = 0; i < 100000; i++)
+            work = work * 5 + i;
+        passes++;
+        baton = (me + 1) % RING;
+        OK(pthread_cond_signal(&place[baton]));
+    }
+    for (int i = 0; i < RING; i++)
+        OK(pthread_cond_signal(&place[i]));
+    OK(pthread_mutex_unlock(&m));
+    return NULL;
+}
+
+static void *wants_it(void *data)
+{
+    int *turns = data;
+    while (!atomic_load(&over)) {
+        OK(pthread_mutex_lock(&m));
+        (*turns)++;
+        OK(pthread_mutex_unlock(&m));
+        usleep(100);
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    int turns = 0;
+    pthread_t other, ring[RING];
+    for (int i = 0; i < RING; i++)
+        OK(pthread_cond_init(&place[i], NULL));
+    other = start(wants_it, &turns);
+    for (int i = 0; i < RING; i++)
+        ring[i] = start(pass_on, (void *)(intptr_t)i);
+    for (int i = 0; i < RING; i++)
+        join(ring[i]);
+    atomic_store(&over, true);
+    join(other);
+    CHECK(turns >= TURNS);
+    printf("%d passes, turns in between\n", PASSES);
+    return finish();
+}
