@@ -7,7 +7,7 @@
 //!
 //! A rule sees the lock through a [`View`], which looks, waits and tries. All that a rule reads is a hint, and all
 //! that it says is advice: it can't break exclusion, lose a waiter, or have the head overtaken more often than the
-//! tuning's `bypass` says. The proof of an acquisition is a [`Taken`], which only a view makes.
+//! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::is_empty;
 use super::{FREE, HELD, Parts, Tuning, batch, mood, side, take_as, unlock_slow};
