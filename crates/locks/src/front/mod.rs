@@ -197,7 +197,9 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     let before = parts.word.swap(FREE, Release);
     debug_assert!(before != FREE || moved == 0, "released a lock that nobody holds");
     // The count of the moved is too high where one woke up by itself; then the wake is somebody else's.
-    if (moved == 0 || P::unpark_moved(word, moved) == 0) && before == WAITED {
+    // SURVIVES: without it they are woken one by one, by the duty that each passes on.
+    let woken = if moved > 0 { P::unpark_moved(word, moved) } else { 0 };
+    if woken == 0 && before == WAITED {
         P::unpark(word, 1);
     }
 }
