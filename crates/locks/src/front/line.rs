@@ -317,6 +317,7 @@ fn choose<P: Platform, R: Rule<P>>(
         }
     }
     // [unleave] ORDERING: Release, pairs with the Acquire of the next who takes LEAVING.
+    // SURVIVES: it takes four in line, one of them torn, and the models have three.
     parts.side.fetch_and(!side::LEAVING, Release);
     next
 }
