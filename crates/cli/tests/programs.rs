@@ -426,7 +426,9 @@ fn rules_reach_their_mutexes() -> Result<()> {
             .args(["doctor", "--run", "--limit", "50", contend_path()])
             .run()?;
         let text = outcome.text();
-        assert!(text.contains("\nwaits     none ("), "{name}: {text}");
+        // At times a thread waits for another inside glibc as it starts or ends.
+        let none_ours = ["\nwaits     none (", " futex waits, 0.0 % of them in our locks"];
+        assert!(none_ours.iter().any(|waits| text.contains(waits)), "{name}: {text}");
         assert_eq!(outcome.errors(), COUNT);
     }
     Ok(())
