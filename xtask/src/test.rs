@@ -103,7 +103,7 @@ const STEPS: &[Step] = &[
         shows: "every crate's own tests",
         runner: Cargo,
         args: "test --no-fail-fast --workspace --exclude lockwright-model --exclude lockwright-cli --exclude lockwright-tests",
-        limit: 900,
+        limit: 1200,
     },
     Step {
         name: "harness",
@@ -117,14 +117,14 @@ const STEPS: &[Step] = &[
         shows: "every lock and the condition variable, model-checked",
         runner: Cargo,
         args: "test --no-fail-fast -p lockwright-model -- --show-output",
-        limit: 900,
+        limit: 1500,
     },
     Step {
         name: "weaken",
         shows: "some model notices when a hand-over is weakened, or its wake lost: one of each kind in each file",
         runner: Xtask,
         args: "weaken --quick",
-        limit: 600,
+        limit: 900,
     },
     Step {
         name: "cli",
