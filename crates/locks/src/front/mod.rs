@@ -21,7 +21,7 @@
 //! | head that leaves, before a successor that sleeps at its gate | (1, q, s) | (2, q, s + 1): it moves it to the word |
 //! | signal, by the holder | (1, q, s) | (2, q, s + 1), a condvar's sleeper now sleeps on the word |
 //! | unlock | (1, q, s) | (0, q, s) |
-//! | unlock | (2, q, s) | (0, q, s), then wakes one that sleeps on the word, by address |
+//! | unlock | (2, q, s) | (0, q, s), then wakes, by address, those that signals moved here, or else one that sleeps on the word |
 //!
 //! Invariants:
 //! 1. *Duty* is glibc's own. While anybody sleeps on the word, it says 2, or somebody whom an unlock has woken
