@@ -1,6 +1,7 @@
 // Each lock function of glibc's that we replace, in each version that glibc has it in: whoever asks gets ours, and
 // nobody gets one that we don't have. The list is libc's own table of symbols. Without us: glibc's.
 // bare: lib_bare
+// bare: lib_bare_cond
 #include "check.h"
 #include <elf.h>
 #include <link.h>
@@ -33,9 +34,6 @@ static bool is_ours(const char *name, const char *version)
 #ifdef __x86_64__
     if (strcmp(name, "dlopen") == 0 || strcmp(name, "dlmopen") == 0)
         return true;
-    // 8 bytes long.
-    if (starts(name, "pthread_cond_") && strcmp(version, "GLIBC_2.2.5") == 0)
-        return false;
 #endif
     const char *plain = starts(name, "__") ? name + 2 : name;
     const char *families[] = {"pthread_mutex_", "pthread_cond_", "pthread_rwlock_",
@@ -146,26 +144,34 @@ static void references(void)
 static void references(void) {}
 #endif
 
-/* As a library refers that was linked with no libc: no version at all. */
-static void without_version(const char *folder)
+/* A symbol of a library that was linked with no libc, and lies beside the program. */
+static void *bare(const char *folder, const char *library, const char *name)
 {
     char path[4096];
-    snprintf(path, sizeof path, "%s", folder);
-    char *slash = strrchr(path, '/');
+    const char *slash = strrchr(folder, '/');
     CHECK(slash != NULL);
-    strcpy(slash ? slash + 1 : path, "lib_bare.so");
-    void *library = dlopen(path, RTLD_NOW);
-    if (!library) {
+    snprintf(path, sizeof path, "%.*s/%s", (int)(slash - folder), folder, library);
+    void *loaded = dlopen(path, RTLD_NOW);
+    if (!loaded) {
         printf("FAILED: %s\n", dlerror());
         exit(1);
     }
+    void *found = dlsym(loaded, name);
+    CHECK(found != NULL);
+    return found;
+}
+
+/* As such a library refers: no version at all. */
+static void without_version(const char *folder)
+{
     struct reference {
         const char *name;
         void *address;
-    } *found = dlsym(library, "bare_references");
-    CHECK(found != NULL);
+    } *found = bare(folder, "lib_bare.so", "bare_references");
     for (; found && found->name; found++)
         expect_from("bare reference", found->name, "any", found->address);
+    int (*waits)(int) = (int (*)(int))bare(folder, "lib_bare_cond.so", "bare_waits");
+    CHECK(waits && waits(200) == 0);
 }
 
 int main(int argc, char **argv)

@@ -15,6 +15,7 @@ pub enum Scope {
 }
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 
 /// Declares `$function`: the address of `$symbol`, which is looked up when we are loaded; null if nothing defines it.
 macro_rules! weak {
@@ -52,8 +53,22 @@ weak! {
 }
 
 weak! {
+    /// `dlvsym`; null in a static program.
+    fn dlvsym = "dlvsym"
+}
+
+weak! {
     /// ThreadSanitizer's start. Not looked up by `dlsym`, which allocates a message when it finds nothing.
     pub fn thread_sanitizer = "__tsan_init"
+}
+
+impl Scope {
+    fn handle(self) -> *mut c_void {
+        match self {
+            Self::Process => libc::RTLD_DEFAULT,
+            Self::BehindUs => libc::RTLD_NEXT,
+        }
+    }
 }
 
 /// The address of the symbol called `name`; null if there is none.
@@ -62,14 +77,23 @@ pub fn find(scope: Scope, name: &CStr) -> *mut c_void {
     if dlsym.is_null() {
         return core::ptr::null_mut();
     }
-    let handle = match scope {
-        Scope::Process => libc::RTLD_DEFAULT,
-        Scope::BehindUs => libc::RTLD_NEXT,
-    };
     // SAFETY: the function of that name has this type; the name ends in a NUL.
     unsafe {
         let dlsym: Dlsym = core::mem::transmute(dlsym);
-        dlsym(handle, name.as_ptr())
+        dlsym(scope.handle(), name.as_ptr())
+    }
+}
+
+/// The address of the symbol called `name` in a version of it, which need not be the newest; null if there is none.
+pub fn find_version(scope: Scope, name: &CStr, version: &CStr) -> *mut c_void {
+    let dlvsym = dlvsym();
+    if dlvsym.is_null() {
+        return core::ptr::null_mut();
+    }
+    // SAFETY: the function of that name has this type; the texts end in a NUL.
+    unsafe {
+        let dlvsym: Dlvsym = core::mem::transmute(dlvsym);
+        dlvsym(scope.handle(), name.as_ptr(), version.as_ptr())
     }
 }
 
@@ -81,5 +105,8 @@ mod tests {
     fn what_glibc_has_is_found_and_nothing_else() {
         assert!(!find(Scope::Process, c"getpid").is_null());
         assert!(find(Scope::Process, c"lockwright_no_such_symbol").is_null());
+        #[cfg(target_arch = "x86_64")]
+        assert!(!find_version(Scope::Process, c"getpid", c"GLIBC_2.2.5").is_null());
+        assert!(find_version(Scope::Process, c"getpid", c"GLIBC_1.0").is_null());
     }
 }

@@ -23,6 +23,49 @@ export! {
     cancel as pthread_cancel: v2_34, base;
 }
 
+/// Condition variables of before glibc 2.3.2: 8 bytes, a pointer to what glibc allocates. They stay glibc's. They are
+/// here because a reference without a version (drd has some) gets the oldest version of the first library that has the
+/// name at all: without these, `init` would be glibc's oldest, and `wait` ours.
+#[cfg(all(versions, target_arch = "x86_64"))]
+mod before_2_3_2 {
+    use super::{Cond, Mutex, c_int, timespec};
+    use lockwright_runtime::real::Symbol;
+
+    /// `function(arguments) is glibc's oldest name;`
+    macro_rules! forward {
+        ($($function:ident($($arg:ident: $ty:ty),*) is $name:literal;)*) => { $(
+            unsafe extern "C-unwind" fn $function($($arg: $ty),*) -> c_int {
+                static REAL: Symbol = Symbol::new($name).of(c"GLIBC_2.2.5");
+                let real = REAL.get();
+                if real.is_null() {
+                    return libc::ENOSYS;
+                }
+                // SAFETY: the function of that name has this type; the caller keeps its contract.
+                unsafe {
+                    let real: unsafe extern "C-unwind" fn($($ty),*) -> c_int =
+                        core::mem::transmute(real);
+                    real($($arg),*)
+                }
+            }
+        )* };
+    }
+    forward! {
+        wait(cond: *mut Cond, lock: *mut Mutex) is c"pthread_cond_wait";
+        timedwait(cond: *mut Cond, lock: *mut Mutex, until: *const timespec)
+            is c"pthread_cond_timedwait";
+        signal(cond: *mut Cond) is c"pthread_cond_signal";
+        broadcast(cond: *mut Cond) is c"pthread_cond_broadcast";
+        destroy(cond: *mut Cond) is c"pthread_cond_destroy";
+    }
+    export! {
+        old wait as pthread_cond_wait: base;
+        old timedwait as pthread_cond_timedwait: base;
+        old signal as pthread_cond_signal: base;
+        old broadcast as pthread_cond_broadcast: base;
+        old destroy as pthread_cond_destroy: base;
+    }
+}
+
 unsafe extern "C-unwind" fn wait(cond: *mut Cond, lock: *mut Mutex) -> c_int {
     // SAFETY: the program promises what POSIX asks of it.
     unsafe { cond::wait(cond, lock, None) }

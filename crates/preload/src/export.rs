@@ -3,7 +3,7 @@
 //! The dynamic linker takes a definition without a version for references of any version, but not for `dlvsym`. Who
 //! asks that for a function (libtsan does) would get glibc's while everybody else has ours, and two
 //! representations of one condition variable would meet. So each name is here under each version that glibc has it
-//! under. One exception: condition variables of before 2.3.2 are 8 bytes long, and stay glibc's. The newest
+//! under. Condition variables of before 2.3.2 are 8 bytes long, and stay glibc's: their names lead there. The newest
 //! version is the default, as in glibc; names that are there for old programs only (`__pthread_*`) have one too,
 //! since older glibcs have them so.
 //!
@@ -46,9 +46,12 @@ macro_rules! if_x86 {
     };
 }
 
-/// `function as name: default version, older ones;`
+/// `function as name: default version, older ones;`, or `old function as name: older version;`
 #[cfg(versions)]
 macro_rules! export {
+    ($(old $function:ident as $name:ident: $old:ident;)*) => { $(
+        export!(@ $function, $name, $old, "@");
+    )* };
     ($($function:ident as $name:ident: $new:ident $(, $old:ident)*;)*) => { $(
         export!(@ $function, $name, $new, "@@");
         $(export!(@ $function, $name, $old, "@");)*

@@ -10,13 +10,20 @@ use lockwright_native::symbol;
 #[derive(Debug)]
 pub struct Symbol {
     name: &'static CStr,
+    version: Option<&'static CStr>,
     address: AtomicPtr<c_void>,
 }
 
 impl Symbol {
     /// The function called `name`.
     pub const fn new(name: &'static CStr) -> Self {
-        Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
+        Self { name, version: None, address: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// The same in a version of it that is not the newest.
+    #[must_use]
+    pub const fn of(self, version: &'static CStr) -> Self {
+        Self { version: Some(version), ..self }
     }
 
     /// Its address; null if no library behind us has it.
@@ -25,7 +32,10 @@ impl Symbol {
         if !known.is_null() {
             return known;
         }
-        let found = symbol::find(symbol::Scope::BehindUs, self.name);
+        let found = match self.version {
+            None => symbol::find(symbol::Scope::BehindUs, self.name),
+            Some(version) => symbol::find_version(symbol::Scope::BehindUs, self.name, version),
+        };
         self.address.store(found, Relaxed);
         found
     }
