@@ -29,22 +29,23 @@ export! {
 #[cfg(all(versions, target_arch = "x86_64"))]
 mod before_2_3_2 {
     use super::{Cond, Mutex, c_int, timespec};
-    use lockwright_runtime::real::Symbol;
+    use lockwright_runtime::real::Oldest;
 
     /// `function(arguments) is glibc's oldest name;`
     macro_rules! forward {
         ($($function:ident($($arg:ident: $ty:ty),*) is $name:literal;)*) => { $(
             unsafe extern "C-unwind" fn $function($($arg: $ty),*) -> c_int {
-                static REAL: Symbol = Symbol::new($name).of(c"GLIBC_2.2.5");
-                let real = REAL.get();
-                if real.is_null() {
+                static OLDEST: Oldest = Oldest::new($name);
+                let today: unsafe extern "C-unwind" fn($($ty),*) -> c_int = super::$function;
+                let oldest = OLDEST.get(today as *mut _);
+                if oldest.is_null() {
                     return libc::ENOSYS;
                 }
                 // SAFETY: the function of that name has this type; the caller keeps its contract.
                 unsafe {
-                    let real: unsafe extern "C-unwind" fn($($ty),*) -> c_int =
-                        core::mem::transmute(real);
-                    real($($arg),*)
+                    let oldest: unsafe extern "C-unwind" fn($($ty),*) -> c_int =
+                        core::mem::transmute(oldest);
+                    oldest($($arg),*)
                 }
             }
         )* };
@@ -90,17 +91,17 @@ unsafe extern "C-unwind" fn clockwait(
     unsafe { cond::wait(cond, lock, Some((By::Clock(clock), until))) }
 }
 
-unsafe extern "C" fn signal(cond: *mut Cond) -> c_int {
+unsafe extern "C-unwind" fn signal(cond: *mut Cond) -> c_int {
     // SAFETY: as above.
     unsafe { cond::signal(cond) }
 }
 
-unsafe extern "C" fn broadcast(cond: *mut Cond) -> c_int {
+unsafe extern "C-unwind" fn broadcast(cond: *mut Cond) -> c_int {
     // SAFETY: as above.
     unsafe { cond::broadcast(cond) }
 }
 
-unsafe extern "C" fn destroy(cond: *mut Cond) -> c_int {
+unsafe extern "C-unwind" fn destroy(cond: *mut Cond) -> c_int {
     // SAFETY: as above.
     unsafe { cond::destroy(cond) }
 }

@@ -10,20 +10,13 @@ use lockwright_native::symbol;
 #[derive(Debug)]
 pub struct Symbol {
     name: &'static CStr,
-    version: Option<&'static CStr>,
     address: AtomicPtr<c_void>,
 }
 
 impl Symbol {
     /// The function called `name`.
     pub const fn new(name: &'static CStr) -> Self {
-        Self { name, version: None, address: AtomicPtr::new(core::ptr::null_mut()) }
-    }
-
-    /// The same in a version of it that is not the newest.
-    #[must_use]
-    pub const fn of(self, version: &'static CStr) -> Self {
-        Self { version: Some(version), ..self }
+        Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
     /// Its address; null if no library behind us has it.
@@ -32,11 +25,36 @@ impl Symbol {
         if !known.is_null() {
             return known;
         }
-        let found = match self.version {
-            None => symbol::find(symbol::Scope::BehindUs, self.name),
-            Some(version) => symbol::find_version(symbol::Scope::BehindUs, self.name, version),
-        };
+        let found = symbol::find(symbol::Scope::BehindUs, self.name);
         self.address.store(found, Relaxed);
+        found
+    }
+}
+
+/// What a reference to a condvar's function gets that asks for no version, or for the oldest: glibc's oldest.
+///
+/// Unless another library stands between us and glibc, and has the function with no version: libtsan. A program that was
+/// linked with that one asks for no version either, and means today's condvars.
+#[derive(Debug)]
+pub struct Oldest(Symbol);
+
+impl Oldest {
+    /// The function called `name`.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self(Symbol::new(name))
+    }
+
+    /// Its address; `today`: our own function for today's condvars.
+    pub fn get(&self, today: *mut c_void) -> *mut c_void {
+        let Symbol { name, address } = &self.0;
+        let known = address.load(Relaxed); // code, which is never unmapped
+        if !known.is_null() {
+            return known;
+        }
+        let version = |version| symbol::find_version(symbol::Scope::BehindUs, name, version);
+        let is_glibcs_next = symbol::find(symbol::Scope::BehindUs, name) == version(c"GLIBC_2.3.2");
+        let found = if is_glibcs_next { version(c"GLIBC_2.2.5") } else { today };
+        address.store(found, Relaxed);
         found
     }
 }
