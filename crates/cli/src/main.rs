@@ -17,6 +17,7 @@ mod leftovers;
 mod library;
 mod lock_trace;
 mod output;
+mod process;
 mod reproduce;
 mod rules;
 mod signals;
@@ -42,6 +43,7 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   lockwright run -- ./server --port 8080        run a program on our locks
   lockwright run --lock fifo -- ./server        on a lock of your choice
+  lockwright switch 4242 fifo                   on another lock, while it runs
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
   lockwright sim --machine m1 --lock mcs,asl    what locks would do on another machine
@@ -56,6 +58,7 @@ be started; else `run` passes the program's own code on.";
 #[derive(Subcommand)]
 enum Command {
     Run(cmd::run::Args),
+    Switch(cmd::switch::Args),
     List(cmd::list::Args),
     Explain(cmd::explain::Args),
     Doctor(cmd::doctor::Args),
@@ -75,6 +78,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = usage::parse::<Cli>().and_then(|cli| match cli.command {
         Command::Run(args) => cmd::run::main(args),
+        Command::Switch(args) => cmd::switch::main(args),
         Command::List(args) => cmd::list::main(args),
         Command::Explain(args) => cmd::explain::main(args),
         Command::Doctor(args) => cmd::doctor::main(args),

@@ -3,9 +3,9 @@
 //! Every thread and child process is stopped at each system call (ptrace). That slows the program down,
 //! and more waits are seen than it would have had alone; shares are comparable, counts are not.
 
+use crate::process::{Mapping, mappings};
 use crate::whose::{self, Whose};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::fs;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::ops::Range;
@@ -66,14 +66,6 @@ struct Tracer<'a> {
     threads: Vec<libc::pid_t>,
     /// All threads that there were.
     seen: HashSet<libc::pid_t>,
-}
-
-struct Mapping {
-    start: u64,
-    end: u64,
-    /// Where `start` lies in the file.
-    offset: u64,
-    path: PathBuf,
 }
 
 /// A place in a file.
@@ -159,7 +151,7 @@ impl Tracer<'_> {
         if event == libc::PTRACE_EVENT_EXEC || event == libc::PTRACE_EVENT_EXIT {
             if event == libc::PTRACE_EVENT_EXIT && !self.trace.loaded {
                 self.trace.loaded =
-                    mappings(thread).iter().any(|map| object(&map.path) == self.library);
+                    mappings(thread).iter().flatten().any(|map| object(&map.path) == self.library);
             }
             self.maps.remove(&thread);
             return 0;
@@ -188,14 +180,17 @@ impl Tracer<'_> {
 
     fn place(&mut self, thread: libc::pid_t, address: u64) -> Place {
         let find = |maps: &[Mapping]| {
-            let map = maps.iter().find(|map| (map.start..map.end).contains(&address))?;
-            Some(Place { path: map.path.clone(), offset: address - map.start + map.offset })
+            let within = |map: &&Mapping| map.is_code && (map.start..map.end).contains(&address);
+            let map = maps.iter().find(within)?;
+            let is_file = !map.path.as_os_str().is_empty();
+            let path = if is_file { map.path.clone() } else { "generated code".into() };
+            Some(Place { path, offset: address - map.start + map.offset })
         };
         if let Some(place) = self.maps.get(&thread).and_then(|maps| find(maps)) {
             return place;
         }
         // Loaded since, or a thread not seen before.
-        let maps = mappings(thread);
+        let maps = mappings(thread).unwrap_or_default();
         let place = find(&maps);
         self.maps.insert(thread, maps);
         place.unwrap_or_else(|| Place { path: "unknown".into(), offset: 0 })
@@ -223,27 +218,6 @@ impl Tracer<'_> {
 
 fn is_libc(path: &Path) -> bool {
     object(path).starts_with("libc.so")
-}
-
-/// The executable mappings of a thread's process.
-fn mappings(thread: libc::pid_t) -> Vec<Mapping> {
-    let text = fs::read(format!("/proc/{thread}/maps")).unwrap_or_default();
-    let text = String::from_utf8_lossy(&text);
-    // `7f..-7f.. r-xp 00026000 08:01 1234    /usr/lib/a name with blanks.so (deleted)`
-    let mapping = |line: &str| {
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let executable = words.next()?.contains('x');
-        let offset = words.next()?;
-        let path = words.nth(2).unwrap_or_default().trim_start().trim_end_matches(" (deleted)");
-        executable.then_some(Mapping {
-            start: u64::from_str_radix(start, 16).ok()?,
-            end: u64::from_str_radix(end, 16).ok()?,
-            offset: u64::from_str_radix(offset, 16).ok()?,
-            path: if path.is_empty() { "generated code" } else { path }.into(),
-        })
-    };
-    text.lines().filter_map(mapping).collect()
 }
 
 fn options(thread: libc::pid_t) -> io::Result<()> {

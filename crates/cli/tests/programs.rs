@@ -18,6 +18,8 @@ mod guest;
 mod hostile;
 #[path = "programs/record.rs"]
 mod record;
+#[path = "programs/switch.rs"]
+mod switch;
 
 /// What `contend` prints.
 const COUNT: &str = "12000\n";

@@ -21,6 +21,7 @@ extern crate std;
 mod file;
 pub mod histogram;
 pub mod layout;
+pub mod mailbox;
 pub mod trace;
 mod writer;
 

@@ -5,6 +5,7 @@
 //! * `LOCKWRIGHT_EMULATE=big:0,little:1x3.75`: the same, and the little CPUs compute 3.75 times as long (`emulate`).
 //! * `LOCKWRIGHT_RULES=call:MODULE+0xLO-0xHI=SPEC;mutex:MODULE+0xLO-0xHI=SPEC;lib:MODULE=SPEC`: written by
 //!   `lockwright run --config`; the first rule that fits decides, when a mutex is first contended (`rules`).
+//!   These two make the first table of locks (`policy`); `lockwright switch` hands in others (`switch`).
 //! * `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`: functions whose calls are epochs, see `got.rs`.
 //!
 //! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of those that
@@ -17,13 +18,17 @@
 //! algorithm, a bad rule or topology without it.
 
 use crate::env::{cut, say, variable};
-use crate::policy::{self, Front, How, PLACES, Policy};
-use crate::{guard, machine, rules, whole};
+use crate::policy::{self, Front, How, Policy, Table};
+use crate::rules::{self, Order, PLACES, Target};
+use crate::{guard, machine, whole};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::catalog::{CATALOG, find};
-use lockwright_locks::entry::Kind;
+use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
+use lockwright_record::mailbox::TEXT;
 
 /// What options are applied to: as for several CPUs, however many there are. `Policy::tuning` adapts it at each use, so
 /// the machine need not be known when a lock's options are read.
@@ -45,7 +50,7 @@ pub(crate) fn is_glibc_only() -> bool {
             // Before our constructor too: the environment is the same, so every thread finds the same.
             let ours = guard::tool().is_none()
                 && variable(c"LOCKWRIGHT_LOCK").is_none_or(
-                    |spec| matches!(parse(spec, TUNING), Ok(p) if !matches!(p.how, How::Glibc)),
+                    |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
                 );
             GLIBC_ONLY.store(if ours { 1 } else { 2 }, Relaxed);
             !ours
@@ -54,84 +59,197 @@ pub(crate) fn is_glibc_only() -> bool {
     }
 }
 
-/// Reads LOCKWRIGHT_LOCK and LOCKWRIGHT_RULES, and publishes the policies.
+/// The lock of every mutex that no rule names, where nothing else is said.
+const DEFAULT: &[u8] = b"auto";
+
+/// Reads LOCKWRIGHT_LOCK and LOCKWRIGHT_RULES, and publishes the table of them. What is bad in it is said, and left out.
 ///
 /// # Safety
 /// Called once, by the constructor.
 pub(crate) unsafe fn load() {
-    let default = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
-    let default = parse(default, TUNING).unwrap_or_else(|error| {
-        error.say(default);
-        Policy::new(How::Glibc, TUNING)
-    });
-    is_glibc_only(); // now: the program may change its environment
-    let mut policies = [default; PLACES - 1];
-    let mut places = policies[1..].iter_mut().zip(2..); // the first is the default's
-    let place = |spec: &[u8]| {
-        let policy = parse(spec, TUNING).map_err(|_| rules::BAD)?;
-        let (slot, place) =
-            places.next().ok_or(b"too many rules, this one does not apply: ".as_slice())?;
-        *slot = policy;
-        Ok(place)
-    };
-    // SAFETY: called once.
-    unsafe {
-        rules::load(place);
-        policy::publish(&policies);
+    struct First(UnsafeCell<MaybeUninit<Table>>);
+    // SAFETY: `load` alone has it, and is called once.
+    unsafe impl Sync for First {}
+    static FIRST: First = First(UnsafeCell::new(MaybeUninit::zeroed()));
+
+    let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(DEFAULT);
+    let mut rules = variable(c"LOCKWRIGHT_RULES").unwrap_or(b"");
+    if lock.len() + 1 + rules.len() > TEXT {
+        say(&[b"LOCKWRIGHT_RULES is longer than 16384 bytes: no rule applies\n"]);
+        rules = b"";
     }
+    is_glibc_only(); // now: the program may change its environment
+    let table = FIRST.0.get().cast();
+    // SAFETY: zeroes that nobody else has; called once, before any other table.
+    let table = unsafe {
+        write_words(table, &[&lock[..lock.len().min(TEXT - 1)], b"\n", rules]);
+        fill(table, |bad| bad.say())
+    };
+    policy::publish(table);
 }
 
-const _: () = assert!(rules::RULES == PLACES - 2);
-
-/// Why a lock's specification is bad.
-#[derive(Debug, PartialEq, Eq)]
-enum Bad<'a> {
-    Name,
-    Option(&'a [u8]),
+/// Writes a table in words.
+///
+/// # Safety
+/// Zeroes, of which the caller has the only pointer; the words are at most [`TEXT`] bytes long.
+pub(crate) unsafe fn write_words(table: *mut Table, words: &[&[u8]]) {
+    let mut len = 0;
+    for words in words {
+        // SAFETY: as above.
+        unsafe {
+            let to = (&raw mut (*table).text).cast::<u8>().add(len);
+            to.copy_from_nonoverlapping(words.as_ptr(), words.len());
+        }
+        len += words.len();
+    }
+    // SAFETY: as above.
+    unsafe { (&raw mut (*table).len).write(len) };
 }
 
-impl Bad<'_> {
-    fn say(&self, spec: &[u8]) {
-        let name = spec.split(|&byte| byte == b':').next().unwrap_or(spec);
-        match self {
-            Self::Name => say(&[
-                b"unknown lock '",
-                name,
-                b"', the nearest is '",
-                nearest(name).as_bytes(),
-                b"'; running on glibc's locks\n",
-            ]),
-            Self::Option(piece) => say(&[
-                b"bad option '",
-                piece,
-                b"' of lock '",
-                name,
-                b"', see `lockwright explain`; running on glibc's locks\n",
-            ]),
+/// The default and the rules of a table in words.
+fn halves(words: &[u8]) -> (&[u8], impl Iterator<Item = &[u8]>) {
+    let (lock, rules) = cut(words, b'\n').unwrap_or((words, b""));
+    (lock, rules.split(|&byte| byte == b';').filter(|rule| !rule.is_empty()))
+}
+
+/// Makes the rest of a table from its words. What is bad is complained of, and left out; a bad default is glibc's
+/// algorithm.
+///
+/// # Safety
+/// Zeroes but for the words, of which the caller has the only pointer, and which stay for ever. Called by one thread at
+/// a time.
+pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) -> &'static Table {
+    // SAFETY: as above: initialised, and not written again.
+    let words: &'static [u8] = unsafe { &(&(*table).text)[..(*table).len] };
+    let (lock, rules) = halves(words);
+    let default = parse(lock, TUNING).unwrap_or_else(|bad| {
+        complain(bad);
+        Lock::GLIBC
+    });
+    // SAFETY: as above. Places that no rule of this table names are the default's.
+    let (policies, order) = unsafe {
+        (&raw mut (*table).policies).write([default.policy; PLACES]);
+        (&raw mut (*table).order).write(Order::NOBODY);
+        (&mut (*table).policies, &mut (*table).order)
+    };
+    for rule in rules {
+        match parse_rule(rule) {
+            // SAFETY: as above.
+            Ok((target, lock)) => match unsafe { rules::place(target) } {
+                Some(place) => {
+                    policies[place] = lock.policy;
+                    order.push(place);
+                }
+                None => complain(Bad::Many(rule)),
+            },
+            Err(bad) => complain(bad),
         }
     }
+    // SAFETY: all of it is initialised; nobody writes any more.
+    unsafe { &*table }
+}
+
+/// Looks whether all of a table in words can be understood.
+pub(crate) fn check(words: &[u8]) -> Result<(), Bad<'_>> {
+    let (lock, mut rules) = halves(words);
+    parse(lock, TUNING)?;
+    rules.try_for_each(|rule| {
+        let (_, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
+        parse(spec, TUNING).map(drop)
+    })
+}
+
+/// The textbook locks of a table in words.
+pub(crate) fn textbooks(words: &[u8]) -> impl Iterator<Item = &'static Entry> {
+    let (lock, rules) = halves(words);
+    let specs = rules.filter_map(|rule| Some(rules::parse(rule)?.1));
+    let locks = specs.chain([lock]).filter_map(|spec| parse(spec, TUNING).ok());
+    locks.filter_map(|lock| lock.entry)
+}
+
+/// What is wrong with a table.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Bad<'a> {
+    /// No lock of this name.
+    Name(&'a [u8]),
+    /// An option, of a lock.
+    Option(&'a [u8], &'a [u8]),
+    /// A rule.
+    Rule(&'a [u8]),
+    /// A rule, for which there is no place.
+    Many(&'a [u8]),
+    /// Two textbook locks.
+    Textbook(&'a [u8], &'a [u8]),
+}
+
+impl<'a> Bad<'a> {
+    /// In words.
+    pub(crate) fn pieces(&self) -> [&'a [u8]; 5] {
+        match *self {
+            Self::Name(name) => {
+                let nearest = nearest(name).as_bytes();
+                [b"unknown lock '", name, b"', the nearest is '", nearest, b"'"]
+            }
+            Self::Option(option, lock) => [b"bad option '", option, b"' of lock '", lock, b"'"],
+            Self::Rule(rule) => [b"bad rule, it does not apply: '", rule, b"'", b"", b""],
+            Self::Many(rule) => {
+                [b"too many rules, this one does not apply: '", rule, b"'", b"", b""]
+            }
+            Self::Textbook(one, other) => [
+                b"'",
+                one,
+                b"' cannot follow '",
+                other,
+                b"': a mutex has room for one textbook lock",
+            ],
+        }
+    }
+
+    fn say(&self) {
+        let [a, b, c, d, e] = self.pieces();
+        let then: &[u8] = match self {
+            Self::Name(_) => b"; running on glibc's locks\n",
+            Self::Option(..) => b", see `lockwright explain`; running on glibc's locks\n",
+            _ => b"\n",
+        };
+        say(&[a, b, c, d, e, then]);
+    }
+}
+
+/// A lock that a specification names.
+#[derive(Clone, Copy)]
+struct Lock {
+    policy: Policy,
+    /// What the catalogue says of it, if it is a textbook lock.
+    entry: Option<&'static Entry>,
+}
+
+impl Lock {
+    const GLIBC: Self = Self { policy: Policy::new(How::Glibc, TUNING), entry: None };
+}
+
+/// Understands a rule. What is bad in it makes all of it bad.
+fn parse_rule(rule: &'static [u8]) -> Result<(Target<'static>, Lock), Bad<'static>> {
+    let (target, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
+    Ok((target, parse(spec, TUNING).map_err(|_| Bad::Rule(rule))?))
 }
 
 /// Understands `NAME[:key=value,...]`.
-fn parse<'a>(spec: &'a [u8], mut tuning: Tuning) -> Result<Policy, Bad<'a>> {
+fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
     let (name, options) = cut(spec, b':').unwrap_or((spec, b""));
     if name == b"glibc" {
-        return if options.is_empty() {
-            Ok(Policy::new(How::Glibc, tuning))
-        } else {
-            Err(Bad::Option(options))
-        };
+        return if options.is_empty() { Ok(Lock::GLIBC) } else { Err(Bad::Option(options, name)) };
     }
-    let entry = core::str::from_utf8(name).ok().and_then(find).ok_or(Bad::Name)?;
+    let entry = core::str::from_utf8(name).ok().and_then(find).ok_or(Bad::Name(name))?;
     let how = match entry.kind {
         Kind::Front => {
-            let front = Front::find(entry.id).ok_or(Bad::Name)?;
+            let front = Front::find(entry.id).ok_or(Bad::Name(name))?;
             tuning = (front.defaults)(tuning);
             How::Front(front)
         }
         Kind::Whole => {
             tuning.window = Window::Epoch; // for those that reorder
-            How::Whole(whole::find(entry.id).ok_or(Bad::Name)?)
+            How::Whole(whole::find(entry.id).ok_or(Bad::Name(name))?)
         }
     };
     for piece in options.split(|&byte| byte == b',').filter(|piece| !piece.is_empty()) {
@@ -141,9 +259,10 @@ fn parse<'a>(spec: &'a [u8], mut tuning: Tuning) -> Result<Policy, Bad<'a>> {
             let known = (option.min..=option.max).contains(&value) && tuning.set(option.key, value);
             known.then_some(())
         });
-        value.ok_or(Bad::Option(piece))?;
+        value.ok_or(Bad::Option(piece, name))?;
     }
-    Ok(Policy::new(how, tuning))
+    let entry = (entry.kind == Kind::Whole).then_some(entry);
+    Ok(Lock { policy: Policy::new(how, tuning), entry })
 }
 
 /// The catalogue's name that differs from `name` in the fewest letters.
@@ -189,10 +308,10 @@ mod tests {
         for bad in ["bypass=512", "bypass=-1", "bypass", "spinners=1", "spin=x"] {
             let spec = std::format!("fifo:{bad}");
             let spec: &[u8] = spec.as_bytes();
-            assert!(matches!(parse(spec, tuning()), Err(Bad::Option(_))), "{bad}");
+            assert!(matches!(parse(spec, tuning()), Err(Bad::Option(..))), "{bad}");
         }
-        assert!(matches!(parse(b"fifp", tuning()), Err(Bad::Name)));
-        assert!(matches!(parse(b"", tuning()), Err(Bad::Name)));
+        assert!(matches!(parse(b"fifp", tuning()), Err(Bad::Name(_))));
+        assert!(matches!(parse(b"", tuning()), Err(Bad::Name(_))));
     }
 
     #[test]

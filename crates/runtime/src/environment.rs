@@ -2,7 +2,7 @@
 
 use crate::layout::{Here, Mutex, Room};
 use crate::mode::{SEVERAL, SINGLE, is_single_threaded};
-use crate::{fork, leave, machine, policy, rules, thread};
+use crate::{fork, leave, machine, policy, rules, switch, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window, try_take};
 use lockwright_locks::posix::{Environment, Policy};
@@ -19,11 +19,15 @@ impl Environment for Here {
     }
 
     fn choose(mutex: &Mutex, caller: usize) -> u32 {
-        policy::choose(|| rules::rule_for(core::ptr::from_ref(mutex).addr(), caller))
+        policy::choose(|order| rules::rule_for(order, core::ptr::from_ref(mutex).addr(), caller))
     }
 
     fn policy(place: u32) -> Policy<Self> {
         *policy::at(place)
+    }
+
+    fn generation() -> u32 {
+        policy::generation()
     }
 
     fn tuning(tuning: Tuning) -> Tuning {
@@ -35,6 +39,7 @@ impl Environment for Here {
     }
 
     fn before_wait() {
+        switch::look();
         machine::look_now_and_then();
     }
 

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::got;
 use crate::{access, config, emulate, env, epoch, fork, guard};
-use crate::{machine, mutex, real, recording, thread, trace};
+use crate::{machine, mutex, policy, real, recording, switch, thread, trace};
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
 /// other libraries' constructors run first.
@@ -39,6 +39,7 @@ pub unsafe fn init() {
 /// Called once.
 pub(crate) unsafe fn begin() {
     thread::learn();
+    real::find_objects();
     fork::watch();
     access::begin();
     machine::begin();
@@ -46,6 +47,7 @@ pub(crate) unsafe fn begin() {
     unsafe {
         machine::load(|topology| emulate::load(topology, mutex::rehearse));
         config::load();
+        policy::current().inspect(|table| switch::tell(table));
         epoch::load();
         let emulated = emulate::spec().unwrap_or(b"");
         recording::load(emulated);

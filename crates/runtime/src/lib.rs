@@ -7,7 +7,8 @@
 //!   entry points   mutex  cond  rwlock  spin  epoch        what the preload's symbols and `sync`'s table call
 //!                  sync  got ─► trampoline  deepbind       init starts all of it, and is alone in knowing the watchers
 //!        │
-//!   decisions      config, environment ─► policy ─► rules  which lock?  locks::posix asks, whole is a textbook lock
+//!   decisions      environment ─► switch ─► config ─► policy ─► rules    which lock?  locks::posix asks
+//!                                             └─► whole                  a textbook lock
 //!                  machine                                 how many CPUs, of which classes?
 //!                  leave  guard                            waits left sideways;  other people's tools
 //!        │
@@ -57,6 +58,7 @@ mod rules;
 pub mod rwlock;
 mod shared;
 pub mod spin;
+pub mod switch;
 pub mod sync;
 pub mod thread;
 mod trace;

@@ -1,16 +1,22 @@
-//! The table of locks: what a mutex's place means in this process.
+//! The table of locks: what a mutex's place means in this process, and which rules give a mutex its place.
 //!
-//! Places 1 to 30 are filled by our constructor from LOCKWRIGHT_LOCK (place 1) and LOCKWRIGHT_RULES; 31 is what runs
-//! before that: the front lock `auto`, as for two CPUs. (How a mutex gets its place: `posix::places` of the locks.)
+//! Place 1 is the default's (LOCKWRIGHT_LOCK), 2 to 30 are the rules'; 31 is what runs before our constructor: the front
+//! lock `auto`, as for two CPUs, and the default from then on. (How a mutex gets its place: `posix::places` of the locks.)
+//!
+//! A table never changes. Another one takes its place whole, by one pointer, while the program runs (`switch`). Readers
+//! hold on to a table for as long as they like, at no cost: a table is never given back. What a program goes through is
+//! bounded instead ([`TABLES`]), and a table that comes again is found again. A grace period would have to be counted by
+//! every contended operation, for some kilobytes.
 
 use crate::layout::Here;
-use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicBool;
+use crate::rules::{DEFAULT_PLACE, Order, PLACES};
 use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_locks::amp::standby::{WINDOW_MAX_NS, Waiting};
 use lockwright_locks::front::{self, Tuning, Window};
 use lockwright_locks::posix::{self, PLACE_MAX, UNDECIDED};
 use lockwright_native::Native;
+use lockwright_record::mailbox::TEXT;
 
 /// A front lock's rule, on this machine.
 pub(crate) type Front = posix::Front<Native>;
@@ -19,7 +25,7 @@ pub(crate) type How = posix::How<Here>;
 /// A lock and its tuning.
 pub(crate) type Policy = posix::Policy<Here>;
 
-/// Place 31.
+/// What runs before there is a table.
 static EARLY: Policy = Policy::new(
     How::Front(Front::of::<front::barging::Lock>()),
     Tuning {
@@ -36,43 +42,66 @@ static EARLY: Policy = Policy::new(
     },
 );
 const EARLY_PLACE: u32 = PLACE_MAX;
-const DEFAULT_PLACE: u32 = 1;
-/// Places that rules may use, 1 to 30.
-pub(crate) const PLACES: usize = 31;
+/// Different tables that a process can go through.
+pub(crate) const TABLES: usize = 64;
 
-struct Table(UnsafeCell<[Policy; PLACES]>);
-// SAFETY: written by the constructor, once, before READY; read after it.
-unsafe impl Sync for Table {}
-static TABLE: Table = Table(UnsafeCell::new([EARLY; PLACES]));
-static READY: AtomicBool = AtomicBool::new(false);
+/// What each place means, and which rules lead there.
+pub(crate) struct Table {
+    pub(crate) policies: [Policy; PLACES],
+    pub(crate) order: Order,
+    pub(crate) len: usize,
+    /// In words, see `mailbox`.
+    pub(crate) text: [u8; TEXT],
+}
 
-/// Fills the table; place 1 is the default.
-///
-/// # Safety
-/// Called once, by the constructor.
-pub(crate) unsafe fn publish(policies: &[Policy]) {
-    // SAFETY: nobody reads before READY.
-    let table = unsafe { &mut *TABLE.0.get() };
-    for (place, policy) in table[1..].iter_mut().zip(policies) {
-        *place = *policy;
+impl Table {
+    /// In words.
+    pub(crate) fn words(&self) -> &[u8] {
+        &self.text[..self.len]
     }
-    // ORDERING: Release, pairs with the Acquire in `at`: the table is filled.
-    READY.store(true, Release);
+}
+
+static CURRENT: AtomicPtr<Table> = AtomicPtr::new(core::ptr::null_mut());
+/// Counts the changes after which mutexes choose anew.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// The table, once our constructor has filled one.
+pub(crate) fn current() -> Option<&'static Table> {
+    // ORDERING: Acquire, pairs with `publish`: the table is filled.
+    let table = CURRENT.load(Acquire);
+    // SAFETY: null, or a table that stays for ever.
+    unsafe { table.as_ref() }
+}
+
+/// From now on this is the table. Called by one thread at a time.
+pub(crate) fn publish(table: &'static Table) {
+    let chooses_anew = current().is_some_and(|before| before.order != table.order);
+    // ORDERING: Release, pairs with `current`: the table is filled.
+    CURRENT.store(core::ptr::from_ref(table).cast_mut(), Release);
+    if chooses_anew {
+        // ORDERING: Release, pairs with `generation`: who sees the number chooses by this table.
+        GENERATION.fetch_add(1, Release);
+    }
+}
+
+/// See `Environment::generation`.
+pub(crate) fn generation() -> u32 {
+    // ORDERING: Acquire, pairs with `publish`.
+    GENERATION.load(Acquire)
 }
 
 /// What is at a place.
 pub(crate) fn at(place: u32) -> &'static Policy {
-    // ORDERING: Acquire, pairs with `publish`.
-    if place == EARLY_PLACE || !READY.load(Acquire) {
-        return &EARLY;
-    }
-    // SAFETY: READY: nobody writes any more. `place` is below 31: five bits, and not 31.
-    let table = unsafe { &*TABLE.0.get() };
-    &table[if place == UNDECIDED { DEFAULT_PLACE } else { place } as usize]
+    let Some(table) = current() else { return &EARLY };
+    let place = if matches!(place, UNDECIDED | EARLY_PLACE) { DEFAULT_PLACE } else { place };
+    // The place is below 31: five bits, and not 31.
+    &table.policies[place as usize]
 }
 
-/// The place for a mutex that is contended for the first time; `rule`: which one its rules say, if any does.
-pub(crate) fn choose(rule: impl FnOnce() -> Option<u32>) -> u32 {
-    // ORDERING: Acquire, pairs with `publish`.
-    if READY.load(Acquire) { rule().unwrap_or(DEFAULT_PLACE) } else { EARLY_PLACE }
+/// The place for a mutex that is contended for the first time; `rule`: which one a table's rules say, if any does.
+pub(crate) fn choose(rule: impl FnOnce(&'static Order) -> Option<u32>) -> u32 {
+    match current() {
+        Some(table) => rule(&table.order).unwrap_or(DEFAULT_PLACE),
+        None => EARLY_PLACE,
+    }
 }

@@ -147,7 +147,7 @@ pub(crate) fn handle_at(address: usize) -> Option<*mut c_void> {
     object_at(address).map(|found| found.link_map.cast())
 }
 
-/// Makes [`object_at`] ready: `dlsym` waits for a lock.
+/// Makes [`object_at`] ready. By the constructor: `dlsym` waits for a lock, which the thread that waits for ours may hold.
 pub(crate) fn find_objects() {
     FIND_OBJECT.get();
 }

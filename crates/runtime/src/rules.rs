@@ -1,17 +1,22 @@
 //! LOCKWRIGHT_RULES: which mutexes have a lock of their own, by who calls or where the mutex lies.
+//!
+//! What a rule is for, its target, has one place for ever, whichever tables name it; a table says in which order targets
+//! are asked.
 
 use crate::access::{self, Access};
-use crate::env::{cut, say, variable};
+use crate::env::cut;
 use crate::real;
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 
-/// Rules that we hold: one place each, beside the default's and the early one.
-pub(crate) const RULES: usize = 29;
-/// Bytes of LOCKWRIGHT_RULES that we hold.
-const TEXT: usize = 16 * 1024;
+/// The place of mutexes that no rule names.
+pub(crate) const DEFAULT_PLACE: u32 = 1;
+/// Places from 0, which is not decided yet, to 30.
+pub(crate) const PLACES: usize = 31;
+/// Targets that we hold: one place each, beside the default's.
+const TARGETS: usize = PLACES - 1 - DEFAULT_PLACE as usize;
 
-/// Which mutexes a rule is for.
+/// How a target tells mutexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// Those first contended by a call from these addresses.
@@ -22,32 +27,75 @@ enum What {
     Library,
 }
 
-/// One rule. `low..high` are offsets from the module's load address.
+/// Which mutexes a rule is for. `low..high` are offsets from the module's load address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rule<'a> {
+pub(crate) struct Target<'a> {
     what: What,
     module: &'a [u8],
     low: usize,
     high: usize,
-    place: u32,
+}
+
+/// In which order a table's targets are asked: their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    places: [u8; TARGETS],
+    len: u8,
+}
+
+impl Order {
+    /// Asks nobody.
+    pub(crate) const NOBODY: Self = Self { places: [0; TARGETS], len: 0 };
+
+    /// Asks the target of a place, after the others.
+    pub(crate) fn push(&mut self, place: usize) {
+        if let Some(slot) = self.places.get_mut(usize::from(self.len)) {
+            *slot = place as u8; // below 31
+            self.len += 1;
+        }
+    }
+
+    fn places(&self) -> impl Iterator<Item = u32> {
+        self.places[..usize::from(self.len)].iter().map(|&place| u32::from(place))
+    }
 }
 
 struct Store {
-    text: [u8; TEXT],
-    rules: [Option<Rule<'static>>; RULES],
+    /// By place.
+    targets: [Option<Target<'static>>; PLACES],
     program: [u8; 256],
     program_len: usize,
 }
 
 struct Shared(UnsafeCell<Store>);
-// SAFETY: written by `load`, once, before the policy table is published; read after that.
+// SAFETY: written by one thread at a time, which makes a table; a target is read only by way of a table that names it,
+// which is published after it was written.
 unsafe impl Sync for Shared {}
-static STORE: Shared = Shared(UnsafeCell::new(Store {
-    text: [0; TEXT],
-    rules: [None; RULES],
-    program: [0; 256],
-    program_len: 0,
-}));
+static STORE: Shared =
+    Shared(UnsafeCell::new(Store { targets: [None; PLACES], program: [0; 256], program_len: 0 }));
+
+/// The place of a target, which has none yet or has had it for long; `None`: there is no place left.
+///
+/// # Safety
+/// Called by one thread at a time.
+pub(crate) unsafe fn place(target: Target<'static>) -> Option<usize> {
+    let store = STORE.0.get();
+    // SAFETY: nobody else writes.
+    let targets = unsafe { &(*store).targets };
+    let places = DEFAULT_PLACE as usize + 1..PLACES;
+    let place = places.clone().find(|&place| targets[place] == Some(target));
+    let place = place.or_else(|| places.clone().find(|&place| targets[place].is_none()))?;
+    // SAFETY: as above; of a target that a table names nothing changes, and the others nobody reads.
+    unsafe {
+        if (*store).targets[place].is_none() {
+            if (*store).program_len == 0 {
+                load_program(&mut *store);
+            }
+            (&raw mut (*store).targets[place]).write(Some(target));
+        }
+    }
+    Some(place)
+}
 
 fn load_program(store: &mut Store) {
     let mut path = [0_u8; 4096];
@@ -68,63 +116,24 @@ fn load_program(store: &mut Store) {
     store.program[..store.program_len].copy_from_slice(&name[..store.program_len]);
 }
 
-/// Reads LOCKWRIGHT_RULES. `place` gives a lock's specification one of [`RULES`] places, or says what is wrong with it.
-///
-/// # Safety
-/// Called once, by the constructor, before the policy table is published.
-pub(crate) unsafe fn load(mut place: impl FnMut(&[u8]) -> Result<u32, &'static [u8]>) {
-    let Some(text) = variable(c"LOCKWRIGHT_RULES") else { return };
-    // SAFETY: nobody reads it before the table is published.
-    let store = unsafe { &mut *STORE.0.get() };
-    load_program(store);
-    real::find_objects(); // now: it waits for a lock that the thread which waits for ours may hold
-    if text.len() > TEXT {
-        say(&[b"LOCKWRIGHT_RULES is longer than 16384 bytes: no rule applies\n"]);
-        return;
-    }
-    store.text[..text.len()].copy_from_slice(text);
-    // SAFETY: in a static, and not written again.
-    let text: &'static [u8] =
-        unsafe { core::slice::from_raw_parts(store.text.as_ptr(), text.len()) };
-    let mut slots = store.rules.iter_mut(); // without gaps: `rule_for` ends at the first
-    for piece in text.split(|&byte| byte == b';').filter(|piece| !piece.is_empty()) {
-        let placed = match parse(piece) {
-            Some((rule, spec)) => place(spec).map(|place| Rule { place, ..rule }),
-            None => Err(BAD),
-        };
-        match placed {
-            Ok(rule) => {
-                if let Some(slot) = slots.next() {
-                    *slot = Some(rule);
-                }
-            }
-            Err(why) => say(&[why, b"'", piece, b"'\n"]),
-        }
-    }
-}
-
-/// What is said of a rule that can't be understood.
-pub(crate) const BAD: &[u8] = b"bad rule, it does not apply: ";
-
-/// Understands `WHAT:TARGET=SPEC`: the rule, without a place, and the specification.
-fn parse(piece: &[u8]) -> Option<(Rule<'_>, &[u8])> {
+/// Understands `WHAT:TARGET=SPEC`: the target and the specification.
+pub(crate) fn parse(piece: &[u8]) -> Option<(Target<'_>, &[u8])> {
     let (what, rest) = cut(piece, b':')?;
     let (target, spec) = cut(rest, b'=')?;
     let what = match what {
         b"call" => What::Call,
         b"mutex" => What::Mutex,
         b"lib" => {
-            let rule =
-                Rule { what: What::Library, module: target, low: 0, high: usize::MAX, place: 0 };
-            return Some((rule, spec));
+            let target = Target { what: What::Library, module: target, low: 0, high: usize::MAX };
+            return Some((target, spec));
         }
         _ => return None,
     };
     // The last '+': a module's name may have some of its own (libstdc++.so.6).
     let plus = target.iter().rposition(|&byte| byte == b'+')?;
     let (low, high) = cut(&target[plus + 1..], b'-')?;
-    let rule = Rule { what, module: &target[..plus], low: hex(low)?, high: hex(high)?, place: 0 };
-    Some((rule, spec))
+    let target = Target { what, module: &target[..plus], low: hex(low)?, high: hex(high)? };
+    Some((target, spec))
 }
 
 fn hex(text: &[u8]) -> Option<usize> {
@@ -139,30 +148,32 @@ fn base_name(path: &[u8]) -> &[u8] {
 /// The place that the first fitting rule gives to this mutex, contended by a call at `caller`.
 ///
 /// Objects are found by glibc, from 2.35 on; without it no rule fits.
-pub(crate) fn rule_for(mutex: usize, caller: usize) -> Option<u32> {
-    // SAFETY: the policy table is published: nobody writes any more.
-    let store = unsafe { &*STORE.0.get() };
-    store.rules[0]?;
-    let (calling, holding) = (locate(store, caller), locate(store, mutex));
-    let rules = store.rules.iter().map_while(|rule| rule.as_ref());
-    for rule in rules {
-        let at = if rule.what == What::Mutex { holding } else { calling };
-        if let Some((module, offset)) = at
-            && module == rule.module
-            && (rule.low..rule.high).contains(&offset)
-        {
-            return Some(rule.place);
-        }
+pub(crate) fn rule_for(order: &'static Order, mutex: usize, caller: usize) -> Option<u32> {
+    if order.len == 0 {
+        return None;
     }
-    None
+    // SAFETY: the table is published: its targets, and the program's name, don't change any more.
+    let (targets, program) = unsafe {
+        let store = STORE.0.get();
+        (&raw const (*store).targets, &(&(*store).program)[..(*store).program_len])
+    };
+    let (calling, holding) = (locate(program, caller), locate(program, mutex));
+    order.places().find(|&place| {
+        // SAFETY: as above.
+        let Some(target) = (unsafe { (*targets)[place as usize] }) else { return false };
+        let at = if target.what == What::Mutex { holding } else { calling };
+        at.is_some_and(|(module, offset)| {
+            module == target.module && (target.low..target.high).contains(&offset)
+        })
+    })
 }
 
 /// The module that an address belongs to, and its offset there.
-fn locate(store: &Store, address: usize) -> Option<(&[u8], usize)> {
+fn locate(program: &'static [u8], address: usize) -> Option<(&'static [u8], usize)> {
     let found = real::object_at(address)?;
     let name = found.name();
     // The program itself has no name there.
-    let name = if name.is_empty() { &store.program[..store.program_len] } else { base_name(name) };
+    let name = if name.is_empty() { program } else { base_name(name) };
     Some((name, address - found.map_start as usize))
 }
 

@@ -47,7 +47,17 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "deepbind",
             ],
             // Decisions.
-            &["config", "environment", "policy", "rules", "machine", "whole", "leave", "guard"],
+            &[
+                "config",
+                "environment",
+                "policy",
+                "rules",
+                "switch",
+                "machine",
+                "whole",
+                "leave",
+                "guard",
+            ],
             // Watchers, which `watch` calls without knowing them.
             &["trace", "recording", "emulate"],
             // The ground.

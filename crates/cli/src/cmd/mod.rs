@@ -12,6 +12,7 @@ pub(crate) mod record;
 pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod sim;
+pub(crate) mod switch;
 pub(crate) mod topology;
 pub(crate) mod tune;
 pub(crate) mod validate;

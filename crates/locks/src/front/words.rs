@@ -1,6 +1,6 @@
 //! The fields of the two words that a front lock keeps beside word 0: counts, flags, and hints.
 
-/// The side word's fields. The lowest five bits belong to the runtime (which lock this mutex runs on).
+/// The side word's fields. The lowest five bits and the highest two belong to the runtime (which lock this mutex runs on).
 pub mod side {
     /// Bits that the front locks leave alone: the runtime's.
     pub const LOCK: u32 = 0x1f;
@@ -25,6 +25,10 @@ pub mod side {
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 15 << 26;
+    /// Where the runtime's upper bits begin.
+    pub const GENERATION: u32 = 1 << 30;
+    /// More that the front locks leave alone.
+    pub const GENERATIONS: u32 = 3 << 30;
 }
 
 /// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters).

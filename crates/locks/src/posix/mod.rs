@@ -9,8 +9,9 @@
 //! meaning, so that it may lock and unlock the same mutex, unannounced.
 //!
 //! Invariants:
-//! 1. Which lock a mutex runs on is read from the mutex, each time that somebody has to wait or owes a wake. It is
-//!    a hint: who holds the mutex, and who needs a wake, is in word 0 alone.
+//! 1. Which lock a mutex runs on is read from the mutex and the process's table, each time that somebody has to wait or
+//!    owes a wake. It is a hint: who holds the mutex, and who needs a wake, is in word 0 alone. So both may change at any
+//!    moment, but for one thing: a mutex's room serves one textbook lock, ever.
 //! 2. `count` is the holder's. `owner` is a thread's own id if and only if that thread wrote it there.
 
 mod mutex;
@@ -18,7 +19,7 @@ mod places;
 
 pub use mutex::{Refused, destroy, give_slow, is_held_by_me, is_ours};
 pub use mutex::{lock, lock_again, lock_until, try_lock, unlock};
-pub use places::{Front, How, PLACE_MAX, Policy, UNDECIDED, acquire, queue_in_front};
+pub use places::{Front, GENERATIONS, How, PLACE_MAX, Policy, UNDECIDED, acquire, queue_in_front};
 
 use crate::front::{self, FREE, HELD, Parts, Seat, Tuning, Waiter};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -38,6 +39,12 @@ pub trait Environment: Sized + 'static {
 
     /// What is at that place now. [`UNDECIDED`]: what a mutex runs on meanwhile.
     fn policy(place: u32) -> Policy<Self>;
+
+    /// Counts the tables that choose in another way than the one before: a mutex is given a place anew when it is contended
+    /// for the first time under a new one. Wraps at [`GENERATIONS`].
+    fn generation() -> u32 {
+        0
+    }
 
     /// A policy's tuning as it is now, for the calling thread.
     fn tuning(tuning: Tuning) -> Tuning {

@@ -1,5 +1,7 @@
 //! Which lock a mutex runs on: decided when it is first contended, and kept in five bits of its side word, as a place
-//! in the process's table. 0 is "not decided yet".
+//! in the process's table. 0 is "not decided yet". Two bits more tell by which generation of tables: under a new one the
+//! next thread that has to wait decides again. (They wrap: a mutex that nobody waited for during four changes, or eight,
+//! may keep its place. What it runs on then is a lock that it could have had.)
 //!
 //! ```text
 //!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
@@ -18,6 +20,9 @@ pub const UNDECIDED: u32 = 0;
 
 /// The last place.
 pub const PLACE_MAX: u32 = side::LOCK;
+
+/// How many generations of tables a mutex can tell apart.
+pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
 
 /// A front lock's rule, its type erased.
 pub struct Front<P: Platform> {
@@ -97,7 +102,7 @@ impl<E: Environment> Policy<E> {
 
 /// The lock that the mutex runs on, and its tuning for the calling thread; not decided yet: what it runs on meanwhile.
 pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
-    tuned(mutex.side.load(Relaxed) & side::LOCK) // five bits that go from 0 to their value once
+    tuned(mutex.side.load(Relaxed) & side::LOCK) // the place is all there is to know
 }
 
 fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
@@ -107,23 +112,26 @@ fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
 
 /// The mutex's place: decides, if nobody has. `caller` is the address of the call that found the mutex contended.
 fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
+    // Before the choice: if the table changes meanwhile, the next one decides again.
+    let generation = E::generation() % GENERATIONS * side::GENERATION;
+    let decided = |side: u32| {
+        let place = side & side::LOCK;
+        (place != UNDECIDED && side & side::GENERATIONS == generation).then_some(place)
+    };
     let mut now = mutex.side.load(Relaxed);
-    if now & side::LOCK != UNDECIDED {
-        return now & side::LOCK;
+    if let Some(place) = decided(now) {
+        return place;
     }
-    let place = E::choose(mutex, caller);
+    let chosen = E::choose(mutex, caller);
     loop {
-        // Relaxed: the place is all there is to know.
-        match mutex.side.compare_exchange(now, now | place, Relaxed, Relaxed) {
-            Ok(_) => {
-                if let How::Whole(_) = E::policy(place).how {
-                    // From now on every arrival comes here, and queues. Relaxed: those that don't know yet overtake.
-                    mutex.kind.fetch_or(MARKED, Relaxed);
-                }
-                return place;
-            }
-            Err(seen) if seen & side::LOCK != UNDECIDED => return seen & side::LOCK,
-            Err(seen) => now = seen,
+        let next = now & !(side::LOCK | side::GENERATIONS) | chosen | generation;
+        // Relaxed: as in `policy`.
+        match mutex.side.compare_exchange(now, next, Relaxed, Relaxed) {
+            Ok(_) => return chosen,
+            Err(seen) => match decided(seen) {
+                Some(place) => return place,
+                None => now = seen,
+            },
         }
     }
 }
@@ -140,6 +148,10 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, caller: usize) {
         }
         // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
         How::Whole(acquire) if tuning.era == 0 => {
+            if mutex.kind.load(Relaxed) & MARKED == 0 {
+                // From now on every arrival comes here, and queues. Relaxed: those that don't know yet overtake.
+                mutex.kind.fetch_or(MARKED, Relaxed);
+            }
             E::in_queue(mutex, &tuning, || acquire(mutex, &tuning));
         }
         How::Whole(_) | How::Glibc => {
@@ -161,7 +173,7 @@ pub(super) fn release<E: Environment>(mutex: &Mutex<E>) {
 
 /// Does every arrival at a marked mutex have to queue, whether or not its word is free?
 pub(super) fn must_queue<E: Environment>(mutex: &Mutex<E>) -> bool {
-    let place = mutex.side.load(Relaxed) & side::LOCK; // as in `policy`
+    let place = mutex.side.load(Relaxed) & side::LOCK; // as in `policy`; a mark stays when the lock changes
     matches!(E::policy(place).how, How::Whole(_))
 }
 

@@ -114,6 +114,8 @@ pub(crate) struct Explorer {
     memory: Vec<Box<Line>>,
     /// What the places of a process's mutexes mean at present.
     pub(crate) table: Vec<Policy<Process>>,
+    /// Of the table.
+    pub(crate) generation: u32,
     pub(crate) acquired_at: u32,
 }
 
@@ -160,6 +162,7 @@ impl Explorer {
             lines_out: 0,
             memory: Vec::new(),
             table: Vec::new(),
+            generation: 0,
             acquired_at: 0,
             rng,
         }

@@ -39,6 +39,10 @@ impl Environment for Process {
         explorer(engine()).table[place as usize]
     }
 
+    fn generation() -> u32 {
+        explorer(engine()).generation
+    }
+
     fn tuning(tuning: Tuning) -> Tuning {
         match tuning.window {
             Window::Fixed => tuning,

@@ -4,7 +4,7 @@
 //!   thread 0   visits, and gives permits: under the mutex or after it, by signals or a broadcast
 //!   others     visits, and waits for permits, for ever or for a time
 //!   a visit    lock, trylock, timedlock; glibc's own lock; torn out of the line      unlock: ours or glibc's own
-//!   anybody    swaps the table of locks, at some moment
+//!   anybody    swaps the table of locks, at some moment; and perhaps swaps it back
 //! ```
 //!
 //! The mutex begins without a lock; whoever finds it contended first chooses one of two or three, by its own rule.
@@ -280,7 +280,9 @@ impl World {
             Act::Wait { ns } => self.wait(me, ns, caller),
             Act::Give { permits } => self.give(permits, caller),
             Act::Swap => {
-                std::mem::swap(&mut explorer(engine()).table, &mut *self.then.borrow_mut())
+                let x = explorer(engine());
+                std::mem::swap(&mut x.table, &mut *self.then.borrow_mut());
+                x.generation += self.draw(2); // it may choose as the one before
             }
         }
     }
@@ -376,8 +378,10 @@ fn acts(threads: u32, rng: &mut fastrand::Rng) -> Vec<Vec<Act>> {
     }
     rng.shuffle(&mut own);
     acts.insert(0, own);
-    let swaps = rng.usize(0..threads as usize);
-    let at = rng.usize(0..=acts[swaps].len());
-    acts[swaps].insert(at, Act::Swap);
+    for _ in 0..rng.u8(1..3) {
+        let swaps = rng.usize(0..threads as usize);
+        let at = rng.usize(0..=acts[swaps].len());
+        acts[swaps].insert(at, Act::Swap);
+    }
     acts
 }

@@ -1,0 +1,94 @@
+//! A running process, by its files under `/proc`.
+
+use crate::hints::{Failure, cause};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// A piece of a file in a process's memory.
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// In the file.
+    pub(crate) offset: u64,
+    /// The file; empty: none.
+    pub(crate) path: PathBuf,
+    pub(crate) is_code: bool,
+}
+
+/// All mappings of a process, or of a thread's process.
+pub(crate) fn mappings(pid: libc::pid_t) -> io::Result<Vec<Mapping>> {
+    let text = fs::read(format!("/proc/{pid}/maps"))?;
+    let text = String::from_utf8_lossy(&text);
+    // `7f..-7f.. r-xp 00026000 08:01 1234    /usr/lib/a name with blanks.so (deleted)`
+    let mapping = |line: &str| {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let is_code = words.next()?.contains('x');
+        let offset = words.next()?;
+        let path = words.nth(2).unwrap_or_default().trim_start().trim_end_matches(" (deleted)");
+        Some(Mapping {
+            start: u64::from_str_radix(start, 16).ok()?,
+            end: u64::from_str_radix(end, 16).ok()?,
+            offset: u64::from_str_radix(offset, 16).ok()?,
+            path: path.into(),
+            is_code,
+        })
+    };
+    Ok(text.lines().filter_map(mapping).collect())
+}
+
+/// A process, whose memory can be read and written.
+pub(crate) struct Process {
+    pub(crate) pid: libc::pid_t,
+    memory: File,
+    /// The folder of its files. Held locked: one command at a time.
+    _folder: File,
+}
+
+impl Process {
+    /// Opens it.
+    pub(crate) fn open(pid: libc::pid_t) -> Result<Self, Failure> {
+        let fail = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => {
+                Failure::new(format!("no process {pid}")).hint("pgrep --list-name SERVER")
+            }
+            ErrorKind::PermissionDenied => {
+                Failure::new(format!("may not reach into process {pid}: {}", cause(&error)))
+                    .hint("as its own user, or with sudo; sysctl kernel.yama.ptrace_scope")
+            }
+            _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
+        };
+        let folder = File::open(format!("/proc/{pid}")).map_err(fail)?;
+        folder.lock().map_err(fail)?;
+        let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
+        Ok(Self { pid, memory: memory.map_err(fail)?, _folder: folder })
+    }
+
+    /// What it is called, for people.
+    pub(crate) fn name(&self) -> String {
+        let name = fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&name).trim_end().to_owned()
+    }
+
+    /// The program's file.
+    pub(crate) fn program(&self) -> PathBuf {
+        let exe = PathBuf::from(format!("/proc/{}/exe", self.pid));
+        fs::read_link(&exe).unwrap_or(exe)
+    }
+
+    pub(crate) fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), Failure> {
+        self.memory.read_exact_at(bytes, at).map_err(|error| self.gone(&error))
+    }
+
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
+        self.memory.write_all_at(bytes, at).map_err(|error| self.gone(&error))
+    }
+
+    /// Why it can't be read or written any more.
+    pub(crate) fn gone(&self, error: &io::Error) -> Failure {
+        Failure::new(format!("cannot look into process {}: {}", self.pid, cause(error)))
+            .hint(format!("is it still there? ps -p {}", self.pid))
+    }
+}

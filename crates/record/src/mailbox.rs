@@ -1,0 +1,82 @@
+//! How `lockwright switch` gives a running process another table of locks: memory of the process, which the command writes
+//! as a debugger would. The process looks at one word of it when a thread has to wait for a mutex.
+//!
+//! ```text
+//!   EMPTY, DONE, REFUSED ──command: text, then──► POSTED ──a thread that waits──► TAKEN ──► DONE │ REFUSED: says why
+//!         ▲─────────command, to post another───────┘
+//! ```
+//!
+//! The state's upper bits count what has been posted, so that a text which was replaced while it was read is not taken
+//! for the other one.
+//!
+//! A table in words: the default lock, a newline, and rules as in `LOCKWRIGHT_RULES`.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicPtr, AtomicU32};
+
+/// The symbol of a process's [`Mailbox`].
+pub const SYMBOL: &str = "lockwright_mailbox";
+/// How a mailbox begins. Changes with its layout, and with what a table means.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.1");
+/// Bytes of a table in words.
+pub const TEXT: usize = 16 * 1024 + 256;
+
+/// The state's lower bits.
+pub const STATE: u32 = 7;
+/// One more posted, in the state's upper bits.
+pub const POST: u32 = STATE + 1;
+/// Nothing has been posted.
+pub const EMPTY: u32 = 0;
+/// A table is there to be taken.
+pub const POSTED: u32 = 1;
+/// A thread looks at it.
+pub const TAKEN: u32 = 2;
+/// It is the process's table now.
+pub const DONE: u32 = 3;
+/// It is not; the text says why.
+pub const REFUSED: u32 = 4;
+
+/// The memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Mailbox {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// Its own size, in bytes.
+    pub size: u32,
+    /// One of [`EMPTY`], [`POSTED`], [`TAKEN`], [`DONE`], [`REFUSED`], and a number.
+    pub state: AtomicU32,
+    /// Bytes of the text.
+    pub len: AtomicU32,
+    /// Bytes of the present table in words.
+    pub now_len: AtomicU32,
+    /// The present table in words; null: the process has none yet.
+    pub now: AtomicPtr<u8>,
+    /// What is posted, or said of it.
+    pub text: UnsafeCell<[u8; TEXT]>,
+}
+
+// SAFETY: the process reads what the command may write at that moment, and looks afterwards whether it did; it writes with
+// TAKEN set, when the command keeps out.
+unsafe impl Sync for Mailbox {}
+
+impl Default for Mailbox {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mailbox {
+    /// An empty one.
+    pub const fn new() -> Self {
+        Self {
+            magic: MAGIC,
+            size: size_of::<Self>() as u32,
+            state: AtomicU32::new(EMPTY),
+            len: AtomicU32::new(0),
+            now_len: AtomicU32::new(0),
+            now: AtomicPtr::new(core::ptr::null_mut()),
+            text: UnsafeCell::new([0; TEXT]),
+        }
+    }
+}
