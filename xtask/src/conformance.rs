@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "REGEX")]
     filter: Option<Regex>,
     /// Tests at a time. Most of them sleep.
-    #[arg(long, value_name = "N", default_value_t = 8)]
+    #[arg(long, value_name = "N", default_value_t = 12)]
     jobs: usize,
     /// Fetch and build only.
     #[arg(long)]

@@ -12,8 +12,7 @@ use crate::layout::Here;
 use crate::rules::{DEFAULT_PLACE, Order, PLACES};
 use core::sync::atomic::Ordering::{Acquire, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
-use lockwright_locks::amp::standby::{WINDOW_MAX_NS, Waiting};
-use lockwright_locks::front::{self, Tuning, Window};
+use lockwright_locks::front::{self, Tuning};
 use lockwright_locks::posix::{self, PLACE_MAX, UNDECIDED};
 use lockwright_native::Native;
 use lockwright_record::mailbox::TEXT;
@@ -28,18 +27,7 @@ pub(crate) type Policy = posix::Policy<Here>;
 /// What runs before there is a table.
 static EARLY: Policy = Policy::new(
     How::Front(Front::of::<front::barging::Lock>()),
-    Tuning {
-        spin_ns: 5_000,
-        spinners: 1,
-        bypass: 63,
-        batch_ns: 0,
-        cpus: 2,
-        herd: 8,
-        window_ns: WINDOW_MAX_NS,
-        window: Window::Fixed,
-        waiting: Waiting::Auto,
-        era: 0,
-    },
+    Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, batch_ns: 0, ..Tuning::for_any() },
 );
 const EARLY_PLACE: u32 = PLACE_MAX;
 /// Different tables that a process can go through.

@@ -72,26 +72,7 @@ impl Tuning {
 
     /// The tuning that suits `cpus` CPUs.
     pub fn for_cpus(cpus: u32) -> Self {
-        let alone = cpus <= 1;
-        Self {
-            spin_ns: if alone { 0 } else { SPIN_NS },
-            // Few CPUs can't have too many spinners, and then we need not count them.
-            spinners: if alone {
-                0
-            } else if cpus <= 4 {
-                ANY
-            } else {
-                4
-            },
-            bypass: barging::BYPASS,
-            batch_ns: if alone { 0 } else { barging::BATCH_NS },
-            cpus,
-            herd: cpus * 4,
-            window_ns: WINDOW_MAX_NS,
-            window: Window::Fixed,
-            waiting: Waiting::Auto,
-            era: 0,
-        }
+        Self::for_any().on(cpus)
     }
 
     /// The same on `cpus` CPUs: with one, nobody stays awake.
@@ -100,10 +81,12 @@ impl Tuning {
         let awake = |value| if cpus <= 1 { 0 } else { value };
         Self {
             spin_ns: awake(self.spin_ns),
-            spinners: match self.spinners {
-                SUITED => Self::for_cpus(cpus).spinners,
-                chosen => awake(chosen),
-            },
+            spinners: awake(match self.spinners {
+                // Few CPUs can't have too many spinners, and then we need not count them.
+                SUITED if cpus <= 4 => ANY,
+                SUITED => 4,
+                chosen => chosen,
+            }),
             batch_ns: awake(self.batch_ns),
             cpus,
             herd: cpus * 4,
@@ -189,11 +172,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_that_is_not_known_yet_is_filled_in() {
-        for cpus in [1, 2, 4, 5, 64] {
-            assert_eq!(Tuning::for_any().on(cpus), Tuning::for_cpus(cpus).on(cpus), "{cpus}");
+    fn what_somebody_has_chosen_stays() {
+        for (cpus, spinners) in [(1, 0), (4, ANY), (5, 4), (64, 4)] {
+            assert_eq!(Tuning::for_cpus(cpus).spinners, spinners, "{cpus}");
         }
-        // What somebody has chosen stays.
         let mut chosen = Tuning::for_any();
         assert!(chosen.set("spinners", ANY) && chosen.set("spin", 7));
         assert_eq!((chosen.on(64).spinners, chosen.on(64).spin_ns), (ANY, 7));
