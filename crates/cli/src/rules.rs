@@ -101,7 +101,7 @@ impl Source<'_> {
     }
 
     fn check(&self, key: &str, lock: &Spanned<String>) -> Result<(), Failure> {
-        catalog::check(lock.get_ref()).map_err(|failure| {
+        catalog::check(lock.get_ref()).map(drop).map_err(|failure| {
             let place =
                 format!("'{}' line {}, {key}: ", self.shown, line(self.text, lock.span().start));
             failure.within(&place)
