@@ -166,11 +166,10 @@ mod tests {
         assert_eq!(said("in:msc"), format!("unknown lock 'in:msc'\n{}", close("in:mcs")));
         assert_eq!(said("in:fifo:spin=1"), "unknown lock 'in:fifo:spin=1'\nhint: lockwright list");
         assert_eq!(said("std:spin=1"), "unknown lock 'std'\nhint: lockwright list");
-        assert_eq!(
-            said("fifo:spni=1"),
-            "lock 'fifo:spni=1': no option 'spni', did you mean 'spin'?\n\
-             hint: for example 'fifo:spin=4000'; lockwright explain fifo"
-        );
+        let option = said("fifo:spni=1");
+        let start = "lock 'fifo:spni=1': no option 'spni', did you mean 'spin'?\n\
+                     hint: for example 'fifo:spin=";
+        assert!(option.starts_with(start), "{option}");
         let without = Err("cannot find it\nhint: build it");
         let cause = Subject::parse("auto", without).unwrap_err().to_string();
         assert_eq!(cause, "cannot find it\nhint: build it");
