@@ -48,7 +48,7 @@ mod worker;
 pub use args::{Args, Pin, SuiteName, Workload};
 pub use compute::calibrate as turns_per_ns;
 pub use format::{si, time};
-pub use names::Names;
+pub use names::{Names, advice, nearest};
 pub use progress::progress;
 pub use stats::Spread;
 pub use system::{

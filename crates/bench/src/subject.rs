@@ -1,10 +1,12 @@
 //! The locks that a run compares, as the command line names them.
 
 use crate::format::plain;
+use crate::names::{LOCKS, advice};
 use crate::spec::Lock;
 use anyhow::{Error, Result, anyhow, bail};
-use lockwright_locks::catalog::{self, CATALOG};
-use lockwright_locks::entry::{Entry, Kind};
+use lockwright_locks::catalog::{CATALOG, find};
+use lockwright_locks::entry::Kind;
+use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +43,7 @@ impl Subject {
     /// glibc's lock.
     pub(crate) fn glibc() -> Subject {
         Subject {
-            name: "glibc".into(),
+            name: GLIBC.into(),
             role: Role::Reference,
             lock: Lock::Pthread,
             preload: None,
@@ -53,7 +55,7 @@ impl Subject {
     pub(crate) fn glibc_emulated(library: &Path) -> Subject {
         Subject {
             preload: Some(library.to_owned()),
-            choice: Some("glibc".into()),
+            choice: Some(GLIBC.into()),
             ..Subject::glibc()
         }
     }
@@ -68,20 +70,16 @@ impl Subject {
             choice: None,
         };
         match name {
-            "glibc" => return Ok(Subject::glibc()),
+            GLIBC => return Ok(Subject::glibc()),
             "parking_lot" => return Ok(peer(Lock::ParkingLot)),
             "std" => return Ok(peer(Lock::Std)),
             _ => {}
         }
         if let Some(id) = name.strip_prefix("in:") {
-            known(id, name)?;
+            find(id).ok_or_else(|| bad(&Bad { text: name, name, why: Why::Name }))?;
             return Ok(Subject { role: Role::InProcess, ..peer(Lock::Catalogue(id.into())) });
         }
-        let (id, options) = name.split_once(':').map_or((name, None), |(id, o)| (id, Some(o)));
-        let entry = known(id, name)?;
-        for option in options.into_iter().flat_map(|o| o.split(',')) {
-            check_option(entry, option)?;
-        }
+        Spec::parse(name).map_err(|why| bad(&why))?;
         let library = library.map_err(|why| Error::msg(why.to_owned()))?;
         Ok(Subject {
             role: Role::Ours,
@@ -139,50 +137,10 @@ impl Subject {
     }
 }
 
-fn known(id: &str, asked: &str) -> Result<&'static Entry> {
-    catalog::find(id).ok_or_else(|| {
-        // Of two names equally near it is the one with the same first letter.
-        let far = |known: &&str| (distance(known, id), known.chars().next() != id.chars().next());
-        let nearest = CATALOG.iter().map(|e| e.id).min_by_key(far);
-        // Further away it is another word, not a typing error.
-        let typo = |known: &&str| distance(known, id) <= (known.len().max(id.len()) / 3).max(2);
-        let with = nearest.filter(typo).map(|known| asked.replacen(id, known, 1));
-        let with = with.map_or(String::new(), |with| format!("--lock {with}; "));
-        anyhow!("no lock '{id}'\nhint: {with}'lockwright list' shows all")
-    })
-}
-
-fn check_option(entry: &Entry, option: &str) -> Result<()> {
-    let keys = || entry.options.iter().map(|o| o.key).collect::<Vec<_>>().join(", ");
-    let Some((key, value)) = option.split_once('=') else {
-        bail!("'{option}' is not key=value\nhint: the options of '{}': {}", entry.id, keys());
-    };
-    let Some(spec) = entry.options.iter().find(|o| o.key == key) else {
-        bail!("lock '{}' has no option '{key}'\nhint: its options: {}", entry.id, keys());
-    };
-    match value.parse::<u32>() {
-        Ok(n) if (spec.min..=spec.max).contains(&n) => Ok(()),
-        _ => bail!(
-            "'{value}' is no value for '{key}'\nhint: {}:{key}={} to {}",
-            entry.id,
-            spec.min,
-            spec.max
-        ),
-    }
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let cost = (diagonal + usize::from(x != y)).min(row[j] + 1).min(row[j + 1] + 1);
-            diagonal = std::mem::replace(&mut row[j + 1], cost);
-        }
-    }
-    row[b.len()]
+fn bad(bad: &Bad<'_>) -> Error {
+    let names = (LOCKS.0)();
+    let (message, hint) = advice(bad, names.iter().map(String::as_str));
+    anyhow!("{message}\nhint: {hint}")
 }
 
 #[cfg(test)]
@@ -203,13 +161,15 @@ mod tests {
     #[test]
     fn bad_names_get_a_hint() {
         let said = |name| Subject::parse(name, Ok(Path::new("/x.so"))).unwrap_err().to_string();
-        assert_eq!(said("fifi"), "no lock 'fifi'\nhint: --lock fifo; 'lockwright list' shows all");
-        assert_eq!(
-            said("in:msc"),
-            "no lock 'msc'\nhint: --lock in:mcs; 'lockwright list' shows all"
-        );
-        assert!(said("tas:nonsense=1").contains("no option 'nonsense'"));
-        assert_eq!(said("nonsense"), "no lock 'nonsense'\nhint: 'lockwright list' shows all");
+        let close = |name| format!("hint: did you mean '{name}'? `lockwright list` shows all");
+        assert_eq!(said("fifi"), format!("unknown lock 'fifi'\n{}", close("fifo")));
+        assert_eq!(said("in:msc"), format!("unknown lock 'in:msc'\n{}", close("in:mcs")));
+        assert_eq!(said("in:fifo:spin=1"), "unknown lock 'in:fifo:spin=1'\nhint: lockwright list");
+        assert_eq!(said("std:spin=1"), "unknown lock 'std'\nhint: lockwright list");
+        let option = said("fifo:spni=1");
+        let start = "lock 'fifo:spni=1': no option 'spni', did you mean 'spin'?\n\
+                     hint: for example 'fifo:spin=";
+        assert!(option.starts_with(start), "{option}");
         let without = Err("cannot find it\nhint: build it");
         let cause = Subject::parse("auto", without).unwrap_err().to_string();
         assert_eq!(cause, "cannot find it\nhint: build it");

@@ -188,7 +188,7 @@ fn wrong_library_is_found_out() {
 
 fn bad_values_are_named_with_a_hint() {
     for (args, error) in [
-        (["--lock", "in:msc"], "error: no lock 'msc'\nhint: --lock in:mcs; "),
+        (["--lock", "in:msc"], "error: unknown lock 'in:msc'\nhint: did you mean 'in:mcs'? "),
         (["--peer", "x"], "error: 'x' is not NAME=LIBRARY\nhint: --peer "),
         (["--lock", "auto"], "error: no library\nhint: give one"),
         (["--reps", "1"], "error: no library\nhint: give one"),

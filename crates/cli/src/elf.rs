@@ -1,8 +1,8 @@
 //! What a program's file tells: whether a preloaded library reaches it, what it imports, what it loads.
 
-use crate::find;
 use crate::hints::{Failure, cause};
 use crate::whose::{self, Whose};
+use crate::{find, rules};
 use object::elf::{
     EM_386, EM_AARCH64, EM_ARM, EM_RISCV, EM_X86_64, Machine, PT_INTERP, PT_LOAD, R_AARCH64_ABS64,
     R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT, R_X86_64_64, R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
@@ -378,6 +378,18 @@ impl ObjectFile {
                 .hint(format!("file '{}'", path.display()))
         })?;
         Ok(Self::parse(&elf, path, name))
+    }
+
+    /// The variable at this offset from the load base, and how far in it that is: `cache`, `cache+0x28`.
+    pub(crate) fn variable(&self, offset: u64) -> Option<String> {
+        let mut variables = self.symbols.iter().filter(|symbol| !symbol.is_function);
+        let known =
+            variables.rfind(|known| (known.offset..known.offset + known.size).contains(&offset))?;
+        let name = rules::written(&known.name);
+        Some(match offset - known.offset {
+            0 => name,
+            inside => format!("{name}+{inside:#x}"),
+        })
     }
 
     fn parse(elf: &ElfFile64<'_, Endianness>, path: &Path, name: String) -> Self {

@@ -1,6 +1,7 @@
 //! What the user reads when something is wrong: one line with value and cause, one with a way out.
 
 use crate::output::{say, shown};
+pub(crate) use lockwright_bench::nearest;
 use std::fmt::{self, Display};
 use std::io;
 use std::process::ExitCode;
@@ -75,36 +76,4 @@ pub(crate) fn cause(error: &io::Error) -> String {
 pub(crate) fn warn(message: impl Display, hint: impl Display) {
     let (message, hint) = (message.to_string(), hint.to_string());
     say(&format!("warning: {}\nhint: {}\n", shown(&message), shown(&hint)));
-}
-
-/// The candidate that a mistyped `word` most probably meant; capitals are no mistake.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
-    let lower = word.to_lowercase();
-    candidates
-        .into_iter()
-        .map(|candidate| {
-            (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate)
-        })
-        .min_by_key(|(distance, _)| *distance)
-        // Further away it is another word, not a typing error.
-        .filter(|(distance, candidate)| *distance <= (candidate.len().max(word.len()) / 3).max(1))
-        .map(|(_, candidate)| candidate)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::nearest;
-
-    #[test]
-    fn nearest_is_a_typing_error_away_or_nothing() {
-        let names = ["barging", "fifo", "mcs", "mcs-stp"];
-        assert_eq!(nearest("bargin", names), Some("barging"));
-        assert_eq!(nearest("ffio", names), Some("fifo"));
-        assert_eq!(nearest("mcsstp", names), Some("mcs-stp"));
-        assert_eq!(nearest("MCS", names), Some("mcs"));
-        assert_eq!(nearest("something", names), None);
-    }
 }

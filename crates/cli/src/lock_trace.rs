@@ -1,13 +1,29 @@
 //! A trace of locks, for people and for programs.
 
+use crate::elf::ObjectFile;
 use crate::epochs::{Origin, thousands};
 use crate::output::{self, shown};
 use lockwright_bench::time;
 use lockwright_stats::trace::{LockInfo, LockSummary, Summary, Times, Trace};
 use serde_json::{Value, json};
+use std::collections::HashMap;
 
 /// Locks in the table.
 const SHOWN: usize = 20;
+
+/// Letters of a lock's name in the table.
+const NAME: usize = 32;
+
+/// Names the locks that are variables, as far as the symbols of programs and libraries tell.
+pub(crate) fn name(trace: &mut Trace) {
+    let mut objects = HashMap::new();
+    for place in trace.locks.iter_mut().filter_map(|lock| lock.place.as_mut()) {
+        let object = objects
+            .entry(place.object.clone())
+            .or_insert_with(|| ObjectFile::read(place.object.as_ref(), String::new()).ok());
+        place.symbol = object.as_ref().and_then(|object| object.variable(place.offset));
+    }
+}
 
 /// A few lines, and a line for each of the busiest locks.
 pub(crate) fn report(trace: &Trace) -> String {
@@ -56,14 +72,16 @@ fn table(trace: &Trace, summary: &Summary) -> String {
     let mut locks: Vec<_> = trace.locks.iter().zip(&summary.locks).enumerate().collect();
     locks.sort_by_key(|(number, (_, lock))| (u64::MAX - lock.acquisitions(), *number));
     let mut table = output::table(&[
-        "lock", "address", "threads", "count", "gap P50", "P99", "wait P50", "P99", "hold P50",
+        "lock", "where", "threads", "count", "gap P50", "P99", "wait P50", "P99", "hold P50",
         "P99", "waited",
     ]);
-    for (number, (info, lock)) in locks.into_iter().take(SHOWN) {
+    locks.truncate(SHOWN);
+    let is_short = locks.iter().any(|(_, (_, lock))| lock.hold.quantile(0.5) == 0);
+    for (number, (info, lock)) in locks {
         let at = |times: &Times, q| time(times.quantile(q) as f64);
         table.add_row([
             number.to_string(),
-            address(info),
+            place(info),
             thousands(lock.threads),
             thousands(lock.acquisitions()),
             at(&lock.gap, 0.5),
@@ -75,7 +93,25 @@ fn table(trace: &Trace, summary: &Summary) -> String {
             time(lock.wait.total_ns() as f64),
         ]);
     }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    let mut text: String =
+        table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    if is_short {
+        text += "hold 0 ns: no longer than recording itself takes, which is taken off\n";
+    }
+    text
+}
+
+/// The variable, or else the distance from its object's start, or else the address.
+fn place(info: &LockInfo) -> String {
+    let Some(place) = &info.place else { return address(info) };
+    let mut name = place.symbol.clone().unwrap_or_else(|| {
+        let file = place.object.rsplit('/').next().unwrap_or_default();
+        format!("{file}+{:#x}", place.offset)
+    });
+    if let Some((end, _)) = name.char_indices().nth(NAME) {
+        name.replace_range(end.., "...");
+    }
+    shown(&name).into_owned()
 }
 
 fn address(info: &LockInfo) -> String {
@@ -117,9 +153,54 @@ fn of(number: usize, info: &LockInfo, lock: &LockSummary) -> Value {
             "total_ns": times.total_ns(),
         })
     };
+    let place = info.place.as_ref();
     json!({
         "lock": number, "process": info.process, "address": address(info),
+        "object": place.map(|place| &place.object), "offset": place.map(|place| place.offset),
+        "symbol": place.and_then(|place| place.symbol.as_ref()),
         "threads": lock.threads, "acquisitions": lock.acquisitions(),
         "gap": times(&lock.gap), "wait": times(&lock.wait), "hold": times(&lock.hold),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_stats::trace::{Meta, Place, Step, TraceThread};
+
+    fn reported(infos: Vec<LockInfo>, held_ns: u64) -> String {
+        let steps = (0..infos.len() as u32).flat_map(|lock| {
+            [Step::Acquire { lock, wait_ns: 0 }, Step::Compute(held_ns), Step::Release(lock)]
+        });
+        let thread = TraceThread { steps: steps.collect(), ..TraceThread::default() };
+        let meta = Meta { processes: vec!["program".into()], ..Meta::default() };
+        report(&Trace { meta, locks: infos, threads: vec![thread] })
+    }
+
+    #[test]
+    fn locks_go_by_their_variables_or_where_they_lie() {
+        let of = |symbol: Option<&str>| LockInfo {
+            address: 0xabc,
+            place: Some(Place {
+                object: "/lib/libcache.so.1".into(),
+                offset: 0x40,
+                symbol: symbol.map(str::to_owned),
+            }),
+            ..LockInfo::default()
+        };
+        let long = "a".repeat(NAME + 1);
+        let heap = LockInfo { place: None, ..of(None) };
+        let text = reported(vec![of(Some("table+0x8")), of(None), heap, of(Some(&long))], 5);
+        let names: Vec<_> =
+            text.lines().skip(3).filter_map(|line| line.split_whitespace().nth(1)).collect();
+        let cut = format!("{}...", &long[..NAME]);
+        assert_eq!(names, ["table+0x8", "libcache.so.1+0x40", "0xabc", cut.as_str()], "{text}");
+    }
+
+    #[test]
+    fn a_hold_of_no_time_is_explained() {
+        let note = "hold 0 ns: no longer than";
+        assert!(reported(vec![LockInfo::default()], 0).contains(note));
+        assert!(!reported(vec![LockInfo::default()], 1).contains(note));
+    }
 }

@@ -101,7 +101,7 @@ impl Source<'_> {
     }
 
     fn check(&self, key: &str, lock: &Spanned<String>) -> Result<(), Failure> {
-        catalog::check(lock.get_ref()).map_err(|failure| {
+        catalog::check(lock.get_ref()).map(drop).map_err(|failure| {
             let place =
                 format!("'{}' line {}, {key}: ", self.shown, line(self.text, lock.span().start));
             failure.within(&place)
@@ -268,6 +268,11 @@ pub(crate) fn is_called(symbol: &str, wanted: &str) -> bool {
         && demangled(whole).is_some_and(|(full, bare)| full == wanted || bare == wanted)
 }
 
+/// As a program's text calls what the compiler calls `symbol`.
+pub(crate) fn written(symbol: &str) -> String {
+    demangled(symbol).map_or_else(|| symbol.to_owned(), |(_, bare)| bare.into_owned())
+}
+
 /// With and without parameters.
 fn demangled(symbol: &str) -> Option<(String, Cow<'static, str>)> {
     use cpp_demangle::{DemangleOptions, Symbol};
@@ -291,5 +296,6 @@ mod tests {
         assert!(!is_called("_Z3runi", "run(long)"));
         assert!(is_called("work.constprop.0", "work"));
         assert!(is_called("_ZL6g_lock", "g_lock"));
+        assert_eq!([written("_ZL6g_lock"), written("g_lock")], ["g_lock", "g_lock"]);
     }
 }

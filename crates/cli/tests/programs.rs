@@ -91,7 +91,9 @@ fn exit_code_and_output_are_the_programs_own() -> Result<()> {
         let outcome = run(&[&["--stats"], &end[..]].concat())?;
         assert_eq!(outcome.end, End::Code(code), "{}", outcome.describe());
         assert_eq!(outcome.text(), COUNT);
-        assert!(outcome.errors().starts_with(NO_EPOCHS), "{}", outcome.errors());
+        let errors = outcome.errors();
+        let record = format!(" lockwright record -- '{}'\n", contend_path());
+        assert!(errors.starts_with(NO_EPOCHS) && errors.ends_with(&record), "{errors}");
     }
     Ok(())
 }

@@ -191,7 +191,7 @@ fn a_recorded_program_runs_with_its_threads_for_as_long_as_it_did() -> Result<()
     ];
     let thread = TraceThread { process: 0, class: None, start_ns: 0, steps };
     let meta = Meta { processes: vec!["server".into()], span_ns: 150_000, ..Meta::default() };
-    let locks = vec![LockInfo { process: 0, address: 64 }];
+    let locks = vec![LockInfo { address: 64, ..LockInfo::default() }];
     let trace = Trace { meta, locks, threads: vec![thread.clone(), thread.clone(), thread] };
     let folder = TempDir::new()?;
     let file = folder.path().join("server.bin");
@@ -261,7 +261,7 @@ fn of_a_trace_with_very_many_threads_the_first_run_and_that_is_said() -> Result<
     let steps = vec![Step::Acquire { lock: 0, wait_ns: 0 }, Step::Release(0)];
     let thread = TraceThread { process: 0, class: None, start_ns: 0, steps };
     let meta = Meta { processes: vec!["server".into()], span_ns: 20_000, ..Meta::default() };
-    let locks = vec![LockInfo { process: 0, address: 64 }];
+    let locks = vec![LockInfo { address: 64, ..LockInfo::default() }];
     let trace = Trace { meta, locks, threads: vec![thread; 1030] };
     let folder = TempDir::new()?;
     let file = folder.path().join("server.bin");

@@ -15,7 +15,7 @@
 //!   posix/   what a pthread_mutex_t means on top of them: kinds, owners, which lock
 //! ```
 //!
-//! [`catalog`] is the only list. All are generic over [`lockwright_platform::Platform`].
+//! [`catalog`] is the only list, [`spec`] the only reader of `NAME[:key=value,...]`. All are generic over [`lockwright_platform::Platform`].
 #![no_std]
 
 pub mod amp;
@@ -27,6 +27,7 @@ pub mod front;
 pub mod posix;
 pub mod queue;
 pub mod rw;
+pub mod spec;
 pub mod spin;
 #[cfg(test)]
 mod testing;

@@ -1,7 +1,8 @@
-//! The file in which a process records its lock operations: layout and writer. Version 1.
+//! The file in which a process records its lock operations: layout and writer. Version 2.
 //!
 //! ```text
 //!   byte 0       one Header: who wrote it
+//!   OBJECTS_AT   the objects that were loaded: where each begins and ends, u64 both, and its path, which ends in NUL
 //!   CHUNKS_AT    Header::chunks x Chunk: each is one thread's; holes until used
 //! ```
 //!
@@ -12,15 +13,20 @@
 use crate::About;
 use crate::file::{self, Refused};
 use crate::layout::PAGE;
+use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The first eight bytes of a complete file; written last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwlocks\0");
 /// Counts changes of this layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Where the list of loaded objects begins.
+pub const OBJECTS_AT: usize = PAGE;
+/// Bytes of that list: some 200 objects.
+pub const OBJECTS: usize = 4 * PAGE;
 /// Where the chunks begin.
-pub const CHUNKS_AT: usize = PAGE;
+pub const CHUNKS_AT: usize = OBJECTS_AT + OBJECTS;
 /// Bytes of a chunk.
 pub const CHUNK: usize = 4 * PAGE;
 /// Records of a chunk.
@@ -58,8 +64,8 @@ pub struct Header {
     pub operation_ns: AtomicU32,
     /// 1: there is no room on the disk.
     pub is_disk_full: AtomicU32,
-    /// Nothing yet.
-    pub reserved: u32,
+    /// Bytes of the list of loaded objects that are written.
+    pub objects: AtomicU32,
     /// The lock in use, as `LOCKWRIGHT_LOCK` said it; UTF-8, filled with zeroes.
     pub lock: [u8; 128],
     /// The emulated machine, as `LOCKWRIGHT_EMULATE` said it; empty: a real one.
@@ -200,7 +206,7 @@ impl Tracer {
             gap_ns: AtomicU32::new(0),
             operation_ns: AtomicU32::new(0),
             is_disk_full: AtomicU32::new(0),
-            reserved: 0,
+            objects: AtomicU32::new(0),
             lock: [0; 128],
             emulated: [0; 256],
             command: [0; 512],
@@ -233,6 +239,27 @@ impl Tracer {
     pub fn header(&self) -> &'static Header {
         // SAFETY: mapped for ever, aligned, written by `create`.
         unsafe { &*self.base.cast() }
+    }
+
+    /// Lists a loaded object, if there is room: its memory, and its file's path. By one thread alone.
+    pub fn list(&self, memory: Range<usize>, path: &[u8]) {
+        let objects = &self.header().objects;
+        let mut at = objects.load(Relaxed) as usize; // its own
+        let (start, end) = ((memory.start as u64).to_le_bytes(), (memory.end as u64).to_le_bytes());
+        let pieces = [&start[..], &end, path, b"\0"];
+        if OBJECTS - at < pieces.iter().map(|piece| piece.len()).sum() {
+            return;
+        }
+        for piece in pieces {
+            // SAFETY: within the mapping, which has the list's pages; nobody reads beyond `objects`.
+            unsafe {
+                let to = self.base.add(OBJECTS_AT + at);
+                core::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len());
+            }
+            at += piece.len();
+        }
+        // ORDERING: Release, pairs with the reader, which takes only what it counts.
+        objects.store(at as u32, Release);
     }
 
     /// A fresh chunk for a thread that runs on a core of this class; `last`: its last one, if it had one. `None`: there
@@ -272,6 +299,23 @@ impl Tracer {
     pub fn drop_one(&self) {
         self.header().dropped.fetch_add(1, Relaxed); // a counter
     }
+}
+
+/// The objects that the process lists: their memory and their paths.
+pub fn objects<'a>(
+    header: &Header,
+    list: &'a [u8; OBJECTS],
+) -> impl Iterator<Item = (Range<u64>, &'a [u8])> {
+    // ORDERING: Acquire, pairs with the Release in `Tracer::list`: so much is complete.
+    let len = header.objects.load(Acquire) as usize;
+    let mut rest = &list[..len.min(OBJECTS)];
+    core::iter::from_fn(move || {
+        let (start, after) = rest.split_first_chunk()?;
+        let (end, after) = after.split_first_chunk()?;
+        let len = after.iter().position(|&byte| byte == 0)?;
+        rest = &after[len + 1..];
+        Some((u64::from_le_bytes(*start)..u64::from_le_bytes(*end), &after[..len]))
+    })
 }
 
 /// The chunk's complete records, and its owner's number; `None`: it is nobody's.

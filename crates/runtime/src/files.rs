@@ -25,6 +25,14 @@ pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     usize::try_from(len).ok().map(|len| &buffer[..len])
 }
 
+/// The path of the program's file; empty if the kernel does not tell.
+pub(crate) fn program(buffer: &mut [u8]) -> &[u8] {
+    let name = c"/proc/self/exe".as_ptr();
+    // SAFETY: a NUL-terminated path, and a buffer of that size.
+    let len = unsafe { libc::readlink(name, buffer.as_mut_ptr().cast(), buffer.len()) };
+    &buffer[..usize::try_from(len).unwrap_or(0)]
+}
+
 /// This process's command line, as much as the buffer takes, its words set apart by blanks.
 pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     let mut len = read(c"/proc/self/cmdline", buffer).map_or(0, <[u8]>::len);

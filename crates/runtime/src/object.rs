@@ -80,6 +80,16 @@ fn range(base: usize, header: &libc::Elf64_Phdr) -> core::ops::Range<usize> {
     start..start.wrapping_add(header.p_memsz as usize)
 }
 
+/// The memory of a loaded object, from its first page's start.
+pub(crate) fn memory(info: &libc::dl_phdr_info) -> Option<core::ops::Range<usize>> {
+    let loads = || {
+        let loads = headers(info).iter().filter(|header| header.p_type == libc::PT_LOAD);
+        loads.map(|header| range(info.dlpi_addr as usize, header))
+    };
+    let start = loads().map(|range| range.start & !(PAGE - 1)).min()?;
+    Some(start..loads().map(|range| range.end).max()?)
+}
+
 /// An entry of a dynamic section.
 #[repr(C)]
 struct Dynamic {

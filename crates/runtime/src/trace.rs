@@ -13,12 +13,14 @@
 //!
 //! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mode`.
 
+use crate::access::{self, Access};
 use crate::env::{refused, say, variable};
 use crate::fork::{self, When};
 use crate::thread::leaving_errno;
 use crate::watch::{self, Hooks, Note, Who};
-use crate::{access, files, thread};
+use crate::{files, object, thread};
 use core::cell::Cell;
+use core::ffi::{CStr, c_char};
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -238,12 +240,42 @@ pub(crate) unsafe fn load(emulated: &[u8], cpus: u32, rehearse: fn(usize)) {
         Ok(tracer) => {
             // ORDERING: Release, pairs with the Acquire in `tracer`.
             BASE.store(tracer.base(), Release);
+            list_objects(tracer);
             fork::tell_child(When::Unseen, in_child);
             watch::begin(Who::Trace, Some(&HOOKS));
             measure(tracer, rehearse);
         }
         Err(why) => refused(b"LOCKWRIGHT_TRACE", dir, why),
     }
+}
+
+/// Lists the program and the libraries that were loaded with it: locks in them may have names.
+fn list_objects(tracer: Tracer) {
+    let mut program = [0_u8; 4096];
+    let program = if access::now() == Access::All {
+        files::program(&mut program)
+    } else {
+        // As it was started, which a symbolic link may call otherwise.
+        // SAFETY: no preconditions.
+        let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
+        // SAFETY: the kernel's own C string, at the top of the stack.
+        if name.is_null() { b"".as_slice() } else { unsafe { CStr::from_ptr(name) }.to_bytes() }
+    };
+    object::each(|info, at| {
+        let path = match at {
+            0 => program,
+            _ if info.dlpi_name.is_null() => b"",
+            // SAFETY: glibc's own C string.
+            _ => unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
+        };
+        // The kernel's own object has no file.
+        if let Some(memory) = object::memory(info)
+            && path.contains(&b'/')
+        {
+            tracer.list(memory, path);
+        }
+        true
+    });
 }
 
 /// Measures what recording costs, in the calling thread's first chunk, which is empty afterwards.

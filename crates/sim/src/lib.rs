@@ -32,6 +32,6 @@ mod watched;
 pub mod workload;
 
 pub use check::Violation;
-pub use lock::{GLIBC, LockError, LockSpec};
+pub use lock::{LockError, LockSpec};
 pub use outcome::{ClassOutcome, Outcome, Quantiles, Sample, ThreadOutcome};
 pub use run::{Placement, Run};

@@ -3,64 +3,40 @@
 use crate::engine::Tid;
 use crate::platform::Sim;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
-use lockwright_locks::catalog::{find, visit_all, visit_front};
+use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Visitor};
 use lockwright_locks::front::{Alone, Rule, Tuning, lock_as_glibc, try_take, unlock_slow};
 use lockwright_locks::front::{FREE, HELD};
+use lockwright_locks::spec::Spec;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::Word;
 use lockwright_platform::{Platform, RawLock, Sections, TryLock};
 use std::cell::Cell;
 use thiserror::Error;
 
-/// Everybody's baseline: glibc's own algorithm (`pthread_mutex_lock` of a normal mutex): a swap, then sleep.
-pub const GLIBC: &str = "glibc";
-
 /// Which lock, with which options: `NAME[:key=value,...]`.
 #[derive(Clone, Debug)]
 pub struct LockSpec {
     text: String,
     entry: Option<&'static Entry>,
-    options: Vec<(String, u32)>,
+    options: Vec<(&'static OptionSpec, u32)>,
 }
 
 /// Why a text names no lock.
 #[derive(Debug, Error, PartialEq, Eq)]
-pub enum LockError {
-    /// Not in the catalogue.
-    #[error("unknown lock '{0}'")]
-    Unknown(String),
-    /// The lock has no such option, or the value is none.
-    #[error("lock '{lock}': option '{option}' is not among its options, or out of range")]
-    Option {
-        /// The lock.
-        lock: String,
-        /// What was asked for.
-        option: String,
-    },
+#[error("{0}")]
+pub struct LockError(String);
+
+impl From<Spec<'_>> for LockSpec {
+    fn from(spec: Spec<'_>) -> Self {
+        Self { text: spec.text.to_owned(), entry: spec.entry, options: spec.options().collect() }
+    }
 }
 
 impl LockSpec {
     /// Reads `NAME[:key=value,...]`.
     pub fn parse(text: &str) -> Result<Self, LockError> {
-        let (name, options) = text.split_once(':').unwrap_or((text, ""));
-        let entry = find(name);
-        if entry.is_none() && name != GLIBC {
-            return Err(LockError::Unknown(name.to_owned()));
-        }
-        let known = entry.map_or(&[][..], |entry| entry.options);
-        let bad = |option: &str| LockError::Option { lock: name.into(), option: option.into() };
-        let parse = |option: &str| {
-            let (key, value) = option.split_once('=').ok_or_else(|| bad(option))?;
-            let spec = known.iter().find(|spec| spec.key == key).ok_or_else(|| bad(option))?;
-            let value = value.parse().map_err(|_| bad(option))?;
-            if !(spec.min..=spec.max).contains(&value) {
-                return Err(bad(option));
-            }
-            Ok((key.to_owned(), value))
-        };
-        let options = options.split(',').filter(|o| !o.is_empty()).map(parse);
-        Ok(Self { text: text.to_owned(), entry, options: options.collect::<Result<_, _>>()? })
+        Spec::parse(text).map(Self::from).map_err(|bad| LockError(bad.to_string()))
     }
 
     /// A lock that is not in the catalogue, with its options' defaults.
@@ -74,7 +50,7 @@ impl LockSpec {
         &self.text
     }
 
-    /// What the catalogue says of it; none for [`GLIBC`].
+    /// What the catalogue says of it; none of glibc's algorithm.
     pub fn entry(&self) -> Option<&'static Entry> {
         self.entry
     }
@@ -86,9 +62,9 @@ impl LockSpec {
 
     /// The same lock, with this option.
     pub fn with(&self, key: &str, value: u32) -> Result<Self, LockError> {
-        let (name, _) = self.text.split_once(':').unwrap_or((&self.text, ""));
-        let others = self.options.iter().filter(|(known, _)| known != key);
-        let mut options: Vec<_> = others.map(|(key, value)| format!("{key}={value}")).collect();
+        let name = self.text.split(':').next().unwrap_or(&self.text);
+        let others = self.options.iter().filter(|(known, _)| known.key != key);
+        let mut options: Vec<_> = others.map(|(known, v)| format!("{}={v}", known.key)).collect();
         options.push(format!("{key}={value}"));
         Self::parse(&format!("{name}:{}", options.join(",")))
     }
@@ -100,8 +76,9 @@ impl LockSpec {
 
     /// The value of an option; `None`: the machine decides.
     fn value(&self, key: &str) -> Option<u32> {
-        let given = self.options.iter().find(|(known, _)| known == key).map(|(_, value)| *value);
-        given.or_else(|| self.option(key)?.default)
+        // Of two the later one, as in the lock's tuning.
+        let given = self.options.iter().rev().find(|(known, _)| known.key == key);
+        given.map(|(_, value)| *value).or_else(|| self.option(key)?.default)
     }
 
     /// The same lock, with some of the options that it was not given drawn: often their defaults, or else small values.
@@ -109,13 +86,13 @@ impl LockSpec {
         let mut varied = self.clone();
         for option in self.entry.map_or(&[][..], |entry| entry.options) {
             let draw = rng.u32(0..8);
-            if draw < 4 || self.options.iter().any(|(key, _)| key == option.key) {
+            if draw < 4 || self.options.iter().any(|(given, _)| given.key == option.key) {
                 continue;
             }
             let value = (option.min + draw.saturating_sub(5)).min(option.max);
             let sign = if varied.options.is_empty() { ':' } else { ',' };
             varied.text.push_str(&format!("{sign}{}={value}", option.key));
-            varied.options.push((option.key.to_owned(), value));
+            varied.options.push((option, value));
         }
         varied
     }
@@ -123,8 +100,8 @@ impl LockSpec {
     /// The tuning of a front lock of rule `R`, on the machine of the moment.
     pub(crate) fn tuned_for<P: Platform, R: Rule<P>>(&self) -> Tuning {
         let mut tuning = R::defaults(Tuning::for_cpus(P::cpus()));
-        for (key, value) in &self.options {
-            tuning.set(key, *value);
+        for (option, value) in &self.options {
+            tuning.set(option.key, *value);
         }
         tuning
     }

@@ -3,7 +3,7 @@
 
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::Kind;
-use lockwright_sim::GLIBC;
+use lockwright_locks::spec::GLIBC;
 use lockwright_sim::explore::{
     Exploration, Hit, Mutant, Mutation, RUNTIME, Search, Site, Strategy, Subject, why_it_survives,
 };

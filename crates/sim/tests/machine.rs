@@ -1,8 +1,9 @@
 //! The machine as a whole: every lock runs on it, the same seed gives the same run, and costs are what the profile says.
 
 use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::spec::GLIBC;
 use lockwright_sim::batch::run_all;
-use lockwright_sim::{GLIBC, LockSpec, Outcome, Placement, Run, profile, workload};
+use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -61,12 +61,26 @@ pub struct Meta {
 }
 
 /// A lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockInfo {
     /// Whose it is: a place in [`Meta::processes`].
     pub process: u32,
     /// Where it lay. Memory that was used again for another lock is the same lock here.
     pub address: u64,
+    /// The program or library in whose memory that is; `None`: in none that was loaded when the process began.
+    pub place: Option<Place>,
+}
+
+/// Where a lock lies in a program or library.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The path of its file.
+    pub object: String,
+    /// From the start of its memory.
+    pub offset: u64,
+    /// The variable there, and how far in it if that is not its start: `stats_lock`, `cache+0x28`. [`Trace::collect`] does not
+    /// know it: it reads no programs.
+    pub symbol: Option<String>,
 }
 
 /// A thread.

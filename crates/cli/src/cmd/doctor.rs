@@ -280,7 +280,7 @@ fn is_lock_function(name: &str) -> bool {
 
 /// Neither locks nor waits: what glibc does there serves our locks too.
 fn only_prepares(name: &str) -> bool {
-    name.ends_with("_init") || name.contains("attr_")
+    ["_init", "_destroy"].iter().any(|end| name.ends_with(end)) || name.contains("attr_")
 }
 
 /// What the program and its libraries import of these; the C library's own parts don't count.
@@ -339,7 +339,10 @@ impl Report {
     fn found(&mut self, found: &Found) {
         let Found { imports, replaced, own } = found;
         if imports.is_empty() {
-            self.fact("imports", "no pthread locks, neither the program nor its libraries");
+            self.fact(
+                "imports",
+                "no pthread locks at its start; libraries that it loads later may",
+            );
         } else {
             let ours = imports.intersection(replaced).count();
             self.fact(
@@ -389,6 +392,21 @@ impl Report {
             let whose = whose.map(|whose| format!(": {whose}")).unwrap_or_default();
             let share = waits.share(*count);
             self.fact("", format!("{count:>9}  {share:5.1} %  {object}{whose}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::only_prepares;
+
+    #[test]
+    fn what_neither_locks_nor_waits_is_harmless() {
+        for name in ["pthread_rwlock_init", "pthread_rwlock_destroy", "pthread_condattr_setclock"] {
+            assert!(only_prepares(name), "{name}");
+        }
+        for name in ["pthread_rwlock_rdlock", "pthread_mutex_setprioceiling"] {
+            assert!(!only_prepares(name), "{name}");
         }
     }
 }

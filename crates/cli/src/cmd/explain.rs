@@ -4,6 +4,7 @@ use super::list;
 use crate::hints::Failure;
 use crate::{catalog, output};
 use lockwright_locks::entry::{Entry, Kind};
+use lockwright_locks::spec::GLIBC;
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -19,8 +20,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    let page =
-        if args.lock == catalog::GLIBC { glibc() } else { page(catalog::entry(&args.lock)?) };
+    let page = if args.lock == GLIBC { glibc() } else { page(catalog::entry(&args.lock)?) };
     output::print(&page)?;
     Ok(ExitCode::SUCCESS)
 }

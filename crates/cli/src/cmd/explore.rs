@@ -5,6 +5,7 @@ use crate::interrupt::INTERRUPTED;
 use crate::{catalog, explore, output, units};
 use lockwright_bench::{catch_interrupts, interrupted};
 use lockwright_locks::catalog::CATALOG;
+use lockwright_sim::LockSpec;
 use lockwright_sim::explore::{Exploration, Mutant, RUNTIME, Search, Strategy, Subject, Tally};
 use serde_json::Value;
 use std::process::ExitCode;
@@ -72,13 +73,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut locks: Vec<Subject> = Vec::new();
     for word in catalog::split(&args.lock) {
         if word == catalog::ALL {
-            let all = CATALOG.iter().map(|entry| spec(entry.id));
+            let all = CATALOG.iter().map(|entry| subject(entry.id));
             locks.extend(all.collect::<Result<Vec<_>, _>>()?);
         } else {
-            if word != RUNTIME {
-                catalog::check(&word)?;
-            }
-            locks.push(spec(&word)?);
+            locks.push(subject(&word)?);
         }
     }
     if locks.is_empty() {
@@ -166,8 +164,11 @@ fn time(text: &str) -> Result<Duration, Failure> {
     })
 }
 
-fn spec(text: &str) -> Result<Subject, Failure> {
-    Subject::parse(text).map_err(|error| Failure::new(error).hint("lockwright list"))
+fn subject(text: &str) -> Result<Subject, Failure> {
+    if text == RUNTIME {
+        return Ok(Subject::runtime());
+    }
+    catalog::check(text).map(|spec| LockSpec::from(spec).into())
 }
 
 fn mutant(lock: &Subject, text: &str) -> Result<Mutant, Failure> {

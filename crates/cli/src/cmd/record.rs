@@ -111,8 +111,9 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
         command.env(LOCK, lock);
     }
     let status = launch::to_end(&mut command, &path)?;
-    let trace = Trace::collect(folder.path())
+    let mut trace = Trace::collect(folder.path())
         .map_err(|error| Failure::new(format!("cannot read what the program recorded: {error}")))?;
+    lock_trace::name(&mut trace);
     let file = launch::create(&args.output)?;
     trace.write(file, &args.output).map_err(Failure::new)?;
     say(&format!("trace: {}\n{}", args.output.display(), lock_trace::report(&trace)));

@@ -136,7 +136,8 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
     if record.processes == 0 {
         return format!(
             "epochs: none\nhint: lockwright run --stats --epoch 'NAME=FUNCTION:1ms' -- '{program}', or \
-             lw_epoch_start and lw_epoch_end in its source\n"
+             lw_epoch_start and lw_epoch_end in its source\n\
+             hint: which locks it takes, without epochs: lockwright record -- '{program}'\n"
         );
     }
     let processes = if record.processes == 1 { "process" } else { "processes" };

@@ -1,10 +1,11 @@
 //! The words of a study's command line: locks, machines, workloads, threads, CPUs, times.
 
 use super::plan::Chosen;
-use crate::catalog::{self, GLIBC};
+use crate::catalog;
 use crate::hints::{Failure, cause, nearest};
 use crate::units;
 use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::spec::GLIBC;
 use lockwright_sim::load::Workload;
 use lockwright_sim::profile::{BUILTIN, Profile, builtin};
 use lockwright_sim::sweep;
@@ -54,9 +55,9 @@ pub(super) fn locks(words: &[String]) -> Result<Vec<LockSpec>, Failure> {
             _ => vec![word],
         };
         for name in names {
-            catalog::check(&name)?;
+            let spec = catalog::check(&name)?;
             if all.iter().all(|lock| lock.name() != name) {
-                all.push(LockSpec::parse(&name).map_err(Failure::new)?);
+                all.push(spec.into());
             }
         }
     }

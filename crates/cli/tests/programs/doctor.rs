@@ -40,6 +40,8 @@ fn waits_for_threads_to_end_are_no_locks() -> Result<()> {
     let text = outcome.text();
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
     assert!(text.contains("verdict   reachable"), "{text}");
+    let imports = "imports   no pthread locks at its start; libraries that it loads later may\n";
+    assert!(text.contains(imports), "{text}");
     // At times a thread waits for another inside glibc as it starts or ends.
     if text.contains("waits     none") {
         let waits = "waits     none (and one for a thread to end): nothing was contended\n";

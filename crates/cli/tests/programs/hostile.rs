@@ -35,7 +35,7 @@ fn traces_are_only_text() -> Result<()> {
     };
     let trace = Trace {
         meta,
-        locks: vec![LockInfo { process: 0, address: 64 }],
+        locks: vec![LockInfo { address: 64, ..LockInfo::default() }],
         threads: vec![TraceThread { steps, start_ns: u64::MAX, ..TraceThread::default() }],
     };
     let path = FOLDER.path().join(format!("{HOSTILE}.bin"));

@@ -32,7 +32,10 @@ fn record_writes_a_trace_and_ends_as_the_program_did() -> Result<()> {
             (json["acquisitions"].as_u64(), json["dropped"].as_u64()),
             (Some(24_000), Some(0))
         );
-        for lock in json["locks"].as_array().context("an array")? {
+        let locks = json["locks"].as_array().context("an array")?;
+        let symbols: Vec<_> = locks.iter().map(|lock| lock["symbol"].as_str()).collect();
+        assert_eq!(symbols, [Some("g_lock"), Some("own_lock")], "{json}");
+        for lock in locks {
             assert_eq!(
                 (lock["acquisitions"].as_u64(), lock["threads"].as_u64()),
                 (Some(12_000), Some(4))

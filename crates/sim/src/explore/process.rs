@@ -4,11 +4,12 @@
 use super::explorer::explorer;
 use super::machine::Explored;
 use crate::engine::engine;
-use crate::lock::{GLIBC, LockSpec};
+use crate::lock::LockSpec;
 use lockwright_locks::catalog::{CATALOG, visit_front, visit_whole};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, WholeVisitor};
 use lockwright_locks::front::{FREE, HELD, Rule, Tuning, WAITED, Window};
 use lockwright_locks::posix::{self, Environment, Front, How, Policy, Refused, queue_in_front};
+use lockwright_locks::spec::GLIBC;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, TryLock, Woken, Word};
 

@@ -2,7 +2,7 @@
 //! what is true of explorations alone.
 
 use super::mutant::{Mutation, Op, Site};
-use crate::lock::GLIBC;
+use lockwright_locks::spec::GLIBC;
 
 /// The locks' files that say so of some of their lines.
 const SOURCES: [(&str, &str); 8] = [

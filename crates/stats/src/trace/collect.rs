@@ -1,18 +1,22 @@
 //! From the files that processes record to a trace.
 
-use super::{LockInfo, Meta, Step, Trace, TraceThread};
+use super::{LockInfo, Meta, Place, Step, Trace, TraceThread};
 use crate::Error;
 use crate::error::Why;
 use crate::read::{Plain, at, text};
-use lockwright_record::trace::{CHUNK, CHUNKS_AT, Chunk, Header, MAGIC, VERSION, What, complete};
+use lockwright_record::trace::{
+    CHUNK, CHUNKS_AT, Chunk, Header, MAGIC, OBJECTS, OBJECTS_AT, VERSION, What, complete, objects,
+};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Plain for Header {}
 impl Plain for Chunk {}
+impl Plain for [u8; OBJECTS] {}
 
 /// One record.
 #[derive(Clone, Copy)]
@@ -43,9 +47,13 @@ impl Thread {
     }
 }
 
+/// The objects that a process had loaded when it began: their memory and their paths.
+type Objects = Vec<(Range<u64>, String)>;
+
 /// What one process recorded.
 struct Process {
     header: Header,
+    objects: Objects,
     threads: Vec<Thread>,
     dropped: u64,
 }
@@ -83,6 +91,10 @@ fn process(path: &Path) -> Result<Option<Process>, Why> {
     if header.version != VERSION {
         return Err(Why::Version(header.version, VERSION));
     }
+    let list: [u8; OBJECTS] = at(&file, OBJECTS_AT).map_err(Why::System)?;
+    let objects = objects(&header, &list)
+        .map(|(memory, path)| (memory, String::from_utf8_lossy(path).into_owned()))
+        .collect();
     let mut threads: HashMap<u32, Thread> = HashMap::new();
     let mut dropped = header.dropped.load(Relaxed);
     for number in 0..header.taken.load(Relaxed).min(header.chunks) as usize {
@@ -97,12 +109,12 @@ fn process(path: &Path) -> Result<Option<Process>, Why> {
             Some(Operation { what, address, from_ns, to_ns })
         }));
     }
-    Ok(Some(Process { header, threads: threads.into_values().collect(), dropped }))
+    Ok(Some(Process { header, objects, threads: threads.into_values().collect(), dropped }))
 }
 
 fn merge(processes: Vec<Process>) -> Trace {
     let mut meta = Meta::default();
-    let (mut own, mut threads) = (Vec::new(), Vec::new());
+    let (mut own, mut objects, mut threads) = (Vec::new(), Vec::new(), Vec::new());
     for (number, process) in processes.into_iter().enumerate() {
         let header = &process.header;
         if number == 0 {
@@ -118,6 +130,7 @@ fn merge(processes: Vec<Process>) -> Trace {
             gap_ns: header.gap_ns.load(Relaxed).into(),
             operation_ns: header.operation_ns.load(Relaxed).into(),
         });
+        objects.push(process.objects);
         let process = process.threads.into_iter();
         threads.extend(process.map(|thread| Thread { process: number as u32, ..thread }));
     }
@@ -127,7 +140,7 @@ fn merge(processes: Vec<Process>) -> Trace {
     let operations = threads.iter().flat_map(|thread| &thread.operations);
     let ends = operations.filter(|operation| operation.what != What::Away).map(|o| o.to_ns);
     meta.span_ns = ends.max().unwrap_or(0).saturating_sub(start_ns);
-    let (locks, numbers) = locks(&threads);
+    let (locks, numbers) = locks(&threads, &objects);
     let threads = threads.into_iter().map(|thread| TraceThread {
         process: thread.process,
         class: thread.class(),
@@ -140,7 +153,7 @@ fn merge(processes: Vec<Process>) -> Trace {
 type Numbers = HashMap<(u32, u64), u32>;
 
 /// The locks that were acquired, by when they were first asked for, and their places.
-fn locks(threads: &[Thread]) -> (Vec<LockInfo>, Numbers) {
+fn locks(threads: &[Thread], objects: &[Objects]) -> (Vec<LockInfo>, Numbers) {
     let mut first: HashMap<(u32, u64), u64> = HashMap::new();
     for thread in threads {
         for operation in &thread.operations {
@@ -152,7 +165,13 @@ fn locks(threads: &[Thread]) -> (Vec<LockInfo>, Numbers) {
     }
     let mut locks: Vec<_> = first.into_iter().map(|(lock, from_ns)| (from_ns, lock)).collect();
     locks.sort_unstable();
-    let infos = locks.iter().map(|&(_, (process, address))| LockInfo { process, address });
+    let infos = locks.iter().map(|&(_, (process, address))| {
+        let mut objects = objects[process as usize].iter();
+        let place = objects.find(|(memory, _)| memory.contains(&address)).map(|(memory, path)| {
+            Place { object: path.clone(), offset: address - memory.start, symbol: None }
+        });
+        LockInfo { process, address, place }
+    });
     let numbers = locks.iter().zip(0..).map(|(&(_, lock), number)| (lock, number));
     (infos.collect(), numbers.collect())
 }
@@ -388,5 +407,23 @@ mod tests {
         assert_eq!(owners, [1, 0]);
         let owners: Vec<_> = trace.locks.iter().map(|lock| lock.process).collect();
         assert_eq!(owners, [1, 0]);
+    }
+
+    #[test]
+    fn locks_lie_in_the_objects_that_their_process_lists() {
+        let (dir, tracer) = tracer(1);
+        tracer.list(0x1000..0x2000, b"/bin/server");
+        tracer.list(0x5000..0x9000, b"/lib/libcache.so");
+        tracer.list(0..usize::MAX, &[b'x'; OBJECTS]); // has no room, and is not there
+        let chunk = tracer.chunk(None, 0).unwrap();
+        for (lock, at) in [0x1010, 0x2000, 0x8fff].into_iter().zip([10, 20, 30]) {
+            chunk.push(What::Acquired, lock, at, at + 5);
+            chunk.push(What::Released, lock, at + 6, at + 7);
+        }
+        let trace = Trace::collect(dir.path()).unwrap();
+        let place = |object: &str, offset| Place { object: object.into(), offset, symbol: None };
+        let places: Vec<_> = trace.locks.into_iter().map(|lock| lock.place).collect();
+        let server = place("/bin/server", 0x10);
+        assert_eq!(places, [Some(server), None, Some(place("/lib/libcache.so", 0x3fff))]);
     }
 }

@@ -11,7 +11,7 @@ use std::path::Path;
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"lwtrace\n";
 /// Counts changes of what [`Trace`] is made of.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 impl Trace {
     /// Writes it to an open file; `path` is for the error's words.
@@ -63,7 +63,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{LockInfo, Meta, Step, TraceThread};
+    use crate::trace::{LockInfo, Meta, Place, Step, TraceThread};
     use proptest::prelude::*;
 
     /// What a thread may do next, were there no rule of what it holds.
@@ -98,13 +98,16 @@ mod tests {
             wishes in prop::collection::vec(steps(), 0..4),
             class in any::<Option<u8>>(), start_ns in any::<u64>(), dropped in any::<u64>(),
             command in ".{0,20}", emulated in any::<Option<String>>(), address in any::<u64>(),
+            symbol in any::<Option<String>>(),
         ) -> Trace {
             let thread = |wishes| TraceThread { process: 0, class, start_ns, steps: legal(wishes) };
             let meta = Meta {
                 processes: vec![command], lock: "fifo".into(), emulated, cpus: 2, span_ns: start_ns,
                 dropped, is_disk_full: dropped > 9,
             };
-            let locks = vec![LockInfo { process: 0, address }; 5];
+            let place = Place { object: "/bin/x".into(), offset: address / 2, symbol };
+            let place = (address % 2 == 0).then_some(place);
+            let locks = vec![LockInfo { process: 0, address, place }; 5];
             Trace { meta, locks, threads: wishes.into_iter().map(thread).collect() }
         }
     }
@@ -140,7 +143,7 @@ mod tests {
     #[test]
     fn what_can_not_be_is_refused() {
         let of = |steps: &[Step], locks: usize| {
-            let lock = LockInfo { process: 0, address: 1 };
+            let lock = LockInfo { address: 1, ..LockInfo::default() };
             let thread = TraceThread { steps: steps.to_vec(), ..TraceThread::default() };
             let meta = Meta { processes: vec!["a".into()], ..Meta::default() };
             why(&Trace { meta, locks: vec![lock; locks], threads: vec![thread] }.to_bytes())
@@ -155,7 +158,7 @@ mod tests {
         bytes.push(0);
         assert_eq!(why(&bytes), "cannot read 't.bin': damaged: more follows its end");
         bytes[8] = 7;
-        assert_eq!(why(&bytes), "cannot read 't.bin': its version is 7, this program reads 1");
+        assert_eq!(why(&bytes), "cannot read 't.bin': its version is 7, this program reads 2");
         let orphan = Trace { threads: vec![TraceThread::default()], ..Trace::default() };
         assert!(why(&orphan.to_bytes()).ends_with("thread 0 belongs to no process"));
     }

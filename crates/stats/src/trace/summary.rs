@@ -135,7 +135,7 @@ mod tests {
             Step::Release(0),
         ];
         let thread = TraceThread { steps, ..TraceThread::default() };
-        let locks = vec![LockInfo { process: 0, address: 0 }; 3];
+        let locks = vec![LockInfo::default(); 3];
         let trace = Trace { locks, threads: vec![thread.clone(), thread], ..Trace::default() };
         let summary = trace.summary();
         assert_eq!((summary.compute_ns, summary.idle_ns, summary.wait_ns), (146, 14, 22));

@@ -1,0 +1,231 @@
+//! Which lock, with which options: `NAME[:key=value,...]`. Command, bench, simulator and preloaded library read it here: what
+//! one of them understands, all do.
+
+use crate::catalog::find;
+use crate::entry::{Entry, OptionSpec};
+use core::fmt;
+
+/// The name of glibc's own algorithm, which is not in the catalogue and has no options.
+pub const GLIBC: &str = "glibc";
+
+/// A lock and its options, checked against the catalogue.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec<'a> {
+    /// As it was written.
+    pub text: &'a str,
+    /// The lock's name.
+    pub name: &'a str,
+    /// What the catalogue says of it; `None`: [`GLIBC`].
+    pub entry: Option<&'static Entry>,
+    /// All that stands after the colon.
+    options: Option<&'a str>,
+}
+
+impl<'a> Spec<'a> {
+    /// Reads `NAME[:key=value,...]`.
+    pub fn parse(text: &'a str) -> Result<Self, Bad<'a>> {
+        let (name, options) =
+            text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
+        let bad = |why| Bad { text, name, why };
+        let entry = find(name);
+        if entry.is_none() && name != GLIBC {
+            return Err(bad(Why::Name));
+        }
+        if options.is_some_and(str::is_empty) {
+            return Err(bad(Why::Nothing));
+        }
+        let spec = Self { text, name, entry, options };
+        spec.pieces().try_for_each(|piece| piece.map(drop)).map_err(bad)?;
+        Ok(spec)
+    }
+
+    /// The options that it was given, in their order; where one is given twice, the later one holds.
+    pub fn options(&self) -> impl Iterator<Item = (&'static OptionSpec, u32)> + use<'a> {
+        self.pieces().filter_map(Result::ok) // all are: `parse` has seen them
+    }
+
+    fn pieces(
+        &self,
+    ) -> impl Iterator<Item = Result<(&'static OptionSpec, u32), Why<'a>>> + use<'a> {
+        let known = options_of(self.entry);
+        self.options.into_iter().flat_map(|all| all.split(',')).map(|piece| read(piece, known))
+    }
+}
+
+fn options_of(entry: Option<&'static Entry>) -> &'static [OptionSpec] {
+    entry.map_or(&[], |entry| entry.options)
+}
+
+fn read<'a>(
+    piece: &'a str,
+    known: &'static [OptionSpec],
+) -> Result<(&'static OptionSpec, u32), Why<'a>> {
+    let (key, value) = piece.split_once('=').ok_or(Why::NoPair(piece))?;
+    let option = known.iter().find(|option| option.key == key).ok_or(Why::NoOption(key))?;
+    match value.parse() {
+        Ok(number) if (option.min..=option.max).contains(&number) => Ok((option, number)),
+        _ if is_number(value) => Err(Why::OutOfRange { option, value }),
+        _ => Err(Why::NoNumber { key, value }),
+    }
+}
+
+/// Digits, a sign, a point: enough for a message. To ask `f64` would bring its tables into the preloaded library.
+fn is_number(value: &str) -> bool {
+    value.contains(|letter: char| letter.is_ascii_digit())
+        && value.chars().all(|letter| letter.is_ascii_digit() || "+-.".contains(letter))
+}
+
+/// A text that names no lock, or with options that the lock does not have. `Display` is one line, with no hint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bad<'a> {
+    /// All of it, as it was written.
+    pub text: &'a str,
+    /// What stands before the colon.
+    pub name: &'a str,
+    /// What is wrong.
+    pub why: Why<'a>,
+}
+
+/// What is wrong with a [`Bad`] text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why<'a> {
+    /// No lock is called so.
+    Name,
+    /// A colon, and nothing after it.
+    Nothing,
+    /// This is not `key=value`.
+    NoPair(&'a str),
+    /// The lock has no option of this key.
+    NoOption(&'a str),
+    /// The value is no number.
+    NoNumber {
+        /// The option's key.
+        key: &'a str,
+        /// What was given.
+        value: &'a str,
+    },
+    /// The value is too small or too large, or not whole.
+    OutOfRange {
+        /// The option.
+        option: &'static OptionSpec,
+        /// What was given.
+        value: &'a str,
+    },
+}
+
+impl<'a> Bad<'a> {
+    /// The key of the option that is wrong, as it was written; empty: none is.
+    pub fn key(&self) -> &'a str {
+        match self.why {
+            Why::Name | Why::Nothing => "",
+            Why::NoPair(key) | Why::NoOption(key) | Why::NoNumber { key, .. } => key,
+            Why::OutOfRange { option, .. } => option.key,
+        }
+    }
+
+    /// The options that the lock has.
+    pub fn known(&self) -> &'static [OptionSpec] {
+        options_of(find(self.name))
+    }
+}
+
+impl fmt::Display for Bad<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { text, name, why } = self;
+        let mut option = |why: fmt::Arguments<'_>| write!(f, "lock '{text}': {why}");
+        match why {
+            Why::Name => write!(f, "unknown lock '{name}'"),
+            Why::Nothing => option(format_args!("nothing after the colon")),
+            Why::NoPair(piece) => option(format_args!("option '{piece}' is not key=value")),
+            Why::NoOption(key) => option(format_args!("no option '{key}'")),
+            Why::NoNumber { key, value } => option(format_args!("'{key}': '{value}' is no number")),
+            Why::OutOfRange { option: OptionSpec { key, min, max, .. }, value } => {
+                option(format_args!("'{key}={value}' is not within {min} to {max}"))
+            }
+        }
+    }
+}
+
+impl core::error::Error for Bad<'_> {}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::catalog::CATALOG;
+    use std::{format, string::ToString, vec::Vec};
+
+    #[test]
+    fn every_lock_has_each_option_at_its_bounds_and_not_beyond() {
+        for entry in CATALOG {
+            let plain = Spec::parse(entry.id).unwrap();
+            assert!(
+                core::ptr::eq(plain.entry.unwrap(), *entry) && plain.options().next().is_none()
+            );
+            for option in entry.options {
+                for value in [option.min, option.max] {
+                    let text = format!("{}:{}={value}", entry.id, option.key);
+                    assert!(Spec::parse(&text).unwrap().options().eq([(option, value)]), "{text}");
+                }
+                let value = format!("{}", u64::from(option.max) + 1);
+                let text = format!("{}:{}={value}", entry.id, option.key);
+                let why = Why::OutOfRange { option, value: &value };
+                assert_eq!(Spec::parse(&text).unwrap_err().why, why, "{text}");
+            }
+        }
+        assert!(Spec::parse(GLIBC).unwrap().entry.is_none());
+    }
+
+    #[test]
+    fn options_come_in_their_order() {
+        let spec = Spec::parse("fifo:bypass=8,spin=0,bypass=9").unwrap();
+        let options: Vec<_> = spec.options().map(|(option, value)| (option.key, value)).collect();
+        assert_eq!(
+            (spec.name, options),
+            ("fifo", [("bypass", 8), ("spin", 0), ("bypass", 9)].into())
+        );
+    }
+
+    #[test]
+    fn bad_names_are_unknown() {
+        for (text, name) in [
+            ("", ""),
+            ("nolock", "nolock"),
+            ("nolock:", "nolock"),
+            ("tas,fifo", "tas,fifo"),
+            ("FIFO", "FIFO"),
+        ] {
+            let bad = Spec::parse(text).unwrap_err();
+            assert_eq!(bad, Bad { text, name, why: Why::Name });
+            assert_eq!((bad.to_string(), bad.key()), (format!("unknown lock '{name}'"), ""));
+            assert!(bad.known().is_empty());
+        }
+    }
+
+    #[test]
+    fn bad_options_say_why() {
+        for (text, key, why) in [
+            ("fifo:", "", "nothing after the colon"),
+            ("glibc:", "", "nothing after the colon"),
+            ("glibc:spin=1", "spin", "no option 'spin'"),
+            ("mcs:spin=1", "spin", "no option 'spin'"),
+            ("fifo:spinn=1", "spinn", "no option 'spinn'"),
+            ("fifo:spin", "spin", "option 'spin' is not key=value"),
+            ("fifo:spin=1,", "", "option '' is not key=value"),
+            ("fifo:,spin=1", "", "option '' is not key=value"),
+            ("fifo:spin=", "spin", "'spin': '' is no number"),
+            ("fifo:spin=x", "spin", "'spin': 'x' is no number"),
+            ("fifo:spin=1us", "spin", "'spin': '1us' is no number"),
+            ("fifo:spin=-", "spin", "'spin': '-' is no number"),
+            ("fifo:spin=1:2", "spin", "'spin': '1:2' is no number"),
+            ("auto:spin=1,spinners=-1", "spinners", "'spinners=-1' is not within 0 to 7"),
+            ("auto:spinners=1.5", "spinners", "'spinners=1.5' is not within 0 to 7"),
+            ("auto:spinners=4294967296", "spinners", "'spinners=4294967296' is not within 0 to 7"),
+        ] {
+            let bad = Spec::parse(text).unwrap_err();
+            assert_eq!((bad.to_string(), bad.key()), (format!("lock '{text}': {why}"), key));
+            assert_eq!(bad.known().is_empty(), !["fifo", "auto"].contains(&bad.name));
+        }
+    }
+}
