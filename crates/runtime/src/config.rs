@@ -25,9 +25,10 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
-use lockwright_locks::catalog::{CATALOG, find};
+use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
+use lockwright_locks::spec::{Spec, Why};
 use lockwright_record::mailbox::TEXT;
 
 /// What options are applied to: as for several CPUs, however many there are. `Policy::tuning` adapts it at each use, so
@@ -236,30 +237,27 @@ fn parse_rule(rule: &'static [u8]) -> Result<(Target<'static>, Lock), Bad<'stati
 
 /// Understands `NAME[:key=value,...]`.
 fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
-    let (name, options) = cut(spec, b':').unwrap_or((spec, b""));
-    if name == b"glibc" {
-        return if options.is_empty() { Ok(Lock::GLIBC) } else { Err(Bad::Option(options, name)) };
-    }
-    let entry = core::str::from_utf8(name).ok().and_then(find).ok_or(Bad::Name(name))?;
+    let text = core::str::from_utf8(spec).map_err(|_| Bad::Name(spec))?;
+    let spec = Spec::parse(text).map_err(|bad| match bad.why {
+        Why::Name => Bad::Name(bad.name.as_bytes()),
+        Why::Nothing => Bad::Option(b":", bad.name.as_bytes()),
+        _ => Bad::Option(bad.key().as_bytes(), bad.name.as_bytes()),
+    })?;
+    let Some(entry) = spec.entry else { return Ok(Lock::GLIBC) };
+    let unknown = Bad::Name(spec.name.as_bytes());
     let how = match entry.kind {
         Kind::Front => {
-            let front = Front::find(entry.id).ok_or(Bad::Name(name))?;
+            let front = Front::find(entry.id).ok_or(unknown)?;
             tuning = (front.defaults)(tuning);
             How::Front(front)
         }
         Kind::Whole => {
             tuning.window = Window::Epoch; // for those that reorder
-            How::Whole(whole::find(entry.id).ok_or(Bad::Name(name))?)
+            How::Whole(whole::find(entry.id).ok_or(unknown)?)
         }
     };
-    for piece in options.split(|&byte| byte == b',').filter(|piece| !piece.is_empty()) {
-        let value = cut(piece, b'=').and_then(|(key, value)| {
-            let option = entry.options.iter().find(|option| option.key.as_bytes() == key)?;
-            let value: u32 = core::str::from_utf8(value).ok()?.parse().ok()?;
-            let known = (option.min..=option.max).contains(&value) && tuning.set(option.key, value);
-            known.then_some(())
-        });
-        value.ok_or(Bad::Option(piece, name))?;
+    for (option, value) in spec.options() {
+        tuning.set(option.key, value);
     }
     let entry = (entry.kind == Kind::Whole).then_some(entry);
     Ok(Lock { policy: Policy::new(how, tuning), entry })

@@ -5,7 +5,7 @@
 
 use crate::access::{self, Access};
 use crate::env::cut;
-use crate::real;
+use crate::{files, real};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 
@@ -100,10 +100,7 @@ pub(crate) unsafe fn place(target: Target<'static>) -> Option<usize> {
 fn load_program(store: &mut Store) {
     let mut path = [0_u8; 4096];
     let name = if access::now() == Access::All {
-        let name = c"/proc/self/exe".as_ptr();
-        // SAFETY: a NUL-terminated path, and a buffer of that size.
-        let len = unsafe { libc::readlink(name, path.as_mut_ptr().cast(), path.len()) };
-        &path[..usize::try_from(len).unwrap_or(0)]
+        files::program(&mut path)
     } else {
         // As it was started, which a symbolic link may call otherwise.
         // SAFETY: no preconditions.
