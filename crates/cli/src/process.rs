@@ -88,7 +88,12 @@ impl Process {
 
     /// Why it can't be read or written any more.
     pub(crate) fn gone(&self, error: &io::Error) -> Failure {
-        Failure::new(format!("cannot look into process {}: {}", self.pid, cause(error)))
+        // Of memory that is gone nothing can be read: the end of a file.
+        let why = match error.kind() {
+            ErrorKind::UnexpectedEof | ErrorKind::WriteZero => "it has ended".to_owned(),
+            _ => cause(error).to_string(),
+        };
+        Failure::new(format!("cannot look into process {}: {why}", self.pid))
             .hint(format!("is it still there? ps -p {}", self.pid))
     }
 }
