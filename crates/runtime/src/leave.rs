@@ -50,7 +50,9 @@ unsafe extern "C-unwind" {
 }
 
 /// `PTHREAD_CANCEL_DEFERRED`.
-pub(crate) const DEFERRED: c_int = 0;
+const DEFERRED: c_int = 0;
+/// `PTHREAD_CANCEL_ASYNCHRONOUS`.
+const ASYNCHRONOUS: c_int = 1;
 
 /// A wait that may be left.
 pub(crate) trait Wait {
@@ -98,6 +100,15 @@ pub(crate) fn hold_back_cancellation() -> c_int {
     // SAFETY: a valid kind and a writable word.
     unsafe { pthread_setcanceltype(DEFERRED, &mut kind) };
     kind
+}
+
+/// Runs `rest`, a sleep in a [`guarded`] wait, in which a cancellation, one that is pending too, tears the thread: so glibc's
+/// canceller needs to know nothing of where it sleeps.
+pub(crate) fn cancellable<R>(rest: impl FnOnce() -> R) -> R {
+    let_cancellation_in(ASYNCHRONOUS);
+    let result = rest();
+    hold_back_cancellation();
+    result
 }
 
 /// Gives the thread its type back. One that has come meanwhile acts here, if the thread is to be torn anywhere.
