@@ -24,10 +24,8 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
-use lockwright_locks::front::{self, FREE, HELD, Seat, Tuning, WAITED};
+use lockwright_locks::front::{self, Seat, Tuning};
 use lockwright_native::Native;
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
 
 /// glibc's `struct _pthread_cleanup_buffer`.
 #[repr(C)]
@@ -133,7 +131,7 @@ impl Wait for InLine<'_> {
             // SAFETY: our own node, in a frame that is still there; its wait does not go on.
             unsafe { front::leave_line(self.mutex.parts(), self.tuning, node) };
         }
-        pass_on(self.mutex);
+        front::pass_on::<Native>(&self.mutex.word);
     }
 }
 
@@ -149,7 +147,7 @@ struct OnWord<'a>(&'a Mutex);
 
 impl Wait for OnWord<'_> {
     fn leave(&self) {
-        pass_on(self.0);
+        front::pass_on::<Native>(&self.0.word);
     }
 }
 
@@ -157,19 +155,6 @@ impl Wait for OnWord<'_> {
 #[inline(always)]
 pub(crate) fn on_word<R>(mutex: &Mutex, run: impl FnOnce() -> R) -> R {
     guarded(&OnWord(mutex), run)
-}
-
-/// A wake may have been ours, and we won't acquire: it is the next one's, now or by the holder's unlock.
-fn pass_on(mutex: &Mutex) {
-    loop {
-        match mutex.word.load(Relaxed) {
-            // Who wakes up finds out for itself. Whoever takes the word meanwhile slept not: so wake, all the same.
-            FREE => return Native::unpark(&mutex.word, 1),
-            // Relaxed: it says "look", and an RMW of the holder's reads it. Whoever counted itself did so before.
-            HELD if mutex.word.compare_exchange(HELD, WAITED, Relaxed, Relaxed).is_err() => {}
-            _ => return,
-        }
-    }
 }
 
 /// A mutex that is released, should the thread be torn.

@@ -21,7 +21,7 @@
 //!    either that is seen, or the head sees the stand-in.
 
 use super::line::{ASLEEP, OPEN, WAITING, Waiter, join, successor, tag};
-use super::{Note, Parts, Tuning, WAITED, mark, mood, side, unlock_slow};
+use super::{Note, Parts, Tuning, WAITED, mark, mood, pass_on, side, unlock_slow};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
@@ -71,8 +71,7 @@ pub unsafe fn leave_line<P: Platform>(
         // Nobody holds the lock for us, so it can't be moved to the word: it has to look.
         P::unpark(gate, 1);
     }
-    // A wake at the word may have been meant for us.
-    P::unpark(parts.word, 1);
+    pass_on::<P>(parts.word); // a wake there may have been meant for us
 }
 
 /// For checkers: joins the line, is torn out of its wait, and leaves. `asleep`: once it has made sure that it would be

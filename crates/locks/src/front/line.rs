@@ -13,7 +13,8 @@
 
 use super::leaving::settle;
 use super::rule::{Arrived, Note, Rule, View};
-use super::{FREE, HELD, Parts, Tuning, WAITED, batch, mark, mood, owe_wake, side, take_as};
+use super::{FREE, HELD, Parts, Tuning, WAITED};
+use super::{batch, mark, mood, owe_wake, pass_on, side, take_as};
 use core::cell::Cell;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
@@ -137,7 +138,12 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     }
     let slept = behind && wait_for_headship::<P, R>(&lock, &node);
     P::reached(Stage::Head);
-    R::hold_back(&lock, &node.note);
+    if R::HOLDS_BACK {
+        if slept {
+            pass_on::<P>(parts.word); // woken there, maybe, where others sleep
+        }
+        R::hold_back(&lock, &node.note);
+    }
     let slept = wait_as_head::<P, R>(&lock, &node, slept);
     if let Some(seat) = seat {
         seat.set(core::ptr::null()); // who dies from here on dies with the lock held

@@ -55,6 +55,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
+    const HOLDS_BACK: bool = true;
+
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { spinners: SPINNERS.min(tuning.spinners), bypass: BYPASS, batch_ns: 0, ..tuning }
     }

@@ -154,6 +154,20 @@ fn mark<P: Platform>(word: &P::Word) -> bool {
     word.swap(WAITED, Acquire) == FREE
 }
 
+/// Passes a wake on that the caller may have had at the word, and does not acquire by: to whoever else sleeps there, now or
+/// by the holder's unlock.
+pub fn pass_on<P: Platform>(word: &P::Word) {
+    loop {
+        match word.load(Relaxed) {
+            // Who wakes up finds out for itself. Whoever takes the word meanwhile slept not: so wake, all the same.
+            FREE => return P::unpark(word, 1),
+            // STATE: (1, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it.
+            HELD if word.compare_exchange(HELD, WAITED, Relaxed, Relaxed).is_err() => {}
+            _ => return,
+        }
+    }
+}
+
 /// The holder claims, by `claim`, a thread that sleeps elsewhere, to move it to word 0: there it will be
 /// woken by an unlock, when it can run on. It must go on with [`lock_moved`]; `false`: the claim failed.
 pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {

@@ -47,6 +47,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
+    const HOLDS_BACK: bool = true;
+
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: BIG, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }

@@ -34,6 +34,9 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         if lock.is_crowded() { 0 } else { lock.tuning.spin_ns }
     }
 
+    /// Does its head hold back? Who was woken for the headship passes that wake on before it does.
+    const HOLDS_BACK: bool = false;
+
     /// It has become head, and may let others go first, within the bound.
     fn hold_back(lock: &View<'_, P>, note: &Note) {
         let _ = (lock, note);
@@ -237,6 +240,7 @@ pub trait Tune: 'static {
 
 impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     const AHEAD: usize = R::AHEAD;
+    const HOLDS_BACK: bool = R::HOLDS_BACK;
     fn defaults(tuning: Tuning) -> Tuning {
         T::tune(R::defaults(tuning))
     }
