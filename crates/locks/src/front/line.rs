@@ -213,6 +213,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         }
     }
     loop {
+        wide_awake(lock);
         if R::spin(lock, || take(slept)) || mark::<P>(parts.word) {
             return slept;
         }
@@ -226,8 +227,16 @@ fn nap<P: Platform>(lock: &View<'_, P>) {
     lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
     P::reached(Stage::Naps);
     lock.sleep_aside(lock.tuning.batch_ns);
-    lock.parts.mood.fetch_and(!mood::NAPPING, Relaxed);
+    wide_awake(lock);
     P::reached(Stage::Head);
+}
+
+/// The head does not nap, or no more; also if glibc's code says so, see [`mood`].
+fn wide_awake<P: Platform>(lock: &View<'_, P>) {
+    let mood = lock.parts.mood;
+    if mood.load(Relaxed) & mood::NAPPING != 0 {
+        mood.fetch_and(!mood::NAPPING, Relaxed);
+    }
 }
 
 /// Holding the lock, hands the headship on.
@@ -236,7 +245,6 @@ fn leave<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
     debug_assert!(parts.word.load(Relaxed) != FREE, "only the holder leaves this way");
     note_length(lock, node);
     let Some(mut next) = successor(parts, node, era) else {
-        // glibc's code counts condvar waiters in the same word, without atomic operations, and may have undone a count.
         if parts.mood.load(Relaxed) & mood::LENGTH != 0 && parts.tail.load(Relaxed).is_null() {
             parts.mood.fetch_and(!mood::LENGTH, Relaxed);
         }

@@ -181,8 +181,12 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
 }
 
 /// glibc's own `pthread_mutex_lock` of a mutex that is not held by its caller, or `pthread_mutex_timedlock`: does not look
-/// at the line, announces itself nowhere.
-pub(super) fn lock_as_glibc(m: &Mutex, deadline: Option<<Explored as Platform>::Deadline>) -> bool {
+/// at the line, announces itself nowhere; `counts` holders, in the word that has our hints, and not atomically.
+pub(super) fn lock_as_glibc(
+    m: &Mutex,
+    counts: bool,
+    deadline: Option<<Explored as Platform>::Deadline>,
+) -> bool {
     if m.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
         // `__lll_lock_wait` looks before it swaps; with a deadline it does not.
         let mut sleeps = deadline.is_none() && m.word.load(Relaxed) == WAITED;
@@ -194,16 +198,22 @@ pub(super) fn lock_as_glibc(m: &Mutex, deadline: Option<<Explored as Platform>::
         }
     }
     m.owner.store(Process::thread(), Relaxed);
+    if counts {
+        m.users.store(m.users.load(Relaxed).wrapping_add(1), Relaxed); // `++__nusers`
+    }
     m.count.store(1, Relaxed);
     true
 }
 
 /// glibc's own `pthread_mutex_unlock`, by the holder.
-pub(super) fn unlock_as_glibc(m: &Mutex) {
+pub(super) fn unlock_as_glibc(m: &Mutex, counts: bool) {
     if m.kind.load(Relaxed) & posix::TYPE == posix::RECURSIVE {
         m.count.store(m.count.load(Relaxed) - 1, Relaxed);
     }
     m.owner.store(0, Relaxed);
+    if counts {
+        m.users.store(m.users.load(Relaxed).wrapping_sub(1), Relaxed); // `--__nusers`
+    }
     let word: *const _ = &raw const m.word;
     if m.word.swap(FREE, Release) > HELD {
         Explored::unpark(word, 1);
