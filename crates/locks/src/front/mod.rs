@@ -157,14 +157,10 @@ fn mark<P: Platform>(word: &P::Word) -> bool {
 /// Passes a wake on that the caller may have had at the word, and does not acquire by: to whoever else sleeps there, now or
 /// by the holder's unlock.
 pub fn pass_on<P: Platform>(word: &P::Word) {
-    loop {
-        match word.load(Relaxed) {
-            // Who wakes up finds out for itself. Whoever takes the word meanwhile slept not: so wake, all the same.
-            FREE => return P::unpark(word, 1),
-            // STATE: (1, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it.
-            HELD if word.compare_exchange(HELD, WAITED, Relaxed, Relaxed).is_err() => {}
-            _ => return,
-        }
+    // STATE: (1, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it. No load, which might read
+    // an old 2.
+    if word.compare_exchange(HELD, WAITED, Relaxed, Relaxed) == Err(FREE) {
+        P::unpark(word, 1); // whoever takes it meanwhile slept not: so wake, all the same
     }
 }
 

@@ -9,7 +9,7 @@ use lockwright_locks::catalog::{CATALOG, visit_front, visit_whole};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, WholeVisitor};
 use lockwright_locks::front::{FREE, HELD, Rule, Tuning, WAITED, Window};
 use lockwright_locks::posix::{self, Environment, Front, How, Policy, Refused, queue_in_front};
-use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, TryLock, Woken, Word};
 
 /// A mutex of it.
@@ -199,7 +199,7 @@ pub(super) fn lock_as_glibc(
     }
     m.owner.store(Process::thread(), Relaxed);
     if counts {
-        m.users.store(m.users.load(Relaxed).wrapping_add(1), Relaxed); // `++__nusers`
+        recount(m, 1); // `++__nusers`
     }
     m.count.store(1, Relaxed);
     true
@@ -212,10 +212,16 @@ pub(super) fn unlock_as_glibc(m: &Mutex, counts: bool) {
     }
     m.owner.store(0, Relaxed);
     if counts {
-        m.users.store(m.users.load(Relaxed).wrapping_sub(1), Relaxed); // `--__nusers`
+        recount(m, u32::MAX); // `--__nusers`
     }
     let word: *const _ = &raw const m.word;
     if m.word.swap(FREE, Release) > HELD {
         Explored::unpark(word, 1);
     }
+}
+
+/// Adds, as a plain instruction does: what others write meanwhile is undone. The store is a swap, because on the machines
+/// that there are a store does not come between what two others' atomic operations order.
+fn recount(m: &Mutex, by: u32) {
+    m.users.swap(m.users.load(Relaxed).wrapping_add(by), AcqRel);
 }
