@@ -24,6 +24,8 @@ pub mod catalog;
 pub mod condvar;
 pub mod entry;
 pub mod front;
+#[cfg(test)]
+mod front_tests;
 pub mod posix;
 pub mod queue;
 pub mod rw;

@@ -290,18 +290,3 @@ fn a_section_that_unwinds_leaves_the_lock_free() {
         assert_eq!(lock.with(node, || lock.try_with(&mut Default::default(), || 8)), None, "held");
     }
 }
-
-#[test]
-fn hints_that_glibcs_code_has_spoilt_heal() {
-    use crate::front::{FREE, HELD, Parts, Rule, Tuning, Waiter, acquire, mood, pb10};
-    let new = |value| Word32(AtomicU32::new(value));
-    let hints = mood::NAPPING | mood::LENGTH;
-    let (word, side, mood) = (new(FREE), new(0), new(hints | mood::STEPS));
-    let tail = Pointer::<Waiter<Threads>>::new(core::ptr::null_mut());
-    let parts: Parts<'_, Threads> = Parts { word: &word, side: &side, mood: &mood, tail: &tail };
-    run_on(1); // where pb10 joins the line
-    let tuning = <pb10::Lock as Rule<Threads>>::defaults(Tuning::for_cpus(2));
-    acquire::<Threads, pb10::Lock>(parts, &tuning, None);
-    assert_eq!(word.load(Ordering::Relaxed), HELD);
-    assert_eq!(mood.load(Ordering::Relaxed) & hints, 0);
-}

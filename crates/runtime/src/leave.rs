@@ -24,7 +24,8 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
-use lockwright_locks::front::{self, Seat, Tuning};
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use lockwright_locks::front::{self, Seat, Tuning, View, Waiter};
 use lockwright_native::Native;
 
 /// glibc's `struct _pthread_cleanup_buffer`.
@@ -121,25 +122,58 @@ pub(crate) fn let_cancellation_in(kind: c_int) {
 struct InLine<'a> {
     mutex: &'a Mutex,
     tuning: &'a Tuning,
-    seat: Seat<Native>,
+    node: Cell<*const Waiter<Native>>,
+    is_beside: Cell<bool>,
+    /// The thread's cancellation type, while it joins.
+    kind: Cell<c_int>,
+}
+
+impl Seat<Native> for InLine<'_> {
+    fn joins(&self) {
+        self.kind.set(hold_back_cancellation());
+    }
+
+    fn sits(&self, node: *const Waiter<Native>) {
+        self.node.set(node);
+        signal_fence();
+        let_cancellation_in(self.kind.replace(DEFERRED));
+    }
+
+    fn is_beside(&self, counted: bool) {
+        self.is_beside.set(counted);
+        signal_fence();
+    }
+}
+
+/// For ourselves, should a signal handler not return.
+fn signal_fence() {
+    // ORDERING: SeqCst, for the compiler alone; pairs with our own signal handlers: they see what came before this, and
+    // nothing that comes after it.
+    compiler_fence(SeqCst);
 }
 
 impl Wait for InLine<'_> {
     fn leave(&self) {
-        let node = self.seat.get();
+        let parts = self.mutex.parts();
+        if self.is_beside.get() {
+            View::new(parts, self.tuning).count_out();
+        }
+        let node = self.node.get();
         if !node.is_null() {
             // SAFETY: our own node, in a frame that is still there; its wait does not go on.
-            unsafe { front::leave_line(self.mutex.parts(), self.tuning, node) };
+            unsafe { front::leave_line(parts, self.tuning, node) };
         }
-        front::pass_on::<Native>(&self.mutex.word);
+        front::pass_on::<Native>(parts.word);
+        let_cancellation_in(self.kind.get());
     }
 }
 
-/// Runs a front lock's wait, which says in the seat where it is in line.
+/// Runs a front lock's wait, which says in the seat where it is.
 #[inline(always)]
-pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&Seat<Native>)) {
-    let wait = InLine { mutex, tuning, seat: Seat::new(ptr::null()) };
-    guarded(&wait, || run(&wait.seat));
+pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&dyn Seat<Native>)) {
+    let (node, kind) = (Cell::new(ptr::null()), Cell::new(DEFERRED));
+    let wait = InLine { mutex, tuning, node, is_beside: Cell::new(false), kind };
+    guarded(&wait, || run(&wait));
 }
 
 /// A wait on word 0 itself.

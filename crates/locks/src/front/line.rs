@@ -15,7 +15,6 @@ use super::leaving::settle;
 use super::rule::{Arrived, Note, Rule, View};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, owe_wake, pass_on, side, take_as};
-use core::cell::Cell;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
 
@@ -77,9 +76,16 @@ impl<P: Platform> Waiter<P> {
     }
 }
 
-/// Where a thread that waits says which node is its own, for whoever takes it out of a wait that is torn
-/// ([`leave_line`](super::leave_line)). Null: it is in no line.
-pub type Seat<P> = Cell<*const Waiter<P>>;
+/// Where a thread that waits says where it is, for whoever takes it out of a wait that is torn
+/// ([`leave_line`](super::leave_line)).
+pub trait Seat<P: Platform> {
+    /// It is about to join the line. Torn between this and [`sits`](Self::sits), it leaves a node that nobody can pass.
+    fn joins(&self);
+    /// Its node in the line; null: it is in none.
+    fn sits(&self, node: *const Waiter<P>);
+    /// Is it [counted](View::count_in) among those beside the line?
+    fn is_beside(&self, counted: bool);
+}
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
@@ -123,19 +129,18 @@ fn forget<P: Platform>(parts: &Parts<'_, P>) {
 pub fn acquire<P: Platform, R: Rule<P>>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
-    seat: Option<&Seat<P>>,
+    seat: Option<&dyn Seat<P>>,
 ) {
-    let lock = View::new(parts, tuning);
+    let lock = View { seat, ..View::new(parts, tuning) };
     let note = match R::arrive(&lock) {
         Arrived::Took(_) => return,
         Arrived::Joins(note) => note,
     };
     let passes = P::Word::new(0);
     let node = Waiter::<P>::new(WAITING, note, &passes);
+    seat.inspect(|seat| seat.joins());
     let behind = join(&parts, &node, tuning);
-    if let Some(seat) = seat {
-        seat.set(&raw const node);
-    }
+    seat.inspect(|seat| seat.sits(&raw const node));
     let slept = behind && wait_for_headship::<P, R>(&lock, &node);
     P::reached(Stage::Head);
     if R::HOLDS_BACK {
@@ -145,9 +150,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         R::hold_back(&lock, &node.note);
     }
     let slept = wait_as_head::<P, R>(&lock, &node, slept);
-    if let Some(seat) = seat {
-        seat.set(core::ptr::null()); // who dies from here on dies with the lock held
-    }
+    seat.inspect(|seat| seat.sits(core::ptr::null())); // who dies from here on dies with the lock held
     R::acquired(&lock, &node.note, slept);
     leave::<P, R>(&lock, &node);
 }
@@ -346,7 +349,7 @@ fn note_length<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) {
     }
     // Those beside the line wait too. (A length from below 0 is none: a fork's child may have counted from too low.)
     let behind = if left < mood::WAITERS / 2 { left.saturating_sub(1) } else { 0 };
-    let waiters = behind + (now & side::SPINNERS) / side::SPINNER;
+    let waiters = behind + lock.beside_in(now);
     let crowded = waiters >= lock.tuning.cpus; // with the holder, more than the CPUs
     if crowded && now & side::CROWDED == 0 {
         side.fetch_or(side::CROWDED, Relaxed);

@@ -25,6 +25,10 @@ pub mod side {
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 15 << 26;
+    /// One fork before those who wait beside the line counted themselves (2 bits, the highest: they wrap).
+    pub const FORK: u32 = 1 << 30;
+    /// The field of forks.
+    pub const ERA: u32 = 3 << 30;
 }
 
 /// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters), and glibc's own code, where

@@ -21,7 +21,7 @@ pub const PLACE_MAX: u32 = side::LOCK;
 
 /// A front lock's rule, its type erased.
 pub struct Front<P: Platform> {
-    acquire: fn(Parts<'_, P>, &Tuning, Option<&Seat<P>>),
+    acquire: fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>),
     release: fn(&View<'_, P>),
     /// Its own defaults, on top of what suits the machine.
     pub defaults: fn(Tuning) -> Tuning,
