@@ -32,3 +32,4 @@ pub mod rw;
 pub mod spin;
 #[cfg(test)]
 mod testing;
+pub mod torn;

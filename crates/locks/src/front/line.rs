@@ -11,7 +11,7 @@
 //!              └────┴─► MOVING, LEFT   leaving.rs
 //! ```
 
-use super::leaving::settle;
+use super::leaving::{Seat, settle};
 use super::rule::{Arrived, Note, Rule, View};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, owe_wake, pass_on, side, take_as};
@@ -19,9 +19,9 @@ use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
 
 /// Awake, and not head.
-pub(super) const WAITING: u32 = 0;
+pub(crate) const WAITING: u32 = 0;
 /// About to sleep at its gate, or asleep there.
-pub(super) const ASLEEP: u32 = 1;
+pub(crate) const ASLEEP: u32 = 1;
 /// Head.
 pub(super) const OPEN: u32 = 2;
 
@@ -34,7 +34,7 @@ const CHOICE: usize = 16;
 /// One waiter's place in the line; on its stack.
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
-    pub(super) gate: P::Word,
+    pub(crate) gate: P::Word,
     pub(super) next: P::Ptr<Waiter<P>>,
     /// Who is before it. Its own until it is linked; then written under LEAVING (leaving.rs).
     pub(super) before: P::Ptr<Waiter<P>>,
@@ -48,7 +48,7 @@ pub struct Waiter<P: Platform> {
 
 impl<P: Platform> Waiter<P> {
     /// `passes` holds 0, and stays as long as the node.
-    pub(super) fn new(gate: u32, note: Note, passes: &P::Word) -> Self {
+    pub(crate) fn new(gate: u32, note: Note, passes: &P::Word) -> Self {
         Self {
             gate: P::Word::new(gate),
             next: P::Ptr::new(core::ptr::null_mut()),
@@ -58,9 +58,7 @@ impl<P: Platform> Waiter<P> {
             passes,
         }
     }
-}
 
-impl<P: Platform> Waiter<P> {
     /// Says that the caller, the line's head, is about to look who is behind this node; `counted`: waiters that are fewer.
     pub(super) fn pass(&self, mood: &P::Word, counted: u32) -> u32 {
         // SAFETY: it stays as long as we do.
@@ -74,17 +72,6 @@ impl<P: Platform> Waiter<P> {
         // SAFETY: as above.
         unsafe { (*self.passes).load(Relaxed) != 0 }
     }
-}
-
-/// Where a thread that waits says where it is, for whoever takes it out of a wait that is torn
-/// ([`leave_line`](super::leave_line)).
-pub trait Seat<P: Platform> {
-    /// It is about to join the line. Torn between this and [`sits`](Self::sits), it leaves a node that nobody can pass.
-    fn joins(&self);
-    /// Its node in the line; null: it is in none.
-    fn sits(&self, node: *const Waiter<P>);
-    /// Is it [counted](View::count_in) among those beside the line?
-    fn is_beside(&self, counted: bool);
 }
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
@@ -156,7 +143,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
 }
 
 /// Joins the line; `true`: behind somebody.
-pub(super) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
+pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
     let me = core::ptr::from_ref(node).cast_mut();
     // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
     // our predecessor's node is fully made before we write its `next`.
@@ -216,7 +203,9 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         }
     }
     loop {
-        wide_awake(lock);
+        if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
+            parts.mood.fetch_and(!mood::NAPPING, Relaxed); // glibc's code said so, see `mood`
+        }
         if R::spin(lock, || take(slept)) || mark::<P>(parts.word) {
             return slept;
         }
@@ -230,16 +219,8 @@ fn nap<P: Platform>(lock: &View<'_, P>) {
     lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
     P::reached(Stage::Naps);
     lock.sleep_aside(lock.tuning.batch_ns);
-    wide_awake(lock);
+    lock.parts.mood.fetch_and(!mood::NAPPING, Relaxed);
     P::reached(Stage::Head);
-}
-
-/// The head does not nap, or no more; also if glibc's code says so, see [`mood`].
-fn wide_awake<P: Platform>(lock: &View<'_, P>) {
-    let mood = lock.parts.mood;
-    if mood.load(Relaxed) & mood::NAPPING != 0 {
-        mood.fetch_and(!mood::NAPPING, Relaxed);
-    }
 }
 
 /// Holding the lock, hands the headship on.

@@ -49,8 +49,9 @@ pub mod tuning;
 mod words;
 
 pub use alone::Alone;
-pub use leaving::{leave_line, torn_wait};
-pub use line::{Seat, Waiter, acquire};
+pub use leaving::{Seat, leave_line};
+pub(crate) use line::{ASLEEP, WAITING, join};
+pub use line::{Waiter, acquire};
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
 pub use tuning::{ANY, SPIN_NS, Tuning, Window};
 pub use words::{mood, side};
@@ -147,7 +148,7 @@ fn sleep_on_word<P: Platform>(
 }
 
 /// Makes the word 2, before the caller sleeps on it; `true`: it was free, and is the caller's now.
-fn mark<P: Platform>(word: &P::Word) -> bool {
+pub(crate) fn mark<P: Platform>(word: &P::Word) -> bool {
     // ORDERING: Acquire, pairs with [release] if it was free. Release is not needed: the sleeper has nothing to
     // tell the unlock that finds this 2, which goes by the word alone.
     // STATE: (0, q, s) -> (2, q, s) held by us, or (1|2, q, s) -> (2, q, s) and we sleep.

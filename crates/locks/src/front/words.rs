@@ -34,17 +34,10 @@ pub mod side {
 /// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters), and glibc's own code, where
 /// it works on the mutex, counts holders in the whole word, not atomically: it may undo what we write, or borrow from us.
 ///
-/// That costs time, and never a wake: who sleeps, and who is woken, is decided by word 0, gates and `next` alone.
-///
-/// | wrong | costs | heals |
-/// |---|---|---|
-/// | `NAPPING` set | overtakers that are not counted | when the head looks at the word again: each is awake |
-/// | `NAPPING` not set | the nap's overtakers are counted, up to the bound | when the nap is over |
-/// | `LENGTH` | a line that counts as crowded, or does not | when the line empties |
-/// | `STEPS`, `SATURATED` | a nap in vain, or none | by what waiters see, a few looks later |
-///
-/// That [pass] and [replaced] are both writes of this word is more than a hint; but a store between them leaves their order
-/// to each other, and what each has written before, as they are: that is so on x86-64 and aarch64, if not in C11.
+/// That costs time, and never a wake: who sleeps, and who is woken, is decided by word 0, gates and `next` alone. It heals:
+/// NAPPING, which lets arrivals overtake uncounted, when the head looks at the word again; LENGTH, when the line empties;
+/// the others by what waiters see. That [pass] and [replaced] both write this word is more than a hint; a store between them
+/// leaves their order, and what was written before each, as they are: on x86-64 and aarch64, if not in C11.
 pub mod mood {
     /// One step towards "saturated" (4 bits).
     pub const STEP: u32 = 1 << 16;
