@@ -29,7 +29,7 @@ static bool ends(const char *text, const char *with)
 /* Is it ours? By what it is called: a name that a newer glibc has and we have not shall be noticed. */
 static bool is_ours(const char *name, const char *version)
 {
-    if (strcmp(name, "pthread_cancel") == 0 || strcmp(name, "prctl") == 0)
+    if (strcmp(name, "prctl") == 0)
         return true;
 #ifdef __x86_64__
     if (strcmp(name, "dlopen") == 0 || strcmp(name, "dlmopen") == 0)

@@ -24,6 +24,8 @@ pub mod catalog;
 pub mod condvar;
 pub mod entry;
 pub mod front;
+#[cfg(test)]
+mod front_tests;
 pub mod posix;
 pub mod queue;
 pub mod rw;
@@ -31,3 +33,4 @@ pub mod spec;
 pub mod spin;
 #[cfg(test)]
 mod testing;
+pub mod torn;

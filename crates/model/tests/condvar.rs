@@ -1,7 +1,7 @@
 //! The condition variable: no signal is lost, none is taken by somebody who came later, and who times out leaves the list.
 
 use lockwright_locks::catalog::visit_front;
-use lockwright_locks::condvar::{self, Cond, Outcome, Sleeper};
+use lockwright_locks::condvar::{Cond, Outcome, Sleeper};
 use lockwright_locks::entry::{Entry, FrontVisitor};
 use lockwright_locks::front::{self, Alone, Rule, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
@@ -109,7 +109,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
                     in_time = false;
                     self.acquire();
                 }
-                Outcome::Cancelled => panic!("nobody cancels"),
+                Outcome::Cancelled => panic!("nobody tore it out"),
             }
             self.waiting.fetch_sub(1, Relaxed);
         }
@@ -268,7 +268,9 @@ fn forked<C: Checker, const SPINS: usize>(all: bool) {
     });
 }
 
-/// As [`cancelled`], but the first is torn out of its wait: before it would sleep, or when it is about to.
+/// `first`, and a thread that waits after it, are in the list before anybody runs. The first is torn out of its wait, before
+/// it would sleep, or when it is about to, at any moment with respect to one signal. Either it was signalled, and passes that
+/// on, or the signal is the other's.
 fn left<C: Checker, const SPINS: usize>(holding: bool, about_to_sleep: bool) {
     let held = if holding { "with the mutex" } else { "without the mutex" };
     let when = if about_to_sleep { "late" } else { "early" };
@@ -300,63 +302,6 @@ fn left<C: Checker, const SPINS: usize>(holding: bool, about_to_sleep: bool) {
             let handles = vec![machine::spawn::<C>(leaves), machine::spawn::<C>(waits)];
             queue.lock_and_tell(false, holding);
             machine::join::<C>(handles);
-            queue.assert_idle();
-        }
-        machine::end();
-    });
-}
-
-/// `first`, and a thread that waits after it, are in the list before anybody runs. The first is cancelled, at any moment
-/// with respect to one signal. Either it was signalled, and passes that on, or the signal is the other's.
-fn cancelled<C: Checker, const SPINS: usize>(holding: bool) {
-    let held = if holding { "with the mutex" } else { "without the mutex" };
-    let name = format!("condvar, 2 waiters, the first cancelled, signal {held}, spins {SPINS}");
-    explore::<C>(&name, BUDGET, move || {
-        machine::begin::<C>();
-        {
-            let queue = Arc::new(Queue::<C, SPINS>::new());
-            let [first, second] = [queue.enlisted(), queue.enlisted()];
-            let handles = [(first, true), (second, false)].map(|(node, may_be_cancelled)| {
-                let queue = queue.clone();
-                machine::spawn::<C>(move || {
-                    if queue.sleep_and_lock(node, None) != Outcome::Cancelled {
-                        if may_be_cancelled {
-                            queue.tell(false, holding);
-                        }
-                    } else {
-                        assert!(may_be_cancelled, "the wrong one was cancelled");
-                    }
-                    queue.release();
-                })
-            });
-            let mut handles = Vec::from(handles);
-            let signaller = queue.clone();
-            handles.push(machine::spawn::<C>(move || signaller.lock_and_tell(false, holding)));
-            // SAFETY: the node stays for ever.
-            unsafe { condvar::cancel::<Machine<C, SPINS>>(first) };
-            machine::join::<C>(handles);
-            queue.assert_idle();
-        }
-        machine::end();
-    });
-}
-
-/// A waiter that is cancelled, and that nobody signals: it wakes up.
-fn cancelled_alone<C: Checker, const SPINS: usize>() {
-    let name = format!("condvar, 1 waiter, cancelled, no signal, spins {SPINS}");
-    explore::<C>(&name, BUDGET, move || {
-        machine::begin::<C>();
-        {
-            let queue = Arc::new(Queue::<C, SPINS>::new());
-            let node = queue.enlisted();
-            let waiter = queue.clone();
-            let handle = machine::spawn::<C>(move || {
-                assert_eq!(waiter.sleep_and_lock(node, None), Outcome::Cancelled);
-                waiter.release();
-            });
-            // SAFETY: the node stays for ever.
-            unsafe { condvar::cancel::<Machine<C, SPINS>>(node) };
-            machine::join::<C>(vec![handle]);
             queue.assert_idle();
         }
         machine::end();
@@ -445,16 +390,12 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for Others 
 
 fn all<C: Checker, const SPINS: usize>() {
     joined::<C, SPINS>();
-    cancelled_alone::<C, SPINS>();
     for all in [false, true] {
         forked::<C, SPINS>(all);
     }
     for holding in [false, true] {
         left::<C, SPINS>(holding, false);
         left::<C, SPINS>(holding, true);
-    }
-    for holding in [false, true] {
-        cancelled::<C, SPINS>(holding);
     }
     for broadcast in [false, true] {
         moved_in_vain::<C, SPINS>(broadcast);

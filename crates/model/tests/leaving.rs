@@ -2,7 +2,8 @@
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{Alone, Arrived, Note, Rule, Tuning, View, Waiter, torn_wait};
+use lockwright_locks::front::{Alone, Arrived, Note, Rule, Tuning, View, Waiter};
+use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
 use lockwright_model::scenario::{Section, Way, exclusion, lock};

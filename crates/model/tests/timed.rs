@@ -2,7 +2,7 @@
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{self, Alone, Rule};
+use lockwright_locks::front::{self, Alone, Arrived, Note, Rule, Tuning, View};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{Section, Way, exclusion, explore, lock, lock_until, try_lock};
@@ -96,6 +96,49 @@ where
     });
 }
 
+/// The head holds back for as long as somebody waits beside the line, however long that is.
+struct Patient;
+
+impl<P: Platform> Rule<P> for Patient {
+    const HOLDS_BACK: bool = true;
+
+    fn defaults(tuning: Tuning) -> Tuning {
+        Tuning { batch_ns: 0, ..tuning }
+    }
+
+    fn arrive(_: &View<'_, P>) -> Arrived {
+        Arrived::Joins(Note::default())
+    }
+
+    fn hold_back(lock: &View<'_, P>, _: &Note) {
+        while lock.beside() > 0 {
+            lock.sleep_aside(1);
+        }
+    }
+}
+
+/// As [`as_glibc`], and waits beside the line meanwhile.
+unsafe fn beside<C: Checker, const SPINS: usize>(
+    lock: &Alone<Machine<C, SPINS>, Patient>,
+    node: *mut (),
+    section: Section<'_>,
+) -> bool {
+    let view = View::new(lock.parts(), lock.tuning());
+    view.count_in(u32::MAX);
+    // SAFETY: the caller's promise.
+    unsafe { as_glibc(lock, node, section) };
+    view.count_out();
+    true
+}
+
+/// Who is woken, and holds back for somebody who sleeps on the word, must not keep that one's wake.
+fn woken_heads_hold_back<C: Checker, const SPINS: usize>(budget: Budget) {
+    let own: Way<Alone<Machine<C, SPINS>, Patient>, ()> = lock::<C, SPINS, _>;
+    let name = format!("patient, lock, lock, lock, beside, spins {SPINS}");
+    let ways = vec![own, own, own, beside::<C, SPINS>];
+    exclusion::<C, SPINS, _>(&name, budget, ways, false);
+}
+
 /// The rules of the catalogue that are not another's.
 struct All(Budget);
 
@@ -112,6 +155,8 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
 fn all<C: Checker, const SPINS: usize>() {
     let budget = Budget { preemptions: 2, time: Duration::from_millis(1_200), draws: 200 };
     visit_front::<Machine<C, SPINS>>(&mut All(budget));
+    let budget = Budget { time: Duration::from_millis(600), draws: 2_000, ..budget };
+    woken_heads_hold_back::<C, SPINS>(budget);
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! `pthread_cond_*`, C11's `cnd_*`, and `pthread_cancel`, which must reach our waiters.
+//! `pthread_cond_*`, and C11's `cnd_*`.
 //!
 //! Not here: `init` and the attributes, which stay glibc's: it leaves zeroes where we live.
 
 use crate::mutex::thrd;
 use core::ffi::c_int;
-use libc::{CLOCK_REALTIME, clockid_t, pthread_t, timespec};
+use libc::{CLOCK_REALTIME, clockid_t, timespec};
 use lockwright_runtime::cond::{self, By};
 use lockwright_runtime::layout::{Cond, Mutex};
 
@@ -20,7 +20,6 @@ export! {
     cnd_signal as cnd_signal: v2_34, v2_28;
     cnd_broadcast as cnd_broadcast: v2_34, v2_28;
     cnd_destroy as cnd_destroy: v2_34, v2_28;
-    cancel as pthread_cancel: v2_34, base;
 }
 
 /// Condition variables of before glibc 2.3.2: 8 bytes, a pointer to what glibc allocates. They stay glibc's. They are
@@ -133,9 +132,4 @@ unsafe extern "C" fn cnd_broadcast(cond: *mut Cond) -> c_int {
 unsafe extern "C" fn cnd_destroy(cond: *mut Cond) {
     // SAFETY: as above. C11 has no answer to an error.
     unsafe { cond::destroy(cond) };
-}
-
-unsafe extern "C" fn cancel(thread: pthread_t) -> c_int {
-    // SAFETY: as above.
-    unsafe { cond::cancel(thread) }
 }

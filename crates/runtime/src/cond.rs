@@ -1,12 +1,12 @@
 //! `pthread_cond_*` and `cnd_*`: our list, the mutex's kinds, deadlines, cancellation.
 //!
-//! Cancellation without asynchronous cancellation: a canceller (our `pthread_cancel`) first asks glibc, then
-//! counts the request in the target's memory, then opens its gate. A waiter compares that count from before
-//! its own test for cancellation with the one after it published its gate: a request is seen by one side or
-//! the other.
+//! Cancellation is glibc's own: `pthread_cancel` knows nothing of us. While a waiter [rests](Waiting::rest), and only
+//! then, it may be torn anywhere; a request from before acts as that begins. A canceller touches nothing of the
+//! target's, which may be detached, and gone.
 //!
-//! Who leaves in another way (see `leave`) goes through [`Waiting::leave`], from any stage of its wait: out of the
-//! list, its signal passed on, the mutex acquired again, as after a cancellation.
+//! Who leaves, so or in another way (see `leave`), goes through [`Waiting::leave`], from any stage of its wait: out of
+//! the list, its signal passed on, the mutex acquired again. The node lies on the waiter's stack, so a signal handler
+//! that interrupts a wait may itself wait for another condvar.
 
 use crate::layout::{Cond, Mutex};
 use crate::leave::{self, Wait};
@@ -14,8 +14,8 @@ use crate::watch::{self, Who};
 use crate::{config, fork, mutex, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU32, compiler_fence, fence};
-use lockwright_locks::condvar::{self, Outcome};
+use core::sync::atomic::{AtomicU32, compiler_fence};
+use lockwright_locks::condvar::{self, Outcome, Sleeper};
 use lockwright_locks::front::Parts;
 use lockwright_native::{Clock, Deadline, Native};
 use lockwright_platform::{Ptr, Word};
@@ -105,14 +105,16 @@ mod stage {
 struct Waiting<'a> {
     cond: &'a Cond,
     mutex: *mut Mutex,
-    /// The thread's cancellation type, if the wait has put another in its place.
-    kind: c_int,
+    /// The thread's own cancellation type; none: the wait is no cancellation point, and leaves it alone.
+    kind: Option<c_int>,
+    sleeper: Sleeper<Native>,
     stage: AtomicU32,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(cond: &'a Cond, mutex: *mut Mutex, kind: c_int) -> Self {
-        Self { cond, mutex, kind, stage: AtomicU32::new(stage::NOTHING) }
+    fn new(cond: &'a Cond, mutex: *mut Mutex, kind: Option<c_int>) -> Self {
+        let stage = AtomicU32::new(stage::NOTHING);
+        Self { cond, mutex, kind, sleeper: Sleeper::default(), stage }
     }
 
     /// For ourselves, should a signal handler not return.
@@ -143,9 +145,12 @@ impl<'a> Waiting<'a> {
     }
 
     /// Sleeps until the wait is over.
-    fn sleep(&self, me: &condvar::Sleeper<Native>, deadline: Option<Deadline>) -> Outcome {
-        let outcome = list(self.cond).sleep(me, config::spin_ns(), deadline);
-        if matches!(outcome, Outcome::TimedOut | Outcome::Cancelled) {
+    fn sleep(&self, deadline: Option<Deadline>) -> Outcome {
+        let spin_ns = config::spin_ns(); // may take locks of ours: not to be torn there
+        let rest = || self.sleeper.rest(spin_ns, deadline);
+        let outcome = if self.kind.is_some() { leave::cancellable(rest) } else { rest() };
+        if outcome == Outcome::TimedOut {
+            list(self.cond).withdraw(&self.sleeper);
             self.has_come_to(stage::RETURNS); // the condvar may be destroyed now
         }
         outcome
@@ -158,9 +163,7 @@ impl Wait for Waiting<'_> {
         let stage = self.stage.load(Relaxed); // own writes
         let mut moved = false;
         if let stage::JOINS | stage::WAITS = stage {
-            // SAFETY: the calling thread's own memory.
-            let me = unsafe { &*thread::this() };
-            let outcome = list(self.cond).leave(&me.sleeper, || held(self.cond));
+            let outcome = list(self.cond).leave(&self.sleeper, || held(self.cond));
             moved = outcome == Outcome::Moved;
         }
         // Our own id is there if and only if we wrote it, whatever the kind.
@@ -172,7 +175,7 @@ impl Wait for Waiting<'_> {
         if let stage::JOINS | stage::WAITS | stage::RETURNS = stage {
             self.uncount();
         }
-        leave::let_cancellation_in(if self.kind == leave::DEFERRED { now } else { self.kind });
+        leave::let_cancellation_in(self.kind.unwrap_or(now));
     }
 }
 
@@ -182,62 +185,41 @@ fn list(c: &Cond) -> condvar::Cond<'_, Native> {
 }
 
 unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> c_int {
-    // SAFETY: the calling thread's own memory.
-    let me = unsafe { &*thread::this() };
-    let cancels = me.cancels.load(Relaxed); // compared below, after the fence
     // SAFETY: the mutex is held, as POSIX wants it for the clean-up handlers.
     unsafe { pthread_testcancel() };
-    // Not to be torn anywhere: who is cancelled finds the mutex held in its clean-up handlers.
+    // Not to be torn but where it rests.
     let kind = leave::hold_back_cancellation();
-    let waiting = Waiting::new(c, mutex, kind);
+    let waiting = Waiting::new(c, mutex, Some(kind));
     // SAFETY: the caller's promise.
-    let wait = || unsafe { wait_guarded(&waiting, me, cancels, deadline) };
+    let wait = || unsafe { wait_guarded(&waiting, deadline) };
     let result = leave::guarded(&waiting, wait);
     // The mutex is held again, should a cancellation that is pending act at once.
     leave::let_cancellation_in(kind);
-    let (error, outcome) = match result {
-        Ok(result) => result,
-        Err(not_ours) => return not_ours,
-    };
-    match outcome {
-        Outcome::TimedOut if error == 0 => libc::ETIMEDOUT,
-        Outcome::Cancelled => {
-            // Returns if cancellation is disabled: then it was a spurious wake.
-            // SAFETY: the mutex is held again.
-            unsafe { pthread_testcancel() };
-            error
-        }
-        _ => error,
+    match result {
+        Ok((0, Outcome::TimedOut)) => libc::ETIMEDOUT,
+        Ok((error, _)) | Err(error) => error,
     }
 }
 
 /// What acquiring the mutex again said, and how the wait ended; or what releasing it said.
 unsafe fn wait_guarded(
     waiting: &Waiting<'_>,
-    me: &thread::Thread,
-    cancels: u32,
     deadline: Option<Deadline>,
 ) -> Result<(c_int, Outcome), c_int> {
     let (c, mutex) = (waiting.cond, waiting.mutex);
     waiting.count();
     c.mutex.store(mutex, Relaxed); // published by the list's lock
-    // SAFETY: a thread waits for one condvar at a time; its memory stays until it is joined.
-    unsafe { list(c).enlist(&me.sleeper) };
+    // SAFETY: a new node, which stays until we return, or have left.
+    unsafe { list(c).enlist(&waiting.sleeper) };
     waiting.has_come_to(stage::WAITS);
     // SAFETY: the caller's promise.
     let error = unsafe { mutex::unlock(mutex) };
-    // [cancel] ORDERING: SeqCst, pairs with the fence in `cancel`: either we see its count, or it sees our
-    // gate at WAIT.
-    fence(SeqCst);
-    if error != 0 || me.cancels.load(Relaxed) != cancels {
-        // SAFETY: the calling thread's own memory.
-        unsafe { condvar::cancel(&raw const me.sleeper) }; // wakes ourselves
-    }
-    let outcome = waiting.sleep(&me.sleeper, deadline);
     if error != 0 {
+        list(c).leave(&waiting.sleeper, || held(c));
         waiting.uncount();
         return Err(error); // not ours to wait with: EPERM, as unlock said
     }
+    let outcome = waiting.sleep(deadline);
     // SAFETY: the caller's promise; Moved only by a signaller that held this mutex as ours.
     let error = unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
     waiting.uncount();
@@ -254,15 +236,13 @@ pub(crate) unsafe fn wait_plainly(
     mutex: *mut Mutex,
     deadline: Option<Deadline>,
 ) -> c_int {
-    let waiting = Waiting::new(c, mutex, leave::DEFERRED);
+    let waiting = Waiting::new(c, mutex, None);
     // SAFETY: the caller's promise.
     leave::guarded(&waiting, || unsafe { wait_plainly_guarded(&waiting, deadline) })
 }
 
 unsafe fn wait_plainly_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>) -> c_int {
     let (c, mutex) = (waiting.cond, waiting.mutex);
-    // SAFETY: the calling thread's own memory.
-    let me = unsafe { &*thread::this() };
     let may = |is_first: bool| {
         if is_first {
             c.mutex.store(mutex, Relaxed); // under the list's lock
@@ -270,15 +250,15 @@ unsafe fn wait_plainly_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>
         core::ptr::eq(c.mutex.load(Relaxed), mutex)
     };
     waiting.count();
-    // SAFETY: a thread waits for one condvar at a time; its memory stays until it is joined.
-    if !unsafe { list(c).enlist_if(&me.sleeper, may) } {
+    // SAFETY: as in `wait_guarded`.
+    if !unsafe { list(c).enlist_if(&waiting.sleeper, may) } {
         waiting.uncount();
         return libc::EINVAL;
     }
     waiting.has_come_to(stage::WAITS);
     // SAFETY: the caller's promise.
     unsafe { mutex::unlock(mutex) };
-    let outcome = waiting.sleep(&me.sleeper, deadline);
+    let outcome = waiting.sleep(deadline);
     // SAFETY: the caller's promise; Moved only by a signaller that held this mutex.
     unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
     waiting.uncount();
@@ -388,22 +368,4 @@ pub unsafe fn destroy(cond: *mut Cond) -> c_int {
         unsafe { libc::syscall(libc::SYS_nanosleep, &nap, core::ptr::null::<libc::timespec>()) };
     }
     0
-}
-
-/// Cancels a thread, also out of a wait of ours.
-///
-/// # Safety
-/// As `pthread_cancel`.
-pub unsafe fn cancel(target: libc::pthread_t) -> c_int {
-    // SAFETY: the caller's promise.
-    let error = unsafe { real::pthread_cancel(target) };
-    if error == 0 && !watch::is_by(Who::Tool) {
-        // SAFETY: a thread that glibc could cancel has its memory still.
-        let target = unsafe { &*thread::of(target) };
-        target.cancels.fetch_add(1, Relaxed); // ordered by the fence
-        fence(SeqCst); // pairs with [cancel]
-        // SAFETY: as above.
-        unsafe { condvar::cancel(&raw const target.sleeper) };
-    }
-    error
 }

@@ -44,7 +44,7 @@ impl Environment for Here {
     }
 
     #[inline(always)]
-    fn in_line(mutex: &Mutex, tuning: &Tuning, wait: impl FnOnce(Option<&Seat<Native>>)) {
+    fn in_line(mutex: &Mutex, tuning: &Tuning, wait: impl FnOnce(Option<&dyn Seat<Native>>)) {
         leave::in_line(mutex, tuning, |seat| wait(Some(seat)));
     }
 

@@ -24,10 +24,9 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
-use lockwright_locks::front::{self, FREE, HELD, Seat, Tuning, WAITED};
+use core::sync::atomic::{Ordering::SeqCst, compiler_fence};
+use lockwright_locks::front::{self, Seat, Tuning, View, Waiter};
 use lockwright_native::Native;
-use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
 
 /// glibc's `struct _pthread_cleanup_buffer`.
 #[repr(C)]
@@ -50,7 +49,9 @@ unsafe extern "C-unwind" {
 }
 
 /// `PTHREAD_CANCEL_DEFERRED`.
-pub(crate) const DEFERRED: c_int = 0;
+const DEFERRED: c_int = 0;
+/// `PTHREAD_CANCEL_ASYNCHRONOUS`.
+const ASYNCHRONOUS: c_int = 1;
 
 /// A wait that may be left.
 pub(crate) trait Wait {
@@ -100,6 +101,15 @@ pub(crate) fn hold_back_cancellation() -> c_int {
     kind
 }
 
+/// Runs `rest`, a sleep in a [`guarded`] wait, in which a cancellation, one that is pending too, tears the thread: so glibc's
+/// canceller needs to know nothing of where it sleeps.
+pub(crate) fn cancellable<R>(rest: impl FnOnce() -> R) -> R {
+    let_cancellation_in(ASYNCHRONOUS);
+    let result = rest();
+    hold_back_cancellation();
+    result
+}
+
 /// Gives the thread its type back. One that has come meanwhile acts here, if the thread is to be torn anywhere.
 pub(crate) fn let_cancellation_in(kind: c_int) {
     if kind != DEFERRED {
@@ -112,25 +122,58 @@ pub(crate) fn let_cancellation_in(kind: c_int) {
 struct InLine<'a> {
     mutex: &'a Mutex,
     tuning: &'a Tuning,
-    seat: Seat<Native>,
+    node: Cell<*const Waiter<Native>>,
+    is_beside: Cell<bool>,
+    /// The thread's cancellation type, while it joins.
+    kind: Cell<c_int>,
+}
+
+impl Seat<Native> for InLine<'_> {
+    fn joins(&self) {
+        self.kind.set(hold_back_cancellation());
+    }
+
+    fn sits(&self, node: *const Waiter<Native>) {
+        self.node.set(node);
+        signal_fence();
+        let_cancellation_in(self.kind.replace(DEFERRED));
+    }
+
+    fn is_beside(&self, counted: bool) {
+        self.is_beside.set(counted);
+        signal_fence();
+    }
+}
+
+/// For ourselves, should a signal handler not return.
+fn signal_fence() {
+    // ORDERING: SeqCst, for the compiler alone; pairs with our own signal handlers: they see what came before this, and
+    // nothing that comes after it.
+    compiler_fence(SeqCst);
 }
 
 impl Wait for InLine<'_> {
     fn leave(&self) {
-        let node = self.seat.get();
+        let parts = self.mutex.parts();
+        if self.is_beside.get() {
+            View::new(parts, self.tuning).count_out();
+        }
+        let node = self.node.get();
         if !node.is_null() {
             // SAFETY: our own node, in a frame that is still there; its wait does not go on.
-            unsafe { front::leave_line(self.mutex.parts(), self.tuning, node) };
+            unsafe { front::leave_line(parts, self.tuning, node) };
         }
-        pass_on(self.mutex);
+        front::pass_on::<Native>(parts.word);
+        let_cancellation_in(self.kind.get());
     }
 }
 
-/// Runs a front lock's wait, which says in the seat where it is in line.
+/// Runs a front lock's wait, which says in the seat where it is.
 #[inline(always)]
-pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&Seat<Native>)) {
-    let wait = InLine { mutex, tuning, seat: Seat::new(ptr::null()) };
-    guarded(&wait, || run(&wait.seat));
+pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&dyn Seat<Native>)) {
+    let (node, kind) = (Cell::new(ptr::null()), Cell::new(DEFERRED));
+    let wait = InLine { mutex, tuning, node, is_beside: Cell::new(false), kind };
+    guarded(&wait, || run(&wait));
 }
 
 /// A wait on word 0 itself.
@@ -138,7 +181,7 @@ struct OnWord<'a>(&'a Mutex);
 
 impl Wait for OnWord<'_> {
     fn leave(&self) {
-        pass_on(self.0);
+        front::pass_on::<Native>(&self.0.word);
     }
 }
 
@@ -146,19 +189,6 @@ impl Wait for OnWord<'_> {
 #[inline(always)]
 pub(crate) fn on_word<R>(mutex: &Mutex, run: impl FnOnce() -> R) -> R {
     guarded(&OnWord(mutex), run)
-}
-
-/// A wake may have been ours, and we won't acquire: it is the next one's, now or by the holder's unlock.
-fn pass_on(mutex: &Mutex) {
-    loop {
-        match mutex.word.load(Relaxed) {
-            // Who wakes up finds out for itself. Whoever takes the word meanwhile slept not: so wake, all the same.
-            FREE => return Native::unpark(&mutex.word, 1),
-            // Relaxed: it says "look", and an RMW of the holder's reads it. Whoever counted itself did so before.
-            HELD if mutex.word.compare_exchange(HELD, WAITED, Relaxed, Relaxed).is_err() => {}
-            _ => return,
-        }
-    }
 }
 
 /// A mutex that is released, should the thread be torn.

@@ -112,7 +112,6 @@ real! {
     pthread_cond_signal(cond: Cond);
     pthread_cond_broadcast(cond: Cond);
     pthread_cond_destroy(cond: Cond);
-    pthread_cancel(thread: libc::pthread_t);
 }
 
 /// glibc's `struct dl_find_object`.

@@ -1,5 +1,4 @@
-//! What each thread keeps: the gate at which it waits for a condvar, its reorder window, and accounts of those who watch
-//! it. And its kernel id, which is glibc's own: a child of a raw `clone` has glibc's
+//! What each thread keeps: its reorder window, its epochs, and accounts of those who watch it. And its kernel id, which is glibc's own: a child of a raw `clone` has glibc's
 //! word as the program left it (Chromium's zygote mends it), and so has whoever locks by glibc's own code.
 //!
 //! In static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
@@ -12,8 +11,6 @@ use core::mem::needs_drop;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 use lockwright_locks::amp::standby::WINDOW_MAX_NS;
-use lockwright_locks::condvar::Sleeper;
-use lockwright_native::Native;
 use lockwright_native::symbol::{self, Scope};
 
 /// One thread's memory. Zeroed when the thread starts.
@@ -21,10 +18,6 @@ use lockwright_native::symbol::{self, Scope};
 pub(crate) struct Thread {
     /// Kernel thread id, where glibc's is not found; 0: not asked for yet. Own thread only.
     tid: AtomicU32,
-    /// Cancellations requested so far. Written by cancellers.
-    pub(crate) cancels: AtomicU32,
-    /// Where it waits for a condvar. Zeroed is what `Sleeper::default()` is.
-    pub(crate) sleeper: Sleeper<Native>,
     /// Its epochs, an `epoch::Block`; null: it has had none. Own thread only.
     pub(crate) epochs: AtomicPtr<c_void>,
     /// By how much the reorder window of its current epoch is below 100 ms, ns. Own thread only.
@@ -274,17 +267,6 @@ pub(crate) fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
 pub(crate) fn window_ns() -> u32 {
     // SAFETY: the calling thread's own memory.
     WINDOW_MAX_NS - unsafe { (*this()).narrowed_ns.load(Relaxed) } // own thread only
-}
-
-/// Another thread's memory.
-///
-/// # Safety
-/// `thread` exists, or has ended and has not been joined yet.
-pub(crate) unsafe fn of(thread: libc::pthread_t) -> *const Thread {
-    // Static TLS lies at the same distance from every thread's `pthread_t` (its control block).
-    // SAFETY: no preconditions.
-    let distance = this() as isize - unsafe { libc::pthread_self() } as isize;
-    (thread as isize + distance) as *const Thread
 }
 
 #[cfg(test)]

@@ -21,7 +21,6 @@
 //! | waiter, before it sleeps | (AWAKE, -) | (WAIT, -) |
 //! | signal, broadcast, under `lock` | (AWAKE, listed) | (SIGNALLED, unlisted): needs no wake |
 //! | signal, broadcast, under `lock` | (WAIT, listed) | (SIGNALLED or MOVED, unlisted) |
-//! | canceller, without `lock` | (AWAKE or WAIT, listed) | (CANCELLED, listed), and wakes the waiter |
 //! | waiter that timed out, without `lock` | (WAIT, listed) | (CANCELLED, listed) |
 //! | waiter that is torn out of its wait, without `lock` | (AWAKE or WAIT, -) | (CANCELLED, -) |
 //! | signal that meets it, under `lock` | (CANCELLED, listed) | the same: steps over it |
@@ -51,7 +50,7 @@ use crate::front::Parts;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Platform, Ptr, Woken, Word};
 
-/// Also the gate of a thread that waits for nothing: zeroed memory.
+/// Also the gate of a thread that waits for nothing.
 const SIGNALLED: u32 = 0;
 const AWAKE: u32 = 1;
 const WAIT: u32 = 2;
@@ -93,8 +92,7 @@ impl<P: Platform> Clone for Cond<'_, P> {
 }
 impl<P: Platform> Copy for Cond<'_, P> {}
 
-/// One waiter. In its thread's own memory, where a canceller can reach it: a thread waits for one condvar
-/// at a time.
+/// One waiter; on its stack.
 #[repr(C)]
 pub struct Sleeper<P: Platform> {
     gate: P::Word,
@@ -123,7 +121,7 @@ pub enum Outcome {
     Moved,
     /// The deadline passed, and no signal was for us.
     TimedOut,
-    /// Cancelled, and no signal was for us.
+    /// Torn out of its wait, and no signal was for us: what [`leave`](Cond::leave) says.
     Cancelled,
 }
 
@@ -153,37 +151,23 @@ impl<P: Platform> Cond<'_, P> {
         may
     }
 
-    /// Waits until signalled, cancelled, or the deadline; the caller has released the mutex.
-    ///
-    /// `spin_ns` bounds how long it stays awake; 0 where one CPU must do.
+    /// Waits until signalled, or the deadline; the caller has released the mutex. `spin_ns` as for
+    /// [`rest`](Sleeper::rest).
     pub fn sleep(&self, me: &Sleeper<P>, spin_ns: u32, deadline: Option<P::Deadline>) -> Outcome {
-        // Relaxed: whoever claims our gate may write UNLISTED; then there is nothing to stay awake for.
-        if me.listed.load(Relaxed) == LISTED_AWAKE {
-            P::spin_for(&me.gate, Relaxed, spin_ns.min(AWAKE_NS), |gate| gate != AWAKE);
+        let outcome = me.rest(spin_ns, deadline);
+        if outcome == Outcome::TimedOut {
+            self.withdraw(me);
         }
-        me.shut();
-        let outcome = loop {
-            // ORDERING: Acquire, pairs with [claim].
-            match me.gate.load(Acquire) & !AMONG_OTHERS {
-                WAIT => {
-                    // Relaxed: if it fails, a signal or a canceller came first, which is seen above.
-                    if P::park_movable(&me.gate, WAIT, deadline) == Woken::TimedOut
-                        && me.gate.compare_exchange(WAIT, CANCELLED, Relaxed, Relaxed).is_ok()
-                    {
-                        break Outcome::TimedOut;
-                    }
-                }
-                SIGNALLED => return Outcome::Signalled,
-                MOVED => return Outcome::Moved,
-                _ => break Outcome::Cancelled,
-            }
-        };
-        // No signal was for us, and none will be: we leave the list ourselves, and the condvar is there.
+        outcome
+    }
+
+    /// Takes a waiter out of the list that has timed out: no signal was for it, and none will be. The condvar is there until
+    /// this is done.
+    pub fn withdraw(&self, me: &Sleeper<P>) {
         self.lock_list();
         self.score(me.listed.load(Relaxed), false);
         self.unlist(me);
         self.unlock_list();
-        outcome
     }
 
     /// Ends a wait that was torn at any point between the begin of [`enlist`](Self::enlist) and the end of
@@ -222,7 +206,34 @@ impl<P: Platform> Cond<'_, P> {
 }
 
 impl<P: Platform> Sleeper<P> {
-    /// The waiter is about to sleep: [`Cond::sleep`]'s first step, which a model may take alone.
+    /// [`Cond::sleep`]'s first part, which does not touch the condvar. A waiter that has timed out goes on with
+    /// [`Cond::withdraw`].
+    ///
+    /// `spin_ns` bounds how long it stays awake; 0 where one CPU must do.
+    pub fn rest(&self, spin_ns: u32, deadline: Option<P::Deadline>) -> Outcome {
+        // Relaxed: whoever claims our gate may write UNLISTED; then there is nothing to stay awake for.
+        if self.listed.load(Relaxed) == LISTED_AWAKE {
+            P::spin_for(&self.gate, Relaxed, spin_ns.min(AWAKE_NS), |gate| gate != AWAKE);
+        }
+        self.shut();
+        loop {
+            // ORDERING: Acquire, pairs with [claim].
+            match self.gate.load(Acquire) & !AMONG_OTHERS {
+                SIGNALLED => return Outcome::Signalled,
+                MOVED => return Outcome::Moved,
+                _ => {
+                    // Relaxed: if it fails, a signal came first, which is seen above.
+                    if P::park_movable(&self.gate, WAIT, deadline) == Woken::TimedOut
+                        && self.gate.compare_exchange(WAIT, CANCELLED, Relaxed, Relaxed).is_ok()
+                    {
+                        return Outcome::TimedOut;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The waiter is about to sleep: [`rest`](Self::rest)'s first step, which a model may take alone.
     pub fn shut(&self) {
         // Relaxed: if it fails, the gate has been claimed, which the waiter sees when it looks again.
         let _ = self.gate.compare_exchange(AWAKE, WAIT, Relaxed, Relaxed);
@@ -236,18 +247,6 @@ impl<P: Platform> Sleeper<P> {
             Err(gate) => gate == CANCELLED,
         };
         cancels(AWAKE) || cancels(WAIT)
-    }
-}
-
-/// Cancels a wait, if one goes on: from another thread, without the list's lock.
-///
-/// # Safety
-/// `sleeper` is the memory of a thread that exists, or existed and has not been joined yet.
-pub unsafe fn cancel<P: Platform>(sleeper: *const Sleeper<P>) {
-    // SAFETY: the caller's promise; the node is never unmapped before its thread is joined.
-    let sleeper = unsafe { &*sleeper };
-    if sleeper.cancel() {
-        P::unpark(&sleeper.gate, 1);
     }
 }
 

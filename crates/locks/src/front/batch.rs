@@ -41,7 +41,7 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
 
 /// Waits awake until `take` has taken the word; `false` if that took too long.
 pub(super) fn spin<P: Platform>(lock: &View<'_, P>, mut take: impl FnMut() -> bool) -> bool {
-    let View { parts, tuning } = lock;
+    let View { parts, tuning, .. } = lock;
     let now = parts.mood.load(Relaxed);
     let steps = now & mood::STEPS;
     let start = P::now();

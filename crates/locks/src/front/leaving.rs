@@ -20,8 +20,8 @@
 //! 4. A node ends when no head can have seen it behind another: a head says that it looks before it does ([pass]), and
 //!    either that is seen, or the head sees the stand-in.
 
-use super::line::{ASLEEP, OPEN, WAITING, Waiter, join, successor, tag};
-use super::{Note, Parts, Tuning, WAITED, mark, mood, side, unlock_slow};
+use super::line::{ASLEEP, OPEN, WAITING, Waiter, successor, tag};
+use super::{Note, Parts, Tuning, mood, pass_on, side};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
@@ -33,10 +33,21 @@ const LEFT: u32 = 4;
 /// A stand-in that is not to be passed yet.
 const COMING: u32 = 5;
 
+/// Where a thread that waits says where it is, for whoever takes it out of a wait that is torn
+/// ([`leave_line`]).
+pub trait Seat<P: Platform> {
+    /// It is about to join the line. Torn between this and [`sits`](Self::sits), it leaves a node that nobody can pass.
+    fn joins(&self);
+    /// Its node in the line; null: it is in none.
+    fn sits(&self, node: *const Waiter<P>);
+    /// Is it [counted](super::View::count_in) among those beside the line?
+    fn is_beside(&self, counted: bool);
+}
+
 /// Takes a waiter out of the line. Does not wait for the lock; afterwards the node may end.
 ///
 /// # Safety
-/// `node` is the calling thread's own, as a [`Seat`](super::Seat) has it, and its wait does not go on.
+/// `node` is the calling thread's own, as a [`Seat`] has it, and its wait does not go on.
 #[cold]
 pub unsafe fn leave_line<P: Platform>(
     parts: Parts<'_, P>,
@@ -71,52 +82,7 @@ pub unsafe fn leave_line<P: Platform>(
         // Nobody holds the lock for us, so it can't be moved to the word: it has to look.
         P::unpark(gate, 1);
     }
-    // A wake at the word may have been meant for us.
-    P::unpark(parts.word, 1);
-}
-
-/// For checkers: joins the line, is torn out of its wait, and leaves. `asleep`: once it has made sure that it would be
-/// woken; with a deadline, after it has slept until then.
-///
-/// # Safety
-/// `memory` can be written, and stays readable. The node in it ends before this returns.
-pub unsafe fn torn_wait<P: Platform>(
-    parts: Parts<'_, P>,
-    tuning: &Tuning,
-    memory: *mut Waiter<P>,
-    asleep: bool,
-    deadline: Option<P::Deadline>,
-) {
-    let passes = P::Word::new(0);
-    // SAFETY: the caller's promise.
-    let node = unsafe {
-        memory.write(Waiter::new(WAITING, Note::default(), &passes));
-        &*memory
-    };
-    let behind = join(&parts, node, tuning);
-    let mut holds = false;
-    let (word, value) = if behind { (&node.gate, ASLEEP) } else { (parts.word, WAITED) };
-    if asleep {
-        // Relaxed: as in line.rs.
-        let sleeps = if behind {
-            node.gate.compare_exchange(WAITING, ASLEEP, Relaxed, Relaxed).is_ok()
-        } else {
-            holds = mark::<P>(parts.word);
-            !holds
-        };
-        if sleeps && deadline.is_some() {
-            // SURVIVES: it is torn out of this sleep anyway.
-            P::park(word, value, deadline);
-        }
-    }
-    // SAFETY: our own, and in the line; then nobody looks at it.
-    unsafe {
-        leave_line(parts, tuning, memory);
-        memory.drop_in_place();
-    }
-    if holds {
-        unlock_slow(parts, tuning);
-    }
+    pass_on::<P>(parts.word); // a wake there may have been meant for us
 }
 
 /// Puts a stand-in into the place of `node`, whose gate says MOVING, under LEAVING. Afterwards nobody looks at the node.

@@ -11,17 +11,17 @@
 //!              └────┴─► MOVING, LEFT   leaving.rs
 //! ```
 
-use super::leaving::settle;
+use super::leaving::{Seat, settle};
 use super::rule::{Arrived, Note, Rule, View};
-use super::{FREE, HELD, Parts, Tuning, WAITED, batch, mark, mood, owe_wake, side, take_as};
-use core::cell::Cell;
+use super::{FREE, HELD, Parts, Tuning, WAITED};
+use super::{batch, mark, mood, owe_wake, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
 
 /// Awake, and not head.
-pub(super) const WAITING: u32 = 0;
+pub(crate) const WAITING: u32 = 0;
 /// About to sleep at its gate, or asleep there.
-pub(super) const ASLEEP: u32 = 1;
+pub(crate) const ASLEEP: u32 = 1;
 /// Head.
 pub(super) const OPEN: u32 = 2;
 
@@ -34,7 +34,7 @@ const CHOICE: usize = 16;
 /// One waiter's place in the line; on its stack.
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
-    pub(super) gate: P::Word,
+    pub(crate) gate: P::Word,
     pub(super) next: P::Ptr<Waiter<P>>,
     /// Who is before it. Its own until it is linked; then written under LEAVING (leaving.rs).
     pub(super) before: P::Ptr<Waiter<P>>,
@@ -48,7 +48,7 @@ pub struct Waiter<P: Platform> {
 
 impl<P: Platform> Waiter<P> {
     /// `passes` holds 0, and stays as long as the node.
-    pub(super) fn new(gate: u32, note: Note, passes: &P::Word) -> Self {
+    pub(crate) fn new(gate: u32, note: Note, passes: &P::Word) -> Self {
         Self {
             gate: P::Word::new(gate),
             next: P::Ptr::new(core::ptr::null_mut()),
@@ -58,9 +58,7 @@ impl<P: Platform> Waiter<P> {
             passes,
         }
     }
-}
 
-impl<P: Platform> Waiter<P> {
     /// Says that the caller, the line's head, is about to look who is behind this node; `counted`: waiters that are fewer.
     pub(super) fn pass(&self, mood: &P::Word, counted: u32) -> u32 {
         // SAFETY: it stays as long as we do.
@@ -75,10 +73,6 @@ impl<P: Platform> Waiter<P> {
         unsafe { (*self.passes).load(Relaxed) != 0 }
     }
 }
-
-/// Where a thread that waits says which node is its own, for whoever takes it out of a wait that is torn
-/// ([`leave_line`](super::leave_line)). Null: it is in no line.
-pub type Seat<P> = Cell<*const Waiter<P>>;
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
@@ -122,32 +116,34 @@ fn forget<P: Platform>(parts: &Parts<'_, P>) {
 pub fn acquire<P: Platform, R: Rule<P>>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
-    seat: Option<&Seat<P>>,
+    seat: Option<&dyn Seat<P>>,
 ) {
-    let lock = View::new(parts, tuning);
+    let lock = View { seat, ..View::new(parts, tuning) };
     let note = match R::arrive(&lock) {
         Arrived::Took(_) => return,
         Arrived::Joins(note) => note,
     };
     let passes = P::Word::new(0);
     let node = Waiter::<P>::new(WAITING, note, &passes);
+    seat.inspect(|seat| seat.joins());
     let behind = join(&parts, &node, tuning);
-    if let Some(seat) = seat {
-        seat.set(&raw const node);
-    }
+    seat.inspect(|seat| seat.sits(&raw const node));
     let slept = behind && wait_for_headship::<P, R>(&lock, &node);
     P::reached(Stage::Head);
-    R::hold_back(&lock, &node.note);
-    let slept = wait_as_head::<P, R>(&lock, &node, slept);
-    if let Some(seat) = seat {
-        seat.set(core::ptr::null()); // who dies from here on dies with the lock held
+    if R::HOLDS_BACK {
+        if slept {
+            pass_on::<P>(parts.word); // woken there, maybe, where others sleep
+        }
+        R::hold_back(&lock, &node.note);
     }
+    let slept = wait_as_head::<P, R>(&lock, &node, slept);
+    seat.inspect(|seat| seat.sits(core::ptr::null())); // who dies from here on dies with the lock held
     R::acquired(&lock, &node.note, slept);
     leave::<P, R>(&lock, &node);
 }
 
 /// Joins the line; `true`: behind somebody.
-pub(super) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
+pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
     let me = core::ptr::from_ref(node).cast_mut();
     // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
     // our predecessor's node is fully made before we write its `next`.
@@ -207,6 +203,9 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         }
     }
     loop {
+        if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
+            parts.mood.fetch_and(!mood::NAPPING, Relaxed); // glibc's code said so, see `mood`
+        }
         if R::spin(lock, || take(slept)) || mark::<P>(parts.word) {
             return slept;
         }
@@ -230,7 +229,6 @@ fn leave<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
     debug_assert!(parts.word.load(Relaxed) != FREE, "only the holder leaves this way");
     note_length(lock, node);
     let Some(mut next) = successor(parts, node, era) else {
-        // glibc's code counts condvar waiters in the same word, without atomic operations, and may have undone a count.
         if parts.mood.load(Relaxed) & mood::LENGTH != 0 && parts.tail.load(Relaxed).is_null() {
             parts.mood.fetch_and(!mood::LENGTH, Relaxed);
         }
@@ -332,7 +330,7 @@ fn note_length<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) {
     }
     // Those beside the line wait too. (A length from below 0 is none: a fork's child may have counted from too low.)
     let behind = if left < mood::WAITERS / 2 { left.saturating_sub(1) } else { 0 };
-    let waiters = behind + (now & side::SPINNERS) / side::SPINNER;
+    let waiters = behind + lock.beside_in(now);
     let crowded = waiters >= lock.tuning.cpus; // with the holder, more than the CPUs
     if crowded && now & side::CROWDED == 0 {
         side.fetch_or(side::CROWDED, Relaxed);

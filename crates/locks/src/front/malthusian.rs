@@ -15,7 +15,7 @@
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
-//! 2. A head holds back for 100 ms at most.
+//! 2. A head holds back for 100 ms at most, and keeps no wake meanwhile.
 
 use super::{Arrived, Note, Rule, Tuning, View, tuning};
 use crate::entry::{Entry, Kind, Promise};
@@ -55,6 +55,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
+    const HOLDS_BACK: bool = true;
+
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { spinners: SPINNERS.min(tuning.spinners), bypass: BYPASS, batch_ns: 0, ..tuning }
     }

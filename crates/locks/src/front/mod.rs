@@ -49,8 +49,9 @@ pub mod tuning;
 mod words;
 
 pub use alone::Alone;
-pub use leaving::{leave_line, torn_wait};
-pub use line::{Seat, Waiter, acquire};
+pub use leaving::{Seat, leave_line};
+pub(crate) use line::{ASLEEP, WAITING, join};
+pub use line::{Waiter, acquire};
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
 pub use tuning::{ANY, SPIN_NS, Tuning, Window};
 pub use words::{mood, side};
@@ -147,11 +148,21 @@ fn sleep_on_word<P: Platform>(
 }
 
 /// Makes the word 2, before the caller sleeps on it; `true`: it was free, and is the caller's now.
-fn mark<P: Platform>(word: &P::Word) -> bool {
+pub(crate) fn mark<P: Platform>(word: &P::Word) -> bool {
     // ORDERING: Acquire, pairs with [release] if it was free. Release is not needed: the sleeper has nothing to
     // tell the unlock that finds this 2, which goes by the word alone.
     // STATE: (0, q, s) -> (2, q, s) held by us, or (1|2, q, s) -> (2, q, s) and we sleep.
     word.swap(WAITED, Acquire) == FREE
+}
+
+/// Passes a wake on that the caller may have had at the word, and does not acquire by: to whoever else sleeps there, now or
+/// by the holder's unlock.
+pub fn pass_on<P: Platform>(word: &P::Word) {
+    // STATE: (1, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it. No load, which might read
+    // an old 2.
+    if word.compare_exchange(HELD, WAITED, Relaxed, Relaxed) == Err(FREE) {
+        P::unpark(word, 1); // whoever takes it meanwhile slept not: so wake, all the same
+    }
 }
 
 /// The holder claims, by `claim`, a thread that sleeps elsewhere, to move it to word 0: there it will be

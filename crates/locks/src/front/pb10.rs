@@ -15,7 +15,7 @@
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. While the line's head is a little core's, at most `big` others take the word before it.
-//! 2. A head holds back for 100 ms at most.
+//! 2. A head holds back for 100 ms at most, and keeps no wake meanwhile.
 
 use super::{Arrived, FREE, Note, Rule, Tuning, View, fifo, tuning};
 use crate::amp::standby::{WINDOW_MAX_NS, confirmed, stand_by};
@@ -47,6 +47,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
+    const HOLDS_BACK: bool = true;
+
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { bypass: BIG, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }

@@ -10,7 +10,7 @@
 //! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::is_empty;
-use super::{FREE, HELD, Parts, Tuning, batch, mood, side, take_as, unlock_slow};
+use super::{FREE, HELD, Parts, Seat, Tuning, batch, mood, side, take_as, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Word};
@@ -33,6 +33,9 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         // Behind others in a crowded line there is nothing to stay awake for.
         if lock.is_crowded() { 0 } else { lock.tuning.spin_ns }
     }
+
+    /// Does its head hold back? Who was woken for the headship passes that wake on before it does.
+    const HOLDS_BACK: bool = false;
 
     /// It has become head, and may let others go first, within the bound.
     fn hold_back(lock: &View<'_, P>, note: &Note) {
@@ -102,6 +105,7 @@ impl Default for Note {
 /// A lock, as a rule sees it.
 pub struct View<'a, P: Platform> {
     pub(super) parts: Parts<'a, P>,
+    pub(super) seat: Option<&'a dyn Seat<P>>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
 }
@@ -109,7 +113,7 @@ pub struct View<'a, P: Platform> {
 impl<'a, P: Platform> View<'a, P> {
     /// The lock in these parts.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
-        Self { parts, tuning }
+        Self { parts, seat: None, tuning }
     }
 
     /// The one door past the line: takes a free word. With somebody in line that counts, and fails once the head
@@ -174,7 +178,17 @@ impl<'a, P: Platform> View<'a, P> {
 
     /// Threads that wait beside the line, and have [counted](Self::count_in) themselves.
     pub fn beside(&self) -> u32 {
-        (self.parts.side.load(Relaxed) & side::SPINNERS) / side::SPINNER
+        self.beside_in(self.parts.side.load(Relaxed))
+    }
+
+    /// As [`beside`](Self::beside), by this value of the side word. Who counted itself before a fork does not exist.
+    pub(super) fn beside_in(&self, side: u32) -> u32 {
+        if side & side::ERA == self.era() { (side & side::SPINNERS) / side::SPINNER } else { 0 }
+    }
+
+    /// The era, as the side word has it.
+    fn era(&self) -> u32 {
+        (self.tuning.era as u32).wrapping_mul(side::FORK)
     }
 
     /// Should waiters leave the lock to those who come back for it?
@@ -209,19 +223,29 @@ impl<'a, P: Platform> View<'a, P> {
     pub fn count_in(&self, most: u32) -> bool {
         let side = self.parts.side;
         let mut now = side.load(Relaxed); // re-checked by the exchange
-        while now & side::SPINNERS < most.min(7) * side::SPINNER {
+        loop {
+            let beside = self.beside_in(now);
+            if beside >= most.min(7) {
+                return false;
+            }
+            let others = now & !(side::SPINNERS | side::ERA) | self.era();
+            let counted = others | ((beside + 1) * side::SPINNER);
             // Relaxed: a count, it publishes nothing. Not a fetch_add: it would carry into the next field.
-            match side.compare_exchange(now, now + side::SPINNER, Relaxed, Relaxed) {
-                Ok(_) => return true,
+            match side.compare_exchange(now, counted, Relaxed, Relaxed) {
+                Ok(_) => break,
                 Err(seen) => now = seen,
             }
         }
-        false
+        self.seat.inspect(|seat| seat.is_beside(true));
+        true
     }
 
     /// The opposite.
     pub fn count_out(&self) {
-        self.parts.side.fetch_sub(side::SPINNER, Relaxed); // a count: it publishes nothing
+        self.seat.inspect(|seat| seat.is_beside(false));
+        if self.beside() > 0 {
+            self.parts.side.fetch_sub(side::SPINNER, Relaxed); // a count: it publishes nothing
+        }
     }
 }
 
@@ -237,6 +261,7 @@ pub trait Tune: 'static {
 
 impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     const AHEAD: usize = R::AHEAD;
+    const HOLDS_BACK: bool = R::HOLDS_BACK;
     fn defaults(tuning: Tuning) -> Tuning {
         T::tune(R::defaults(tuning))
     }

@@ -1,6 +1,6 @@
 //! The fields of the two words that a front lock keeps beside word 0: counts, flags, and hints.
 
-/// The side word's fields. The lowest five bits and the highest two belong to the runtime (which lock this mutex runs on).
+/// The side word's fields. The lowest five bits and two more belong to the runtime (which lock this mutex runs on).
 pub mod side {
     /// Bits that the front locks leave alone: the runtime's.
     pub const LOCK: u32 = 0x1f;
@@ -9,29 +9,39 @@ pub mod side {
     /// When the line was last left, its waiters and the holder were more than the CPUs.
     pub const CROWDED: u32 = 1 << 6;
     /// One thread that waits beside the line (3 bits).
-    pub const SPINNER: u32 = 1 << 8;
+    pub const SPINNER: u32 = 1 << 7;
     /// The field of those who wait beside the line.
-    pub const SPINNERS: u32 = 7 << 8;
+    pub const SPINNERS: u32 = 7 << 7;
     /// One arrival that overtook the line since it was last left (9 bits). The holder's.
-    pub const BYPASS: u32 = 1 << 11;
+    pub const BYPASS: u32 = 1 << 10;
     /// The field of bypasses.
-    pub const BYPASSES: u32 = 0x1ff << 11;
-    /// One thread that a signal moved to word 0 and no unlock has woken yet (6 bits). The holder's.
-    pub const MOVED: u32 = 1 << 20;
+    pub const BYPASSES: u32 = 0x1ff << 10;
+    /// One generation of the runtime's table (2 bits, which wrap): the runtime's, too.
+    pub const GENERATION: u32 = 1 << 19;
+    /// The field of generations.
+    pub const GENERATIONS: u32 = 3 << 19;
+    /// One thread that a signal moved to word 0 and no unlock has woken yet (5 bits). The holder's.
+    pub const MOVED: u32 = 1 << 21;
     /// The field of moved threads.
-    pub const MOVEDS: u32 = 63 << 20;
+    pub const MOVEDS: u32 = 31 << 21;
     /// One unlock that preferred moved threads to all others asleep on word 0, since the last that did not (4 bits).
     /// The holder's.
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 15 << 26;
-    /// Where the runtime's upper bits begin.
-    pub const GENERATION: u32 = 1 << 30;
-    /// More that the front locks leave alone.
-    pub const GENERATIONS: u32 = 3 << 30;
+    /// One fork before those who wait beside the line counted themselves (2 bits, the highest: they wrap).
+    pub const FORK: u32 = 1 << 30;
+    /// The field of forks.
+    pub const ERA: u32 = 3 << 30;
 }
 
-/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters).
+/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters), and glibc's own code, where
+/// it works on the mutex, counts holders in the whole word, not atomically: it may undo what we write, or borrow from us.
+///
+/// That costs time, and never a wake: who sleeps, and who is woken, is decided by word 0, gates and `next` alone. It heals:
+/// NAPPING, which lets arrivals overtake uncounted, when the head looks at the word again; LENGTH, when the line empties;
+/// the others by what waiters see. That [pass] and [replaced] both write this word is more than a hint; a store between them
+/// leaves their order, and what was written before each, as they are: on x86-64 and aarch64, if not in C11.
 pub mod mood {
     /// One step towards "saturated" (4 bits).
     pub const STEP: u32 = 1 << 16;

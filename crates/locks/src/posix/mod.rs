@@ -58,7 +58,7 @@ pub trait Environment: Sized + 'static {
     fn in_line(
         mutex: &Mutex<Self>,
         tuning: &Tuning,
-        wait: impl FnOnce(Option<&Seat<Self::Platform>>),
+        wait: impl FnOnce(Option<&dyn Seat<Self::Platform>>),
     ) {
         let _ = (mutex, tuning);
         wait(None);

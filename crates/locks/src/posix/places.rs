@@ -26,7 +26,7 @@ pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
 
 /// A front lock's rule, its type erased.
 pub struct Front<P: Platform> {
-    acquire: fn(Parts<'_, P>, &Tuning, Option<&Seat<P>>),
+    acquire: fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>),
     release: fn(&View<'_, P>),
     /// Its own defaults, on top of what suits the machine.
     pub defaults: fn(Tuning) -> Tuning,

@@ -1,0 +1,135 @@
+//! What the front locks' words and seats say, step by step.
+
+use crate::front::{FREE, HELD, Parts, Rule, Seat, Tuning, View, Waiter, acquire};
+use crate::front::{malthusian, mood, pb10, side};
+use crate::testing::{Threads, run_on, torn};
+use core::cell::Cell;
+use core::ptr::{null, null_mut};
+use lockwright_platform::{Ordering::Relaxed, Platform, Ptr, Word};
+
+struct Memory {
+    word: <Threads as Platform>::Word,
+    side: <Threads as Platform>::Word,
+    mood: <Threads as Platform>::Word,
+    tail: <Threads as Platform>::Ptr<Waiter<Threads>>,
+}
+
+impl Memory {
+    fn new(word: u32, mood: u32) -> Self {
+        let new = <<Threads as Platform>::Word as Word>::new;
+        Self { word: new(word), side: new(0), mood: new(mood), tail: Ptr::new(null_mut()) }
+    }
+
+    fn parts(&self) -> Parts<'_, Threads> {
+        let Self { word, side, mood, tail } = self;
+        Parts { word, side, mood, tail }
+    }
+}
+
+fn tuning<R: Rule<Threads>>() -> Tuning {
+    R::defaults(Tuning::for_cpus(2))
+}
+
+/// What a thread has said of itself, and what the line's tail was then.
+struct Said<'a> {
+    memory: &'a Memory,
+    is_joining: Cell<bool>,
+    node: Cell<*const Waiter<Threads>>,
+    is_beside: Cell<bool>,
+}
+
+impl<'a> Said<'a> {
+    fn nothing(memory: &'a Memory) -> Self {
+        let (is_joining, node, is_beside) = (Cell::new(false), Cell::new(null()), Cell::new(false));
+        Self { memory, is_joining, node, is_beside }
+    }
+}
+
+impl Seat<Threads> for Said<'_> {
+    fn joins(&self) {
+        assert!(self.memory.tail.load(Relaxed).is_null(), "it has joined, and not said so before");
+        self.is_joining.set(true);
+    }
+
+    fn sits(&self, node: *const Waiter<Threads>) {
+        let is_tail = core::ptr::eq(self.memory.tail.load(Relaxed), node);
+        assert!(node.is_null() || self.is_joining.get() && is_tail, "not the node that joined");
+        self.is_joining.set(false);
+        self.node.set(node);
+    }
+
+    fn is_beside(&self, counted: bool) {
+        self.is_beside.set(counted);
+    }
+}
+
+#[test]
+fn hints_that_glibcs_code_has_spoilt_heal() {
+    let hints = mood::NAPPING | mood::LENGTH;
+    let memory = Memory::new(FREE, hints | mood::STEPS);
+    run_on(1); // where pb10 joins the line
+    acquire::<Threads, pb10::Lock>(memory.parts(), &tuning::<pb10::Lock>(), None);
+    assert_eq!(memory.word.load(Relaxed), HELD);
+    assert_eq!(memory.mood.load(Relaxed) & hints, 0);
+}
+
+#[test]
+fn who_joins_says_so_before_and_after() {
+    let memory = Memory::new(FREE, 0);
+    let said = Said::nothing(&memory);
+    run_on(1); // as above
+    for at in 1.. {
+        memory.word.store(FREE, Relaxed);
+        memory.tail.store(null_mut(), Relaxed);
+        said.is_joining.set(false);
+        said.node.set(null());
+        let acquires =
+            || acquire::<Threads, pb10::Lock>(memory.parts(), &tuning::<pb10::Lock>(), Some(&said));
+        let is_done = torn(at, acquires).is_some();
+        let is_in_line = !memory.tail.load(Relaxed).is_null();
+        let is_known = said.is_joining.get() || !said.node.get().is_null();
+        assert!(is_known || !is_in_line || memory.word.load(Relaxed) == HELD, "torn at {at}");
+        if is_done {
+            assert!(at > 10, "{at} steps: it did nothing");
+            return;
+        }
+    }
+}
+
+#[test]
+fn who_is_torn_beside_the_line_can_be_counted_out() {
+    let (mut beside, mut left_behind) = (0, 0);
+    for at in 1..40 {
+        let memory = Memory::new(HELD, 0);
+        let (said, tuning) = (Said::nothing(&memory), tuning::<malthusian::Lock>());
+        let waits = || acquire::<Threads, malthusian::Lock>(memory.parts(), &tuning, Some(&said));
+        assert!(torn(at, waits).is_none(), "the lock was held");
+        let view = View::new(memory.parts(), &tuning);
+        if said.is_beside.get() {
+            beside += 1;
+            assert_eq!(view.beside(), 1, "torn at {at}");
+            view.count_out();
+        }
+        left_behind += view.beside();
+    }
+    assert!(beside > 0, "nobody waited beside the line");
+    // In the two steps of counting out: rather one too many than somebody else missing.
+    assert_eq!(left_behind, 2);
+}
+
+#[test]
+fn those_beside_the_line_stay_behind_at_a_fork() {
+    let memory = Memory::new(HELD, 0);
+    let era = |era| Tuning { era, ..tuning::<malthusian::Lock>() };
+    let (parents, childs) = (era(0), era(1));
+    let parent = View::<Threads>::new(memory.parts(), &parents);
+    assert!(parent.count_in(2) && parent.count_in(2) && !parent.count_in(2));
+    let child = View::<Threads>::new(memory.parts(), &childs);
+    assert_eq!((parent.beside(), child.beside()), (2, 0));
+    assert!(child.count_in(2) && child.count_in(2) && !child.count_in(2));
+    parent.count_out(); // whoever forked in a signal handler while it waited
+    assert_eq!(child.beside(), 2);
+    child.count_out();
+    child.count_out();
+    assert_eq!(memory.side.load(Relaxed) & side::SPINNERS, 0);
+}
