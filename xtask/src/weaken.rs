@@ -364,7 +364,7 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
             // The line is the same under each: two are enough.
             let words = if named.is_empty() { rules().take(2).collect() } else { named };
             (
-                words.join(",") + ",condvar,backwards,posix",
+                words.join(",") + ",condvar,backwards,patient,posix",
                 &["locks", "timed", "leaving", "condvar", "posix"],
             )
         }
