@@ -33,8 +33,9 @@ pub(crate) const ALL: &str = "all";
 pub(crate) const SUBJECT: Names =
     Names(|| names().chain([ALL, RUNTIME]).map(str::to_owned).collect());
 
-/// One warning if any of these specifications is of a textbook lock: its slowness looks like a hang.
-pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>) {
+/// One warning if any of these specifications is of a textbook lock: its slowness looks like a hang. `instead`: the command
+/// with another lock.
+pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>, instead: &str) {
     let textbook = specs
         .into_iter()
         .filter_map(|spec| find(spec.split(':').next().unwrap_or(spec)))
@@ -46,7 +47,7 @@ pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>) {
                 entry.id,
                 Usable::read().cpus()
             ),
-            format!("lockwright run --lock auto -- PROGRAM; lockwright explain {}", entry.id),
+            format!("{instead}; lockwright explain {}", entry.id),
         );
     }
 }

@@ -85,7 +85,7 @@ impl Obstacle {
             }
             Self::RaisedRights(_) => {
                 format!(
-                    "run a copy without them: cp '{shown}' /tmp/ && lockwright run -- /tmp/{}",
+                    "run a copy, which has no such right: cp '{shown}' /tmp/ && lockwright run -- /tmp/{}",
                     path.file_name().unwrap_or_default().display()
                 )
             }

@@ -32,7 +32,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use hints::Failure;
 use std::process::ExitCode;
 
-/// Locks for machines whose cores are not equal, under programs that stay as they are.
+/// Locks for machines whose cores are not equal, for unmodified programs.
 #[derive(Parser)]
 #[command(name = "lockwright", version, after_help = EXAMPLES)]
 struct Cli {

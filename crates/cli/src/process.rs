@@ -54,10 +54,11 @@ impl Process {
             ErrorKind::NotFound => {
                 Failure::new(format!("no process {pid}")).hint("pgrep --list-name SERVER")
             }
-            ErrorKind::PermissionDenied => {
-                Failure::new(format!("may not reach into process {pid}: {}", cause(&error)))
-                    .hint("as its own user, or with sudo; sysctl kernel.yama.ptrace_scope")
-            }
+            ErrorKind::PermissionDenied => Failure::new(format!(
+                "may not reach into process {pid}: {}",
+                cause(&error)
+            ))
+            .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
         };
         let folder = File::open(format!("/proc/{pid}")).map_err(fail)?;

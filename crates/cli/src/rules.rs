@@ -70,6 +70,11 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
         source.check("default", default)?;
     }
     let objects = if file.lock.is_empty() { Vec::new() } else { program.objects()? };
+    if let ([], [first, ..]) = (&*objects, &*file.lock) {
+        return Err(source
+            .fail(first.span().start, "[[lock]]", "the program is static: rules need a dynamic one")
+            .hint("one lock for all of it: lockwright run --lock fifo -- PROGRAM"));
+    }
     let mut rules = String::new();
     for rule in &file.lock {
         translate(&source, rule, &objects, &mut rules)?;
@@ -236,9 +241,13 @@ fn list(objects: &[ObjectFile]) -> String {
     match objects {
         [] => "the program".to_owned(),
         [one] => format!("'{}'", one.name),
-        [program, _] => format!("'{}' and the library that it loads", program.name),
+        [program, _] => format!("'{}' and the library that it loads at its start", program.name),
         [program, libraries @ ..] => {
-            format!("'{}' and the {} libraries that it loads", program.name, libraries.len())
+            format!(
+                "'{}' and the {} libraries that it loads at its start",
+                program.name,
+                libraries.len()
+            )
         }
     }
 }

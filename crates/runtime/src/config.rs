@@ -196,13 +196,10 @@ impl<'a> Bad<'a> {
             Self::Many(rule) => {
                 [b"too many rules, this one does not apply: '", rule, b"'", b"", b""]
             }
-            Self::Textbook(one, other) => [
-                b"'",
-                one,
-                b"' cannot follow '",
-                other,
-                b"': a mutex has room for one textbook lock",
-            ],
+            Self::Textbook(one, other) => {
+                let has = b"it can use one textbook lock in its life, '";
+                [has, other, b"', and not '", one, b"'"]
+            }
         }
     }
 
@@ -241,7 +238,11 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
     let spec = Spec::parse(text).map_err(|bad| match bad.why {
         Why::Name => Bad::Name(bad.name.as_bytes()),
         Why::Nothing => Bad::Option(b":", bad.name.as_bytes()),
-        _ => Bad::Option(bad.key().as_bytes(), bad.name.as_bytes()),
+        _ => {
+            let is_it = |piece: &&str| piece.split('=').next() == Some(bad.key());
+            let piece = text.split([':', ',']).skip(1).find(is_it).unwrap_or_default();
+            Bad::Option(piece.as_bytes(), bad.name.as_bytes())
+        }
     })?;
     let Some(entry) = spec.entry else { return Ok(Lock::GLIBC) };
     let unknown = Bad::Name(spec.name.as_bytes());

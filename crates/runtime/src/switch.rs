@@ -169,7 +169,7 @@ fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
     let (Some(None), Some(slot)) = (old, slot) else {
         unmap(fresh);
         return old?.or_else(|| {
-            why.because(&[b"the process has gone through 64 tables: it can go back to those"])
+            why.because(&[b"it has had 64 different settings, and can go back to those only"])
         });
     };
     // SAFETY: zeroes but for the words, that nobody else has; by BUSY no other thread makes a table.

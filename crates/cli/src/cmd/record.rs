@@ -106,7 +106,7 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
         .env(VARIABLE, folder.path())
         .env(LIMIT, args.limit.to_string());
     let lock = args.lock.or(inherited);
-    catalog::warn_of_textbook(lock.as_deref());
+    catalog::warn_of_textbook(lock.as_deref(), "lockwright record --lock auto -- PROGRAM");
     if let Some(lock) = lock {
         command.env(LOCK, lock);
     }

@@ -108,7 +108,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if !functions.is_empty() {
         command.env(epoch::VARIABLE, functions);
     }
-    catalog::warn_of_textbook(lock.iter().chain(rules.iter().flatten()).map(String::as_str));
+    let specs = lock.iter().chain(rules.iter().flatten()).map(String::as_str);
+    catalog::warn_of_textbook(specs, "lockwright run --lock auto -- PROGRAM");
     if let Some(lock) = lock {
         command.env(LOCK, lock);
     }

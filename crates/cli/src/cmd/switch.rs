@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 /// Show which locks a running process has, or give it others
 ///
 /// The process runs under `lockwright run`, or has our library linked in. It takes the new locks when one of its threads next
-/// has to wait for a mutex: until somebody waits, locks make no difference. Threads that wait already go on waiting as
-/// they came. Readers-writer locks and condition variables have no lock to choose.
+/// has to wait for a mutex: until somebody waits, locks make no difference. We look for two seconds whether it does.
+/// Threads that wait already go on waiting as they came. Readers-writer locks and condition variables have no lock to choose.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright switch 4242                         which locks it has
@@ -33,7 +33,8 @@ pub(crate) struct Args {
     /// Lock of the mutexes that no rule names, NAME[:key=value,...]; see `lockwright list`
     #[arg(value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
-    /// Choose locks by library, mutex or caller, in place of the rules so far
+    /// Choose locks by library, mutex or caller, in place of the rules so far; an empty file drops them all. A file without
+    /// `default` leaves the default as it is
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -50,6 +51,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let now = mailbox.table()?;
     if args.lock.is_none() && args.config.is_none() {
         output::print(&describe(&process, &now))?;
+        if let Some(table) = mailbox.posted()? {
+            output::print(&posted(&process, &table))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let (default, rules) = now.split_once('\n').unwrap_or((&now, ""));
@@ -61,18 +65,23 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             format!("{}\n{}", lock.as_deref().unwrap_or(default), config.rules)
         }
     };
-    catalog::warn_of_textbook(specs(&table));
+    let warn = || {
+        let instead = format!("lockwright switch {} auto", args.pid);
+        catalog::warn_of_textbook(specs(&table), &instead);
+    };
     match mailbox.post(&table)? {
-        Said::Done => output::print(&describe(&process, &table))?,
+        Said::Done => {
+            warn();
+            output::print(&describe(&process, &table))?;
+        }
         Said::Refused(why) => {
             return Err(Failure::new(format!("process {} keeps its locks: {why}", args.pid))
-                .hint(format!("what it has: lockwright switch {}", args.pid)));
+                .hint(format!("which it has: lockwright switch {}", args.pid)));
         }
-        Said::Nothing => output::print(&format!(
-            "{} ({}): posted; in force as soon as a thread has to wait for a mutex\n",
-            process.pid,
-            process.name()
-        ))?,
+        Said::Nothing => {
+            warn();
+            output::print(&posted(&process, &table))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -98,6 +107,16 @@ fn describe(process: &Process, table: &str) -> String {
         text.push_str(&format!("  {what} {target}: {lock}\n"));
     }
     text
+}
+
+/// What is not in force yet.
+fn posted(process: &Process, table: &str) -> String {
+    let (default, _) = table.split_once('\n').unwrap_or((table, ""));
+    format!(
+        "{} ({}): {default} is posted; in force as soon as a thread has to wait for a mutex\n",
+        process.pid,
+        process.name()
+    )
 }
 
 /// What the process said.
@@ -146,7 +165,7 @@ impl<'a> Remote<'a> {
             process.pid,
             process.name()
         ))
-        .hint("start it with `lockwright run -- PROGRAM`"))
+        .hint("start it with `lockwright run -- PROGRAM`; with --stats the program is our child"))
     }
 
     fn word(&self, offset: usize) -> Result<u32, Failure> {
@@ -194,6 +213,15 @@ impl<'a> Remote<'a> {
             }
         }
         Err(fail())
+    }
+
+    /// What has been posted, and not been taken yet.
+    fn posted(&self) -> Result<Option<String>, Failure> {
+        let state = self.state()?;
+        let mut text = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(TEXT)];
+        self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut text)?;
+        let is_there = state & STATE == POSTED && state == self.state()?;
+        Ok(is_there.then(|| String::from_utf8_lossy(&text).into_owned()))
     }
 
     /// Posts a table, and waits for a while until it is taken.

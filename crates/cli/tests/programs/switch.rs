@@ -117,7 +117,11 @@ fn what_can_not_be_is_refused_and_nothing_changes() -> Result<()> {
     program.round()?;
     let outcome = program.switch(&["ticket"])?;
     ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
-    ensure!(outcome.errors().contains("'ticket' cannot follow 'mcs'"), "{}", outcome.describe());
+    ensure!(
+        outcome.errors().contains("one textbook lock in its life, 'mcs', and not 'ticket'"),
+        "{}",
+        outcome.describe()
+    );
     ensure!(program.switch(&[])?.text().contains("(switch): mcs\n"));
     ensure!(program.switch_to(&["auto"])? == "a line, a line");
     Ok(())
@@ -134,6 +138,9 @@ fn a_program_without_us_says_so() -> Result<()> {
     let pid = idle.child.id().to_string();
     let outcome = lockwright().args(["switch", &pid, "mcs"]).run()?;
     ensure!(outcome.text().contains("posted"), "{}", outcome.describe());
+    let outcome = lockwright().args(["switch", &pid]).run()?;
+    ensure!(outcome.text().contains(": auto\n"), "{}", outcome.describe());
+    ensure!(outcome.text().contains("mcs is posted"), "{}", outcome.describe());
     idle.round()?;
     ensure!(idle.round()? == "a textbook lock, a textbook lock");
     Ok(())
