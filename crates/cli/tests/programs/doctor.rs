@@ -186,3 +186,12 @@ fn looking_at_a_program_runs_nothing_of_its_own() -> Result<()> {
     assert!(!Path::new(&format!("{linker}.ran")).exists());
     Ok(())
 }
+
+#[test]
+fn who_asks_for_a_sanitizer_has_none() -> Result<()> {
+    let program = compiled("weak", "weak.c", &[]);
+    let outcome = doctor(&[program.to_str().context("a path in UTF-8")?])?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    ensure!(!outcome.text().contains("ThreadSanitizer"), "{}", outcome.describe());
+    Ok(())
+}
