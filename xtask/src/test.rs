@@ -137,7 +137,7 @@ const STEPS: &[Step] = &[
         name: "posix",
         shows: "POSIX corner by corner, as under glibc",
         runner: Cargo,
-        args: "test -p lockwright-tests --test posix -- --test-threads 3",
+        args: "test -p lockwright-tests --test posix -- --test-threads 4",
         limit: 900,
     },
     Step {
