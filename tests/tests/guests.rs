@@ -89,6 +89,23 @@ fn drd_finds_what_it_found() -> Result<()> {
     same_verdict(&program, &tool, &[], "drd", true)
 }
 
+/// What a tool says of threads that share nothing, it says of us.
+#[test]
+fn no_tool_finds_a_race_in_us() -> Result<()> {
+    for (tool, flags) in [
+        (&["valgrind", "-q", "--tool=helgrind", "--error-exitcode=9"][..], &["-O1"][..]),
+        (&["valgrind", "-q", "--tool=drd", "--error-exitcode=9"], &["-O1"]),
+        (&[], &["-O1", "-fsanitize=thread"]),
+    ] {
+        let program = program("apart", "apart", flags)?;
+        let child = Child::new("setarch").args(["--addr-no-randomize"]).args(tool).args([program]);
+        let outcome = child.env("LD_PRELOAD", preload_list(&[&library()?])).limit(120).run()?;
+        ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+        ensure!(others(&outcome).is_empty(), "{}", outcome.describe());
+    }
+    Ok(())
+}
+
 #[test]
 fn memcheck_finds_what_it_found() -> Result<()> {
     let program = program("correct", "memcheck", &["-O1"])?;

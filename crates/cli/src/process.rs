@@ -5,6 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// A piece of a file in a process's memory.
 pub(crate) struct Mapping {
@@ -61,10 +63,21 @@ impl Process {
             .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
         };
-        let folder = File::open(format!("/proc/{pid}")).map_err(fail)?;
-        folder.lock().map_err(fail)?;
+        // A thread's id will do, too: it is the process's memory.
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).map_err(fail)?;
+        let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+        let pid = group.unwrap_or(pid);
         let memory = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
-        Ok(Self { pid, memory: memory.map_err(fail)?, _folder: folder })
+        let memory = memory.map_err(fail)?;
+        let folder = File::open(format!("/proc/{pid}")).map_err(fail)?;
+        for _ in 0..2000 {
+            if folder.try_lock().is_ok() {
+                return Ok(Self { pid, memory, _folder: folder });
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Err(Failure::new(format!("another command is at process {pid}, and does not end"))
+            .hint(format!("fuser -v /proc/{pid}")))
     }
 
     /// What it is called, for people.
@@ -91,7 +104,9 @@ impl Process {
     pub(crate) fn gone(&self, error: &io::Error) -> Failure {
         // Of memory that is gone nothing can be read: the end of a file.
         let why = match error.kind() {
-            ErrorKind::UnexpectedEof | ErrorKind::WriteZero => "it has ended".to_owned(),
+            ErrorKind::UnexpectedEof | ErrorKind::WriteZero => {
+                "it has ended, or runs another program now".to_owned()
+            }
             _ => cause(error).to_string(),
         };
         Failure::new(format!("cannot look into process {}: {why}", self.pid))

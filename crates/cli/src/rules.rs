@@ -132,7 +132,7 @@ fn translate(
                     .hint("leave it out: library says it already"));
             }
             let name = library.get_ref();
-            if name.is_empty() || name.contains([';', '=', '+', '/']) {
+            if name.is_empty() || name.contains([';', '=', '/']) {
                 return Err(source
                     .fail(library.span().start, "library", format!("'{name}' is not a file's name"))
                     .hint("for example library = \"libleveldb.so.1\""));

@@ -34,9 +34,8 @@ mod before_2_3_2 {
     macro_rules! forward {
         ($($function:ident($($arg:ident: $ty:ty),*) is $name:literal;)*) => { $(
             unsafe extern "C-unwind" fn $function($($arg: $ty),*) -> c_int {
-                static OLDEST: Oldest = Oldest::new($name);
                 let today: unsafe extern "C-unwind" fn($($ty),*) -> c_int = super::$function;
-                let oldest = OLDEST.get(today as *mut _);
+                let oldest = oldest::$function.get(today as *mut _);
                 if oldest.is_null() {
                     return libc::ENOSYS;
                 }
@@ -47,7 +46,21 @@ mod before_2_3_2 {
                     oldest($($arg),*)
                 }
             }
-        )* };
+        )*
+            #[expect(non_upper_case_globals, reason = "named as the functions that they stand for")]
+            mod oldest {
+                use super::Oldest;
+                $(pub(super) static $function: Oldest = Oldest::new($name);)*
+            }
+
+            /// Looks all of them up.
+            pub(crate) fn resolve() {
+                $({
+                    let today: unsafe extern "C-unwind" fn($($ty),*) -> c_int = super::$function;
+                    oldest::$function.get(today as *mut _);
+                })*
+            }
+        };
     }
     forward! {
         wait(cond: *mut Cond, lock: *mut Mutex) is c"pthread_cond_wait";
@@ -65,6 +78,9 @@ mod before_2_3_2 {
         old destroy as pthread_cond_destroy: base;
     }
 }
+
+#[cfg(all(versions, target_arch = "x86_64"))]
+pub(crate) use before_2_3_2::resolve as resolve_oldest;
 
 unsafe extern "C-unwind" fn wait(cond: *mut Cond, lock: *mut Mutex) -> c_int {
     // SAFETY: the program promises what POSIX asks of it.

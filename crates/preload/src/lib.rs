@@ -29,7 +29,13 @@ unsafe extern "C" {}
 static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_char) = {
     unsafe extern "C" fn init(_: c_int, _: *const *const c_char, _: *const *const c_char) {
         // SAFETY: the dynamic linker calls it once.
-        unsafe { lockwright_runtime::init::init() }
+        let is_watched = unsafe { lockwright_runtime::init::init() };
+        #[cfg(all(versions, target_arch = "x86_64"))]
+        if is_watched {
+            cond::resolve_oldest();
+        }
+        #[cfg(not(all(versions, target_arch = "x86_64")))]
+        let _ = is_watched;
     }
     init
 };

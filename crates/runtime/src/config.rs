@@ -28,7 +28,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
-use lockwright_locks::spec::{Spec, Why};
+use lockwright_locks::spec::{GLIBC, Spec, Why};
 use lockwright_record::mailbox::TEXT;
 
 /// What options are applied to: as for several CPUs, however many there are. `Policy::tuning` adapts it at each use, so
@@ -75,42 +75,60 @@ pub(crate) unsafe fn load() {
 
     let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(DEFAULT);
     let mut rules = variable(c"LOCKWRIGHT_RULES").unwrap_or(b"");
-    if lock.len() + 1 + rules.len() > TEXT {
+    if rules.len() + 256 + 2 > TEXT {
         say(&[b"LOCKWRIGHT_RULES is longer than 16384 bytes: no rule applies\n"]);
         rules = b"";
     }
     is_glibc_only(); // now: the program may change its environment
     let table = FIRST.0.get().cast();
+    let lock = match parse(lock, TUNING) {
+        Ok(_) if lock.len() <= 256 => lock,
+        Ok(_) => {
+            say(&[b"LOCKWRIGHT_LOCK is longer than 256 bytes: running on glibc's locks\n"]);
+            GLIBC.as_bytes()
+        }
+        Err(bad) => {
+            bad.say();
+            GLIBC.as_bytes()
+        }
+    };
+    // What is bad is not written: `switch` shows what is in force, and goes on from it.
+    let rules = pieces(rules).filter(|rule| parse_rule(rule).inspect_err(Bad::say).is_ok());
     // SAFETY: zeroes that nobody else has; called once, before any other table.
     let table = unsafe {
-        write_words(table, &[&lock[..lock.len().min(TEXT - 1)], b"\n", rules]);
+        write_words(table, lock);
+        write_words(table, b"\n");
+        for rule in rules {
+            write_words(table, rule);
+            write_words(table, b";");
+        }
         fill(table, |bad| bad.say())
     };
     policy::publish(table);
 }
 
-/// Writes a table in words.
+/// Adds to a table in words.
 ///
 /// # Safety
-/// Zeroes, of which the caller has the only pointer; the words are at most [`TEXT`] bytes long.
-pub(crate) unsafe fn write_words(table: *mut Table, words: &[&[u8]]) {
-    let mut len = 0;
-    for words in words {
-        // SAFETY: as above.
-        unsafe {
-            let to = (&raw mut (*table).text).cast::<u8>().add(len);
-            to.copy_from_nonoverlapping(words.as_ptr(), words.len());
-        }
-        len += words.len();
-    }
+/// Zeroes, or words, of which the caller has the only pointer; they become [`TEXT`] bytes at most.
+pub(crate) unsafe fn write_words(table: *mut Table, words: &[u8]) {
     // SAFETY: as above.
-    unsafe { (&raw mut (*table).len).write(len) };
+    unsafe {
+        let len = (*table).len;
+        let to = (&raw mut (*table).text).cast::<u8>().add(len);
+        to.copy_from_nonoverlapping(words.as_ptr(), words.len());
+        (*table).len = len + words.len();
+    }
 }
 
 /// The default and the rules of a table in words.
-fn halves(words: &[u8]) -> (&[u8], impl Iterator<Item = &[u8]>) {
+fn halves(words: &[u8]) -> (&[u8], impl Iterator<Item = &[u8]> + Clone) {
     let (lock, rules) = cut(words, b'\n').unwrap_or((words, b""));
-    (lock, rules.split(|&byte| byte == b';').filter(|rule| !rule.is_empty()))
+    (lock, pieces(rules))
+}
+
+fn pieces(rules: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
+    rules.split(|&byte| byte == b';').filter(|rule| !rule.is_empty())
 }
 
 /// Makes the rest of a table from its words. What is bad is complained of, and left out; a bad default is glibc's
@@ -150,14 +168,20 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
     unsafe { &*table }
 }
 
-/// Looks whether all of a table in words can be understood.
-pub(crate) fn check(words: &[u8]) -> Result<(), Bad<'_>> {
+/// Looks whether all of a table in words can be understood, and has room.
+///
+/// # Safety
+/// As [`fill`].
+pub(crate) unsafe fn check(words: &[u8]) -> Result<(), Bad<'_>> {
     let (lock, mut rules) = halves(words);
     parse(lock, TUNING)?;
     rules.try_for_each(|rule| {
         let (_, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
         parse(spec, TUNING).map(drop)
-    })
+    })?;
+    let targets = halves(words).1.filter_map(|rule| Some(rules::parse(rule)?.0));
+    // SAFETY: the caller's promise.
+    if unsafe { rules::have_room(targets) } { Ok(()) } else { Err(Bad::Room) }
 }
 
 /// The textbook locks of a table in words.
@@ -179,6 +203,8 @@ pub(crate) enum Bad<'a> {
     Rule(&'a [u8]),
     /// A rule, for which there is no place.
     Many(&'a [u8]),
+    /// Rules, for which there are no places.
+    Room,
     /// Two textbook locks.
     Textbook(&'a [u8], &'a [u8]),
 }
@@ -196,6 +222,7 @@ impl<'a> Bad<'a> {
             Self::Many(rule) => {
                 [b"too many rules, this one does not apply: '", rule, b"'", b"", b""]
             }
+            Self::Room => [b"it can have 29 different rules in its life", b"", b"", b"", b""],
             Self::Textbook(one, other) => {
                 let has = b"it can use one textbook lock in its life, '";
                 [has, other, b"', and not '", one, b"'"]

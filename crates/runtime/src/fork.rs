@@ -110,7 +110,7 @@ pub(crate) enum When {
 }
 
 /// Handlers by their [`When`], in the order in which they came.
-static HANDLERS: [[AtomicPtr<()>; 4]; 2] = [const { [const { AtomicPtr::new(null_mut()) }; 4] }; 2];
+static HANDLERS: [[AtomicPtr<()>; 8]; 2] = [const { [const { AtomicPtr::new(null_mut()) }; 8] }; 2];
 
 /// From now on a child calls this too, in its only thread.
 pub(crate) fn tell_child(when: When, handler: fn()) {

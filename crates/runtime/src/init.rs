@@ -11,13 +11,18 @@ use crate::{machine, mutex, policy, real, recording, switch, thread, trace};
 /// Most programs that we are preloaded into end soon, or never contend for a lock. So this asks the kernel for next to
 /// nothing, unless a variable wants something that must begin now; the rest is learnt by the first thread that waits.
 ///
+/// `true`: a tool watches the program's locks, and all of them are glibc's.
+///
 /// # Safety
 /// Called once, by the dynamic linker, before `main`.
-pub unsafe fn init() {
+pub unsafe fn init() -> bool {
     let _ = real::resolve();
     // SAFETY: called once.
     if unsafe { guard::stand_aside() } {
-        return;
+        // Now, while there is one thread: what is written later, without a lock, the tool may take for a race.
+        real::resolve_late();
+        config::is_glibc_only();
+        return true;
     }
     // SAFETY: called once.
     unsafe { begin() };
@@ -30,6 +35,7 @@ pub unsafe fn init() {
         #[cfg(not(target_arch = "x86_64"))]
         env::say(&[b"LOCKWRIGHT_EPOCHS needs x86-64, no function is an epoch: '", text, b"'\n"]);
     }
+    false
 }
 
 /// What every runtime begins with: it follows forks, and reads the variables that are about locks and epochs. Watchers

@@ -20,6 +20,7 @@
 //! acquires the mutex again, because the program's own clean-up handlers expect to hold it.
 
 use crate::layout::Mutex;
+use crate::thread;
 use core::cell::{Cell, UnsafeCell};
 use core::ffi::{c_int, c_void};
 use core::mem::MaybeUninit;
@@ -98,7 +99,31 @@ pub(crate) fn hold_back_cancellation() -> c_int {
     let mut kind = DEFERRED;
     // SAFETY: a valid kind and a writable word.
     unsafe { pthread_setcanceltype(DEFERRED, &mut kind) };
+    if kind != DEFERRED {
+        // A canceller that saw the type from before has a signal under way, and the thread must not end before it has
+        // come: it would overwrite what the thread returns. (As glibc's own waits do when they end.)
+        thread::await_canceller();
+    }
     kind
+}
+
+/// What is left undone if a thread is torn out of [`undisturbed`].
+struct Undone(fn());
+
+impl Wait for Undone {
+    fn leave(&self) {
+        (self.0)();
+    }
+}
+
+/// Runs what one thread does at a time, if `claim` says that it is this one: cancellation waits, and if a signal handler
+/// does not return, `undo` is called.
+pub(crate) fn undisturbed(claim: impl FnOnce() -> bool, undo: fn(), run: impl FnOnce()) {
+    let kind = hold_back_cancellation();
+    if claim() {
+        guarded(&Undone(undo), run);
+    }
+    let_cancellation_in(kind);
 }
 
 /// Runs `rest`, a sleep in a [`guarded`] wait, in which a cancellation, one that is pending too, tears the thread: so glibc's

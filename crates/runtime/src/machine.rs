@@ -21,7 +21,7 @@
 use crate::access::{self, Access};
 use crate::env::{say, variable};
 use crate::fork::{self, When};
-use crate::thread;
+use crate::{leave, thread};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int, c_long, c_ulong};
 use core::sync::atomic::Ordering::{Relaxed, Release, SeqCst};
@@ -273,20 +273,27 @@ unsafe fn read_topology() -> bool {
     learn_topology(topology, &wanted[..length]) != Err(Unlearnt::Unread)
 }
 
+/// Whoever looked has been torn away by a signal handler: the next one looks.
+fn give_up_looking() {
+    // ORDERING: Release, as in `alone`.
+    LOOKING.store(false, Release);
+    IS_NEW.store(true, Relaxed); // a hint
+}
+
 /// Runs `look`, if nobody else looks and the process has not confined itself.
 fn alone(look: impl FnOnce(&mut Room)) {
     // ORDERING: SeqCst, pairs with [confine]. Acquire, pairs with the Release below: the topology's memory has one
     // writer at a time.
-    if LOOKING.swap(true, SeqCst) {
-        return;
-    }
-    // ORDERING: SeqCst in there, pairs with [confine]: it sees us looking, or we see it.
-    if !access::is_confined_now() {
-        // SAFETY: LOOKING is ours.
-        thread::leaving_errno(|| look(unsafe { &mut *ROOM.0.get() }));
-    }
-    // ORDERING: Release, pairs with the Acquire above.
-    LOOKING.store(false, Release);
+    let claim = || !LOOKING.swap(true, SeqCst);
+    leave::undisturbed(claim, give_up_looking, || {
+        // ORDERING: SeqCst in there, pairs with [confine]: it sees us looking, or we see it.
+        if !access::is_confined_now() {
+            // SAFETY: LOOKING is ours.
+            thread::leaving_errno(|| look(unsafe { &mut *ROOM.0.get() }));
+        }
+        // ORDERING: Release, pairs with the Acquire above.
+        LOOKING.store(false, Release);
+    });
 }
 
 /// `prctl`, as glibc's own. What confines the process makes us look for the last time, first.

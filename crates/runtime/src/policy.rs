@@ -67,9 +67,14 @@ pub(crate) fn publish(table: &'static Table) {
     // ORDERING: Release, pairs with `current`: the table is filled.
     CURRENT.store(core::ptr::from_ref(table).cast_mut(), Release);
     if chooses_anew {
-        // ORDERING: Release, pairs with `generation`: who sees the number chooses by this table.
-        GENERATION.fetch_add(1, Release);
+        self::choose_anew();
     }
+}
+
+/// Mutexes choose their places anew.
+pub(crate) fn choose_anew() {
+    // ORDERING: Release, pairs with `generation`: who sees the number chooses by the present table.
+    GENERATION.fetch_add(1, Release);
 }
 
 /// See `Environment::generation`.

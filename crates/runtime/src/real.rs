@@ -1,7 +1,9 @@
 //! glibc's own functions, for what is not ours: process-shared, robust, PI and PP objects.
 //!
-//! Looked up by our constructor; or on first use, if somebody needs one before that.
+//! Those of mutexes and condvars are looked up by our constructor; or on first use, if somebody needs one before that.
 
+#[cfg(target_arch = "x86_64")]
+use crate::object::{self, Object};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use lockwright_native::symbol;
@@ -19,6 +21,19 @@ impl Symbol {
         Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
+    /// The address of glibc's own, for those who may ask late: `dlsym` waits for a lock of the dynamic linker, which may be
+    /// held by a thread that loads a library and waits for a lock that the caller has.
+    pub(crate) fn of_glibc(&self) -> *mut c_void {
+        let known = self.address.load(Relaxed); // as in `get`
+        #[cfg(target_arch = "x86_64")]
+        if known.is_null() && symbol::thread_sanitizer().is_null() {
+            let found = in_glibc(self.name, None);
+            self.address.store(found, Relaxed);
+            return if found.is_null() { self.get() } else { found };
+        }
+        if known.is_null() { self.get() } else { known }
+    }
+
     /// Its address; null if no library behind us has it.
     pub fn get(&self) -> *mut c_void {
         let known = self.address.load(Relaxed); // code, which is never unmapped
@@ -33,11 +48,13 @@ impl Symbol {
 
 /// What a reference to a condvar's function gets that asks for no version, or for the oldest: glibc's oldest.
 ///
-/// Unless another library stands between us and glibc, and has the function with no version: libtsan. A program that was
-/// linked with that one asks for no version either, and means today's condvars.
+/// Unless libtsan stands between us and glibc, which has the function with no version. A program that was linked with that
+/// one asks for no version either, and means today's condvars.
+#[cfg(target_arch = "x86_64")]
 #[derive(Debug)]
 pub struct Oldest(Symbol);
 
+#[cfg(target_arch = "x86_64")]
 impl Oldest {
     /// The function called `name`.
     pub const fn new(name: &'static CStr) -> Self {
@@ -51,12 +68,31 @@ impl Oldest {
         if !known.is_null() {
             return known;
         }
-        let version = |version| symbol::find_version(symbol::Scope::BehindUs, name, version);
-        let is_glibcs_next = symbol::find(symbol::Scope::BehindUs, name) == version(c"GLIBC_2.3.2");
-        let found = if is_glibcs_next { version(c"GLIBC_2.2.5") } else { today };
+        let has_tool = !symbol::thread_sanitizer().is_null();
+        let found = if has_tool { today } else { in_glibc(name, Some(c"GLIBC_2.2.5")) };
         address.store(found, Relaxed);
         found
     }
+}
+
+/// The address of glibc's own function, in this version if one is named; null if there is none. Without the dynamic
+/// linker's lock.
+#[cfg(target_arch = "x86_64")]
+fn in_glibc(name: &CStr, version: Option<&CStr>) -> *mut c_void {
+    let mut found = core::ptr::null_mut();
+    object::each(|info, _| {
+        let Some(object) = Object::of(info).filter(|o| o.soname() == Some(c"libc.so.6")) else {
+            return true;
+        };
+        object.definitions(|known, of, value| {
+            if known == name && version.is_none_or(|version| version == of) {
+                let at = info.dlpi_addr as usize + value.load(Relaxed); // the object's own
+                found = core::ptr::with_exposed_provenance_mut(at);
+            }
+        });
+        false
+    });
+    found
 }
 
 macro_rules! real {
@@ -93,6 +129,49 @@ macro_rules! real {
             [$(table::$name.get().addr()),*].into_iter()
         }
     };
+}
+
+/// glibc's functions that few programs need: looked up when they do.
+macro_rules! late {
+    ($($name:literal)*) => {
+        const NAMES: &[&CStr] = &[$($name),*];
+        static LATE: [Symbol; NAMES.len()] = [$(Symbol::new($name)),*];
+    };
+}
+
+late! {
+    c"pthread_rwlock_rdlock" c"pthread_rwlock_wrlock" c"pthread_rwlock_tryrdlock" c"pthread_rwlock_trywrlock"
+    c"pthread_rwlock_timedrdlock" c"pthread_rwlock_timedwrlock" c"pthread_rwlock_clockrdlock"
+    c"pthread_rwlock_clockwrlock" c"pthread_rwlock_unlock"
+    c"pthread_spin_lock" c"pthread_spin_trylock" c"pthread_spin_unlock"
+}
+
+/// Which of them is called `name`.
+pub(crate) const fn late(name: &CStr) -> usize {
+    let mut at = 0;
+    while at < NAMES.len() {
+        let (mut byte, one, other) = (0, NAMES[at].to_bytes(), name.to_bytes());
+        while one.len() == other.len() && byte < one.len() && one[byte] == other[byte] {
+            byte += 1;
+        }
+        if byte == one.len() && one.len() == other.len() {
+            return at;
+        }
+        at += 1;
+    }
+    panic!("it is not in the table above")
+}
+
+/// The address of one of them.
+pub(crate) fn late_address(at: usize) -> *mut c_void {
+    LATE[at].of_glibc()
+}
+
+/// Looks them all up: under a tool that takes a late store for a race.
+pub(crate) fn resolve_late() {
+    for symbol in &LATE {
+        symbol.get();
+    }
 }
 
 type Mutex = *mut libc::pthread_mutex_t;

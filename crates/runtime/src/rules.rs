@@ -74,6 +74,21 @@ unsafe impl Sync for Shared {}
 static STORE: Shared =
     Shared(UnsafeCell::new(Store { targets: [None; PLACES], program: [0; 256], program_len: 0 }));
 
+/// Is there a place for each of these targets?
+///
+/// # Safety
+/// As [`place`].
+pub(crate) unsafe fn have_room<'a>(wanted: impl Iterator<Item = Target<'a>> + Clone) -> bool {
+    // SAFETY: nobody else writes.
+    let targets = unsafe { &(*STORE.0.get()).targets };
+    let is_known = |target: &Target<'_>| targets.iter().flatten().any(|known| known == target);
+    // Each of them once, though a table may name it twice.
+    let new = wanted.clone().enumerate().filter(|(at, target)| {
+        !is_known(target) && !wanted.clone().take(*at).any(|before| before == *target)
+    });
+    new.count() <= TARGETS - targets.iter().flatten().count()
+}
+
 /// The place of a target, which has none yet or has had it for long; `None`: there is no place left.
 ///
 /// # Safety

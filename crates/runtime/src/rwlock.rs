@@ -46,10 +46,10 @@ const _: () = assert!(offset_of!(RwLock, prefer) == 48);
 /// The function of glibc's that `$name` stands for, called.
 macro_rules! glibc {
     ($name:literal, $lock:expr $(, $argument:expr => $kind:ty)*) => {{
-        static REAL: real::Symbol = real::Symbol::new($name);
+        const AT: usize = real::late($name);
         // SAFETY: glibc declares the function so.
         let function = unsafe {
-            transmute::<*mut c_void, unsafe extern "C" fn(*mut RwLock $(, $kind)*) -> c_int>(REAL.get())
+            transmute::<*mut c_void, unsafe extern "C" fn(*mut RwLock $(, $kind)*) -> c_int>(real::late_address(AT))
         };
         // SAFETY: our caller's promises are those that glibc asks for.
         unsafe { function($lock $(, $argument)*) }

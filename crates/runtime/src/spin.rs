@@ -32,10 +32,10 @@ pub struct Spin(Atomic32);
 macro_rules! glibc {
     ($name:literal, $lock:expr) => {
         move || {
-            static REAL: real::Symbol = real::Symbol::new($name);
+            const AT: usize = real::late($name);
             // SAFETY: glibc declares the function so, and our caller's promises are those that it asks for.
             unsafe {
-                let function: unsafe extern "C" fn(*mut Spin) -> c_int = transmute(REAL.get());
+                let function: unsafe extern "C" fn(*mut Spin) -> c_int = transmute(real::late_address(AT));
                 function($lock)
             }
         }

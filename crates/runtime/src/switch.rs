@@ -9,7 +9,7 @@ use crate::access::{self, Access};
 use crate::config::{self, Bad};
 use crate::fork::{self, When};
 use crate::policy::{self, TABLES, Table};
-use crate::thread;
+use crate::{leave, thread};
 use core::cell::Cell;
 use core::ptr::{self, null_mut};
 use core::sync::atomic::AtomicBool;
@@ -52,18 +52,25 @@ pub(crate) fn look() {
 fn take() {
     // A child of which we are not told must not wait for a thread that it doesn't have.
     fork::tell_child(When::Seen, in_child);
-    // ORDERING: Acquire, pairs with the Release below.
-    if !BUSY.swap(true, Acquire) {
+    // ORDERING: Acquire, pairs with the Release in `be_idle`.
+    let claim = || !BUSY.swap(true, Acquire);
+    leave::undisturbed(claim, be_idle, || {
         thread::leaving_errno(take_alone);
-        // ORDERING: Release, pairs with the Acquire above: what was made has been made.
-        BUSY.store(false, Release);
-    }
+        be_idle();
+    });
+}
+
+/// The next one may.
+fn be_idle() {
+    // ORDERING: Release, pairs with the Acquire in `take`: what was made has been made.
+    BUSY.store(false, Release);
 }
 
 /// In a fork's child, which has one thread.
 fn in_child() {
     if BUSY.swap(false, Relaxed) {
         lockwright_mailbox.state.fetch_and(!STATE, Relaxed); // EMPTY: who was at it does not exist
+        policy::choose_anew(); // it may have come to the table, and no further
     }
 }
 
@@ -79,7 +86,7 @@ fn take_alone() {
     if let Some(fresh) = fresh {
         let len = (mailbox.len.load(Relaxed) as usize).min(TEXT);
         // SAFETY: zeroes that nobody else has. What the command changes meanwhile is not believed: the state has changed.
-        unsafe { config::write_words(fresh, &[&(&*mailbox.text.get())[..len]]) };
+        unsafe { config::write_words(fresh, &(&*mailbox.text.get())[..len]) };
     }
     let taken = posted - POSTED + TAKEN;
     // ORDERING: AcqRel: the copy was made before. The command, which sees TAKEN, keeps out.
@@ -185,7 +192,8 @@ fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
 fn is_legal(words: &[u8], why: &mut Refusal) -> bool {
     let known = || KNOWN.0.iter().map_while(Cell::get);
     let mut refuse = |bad: Bad<'_>| why.because::<()>(&bad.pieces()).is_some();
-    if let Err(bad) = config::check(words) {
+    // SAFETY: by BUSY no other thread makes a table.
+    if let Err(bad) = unsafe { config::check(words) } {
         return refuse(bad);
     }
     // A mutex's 8 bytes are one textbook lock for ever, and mutexes may come from any place to any other.

@@ -192,9 +192,10 @@ fn pointer() -> usize {
 ///
 /// Called by a constructor. Before it, and where it finds nothing, the id is our own copy.
 pub(crate) fn learn() {
-    let told = || {
-        // {size in bits, elements, distance from the control block}, for libthread_db.
-        let field: *const [u32; 3] = symbol::find(Scope::Process, c"_thread_db_pthread_tid").cast();
+    // Where a word of the calling thread's control block lies, as glibc says it to libthread_db.
+    let word_of = |name| {
+        // {size in bits, elements, distance from the control block}
+        let field: *const [u32; 3] = symbol::find(Scope::Process, name).cast();
         if field.is_null() {
             return None;
         }
@@ -202,6 +203,7 @@ pub(crate) fn learn() {
         let ([bits, count, distance], block) = unsafe { (*field, libc::pthread_self() as usize) };
         (bits == 32 && count == 1).then_some(block.wrapping_add(distance as usize))
     };
+    let told = || word_of(c"_thread_db_pthread_tid");
     let cleared = || {
         const PR_GET_TID_ADDRESS: c_int = 40;
         let mut word = 0_usize;
@@ -223,6 +225,42 @@ pub(crate) fn learn() {
         // SAFETY: our variable. Relaxed: until another thread sees it, it uses its copy, which is the same.
         unsafe { TID_AT.store(word.wrapping_sub(pointer()), Relaxed) };
     }
+    let cancel = word_of(c"_thread_db_pthread_cancelhandling").filter(|_| has_known_cancellation());
+    if let Some(word) = cancel.filter(|word| (1..NEAR).contains(&word.abs_diff(pointer()))) {
+        CANCEL_AT.store(word.wrapping_sub(pointer()), Relaxed); // one thread, as a rule; 0 works too
+    }
+}
+
+/// Where glibc keeps what is known of a thread's cancellation (`struct pthread`'s `cancelhandling`), by distance from the
+/// thread pointer; 0: not known.
+static CANCEL_AT: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until a canceller that has announced its signal has sent it, and it has come.
+///
+/// By two bits that glibc 2.34 to 2.40 keeps: "canceling" is set before the signal is sent, "canceled" by its handler.
+pub(crate) fn await_canceller() {
+    const CANCELING: u32 = 1 << 2;
+    const CANCELED: u32 = 1 << 3;
+    let at = CANCEL_AT.load(Relaxed); // written once, before there are threads
+    if at == 0 {
+        return;
+    }
+    // SAFETY: `learn` found it there; glibc writes it atomically.
+    let word = unsafe { AtomicU32::from_ptr(pointer().wrapping_add(at) as *mut u32) };
+    // Relaxed: the signal's handler runs on this very thread.
+    while word.load(Relaxed) & (CANCELING | CANCELED) == CANCELING {
+        // SAFETY: no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+}
+
+/// Does this glibc keep a thread's cancellation in the bits that [`await_canceller`] knows?
+fn has_known_cancellation() -> bool {
+    // SAFETY: glibc's own constant, which ends in a NUL.
+    let version = unsafe { core::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    let minor =
+        version.to_bytes().strip_prefix(b"2.").and_then(|text| core::str::from_utf8(text).ok());
+    minor.and_then(|text| text.parse().ok()).is_some_and(|minor: u32| (34..=40).contains(&minor))
 }
 
 /// How long a control block is at most: that of glibc 2.36 has 2304 bytes, the id at 720.

@@ -49,14 +49,17 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let process = Process::open(args.pid)?;
     let mailbox = Remote::find(&process)?;
     let now = mailbox.table()?;
+    let waiting = mailbox.posted()?;
     if args.lock.is_none() && args.config.is_none() {
         output::print(&describe(&process, &now))?;
-        if let Some(table) = mailbox.posted()? {
+        if let Some(table) = waiting {
             output::print(&posted(&process, &table))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let (default, rules) = now.split_once('\n').unwrap_or((&now, ""));
+    // What is posted, and was not taken yet, is what this changes.
+    let base = waiting.unwrap_or(now);
+    let (default, rules) = base.split_once('\n').unwrap_or((&base, ""));
     let table = match args.config {
         None => format!("{}\n{rules}", args.lock.as_deref().unwrap_or(default)),
         Some(file) => {
@@ -147,7 +150,18 @@ impl<'a> Remote<'a> {
             // As the process sees the file, which may live in a container.
             let root = PathBuf::from(format!("/proc/{}/root", process.pid));
             let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
-            let Some(offset) = symbol(&path) else { continue };
+            let offset = match symbol(&path) {
+                Ok(Some(offset)) => offset,
+                Ok(None) => continue,
+                Err(_) => {
+                    return Err(Failure::new(format!(
+                        "process {} runs with '{}', and that file is gone",
+                        process.pid,
+                        map.path.display()
+                    ))
+                    .hint("restart it, with the library that is there now"));
+                }
+            };
             let remote = Self { process, at: map.start + offset };
             if remote.word64(offset_of!(Mailbox, magic))? == MAGIC
                 && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>()
@@ -236,6 +250,13 @@ impl<'a> Remote<'a> {
             sleep(Duration::from_millis(1));
             before = self.state()?;
         }
+        if before & STATE == TAKEN {
+            let pid = self.process.pid;
+            return Err(Failure::new(format!(
+                "process {pid} is stopped while it changes its locks"
+            ))
+            .hint(format!("kill -CONT {pid}, and try again")));
+        }
         let post = before.wrapping_add(POST) & !STATE;
         // Nobody takes what was posted before, while we replace it.
         self.set(offset_of!(Mailbox, state), post | EMPTY)?;
@@ -259,7 +280,8 @@ impl<'a> Remote<'a> {
 }
 
 /// Where the mailbox lies, from the file's load base.
-fn symbol(path: &Path) -> Option<u64> {
-    let object = ObjectFile::read(path, String::new()).ok()?;
-    object.symbols.iter().find(|symbol| symbol.name == SYMBOL).map(|symbol| symbol.offset)
+fn symbol(path: &Path) -> Result<Option<u64>, Failure> {
+    let object = ObjectFile::read(path, String::new())?;
+    let mailbox = object.symbols.iter().find(|symbol| symbol.name == SYMBOL);
+    Ok(mailbox.map(|symbol| symbol.offset))
 }
