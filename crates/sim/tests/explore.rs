@@ -80,7 +80,8 @@ fn faults_of_a_front_locks_fast_path_and_wakes_are_found() {
                 mutant.mutation == Mutation::NoWake && site.place.file == "front/mod.rs";
             let is_fast_path = site.place.file == "front/alone.rs";
             if wakes_head || is_fast_path {
-                assert!(search(lock, Some(mutant), 6_000).is_some(), "{lock}: {mutant}, {site:?}");
+                // The wake that a torn waiter passes on is needed in one schedule of thousands.
+                assert!(search(lock, Some(mutant), 30_000).is_some(), "{lock}: {mutant}, {site:?}");
                 wakes += u32::from(wakes_head);
                 orderings += u32::from(is_fast_path);
             }
