@@ -1,5 +1,6 @@
-//! What each thread keeps: its reorder window, its epochs, and accounts of those who watch it. And its kernel id, which is glibc's own: a child of a raw `clone` has glibc's
-//! word as the program left it (Chromium's zygote mends it), and so has whoever locks by glibc's own code.
+//! What each thread keeps: its reorder window, its epochs, and accounts of those who watch it. And what glibc keeps of it:
+//! its kernel id (a child of a raw `clone` has glibc's word as the program left it, which Chromium's zygote mends, and so has
+//! whoever locks by glibc's own code), and whether it is being cancelled.
 //!
 //! In static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
 //! `thread_local!` would call `__tls_get_addr` here, which may allocate, in a library that must work
