@@ -161,7 +161,9 @@ pub fn pass_on<P: Platform>(word: &P::Word) {
     // STATE: (1, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it. No load, which might read
     // an old 2.
     if word.compare_exchange(HELD, WAITED, Relaxed, Relaxed) == Err(FREE) {
-        P::unpark(word, 1); // whoever takes it meanwhile slept not: so wake, all the same
+        // Whoever takes it meanwhile slept not: so wake, all the same.
+        // EXPLORED: it takes four threads, two of them asleep on the word.
+        P::unpark(word, 1);
     }
 }
 
