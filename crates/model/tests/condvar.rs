@@ -197,7 +197,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
     }
 }
 
-const BUDGET: Budget = Budget { preemptions: 3, time: Duration::from_millis(1500), draws: 200 };
+const BUDGET: Budget = Budget { preemptions: 3, time: Duration::from_millis(1000), draws: 200 };
 
 fn model<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>>(
     id: &str,

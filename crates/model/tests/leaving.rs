@@ -77,7 +77,7 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
 /// What all rules have in common needs one rule to be looked at for long: the others differ before and after it.
 fn all<C: Checker, const SPINS: usize>() {
     let brief = Budget { preemptions: 2, time: Duration::from_millis(400), draws: 200 };
-    let long = Budget { time: Duration::from_millis(2_500), ..brief };
+    let long = Budget { time: Duration::from_millis(1_700), ..brief };
     visit_front::<Machine<C, SPINS>>(&mut All(brief));
     model::<C, SPINS, Backwards>("backwards", long);
     for threads in [3, 4] {
