@@ -429,6 +429,7 @@ impl Suite {
         fs::write(dir.path().join("Makefile"), "")?;
         let log = self.dir.join("log").join(format!("{test}.{}", lock.unwrap_or("glibc")));
         let (end, _) = Child::new(self.dir.join("bin").join(test))
+            .args(arguments(test))
             .lock(lock, preload)
             .dir(dir.path())
             .limit(LIMIT)
@@ -439,6 +440,12 @@ impl Suite {
             end => Verdict::Fail(end),
         })
     }
+}
+
+/// Options of glibc's own, for tests that would take so long by default that they time out beside others: a million rounds
+/// of `tst-mutex10` are 20 s alone.
+fn arguments(test: &str) -> &'static [&'static str] {
+    if test == "tst-mutex10" { &["--iterations", "100000"] } else { &[] }
 }
 
 /// The flags by which glibc's makefile turns unwinding on or off.
