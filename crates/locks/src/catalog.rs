@@ -52,6 +52,7 @@ catalog! {
         ASL: front::asl::Lock = front::asl::ENTRY;
         ASL_MAX: Preset<front::asl::Lock, Max> = ASL_MAX_ENTRY;
         ASL_OPT: Preset<front::asl::Lock, Opt> = ASL_OPT_ENTRY;
+        SLO: front::slo::Lock = front::slo::ENTRY;
         PB10: front::pb10::Lock = front::pb10::ENTRY;
         MALTHUSIAN: front::malthusian::Lock = front::malthusian::ENTRY;
     }

@@ -51,7 +51,7 @@ impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
     const AHEAD: usize = 4;
 
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { bypass: 1, batch_ns: 0, ..tuning }
+        Tuning { bypass: 1, budget_ns: 0, ..tuning }
     }
 
     fn arrive(_: &View<'_, P>) -> Arrived {

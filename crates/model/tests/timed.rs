@@ -103,7 +103,7 @@ impl<P: Platform> Rule<P> for Patient {
     const HOLDS_BACK: bool = true;
 
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { batch_ns: 0, ..tuning }
+        Tuning { budget_ns: 0, ..tuning }
     }
 
     fn arrive(_: &View<'_, P>) -> Arrived {

@@ -27,7 +27,7 @@ pub(crate) type Policy = posix::Policy<Here>;
 /// What runs before there is a table.
 static EARLY: Policy = Policy::new(
     How::Front(Front::of::<front::barging::Lock>()),
-    Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, batch_ns: 0, ..Tuning::for_any() },
+    Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, budget_ns: 0, ..Tuning::for_any() },
 );
 const EARLY_PLACE: u32 = PLACE_MAX;
 /// Different tables that a process can go through.

@@ -32,7 +32,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
     /// Its memory.
     pub fn parts(&self) -> Parts<'_, P> {
         let Self { word, side, mood, tail, .. } = self;
-        Parts { word, side, mood, tail }
+        Parts { word, side, mood, tail, owner: None }
     }
 
     /// Its tuning.

@@ -8,7 +8,7 @@
 //! mark it "wake somebody" again, are what makes it slow with more threads than CPUs.
 //!
 //! A lock whose last holder comes back for it before a waiter could have it is *saturated*: handing it to
-//! another core would only move its data there. Then the line's head naps for `batch` ns, and leaves it to
+//! another core would only move its data there. Then the line's head naps until its turn, and leaves it to
 //! those who come back (front/batch.rs).
 //!
 //! Overtaking has a bound: after `bypass` arrivals the head's turn has come, and arrivals join the line.
@@ -31,9 +31,6 @@ use lockwright_platform::Platform;
 /// sections, against which a sleep and a wake are little.
 pub const BYPASS: u32 = 500;
 
-/// How long a saturated lock is left to those who come back for it, ns, by default.
-pub const BATCH_NS: u32 = 100_000;
-
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
     id: "barging",
@@ -47,9 +44,9 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
     wakes: "unlock wakes the line's head, at most one thread on its way at a time",
-    delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, naps of `batch` ns",
+    delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, `budget` ns",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",
-    options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(BYPASS), tuning::BATCH],
+    options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(BYPASS), tuning::BUDGET],
 };
 
 /// The rule.

@@ -47,7 +47,7 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { bypass: BYPASS, batch_ns: 0, ..tuning }
+        Tuning { bypass: BYPASS, budget_ns: 0, ..tuning }
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {

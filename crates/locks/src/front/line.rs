@@ -119,10 +119,13 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     seat: Option<&dyn Seat<P>>,
 ) {
     let lock = View { seat, ..View::new(parts, tuning) };
-    let note = match R::arrive(&lock) {
+    let mut note = match R::arrive(&lock) {
         Arrived::Took(_) => return,
         Arrived::Joins(note) => note,
     };
+    if note.asked_ns == 0 && lock.is_saturated() {
+        note.asked_ns = P::now();
+    }
     let passes = P::Word::new(0);
     let node = Waiter::<P>::new(WAITING, note, &passes);
     seat.inspect(|seat| seat.joins());
@@ -195,10 +198,11 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
     debug_assert!(node.gate.load(Relaxed) == OPEN, "only the head competes");
     // By invariant 1.
     let take = |slept| take_as::<P>(parts.word, if slept { WAITED } else { HELD });
-    // Who was woken at the word must not sleep on that wake: others may sleep there.
-    if lock.is_saturated() && !slept {
-        nap(lock);
-        if batch::take_after_nap(lock, || take(slept)) {
+    if lock.is_saturated() {
+        if slept {
+            pass_on::<P>(parts.word); // woken there, maybe, where others sleep
+        }
+        if batch::nap(lock, node.note.asked_ns, || take(slept)) {
             return slept;
         }
     }
@@ -212,15 +216,6 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         P::park(parts.word, WAITED, None);
         slept = true;
     }
-}
-
-/// Head of a saturated lock: sleeps for a while without asking anybody to wake it.
-fn nap<P: Platform>(lock: &View<'_, P>) {
-    lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
-    P::reached(Stage::Naps);
-    lock.sleep_aside(lock.tuning.batch_ns);
-    lock.parts.mood.fetch_and(!mood::NAPPING, Relaxed);
-    P::reached(Stage::Head);
 }
 
 /// Holding the lock, hands the headship on.

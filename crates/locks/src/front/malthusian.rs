@@ -58,7 +58,7 @@ impl<P: Platform> Rule<P> for Lock {
     const HOLDS_BACK: bool = true;
 
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { spinners: SPINNERS.min(tuning.spinners), bypass: BYPASS, batch_ns: 0, ..tuning }
+        Tuning { spinners: SPINNERS.min(tuning.spinners), bypass: BYPASS, budget_ns: 0, ..tuning }
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {

@@ -45,6 +45,7 @@ mod line;
 pub mod malthusian;
 pub mod pb10;
 mod rule;
+pub mod slo;
 pub mod tuning;
 mod words;
 
@@ -76,6 +77,15 @@ pub struct Parts<'a, P: Platform> {
     pub mood: &'a P::Word,
     /// The last waiter of the line, with the era in its low bits; null: nobody queues.
     pub tail: &'a P::Ptr<Waiter<P>>,
+    /// Who holds it, where that is kept.
+    pub owner: Option<&'a P::Word>,
+}
+
+impl<P: Platform> Parts<'_, P> {
+    /// Who holds it: a hint; 0 if nobody does, or nobody keeps it.
+    fn holder(&self) -> u32 {
+        self.owner.map_or(0, |owner| owner.load(Relaxed))
+    }
 }
 
 impl<P: Platform> Clone for Parts<'_, P> {

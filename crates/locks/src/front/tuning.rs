@@ -1,6 +1,6 @@
 //! What the front locks' behaviour depends on: the machine, and the options of `NAME:key=value`, each declared once.
 
-use super::{barging, side};
+use super::{barging, batch, side};
 use crate::amp::standby::{WINDOW_MAX_NS, Waiting};
 use crate::entry::OptionSpec;
 use lockwright_platform::Ordering::Relaxed;
@@ -15,8 +15,8 @@ pub struct Tuning {
     pub spinners: u32,
     /// Arrivals that may overtake the line's head before it has the lock (0 to 511).
     pub bypass: u32,
-    /// How long the line's head leaves a saturated lock to those who come back for it, ns. 0: it does not.
-    pub batch_ns: u32,
+    /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: it does not.
+    pub budget_ns: u32,
     /// CPUs that the program may use.
     pub cpus: u32,
     /// Moved sleepers that one unlock wakes at most.
@@ -60,7 +60,7 @@ impl Tuning {
             spin_ns: SPIN_NS,
             spinners: SUITED,
             bypass: barging::BYPASS,
-            batch_ns: barging::BATCH_NS,
+            budget_ns: batch::BUDGET_NS,
             cpus: 2,
             herd: 8,
             window_ns: WINDOW_MAX_NS,
@@ -87,7 +87,7 @@ impl Tuning {
                 SUITED => 4,
                 chosen => chosen,
             }),
-            batch_ns: awake(self.batch_ns),
+            budget_ns: awake(self.budget_ns),
             cpus,
             herd: cpus * 4,
             ..self
@@ -150,9 +150,9 @@ options! {
     BYPASS "bypass" (0..=BYPASS_MAX), default None,
         "arrivals that may overtake the line's head before it has the lock",
         |tuning, count| tuning.bypass = count;
-    BATCH "batch" (0..=10_000_000), default Some(barging::BATCH_NS),
-        "ns for which the line's head leaves a saturated lock to those who come back for it",
-        |tuning, ns| tuning.batch_ns = ns;
+    BUDGET "budget" (0..=1_000_000_000), default Some(batch::BUDGET_NS),
+        "ns that a waiter may be made to wait so that a saturated lock stays where its data is",
+        |tuning, ns| tuning.budget_ns = ns;
     WINDOW "window" (0..=WINDOW_MAX_NS), default None,
         "ns for which little cores let others go first (0: as fifo)",
         |tuning, ns| (tuning.window_ns, tuning.window) = (ns, Window::Fixed);

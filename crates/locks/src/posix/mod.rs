@@ -181,7 +181,7 @@ impl<E: Environment> Mutex<E> {
 
     /// What the front locks see of it.
     pub fn parts(&self) -> Parts<'_, E::Platform> {
-        let Self { word, side, users: mood, tail, .. } = self;
-        Parts { word, side, mood, tail }
+        let Self { word, owner, side, users: mood, tail, .. } = self;
+        Parts { word, side, mood, tail, owner: Some(owner) }
     }
 }

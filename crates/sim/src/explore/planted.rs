@@ -81,7 +81,7 @@ impl Rule<Explored> for Backwards {
     const AHEAD: usize = 8;
 
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { bypass: 2, batch_ns: 0, ..tuning }
+        Tuning { bypass: 2, budget_ns: 0, ..tuning }
     }
 
     fn arrive(_: &View<'_, Explored>) -> Arrived {
