@@ -22,10 +22,12 @@ use crate::futex::Futexes;
 use crate::lines::Lines;
 use crate::order::Orders;
 use crate::power::Meters;
+use crate::product::Product;
 use crate::profile::Profile;
 use crate::timeline::{Activity, Timeline};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
+use lockwright_locks::posix::Policy;
 use lockwright_platform::Stage;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -129,6 +131,8 @@ pub(crate) struct Thread {
     pub(crate) is_head: bool,
     /// The word that it looks at, or sleeps on.
     pub(crate) word: usize,
+    /// The reorder window with which it last asked for a lock, ns.
+    pub(crate) window_ns: u32,
     /// It spends time as its workload says, outside of any lock: that ends by itself, however long it takes.
     on_its_own: bool,
 }
@@ -163,6 +167,8 @@ pub(crate) struct Engine {
     pub(crate) free_lines: Vec<*mut u8>,
     /// Events handled, for reports of speed.
     pub(crate) handled: u64,
+    /// The locks of its mutexes (product.rs).
+    pub(crate) table: Vec<Policy<Product>>,
     /// Who goes next, if that is not a matter of time.
     pub(crate) explore: Option<Box<Explorer>>,
 }
@@ -287,6 +293,7 @@ impl Engine {
             meters: Meters::new(profile, &cpus),
             arena: Vec::new(),
             free_lines: Vec::new(),
+            table: Vec::new(),
             handled: 0,
             explore: None,
             cpus,
@@ -351,6 +358,7 @@ impl Engine {
             joined: None,
             is_head: false,
             word: 0,
+            window_ns: 0,
             on_its_own: false,
         });
         self.orders.add_thread();

@@ -23,6 +23,7 @@ mod outcome;
 mod planted;
 mod platform;
 mod power;
+mod product;
 pub mod profile;
 mod run;
 pub mod sweep;

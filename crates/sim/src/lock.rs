@@ -1,16 +1,14 @@
-//! Locks of the catalogue on the virtual machine, by name, and glibc's algorithm as a baseline.
+//! Locks of the catalogue on the virtual machine, by name: front locks and glibc's as programs run them (product.rs).
 
 use crate::engine::Tid;
 use crate::platform::Sim;
+use crate::product;
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Visitor};
-use lockwright_locks::front::{Alone, Rule, Tuning, lock_as_glibc, try_take, unlock_slow};
-use lockwright_locks::front::{FREE, HELD};
+use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::spec::Spec;
-use lockwright_platform::Ordering::{Relaxed, Release};
-use lockwright_platform::Word;
-use lockwright_platform::{Platform, RawLock, Sections, TryLock};
+use lockwright_platform::{Platform, RawLock, TryLock};
 use std::cell::Cell;
 use thiserror::Error;
 
@@ -124,7 +122,7 @@ impl LockSpec {
     /// An unlocked lock for `threads` threads.
     pub(crate) fn make(&self, threads: usize) -> Box<dyn AnyLock> {
         let Some(entry) = self.entry else {
-            return Typed::boxed(Glibc::<Sim>::new(), threads);
+            return product::glibc();
         };
         let mut making = Making { spec: self, entry, threads, made: None };
         if entry.kind == Kind::Front {
@@ -146,8 +144,7 @@ struct Making<'a> {
 impl FrontVisitor<Sim> for Making<'_> {
     fn visit<R: Rule<Sim>>(&mut self, entry: &'static Entry) {
         if std::ptr::eq(entry, self.entry) {
-            let lock = Alone::<Sim, R>::tuned(self.spec.tuned_for::<Sim, R>());
-            self.made = Some(Typed::boxed(lock, self.threads));
+            self.made = Some(product::front::<R>(self.spec.tuned_for::<Sim, R>()));
         }
     }
 }
@@ -157,42 +154,6 @@ impl Visitor<Sim> for Making<'_> {
         if std::ptr::eq(entry, self.entry) {
             self.made = Some(Typed::boxed(L::new(), self.threads));
         }
-    }
-}
-
-/// glibc's algorithm on a front lock's memory: whoever finds the lock taken sleeps, and tries again when it is woken.
-pub(crate) struct Glibc<P: Platform>(Alone<P, lockwright_locks::front::fifo::Lock>);
-
-impl<P: Platform> Sections<P> for Glibc<P> {
-    type Node = ();
-
-    fn new() -> Self {
-        Self(Alone::new())
-    }
-
-    lockwright_platform::held_sections!(P);
-}
-
-impl<P: Platform> RawLock<P> for Glibc<P> {
-    unsafe fn lock(&self, _: *mut ()) {
-        let parts = self.0.parts();
-        if !try_take::<P>(parts.word) {
-            lock_as_glibc(parts);
-        }
-    }
-
-    unsafe fn unlock(&self, _: *mut ()) {
-        // [release] ORDERING: Release, pairs with every Acquire that takes the word.
-        let (parts, tuning) = (self.0.parts(), self.0.tuning());
-        if parts.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
-            unlock_slow(parts, tuning);
-        }
-    }
-}
-
-impl<P: Platform> TryLock<P> for Glibc<P> {
-    unsafe fn try_lock(&self, _: *mut ()) -> bool {
-        try_take::<P>(self.0.parts().word)
     }
 }
 

@@ -3,12 +3,13 @@
 use super::explorer::explorer;
 use super::machine::Explored;
 use crate::engine::{Tid, engine};
-use crate::lock::{AnyLock, Carried, Glibc, LockSpec};
+use crate::lock::{AnyLock, Carried, LockSpec};
 use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Visitor};
-use lockwright_locks::front::{Alone, FREE, Rule, Tuning, WAITED, lock_as_glibc};
+use lockwright_locks::front::{Alone, FREE, HELD, Rule, Tuning, WAITED, fifo};
+use lockwright_locks::front::{lock_as_glibc, try_take, unlock_slow};
 use lockwright_locks::torn::torn_wait;
-use lockwright_platform::Ordering::Release;
+use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
 use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
@@ -178,4 +179,40 @@ pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
         visit_all::<Explored>(&mut making);
     }
     making.made.expect("every lock of the catalogue is visited")
+}
+
+/// glibc's algorithm on a front lock's memory: whoever finds the lock taken sleeps, and tries again when it is woken.
+struct Glibc<P: Platform>(Alone<P, fifo::Lock>);
+
+impl<P: Platform> Sections<P> for Glibc<P> {
+    type Node = ();
+
+    fn new() -> Self {
+        Self(Alone::new())
+    }
+
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Glibc<P> {
+    unsafe fn lock(&self, _: *mut ()) {
+        let parts = self.0.parts();
+        if !try_take::<P>(parts.word) {
+            lock_as_glibc(parts);
+        }
+    }
+
+    unsafe fn unlock(&self, _: *mut ()) {
+        // [release] ORDERING: Release, pairs with every Acquire that takes the word.
+        let (parts, tuning) = (self.0.parts(), self.0.tuning());
+        if parts.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+            unlock_slow(parts, tuning);
+        }
+    }
+}
+
+impl<P: Platform> TryLock<P> for Glibc<P> {
+    unsafe fn try_lock(&self, _: *mut ()) -> bool {
+        try_take::<P>(self.0.parts().word)
+    }
 }

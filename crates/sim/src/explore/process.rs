@@ -7,11 +7,11 @@ use crate::engine::engine;
 use crate::lock::LockSpec;
 use lockwright_locks::catalog::{CATALOG, visit_front, visit_whole};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, WholeVisitor};
-use lockwright_locks::front::{FREE, HELD, Rule, Tuning, WAITED, Window};
+use lockwright_locks::front::{Rule, Tuning, Window};
 use lockwright_locks::posix::{self, Environment, Front, How, Policy, Refused, queue_in_front};
 use lockwright_locks::spec::GLIBC;
-use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{InPlace, Platform, TryLock, Woken, Word};
+use lockwright_platform::Ordering::{AcqRel, Relaxed};
+use lockwright_platform::{InPlace, Platform, TryLock, Word};
 
 /// A mutex of it.
 pub(super) type Mutex = posix::Mutex<Process>;
@@ -185,48 +185,8 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
     find.2.unwrap_or_else(|| Policy::new(How::Whole(queue), tuning))
 }
 
-/// glibc's own `pthread_mutex_lock` of a mutex that is not held by its caller, or `pthread_mutex_timedlock`: does not look
-/// at the line, announces itself nowhere; `counts` holders, in the word that has our hints, and not atomically.
-pub(super) fn lock_as_glibc(
-    m: &Mutex,
-    counts: bool,
-    deadline: Option<<Explored as Platform>::Deadline>,
-) -> bool {
-    if m.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
-        // `__lll_lock_wait` looks before it swaps; with a deadline it does not.
-        let mut sleeps = deadline.is_none() && m.word.load(Relaxed) == WAITED;
-        while sleeps || m.word.swap(WAITED, Acquire) != FREE {
-            sleeps = false;
-            if Explored::park(&m.word, WAITED, deadline) == Woken::TimedOut {
-                return false;
-            }
-        }
-    }
-    m.owner.store(Process::thread(), Relaxed);
-    if counts {
-        recount(m, 1); // `++__nusers`
-    }
-    m.count.store(1, Relaxed);
-    true
-}
-
-/// glibc's own `pthread_mutex_unlock`, by the holder.
-pub(super) fn unlock_as_glibc(m: &Mutex, counts: bool) {
-    if m.kind.load(Relaxed) & posix::TYPE == posix::RECURSIVE {
-        m.count.store(m.count.load(Relaxed) - 1, Relaxed);
-    }
-    m.owner.store(0, Relaxed);
-    if counts {
-        recount(m, u32::MAX); // `--__nusers`
-    }
-    let word: *const _ = &raw const m.word;
-    if m.word.swap(FREE, Release) > HELD {
-        Explored::unpark(word, 1);
-    }
-}
-
 /// Adds, as a plain instruction does: what others write meanwhile is undone. The store is a swap, because on the machines
 /// that there are a store does not come between what two others' atomic operations order.
-fn recount(m: &Mutex, by: u32) {
+pub(super) fn recount(m: &Mutex, by: u32) {
     m.users.swap(m.users.load(Relaxed).wrapping_add(by), AcqRel);
 }

@@ -11,10 +11,11 @@
 
 use super::explorer::explorer;
 use super::machine::{ExploreCell, Explored};
-use super::process::{Mutex, Plan, Process, Unlock, lock_as_glibc, unlock_as_glibc};
+use super::process::{Mutex, Plan, Process, Unlock, recount};
 use super::protected::{Protected, check_lines, pause};
 use crate::check::Violation;
 use crate::engine::{Engine, Tid, engine, fail};
+use crate::product::{lock_as_glibc, unlock_as_glibc};
 use crate::watched::{Promised, Watch};
 use lockwright_locks::condvar::{Cond, Outcome, Sleeper};
 use lockwright_locks::front::Parts;
@@ -111,6 +112,13 @@ impl World {
         }
     }
 
+    /// Holders, as glibc's code does.
+    fn count(&self, m: &Mutex, by: u32) {
+        if self.counts {
+            recount(m, by);
+        }
+    }
+
     fn kind(&self) -> u32 {
         self.mutex.kind.load(Relaxed) & posix::TYPE
     }
@@ -136,7 +144,7 @@ impl World {
                 said => wrong("a lock, for a time", said, Err(Refused::TimedOut)),
             },
             Way::Glibc { ns } => {
-                if !lock_as_glibc(m, self.counts, ns.map(Explored::after)) {
+                if !lock_as_glibc(m, ns.map(Explored::after), |m, by| self.count(m, by)) {
                     return false;
                 }
             }
@@ -184,7 +192,7 @@ impl World {
     fn release(&self) {
         self.watch.released();
         if self.foreign && self.draw(2) == 0 {
-            unlock_as_glibc(&self.mutex, self.counts);
+            unlock_as_glibc(&self.mutex, |m, by| self.count(m, by));
         } else {
             expect("an unlock", (self.unlock)(&self.mutex), Ok(()));
         }

@@ -1,0 +1,160 @@
+//! What programs run: a front lock as a `pthread_mutex_t`, by the runtime's own code (`lockwright_locks::posix`), so that
+//! kind and owner, which share the lock's line, cost what they cost. And glibc's mutex, as glibc's own code has it.
+
+use crate::engine::{Tid, current, engine};
+use crate::lock::AnyLock;
+use crate::platform::Sim;
+use lockwright_locks::front::{FREE, HELD, Rule, Tuning, WAITED};
+use lockwright_locks::posix::{self, Environment, Front, How, Policy};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Woken, Word};
+
+/// A process whose mutexes are simulated; a machine runs one.
+#[derive(Debug)]
+pub(crate) enum Product {}
+
+impl Environment for Product {
+    type Platform = Sim;
+    type Room = u64;
+
+    fn thread() -> u32 {
+        engine().me() + 1
+    }
+
+    /// Callers say which place.
+    fn choose(_: &posix::Mutex<Self>, caller: usize) -> u32 {
+        u32::try_from(caller).expect("a place")
+    }
+
+    fn policy(place: u32) -> Policy<Self> {
+        // A mutex that is not decided yet has the first; it makes no difference, since all of a run's are alike.
+        engine().table[(place.max(1) - 1) as usize]
+    }
+
+    fn tuning(tuning: Tuning) -> Tuning {
+        let e = engine();
+        tuning.within(e.threads[e.me() as usize].window_ns)
+    }
+}
+
+/// As much memory as a mutex needs, and a line of its own.
+#[repr(align(128))]
+struct Mutex {
+    mutex: posix::Mutex<Product>,
+    place: usize,
+}
+
+const _: () = assert!(size_of::<posix::Mutex<Product>>() == 40);
+
+impl Mutex {
+    fn new(place: usize) -> Self {
+        Self { mutex: posix::Mutex::of_kind(0, 0), place }
+    }
+}
+
+/// An unlocked front lock of rule `R`.
+pub(crate) fn front<R: Rule<Sim>>(tuning: Tuning) -> Box<dyn AnyLock> {
+    let table = &mut current().expect("locks live on a machine").table;
+    // All of a run's locks are alike.
+    if table.is_empty() {
+        table.push(Policy::new(How::Front(Front::of::<R>()), tuning));
+    }
+    Box::new(Mutex::new(1))
+}
+
+impl AnyLock for Mutex {
+    fn lock(&self, thread: Tid, window_ns: u32) {
+        engine().threads[thread as usize].window_ns = window_ns;
+        posix::lock(&self.mutex, self.place).expect("a plain mutex");
+    }
+
+    fn try_lock(&self, _: Tid) -> bool {
+        posix::try_lock(&self.mutex).is_ok()
+    }
+
+    fn unlock(&self, _: Tid) {
+        posix::unlock(&self.mutex).expect("a plain mutex");
+    }
+}
+
+/// glibc's own mutex.
+pub(crate) fn glibc() -> Box<dyn AnyLock> {
+    Box::new(Glibc(Mutex::new(0)))
+}
+
+struct Glibc(Mutex);
+
+impl AnyLock for Glibc {
+    fn lock(&self, _: Tid, _: u32) {
+        lock_as_glibc(&self.0.mutex, None, count);
+    }
+
+    fn try_lock(&self, _: Tid) -> bool {
+        let m = &self.0.mutex;
+        m.kind.load(Relaxed);
+        // ORDERING: Acquire, pairs with the release of `unlock_as_glibc`.
+        let got = m.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
+        if got {
+            note_holder(m, count);
+        }
+        got
+    }
+
+    fn unlock(&self, _: Tid) {
+        unlock_as_glibc(&self.0.mutex, count);
+    }
+}
+
+/// As a plain instruction adds.
+fn count(m: &posix::Mutex<Product>, by: u32) {
+    m.users.store(m.users.load(Relaxed).wrapping_add(by), Relaxed);
+}
+
+/// glibc's own `pthread_mutex_lock` of a mutex that is not held by its caller, or `pthread_mutex_timedlock`: does not look
+/// at the line, announces itself nowhere; counts holders, in the word that has our hints, by `count`.
+pub(crate) fn lock_as_glibc<E: Environment>(
+    m: &posix::Mutex<E>,
+    deadline: Option<<E::Platform as Platform>::Deadline>,
+    count: impl FnOnce(&posix::Mutex<E>, u32),
+) -> bool {
+    m.kind.load(Relaxed);
+    // ORDERING: Acquire, pairs with the release of `unlock_as_glibc`, and those of front locks.
+    if m.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_err() {
+        // `__lll_lock_wait` looks before it swaps; with a deadline it does not.
+        let mut sleeps = deadline.is_none() && m.word.load(Relaxed) == WAITED;
+        // ORDERING: Acquire, as above.
+        while sleeps || m.word.swap(WAITED, Acquire) != FREE {
+            sleeps = false;
+            if E::Platform::park(&m.word, WAITED, deadline) == Woken::TimedOut {
+                return false;
+            }
+        }
+    }
+    note_holder(m, count);
+    true
+}
+
+fn note_holder<E: Environment>(m: &posix::Mutex<E>, count: impl FnOnce(&posix::Mutex<E>, u32)) {
+    m.owner.store(E::thread(), Relaxed);
+    count(m, 1); // `++__nusers`
+    if m.kind.load(Relaxed) & posix::TYPE == posix::RECURSIVE {
+        m.count.store(1, Relaxed);
+    }
+}
+
+/// glibc's own `pthread_mutex_unlock`, by the holder.
+pub(crate) fn unlock_as_glibc<E: Environment>(
+    m: &posix::Mutex<E>,
+    count: impl FnOnce(&posix::Mutex<E>, u32),
+) {
+    if m.kind.load(Relaxed) & posix::TYPE == posix::RECURSIVE {
+        m.count.store(m.count.load(Relaxed) - 1, Relaxed);
+    }
+    m.owner.store(0, Relaxed);
+    count(m, u32::MAX); // `--__nusers`
+    let word: *const _ = &raw const m.word;
+    // ORDERING: Release, pairs with every Acquire that takes the word.
+    if m.word.swap(FREE, Release) > HELD {
+        E::Platform::unpark(word, 1);
+    }
+}
