@@ -34,6 +34,9 @@ pub(super) const BUDGET_NS: u32 = 10_000_000;
 /// What a hand-over to another core costs at least: word, and a few lines of data.
 const GRACE_NS: u64 = 150;
 
+/// What it costs to hand over the word alone, at least.
+const TRANSFER_NS: u64 = 50;
+
 /// The longer the critical sections, the more data they touch: the second look comes after this share of
 /// what the waiter has waited, if that is longer ...
 const GRACE_SHARE: u64 = 8;
@@ -43,6 +46,9 @@ const GRACE_MAX_NS: u64 = 2_000;
 
 /// One free word in so many is watched, while nothing is suspected, once something is, and in doubt.
 const PROBE_EACH: [u64; 3] = [32, 8, 2];
+
+/// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
+const OVERTAKEN: u32 = 64;
 
 /// After one turn in so many the lock goes from core to core for a while, to see whether that pays by now.
 const TRY_EACH: u64 = 8;
@@ -61,8 +67,12 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
     tuning.budget_ns != 0 && parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
-/// Waits awake until `take` has taken the word; `false` if that took too long.
-pub(super) fn spin<P: Platform>(lock: &View<'_, P>, mut take: impl FnMut() -> bool) -> bool {
+/// Waits awake until `take` has taken the word; `false` if that took too long. `is_head`: of the line; else beside it.
+pub(super) fn spin<P: Platform>(
+    lock: &View<'_, P>,
+    is_head: bool,
+    mut take: impl FnMut() -> bool,
+) -> bool {
     let View { parts, tuning, .. } = lock;
     let now = parts.mood.load(Relaxed);
     let suspicion = match now & mood::STEPS {
@@ -72,23 +82,32 @@ pub(super) fn spin<P: Platform>(lock: &View<'_, P>, mut take: impl FnMut() -> bo
     };
     let start = P::now();
     // The clock's low bits are as good as a dice.
-    let mut probe = tuning.budget_ns != 0
+    let probe = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && start / 64 % PROBE_EACH[suspicion] == 0;
-    let (mut got, mut holder, mut since) = (false, 0, start);
-    lock.spin_for(|value| {
-        if value != FREE {
-            if probe && parts.holder() != holder {
+    let mut got = false;
+    let mut watch = || {
+        let (mut holder, mut since) = (0, start);
+        lock.spin_for(|value| {
+            if value == FREE {
+                got = !is_back(parts, holder, P::now() - since) && take();
+            } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
             }
-        } else if probe {
-            probe = false;
-            got = !is_back(parts, holder, P::now() - since) && take();
-        } else {
-            got = take();
-        }
-        got
-    });
+            value == FREE
+        });
+    };
+    match (probe, is_head) {
+        (true, true) => leave(parts, watch),
+        (true, false) => watch(),
+        (false, _) => {}
+    }
+    if !got {
+        lock.spin_for(|value| {
+            got = value == FREE && take();
+            got
+        });
+    }
     got
 }
 
@@ -96,7 +115,7 @@ pub(super) fn spin<P: Platform>(lock: &View<'_, P>, mut take: impl FnMut() -> bo
 /// is still free. `holder`: who that was, 0 if it isn't known; `waited`: since it acquired, at most, ns.
 fn is_back<P: Platform>(parts: &Parts<'_, P>, holder: u32, waited: u64) -> bool {
     let grace = (waited / GRACE_SHARE).clamp(GRACE_NS, GRACE_MAX_NS);
-    let moved = waited + GRACE_NS;
+    let moved = waited + TRANSFER_NS;
     let free = P::now();
     let limit = moved.clamp(GRACE_NS, GRACE_MAX_NS);
     if P::spin_for(parts.word, Relaxed, limit as u32, |value| value != FREE) == FREE {
@@ -121,29 +140,73 @@ pub(super) fn nap<P: Platform>(
     take: impl FnOnce() -> bool,
 ) -> bool {
     let (parts, budget) = (&lock.parts, u64::from(lock.tuning.budget_ns));
-    let waiters = parts.mood.fetch_or(mood::NAPPING, Relaxed) / mood::WAITER; // hints, both, to arrivals and from them
-    P::reached(Stage::Naps);
     let start = P::now();
-    let mut turn = budget / u64::from(waiters.clamp(1, mood::WAITERS / 2));
+    let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint
+    let mut turn = budget / u64::from(waiters.clamp(1, mood::MOST));
     if asked_ns != 0 {
         turn = turn.min((asked_ns + budget).saturating_sub(start));
     }
-    let (mut look, mut idle) = (FIRST_LOOK_NS, false);
-    while !idle {
-        let left = turn.saturating_sub(P::now().wrapping_sub(start));
-        if left == 0 {
-            break;
+    let gone = leave(parts, || {
+        let mut look = FIRST_LOOK_NS;
+        loop {
+            let left = turn.saturating_sub(P::now().wrapping_sub(start));
+            if left == 0 {
+                return false;
+            }
+            lock.sleep_aside(u64::from(look).min(left) as u32);
+            look = (2 * look).min(LONGEST_LOOK_NS);
+            if is_gone(parts) {
+                return true;
+            }
         }
-        lock.sleep_aside(u64::from(look).min(left) as u32);
-        look = (2 * look).min(LONGEST_LOOK_NS);
-        idle = is_gone(parts);
-    }
+    });
     if P::now() / 64 % TRY_EACH == 0 {
         doubt(parts);
     }
+    gone && take()
+}
+
+/// The line's head leaves the lock to others for as long as `looks` takes.
+fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
+    parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
+    P::reached(Stage::Naps);
+    let answer = looks();
     parts.mood.fetch_and(!mood::NAPPING, Relaxed);
     P::reached(Stage::Head);
-    idle && take()
+    answer
+}
+
+/// The line's head has the lock, late or not.
+pub(super) fn acquired<P: Platform>(lock: &View<'_, P>) {
+    resumed(&lock.parts);
+    if lock.tuning.budget_ns != 0 && lock.overtaken() >= OVERTAKEN.min(lock.tuning.bypass) {
+        note(&lock.parts, false);
+    }
+}
+
+/// Waits awake for `ns` at most; `done` sees each new value of the word. Notes whether its holder seems to have lost its CPU:
+/// then others need not wait awake for it.
+pub(super) fn watch<P: Platform>(
+    parts: &Parts<'_, P>,
+    ns: u32,
+    mut done: impl FnMut(u32) -> bool,
+) {
+    let (holder, mut over, mut free) = (parts.holder(), false, false);
+    P::spin_for(parts.word, Relaxed, ns, |value| {
+        free |= value == FREE;
+        over = done(value);
+        over
+    });
+    if ns != 0 && !over && !free && parts.holder() == holder {
+        parts.mood.fetch_or(mood::STALLED, Relaxed); // a hint
+    }
+}
+
+/// The caller has the lock: whoever held it was not stalled for ever.
+pub(super) fn resumed<P: Platform>(parts: &Parts<'_, P>) {
+    if parts.mood.load(Relaxed) & mood::STALLED != 0 {
+        parts.mood.fetch_and(!mood::STALLED, Relaxed); // a hint
+    }
 }
 
 /// Does the runner of a saturated lock not come back? Looks at it for one section and what follows.

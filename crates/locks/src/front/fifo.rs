@@ -60,6 +60,6 @@ impl<P: Platform> Rule<P> for Lock {
 fn overtake<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     let so_far = lock.overtaken();
     let is_sent = so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
-    let may = lock.is_line_empty() || lock.is_crowded() && !is_sent;
+    let may = lock.is_line_empty() || lock.is_left() || lock.is_crowded() && !is_sent;
     if may { lock.take() } else { None }
 }

@@ -141,6 +141,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     }
     let slept = wait_as_head::<P, R>(&lock, &node, slept);
     seat.inspect(|seat| seat.sits(core::ptr::null())); // who dies from here on dies with the lock held
+    batch::acquired(&lock);
     R::acquired(&lock, &node.note, slept);
     leave::<P, R>(&lock, &node);
 }
@@ -323,8 +324,8 @@ fn note_length<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) {
     if now & side::BYPASSES != 0 {
         side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 5
     }
-    // Those beside the line wait too. (A length from below 0 is none: a fork's child may have counted from too low.)
-    let behind = if left < mood::WAITERS / 2 { left.saturating_sub(1) } else { 0 };
+    // Those beside the line wait too.
+    let behind = if left < mood::MOST { left.saturating_sub(1) } else { 0 };
     let waiters = behind + lock.beside_in(now);
     let crowded = waiters >= lock.tuning.cpus; // with the holder, more than the CPUs
     if crowded && now & side::CROWDED == 0 {

@@ -118,35 +118,36 @@ pub fn lock_until<P: Platform>(
     tuning: &Tuning,
     deadline: P::Deadline,
 ) -> bool {
-    sleep_on_word(parts, tuning.spin_ns, false, Some(deadline))
+    sleep_on_word(parts, tuning, false, Some(deadline))
 }
 
 /// Acquires by glibc's own algorithm: make the word 2, sleep on it.
 #[cold]
 pub fn lock_as_glibc<P: Platform>(parts: Parts<'_, P>) {
-    sleep_on_word(parts, 0, false, None);
+    sleep_on_word(parts, &Tuning { spin_ns: 0, ..Tuning::for_any() }, false, None);
 }
 
 /// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`]), and that is awake now.
 #[cold]
 pub fn lock_moved<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
-    sleep_on_word(parts, tuning.awake_ns::<P>(parts.side), true, None);
+    sleep_on_word(parts, tuning, true, None);
 }
 
-/// Waits for the word, awake for `spin_ns` before each sleep. `slept`: it has been woken at the word before.
+/// Waits for the word, awake for a while before each sleep. `slept`: it has been woken at the word before.
 fn sleep_on_word<P: Platform>(
     parts: Parts<'_, P>,
-    spin_ns: u32,
+    tuning: &Tuning,
     mut slept: bool,
     deadline: Option<P::Deadline>,
 ) -> bool {
     loop {
         let mut got = false;
-        P::spin_for(parts.word, Relaxed, spin_ns, |value| {
+        batch::watch(&parts, tuning.awake_ns(&parts), |value| {
             got = value == FREE && take_as::<P>(parts.word, if slept { WAITED } else { HELD });
             got
         });
         if got || mark::<P>(parts.word) {
+            batch::resumed(&parts);
             return true;
         }
         if P::park(parts.word, WAITED, deadline) == Woken::TimedOut {

@@ -31,7 +31,7 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
     /// How long a waiter that is not head stays awake, ns.
     fn awake_ns(lock: &View<'_, P>) -> u32 {
         // Behind others in a crowded line there is nothing to stay awake for.
-        if lock.is_crowded() { 0 } else { lock.tuning.spin_ns }
+        if lock.is_crowded() || lock.is_stalled() { 0 } else { lock.tuning.spin_ns }
     }
 
     /// Does its head hold back? Who was woken for the headship passes that wake on before it does.
@@ -44,7 +44,7 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
 
     /// The head waits awake; `take` tries to take the word, and says whether it did. So does the answer.
     fn spin(lock: &View<'_, P>, take: impl FnMut() -> bool) -> bool {
-        batch::spin(lock, take)
+        batch::spin(lock, true, take)
     }
 
     /// The head has the lock, and leaves the line; `slept`: it was not awake all the time.
@@ -130,6 +130,7 @@ impl<'a, P: Platform> View<'a, P> {
             return None;
         }
         // Ours now, so the headship stays where it is, and the count is ours to write (invariant 5).
+        batch::resumed(&self.parts);
         if self.parts.tail.load(Relaxed).is_null() || mood.load(Relaxed) & mood::NAPPING != 0 {
             return Some(Taken(()));
         }
@@ -166,6 +167,11 @@ impl<'a, P: Platform> View<'a, P> {
         is_empty(&self.parts, self.tuning.era)
     }
 
+    /// Does the line's head nap, and leave the lock to others?
+    pub fn is_left(&self) -> bool {
+        self.parts.mood.load(Relaxed) & mood::NAPPING != 0
+    }
+
     /// Were waiters and holder more than the CPUs when the line was last left?
     pub fn is_crowded(&self) -> bool {
         self.parts.side.load(Relaxed) & side::CROWDED != 0
@@ -196,16 +202,20 @@ impl<'a, P: Platform> View<'a, P> {
         batch::is_saturated(&self.parts, self.tuning)
     }
 
+    /// Does the holder seem to have lost its CPU?
+    pub fn is_stalled(&self) -> bool {
+        self.parts.mood.load(Relaxed) & mood::STALLED != 0
+    }
+
     /// Waits awake for as long as a waiter should; `done` sees each new value of the word.
     pub fn spin_for(&self, done: impl FnMut(u32) -> bool) {
-        let awake_ns = self.tuning.awake_ns::<P>(self.parts.side);
-        P::spin_for(self.parts.word, Relaxed, awake_ns, done);
+        batch::watch(&self.parts, self.tuning.awake_ns(&self.parts), done);
     }
 
     /// Waits awake, and takes the lock if that works.
     pub fn spin(&self) -> Option<Taken> {
         let mut taken = None;
-        batch::spin(self, || {
+        batch::spin(self, false, || {
             taken = self.take();
             taken.is_some()
         });

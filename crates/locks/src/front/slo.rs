@@ -21,6 +21,9 @@ pub const ENTRY: Entry = Entry {
     options: &[tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(super::fifo::BYPASS), tuning::BUDGET],
 };
 
+/// A free word is taken by a head that is awake within so many ns.
+const AWAKE_HEAD_NS: u32 = 200;
+
 /// The rule.
 #[derive(Debug)]
 pub struct Lock;
@@ -31,12 +34,19 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        if lock.is_saturated() {
+        let saturated = lock.is_saturated();
+        if saturated || lock.is_left() {
             if let Some(taken) = lock.take() {
                 return Arrived::Took(taken);
             }
-            if P::place().class.is_big() {
+            if saturated && P::place().class.is_big() {
                 return Arrived::Joins(Note::default());
+            }
+        } else if lock.is_open() && !lock.is_line_empty() {
+            P::pause(AWAKE_HEAD_NS);
+            // The head sleeps, or is on its way: this core is here.
+            if lock.is_open() && let Some(taken) = lock.take() {
+                return Arrived::Took(taken);
             }
         }
         <asl::Lock as Rule<P>>::arrive(lock)

@@ -1,6 +1,6 @@
 //! What the front locks' behaviour depends on: the machine, and the options of `NAME:key=value`, each declared once.
 
-use super::{barging, batch, side};
+use super::{Parts, barging, batch, mood, side};
 use crate::amp::standby::{WINDOW_MAX_NS, Waiting};
 use crate::entry::OptionSpec;
 use lockwright_platform::Ordering::Relaxed;
@@ -105,8 +105,12 @@ impl Tuning {
 
     /// How long a waiter stays awake now, ns. Where waiters are more than the CPUs, a holder that does not
     /// release at once has probably lost its CPU: then the waiter had better give it its own.
-    pub(super) fn awake_ns<P: Platform>(&self, side: &P::Word) -> u32 {
-        let crowded = side.load(Relaxed) & side::CROWDED != 0; // a hint: awake or asleep, both work
+    pub(super) fn awake_ns<P: Platform>(&self, parts: &Parts<'_, P>) -> u32 {
+        // Hints, both: awake or asleep, both work.
+        if parts.mood.load(Relaxed) & mood::STALLED != 0 {
+            return 0;
+        }
+        let crowded = parts.side.load(Relaxed) & side::CROWDED != 0;
         if crowded { self.spin_ns.min(CROWDED_SPIN_NS) } else { self.spin_ns }
     }
 }

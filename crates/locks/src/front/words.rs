@@ -53,12 +53,16 @@ pub mod mood {
     pub const SATURATED_AT: u32 = 11 << 16;
     /// Steps below which it no longer does.
     pub const IDLE_AT: u32 = 5 << 16;
-    /// One waiter in the line (10 bits, which wrap).
-    pub const WAITER: u32 = 1 << 22;
+    /// The holder seems to have lost its CPU: somebody has waited awake for as long as pays, and it did not release.
+    pub const STALLED: u32 = 1 << 22;
+    /// One waiter in the line (9 bits, which wrap).
+    pub const WAITER: u32 = 1 << 23;
     /// How many waiters the field can tell apart.
-    pub const WAITERS: u32 = 1 << 10;
+    pub const WAITERS: u32 = 1 << 9;
     /// The field of waiters.
-    pub const LENGTH: u32 = (WAITERS - 1) << 22;
+    pub const LENGTH: u32 = (WAITERS - 1) << 23;
+    /// More of them are none: a fork's child may have counted from too low.
+    pub const MOST: u32 = WAITERS - 64;
     /// The line's head naps: whoever finds the word free may take it.
     pub const NAPPING: u32 = 1 << 20;
 }
