@@ -89,6 +89,8 @@ pub enum Stage {
     Head,
     /// It is head, and leaves the lock to others for a bounded time.
     Naps,
+    /// It has the lock, past a head that [`Naps`](Self::Naps) at this moment.
+    Passed,
 }
 
 /// A machine: everything a lock may ask for.

@@ -129,6 +129,10 @@ pub(crate) struct Thread {
     pub(crate) joined: Option<Ps>,
     /// It is head of that line, and not napping.
     pub(crate) is_head: bool,
+    /// It is head of a line, and leaves the lock to others.
+    pub(crate) naps: bool,
+    /// It took its lock while a head napped.
+    pub(crate) passed: bool,
     /// The word that it looks at, or sleeps on.
     pub(crate) word: usize,
     /// The reorder window with which it last asked for a lock, ns.
@@ -266,8 +270,12 @@ impl Engine {
         let thread = &mut self.threads[me as usize];
         match stage {
             Stage::Joined => thread.joined = Some(now),
-            Stage::Head => thread.is_head = true,
-            Stage::Naps => thread.is_head = false,
+            Stage::Head => (thread.is_head, thread.naps) = (true, false),
+            Stage::Naps => (thread.is_head, thread.naps) = (false, true),
+            Stage::Passed => {
+                let passed = self.threads.iter().any(|thread| thread.naps);
+                self.threads[me as usize].passed = passed; // not on its word alone
+            }
         }
     }
 
@@ -357,6 +365,8 @@ impl Engine {
             seen_waiting: None,
             joined: None,
             is_head: false,
+            naps: false,
+            passed: false,
             word: 0,
             window_ns: 0,
             on_its_own: false,

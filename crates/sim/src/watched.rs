@@ -97,7 +97,8 @@ impl Watch {
         let e = engine();
         let (me, asked) = (e.me(), e.now);
         let thread = &mut e.threads[me as usize];
-        (thread.seen_waiting, thread.joined, thread.is_head) = (None, None, false);
+        (thread.seen_waiting, thread.joined) = (None, None);
+        (thread.is_head, thread.naps, thread.passed) = (false, false, false);
         self.waiters.borrow_mut().push(Waiter {
             thread: me,
             asked,
@@ -120,6 +121,7 @@ impl Watch {
         let e = engine();
         // Who reads an old tail looks at the line as it was before a waiter joined: that is not overtaking it.
         let is_weak = e.explore.as_ref().is_some_and(|x| x.is_weak());
+        let passed = e.threads[me as usize].passed;
         let (mut out_of_order, mut too_often) = (None, None);
         for waiter in waiters.iter_mut() {
             let thread = &e.threads[waiter.thread as usize];
@@ -130,7 +132,7 @@ impl Watch {
                     out_of_order.get_or_insert((waiter.thread, waiter.asked));
                 }
             }
-            if thread.is_head && thread.joined.is_some_and(|since| since < asked) {
+            if !passed && thread.is_head && thread.joined.is_some_and(|since| since < asked) {
                 waiter.overtaken_as_head += 1;
                 let bound = self.promised.bypass;
                 if !is_weak && bound.is_some_and(|bound| waiter.overtaken_as_head > bound) {

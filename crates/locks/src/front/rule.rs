@@ -13,7 +13,7 @@ use super::line::is_empty;
 use super::{FREE, HELD, Parts, Seat, Tuning, batch, mood, side, take_as, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
-use lockwright_platform::{Class, Platform, Ptr, Word};
+use lockwright_platform::{Class, Platform, Ptr, Stage, Word};
 
 /// A front lock's decisions. Those that are not made here are fifo's.
 pub trait Rule<P: Platform>: Send + Sync + 'static {
@@ -131,7 +131,11 @@ impl<'a, P: Platform> View<'a, P> {
         }
         // Ours now, so the headship stays where it is, and the count is ours to write (invariant 5).
         batch::resumed(&self.parts);
-        if self.parts.tail.load(Relaxed).is_null() || mood.load(Relaxed) & mood::NAPPING != 0 {
+        if self.parts.tail.load(Relaxed).is_null() {
+            return Some(Taken(()));
+        }
+        if mood.load(Relaxed) & mood::NAPPING != 0 {
+            P::reached(Stage::Passed);
             return Some(Taken(()));
         }
         if self.overtaken() < self.tuning.bypass {
