@@ -31,30 +31,36 @@ use lockwright_platform::{Platform, Stage, Word};
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
 
-/// What a hand-over to another core costs at least: word, and a few lines of data.
-const GRACE_NS: u64 = 150;
+/// So long after its predecessor has acquired it is head, and after the release it can have acquired: together, ns.
+const HEADSHIP_NS: u64 = 200;
 
-/// What it costs to hand over the word alone, at least.
-const TRANSFER_NS: u64 = 50;
+/// What watching costs the one who is watched, for each section, ns: its lock's line travels.
+const WATCHED_NS: u64 = 150;
 
-/// The longer the critical sections, the more data they touch: the second look comes after this share of
-/// what the waiter has waited, if that is longer ...
-const GRACE_SHARE: u64 = 8;
-
-/// ... but not later than this.
-const GRACE_MAX_NS: u64 = 2_000;
-
-/// One free word in so many is watched, while nothing is suspected, once something is, and in doubt.
-const PROBE_EACH: [u64; 3] = [32, 8, 2];
-
-/// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
-const OVERTAKEN: u32 = 64;
-
-/// After one turn in so many the lock goes from core to core for a while, to see whether that pays by now.
-const TRY_EACH: u64 = 8;
+/// The same with a few lines of data.
+const MOVED_NS: u64 = 150;
 
 /// A runner who has not been back for so long is gone, ns.
-const GONE_NS: u32 = 1_000;
+const GONE_NS: u64 = 1_000;
+
+/// While nothing is suspected, free words are watched in one slice of the time in so many: then all heads leave their locks, so
+/// that who needs several in turn meets none that is handed over. ns.
+const SLICES_NS: u64 = 1 << 20;
+
+/// Such a slice, ns.
+const SLICE_NS: u64 = 1 << 15;
+
+/// How long a runner is watched, ns.
+const WATCH_NS: u64 = 8_000;
+
+/// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
+const OVERTAKEN: u32 = 16;
+
+/// The turn of a core of a slower class is this part of another one's: it does less in it.
+const SLOW_SHARE: u64 = 3;
+
+/// After one turn in so many the lock goes from core to core for a while, to see whether that pays by now.
+const TRY_EACH: u64 = 32;
 
 /// A head that naps looks at the lock after so long, ns, then after twice as long ...
 const FIRST_LOOK_NS: u32 = 50_000;
@@ -67,39 +73,43 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
     tuning.budget_ns != 0 && parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
-/// Waits awake until `take` has taken the word; `false` if that took too long. `is_head`: of the line; else beside it.
+/// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head does, and has it slept?
+/// None: somebody beside the line.
 pub(super) fn spin<P: Platform>(
     lock: &View<'_, P>,
-    is_head: bool,
+    head: Option<bool>,
     mut take: impl FnMut() -> bool,
 ) -> bool {
     let View { parts, tuning, .. } = lock;
     let now = parts.mood.load(Relaxed);
-    let suspicion = match now & mood::STEPS {
-        0 => 0,
-        steps if steps < mood::IDLE_AT => 1,
-        _ => 2,
-    };
     let start = P::now();
-    // The clock's low bits are as good as a dice.
-    let probe = tuning.budget_ns != 0
+    // Somebody kept coming back while it was on its way.
+    let overtaken = head == Some(true) && lock.overtaken() >= OVERTAKEN;
+    let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
-        && start / 64 % PROBE_EACH[suspicion] == 0;
+        && match now & mood::STEPS {
+            _ if overtaken => true,
+            0 => start % SLICES_NS < SLICE_NS || start / 64 % 32 == 0,
+            // The clock's low bits are as good as a dice.
+            steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
+            _ => start / 64 % 2 == 0,
+        };
     let mut got = false;
     let mut watch = || {
-        let (mut holder, mut since) = (0, start);
+        let (mut holder, mut since) = (parts.holder(), start);
         lock.spin_for(|value| {
             if value == FREE {
-                got = !is_back(parts, holder, P::now() - since) && take();
+                let moved = (!overtaken).then(|| P::now() - since + HEADSHIP_NS + WATCHED_NS);
+                got = !is_back(parts, holder, moved) && take();
             } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
             }
             value == FREE
         });
     };
-    match (probe, is_head) {
-        (true, true) => leave(parts, watch),
-        (true, false) => watch(),
+    match (watches, head) {
+        (true, Some(_)) => leave(parts, watch),
+        (true, None) => watch(),
         (false, _) => {}
     }
     if !got {
@@ -111,25 +121,34 @@ pub(super) fn spin<P: Platform>(
     got
 }
 
-/// The word is free: does its last holder come back so soon that a move does not pay? Notes the answer; `false`: the word
-/// is still free. `holder`: who that was, 0 if it isn't known; `waited`: since it acquired, at most, ns.
-fn is_back<P: Platform>(parts: &Parts<'_, P>, holder: u32, waited: u64) -> bool {
-    let grace = (waited / GRACE_SHARE).clamp(GRACE_NS, GRACE_MAX_NS);
-    let moved = waited + TRANSFER_NS;
-    let free = P::now();
-    let limit = moved.clamp(GRACE_NS, GRACE_MAX_NS);
-    if P::spin_for(parts.word, Relaxed, limit as u32, |value| value != FREE) == FREE {
-        note(parts, true);
-        return false;
-    }
-    let back = P::now() - free;
-    let by_another = holder != 0 && ![0, holder].contains(&parts.holder());
-    let sooner = || {
-        let left = moved.saturating_sub(back).min(GRACE_MAX_NS);
-        P::spin_for(parts.word, Relaxed, left as u32, |value| value == FREE) == FREE
+/// The word is free: does its last holder come back, and so soon that a move does not pay? Notes the answer; `false`: the
+/// word is still free. `holder`: who that was, 0 if it isn't known; `moved`: what a section takes whose core has just got
+/// the data, with the move, ns.
+fn is_back<P: Platform>(parts: &Parts<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
+    let start = P::now();
+    let (mut rounds, mut held, mut back) = (0, 0, start);
+    let until = |is_free: bool| {
+        let limit = if is_free { moved.unwrap_or(0).max(GONE_NS) } else { GONE_NS };
+        let seen = P::spin_for(parts.word, Relaxed, limit as u32, |value| (value == FREE) == is_free);
+        ((seen == FREE) == is_free).then(P::now)
     };
-    note(parts, by_another || back > grace && !sooner());
-    true
+    let mut others = false;
+    while let Some(now) = until(false) {
+        (rounds, back) = (rounds + 1, now);
+        let now = parts.holder();
+        others = now != 0 && holder != 0 && now != holder;
+        holder = if holder == 0 { now } else { holder };
+        if others || back - start > WATCH_NS {
+            break;
+        }
+        let Some(released) = until(true) else { break };
+        held += released - back;
+    }
+    let stays = rounds * moved.unwrap_or(MOVED_NS + WATCHED_NS + 3 * held / (2 * rounds.max(1)));
+    let idle = others || rounds < 3 || back - start >= stays;
+    let in_slice = start % SLICES_NS < 2 * SLICE_NS;
+    note(parts, idle, if in_slice { mood::STEPS } else { mood::STEP });
+    rounds != 0
 }
 
 /// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it when
@@ -141,8 +160,11 @@ pub(super) fn nap<P: Platform>(
 ) -> bool {
     let (parts, budget) = (&lock.parts, u64::from(lock.tuning.budget_ns));
     let start = P::now();
-    let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint
-    let mut turn = budget / u64::from(waiters.clamp(1, mood::MOST));
+    let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, as all of these
+    let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1, mood::MOST));
+    if parts.mood.load(Relaxed) & mood::SLOW != 0 {
+        turn /= SLOW_SHARE;
+    }
     if asked_ns != 0 {
         turn = turn.min((asked_ns + budget).saturating_sub(start));
     }
@@ -166,6 +188,20 @@ pub(super) fn nap<P: Platform>(
     gone && take()
 }
 
+/// The caller has the lock, and leaves the line: for a turn, if the lock is saturated.
+pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
+    resumed(&lock.parts);
+    let now = lock.parts.mood.load(Relaxed);
+    if now & (mood::SATURATED | mood::SLOW) != 0 {
+        let slow = !P::place().class.is_big();
+        if slow != (now & mood::SLOW != 0) {
+            let (set, clear) = if slow { (mood::SLOW, 0) } else { (0, mood::SLOW) };
+            // A hint; what others change meanwhile stays.
+            let _ = lock.parts.mood.compare_exchange(now, now & !clear | set, Relaxed, Relaxed);
+        }
+    }
+}
+
 /// The line's head leaves the lock to others for as long as `looks` takes.
 fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
     parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
@@ -174,14 +210,6 @@ fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
     parts.mood.fetch_and(!mood::NAPPING, Relaxed);
     P::reached(Stage::Head);
     answer
-}
-
-/// The line's head has the lock, late or not.
-pub(super) fn acquired<P: Platform>(lock: &View<'_, P>) {
-    resumed(&lock.parts);
-    if lock.tuning.budget_ns != 0 && lock.overtaken() >= OVERTAKEN.min(lock.tuning.bypass) {
-        note(&lock.parts, false);
-    }
 }
 
 /// Waits awake for `ns` at most; `done` sees each new value of the word. Notes whether its holder seems to have lost its CPU:
@@ -211,19 +239,17 @@ pub(super) fn resumed<P: Platform>(parts: &Parts<'_, P>) {
 
 /// Does the runner of a saturated lock not come back? Looks at it for one section and what follows.
 fn is_gone<P: Platform>(parts: &Parts<'_, P>) -> bool {
-    let until = |free: bool, ns| {
-        P::spin_for(parts.word, Relaxed, ns, |value| (value == FREE) == free);
+    let until = |is_free: bool| {
+        P::spin_for(parts.word, Relaxed, GONE_NS as u32, |value| (value == FREE) == is_free);
         P::now()
     };
-    let released = until(true, GONE_NS);
-    let back = until(false, GONE_NS);
+    let released = until(true);
+    let back = until(false);
     if parts.word.load(Relaxed) == FREE {
-        note(parts, true);
+        note(parts, true, 0);
         return true;
     }
-    let hold = until(true, GONE_NS) - back;
-    // Time in which another core could have had it. How much more than `hold` that would take, data and all, is not known.
-    if back - released > GRACE_NS + 2 * hold {
+    if until(true) - released >= MOVED_NS + 3 * (P::now() - back) {
         doubt(parts);
     }
     false
@@ -232,18 +258,18 @@ fn is_gone<P: Platform>(parts: &Parts<'_, P>) -> bool {
 /// A saturated lock is no longer taken for one, but for one that probably is.
 fn doubt<P: Platform>(parts: &Parts<'_, P>) {
     let now = parts.mood.load(Relaxed);
-    let next = now & !(mood::STEPS | mood::SATURATED) | (mood::SATURATED_AT - 2 * mood::STEP);
+    let next = now & !(mood::STEPS | mood::SATURATED) | (mood::SATURATED_AT - mood::STEP);
     let _ = parts.mood.compare_exchange(now, next, Relaxed, Relaxed); // a hint, as in `note`
 }
 
-/// Moves two steps towards saturated, or three away from it.
-fn note<P: Platform>(parts: &Parts<'_, P>, idle: bool) {
+/// Moves towards saturated, by so many steps, or two away from it.
+fn note<P: Platform>(parts: &Parts<'_, P>, idle: bool, steps: u32) {
     let now = parts.mood.load(Relaxed);
-    let steps = now & mood::STEPS;
+    let so_far = now & mood::STEPS;
     let steps = if idle {
-        steps.saturating_sub(3 * mood::STEP)
+        so_far.saturating_sub(2 * mood::STEP)
     } else {
-        (steps + 2 * mood::STEP).min(mood::STEPS)
+        (so_far + steps).min(mood::STEPS)
     };
     let mut next = now & !mood::STEPS | steps;
     if steps >= mood::SATURATED_AT {

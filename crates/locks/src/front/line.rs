@@ -141,7 +141,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     }
     let slept = wait_as_head::<P, R>(&lock, &node, slept);
     seat.inspect(|seat| seat.sits(core::ptr::null())); // who dies from here on dies with the lock held
-    batch::acquired(&lock);
+    batch::runs(&lock);
     R::acquired(&lock, &node.note, slept);
     leave::<P, R>(&lock, &node);
 }
@@ -211,7 +211,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
             parts.mood.fetch_and(!mood::NAPPING, Relaxed); // glibc's code said so, see `mood`
         }
-        if R::spin(lock, || take(slept)) || mark::<P>(parts.word) {
+        if R::spin(lock, slept, || take(slept)) || mark::<P>(parts.word) {
             return slept;
         }
         P::park(parts.word, WAITED, None);

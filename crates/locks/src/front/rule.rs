@@ -42,9 +42,10 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         let _ = (lock, note);
     }
 
-    /// The head waits awake; `take` tries to take the word, and says whether it did. So does the answer.
-    fn spin(lock: &View<'_, P>, take: impl FnMut() -> bool) -> bool {
-        batch::spin(lock, true, take)
+    /// The head waits awake; `take` tries to take the word, and says whether it did. So does the answer. `slept`: it was not
+    /// awake all the time.
+    fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
+        batch::spin(lock, Some(slept), take)
     }
 
     /// The head has the lock, and leaves the line; `slept`: it was not awake all the time.
@@ -114,6 +115,11 @@ impl<'a, P: Platform> View<'a, P> {
     /// The lock in these parts.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
         Self { parts, seat: None, tuning }
+    }
+
+    /// The same lock with another tuning.
+    pub fn with<'b>(&'b self, tuning: &'b Tuning) -> View<'b, P> {
+        View { parts: self.parts, seat: self.seat, tuning }
     }
 
     /// The one door past the line: takes a free word. With somebody in line that counts, and fails once the head
@@ -219,7 +225,7 @@ impl<'a, P: Platform> View<'a, P> {
     /// Waits awake, and takes the lock if that works.
     pub fn spin(&self) -> Option<Taken> {
         let mut taken = None;
-        batch::spin(self, false, || {
+        batch::spin(self, None, || {
             taken = self.take();
             taken.is_some()
         });
@@ -288,8 +294,8 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     fn hold_back(lock: &View<'_, P>, note: &Note) {
         R::hold_back(lock, note);
     }
-    fn spin(lock: &View<'_, P>, take: impl FnMut() -> bool) -> bool {
-        R::spin(lock, take)
+    fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
+        R::spin(lock, slept, take)
     }
     fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
         R::acquired(lock, note, slept);

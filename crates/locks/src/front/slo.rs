@@ -49,6 +49,12 @@ impl<P: Platform> Rule<P> for Lock {
                 return Arrived::Took(taken);
             }
         }
-        <asl::Lock as Rule<P>>::arrive(lock)
+        let start = P::now();
+        let window_ns = lock.tuning.window_ns.min(lock.tuning.budget_ns / 4);
+        let tuning = Tuning { window_ns, ..*lock.tuning };
+        match <asl::Lock as Rule<P>>::arrive(&lock.with(&tuning)) {
+            Arrived::Joins(note) => Arrived::Joins(Note { asked_ns: start, ..note }),
+            taken => taken,
+        }
     }
 }

@@ -43,16 +43,18 @@ pub mod side {
 /// the others by what waiters see. That [pass] and [replaced] both write this word is more than a hint; a store between them
 /// leaves their order, and what was written before each, as they are: on x86-64 and aarch64, if not in C11.
 pub mod mood {
-    /// One step towards "saturated" (4 bits).
+    /// One step towards "saturated" (3 bits).
     pub const STEP: u32 = 1 << 16;
     /// The field of steps.
-    pub const STEPS: u32 = 15 << 16;
+    pub const STEPS: u32 = 7 << 16;
+    /// Who has the lock for a turn runs on a core of a slower class.
+    pub const SLOW: u32 = 1 << 19;
     /// The lock counts as saturated.
     pub const SATURATED: u32 = 1 << 21;
     /// Steps at which it begins to count as saturated.
-    pub const SATURATED_AT: u32 = 11 << 16;
+    pub const SATURATED_AT: u32 = 6 << 16;
     /// Steps below which it no longer does.
-    pub const IDLE_AT: u32 = 5 << 16;
+    pub const IDLE_AT: u32 = 3 << 16;
     /// The holder seems to have lost its CPU: somebody has waited awake for as long as pays, and it did not release.
     pub const STALLED: u32 = 1 << 22;
     /// One waiter in the line (9 bits, which wrap).
