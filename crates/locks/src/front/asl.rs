@@ -21,7 +21,7 @@
 //! 3. A window of 0 is fifo.
 
 use super::{Arrived, Rule, Taken, Tuning, View, Window, barging, fifo, tuning};
-use crate::amp::standby::{confirmed, stand_by};
+use crate::amp::standby::{self, confirmed};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
@@ -53,22 +53,28 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        if lock.tuning.window_ns > 0 && !P::place().class.is_big() {
-            // A line from before a fork is nobody's: a free lock must not look as if it were in use.
-            lock.is_line_empty();
-            if let Some(taken) = lock.take_if_free().or_else(|| reorder(lock)) {
-                return Arrived::Took(taken);
-            }
+        if let Some(taken) = stand_by(lock) {
+            return Arrived::Took(taken);
         }
         if lock.is_crowded() { barging::Lock::arrive(lock) } else { fifo::Lock::arrive(lock) }
     }
+}
+
+/// Lets others go first, on a core that is not of the fastest class, for the window.
+pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+    if lock.tuning.window_ns == 0 || P::place().class.is_big() {
+        return None;
+    }
+    // A line from before a fork is nobody's: a free lock must not look as if it were in use.
+    lock.is_line_empty();
+    lock.take_if_free().or_else(|| reorder(lock))
 }
 
 /// Stands by, counted as one who waits beside the line.
 fn reorder<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     let counted = lock.count_in(u32::MAX);
     let mut taken = None;
-    stand_by::<P>(
+    standby::stand_by::<P>(
         lock.tuning.window_ns,
         lock.tuning.waiting,
         confirmed,

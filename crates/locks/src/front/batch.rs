@@ -129,7 +129,8 @@ fn is_back<P: Platform>(parts: &Parts<'_, P>, mut holder: u32, moved: Option<u64
     let (mut rounds, mut held, mut back) = (0, 0, start);
     let until = |is_free: bool| {
         let limit = if is_free { moved.unwrap_or(0).max(GONE_NS) } else { GONE_NS };
-        let seen = P::spin_for(parts.word, Relaxed, limit as u32, |value| (value == FREE) == is_free);
+        let seen =
+            P::spin_for(parts.word, Relaxed, limit as u32, |value| (value == FREE) == is_free);
         ((seen == FREE) == is_free).then(P::now)
     };
     let mut others = false;
@@ -214,11 +215,7 @@ fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
 
 /// Waits awake for `ns` at most; `done` sees each new value of the word. Notes whether its holder seems to have lost its CPU:
 /// then others need not wait awake for it.
-pub(super) fn watch<P: Platform>(
-    parts: &Parts<'_, P>,
-    ns: u32,
-    mut done: impl FnMut(u32) -> bool,
-) {
+pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl FnMut(u32) -> bool) {
     let (holder, mut over, mut free) = (parts.holder(), false, false);
     P::spin_for(parts.word, Relaxed, ns, |value| {
         free |= value == FREE;

@@ -1,28 +1,55 @@
-//! Slo: SLO-bound batching on the fastest class of cores. (page to be written)
+//! Slo: a saturated lock stays on one core, the fastest class first, for as long as every waiter's budget allows.
+//!
+//! Our own. LibASL (asl.rs) hands a saturated lock from big core to big core, because little ones are slow. But each
+//! hand-over moves the data to the next core, which may cost more than the section itself. So here who has the lock keeps it for
+//! a *turn* (front/batch.rs), the others sleep, and the turn goes round: what overtaking and batching may cost a waiter is
+//! a budget in time. Within it they are free.
+//!
+//! ```text
+//!   arrival on a little core ─ standby: window, a quarter of the budget at most ┐
+//!   arrival on a big core ─────────────────────────────────────────────────────┴► line ─► head ─► word
+//!   who has its turn ─ comes back, finds it free, and the head napping ──────────────────────────► word
+//!
+//!   budget  ├─ standby ─┼─ turns of those before it: three quarters, in equal parts; little cores' a third of that ─┤
+//! ```
+//!
+//! The window is the epoch's, which feedback keeps as long as the SLO allows, as in asl. Long turns keep an SLO in another way,
+//! too: a thread waits once a turn, so that its P99 is that of its own core at work, once a turn has 100 operations, and
+//! its P99.9 with 1000. What remains is the longest wait; that is what the budget bounds.
+//!
+//! While the lock is not saturated this is asl, but that an arrival also takes a word that has stayed free in front of a
+//! head that sleeps.
+//!
+//! Invariants: those of the front locks (front/mod.rs), and
+//! 1. Between two headships at most `bypass` arrivals overtake a head that does not nap.
+//! 2. A head naps for three quarters of the budget at most, and not past the budget's end, counted from when it asked.
 
-use super::{Arrived, Note, Rule, Tuning, View, asl, tuning, Window};
+use super::{Arrived, Note, Rule, Tuning, View, Window, asl, barging, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
+
+/// The part of its budget for which a waiter on a little core stands by, at most.
+const STANDBY_SHARE: u32 = 4;
+
+/// A head that is awake has taken a free word within so many ns.
+const AWAKE_HEAD_NS: u32 = 200;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
     id: "slo",
     kind: Kind::Front,
     preset_of: None,
-    idea: "a saturated lock stays on one core, the fastest first, as long as every waiter's budget allows",
-    source: "our own",
-    order: "none while a core keeps it; else arrival among those who have asked",
+    idea: "a saturated lock stays on one core, big ones first, as long as each waiter's budget allows",
+    source: "our own, on LibASL's standby and feedback (Nian Liu et al., PPoPP 2022); see docs/slo.md",
+    order: "turns by arrival; little cores ask after their window",
     promise: Promise::Bypass,
     stands_by: true,
     space: "0 bytes beside the mutex; 64 bytes of stack per waiter; 24 bytes per thread and epoch",
-    wakes: "as fifo",
-    delay: "a waiter, by `budget` ns while the lock is saturated",
-    advice: "machines with unequal cores",
-    options: &[tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(super::fifo::BYPASS), tuning::BUDGET],
+    wakes: "while saturated, the head wakes by itself, every 50 to 200 us; else as asl",
+    delay: "a waiter, by `budget` while the lock is saturated; else as asl",
+    advice: "machines with unequal cores, where throughput and P99 count and a rare wait of milliseconds does not",
+    options: &[tuning::BUDGET, tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(barging::BYPASS)],
 };
-
-/// A free word is taken by a head that is awake within so many ns.
-const AWAKE_HEAD_NS: u32 = 200;
 
 /// The rule.
 #[derive(Debug)]
@@ -30,31 +57,34 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { bypass: super::fifo::BYPASS, window: Window::Epoch, ..tuning }
+        Tuning { window: Window::Epoch, ..tuning }
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
         let saturated = lock.is_saturated();
-        if saturated || lock.is_left() {
-            if let Some(taken) = lock.take() {
-                return Arrived::Took(taken);
-            }
-            if saturated && P::place().class.is_big() {
-                return Arrived::Joins(Note::default());
-            }
-        } else if lock.is_open() && !lock.is_line_empty() {
-            P::pause(AWAKE_HEAD_NS);
-            // The head sleeps, or is on its way: this core is here.
-            if lock.is_open() && let Some(taken) = lock.take() {
-                return Arrived::Took(taken);
-            }
+        if let Some(taken) = come_back(lock, saturated) {
+            return Arrived::Took(taken);
         }
-        let start = P::now();
-        let window_ns = lock.tuning.window_ns.min(lock.tuning.budget_ns / 4);
-        let tuning = Tuning { window_ns, ..*lock.tuning };
-        match <asl::Lock as Rule<P>>::arrive(&lock.with(&tuning)) {
-            Arrived::Joins(note) => Arrived::Joins(Note { asked_ns: start, ..note }),
-            taken => taken,
+        if saturated && P::place().class.is_big() {
+            return Arrived::Joins(Note::default());
+        }
+        let asked_ns = P::now();
+        let window_ns = lock.tuning.window_ns.min(lock.tuning.budget_ns / STANDBY_SHARE);
+        match asl::Lock::arrive(&lock.with(&Tuning { window_ns, ..*lock.tuning })) {
+            Arrived::Joins(note) => Arrived::Joins(Note { asked_ns, ..note }),
+            took => took,
         }
     }
+}
+
+/// Takes a word that the head leaves to others, or is not there to take.
+fn come_back<P: Platform>(lock: &View<'_, P>, saturated: bool) -> Option<super::Taken> {
+    if saturated || lock.is_left() {
+        return lock.take();
+    }
+    if !lock.is_open() || lock.is_line_empty() {
+        return None;
+    }
+    P::pause(AWAKE_HEAD_NS);
+    if lock.is_open() { lock.take() } else { None }
 }
