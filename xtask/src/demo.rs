@@ -1,28 +1,56 @@
 //! The demo: an ordinary database program (`crates/demo`, which knows nothing of lockwright) under glibc's
-//! lock and under ours, side by side. A table on standard output, a report in HTML.
+//! lock and under ours, side by side, on two panels: *this machine* as it is (real), and a big core and a little one
+//! (emulated), with latency objectives. Tables and three sentences on standard output; a report in HTML, a picture and a
+//! table in Markdown as files.
 //!
 //! Every round runs every lock once, in an order that rotates, so that whatever else the machine does
 //! meets all locks alike; what is compared is always of the same round.
+//!
+//! ```text
+//!   report   picture   words      what is told
+//!      └─ chart ─┘       │
+//!            stats ──────┘        what was measured amounts to
+//!   measure: one run    cores     how it is measured
+//! ```
 
 pub(crate) mod chart;
+mod cores;
 pub(crate) mod measure;
+mod picture;
 pub(crate) mod report;
 pub(crate) mod stats;
+mod words;
 
 use anyhow::{Context, Result, bail, ensure};
-use comfy_table::{CellAlignment, LineStyle, Table, presets};
+use cores::Cores;
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
-use lockwright_locks::catalog::{CATALOG, find};
+use lockwright_locks::catalog::find;
+use lockwright_locks::spec::Spec;
 use lockwright_tests::{library, target_dir};
-use measure::{Program, Run, Setting};
-use stats::{Summary, summarise};
+use measure::{Disturbance, Program, Run, Setting, Subject};
+use stats::{Group, Panel, Spread, summarise};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
-/// What all locks are compared with: the C library's own, nothing preloaded.
+/// What all locks are compared with: on this machine the C library's own, nothing preloaded.
 const GLIBC: &str = "glibc";
+
+/// First come, first served: nobody is overtaken.
+const FIFO: &str = "fifo";
+
+/// LibASL's lock, whose epochs have objectives.
+const ASL: &str = "asl";
+
+/// Our own lock for unequal cores; left out while the catalogue has none of this name.
+const OURS: &str = "slo";
+
+/// Threads on the two unequal cores: one each.
+const PAIR: u32 = 2;
+
+/// First runs of glibc on them, whose median P99 becomes the objective.
+const LOOKS: usize = 3;
 
 /// Building SQLite on a slow machine takes minutes; a quarter of an hour is a hang.
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
@@ -31,20 +59,20 @@ const BUILD_LIMIT: Duration = Duration::from_secs(900);
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How long each run lasts.
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.6, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 0.35, value_parser = seconds)]
     seconds: f64,
-    /// Numbers of threads.
+    /// Numbers of threads on this machine.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [2, 8],
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
     /// How many rounds; every round runs every lock once.
-    #[arg(long, value_name = "N", default_value_t = 5,
+    #[arg(long, value_name = "N", default_value_t = 9,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: u32,
-    /// A lock to compare with glibc's, with options as in `fifo:bypass=64`; may be given again.
-    #[arg(long = "lock", value_name = "LOCK", default_values = ["auto", "fifo"])]
+    /// A lock to compare with glibc's on this machine, with options as in `fifo:bypass=64`; may be given again.
+    #[arg(long = "lock", value_name = "LOCK", default_values = ["auto"])]
     locks: Vec<String>,
-    /// Folder of the report (default: `demo` in cargo's target folder).
+    /// Folder of report.html, picture.svg and table.md (default: `demo` in cargo's target folder).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// One round of 0.2 s: shows that all works, measures nothing.
@@ -60,15 +88,17 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// All that was measured, for the table and the report.
+/// All that was measured, for the tables and the report.
 struct Results {
-    summaries: Vec<(Setting, Vec<Summary>)>,
+    panels: Vec<Panel>,
     engines: Vec<(&'static str, String)>,
     libc: String,
     seconds: f64,
     rounds: u32,
     /// Share of the machine that other programs took meanwhile, 0 to 1.
     disturbance: f64,
+    /// A command for the reader's own program.
+    next: String,
 }
 
 pub(crate) fn main(mut args: Args) -> Result<()> {
@@ -76,12 +106,9 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
         (args.seconds, args.reps) = (0.2, 1);
     }
     for lock in &args.locks {
-        let name = lock.split(':').next().unwrap_or(lock);
-        ensure!(
-            find(name).is_some(),
-            "unknown lock '{name}'\nhint: one of {}",
-            CATALOG.iter().map(|entry| entry.id).collect::<Vec<_>>().join(", ")
-        );
+        if let Err(bad) = Spec::parse(lock) {
+            bail!("{bad}\nhint: cargo run -q -p lockwright-cli -- list");
+        }
     }
     let target = target_dir()?;
     build(&target)?;
@@ -90,34 +117,32 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
         library: library()?,
         length: args.seconds,
     };
-    let mut locks = vec![GLIBC.to_owned()];
-    for lock in &args.locks {
-        if !locks.contains(lock) {
-            locks.push(lock.clone());
-        }
-    }
     program.check_library()?;
 
-    let settings: Vec<_> = ["sqlite", "lmdb"]
-        .into_iter()
-        .flat_map(|database| args.threads.iter().map(move |&threads| Setting { database, threads }))
-        .collect();
-    let results = measure_all(&program, &settings, &locks, args.reps)?;
-
+    let results = measure_all(&program, &args)?;
     let out = args.out.clone().unwrap_or_else(|| target.join("demo"));
     fs::create_dir_all(&out).with_context(|| format!("cannot make '{}'", out.display()))?;
-    let file = out.join("report.html");
-    let command = env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let page = report::page(&results, &format!("cargo xtask {command}"))?;
-    fs::write(&file, page).with_context(|| format!("cannot write '{}'", file.display()))?;
+    let command = format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" "));
+    for (name, text) in [
+        ("report.html", report::page(&results, command.trim())?),
+        ("picture.svg", picture::svg(&results, &report::machine(&results.libc))),
+        ("table.md", picture::markdown(&results)),
+    ] {
+        let file = out.join(name);
+        fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
+    }
 
-    println!("{}", table(&results));
-    println!("of glibc: median of the ratios within each round; spread: smallest to largest");
-    println!("\n{}", stats::headline(&results.summaries));
+    print!("{}", words::tables(&results.panels, &report::machine(&results.libc)));
+    if results.panels.len() == 1 {
+        println!("big and little cores: left out, they want two CPUs");
+    }
+    for sentence in words::sentences(&results.panels, &results.next) {
+        print!("{}", words::wrapped(&format!("\n{sentence}\n")));
+    }
     if let Some(warning) = stats::disturbed(results.disturbance) {
         eprintln!("warning: {warning}\nhint: run 'cargo xtask demo' again on a quiet machine");
     }
-    println!("report: {}", file.display());
+    println!("\nreport: {}", out.join("report.html").display());
     Ok(())
 }
 
@@ -156,20 +181,55 @@ pub(crate) fn build(target: &Path) -> Result<()> {
     Ok(())
 }
 
-fn measure_all(
-    program: &Program,
-    settings: &[Setting],
-    locks: &[String],
-    rounds: u32,
-) -> Result<Results> {
-    let total = u64::from(rounds) * (settings.len() * locks.len()) as u64;
+/// The command that puts the library under any program, from the folder that we were called in.
+fn next_command(library: &Path, here: &Path) -> String {
+    let library = match library.strip_prefix(here) {
+        Ok(below) => format!("$PWD/{}", below.display()),
+        Err(_) => library.display().to_string(),
+    };
+    format!("LD_PRELOAD=\"{library}\" ./your-program")
+}
+
+/// What runs on the two unequal cores, once its objective is known.
+fn pair_subjects(slo_ns: u64) -> Vec<Subject> {
+    let subject = |lock: &str, slo_ns| Subject { lock: lock.into(), slo_ns };
+    let mut subjects = vec![subject(GLIBC, None), subject(FIFO, None)];
+    for lock in [ASL, OURS].into_iter().filter(|lock| find(lock).is_some()) {
+        subjects.extend([subject(lock, Some(slo_ns)), subject(lock, None)]);
+    }
+    subjects
+}
+
+fn measure_all(program: &Program, args: &Args) -> Result<Results> {
+    let databases = ["sqlite", "lmdb"];
+    let setting = |database, threads| Setting { database, threads };
+    let own: Vec<_> = databases
+        .into_iter()
+        .flat_map(|database| args.threads.iter().map(move |&threads| setting(database, threads)))
+        .collect();
+    let mut subjects = vec![Subject { lock: GLIBC.into(), slo_ns: None }];
+    for lock in &args.locks {
+        let subject = Subject { lock: lock.clone(), slo_ns: None };
+        if !subjects.contains(&subject) {
+            subjects.push(subject);
+        }
+    }
+    let cores = Cores::here()?;
+    let looks = if args.quick { 1 } else { LOOKS };
+    let pairs = if cores.is_some() {
+        databases.map(|database| setting(database, PAIR)).to_vec()
+    } else {
+        Vec::new()
+    };
+    let total = own.len() * subjects.len() * args.reps as usize
+        + pairs.len() * (pair_subjects(1).len() * args.reps as usize + looks);
     eprintln!(
         "measuring: {total} runs of {} s, about {:.0} s in all",
         program.length,
-        total as f64 * (program.length + 0.1)
+        total as f64 * (program.length + 0.05)
     );
-    let bar = ProgressBar::new(total).with_style(
-        ProgressStyle::with_template("{bar:32.cyan/dim} {pos:>3}/{len} {msg:<36} {left}")?
+    let bar = ProgressBar::new(total as u64).with_style(
+        ProgressStyle::with_template("{bar:24.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?
             .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
                 // Before the first run nothing is known of the time left.
                 if state.pos() > 0 {
@@ -178,85 +238,295 @@ fn measure_all(
             }),
     );
     bar.enable_steady_tick(Duration::from_millis(200));
-    let mut runs: Vec<Vec<Vec<Run>>> =
-        settings.iter().map(|_| locks.iter().map(|_| Vec::new()).collect()).collect();
-    let mut meter = measure::Disturbance::default();
-    for round in 0..rounds as usize {
-        for (place, setting) in settings.iter().enumerate() {
-            for turn in 0..locks.len() {
-                let index = (turn + round) % locks.len();
-                let lock = &locks[index];
-                bar.set_message(format!(
-                    "{}, {}, {lock}, round {}",
-                    setting.name(),
-                    stats::threads(setting.threads),
-                    round + 1
-                ));
-                let lock = (lock != GLIBC).then_some(lock.as_str());
-                let run = meter.watch(|| program.run(*setting, lock, round as u64 + 1));
-                match run {
-                    Ok(run) => runs[place][index].push(run),
-                    Err(error) => {
-                        bar.abandon();
-                        return Err(error);
-                    }
-                }
-                bar.inc(1);
-            }
+    let mut rounds = Rounds { program, bar, meter: Disturbance::default() };
+    let mut panels = vec![Panel { cores: None, groups: Vec::new() }];
+    let mut engines = Vec::new();
+    let mut libc = String::new();
+    let plan = own.iter().map(|setting| (*setting, subjects.clone(), None)).collect::<Vec<_>>();
+    for ((setting, subjects, slo_ns), runs) in plan.iter().zip(rounds.all(&plan, None, args.reps)?)
+    {
+        let first = &runs[0][0];
+        if engines.iter().all(|(database, _)| *database != setting.database) {
+            engines.push((setting.database, first.engine.clone()));
         }
+        libc.clone_from(&first.libc);
+        let summaries = summarise(subjects, &runs);
+        panels[0].groups.push(Group { setting: *setting, slo_ns: *slo_ns, summaries });
     }
-    bar.finish_and_clear();
-
-    let first = |database: &'static str| {
-        let place = settings.iter().position(|s| s.database == database)?;
-        Some((database, runs[place][0].first()?.engine.clone()))
-    };
+    if let Some(cores) = cores {
+        let mut plan = Vec::new();
+        for setting in pairs {
+            let glibc = &subjects[0];
+            let p99 = (0..looks)
+                .map(|_| rounds.one(setting, glibc, Some(&cores), 0))
+                .map(|run| Ok(run?.latency.quantile(0.99) as f64))
+                .collect::<Result<Vec<_>>>()?;
+            let slo_ns = objective(Spread::of(p99).median);
+            plan.push((setting, pair_subjects(slo_ns), Some(slo_ns)));
+        }
+        let runs = rounds.all(&plan, Some(&cores), args.reps)?;
+        let group = |((setting, subjects, slo_ns), runs): (_, Vec<Vec<Run>>)| {
+            let subjects: Vec<Subject> = subjects;
+            Group { setting, slo_ns, summaries: summarise(&subjects, &runs) }
+        };
+        let groups = plan.into_iter().zip(runs).map(group).collect();
+        panels.push(Panel { cores: Some(cores), groups });
+    }
+    rounds.bar.finish_and_clear();
     Ok(Results {
-        engines: ["sqlite", "lmdb"].into_iter().filter_map(first).collect(),
-        libc: runs[0][0][0].libc.clone(),
+        panels,
+        engines,
+        libc,
         seconds: program.length,
-        rounds,
-        disturbance: meter.share(),
-        summaries: settings.iter().zip(&runs).map(|(s, r)| (*s, summarise(locks, r))).collect(),
+        rounds: args.reps,
+        disturbance: rounds.meter.share(),
+        next: next_command(&program.library, &env::current_dir()?),
     })
 }
 
-fn table(results: &Results) -> Table {
-    let mut table = Table::new();
-    let under_header = LineStyle::new('─', '─', '─', '─');
-    table.load_style(presets::NOTHING.header_separator(under_header)).set_header([
-        "database", "threads", "lock", "ops/s", "of glibc", "(spread)", "P50", "P99", "max",
-        "CPU/op",
-    ]);
-    for (setting, summaries) in &results.summaries {
-        for (n, summary) in summaries.iter().enumerate() {
-            let (database, threads) = match n {
-                0 => (setting.name().to_owned(), setting.threads.to_string()),
-                _ => (String::new(), String::new()),
-            };
-            let ratio = summary.ratio;
-            table.add_row([
-                database,
-                threads,
-                summary.lock.clone(),
-                stats::thousands(summary.rate.median),
-                format!("{:.2}", ratio.median),
-                if n == 0 {
-                    String::new()
-                } else {
-                    format!("{:.2} to {:.2}", ratio.min, ratio.max)
+/// An objective that a P99 just keeps: two digits, rounded up.
+fn objective(p99_ns: f64) -> u64 {
+    let unit = 10_f64.powf((p99_ns.max(10.0)).log10().floor() - 1.0);
+    ((p99_ns / unit - 1e-9).ceil() * unit).round().max(1.0) as u64
+}
+
+/// What runs, where, and with which objective.
+type Plan = [(Setting, Vec<Subject>, Option<u64>)];
+
+/// Runs, one after the other.
+struct Rounds<'a> {
+    program: &'a Program,
+    bar: ProgressBar,
+    meter: Disturbance,
+}
+
+impl Rounds<'_> {
+    /// The runs of each setting and subject, one a round.
+    fn all(
+        &mut self,
+        plan: &Plan,
+        cores: Option<&Cores>,
+        rounds: u32,
+    ) -> Result<Vec<Vec<Vec<Run>>>> {
+        let empty =
+            |(_, subjects, _): &(_, Vec<Subject>, _)| subjects.iter().map(|_| Vec::new()).collect();
+        let mut runs: Vec<Vec<Vec<Run>>> = plan.iter().map(empty).collect();
+        for round in 0..rounds as usize {
+            for (place, (setting, subjects, _)) in plan.iter().enumerate() {
+                for turn in 0..subjects.len() {
+                    let index = (turn + round) % subjects.len();
+                    let run = self.one(*setting, &subjects[index], cores, round + 1)?;
+                    runs[place][index].push(run);
+                }
+            }
+        }
+        Ok(runs)
+    }
+
+    fn one(
+        &mut self,
+        setting: Setting,
+        subject: &Subject,
+        cores: Option<&Cores>,
+        round: usize,
+    ) -> Result<Run> {
+        let what = match cores {
+            None => stats::threads(setting.threads),
+            Some(_) => "big and little".into(),
+        };
+        self.bar.set_message(format!("{}, {what}, {}", setting.name(), subject.name()));
+        let run = self.meter.watch(|| self.program.run(setting, subject, cores, round as u64));
+        self.bar.inc(1);
+        run.inspect_err(|_| self.bar.abandon())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_tests::{Child, End};
+
+    /// Results of `rounds` rounds in which each lock has so many times glibc's throughput, and takes so many times as long.
+    fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> Results {
+        let run = |(rate, longer): (f64, u64)| {
+            let mut latency = stats::Latency::default();
+            latency.add(1_000 * longer, 900);
+            latency.add(100_000 * longer, 100);
+            Run {
+                rate: 100_000.0 * rate,
+                cpu_ns: 12_345.0,
+                latency,
+                engine: String::new(),
+                libc: String::new(),
+                cpu_seconds: 0.1,
+            }
+        };
+        let group = |threads, subjects: Vec<Subject>, slo_ns, locks: &[(f64, u64)]| {
+            let runs: Vec<Vec<Run>> =
+                locks.iter().map(|lock| (0..rounds).map(|_| run(*lock)).collect()).collect();
+            let setting = Setting { database: "sqlite", threads };
+            Group { setting, slo_ns, summaries: summarise(&subjects, &runs) }
+        };
+        let plain = |lock: &str| Subject { lock: lock.into(), slo_ns: None };
+        let own = || vec![plain(GLIBC), plain("auto")];
+        let glibc = (1.0, 1);
+        let slo_ns = 110_000;
+        let timed = Subject { lock: ASL.into(), slo_ns: Some(slo_ns) };
+        let pair = vec![plain(GLIBC), plain("fifo"), timed, plain(ASL)];
+        Results {
+            panels: vec![
+                Panel {
+                    cores: None,
+                    groups: [2, 8].map(|n| group(n, own(), None, &[glibc, auto])).into(),
                 },
-                stats::time(summary.latency.quantile(0.5)),
-                stats::time(summary.latency.quantile(0.99)),
-                stats::time(summary.latency.max()),
-                stats::time(summary.cpu_ns.median as u64),
-            ]);
+                Panel {
+                    cores: Some(Cores { spec: "big:0,little:1x3.75".into(), little: 1 }),
+                    groups: vec![group(2, pair, Some(slo_ns), &[glibc, (0.5, 1), asl, (3.4, 9)])],
+                },
+            ],
+            engines: vec![("sqlite", "SQLite 3.1".into())],
+            libc: "glibc 2.36".into(),
+            seconds: 0.35,
+            rounds: rounds as u32,
+            disturbance: 0.0,
+            next: next_command(Path::new("/x/target/release/liblockwright.so"), Path::new("/x")),
         }
     }
-    for column in [1, 3, 4, 5, 6, 7, 8, 9] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
+
+    fn sentences(results: &Results) -> [String; 3] {
+        words::sentences(&results.panels, &results.next)
+    }
+
+    #[test]
+    fn three_sentences_say_what_is_better_and_what_is_not() {
+        let [better, not, next] = sentences(&results(9, (1.3, 4), (2.1, 1)));
+        assert_eq!(
+            better,
+            "What is better: on this machine (real; 2 settings) auto beats glibc each time in throughput (1.30 of \
+             glibc's); on a big core and a little one (emulated) asl has, of glibc's throughput, 2.10 on SQLite with an SLO \
+             of 110 µs (the little core's P99: 0.91 of it) and 3.40 on SQLite without an SLO."
+        );
+        assert_eq!(
+            not,
+            "What is not: on this machine (real) auto loses each time in P99 (4.00 of glibc's), each time in P99.9 (4.00 of \
+             glibc's) and each time in longest operation (4.00 of glibc's); no clear difference in auto's CPU time an \
+             operation on this machine."
+        );
+        assert!(
+            next.contains("`LD_PRELOAD=\"$PWD/target/release/liblockwright.so\" ./your-program`")
+        );
+        // An objective that is missed is no gain, however fast.
+        let [better, not, _] = sentences(&results(9, (1.0, 1), (2.1, 2)));
+        assert!(!better.contains("2.10"), "{better}");
+        assert!(
+            not.contains(
+                "2.10 on SQLite with an SLO of 110 µs (the little core's P99: 1.82 of it, fifo's: 0.91)"
+            ),
+            "{not}"
+        );
+        assert!(not.contains("no clear difference in auto's throughput, P99, P99.9,"), "{not}");
+        // Where it loses in some settings only, they are named.
+        let (mut some, slow) = (results(9, (1.0, 1), (2.1, 2)), results(9, (0.7, 1), (2.1, 2)));
+        some.panels[0].groups[1] = slow.panels.into_iter().next().unwrap().groups.pop().unwrap();
+        let [_, not, _] = sentences(&some);
+        assert!(
+            not.contains("auto loses in throughput (0.70 of glibc's: SQLite, 8 threads)"),
+            "{not}"
+        );
+    }
+
+    #[test]
+    fn few_rounds_say_nothing() {
+        let [better, not, _] = sentences(&results(4, (1.3, 4), (2.1, 1)));
+        assert!(better.contains("untold") && not.contains("untold"), "{better}{not}");
+    }
+
+    #[test]
+    fn tables_fit_a_terminal_and_say_what_is_emulated() {
+        let results = results(9, (13.24, 400), (0.0213, 999));
+        let mut text = words::tables(&results.panels, "a machine");
+        for sentence in sentences(&results) {
+            text += &words::wrapped(&format!("\n{sentence}\n"));
+        }
+        let wide = text.lines().find(|line| line.chars().count() > 80);
+        assert!(wide.is_none(), "wider than a terminal: {wide:?} in\n{text}");
+        for said in
+            ["(real)", "(emulated: big:0,little:1x3.75)", "P99.9", "longest", "of SLO", "CPU/op"]
+        {
+            assert!(text.contains(said), "no {said} in\n{text}");
         }
     }
-    table
+
+    #[test]
+    fn report_picture_and_table_have_a_row_for_each_lock() {
+        let results = results(9, (1.3, 4), (2.1, 1));
+        let page = report::page(&results, "cargo xtask demo").unwrap();
+        for said in [
+            ">real</span>",
+            ">emulated</span>",
+            "SLO 110 µs",
+            "<th>P99.9</th><th>longest</th>",
+            "<code>LD_PRELOAD=&quot;$PWD/",
+        ] {
+            assert!(page.contains(said), "no {said}");
+        }
+        let svg = picture::svg(&results, &report::machine(&results.libc));
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>") && page.contains(&svg));
+        // Two rows of five figures, three of four: emulation spends CPU time on being slow; and the key's three.
+        assert_eq!(svg.matches("<circle ").count(), 2 * 5 + 3 * 4 + 3);
+        let table = picture::markdown(&results);
+        let lines: Vec<_> = table.lines().collect();
+        assert_eq!(lines.len(), 2 + 2 + 3);
+        assert!(lines.iter().all(|line| line.matches('|').count() == 8), "{table}");
+        assert!(
+            lines[2].starts_with("| SQLite, 2 threads: auto | real | 1.30 [1.30 .. 1.30] |"),
+            "{table}"
+        );
+        assert!(lines[5].starts_with("| SQLite: asl, SLO 110 µs | emulated | 2.10 "), "{table}");
+        assert!(lines[5].ends_with("| - |"), "{table}");
+    }
+
+    #[test]
+    fn the_next_command_works_as_it_stands() {
+        let command = next_command(Path::new("/lib/a b/x.so"), Path::new("/elsewhere"));
+        assert_eq!(command, "LD_PRELOAD=\"/lib/a b/x.so\" ./your-program");
+        let library = library_like();
+        let command = next_command(&library, library.ancestors().nth(2).unwrap());
+        let script = command.replace("./your-program", "sh -c 'echo $LD_PRELOAD'");
+        let dir = library.ancestors().nth(2).unwrap();
+        let outcome = Child::new("sh").args(["-c", &script]).dir(dir).limit(10).run().unwrap();
+        assert_eq!(
+            (outcome.end, outcome.text()),
+            (End::Code(0), format!("{}\n", library.display()))
+        );
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    /// A file that may be preloaded, two folders down.
+    fn library_like() -> PathBuf {
+        let root = tempfile::tempdir().unwrap().keep().canonicalize().unwrap();
+        fs::create_dir(root.join("release")).unwrap();
+        let (source, library) = (root.join("empty.c"), root.join("release/empty.so"));
+        fs::write(&source, "int lockwright_demo_test;\n").unwrap();
+        lockwright_tests::compile(&source, &library, &["-shared", "-fPIC"]).unwrap();
+        library
+    }
+
+    #[test]
+    fn an_objective_is_what_glibc_just_keeps() {
+        assert_eq!(
+            [objective(101_000.0), objective(110_000.0), objective(99_001.0)],
+            [110_000, 110_000, 100_000]
+        );
+        assert_eq!([objective(1.0), objective(0.0)], [1, 1]);
+    }
+
+    #[test]
+    fn locks_with_epochs_run_with_an_objective_and_without() {
+        let subjects = pair_subjects(5);
+        assert_eq!((subjects[0].lock.as_str(), subjects[0].slo_ns), (GLIBC, None));
+        let of = |lock: &'static str| subjects.iter().filter(move |subject| subject.lock == lock);
+        assert!(of(ASL).map(|subject| subject.slo_ns).eq([Some(5), None]));
+        assert_eq!(of(OURS).count(), if find(OURS).is_some() { 2 } else { 0 });
+    }
 }

@@ -205,7 +205,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "demo",
-        shows: "the demo runs, and its results are verified",
+        shows: "both panels of the demo run, their answers are verified, and report, picture and table are written",
         runner: Xtask,
         args: "demo --quick --out",
         limit: 600,

@@ -144,6 +144,10 @@ pub struct Args {
     #[arg(long)]
     pub(crate) no_latency: bool,
 
+    /// Leave out the runs that show what each point can reach at most
+    #[arg(long)]
+    pub(crate) no_ceiling: bool,
+
     /// Write everything as JSON
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

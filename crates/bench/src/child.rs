@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 /// How a worker ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// With an answer.
-    Answered(Box<Answer>),
+    /// With an answer, and what it said on standard error.
+    Answered(Box<Answer>, String),
     /// Not within its time limit: killed. What its threads were at.
     Hung(String),
     /// Otherwise: why.
@@ -31,8 +31,11 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    for name in ["LOCK", "RULES", "EMULATE", "SLO", "PERCENTILE", "EPOCHS", "STATS"] {
-        command.env_remove(format!("LOCKWRIGHT_{name}"));
+    // What our caller wants of its own programs is not asked of a worker; but the machine's classes are its own.
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"LOCKWRIGHT_") && name != "LOCKWRIGHT_TOPOLOGY" {
+            command.env_remove(name);
+        }
     }
     if let Some(emulate) = &spec.point.emulate {
         command.env("LOCKWRIGHT_EMULATE", emulate);
@@ -69,7 +72,9 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
     }
     let said = String::from_utf8_lossy(&err);
     match serde_json::from_slice::<Answer>(&out) {
-        Ok(answer) if status.success() => Ok(Outcome::Answered(Box::new(answer))),
+        Ok(answer) if status.success() => {
+            Ok(Outcome::Answered(Box::new(answer), said.trim().into()))
+        }
         _ => Ok(Outcome::Failed(match said.trim().lines().last() {
             Some(line) => format!("{status}: {line}"),
             None => status.to_string(),

@@ -51,6 +51,33 @@ pub(crate) fn option<T>(value: Option<T>, text: impl Fn(T) -> String) -> String 
     value.map_or("-".into(), text)
 }
 
+/// Columns of a terminal.
+pub(crate) const WIDTH: usize = 80;
+
+/// Text whose lines are broken between words where they would be longer than a terminal's; what follows is indented.
+pub(crate) fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    for (at, line) in text.lines().enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        let mut width = 0;
+        for (at, word) in line.split(' ').enumerate() {
+            let length = word.chars().count();
+            if at > 0 && width + 1 + length > WIDTH {
+                out.push_str("\n  ");
+                width = 2;
+            } else if at > 0 {
+                out.push(' ');
+                width += 1;
+            }
+            out.push_str(word);
+            width += length;
+        }
+    }
+    out
+}
+
 /// `1.2 M` + unit reads `1.2 Mop/s`; a number without prefix keeps a space before its unit.
 pub(crate) fn spaced(number: String) -> String {
     if number.ends_with(char::is_alphabetic) { number } else { number + " " }
@@ -65,6 +92,14 @@ pub(crate) fn plain(cause: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        assert_eq!(wrapped("a short line\nand  another"), "a short line\nand  another");
+        let (left, right) = ("x".repeat(60), "y".repeat(25));
+        assert_eq!(wrapped(&format!("{left} {right} z")), format!("{left}\n  {right} z"));
+        assert_eq!(wrapped(&"w".repeat(99)), "w".repeat(99), "a word stays whole");
+    }
 
     #[test]
     fn numbers_have_three_digits() {

@@ -1,7 +1,7 @@
 //! From the command line to the plan: which locks, at which points.
 
 use crate::args::{Args, Pin, SuiteName, Workload};
-use crate::plan::{Plan, Row};
+use crate::plan::{self, Plan, Row};
 use crate::point::{Point, Work};
 use crate::subject::Subject;
 use crate::suite::{self, Suite};
@@ -28,7 +28,11 @@ pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, O
     for peer in &args.peers {
         chosen.push(Subject::parse_peer(peer)?);
     }
-    let finish = |subjects, rows| Plan {
+    let finish = |mut subjects, rows: Vec<Row>| Plan {
+        ceilings: match args.no_ceiling {
+            true => vec![Vec::new(); rows.len()],
+            false => plan::ceilings(&rows, system::cpus().len(), library.ok(), &mut subjects),
+        },
         subjects,
         rows,
         reps: args.reps,

@@ -16,7 +16,7 @@
 //!  in, out    grid: what is asked        report, plot: what is told
 //!  judged     args      run      summary: the sums      suite: the bars
 //!  measured   worker    child    measured: one measurement, one lock by another
-//!  planned    plan: points, and who runs at each
+//!  planned    plan: points, who runs at each, and what shows how much it can reach
 //!  chosen     subject: which locks       compute: work that takes time
 //!  spoken     spec: the question to a worker and its answer, as JSON
 //!  named      point: what the threads do, how many, how long
@@ -88,18 +88,22 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
     let machine = Machine { origin: report::origin(&plan.rows), ..Machine::here() };
     let measured = run::run(&plan, args.quiet)?;
     let summaries = summary::summarise(&plan, &measured);
+    let ceilings = summary::ceilings(&plan, &measured);
     let verdicts = suite.as_ref().map(|s| s.judge(&plan, &measured)).unwrap_or_default();
 
     let text = |wide| {
+        let machine_line = format::wrapped(&machine.line());
         if measured.samples.is_empty() {
             let nothing = "interrupted before the first group was complete: nothing to show";
-            return format!("{}\n\n{nothing}\n", machine.line());
+            return format!("{machine_line}\n\n{nothing}\n");
         }
-        let mut text = format!("{}\n\n{}", machine.line(), report::tables(&plan, &summaries, wide));
+        let tables = report::tables(&plan, &summaries, &ceilings, wide);
+        let mut text = format!("{machine_line}\n\n{tables}");
         if !verdicts.is_empty() {
             text += &format!("\n{}\n", report::bars(&verdicts));
         }
-        text + &format!("\n{}\n", report::notes(&plan, &measured, &machine).join("\n"))
+        let notes = report::notes(&plan, &measured, &machine);
+        text + &format!("\n{}\n", format::wrapped(&notes.join("\n")))
     };
     print!("{}", text(args.wide));
 
@@ -114,6 +118,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
         seed: plan.seed,
         measured: &measured,
         summaries: &summaries,
+        ceilings: &ceilings,
         verdicts: &verdicts,
     };
     if let Some(file) = json {
@@ -124,7 +129,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
     }
     let draw = |dir: &Path| -> Result<Vec<String>> {
         let mut drawn = Vec::new();
-        if plot::throughput(&plan, &summaries, &machine, &dir.join("throughput.svg"))? {
+        if plot::throughput(&plan, &summaries, &ceilings, &machine, &dir.join("throughput.svg"))? {
             drawn.push("throughput.svg".into());
         }
         if plot::latency(&plan, &summaries, &machine, &dir.join("latency.svg"))? {
@@ -138,7 +143,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
     if let Some(dir) = &args.out {
         let plots = draw(dir)?;
         report::raw(&plan, &measured, create(&dir.join("raw.csv"))?)?;
-        report::sums(&plan, &summaries, create(&dir.join("summary.csv"))?)?;
+        report::sums(&plan, &summaries, &ceilings, create(&dir.join("summary.csv"))?)?;
         serde_json::to_writer_pretty(create(&dir.join("results.json"))?, &whole)?;
         let page = dir.join("README.md");
         std::fs::write(&page, report::readme(&whole, &text(true), &plots))

@@ -89,6 +89,13 @@ pub(crate) fn paired(
     Spread::of(&values)
 }
 
+/// What the point of `row` reached at most in repetition `rep`, whoever did it.
+pub(crate) fn ceiling(plan: &Plan, measured: &Measured, row: usize, rep: u32) -> Option<f64> {
+    let of = |&subject: &usize| kept(measured, row, subject).find(|(r, _)| *r == rep);
+    let rates = plan.ceilings[row].iter().filter_map(of).map(|(_, answer)| answer.rate());
+    rates.max_by(f64::total_cmp)
+}
+
 /// Did one of our own locks (not a peer) hang or die?
 pub(crate) fn ours_failed(plan: &Plan, measured: &Measured) -> bool {
     measured.samples.iter().any(|s| {

@@ -4,7 +4,7 @@
 use crate::format::{si, spaced, time};
 use crate::plan::{Plan, Row};
 use crate::subject::Role;
-use crate::summary::Summary;
+use crate::summary::{Ceiling, Summary};
 use crate::system::Machine;
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -24,6 +24,7 @@ const TOP: i32 = 78;
 const BOTTOM: i32 = 52;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(40, 40, 40);
+const CEILING: RGBColor = RGBColor(204, 51, 17);
 const FAINT: RGBColor = RGBColor(214, 214, 214);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -34,6 +35,7 @@ fn colour(role: Role) -> RGBColor {
         Role::Ours => RGBColor(0, 114, 178),
         Role::InProcess => RGBColor(86, 180, 233),
         Role::Peer => RGBColor(230, 159, 0),
+        Role::Ceiling => CEILING,
     }
 }
 
@@ -77,6 +79,18 @@ fn entries<'a>(
     all
 }
 
+/// What the colours mean; a ceiling is one of throughput.
+const KEY: [(Role, &str); 5] = [
+    (Role::Reference, "glibc"),
+    (Role::Ours, "ours, through the preload"),
+    (Role::InProcess, "from our catalogue, in process"),
+    (Role::Peer, "peers"),
+    (Role::Ceiling, "the point's ceiling"),
+];
+
+/// Where figures of waits end, right of the axis, and which they are.
+const FIGURES: [(i32, &str); 4] = [(52, "P50"), (104, "P99"), (156, "P99.9"), (204, "max")];
+
 /// Draws title, key and grid; `ticks` are positions (0 to 1) and their texts.
 fn frame(
     area: &Area<'_>,
@@ -84,18 +98,14 @@ fn frame(
     title: &str,
     axis: &str,
     rows: usize,
+    key: &[(Role, &str)],
     ticks: &[(f64, String)],
 ) -> Result<()> {
     drawn(area.fill(&WHITE))?;
     text(area, title, (16, 18), 17, INK, HPos::Left)?;
     text(area, &machine.line(), (16, 38), 12, INK, HPos::Left)?;
     let mut x = 16;
-    for (role, name) in [
-        (Role::Reference, "glibc"),
-        (Role::Ours, "ours, through the preload"),
-        (Role::InProcess, "from our catalogue, in process"),
-        (Role::Peer, "peers"),
-    ] {
+    for &(role, name) in key {
         drawn(area.draw(&Rectangle::new([(x, 53), (x + 10, 63)], colour(role).filled())))?;
         text(area, name, (x + 15, 58), 12, INK, HPos::Left)?;
         x += 36 + 7 * name.len() as i32;
@@ -127,16 +137,23 @@ fn nice_step(max: f64) -> f64 {
 pub(crate) fn throughput(
     plan: &Plan,
     summaries: &[Summary],
+    ceilings: &[Ceiling],
     machine: &Machine,
     file: &Path,
 ) -> Result<bool> {
     let rows = entries(plan, summaries, |s| s.ratio.is_some());
+    let ceiling = |s: &Summary| {
+        let of_row = ceilings.iter().find(|c| c.row == s.row);
+        of_row.and_then(|c| c.ratio).map(|ratio| ratio.median)
+    };
     if rows.is_empty() {
         return Ok(false);
     }
     let max = rows
         .iter()
-        .filter_map(|e| if let Entry::Lock(s) = e { s.ratio.map(|r| r.median) } else { None })
+        .filter_map(|e| if let Entry::Lock(s) = e { Some(s) } else { None })
+        .flat_map(|s| [s.ratio.map(|r| r.median), ceiling(s)])
+        .flatten()
         .fold(1.0, f64::max)
         * 1.12;
     let step = nice_step(max);
@@ -157,6 +174,7 @@ pub(crate) fn throughput(
         ),
         &format!("ratio to {first}'s throughput (more is better)"),
         rows.len(),
+        &KEY,
         &ticks,
     )?;
     for (i, entry) in rows.iter().enumerate() {
@@ -173,6 +191,10 @@ pub(crate) fn throughput(
                 drawn(area.draw(&PathElement::new([(x(ratio.min), y), (x(ratio.max), y)], INK)))?;
                 for end in [ratio.min, ratio.max] {
                     drawn(area.draw(&PathElement::new([(x(end), y - 3), (x(end), y + 3)], INK)))?;
+                }
+                if let Some(most) = ceiling(s) {
+                    let line = [(x(most), y - LINE / 2), (x(most), y + LINE / 2)];
+                    drawn(area.draw(&PathElement::new(line, CEILING.stroke_width(2))))?;
                 }
                 let unit = plan.rows[s.row].point.unit();
                 let at = |x| (WIDTH - RIGHT + x, y);
@@ -218,8 +240,12 @@ pub(crate) fn latency(
         "Waits: P50 (ring), P90, P99, P99.9 (dots), longest (bar)",
         "time from asking for the lock to having it (less is better)",
         rows.len(),
+        &KEY[..KEY.len() - 1],
         &ticks,
     )?;
+    for (at, name) in FIGURES {
+        text(&area, name, (WIDTH - RIGHT + at, TOP - 7), 11, INK, HPos::Right)?;
+    }
     for (i, entry) in rows.iter().enumerate() {
         let y = TOP + i as i32 * LINE + LINE / 2;
         match entry {
@@ -239,9 +265,10 @@ pub(crate) fn latency(
                 let end =
                     PathElement::new([(x(w.max), y - 6), (x(w.max), y + 6)], ink.stroke_width(2));
                 drawn(area.draw(&end))?;
-                let at = |x| (WIDTH - RIGHT + x, y);
-                text(&area, &format!("P99 {}", time(w.p99)), at(16), 12, INK, HPos::Left)?;
-                text(&area, &format!("max {}", time(w.max)), at(110), 12, INK, HPos::Left)?;
+                for ((at, _), ns) in FIGURES.iter().zip([w.p50, w.p99, w.p999, w.max]) {
+                    let at = (WIDTH - RIGHT + at, y);
+                    text(&area, &time(ns), at, 11, INK, HPos::Right)?;
+                }
             }
         }
     }

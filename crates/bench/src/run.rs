@@ -3,7 +3,7 @@
 use crate::child::{self, Outcome};
 use crate::compute;
 use crate::measured::{Measured, Sample, Status};
-use crate::plan::{Plan, Row};
+use crate::plan::{self, Plan, Row};
 use crate::point::Work;
 use crate::progress::progress;
 use crate::spec::Spec;
@@ -32,8 +32,15 @@ pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
         Work::Memory { .. } => plan.reps.min(MEMORY_REPS),
         _ => plan.reps,
     };
-    let steps: u64 =
-        plan.rows.iter().map(|r| u64::from(reps_of(r)) * r.subjects.len() as u64).sum();
+    // All that is measured in a group: the locks, and what the point can reach at most.
+    let group_of =
+        |number: usize| [&plan.rows[number].subjects[..], &plan.ceilings[number]].concat();
+    let steps: u64 = plan
+        .rows
+        .iter()
+        .enumerate()
+        .map(|(number, row)| u64::from(reps_of(row)) * group_of(number).len() as u64)
+        .sum();
     let bar = progress(steps, quiet);
     let mut retries = vec![plan.reps.max(3); plan.rows.len()];
     // (row, subject) pairs that will not be asked again.
@@ -44,11 +51,12 @@ pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
             if rep >= reps_of(row) {
                 continue;
             }
+            let group = group_of(number);
             loop {
                 let before = system::line_transfer_ns();
                 let first = measured.samples.len();
-                for turn in 0..row.subjects.len() {
-                    let subject = row.subjects[(turn + rep as usize) % row.subjects.len()];
+                for turn in 0..group.len() {
+                    let subject = group[(turn + rep as usize) % group.len()];
                     if system::interrupted() {
                         measured.samples.truncate(first);
                         measured.interrupted = true;
@@ -86,7 +94,7 @@ pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
                 }
                 retries[number] -= 1;
             }
-            bar.inc(row.subjects.len() as u64);
+            bar.inc(group.len() as u64);
         }
     }
     bar.finish_and_clear();
@@ -101,13 +109,15 @@ fn one(
     subject: usize,
     rep: u32,
 ) -> Result<Sample> {
-    let point = &plan.rows[row].point;
+    let who = &plan.subjects[subject];
+    let point = plan::point_of(who, &plan.rows[row].point);
     let spec = Spec {
-        lock: plan.subjects[subject].lock.clone(),
+        lock: who.lock.clone(),
         point: point.clone(),
         time_s: plan.time_s,
         turns_per_ns: measured.turns_per_ns,
         seed: plan.seed.wrapping_add(u64::from(rep).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        fastest_first: who.alone.is_some(),
     };
     // Crowds of spinners need their time to leave.
     let limit = match point.work {
@@ -115,16 +125,22 @@ fn one(
         // A standby competitor may wait for as long as its window, at the end too.
         _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(point.threads_used()),
     };
-    let who = &plan.subjects[subject];
     let outcome = child::run(who, &spec, Duration::from_secs_f64(limit))?;
-    let place = format!("'{}' at '{}'", who.name, point.label());
+    let place = format!("'{}' at '{}'", who.name, plan.rows[row].point.label());
     let (status, answer) = match outcome {
-        Outcome::Answered(answer) => {
-            if !who.provided_by(&answer.provider) {
+        Outcome::Answered(answer, said) => {
+            if let Err((why, hint)) = who.ran(&answer) {
+                // What the library itself says of it is nearer to the cause.
+                let why = said.lines().next().map_or(why.clone(), |said| format!("{why}: {said}"));
+                bail!("{place} was not measured: {why}\nhint: {hint}");
+            }
+            if let Some(choice) = who.choice.as_ref().filter(|_| !said.is_empty()) {
+                // It does not say a word unless it leaves undone what it was asked to do.
+                let said = said.lines().next().unwrap_or_default();
+                let emulate = point.emulate.as_ref().map(|e| format!("LOCKWRIGHT_EMULATE={e} "));
                 bail!(
-                    "{place} was not measured: pthread_mutex_lock came from '{}'\n\
-                     hint: check that the library loads: LD_PRELOAD={} true",
-                    answer.provider,
+                    "{place} was not measured: {said}\nhint: see it alone: {}LOCKWRIGHT_LOCK={choice} LD_PRELOAD={} true",
+                    emulate.unwrap_or_default(),
                     who.preload.as_deref().unwrap_or("".as_ref()).display()
                 );
             }

@@ -31,6 +31,28 @@ pub(crate) struct Spec {
     pub turns_per_ns: f64,
     /// Seed of the lengths, the same for all locks of a repetition.
     pub seed: u64,
+    /// Are pinned threads given the fastest CPUs first, rather than in the order of their numbers?
+    pub fastest_first: bool,
+}
+
+/// What the process says of its own locks: lockwright's library tells which it runs (`lockwright_record::mailbox`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum InForce {
+    /// No such library is there.
+    #[default]
+    NoLibrary,
+    /// One of another version, which can't be asked.
+    OtherVersion,
+    /// It stands aside: all locks are glibc's.
+    Aside,
+    /// This default lock, and these rules for single mutexes.
+    Locks {
+        /// As in LOCKWRIGHT_LOCK.
+        default: String,
+        /// As in LOCKWRIGHT_RULES.
+        rules: String,
+    },
 }
 
 /// Percentiles of a time, in nanoseconds.
@@ -72,6 +94,8 @@ pub(crate) struct Answer {
     pub unsupported: bool,
     /// File name of the object that provides `pthread_mutex_lock`.
     pub provider: String,
+    /// Which locks the preloaded library says that it ran, at the end of the measurement.
+    pub in_force: InForce,
     /// Operations (rounds, items) counted.
     pub ops: u64,
     /// Over this time.
@@ -120,9 +144,14 @@ impl Answer {
         self.ops as f64 * 1e9 / (self.elapsed_ns.max(1)) as f64
     }
 
-    /// 99th percentile of the epochs that ended on the slowest class of cores, in nanoseconds.
+    /// Latency of the epochs that ended on the slowest class of cores.
+    pub(crate) fn slowest(&self) -> Option<Percentiles> {
+        self.classes.iter().max_by_key(|c| c.class)?.latency
+    }
+
+    /// Its 99th percentile, in nanoseconds.
     pub(crate) fn slowest_p99(&self) -> Option<f64> {
-        self.classes.iter().max_by_key(|c| c.class)?.latency.map(|l| l.p99)
+        Some(self.slowest()?.p99)
     }
 
     /// CPU time of one operation.

@@ -2,7 +2,7 @@
 
 use crate::format::plain;
 use crate::names::{LOCKS, advice};
-use crate::spec::Lock;
+use crate::spec::{Answer, InForce, Lock};
 use anyhow::{Error, Result, anyhow, bail};
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_locks::entry::Kind;
@@ -22,6 +22,8 @@ pub(crate) enum Role {
     InProcess,
     /// Somebody else's.
     Peer,
+    /// Nobody's choice: what the point could reach at most.
+    Ceiling,
 }
 
 /// One lock of the comparison.
@@ -37,7 +39,12 @@ pub(crate) struct Subject {
     pub preload: Option<PathBuf>,
     /// The value of LOCKWRIGHT_LOCK.
     pub choice: Option<String>,
+    /// Of a ceiling: as many threads as this, instead of the point's, each bound to a CPU of its own, the fastest first.
+    pub alone: Option<u32>,
 }
+
+/// The lock that ceilings are measured with: nothing is simpler, and its holder's core takes it again most easily.
+const TEST_AND_SET: &str = "tas";
 
 impl Subject {
     /// glibc's lock.
@@ -48,6 +55,7 @@ impl Subject {
             lock: Lock::Pthread,
             preload: None,
             choice: None,
+            alone: None,
         }
     }
 
@@ -68,6 +76,7 @@ impl Subject {
             lock,
             preload: None,
             choice: None,
+            alone: None,
         };
         match name {
             GLIBC => return Ok(Subject::glibc()),
@@ -89,6 +98,24 @@ impl Subject {
         })
     }
 
+    /// What `threads` pinned threads reach with a test-and-set lock: compiled in, or, where cores are emulated, by the
+    /// `library` that slows them.
+    pub(crate) fn ceiling(threads: u32, library: Option<&Path>) -> Subject {
+        let cpus = if threads == 1 { "one CPU".into() } else { format!("{threads} CPUs") };
+        let how = if library.is_some() { ", emulated" } else { "" };
+        Subject {
+            name: format!("ceiling, {cpus}{how}"),
+            role: Role::Ceiling,
+            lock: match library {
+                None => Lock::Catalogue(TEST_AND_SET.into()),
+                Some(_) => Lock::Pthread,
+            },
+            preload: library.map(Path::to_owned),
+            choice: library.map(|_| TEST_AND_SET.into()),
+            alone: Some(threads),
+        }
+    }
+
     /// A peer given as `NAME=/path/lib.so`.
     pub(crate) fn parse_peer(text: &str) -> Result<Subject> {
         let Some((name, path)) =
@@ -107,6 +134,7 @@ impl Subject {
             lock: Lock::Pthread,
             preload: Some(path),
             choice: None,
+            alone: None,
         })
     }
 
@@ -128,11 +156,44 @@ impl Subject {
         names.iter().map(|name| Subject::parse(name, library)).collect()
     }
 
-    /// Does `provider` (a file name) look like what this subject should run on?
-    pub(crate) fn provided_by(&self, provider: &str) -> bool {
-        match &self.preload {
-            Some(library) => library.file_name().is_some_and(|n| n.to_string_lossy() == provider),
+    /// Did a worker run what this subject is, by its own `answer`? Why not, and a hint.
+    pub(crate) fn ran(&self, answer: &Answer) -> Result<(), (String, String)> {
+        let Answer { provider, in_force, .. } = answer;
+        let is_its_own = match &self.preload {
+            Some(library) => library.file_name().is_some_and(|n| n.to_string_lossy() == *provider),
             None => provider.starts_with("libc.") || provider.starts_with("libpthread"),
+        };
+        let library = self.preload.as_deref().unwrap_or("".as_ref()).display();
+        if !is_its_own {
+            return Err((
+                format!("pthread_mutex_lock came from '{provider}'"),
+                match &self.preload {
+                    Some(_) => format!("check that the library loads: LD_PRELOAD={library} true"),
+                    None => "cat /etc/ld.so.preload".into(),
+                },
+            ));
+        }
+        let Some(choice) = &self.choice else { return Ok(()) };
+        let build = "cargo build --release -p lockwright-preload";
+        match in_force {
+            InForce::Locks { default, rules } if default == choice && rules.is_empty() => Ok(()),
+            InForce::Locks { default, rules } => Err((
+                match rules.is_empty() {
+                    true => format!("the library ran '{default}', not '{choice}'"),
+                    false => format!("the library ran '{default}' and rules for single mutexes"),
+                },
+                format!("see what it says: LOCKWRIGHT_LOCK={choice} LD_PRELOAD={library} true"),
+            )),
+            InForce::Aside => Err((
+                "the library stood aside for a tool that knows glibc's locks alone".into(),
+                "run it without valgrind, and without a sanitizer".into(),
+            )),
+            InForce::NoLibrary => {
+                Err((format!("'{provider}' does not say which locks it runs"), build.into()))
+            }
+            InForce::OtherVersion => {
+                Err((format!("'{provider}' is of another version than this command"), build.into()))
+            }
         }
     }
 }
@@ -154,8 +215,44 @@ mod tests {
         assert_eq!(Subject::parse("in:mcs", Err("")).unwrap().role, Role::InProcess);
         let ours = Subject::parse("fifo", Ok(so)).unwrap();
         assert_eq!((ours.role, ours.choice.as_deref()), (Role::Ours, Some("fifo")));
-        assert!(ours.provided_by("liblockwright.so") && !ours.provided_by("libc.so.6"));
-        assert!(Subject::glibc().provided_by("libc.so.6"));
+    }
+
+    /// What a worker says of whose lock it ran.
+    fn answer(provider: &str, in_force: InForce) -> Answer {
+        Answer { provider: provider.into(), in_force, ..Answer::default() }
+    }
+
+    #[test]
+    fn a_worker_has_run_what_it_was_asked_to_or_is_found_out() {
+        let so = Path::new("/lib/liblockwright.so");
+        let locks = |default: &str, rules: &str| InForce::Locks {
+            default: default.into(),
+            rules: rules.into(),
+        };
+        let fifo = Subject::parse("fifo:bypass=8", Ok(so)).unwrap();
+        let why = |subject: &Subject, provider, in_force| {
+            subject.ran(&answer(provider, in_force)).err().map(|(why, _)| why)
+        };
+        let ours = |in_force| why(&fifo, "liblockwright.so", in_force);
+        assert_eq!(ours(locks("fifo:bypass=8", "")), None);
+        // What the library does with an option or a name that it doesn't know.
+        let glibc = "the library ran 'glibc', not 'fifo:bypass=8'";
+        assert_eq!(ours(locks("glibc", "")).as_deref(), Some(glibc));
+        assert!(ours(locks("fifo", "")).is_some() && ours(locks("fifo:bypass=8", "x")).is_some());
+        for other in [InForce::Aside, InForce::NoLibrary, InForce::OtherVersion] {
+            assert!(ours(other.clone()).is_some(), "{other:?}");
+        }
+        let libc = why(&fifo, "libc.so.6", locks("fifo:bypass=8", ""));
+        assert_eq!(libc.as_deref(), Some("pthread_mutex_lock came from 'libc.so.6'"));
+        assert_eq!(why(&Subject::glibc(), "libc.so.6", InForce::NoLibrary), None);
+        assert!(why(&Subject::glibc(), "liblockwright.so", locks("auto", "")).is_some());
+        // Emulated, glibc's algorithm is run by the library, and so is the ceiling's lock.
+        let glibc = Subject::glibc_emulated(so);
+        assert_eq!(why(&glibc, "liblockwright.so", locks("glibc", "")), None);
+        assert!(why(&glibc, "liblockwright.so", locks("auto", "")).is_some());
+        let ceiling = Subject::ceiling(2, Some(so));
+        assert_eq!(why(&ceiling, "liblockwright.so", locks("tas", "")), None);
+        assert_eq!(why(&Subject::ceiling(2, None), "libc.so.6", InForce::NoLibrary), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The sums: what the kept repetitions of each lock at each point amount to.
 
-use crate::measured::{Measured, Status, kept, paired};
+use crate::measured::{Measured, Status, ceiling, kept, paired};
 use crate::plan::Plan;
 use crate::point::Work;
 use crate::spec::{Answer, ClassResult, Percentiles};
@@ -20,6 +20,8 @@ pub(crate) struct Summary {
     pub rate: Option<Spread>,
     /// Rate, by that of the reference in the same group.
     pub ratio: Option<Spread>,
+    /// Rate, by what the point reached at most in the same group.
+    pub of_ceiling: Option<Spread>,
     /// CPU time of an operation, in nanoseconds.
     pub cpu_ns: Option<Spread>,
     /// CPU time of an operation, by the reference's.
@@ -52,8 +54,32 @@ pub(crate) struct Summary {
     pub epoch_ticks: Option<Spread>,
     /// Bytes for each thread and epoch.
     pub bytes_per_epoch: Option<Spread>,
-    /// Per class of cores: (class, operations per second per thread, P99 wait in nanoseconds).
-    pub classes: Vec<(u8, f64, Option<f64>)>,
+    /// Per class of cores.
+    pub classes: Vec<Class>,
+}
+
+/// What the threads that ended on one class of cores did: medians over the repetitions.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Class {
+    /// 0 is the fastest.
+    pub class: u8,
+    /// Operations per second and thread.
+    pub rate: f64,
+    /// Their waits: medians, but the maximum of maxima.
+    pub wait: Option<Percentiles>,
+}
+
+/// What a point reached at most.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Ceiling {
+    /// Which row of the grid.
+    pub row: usize,
+    /// Operations per second: of each group, the most that any of `by` reached.
+    pub rate: Spread,
+    /// The same by the reference's rate in that group.
+    pub ratio: Option<Spread>,
+    /// Which of them it was most often.
+    pub by: usize,
 }
 
 /// The epochs that ended on one class of cores: medians over the repetitions.
@@ -63,10 +89,8 @@ pub(crate) struct EpochClass {
     pub class: u8,
     /// Epochs per second.
     pub rate: f64,
-    /// Median latency, ns.
-    pub p50: f64,
-    /// 99th percentile of the latency, ns.
-    pub p99: f64,
+    /// Their latency: medians, but the maximum of maxima.
+    pub latency: Percentiles,
     /// Share of epochs that took longer than their SLO.
     pub violations: f64,
 }
@@ -85,7 +109,7 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 Spread::of(&mine.iter().filter_map(|a| f(a)).collect::<Vec<_>>())
             };
             let median = |f: &dyn Fn(&Answer) -> Option<f64>| spread(f).map(|s| s.median);
-            let times = |f: fn(&Answer) -> Option<Percentiles>| {
+            let times = |f: &dyn Fn(&Answer) -> Option<Percentiles>| {
                 let of = |g: fn(&Percentiles) -> f64| spread(&|a| f(a).map(|p| g(&p)));
                 Some(Percentiles {
                     p50: of(|p| p.p50)?.median,
@@ -102,16 +126,18 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 mine.iter().flat_map(|a| a.classes.iter().map(|c| c.class)).collect();
             classes.sort_unstable();
             classes.dedup();
+            let in_class = |a: &Answer, class: u8| -> Option<ClassResult> {
+                a.classes.iter().find(|c| c.class == class).cloned()
+            };
             let epochs = classes.iter().filter_map(|&class| {
-                let of = |f: &dyn Fn(&Answer, &ClassResult) -> Option<f64>| {
-                    median(&|a| a.classes.iter().find(|c| c.class == class).and_then(|c| f(a, c)))
+                let of = |f: &dyn Fn(&Answer, &ClassResult) -> f64| {
+                    median(&|a| in_class(a, class).map(|c| f(a, &c)))
                 };
                 Some(EpochClass {
                     class,
-                    rate: of(&|a, c| Some(c.ops as f64 * 1e9 / a.elapsed_ns.max(1) as f64))?,
-                    p50: of(&|_, c| Some(c.latency?.p50))?,
-                    p99: of(&|_, c| Some(c.latency?.p99))?,
-                    violations: of(&|_, c| Some(c.violations as f64 / c.ops.max(1) as f64))?,
+                    rate: of(&|a, c| c.ops as f64 * 1e9 / a.elapsed_ns.max(1) as f64)?,
+                    latency: times(&|a| in_class(a, class)?.latency)?,
+                    violations: of(&|_, c| c.violations as f64 / c.ops.max(1) as f64)?,
                 })
             });
             let epochs: Vec<_> = epochs.collect();
@@ -124,6 +150,11 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 status: bad.map_or(Status::Ok, |s| s.status),
                 rate: rates(spread(&|a| Some(a.rate()))),
                 ratio: rates(paired(measured, row, subject, reference, |a| Some(a.rate()))),
+                of_ceiling: rates(Spread::of(
+                    &kept(measured, row, subject)
+                        .filter_map(|(rep, a)| Some(a.rate() / ceiling(plan, measured, row, rep)?))
+                        .collect::<Vec<_>>(),
+                )),
                 cpu_ns: rates(spread(&|a| Some(a.cpu_per_op()))),
                 cpu_ratio: rates(paired(measured, row, subject, reference, |a| {
                     Some(a.cpu_per_op())
@@ -131,8 +162,8 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 wait_max_ratio: paired(measured, row, subject, reference, |a| {
                     a.wait.map(|w| w.max)
                 }),
-                wait: times(|a| a.wait),
-                hold: times(|a| a.hold),
+                wait: times(&|a| a.wait),
+                hold: times(&|a| a.hold),
                 jain: median(&|a| a.jain()),
                 cal: median(&|a| a.cal()),
                 failed_share: median(&|a| match wanted.point.work {
@@ -147,30 +178,114 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 bypass: median(&|a| a.bypass_p999.map(|b| b as f64))
                     .map(|b| b as u64)
                     .zip(mine.iter().filter_map(|a| a.longest_bypass).max()),
-                latency: times(|a| a.latency),
+                latency: times(&|a| a.latency),
                 epochs,
                 epoch_ticks: spread(&|a| a.epoch_ticks),
                 bytes_per_epoch: spread(&|a| a.bytes_per_epoch),
                 classes: classes
                     .into_iter()
                     .filter_map(|class| {
-                        let of = |f: &dyn Fn(&Answer, &ClassResult) -> Option<f64>| {
-                            median(&|a| {
-                                a.classes.iter().find(|c| c.class == class).and_then(|c| f(a, c))
-                            })
-                        };
-                        let rate = of(&|a, c| {
-                            Some(
-                                c.ops as f64 * 1e9
-                                    / a.elapsed_ns.max(1) as f64
-                                    / f64::from(c.threads.max(1)),
-                            )
+                        let rate = median(&|a| {
+                            let c = in_class(a, class)?;
+                            let seconds = a.elapsed_ns.max(1) as f64 / 1e9;
+                            Some(c.ops as f64 / seconds / f64::from(c.threads.max(1)))
                         })?;
-                        Some((class, rate, of(&|_, c| c.wait.map(|w| w.p99))))
+                        Some(Class { class, rate, wait: times(&|a| in_class(a, class)?.wait) })
                     })
                     .collect(),
             });
         }
     }
     all
+}
+
+/// What each point reached at most, where that was measured.
+pub(crate) fn ceilings(plan: &Plan, measured: &Measured) -> Vec<Ceiling> {
+    let of_row = |row: usize| {
+        let reference = plan.rows[row].subjects[0];
+        let mut reps: Vec<u32> =
+            plan.ceilings[row].iter().flat_map(|&s| kept(measured, row, s)).map(|k| k.0).collect();
+        reps.sort_unstable();
+        reps.dedup();
+        let highest = |rep: &u32| Some((*rep, ceiling(plan, measured, row, *rep)?));
+        let best: Vec<(u32, f64)> = reps.iter().filter_map(highest).collect();
+        let ratio = |(rep, rate): &(u32, f64)| {
+            let (_, answer) = kept(measured, row, reference).find(|(r, _)| r == rep)?;
+            Some(rate / answer.rate()).filter(|ratio| ratio.is_finite())
+        };
+        let wins = |subject: usize| {
+            let won = |k: &(u32, &Answer)| best.contains(&(k.0, k.1.rate()));
+            kept(measured, row, subject).filter(won).count()
+        };
+        Some(Ceiling {
+            row,
+            rate: Spread::of(&best.iter().map(|b| b.1).collect::<Vec<_>>())?,
+            ratio: Spread::of(&best.iter().filter_map(ratio).collect::<Vec<_>>()),
+            by: plan.ceilings[row].iter().copied().max_by_key(|&subject| wins(subject))?,
+        })
+    };
+    (0..plan.rows.len()).filter_map(of_row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::Sample;
+    use crate::plan::{Row, ceilings as places};
+    use crate::point::{Length, Point};
+    use crate::subject::Subject;
+
+    fn sample(subject: usize, rep: u32, ops: u64) -> Sample {
+        let answer = Answer { ops, elapsed_ns: 1_000_000_000, ..Answer::default() };
+        Sample {
+            row: 0,
+            subject,
+            rep,
+            line_ns: (None, None),
+            kept: true,
+            status: Status::Ok,
+            answer: Some(answer),
+        }
+    }
+
+    #[test]
+    fn a_ceiling_is_the_larger_of_two_in_the_same_group() {
+        let point = Point {
+            work: Work::Mutex,
+            threads: 8,
+            cs_ns: 1,
+            gap_ns: 1,
+            length: Length::Fixed,
+            lines: 0,
+            pin: false,
+            latency: false,
+            emulate: None,
+        };
+        let rows = vec![Row { point, subjects: vec![0] }];
+        let mut subjects = vec![Subject::glibc()];
+        let ceilings_of = places(&rows, 2, None, &mut subjects);
+        let plan = Plan { subjects, rows, ceilings: ceilings_of, reps: 3, time_s: 1.0, seed: 1 };
+        // glibc, two CPUs, one CPU: in the third group one CPU alone was faster.
+        let rates = [(80, 100, 50), (90, 100, 60), (60, 40, 120)];
+        let samples = (0..).zip(rates).flat_map(|(rep, (glibc, two, one))| {
+            [sample(0, rep, glibc), sample(1, rep, two), sample(2, rep, one)]
+        });
+        let measured = Measured {
+            samples: samples.collect(),
+            discarded: 0,
+            given_up: 0,
+            kept: 3,
+            interrupted: false,
+            turns_per_ns: 1.0,
+            notes: Vec::new(),
+        };
+        let sums = summarise(&plan, &measured);
+        assert_eq!(sums.len(), 1, "a ceiling is no lock");
+        let of = sums[0].of_ceiling.unwrap();
+        assert_eq!((of.min, of.median, of.max), (0.5, 0.8, 0.9));
+        let ceilings = ceilings(&plan, &measured);
+        assert_eq!((ceilings[0].rate.median, ceilings[0].rate.max), (100.0, 120.0));
+        assert_eq!(ceilings[0].ratio.unwrap().max, 2.0);
+        assert_eq!(plan.subjects[ceilings[0].by].name, "ceiling, 2 CPUs");
+    }
 }

@@ -26,6 +26,17 @@ pub(crate) fn publish_classes(spec: &str) {
     topology.publish();
 }
 
+/// The CPUs that this process may run on, those of the fastest class first, be it of the emulated machine `emulate`.
+pub(crate) fn fastest_first(emulate: Option<&str>) -> Vec<usize> {
+    let mut topology = Box::new(Topology::new());
+    topology.read(b"/sys");
+    // The command line's check has refused what can't be.
+    let _ = emulate.map(|spec| topology.set_emulated(spec).map(drop));
+    let mut cpus = cpus();
+    cpus.sort_by_key(|&cpu| topology.cpu(cpu).map_or(0, |cpu| cpu.class.0));
+    cpus
+}
+
 /// Can this machine emulate `spec`?
 pub(crate) fn check_emulation(spec: &str) -> anyhow::Result<()> {
     let mut topology = Box::new(Topology::new());

@@ -5,10 +5,12 @@
 //!  locks, all alike      mutex                                       │ monitor                      │ rw
 //!  what each of them     pass: threads that start together, and what the lock protects; times
 //!  needs
+//!  whose locks they were                 in_force
 //! ```
 
 mod compete;
 mod epochs;
+mod in_force;
 mod memory;
 mod monitor;
 mod monitors;
@@ -40,6 +42,7 @@ pub(crate) fn main(spec: &str) -> Result<()> {
     }
     let mut answer = measure(&spec)?;
     answer.provider = system::provider_of_pthread_mutex_lock();
+    answer.in_force = in_force::in_force();
     println!("{}", serde_json::to_string(&answer)?);
     Ok(())
 }

@@ -34,6 +34,10 @@ fn main() -> ExitCode {
             every_lock_of_the_catalogue_runs_in_process,
         ),
         ("a_library_that_does_not_replace_the_lock_is_found_out", wrong_library_is_found_out),
+        (
+            "a_library_that_runs_another_lock_is_found_out",
+            library_that_runs_another_lock_is_found_out,
+        ),
         ("bad_values_are_named_with_a_hint", bad_values_are_named_with_a_hint),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -129,7 +133,10 @@ fn every_workload_gives_every_file() {
     assert_eq!(json["rows"].as_array().unwrap().len(), rows);
     assert_eq!(json["summaries"].as_array().unwrap().len(), rows * locks);
     let (mut busy, mut idle) = (0, Vec::new());
+    let mut ceilings = 0;
     for sample in json["measured"]["samples"].as_array().unwrap() {
+        let who = &json["subjects"][sample["subject"].as_u64().unwrap() as usize];
+        ceilings += u32::from(who["role"] == "ceiling");
         let answer = &sample["answer"];
         assert_eq!(answer["counted"], answer["expected"], "{sample}");
         match sample["status"].as_str().unwrap() {
@@ -139,17 +146,37 @@ fn every_workload_gives_every_file() {
             other => assert_eq!(other, "unsupported", "{sample}"),
         }
     }
+    // mutex, trylock, timedlock and epoch; on one CPU two threads show nothing that one doesn't.
+    let each = std::thread::available_parallelism().unwrap().get().min(2) as u32;
+    assert!(ceilings >= 4 * each, "{ceilings}");
+    let wide = stdout.lines().find(|line| line.chars().count() > 80);
+    assert!(wide.is_none(), "wider than a terminal: {wide:?}");
+    for said in ["(ceiling)", "of the ceiling", "P50", "P99", "P99.9", "max"] {
+        assert!(stdout.contains(said), "no {said} in {stdout}");
+    }
     assert!(busy > 4 * idle.len(), "{busy} did something, these did not: {idle:?}");
     let raw = read("raw.csv");
     let mut csv = csv::Reader::from_reader(raw.as_bytes());
     let width = csv.headers().unwrap().len();
     let lines: Vec<_> = csv.records().map(|r| r.unwrap()).collect();
-    assert!(lines.len() >= rows * locks, "{} lines", lines.len());
+    assert!(lines.len() >= rows * locks + 4 * each as usize, "{} lines", lines.len());
     assert!(lines.iter().all(|l| l.len() == width && l.get(width - 1) == Some("real")));
     let not_offered = lines.iter().filter(|l| l.iter().any(|cell| cell == "not offered")).count();
     // in:ticket has no condition variables (queue 2, barrier 1), deadlines, readers; std no deadlines.
     assert!(not_offered >= 6, "{not_offered}");
-    assert_eq!(read("summary.csv").lines().count(), 1 + rows * locks);
+    let sums = read("summary.csv");
+    let mut csv = csv::Reader::from_reader(sums.as_bytes());
+    let at = |name: &str, headers: &csv::StringRecord| headers.iter().position(|h| h == name);
+    let headers = csv.headers().unwrap().clone();
+    let of = at("of_ceiling", &headers).unwrap();
+    let sums: Vec<_> = csv.records().map(|r| r.unwrap()).collect();
+    assert_eq!(sums.len(), rows * locks, "a ceiling is no lock");
+    // Where a worker did nothing there is no ratio; a queue has no ceiling.
+    assert!(sums.iter().any(|l| &l[0] == "mutex" && l[of].parse::<f64>().is_ok()), "{sums:?}");
+    assert!(sums.iter().all(|l| &l[0] != "queue" || l[of].is_empty()), "{sums:?}");
+    for name in ["wait_p50_ns", "wait_p99_ns", "wait_p999_ns", "wait_max_ns", "epoch_p999_ns"] {
+        assert!(at(name, &headers).is_some(), "{name}");
+    }
     for (plot, word) in [("throughput.svg", "ratio to glibc"), ("latency.svg", "P99")] {
         let svg = read(plot);
         assert!(
@@ -186,9 +213,69 @@ fn wrong_library_is_found_out() {
     assert!(stderr.contains("was not measured: pthread_mutex_lock came from 'libc"), "{stderr}");
 }
 
+/// A library that serves the mutexes by glibc's functions, whatever lock it is asked for, and says of itself what `more` says.
+fn imposter(dir: &Path, more: &str) -> PathBuf {
+    let (source, library) = (dir.join("imposter.c"), dir.join("liblockwright.so"));
+    let text = format!(
+        "#define _GNU_SOURCE\n#include <dlfcn.h>\n#include <pthread.h>\n#include <stdint.h>\n#include <stdio.h>\n\
+         int pthread_mutex_lock(pthread_mutex_t *m) {{\n\
+           static int (*next)(pthread_mutex_t *);\n\
+           if (!next) *(void **)&next = dlsym(RTLD_NEXT, \"pthread_mutex_lock\");\n\
+           return next(m); }}\n{more}\n"
+    );
+    std::fs::write(&source, text).unwrap();
+    lockwright_tests::compile(&source, &library, &["-shared", "-fPIC"]).unwrap();
+    library
+}
+
+fn library_that_runs_another_lock_is_found_out() {
+    use lockwright_record::mailbox::{MAGIC, Mailbox};
+    let dir = std::env::temp_dir().join(format!("lockwright-imposter-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let size = size_of::<Mailbox>();
+    let mailbox = |magic: u64, now: &str| {
+        let len = now.len() - now.matches('\\').count();
+        format!(
+            "struct {{ uint64_t magic; uint32_t size, state, len, now_len; const char *now; char text[{size}]; }} \
+             lockwright_mailbox = {{ {magic}ull, {size}, 0, 0, {len}, \"{now}\", {{0}} }};"
+        )
+    };
+    let speaks = "__attribute__((constructor)) static void say(void) { fputs(\"lockwright: oh dear\\n\", stderr); }";
+    for (more, said) in [
+        (String::new(), "'liblockwright.so' does not say which locks it runs"),
+        (
+            mailbox(MAGIC + 1, "fifo\\n"),
+            "'liblockwright.so' is of another version than this command",
+        ),
+        (mailbox(MAGIC, "glibc\\n"), "the library ran 'glibc', not 'fifo'"),
+        (
+            mailbox(MAGIC, "fifo\\nlib:x=mcs;"),
+            "the library ran 'fifo' and rules for single mutexes",
+        ),
+        (mailbox(MAGIC, "glibc\\n") + speaks, "not 'fifo': lockwright: oh dear"),
+        // The right lock, but not all that was asked for.
+        (mailbox(MAGIC, "fifo\\n") + speaks, "was not measured: lockwright: oh dear"),
+        (mailbox(MAGIC, "fifo\\n"), ""),
+    ] {
+        let library = imposter(&dir, &more);
+        let args = ["--time", "0.01", "--reps", "1", "--quiet", "--lock", "fifo"];
+        let (code, stdout, stderr) = bench(&args, Some(&library));
+        if said.is_empty() {
+            assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+        } else {
+            assert_eq!((code, stdout.as_str()), (2, ""), "{more}: {stderr}");
+            assert!(stderr.starts_with("error: 'fifo' at "), "{stderr}");
+            assert!(stderr.contains(said) && stderr.contains("\nhint: "), "{said}: {stderr}");
+        }
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
 fn bad_values_are_named_with_a_hint() {
     for (args, error) in [
         (["--lock", "in:msc"], "error: unknown lock 'in:msc'\nhint: did you mean 'in:mcs'? "),
+        (["--lock", "in:mcs:spin=1"], "error: unknown lock 'in:mcs:spin=1'\nhint: lockwright list"),
+        (["--lock", "fifo:bypas=8"], "error: lock 'fifo:bypas=8': no option 'bypas', did you mean"),
         (["--peer", "x"], "error: 'x' is not NAME=LIBRARY\nhint: --peer "),
         (["--lock", "auto"], "error: no library\nhint: give one"),
         (["--reps", "1"], "error: no library\nhint: give one"),

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
+#[path = "programs/bench.rs"]
+mod bench;
 #[path = "programs/doctor.rs"]
 mod doctor;
 #[path = "programs/guest.rs"]

@@ -1,6 +1,6 @@
 //! The report's two kinds of plot, as SVG that stands by itself.
 
-use super::stats::{Latency, Summary, thousands, time};
+use super::stats::{Figure, Latency, Summary, thousands, time};
 use std::fmt::Write as _;
 
 /// One colour a lock, the same in all plots: glibc is grey, ours follow.
@@ -17,6 +17,9 @@ pub(super) fn dash(lock: usize) -> &'static str {
     DASHES[lock % DASHES.len()]
 }
 
+/// Room for the locks' names, left of a plot.
+const NAMES: f64 = 132.0;
+
 /// Text as HTML and SVG want it.
 pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
@@ -24,9 +27,9 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// Throughput: a bar for the median, a dot for every round.
 pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
-    const LEFT: f64 = 96.0;
+    const LEFT: f64 = NAMES;
     const RIGHT: f64 = 170.0;
-    const PLOT: f64 = 654.0;
+    const PLOT: f64 = 750.0 - LEFT;
     const BAR: f64 = 20.0;
     const STEP: f64 = 28.0;
     const HEAD: f64 = 30.0;
@@ -61,7 +64,7 @@ pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
         text(&mut svg, (0.0, y - 9.0), "group", label);
         for (lock, summary) in summaries.iter().enumerate() {
             let (centre, rate) = (y + BAR / 2.0, summary.rate);
-            text(&mut svg, (LEFT - 10.0, centre + 4.5), "lock end", &escape(&summary.lock));
+            text(&mut svg, (LEFT - 10.0, centre + 4.5), "lock end", &escape(&summary.name()));
             let _ = write!(
                 svg,
                 r#"<rect x="{LEFT}" y="{y:.1}" width="{:.1}" height="{BAR}" fill="{c}"/>"#,
@@ -79,7 +82,8 @@ pub(super) fn bars(name: &str, groups: &[(String, &[Summary])]) -> String {
             let value = if lock == 0 {
                 thousands(rate.median)
             } else {
-                format!("{}  ({:.2} ×)", thousands(rate.median), summary.ratio.median)
+                let ratio = summary.ratio(Figure::Throughput).spread.median;
+                format!("{}  ({ratio:.2} ×)", thousands(rate.median))
             };
             text(&mut svg, (x(rate.max) + 10.0, centre + 4.5), "value", &value);
             y += STEP;
@@ -149,6 +153,63 @@ pub(super) fn cdf(label: &str, summaries: &[Summary]) -> String {
             dash(lock)
         );
     }
+    svg.push_str("</svg>");
+    svg
+}
+
+/// The slow end of each lock's latencies against the objective: P50 to the longest operation.
+pub(super) fn tails(name: &str, summaries: &[Summary], slo_ns: u64) -> String {
+    const LEFT: f64 = NAMES;
+    const RIGHT: f64 = 210.0;
+    const PLOT: f64 = 710.0 - LEFT;
+    const STEP: f64 = 28.0;
+    const TOP: f64 = 30.0;
+    let low =
+        summaries.iter().map(|own| own.latency.quantile(0.5)).min().unwrap_or(1).max(1).min(slo_ns);
+    let high = summaries.iter().map(|own| own.latency.max()).max().unwrap_or(10).max(slo_ns);
+    let (first, last) = ((low as f64).log10().floor(), (high as f64).log10().ceil());
+    let last = last.max(first + 1.0);
+    let x = |ns: u64| LEFT + ((ns.max(1) as f64).log10() - first).max(0.0) / (last - first) * PLOT;
+    let bottom = TOP + summaries.len() as f64 * STEP;
+    let mut svg =
+        open(LEFT + PLOT + RIGHT, bottom + 46.0, &format!("{name}: latencies on the little core"));
+    let mut decade = first;
+    while decade <= last {
+        let ns = 10_f64.powf(decade).round() as u64;
+        line(&mut svg, (x(ns), TOP), (x(ns), bottom), "grid");
+        let label = time(ns).replace(".00", "").replace(".0", "");
+        text(&mut svg, (x(ns), bottom + 17.0), "tick middle", &label);
+        decade += 1.0;
+    }
+    let axis =
+        "latency of an operation on the little core: P50 (ring), P99, P99.9 (dots), longest (bar)";
+    text(&mut svg, (LEFT + PLOT / 2.0, bottom + 38.0), "unit middle", axis);
+    for (lock, own) in summaries.iter().enumerate() {
+        let y = TOP + (lock as f64 + 0.5) * STEP;
+        let at = |share| own.latency.quantile(share);
+        let (p50, p99, longest, ink) = (at(0.5), at(0.99), own.latency.max(), colour(lock));
+        text(&mut svg, (LEFT - 10.0, y + 4.5), "lock end", &escape(&own.name()));
+        let _ = write!(
+            svg,
+            r#"<path d="M{:.1} {y:.1}H{:.1}M{:.1} {:.1}v12" fill="none" stroke="{ink}" stroke-width="2"/>"#,
+            x(p50),
+            x(longest),
+            x(longest),
+            y - 6.0,
+        );
+        for ns in [p99, at(0.999)] {
+            let _ = write!(svg, r#"<circle cx="{:.1}" cy="{y:.1}" r="4" fill="{ink}"/>"#, x(ns));
+        }
+        let _ = write!(
+            svg,
+            r##"<circle cx="{:.1}" cy="{y:.1}" r="4" fill="#fff" stroke="{ink}" stroke-width="2"/>"##,
+            x(p50)
+        );
+        let value = format!("P99 {} ({:.2} of SLO)", time(p99), own.of_slo(slo_ns));
+        text(&mut svg, (LEFT + PLOT + 10.0, y + 4.5), "value", &value);
+    }
+    line(&mut svg, (x(slo_ns), TOP - 8.0), (x(slo_ns), bottom), "slo");
+    text(&mut svg, (x(slo_ns), TOP - 13.0), "group middle", &format!("SLO {}", time(slo_ns)));
     svg.push_str("</svg>");
     svg
 }

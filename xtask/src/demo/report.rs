@@ -1,9 +1,11 @@
 //! The report: one HTML page that needs nothing else, no network and no script.
 
-use super::chart::{bars, cdf, colour, dash, escape};
-use super::measure::Setting;
-use super::stats::{self, RULE, Summary, thousands, time};
-use super::{GLIBC, Results};
+use super::chart::{bars, cdf, colour, dash, escape, tails};
+use super::cores::FACTOR;
+use super::picture;
+use super::stats::{self, Figure, Group, Panel, RULE, Summary, thousands, time};
+use super::words;
+use super::{GLIBC, LOOKS, Results};
 use anyhow::{Result, ensure};
 use lockwright_tests::{Child, End};
 use std::fmt::Write as _;
@@ -16,47 +18,105 @@ pub(super) fn page(results: &Results, command: &str) -> Result<String> {
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>lockwright demo</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>lockwright demo <span class=\"tag\" title=\"measured on the machine named below, \
-         not simulated\">real</span></h1>\n\
-         <p class=\"lead\">An unmodified database program under glibc’s lock and under ours, on this \
-         machine.</p>\n"
+         <header>\n<h1>lockwright demo</h1>\n\
+         <p class=\"lead\">An unmodified database program under glibc’s lock and under ours: on this machine as it \
+         is, and on a big core and a little one.</p>\n"
     );
-    for sentence in stats::headline(&results.summaries).lines() {
-        let _ = writeln!(page, "<p class=\"headline\">{}</p>", escape(sentence));
+    for sentence in words::sentences(&results.panels, &results.next) {
+        let (what, rest) = sentence.split_once(": ").unwrap_or((&sentence, ""));
+        let _ = writeln!(page, "<p class=\"said\"><b>{what}:</b> {}</p>", marked(rest));
     }
     if let Some(warning) = stats::disturbed(results.disturbance) {
         let _ = writeln!(page, "<p class=\"warning\">Warning: {}.</p>", escape(&warning));
     }
-    page.push_str("</header>\n");
-    legend(&mut page, &results.summaries[0].1);
-    for (database, engine) in &results.engines {
-        let own: Vec<_> =
-            results.summaries.iter().filter(|(setting, _)| setting.database == *database).collect();
-        section(&mut page, database, engine, &own);
+    let _ = writeln!(
+        page,
+        "<figure>{}</figure>\n</header>",
+        picture::svg(results, &machine(&results.libc))
+    );
+    for panel in &results.panels {
+        section(&mut page, panel, results);
     }
     method(&mut page, results, command)?;
     page.push_str("</main>\n</body>\n</html>\n");
     Ok(page)
 }
 
-fn legend(page: &mut String, summaries: &[Summary]) {
+/// A sentence in HTML: what stands between backticks is code.
+fn marked(sentence: &str) -> String {
+    let mut html = String::new();
+    for (n, piece) in sentence.split('`').enumerate() {
+        let piece = escape(piece);
+        match n % 2 {
+            0 => html += &piece.replace('\'', "’"),
+            _ => html += &format!("<code>{piece}</code>"),
+        }
+    }
+    html
+}
+
+fn legend(page: &mut String, summaries: &[Summary], glibc: &str) {
     page.push_str("<p class=\"legend\">");
     for (n, summary) in summaries.iter().enumerate() {
-        let what = if n == 0 { " (the C library’s own, nothing preloaded)" } else { "" };
+        let what = if n == 0 { format!(" ({glibc})") } else { String::new() };
+        // Objectives differ from database to database.
+        let slo = if summary.subject.slo_ns.is_some() { ", with an SLO" } else { "" };
         let _ = write!(
             page,
             "<span><svg viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\">\
              <line x1=\"1\" y1=\"6\" x2=\"33\" y2=\"6\" stroke=\"{}\" stroke-width=\"3\" \
-             stroke-dasharray=\"{}\"/></svg> {}{what}</span>",
+             stroke-dasharray=\"{}\"/></svg> {}{slo}{what}</span>",
             colour(n),
             dash(n),
-            escape(&summary.lock)
+            escape(&summary.subject.lock)
         );
     }
     page.push_str("</p>\n");
 }
 
-fn section(page: &mut String, database: &str, engine: &str, own: &[&(Setting, Vec<Summary>)]) {
+fn section(page: &mut String, panel: &Panel, results: &Results) {
+    let tag = match panel.cores {
+        None => {
+            "<span class=\"tag\" title=\"measured on the machine named below, as it is\">real</span>"
+        }
+        Some(_) => {
+            "<span class=\"tag emulated\" title=\"measured on the machine named below, one of whose cores is made \
+             slower\">emulated</span>"
+        }
+    };
+    let (title, glibc) = match &panel.cores {
+        None => ("This machine", "the C library’s own, nothing preloaded"),
+        Some(_) => (
+            "Big and little cores",
+            "its algorithm, run by our library, which makes the little core slow",
+        ),
+    };
+    let _ = writeln!(page, "<section>\n<h2>{title} {tag}</h2>");
+    if let Some(cores) = &panel.cores {
+        let _ = writeln!(
+            page,
+            "<p>Two threads, one on a big core and one on a little one: what a thread computes on CPU {} takes {FACTOR} \
+             times as long (<code>LOCKWRIGHT_EMULATE={}</code>; docs/emulation.md). Each operation is an epoch; those \
+             locks that know epochs are run with an SLO, the P99 that glibc has on the little core in {LOOKS} first runs, and without \
+             one. All latencies are the little core’s.</p>",
+            cores.little,
+            escape(&cores.spec)
+        );
+    }
+    if let Some(group) = panel.groups.first() {
+        legend(page, &group.summaries, glibc);
+    }
+    for (database, engine) in &results.engines {
+        let own: Vec<_> =
+            panel.groups.iter().filter(|group| group.setting.database == *database).collect();
+        if !own.is_empty() {
+            one_database(page, panel, database, engine, &own);
+        }
+    }
+    page.push_str("</section>\n");
+}
+
+fn one_database(page: &mut String, panel: &Panel, database: &str, engine: &str, own: &[&Group]) {
     let workload = if database == "sqlite" {
         "Threads share one in-memory connection in SQLite’s serialized mode; the contended lock is the \
          connection’s own recursive <code>pthread_mutex_t</code>. Each operation is a DEFERRED transaction: \
@@ -66,58 +126,78 @@ fn section(page: &mut String, database: &str, engine: &str, own: &[&(Setting, Ve
          processes and stay glibc’s, so the program opens LMDB with <code>MDB_NOLOCK</code> and locks by itself: \
          a <code>pthread_mutex_t</code> around write transactions and one over the reader slots."
     };
-    let _ = writeln!(page, "<section>\n<h2>{}</h2>\n<p>{workload}</p>", escape(engine));
-    page.push_str("<h3>Throughput</h3>\n<ul>\n");
-    for (setting, summaries) in own {
-        for summary in &summaries[1..] {
-            let sentence = stats::sentence(*setting, &summaries[0], summary);
-            let _ = writeln!(page, "<li>{}</li>", escape(&sentence).replace('\'', "’"));
+    let _ = writeln!(page, "<h3>{}</h3>", escape(engine));
+    if panel.cores.is_none() {
+        let _ = writeln!(page, "<p>{workload}</p>");
+    }
+    let label = |group: &Group| match panel.cores {
+        None => stats::threads(group.setting.threads),
+        Some(_) => "big + little".into(),
+    };
+    let groups: Vec<_> = own.iter().map(|group| (label(group), &group.summaries[..])).collect();
+    let _ = writeln!(
+        page,
+        "<figure>{}<figcaption>Bars: median of the rounds. Dots: the rounds. In brackets: times glibc’s, median of \
+         the ratios within a round. All of it {}.</figcaption></figure>",
+        bars(engine, &groups),
+        panel.origin()
+    );
+    match own {
+        [group] if group.slo_ns.is_some() => {
+            let slo_ns = group.slo_ns.unwrap_or(1);
+            let _ = writeln!(page, "<figure>{}</figure>", tails(engine, &group.summaries, slo_ns));
+        }
+        _ => {
+            page.push_str("<div class=\"pair\">\n");
+            for group in own {
+                let _ = writeln!(page, "<figure>{}</figure>", cdf(&label(group), &group.summaries));
+            }
+            page.push_str("</div>\n");
         }
     }
-    page.push_str("</ul>\n<figure>");
-    let groups: Vec<_> =
-        own.iter().map(|(s, summaries)| (stats::threads(s.threads), &summaries[..])).collect();
-    page.push_str(&bars(engine, &groups));
-    page.push_str(
-        "<figcaption>Bars: median of the rounds. Dots: the rounds. In brackets: times glibc’s, median of \
-         the ratios within a round.</figcaption></figure>\n<h3>Latency</h3>\n<div class=\"pair\">\n",
-    );
-    for (setting, summaries) in own {
-        let label = stats::threads(setting.threads);
-        let _ = writeln!(page, "<figure>{}</figure>", cdf(&label, summaries));
-    }
-    page.push_str("</div>\n");
-    table(page, own);
-    page.push_str("</section>\n");
+    table(page, panel, own);
 }
 
-fn table(page: &mut String, own: &[&(Setting, Vec<Summary>)]) {
-    page.push_str(
-        "<div class=\"scroll\"><table>\n<thead><tr><th>threads</th><th>lock</th><th>operations/s</th>\
-         <th>of glibc</th><th>spread</th><th>P50</th><th>P99</th><th>P99.9</th><th>max</th>\
-         <th>CPU/operation</th></tr></thead>\n<tbody>\n",
+fn table(page: &mut String, panel: &Panel, own: &[&Group]) {
+    let (first, last) = match panel.cores {
+        None => ("threads", "CPU/operation"),
+        Some(_) => ("SLO", "P99 of SLO"),
+    };
+    let _ = write!(
+        page,
+        "<div class=\"scroll\"><table>\n<thead><tr><th>{first}</th><th>lock</th><th>operations/s</th>\
+         <th>of glibc</th><th>spread</th><th>P50</th><th>P99</th><th>P99.9</th><th>longest</th>\
+         <th>{last}</th></tr></thead>\n<tbody>\n",
     );
-    for (setting, summaries) in own {
-        for (n, summary) in summaries.iter().enumerate() {
-            let ratio = summary.ratio;
-            let (threads, spread) = match n {
-                0 => (setting.threads.to_string(), String::new()),
-                _ => (String::new(), format!("{:.2} to {:.2}", ratio.min, ratio.max)),
+    for group in own {
+        for (n, summary) in group.summaries.iter().enumerate() {
+            let ratio = summary.ratio(Figure::Throughput).spread;
+            let spread = match n {
+                0 => String::new(),
+                _ => format!("{:.2} to {:.2}", ratio.min, ratio.max),
+            };
+            let first = match (panel.cores.is_some(), n) {
+                (false, 0) => group.setting.threads.to_string(),
+                (false, _) => String::new(),
+                (true, _) => summary.subject.slo_ns.map_or("none".into(), time),
+            };
+            let last = match group.slo_ns {
+                Some(slo_ns) => format!("{:.2}", summary.of_slo(slo_ns)),
+                None => time(summary.cpu_ns.median as u64),
             };
             let _ = writeln!(
                 page,
-                "<tr{}><td>{threads}</td><td><i style=\"background:{}\"></i>{}</td><td>{}</td>\
-                 <td>{:.2}</td><td>{spread}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+                "<tr{}><td>{first}</td><td><i style=\"background:{}\"></i>{}</td><td>{}</td>\
+                 <td>{:.2}</td><td>{spread}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{last}</td></tr>",
                 if n == 0 { " class=\"first\"" } else { "" },
                 colour(n),
-                escape(&summary.lock),
+                escape(&summary.subject.lock),
                 thousands(summary.rate.median),
                 ratio.median,
                 time(summary.latency.quantile(0.5)),
                 time(summary.latency.quantile(0.99)),
                 time(summary.latency.quantile(0.999)),
                 time(summary.latency.max()),
-                time(summary.cpu_ns.median as u64),
             );
         }
     }
@@ -131,16 +211,18 @@ fn method(page: &mut String, results: &Results, command: &str) -> Result<()> {
         "<section class=\"method\">\n<h2>How this was measured</h2>\n<dl>\n\
          <dt>Machine</dt><dd>{}</dd>\n<dt>Date</dt><dd>{}</dd>\n\
          <dt>Command</dt><dd><code>{}</code></dd>\n\
-         <dt>Rounds</dt><dd>{rounds}, of {} s a run. Every round runs every lock once, in an order that \
-         rotates; a lock is compared with {GLIBC} in the same round. Latencies are of all rounds together and \
-         include the wait for the lock.</dd>\n\
+         <dt>Rounds</dt><dd>{rounds}, of {} s a run (on big and little cores the first third of it is not counted). Every \
+         round runs every lock once, in an order that rotates; a lock is compared with {GLIBC} in the same round. \
+         Latencies are of all rounds together and include the wait for the lock.</dd>\n\
          <dt>Verdicts</dt><dd>{RULE}.</dd>\n\
          <dt>Other load</dt><dd>other programs used {:.1} % of the CPUs meanwhile.</dd>\n\
          <dt>Correctness</dt><dd>the program checked every answer and, at the end, the whole database: all \
          runs were right (else there would be no report).</dd>\n\
          <dt>Our locks</dt><dd>the same binary, with <code>LD_PRELOAD=liblockwright.so</code> and \
          <code>LOCKWRIGHT_LOCK</code> set to the lock’s name.</dd>\n\
-         <dt>real</dt><dd>measured on the machine named here; nothing on this page is simulated.</dd>\n\
+         <dt>real</dt><dd>measured on the machine named here, as it is.</dd>\n\
+         <dt>emulated</dt><dd>measured there too, while the library makes one core slow. Caches and memory are the real \
+         machine’s. Nothing on this page is simulated.</dd>\n\
          </dl>\n</section>",
         escape(&machine(&results.libc)),
         escape(&date()?),

@@ -1,6 +1,7 @@
 //! Figures from runs, and what may be said about them.
 
-use super::measure::{Run, Setting};
+use super::cores::Cores;
+use super::measure::{Run, Setting, Subject};
 use std::collections::BTreeMap;
 
 /// A distribution of latencies: nanoseconds (upper bound of the bucket) and how many.
@@ -54,49 +55,105 @@ impl Spread {
     }
 }
 
-/// One lock in one setting.
-pub(super) struct Summary {
-    pub(super) lock: String,
-    /// Operations per second.
-    pub(super) rate: Spread,
-    /// The same of every round.
-    pub(super) rates: Vec<f64>,
-    /// To glibc's operations per second of the same round.
-    pub(super) ratio: Spread,
-    pub(super) cpu_ns: Spread,
-    /// Of all rounds.
-    pub(super) latency: Latency,
+/// What locks are compared in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Figure {
+    Throughput,
+    P99,
+    P999,
+    Longest,
+    Cpu,
 }
 
-/// One summary a lock; the first lock is the one compared with.
-pub(super) fn summarise(locks: &[String], runs: &[Vec<Run>]) -> Vec<Summary> {
-    let rates = |runs: &[Run]| runs.iter().map(|run| run.rate).collect::<Vec<_>>();
-    let base = rates(&runs[0]);
-    locks
-        .iter()
-        .zip(runs)
-        .map(|(lock, runs)| {
-            let mut latency = Latency::default();
-            for run in runs {
-                latency.merge(&run.latency);
-            }
-            Summary {
-                lock: lock.clone(),
-                rate: Spread::of(rates(runs)),
-                rates: rates(runs),
-                ratio: Spread::of(rates(runs).iter().zip(&base).map(|(own, b)| own / b).collect()),
-                cpu_ns: Spread::of(runs.iter().map(|run| run.cpu_ns).collect()),
-                latency,
-            }
-        })
-        .collect()
+impl Figure {
+    pub(super) const ALL: [Figure; 5] =
+        [Figure::Throughput, Figure::P99, Figure::P999, Figure::Longest, Figure::Cpu];
+
+    /// In a table.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Figure::Throughput => "throughput",
+            Figure::P99 => "P99",
+            Figure::P999 => "P99.9",
+            Figure::Longest => "longest",
+            Figure::Cpu => "CPU/op",
+        }
+    }
+
+    /// In a sentence.
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Figure::Longest => "longest operation",
+            Figure::Cpu => "CPU time an operation",
+            other => other.name(),
+        }
+    }
+
+    /// Is more of it better?
+    pub(super) fn is_gain(self) -> bool {
+        self == Figure::Throughput
+    }
+
+    /// A difference that matters: what is rare varies more.
+    fn margin(self) -> f64 {
+        match self {
+            Figure::Throughput | Figure::Cpu => 1.02,
+            Figure::P99 | Figure::P999 | Figure::Longest => 1.1,
+        }
+    }
+
+    fn of(self, run: &Run) -> f64 {
+        match self {
+            Figure::Throughput => run.rate,
+            Figure::P99 => run.latency.quantile(0.99) as f64,
+            Figure::P999 => run.latency.quantile(0.999) as f64,
+            Figure::Longest => run.latency.max() as f64,
+            Figure::Cpu => run.cpu_ns,
+        }
+    }
+}
+
+/// A figure of one lock by glibc's in the same round.
+#[derive(Clone, Debug)]
+pub(super) struct Ratio {
+    pub(super) spread: Spread,
+    rounds: Vec<f64>,
+}
+
+impl Ratio {
+    pub(super) fn of(rounds: Vec<f64>) -> Ratio {
+        Ratio { spread: Spread::of(rounds.clone()), rounds }
+    }
+
+    /// What it allows to be said.
+    pub(super) fn verdict(&self, figure: Figure) -> Verdict {
+        let rounds = self.rounds.len();
+        // One round in nine may have been disturbed: of nine, chance has eight agree in one case of 26.
+        let agree = |sign: &dyn Fn(f64) -> bool| {
+            self.rounds.iter().filter(|ratio| sign(**ratio)).count() >= rounds - rounds / 9
+        };
+        let (median, margin) = (self.spread.median, figure.margin());
+        let (above, below) = match figure.is_gain() {
+            true => (Verdict::Better, Verdict::Worse),
+            false => (Verdict::Worse, Verdict::Better),
+        };
+        if rounds < ROUNDS {
+            Verdict::Untold
+        } else if median >= margin && agree(&|ratio| ratio > 1.0) {
+            above
+        } else if median <= 1.0 / margin && agree(&|ratio| ratio < 1.0) {
+            below
+        } else {
+            Verdict::Even
+        }
+    }
 }
 
 /// What a comparison allows to be said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    Faster,
-    Slower,
+    Better,
+    Worse,
     /// The rounds disagree, or the difference is too small to matter.
     Even,
     /// Fewer than [`ROUNDS`] rounds.
@@ -104,82 +161,108 @@ pub(super) enum Verdict {
 }
 
 /// Fewer rounds than this, and chance alone would have them agree too often.
-const ROUNDS: usize = 4;
+pub(super) const ROUNDS: usize = 5;
 
-/// All rounds must agree, and the median must differ by 2 %.
-pub(super) const RULE: &str = "a lock counts as faster or slower when all rounds agree and the median differs by at least 2 %";
+/// When a verdict is better or worse.
+pub(super) const RULE: &str = "better or worse than glibc is what all rounds (of 9 and more: all but one in nine) agree on and whose median \
+     differs by at least 2 % (throughput, CPU time) or 10 % (P99, P99.9, longest operation)";
 
-pub(super) fn verdict(summary: &Summary) -> Verdict {
-    let ratio = summary.ratio;
-    if summary.rates.len() < ROUNDS {
-        Verdict::Untold
-    } else if ratio.min > 1.0 && ratio.median >= 1.02 {
-        Verdict::Faster
-    } else if ratio.max < 1.0 && ratio.median <= 0.98 {
-        Verdict::Slower
-    } else {
-        Verdict::Even
+/// One lock in one setting.
+pub(super) struct Summary {
+    pub(super) subject: Subject,
+    /// Operations per second.
+    pub(super) rate: Spread,
+    /// The same of every round.
+    pub(super) rates: Vec<f64>,
+    pub(super) cpu_ns: Spread,
+    /// Of all rounds.
+    pub(super) latency: Latency,
+    /// Each of [`Figure::ALL`], to glibc's.
+    ratios: Vec<Ratio>,
+}
+
+impl Summary {
+    pub(super) fn name(&self) -> String {
+        self.subject.name()
+    }
+
+    /// To glibc's, in the same round.
+    pub(super) fn ratio(&self, figure: Figure) -> &Ratio {
+        &self.ratios[figure as usize]
+    }
+
+    pub(super) fn verdict(&self, figure: Figure) -> Verdict {
+        self.ratio(figure).verdict(figure)
+    }
+
+    /// P99 by the objective.
+    pub(super) fn of_slo(&self, slo_ns: u64) -> f64 {
+        self.latency.quantile(0.99) as f64 / slo_ns.max(1) as f64
     }
 }
 
-/// One sentence over all settings, a lock.
-pub(super) fn headline(summaries: &[(Setting, Vec<Summary>)]) -> String {
-    let locks = summaries.first().map_or(0, |(_, locks)| locks.len());
-    let mut sentences = Vec::new();
-    for n in 1..locks {
-        let of_lock = || summaries.iter().map(|(_, locks)| &locks[n]);
-        let name = &summaries[0].1[n].lock;
-        if of_lock().any(|summary| verdict(summary) == Verdict::Untold) {
-            return format!(
-                "Fewer than {ROUNDS} rounds were run: too few to say which lock is faster."
-            );
-        }
-        let total = summaries.len();
-        let count = |wanted| of_lock().filter(|summary| verdict(summary) == wanted).count();
-        let (faster, slower) = (count(Verdict::Faster), count(Verdict::Slower));
-        let ratios: Vec<f64> = of_lock().map(|summary| summary.ratio.median).collect();
-        let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = ratios.iter().copied().fold(0.0, f64::max);
-        let outcome = match (faster, slower) {
-            (f, 0) if f == total => format!("faster than glibc in all {total} settings"),
-            (0, s) if s == total => format!("slower than glibc in all {total} settings"),
-            (0, 0) => format!("not clearly faster or slower than glibc in any of {total} settings"),
-            (f, s) => {
-                let rest = match total - f - s {
-                    0 => String::new(),
-                    even => format!(", not clearly either in {even}"),
-                };
-                format!("faster than glibc in {f} of {total} settings, slower in {s}{rest}")
-            }
+/// One summary a lock; the first lock is the one compared with.
+pub(super) fn summarise(subjects: &[Subject], runs: &[Vec<Run>]) -> Vec<Summary> {
+    let summary = |(subject, own): (&Subject, &Vec<Run>)| {
+        let mut latency = Latency::default();
+        own.iter().for_each(|run| latency.merge(&run.latency));
+        let rates: Vec<f64> = own.iter().map(|run| run.rate).collect();
+        let to_first = |figure: Figure| {
+            let pairs = own.iter().zip(&runs[0]);
+            // A thing of less than a nanosecond took one.
+            Ratio::of(
+                pairs.map(|(own, b)| figure.of(own).max(1.0) / figure.of(b).max(1.0)).collect(),
+            )
         };
-        sentences.push(format!("{name}: {outcome} ({low:.2} to {high:.2} times its throughput)."));
-    }
-    sentences.join("\n")
+        Summary {
+            subject: subject.clone(),
+            rate: Spread::of(rates.clone()),
+            rates,
+            cpu_ns: Spread::of(own.iter().map(|run| run.cpu_ns).collect()),
+            latency,
+            ratios: Figure::ALL.map(to_first).into(),
+        }
+    };
+    subjects.iter().zip(runs).map(summary).collect()
 }
 
-/// One sentence over one lock in one setting.
-pub(super) fn sentence(setting: Setting, glibc: &Summary, summary: &Summary) -> String {
-    let ratio = summary.ratio;
-    let (name, threads, lock) = (setting.name(), threads(setting.threads), &summary.lock);
-    let rounds = summary.rates.len();
-    let verdict = match verdict(summary) {
-        Verdict::Faster => "faster",
-        Verdict::Slower => "slower",
-        Verdict::Even => "no clear difference",
-        Verdict::Untold => "too few rounds to tell",
-    };
-    format!(
-        "{name}, {threads}: {lock} did {:.2} times glibc's operations per second \
-         ({:.2} to {:.2} over {rounds} round{}): {verdict}. The slowest 1 % of its operations took {} \
-         or more, with glibc's lock {}.",
-        ratio.median,
-        ratio.min,
-        ratio.max,
-        if rounds == 1 { "" } else { "s" },
-        time(summary.latency.quantile(0.99)),
-        time(glibc.latency.quantile(0.99)),
-    )
+/// What was measured on one kind of cores.
+pub(super) struct Panel {
+    /// `None`: this machine's own.
+    pub(super) cores: Option<Cores>,
+    pub(super) groups: Vec<Group>,
 }
+
+/// All locks in one setting; the first is glibc's.
+pub(super) struct Group {
+    pub(super) setting: Setting,
+    /// The objective of those that have one.
+    pub(super) slo_ns: Option<u64>,
+    pub(super) summaries: Vec<Summary>,
+}
+
+impl Panel {
+    /// `real` or `emulated`.
+    pub(super) fn origin(&self) -> &'static str {
+        if self.cores.is_some() { "emulated" } else { "real" }
+    }
+
+    /// What a setting is called in it.
+    pub(super) fn label(&self, setting: Setting) -> String {
+        match self.cores {
+            None => format!("{}, {}", setting.name(), threads(setting.threads)),
+            Some(_) => format!("{}, a big core and a little one", setting.name()),
+        }
+    }
+
+    /// Figures that mean something there: an emulated core spends CPU time on being slow.
+    pub(super) fn figures(&self) -> &'static [Figure] {
+        if self.cores.is_some() { &FIGURES_EMULATED } else { &Figure::ALL }
+    }
+}
+
+const FIGURES_EMULATED: [Figure; 4] =
+    [Figure::Throughput, Figure::P99, Figure::P999, Figure::Longest];
 
 /// `2 threads`.
 pub(super) fn threads(count: u32) -> String {
@@ -194,6 +277,16 @@ pub(crate) fn disturbed(share: f64) -> Option<String> {
             share * 100.0
         )
     })
+}
+
+/// A ratio as short as it goes.
+pub(super) fn ratio_digits(ratio: f64) -> String {
+    match ratio {
+        r if r >= 99.5 => format!("{r:.0}"),
+        r if r >= 9.95 => format!("{r:.1}"),
+        r if r < 0.095 => format!("{r:.3}"),
+        r => format!("{r:.2}"),
+    }
 }
 
 /// `1234567.8` as `1,234,568`.
@@ -233,42 +326,22 @@ pub(crate) fn time(ns: u64) -> String {
 mod tests {
     use super::*;
 
-    fn summary(ratios: &[f64]) -> Summary {
-        let spread = Spread::of(ratios.to_vec());
-        Summary {
-            lock: "auto".into(),
-            rate: spread,
-            rates: ratios.to_vec(),
-            ratio: spread,
-            cpu_ns: spread,
-            latency: Latency::default(),
-        }
-    }
-
     #[test]
     fn a_verdict_needs_rounds_that_agree_and_a_difference() {
-        assert_eq!(verdict(&summary(&[1.2, 1.1, 1.3, 1.01, 1.2])), Verdict::Faster);
-        assert_eq!(verdict(&summary(&[1.2, 1.1, 1.3, 0.99, 1.2])), Verdict::Even);
-        assert_eq!(verdict(&summary(&[1.01; 5])), Verdict::Even);
-        assert_eq!(verdict(&summary(&[0.9, 0.8, 0.7, 0.95])), Verdict::Slower);
-        assert_eq!(verdict(&summary(&[2.0; 3])), Verdict::Untold);
-    }
-
-    #[test]
-    fn a_headline_names_defeats_too() {
-        let setting = Setting { database: "sqlite", threads: 2 };
-        let pair = |ratio: f64| (setting, vec![summary(&[1.0; 5]), summary(&[ratio; 5])]);
-        let all = headline(&[pair(1.5), pair(1.2)]);
-        assert_eq!(
-            all,
-            "auto: faster than glibc in all 2 settings (1.20 to 1.50 times its throughput)."
-        );
-        let mixed = headline(&[pair(1.5), pair(0.5), pair(1.0)]);
-        assert_eq!(
-            mixed,
-            "auto: faster than glibc in 1 of 3 settings, slower in 1, not clearly either in 1 \
-             (0.50 to 1.50 times its throughput)."
-        );
+        let verdict = |figure, ratios: &[f64]| Ratio::of(ratios.to_vec()).verdict(figure);
+        let rate = |ratios: &[f64]| verdict(Figure::Throughput, ratios);
+        assert_eq!(rate(&[1.2, 1.1, 1.3, 1.01, 1.2]), Verdict::Better);
+        assert_eq!(rate(&[1.2, 1.1, 1.3, 0.99, 1.2]), Verdict::Even);
+        assert_eq!(rate(&[1.01; 5]), Verdict::Even);
+        assert_eq!(rate(&[0.9, 0.8, 0.7, 0.95, 0.9]), Verdict::Worse);
+        assert_eq!(rate(&[2.0; 4]), Verdict::Untold);
+        // Of nine rounds one may differ, not two.
+        assert_eq!(rate(&[1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 0.5]), Verdict::Better);
+        assert_eq!(rate(&[1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 1.2, 0.9, 0.5]), Verdict::Even);
+        // Of times less is better, and what is rare has to differ by more.
+        assert_eq!(verdict(Figure::Cpu, &[0.95; 5]), Verdict::Better);
+        assert_eq!(verdict(Figure::P999, &[0.95; 5]), Verdict::Even);
+        assert_eq!(verdict(Figure::Longest, &[1.2; 5]), Verdict::Worse);
     }
 
     #[test]

@@ -2,9 +2,9 @@
 
 use super::cell::status;
 use crate::measured::{Measured, Status};
-use crate::plan::Plan;
+use crate::plan::{Plan, point_of};
 use crate::spec::Answer;
-use crate::summary::Summary;
+use crate::summary::{Ceiling, Summary};
 use anyhow::Result;
 use std::io::Write;
 
@@ -37,6 +37,7 @@ pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()
         "wait_max_ns",
         "hold_p50_ns",
         "hold_p99_ns",
+        "hold_p999_ns",
         "hold_max_ns",
         "jain",
         "cal",
@@ -48,20 +49,26 @@ pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()
         "longest_bypass",
         "epoch_p50_ns",
         "epoch_p99_ns",
+        "epoch_p999_ns",
+        "epoch_max_ns",
+        "slowest_class_epoch_p50_ns",
         "slowest_class_epoch_p99_ns",
+        "slowest_class_epoch_p999_ns",
+        "slowest_class_epoch_max_ns",
         "epoch_ticks",
         "bytes_per_epoch",
         "origin",
     ])?;
     let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
     for s in &measured.samples {
-        let (point, who) = (&plan.rows[s.row].point, &plan.subjects[s.subject]);
+        let who = &plan.subjects[s.subject];
+        let point = &point_of(who, &plan.rows[s.row].point);
         let answer = s.answer.as_ref().filter(|_| s.status == Status::Ok);
         let get = |f: &dyn Fn(&Answer) -> Option<f64>| number(answer.and_then(f));
         csv.write_record([
             s.rep.to_string(),
             point.workload().into(),
-            point.label(),
+            plan.rows[s.row].point.label(),
             who.name.clone(),
             serde_json::to_value(who.role)?.as_str().unwrap_or_default().into(),
             point.threads_used().to_string(),
@@ -84,6 +91,7 @@ pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()
             get(&|a| Some(a.wait?.max)),
             get(&|a| Some(a.hold?.p50)),
             get(&|a| Some(a.hold?.p99)),
+            get(&|a| Some(a.hold?.p999)),
             get(&|a| Some(a.hold?.max)),
             get(&|a| a.jain()),
             get(&|a| a.cal()),
@@ -95,7 +103,12 @@ pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()
             answer.and_then(|a| a.longest_bypass).map_or(String::new(), |b| b.to_string()),
             get(&|a| Some(a.latency?.p50)),
             get(&|a| Some(a.latency?.p99)),
-            get(&|a| a.slowest_p99()),
+            get(&|a| Some(a.latency?.p999)),
+            get(&|a| Some(a.latency?.max)),
+            get(&|a| Some(a.slowest()?.p50)),
+            get(&|a| Some(a.slowest()?.p99)),
+            get(&|a| Some(a.slowest()?.p999)),
+            get(&|a| Some(a.slowest()?.max)),
             get(&|a| a.epoch_ticks),
             get(&|a| a.bytes_per_epoch),
             point.origin().into(),
@@ -106,7 +119,12 @@ pub(crate) fn raw(plan: &Plan, measured: &Measured, to: impl Write) -> Result<()
 }
 
 /// The sums, one point and lock a line.
-pub(crate) fn sums(plan: &Plan, summaries: &[Summary], to: impl Write) -> Result<()> {
+pub(crate) fn sums(
+    plan: &Plan,
+    summaries: &[Summary],
+    ceilings: &[Ceiling],
+    to: impl Write,
+) -> Result<()> {
     let mut csv = csv::Writer::from_writer(to);
     csv.write_record([
         "workload",
@@ -120,12 +138,23 @@ pub(crate) fn sums(plan: &Plan, summaries: &[Summary], to: impl Write) -> Result
         "ratio_q1",
         "ratio_q3",
         "ratio_max",
+        "of_ceiling",
+        "ceiling_per_s",
         "cpu_ns_per_op",
         "cpu_ratio",
         "wait_p50_ns",
         "wait_p99_ns",
+        "wait_p999_ns",
         "wait_max_ns",
         "wait_max_ratio",
+        "epoch_p50_ns",
+        "epoch_p99_ns",
+        "epoch_p999_ns",
+        "epoch_max_ns",
+        "slowest_class_epoch_p50_ns",
+        "slowest_class_epoch_p99_ns",
+        "slowest_class_epoch_p999_ns",
+        "slowest_class_epoch_max_ns",
         "jain",
         "cal",
         "bytes_per_lock",
@@ -136,6 +165,7 @@ pub(crate) fn sums(plan: &Plan, summaries: &[Summary], to: impl Write) -> Result
     let number = |v: Option<f64>| v.map_or(String::new(), |v| format!("{v:.4}"));
     for s in summaries {
         let point = &plan.rows[s.row].point;
+        let slowest = s.epochs.iter().max_by_key(|class| class.class).map(|class| class.latency);
         csv.write_record([
             point.workload().into(),
             point.label(),
@@ -148,12 +178,23 @@ pub(crate) fn sums(plan: &Plan, summaries: &[Summary], to: impl Write) -> Result
             number(s.ratio.map(|r| r.q1)),
             number(s.ratio.map(|r| r.q3)),
             number(s.ratio.map(|r| r.max)),
+            number(s.of_ceiling.map(|c| c.median)),
+            number(ceilings.iter().find(|c| c.row == s.row).map(|c| c.rate.median)),
             number(s.cpu_ns.map(|c| c.median)),
             number(s.cpu_ratio.map(|c| c.median)),
             number(s.wait.map(|w| w.p50)),
             number(s.wait.map(|w| w.p99)),
+            number(s.wait.map(|w| w.p999)),
             number(s.wait.map(|w| w.max)),
             number(s.wait_max_ratio.map(|w| w.median)),
+            number(s.latency.map(|l| l.p50)),
+            number(s.latency.map(|l| l.p99)),
+            number(s.latency.map(|l| l.p999)),
+            number(s.latency.map(|l| l.max)),
+            number(slowest.map(|l| l.p50)),
+            number(slowest.map(|l| l.p99)),
+            number(slowest.map(|l| l.p999)),
+            number(slowest.map(|l| l.max)),
             number(s.jain),
             number(s.cal),
             number(s.bytes_per_lock.map(|b| b.median)),

@@ -5,7 +5,7 @@ use crate::plan::{Plan, Row};
 use crate::stats::Spread;
 use crate::subject::Subject;
 use crate::suite::Verdict;
-use crate::summary::Summary;
+use crate::summary::{Ceiling, Summary};
 use crate::system::Machine;
 use serde::Serialize;
 
@@ -32,6 +32,8 @@ pub(crate) struct Report<'a> {
     pub measured: &'a Measured,
     /// Sums.
     pub summaries: &'a [Summary],
+    /// What points reached at most.
+    pub ceilings: &'a [Ceiling],
     /// The suite's bars, if a suite was run.
     pub verdicts: &'a [Verdict],
 }
@@ -71,6 +73,12 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<
             "wait and hold: a separate pass of {} s that takes the time of every operation; throughput is untouched",
             plan.time_s / 2.0
         ));
+    }
+    if plan.ceilings.iter().any(|row| !row.is_empty()) {
+        lines.push(
+            "(ceiling): two threads with a CPU each and a test-and-set lock, or one CPU alone, whichever is more; of the same groups"
+                .into(),
+        );
     }
     if machine.load > 0.5 {
         lines.push(format!(

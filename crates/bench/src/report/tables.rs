@@ -1,224 +1,252 @@
 //! The tables of the terminal.
 
 use super::cell::status;
-use crate::format::{digits, option, ratio, si, spaced, time, with_range};
+use crate::format::{WIDTH, digits, option, ratio, si, spaced, time, with_range, wrapped};
 use crate::plan::{Plan, Row};
 use crate::point::Work;
+use crate::spec::Percentiles;
 use crate::suite::Verdict;
-use crate::summary::Summary;
-use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table, presets};
+use crate::summary::{Ceiling, Summary};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
 
-/// Columns of a terminal that a table with long cells takes; they are wrapped.
-const WIDTH: u16 = 100;
+/// What stands in a table: which row of the grid a line belongs to, and its cells.
+type Lines = Vec<(usize, Vec<String>)>;
 
-/// One table a kind of row; each point is a block of lines.
-/// Without `wide`, what fits a terminal of 100 columns.
-pub(crate) fn tables(plan: &Plan, summaries: &[Summary], wide: bool) -> String {
-    let kind = |row: usize| match plan.rows[row].point.work {
-        Work::Memory { .. } => 1,
-        Work::Order { .. } => 2,
-        Work::Epoch { .. } => 3,
-        Work::EpochCost => 4,
-        _ => 0,
+/// One table a kind of figure; each point is a block of lines under its own heading.
+/// Without `wide`, what fits a terminal of 80 columns.
+pub(crate) fn tables(
+    plan: &Plan,
+    summaries: &[Summary],
+    ceilings: &[Ceiling],
+    wide: bool,
+) -> String {
+    let work = |s: &Summary| &plan.rows[s.row].point.work;
+    let all = || summaries.iter();
+    let has_rate = |s: &&Summary| !matches!(work(s), Work::Memory { .. } | Work::EpochCost);
+    let mut text = Vec::new();
+    let mut add = |title: &str, header: &[&str], lines: Lines| {
+        if !lines.is_empty() {
+            let title = if title.is_empty() { String::new() } else { wrapped(title) + "\n" };
+            text.push(title + &blocks(plan, header, lines));
+        }
     };
-    let mut text = String::new();
-    // A row's first lock is what the others are compared with.
-    let is_glibc = |row: &Row| plan.subjects[row.subjects[0]].name == "glibc";
-    let reference = if plan.rows.iter().all(is_glibc) { "glibc" } else { "the first" };
-    let of_reference = format!("of {reference} [min .. max]");
-    let of = |wanted| summaries.iter().filter(move |s| kind(s.row) == wanted);
-    let label = |s: &Summary, last: &mut usize| {
-        let new = std::mem::replace(last, s.row) != s.row;
-        if new { plan.rows[s.row].point.label() } else { String::new() }
-    };
-    let name = |s: &Summary| plan.subjects[s.subject].name.clone();
-    if of(0).next().is_some() {
-        // Each with: only if `wide`.
-        let columns = [
-            ("point", false),
-            ("lock", false),
-            ("rate", false),
-            (of_reference.as_str(), false),
-            ("IQR", true),
-            ("CPU/op", false),
-            ("wait P50", true),
-            (if wide { "P99" } else { "wait P99" }, false),
-            ("P99.9", true),
-            ("max", false),
-            ("hold P50", true),
-            ("Jain", true),
-            ("CAL", true),
-            ("", false),
+
+    // Throughput, and in the wide table all else that such points have.
+    let reference = format!("of {} [min .. max]", reference(plan));
+    let shown: Vec<_> = all().filter(has_rate).collect();
+    let mut header = vec!["lock", "rate", reference.as_str(), "of the ceiling", "CPU/op"];
+    let holds = ["hold P50", "P99", "P99.9", "max", "Jain", "CAL"];
+    if wide {
+        header.insert(3, "IQR");
+        header.extend(WAITS.iter().chain(&holds));
+    }
+    let mut lines = Lines::new();
+    for (at, s) in shown.iter().enumerate() {
+        let mut cells = vec![
+            plan.subjects[s.subject].name.clone(),
+            match s.rate {
+                Some(rate) => per_second(plan, s.row, rate.median),
+                None => status(s.status).into(),
+            },
+            with_range(&s.ratio),
         ];
-        let mut table = empty(&columns.map(|(name, _)| name));
-        let mut last = usize::MAX;
-        for s in of(0) {
-            let unit = plan.rows[s.row].point.unit();
-            table.add_row([
-                label(s, &mut last),
-                name(s),
-                option(s.rate, |r| format!("{}{unit}", spaced(si(r.median)))),
-                with_range(&s.ratio),
-                option(s.ratio, |r| digits(r.iqr())),
-                option(s.cpu_ns, |c| time(c.median)),
-                option(s.wait, |w| time(w.p50)),
-                option(s.wait, |w| time(w.p99)),
-                option(s.wait, |w| time(w.p999)),
-                option(s.wait, |w| time(w.max)),
-                option(s.hold, |h| time(h.p50)),
-                option(s.jain, |j| format!("{j:.2}")),
-                option(s.cal, |c| format!("{c:.2}")),
-                match s.failed_share {
-                    Some(share) => format!("{:.1} % not acquired", 100.0 * share),
-                    None => status(s.status).into(),
-                },
-            ]);
+        if wide {
+            cells.push(option(s.ratio, |r| digits(r.iqr())));
         }
-        let waits = of(0).any(|s| s.wait.is_some());
-        for (column, (name, only_wide)) in table.column_iter_mut().zip(columns) {
-            // Between columns there is a blank anyway.
-            column.set_padding((0, 1));
-            let empty = !waits && ["wait P99", "max"].contains(&name);
-            if (only_wide && !wide) || empty {
-                column.set_constraint(ColumnConstraint::Hidden);
+        cells.push(match wide {
+            true => with_range(&s.of_ceiling),
+            false => option(s.of_ceiling, |c| ratio(c.median)),
+        });
+        cells.push(option(s.cpu_ns, |c| time(c.median)));
+        if wide {
+            cells.extend(four(&s.wait));
+            cells.extend(four(&s.hold));
+            cells.push(option(s.jain, |j| format!("{j:.2}")));
+            cells.push(option(s.cal, |c| format!("{c:.2}")));
+        }
+        lines.push((s.row, cells));
+        let is_last = shown.get(at + 1).is_none_or(|next| next.row != s.row);
+        if let Some(ceiling) = ceilings.iter().find(|c| is_last && c.row == s.row) {
+            let by = plan.subjects[ceiling.by].alone.unwrap_or(1);
+            let mut cells = vec![
+                "(ceiling)".into(),
+                per_second(plan, s.row, ceiling.rate.median),
+                with_range(&ceiling.ratio),
+                format!("{by} CPU{}", if by == 1 { "" } else { "s" }),
+            ];
+            if wide {
+                cells.insert(3, option(ceiling.ratio, |r| digits(r.iqr())));
             }
-        }
-        text += &format!("{}\n", aligned(table, 2));
-        if of(0).any(|s| s.classes.len() > 1) {
-            let mut table = empty(&["point", "lock", "class", "op/s per thread", "wait P99"]);
-            let mut last = usize::MAX;
-            for s in of(0) {
-                for (class, rate, p99) in &s.classes {
-                    table.add_row([
-                        label(s, &mut last),
-                        name(s),
-                        class.to_string(),
-                        si(*rate),
-                        option(*p99, time),
-                    ]);
-                }
-            }
-            text += &format!("\nper class of cores (0 is the fastest)\n{}\n", aligned(table, 2));
+            cells.resize(header.len(), String::new());
+            lines.push((s.row, cells));
         }
     }
-    if of(3).next().is_some() {
-        text += "\nepochs, by class of cores (0 is the fastest); without the first third of each run, in which \
-                 windows settle\n";
+    add("", &header, lines);
+
+    if !wide {
+        let header: Vec<_> = ["lock"].into_iter().chain(WAITS).collect();
+        let waits = all().filter(|s| s.wait.is_some());
+        let cells = |s: &Summary| [name(plan, s)].into_iter().chain(four(&s.wait)).collect();
+        add("", &header, waits.map(|s| (s.row, cells(s))).collect());
     }
-    for (number, row) in plan.rows.iter().enumerate() {
-        let Work::Epoch { slo_ns, .. } = row.point.work else { continue };
-        let all: Vec<_> = of(3).filter(|s| s.row == number).collect();
-        text += &format!("\n{}\n{}", row.point.label(), epochs(plan, &all, slo_ns));
-    }
-    if of(4).next().is_some() {
-        let mut table =
-            empty(&["point", "lock", "ticks of start + end", "bytes a thread and epoch"]);
-        let mut last = usize::MAX;
-        for s in of(4) {
-            table.add_row([
-                label(s, &mut last),
-                name(s),
-                with_range(&s.epoch_ticks),
-                with_range(&s.bytes_per_epoch),
-            ]);
+
+    let tried = all().filter(|s| s.failed_share.is_some());
+    let cells = |s: &Summary| {
+        vec![name(plan, s), option(s.failed_share, |share| format!("{:.1} %", 100.0 * share))]
+    };
+    add("", &["lock", "tries that failed"], tried.map(|s| (s.row, cells(s))).collect());
+
+    let mut lines = Lines::new();
+    for s in all().filter(|s| s.classes.len() > 1) {
+        for class in &s.classes {
+            let mut cells = vec![name(plan, s), class.class.to_string(), si(class.rate)];
+            cells.extend(four(&class.wait));
+            lines.push((s.row, cells));
         }
-        text += &format!("\n{}\n", aligned(table, 2));
     }
-    if of(1).next().is_some() {
-        let mut table =
-            empty(&["point", "lock", "size of the lock", "bytes beside it [min .. max]", ""]);
-        let mut last = usize::MAX;
-        for s in of(1) {
-            table.add_row([
-                label(s, &mut last),
-                name(s),
-                option(s.size_of, |b| format!("{b} B")),
-                option(s.bytes_per_lock, |b| {
-                    format!("{:.1} B [{:.1} .. {:.1}]", b.median, b.min, b.max)
-                }),
-                status(s.status).into(),
-            ]);
+    let header: Vec<_> = ["lock", "class", "op/s per thread"].into_iter().chain(WAITS).collect();
+    add("per class of cores (0 is the fastest)", &header, lines);
+
+    let mut lines = Lines::new();
+    for s in all() {
+        let Work::Epoch { slo_ns, .. } = *work(s) else { continue };
+        let of_slo = |p99| if slo_ns == 0 { "-".into() } else { ratio(p99 / slo_ns as f64) };
+        let line = |name: String, class: String, rate: f64, over: String, times: Option<_>| {
+            let mut cells = vec![name, class, si(rate)];
+            cells.extend(four(&times));
+            cells.extend([option(times.map(|t| t.p99), of_slo), over]);
+            (s.row, cells)
+        };
+        lines.push(match s.rate {
+            Some(rate) => line(name(plan, s), "all".into(), rate.median, "".into(), s.latency),
+            None => (s.row, vec![name(plan, s), status(s.status).into()]),
+        });
+        for class in &s.epochs {
+            let over = format!("{:.2} %", 100.0 * class.violations);
+            let number = class.class.to_string();
+            lines.push(line(String::new(), number, class.rate, over, Some(class.latency)));
         }
-        text += &format!("\n{}\n", aligned(table, 2));
     }
-    if of(2).next().is_some() {
-        let mut table = empty(&[
-            "point",
-            "lock",
-            "rate",
-            of_reference.as_str(),
-            "overtaken",
-            "beyond grace",
-            "bypass P99.9",
-            "longest",
-            "",
-        ]);
-        let mut last = usize::MAX;
-        for s in of(2) {
-            table.add_row([
-                label(s, &mut last),
-                name(s),
-                option(s.rate, |r| format!("{}op/s", spaced(si(r.median)))),
-                with_range(&s.ratio),
-                option(s.overtaken, |o| format!("{:.3} %", 100.0 * o.0)),
-                option(s.overtaken, |o| format!("{:.3} %", 100.0 * o.1)),
-                option(s.bypass, |b| b.0.to_string()),
-                option(s.bypass, |b| b.1.to_string()),
-                status(s.status).into(),
-            ]);
+    add(
+        "epochs and their latency, by class of cores (0 is the fastest), without the first third of each run, in which \
+         windows settle; 'of SLO': P99 by the SLO, 'over': share of the epochs that took longer",
+        &["lock", "class", "epochs/s", "P50", "P99", "P99.9", "max", "of SLO", "over"],
+        lines,
+    );
+
+    let cost = all().filter(|s| matches!(work(s), Work::EpochCost));
+    let cells = |s: &Summary| {
+        vec![name(plan, s), with_range(&s.epoch_ticks), with_range(&s.bytes_per_epoch)]
+    };
+    add(
+        "",
+        &["lock", "ticks of start + end", "bytes a thread and epoch"],
+        cost.map(|s| (s.row, cells(s))).collect(),
+    );
+
+    let memory = all().filter(|s| matches!(work(s), Work::Memory { .. }));
+    let cells = |s: &Summary| {
+        let bytes = s.bytes_per_lock.map_or(status(s.status).into(), |b| {
+            format!("{:.1} B [{:.1} .. {:.1}]", b.median, b.min, b.max)
+        });
+        vec![name(plan, s), option(s.size_of, |b| format!("{b} B")), bytes]
+    };
+    add(
+        "",
+        &["lock", "size of the lock", "bytes beside it [min .. max]"],
+        memory.map(|s| (s.row, cells(s))).collect(),
+    );
+
+    let order = all().filter(|s| matches!(work(s), Work::Order { .. }));
+    let share = |share: f64| format!("{:.3} %", 100.0 * share);
+    let cells = |s: &Summary| {
+        vec![
+            name(plan, s),
+            s.overtaken.map_or(status(s.status).into(), |o| share(o.0)),
+            option(s.overtaken, |o| share(o.1)),
+            option(s.bypass, |b| b.0.to_string()),
+            option(s.bypass, |b| b.1.to_string()),
+        ]
+    };
+    add(
+        "",
+        &["lock", "overtaken", "beyond grace", "bypass P99.9", "longest"],
+        order.map(|s| (s.row, cells(s))).collect(),
+    );
+    text.join("\n")
+}
+
+/// Columns of a time's percentiles.
+const WAITS: [&str; 4] = ["wait P50", "P99", "P99.9", "max"];
+
+/// Their cells.
+fn four(times: &Option<Percentiles>) -> [String; 4] {
+    let of = |f: fn(&Percentiles) -> f64| option(*times, |t| time(f(&t)));
+    [of(|t| t.p50), of(|t| t.p99), of(|t| t.p999), of(|t| t.max)]
+}
+
+/// What ratios refer to: a row's first lock.
+fn reference(plan: &Plan) -> &'static str {
+    let is_glibc = |row: &Row| plan.subjects[row.subjects[0]].name == "glibc";
+    if plan.rows.iter().all(is_glibc) { "glibc" } else { "the first" }
+}
+
+fn name(plan: &Plan, s: &Summary) -> String {
+    plan.subjects[s.subject].name.clone()
+}
+
+fn per_second(plan: &Plan, row: usize, rate: f64) -> String {
+    format!("{}{}", spaced(si(rate)), plan.rows[row].point.unit())
+}
+
+/// A table whose blocks of lines have their point as a heading, narrow enough for a terminal if it can be.
+fn blocks(plan: &Plan, header: &[&str], lines: Lines) -> String {
+    let rows: Vec<usize> = lines.iter().map(|(row, _)| *row).collect();
+    let cells: Vec<_> = lines.into_iter().map(|(_, cells)| cells).collect();
+    // A blank stands between columns; another one where there is room, and where there is none long headers take two lines.
+    let broken = |name: &&str| name.replacen(" [", "\n[", 1).replacen("of the c", "of the\nc", 1);
+    let broken: Vec<String> = header.iter().map(broken).collect();
+    let whole: Vec<String> = header.iter().map(|&name| name.to_owned()).collect();
+    let tries = [(&whole, 1), (&whole, 0), (&broken, 0)];
+    let drawn = tries.map(|(header, padding)| aligned(header, &cells, padding));
+    let fits = |text: &&String| text.lines().all(|line| line.chars().count() <= WIDTH);
+    let table = drawn.iter().find(fits).unwrap_or(&drawn[2]);
+    let above = table.lines().take_while(|line| !line.starts_with('═')).count() + 1;
+    let mut text = String::new();
+    for (at, line) in table.lines().enumerate() {
+        let row = at.checked_sub(above).and_then(|at| Some((*rows.get(at)?, at)));
+        if let Some((row, at)) = row
+            && (at == 0 || rows[at - 1] != row)
+        {
+            text += &(wrapped(&plan.rows[row].point.label()) + "\n");
         }
-        text += &format!("\n{}\n", aligned(table, 2));
+        text += line.trim_end();
+        text.push('\n');
     }
     text
 }
 
-/// Epochs at one point: throughput and latency by class of cores, against the SLO.
-fn epochs(plan: &Plan, rows: &[&Summary], slo_ns: u64) -> String {
-    let mut table = empty(&[
-        "lock",
-        "class",
-        "epochs/s",
-        "of the first [min .. max]",
-        "P50",
-        "P99",
-        "P99 / SLO",
-        "over SLO",
-        "",
-    ]);
-    let of_slo = |p99: f64| if slo_ns == 0 { "-".into() } else { ratio(p99 / slo_ns as f64) };
-    for s in rows {
-        table.add_row([
-            plan.subjects[s.subject].name.clone(),
-            "all".into(),
-            option(s.rate, |r| si(r.median)),
-            with_range(&s.ratio),
-            option(s.latency, |l| time(l.p50)),
-            option(s.latency, |l| time(l.p99)),
-            option(s.latency, |l| of_slo(l.p99)),
-            String::new(),
-            status(s.status).into(),
-        ]);
-        for class in &s.epochs {
-            table.add_row([
-                String::new(),
-                class.class.to_string(),
-                si(class.rate),
-                String::new(),
-                time(class.p50),
-                time(class.p99),
-                of_slo(class.p99),
-                format!("{:.2} %", 100.0 * class.violations),
-                String::new(),
-            ]);
+/// A table, numbers to the right, with `padding` blanks after each column besides the one that is there.
+fn aligned(header: &[String], lines: &[Vec<String>], padding: u16) -> String {
+    let mut table = empty(header);
+    for line in lines {
+        let mut cells = line.clone();
+        cells.resize(header.len(), String::new());
+        table.add_row(cells);
+    }
+    for (at, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, padding));
+        if at > 0 {
+            column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    format!("{}\n", aligned(table, 1))
+    table.to_string()
 }
 
 /// The bars and what was measured against them.
 pub(crate) fn bars(verdicts: &[Verdict]) -> String {
     let mut table = empty(&["bar", "wanted", "measured [min .. max]", "what"]);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
     for v in verdicts {
         let met = match (v.met, v.measured) {
             (Some(true), _) => "met",
@@ -233,18 +261,62 @@ pub(crate) fn bars(verdicts: &[Verdict]) -> String {
     table.to_string()
 }
 
-fn empty(header: &[&str]) -> Table {
+fn empty<S: AsRef<str>>(header: &[S]) -> Table {
     let mut table = Table::new();
     // A line under each row would cut the blocks of a point apart.
     let style = presets::UTF8_HORIZONTAL_ONLY.row_separator(LineStyle::none());
-    table.load_style(style).set_header(header.iter().copied());
+    table.load_style(style).set_header(header.iter().map(AsRef::as_ref));
     table
 }
 
-/// A cell that numbers are read in: aligned to the right.
-fn aligned(mut table: Table, text_columns: usize) -> Table {
-    for column in table.column_iter_mut().skip(text_columns) {
-        column.set_cell_alignment(CellAlignment::Right);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::{Length, Point};
+    use crate::subject::Subject;
+
+    #[test]
+    fn tables_fit_a_terminal() {
+        let point = Point {
+            work: Work::Mutex,
+            threads: 32,
+            cs_ns: 100,
+            gap_ns: 400,
+            length: Length::Fixed,
+            lines: 0,
+            pin: true,
+            latency: false,
+            emulate: Some("big:0-3,8-11,little:4-7,12-15x3.75,tiny:16,18,20,22x10".into()),
+        };
+        let row = Row { point, subjects: vec![0] };
+        let plan = Plan {
+            subjects: vec![Subject::glibc()],
+            rows: vec![row],
+            ceilings: vec![Vec::new()],
+            reps: 1,
+            time_s: 1.0,
+            seed: 1,
+        };
+        let header = ["lock", "rate", "of the first [min .. max]", "of the ceiling", "CPU/op"];
+        let cells = |name: &str| {
+            let ratio = "10.4 [10.2 .. 12.5]";
+            vec![
+                name.into(),
+                "79.4 kepochs/s".into(),
+                ratio.into(),
+                "0.93".into(),
+                "9.94 us".into(),
+            ]
+        };
+        for name in ["asl", "asl-opt:window=10000"] {
+            let text = blocks(&plan, &header, vec![(0, cells(name)), (0, cells("fifo"))]);
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            assert_eq!(text.matches("32 thr 100/400 ns").count(), 1, "one heading: {text}");
+            let heading = text.find("32 thr").unwrap();
+            assert!(
+                text.find('═').unwrap() < heading && heading < text.find(name).unwrap(),
+                "{text}"
+            );
+        }
     }
-    table
 }

@@ -88,7 +88,10 @@ impl<'a> Pass<'a> {
         body: impl Fn(u32, S) -> T + Sync,
         on_stop: impl Fn(),
     ) -> Passed<T> {
-        let cpus = system::cpus();
+        let cpus = match self.spec.fastest_first {
+            true => system::fastest_first(self.spec.point.emulate.as_deref()),
+            false => system::cpus(),
+        };
         std::thread::scope(|scope| {
             let mut handles = Vec::new();
             for i in 0..threads {

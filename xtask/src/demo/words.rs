@@ -1,0 +1,299 @@
+//! What the figures say: three sentences for people who have never heard of us, and tables for a terminal.
+
+use super::measure::short;
+use super::stats::{Figure, Group, Panel, ROUNDS, Summary, Verdict, ratio_digits, thousands, time};
+use super::{ASL, FIFO, OURS};
+use std::fmt::Write as _;
+
+/// Columns of a terminal.
+const WIDTH: usize = 80;
+
+/// Above this, the little core's P99 misses its objective: feedback aims at the objective itself, from both sides.
+const KEPT: f64 = 1.05;
+
+/// What the rounds agree on, and what they don't.
+#[derive(Default)]
+struct Findings {
+    better: Vec<String>,
+    worse: Vec<String>,
+    even: Vec<String>,
+}
+
+/// What is better, what is not, what to do next.
+pub(super) fn sentences(panels: &[Panel], next: &str) -> [String; 3] {
+    let next = format!(
+        "What to do next: run your own program under it, `{next}`, and compare the figures that you watch anyway \
+         (for big and little cores see docs/epochs.md)."
+    );
+    let untold = |group: &Group| {
+        group.summaries.iter().any(|lock| lock.verdict(Figure::Throughput) == Verdict::Untold)
+    };
+    if panels.iter().flat_map(|panel| &panel.groups).any(untold) {
+        let few = |what| format!("{what}: untold, because fewer than {ROUNDS} rounds were run.");
+        return [few("What is better"), few("What is not"), next];
+    }
+    let mut found = Findings::default();
+    for panel in panels {
+        match panel.cores {
+            None => machine(panel, &mut found),
+            Some(_) => cores(panel, &mut found),
+        }
+    }
+    let said = |parts: Vec<String>, none: &str| match parts.is_empty() {
+        true => none.to_owned(),
+        false => parts.join("; "),
+    };
+    let mut not = said(found.worse, "nothing is worse than under glibc");
+    if !found.even.is_empty() {
+        let _ = write!(not, "; no clear difference in {}", listed(&found.even));
+    }
+    [
+        format!("What is better: {}.", said(found.better, "nothing that the rounds agree on")),
+        format!("What is not: {not}."),
+        next,
+    ]
+}
+
+/// `a, b and c`.
+fn listed<S: AsRef<str>>(parts: &[S]) -> String {
+    let parts: Vec<&str> = parts.iter().map(AsRef::as_ref).collect();
+    match parts.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        _ => parts.concat(),
+    }
+}
+
+/// `1.10`, or `0.12 to 0.45`.
+fn range(ratios: &[f64]) -> String {
+    let low = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = ratios.iter().copied().fold(0.0, f64::max);
+    let (low, high) = (ratio_digits(low), ratio_digits(high));
+    if low == high { low } else { format!("{low} to {high}") }
+}
+
+/// In so many of so many settings.
+fn times(count: usize, of: usize) -> String {
+    match count {
+        n if n == of && of > 1 => "each time".into(),
+        1 => "once".into(),
+        2 => "twice".into(),
+        n => format!("{n} times"),
+    }
+}
+
+/// This machine: figure by figure, in how many settings.
+fn machine(panel: &Panel, found: &mut Findings) {
+    let total = panel.groups.len();
+    let locks = panel.groups.first().map_or(0, |group| group.summaries.len());
+    for n in 1..locks {
+        let name = panel.groups[0].summaries[n].name();
+        let (mut gains, mut losses, mut none) = (Vec::new(), Vec::new(), Vec::new());
+        for figure in Figure::ALL {
+            let of = |wanted| {
+                let is = move |group: &&Group| group.summaries[n].verdict(figure) == wanted;
+                panel.groups.iter().filter(is).collect::<Vec<_>>()
+            };
+            let ratios = |groups: &[&Group]| {
+                let median = |group: &&Group| group.summaries[n].ratio(figure).spread.median;
+                range(&groups.iter().map(median).collect::<Vec<_>>())
+            };
+            let (won, lost) = (of(Verdict::Better), of(Verdict::Worse));
+            let words = figure.words();
+            if !won.is_empty() {
+                let often = times(won.len(), total);
+                gains.push(format!("{often} in {words} ({} of glibc's)", ratios(&won)));
+            }
+            if !lost.is_empty() {
+                let ratios = ratios(&lost);
+                losses.push(if lost.len() == total {
+                    format!("{} in {words} ({ratios} of glibc's)", times(total, total))
+                } else {
+                    let settings = lost.iter().map(|group| panel.label(group.setting));
+                    let settings = settings.collect::<Vec<_>>().join("; ");
+                    format!("in {words} ({ratios} of glibc's: {settings})")
+                });
+            }
+            if won.is_empty() && lost.is_empty() {
+                none.push(words);
+            }
+        }
+        if !gains.is_empty() {
+            let gains = listed(&gains);
+            found.better.push(format!(
+                "on this machine (real; {total} settings) {name} beats glibc {gains}"
+            ));
+        }
+        if !losses.is_empty() {
+            found.worse.push(format!("on this machine (real) {name} loses {}", listed(&losses)));
+        }
+        if !none.is_empty() {
+            found.even.push(format!("{name}'s {} on this machine", listed(&none)));
+        }
+    }
+}
+
+/// Big and little cores: our own lock, or asl where there is none, database by database.
+fn cores(panel: &Panel, found: &mut Findings) {
+    let has = |lock: &str| {
+        panel.groups.iter().all(|group| group.summaries.iter().any(|own| own.subject.lock == lock))
+    };
+    let Some(lock) = [OURS, ASL].into_iter().find(|lock| has(lock)) else { return };
+    let (mut gains, mut losses) = (Vec::new(), Vec::new());
+    for group in &panel.groups {
+        let database = group.setting.name();
+        for own in group.summaries.iter().filter(|own| own.subject.lock == lock) {
+            let ratio = ratio_digits(own.ratio(Figure::Throughput).spread.median);
+            let mut verdict = own.verdict(Figure::Throughput);
+            let slo = match own.subject.slo_ns {
+                None => "without an SLO".into(),
+                Some(slo_ns) => {
+                    let of_slo = own.of_slo(slo_ns);
+                    let mut said = format!(
+                        "with an SLO of {} (the little core's P99: {} of it",
+                        short(slo_ns),
+                        ratio_digits(of_slo)
+                    );
+                    if of_slo > KEPT {
+                        verdict = Verdict::Worse;
+                        // Where nobody is overtaken and it is missed too, no lock of this kind can keep it.
+                        let fifo = group.summaries.iter().find(|own| own.subject.lock == FIFO);
+                        if let Some(fifo) = fifo {
+                            let _ = write!(said, ", fifo's: {}", ratio_digits(fifo.of_slo(slo_ns)));
+                        }
+                    }
+                    said + ")"
+                }
+            };
+            match verdict {
+                Verdict::Better => gains.push(format!("{ratio} on {database} {slo}")),
+                Verdict::Worse => losses.push(format!("{ratio} on {database} {slo}")),
+                Verdict::Even | Verdict::Untold => {
+                    found.even.push(format!("{lock}'s throughput on {database} {slo}"));
+                }
+            }
+        }
+    }
+    for (ratios, to) in [(gains, &mut found.better), (losses, &mut found.worse)] {
+        if !ratios.is_empty() {
+            to.push(format!(
+                "on a big core and a little one (emulated) {lock} has, of glibc's throughput, {}",
+                listed(&ratios)
+            ));
+        }
+    }
+}
+
+/// The panels' tables.
+pub(super) fn tables(panels: &[Panel], machine: &str) -> String {
+    let mut text = wrapped(&format!("{machine}\n"));
+    for panel in panels {
+        text += &match &panel.cores {
+            None => "\nThis machine (real)\n".to_owned(),
+            Some(cores) => wrapped(&format!(
+                "\nBig and little cores (emulated: {}); times are the little core's, glibc is its algorithm in our library\n",
+                cores.spec
+            )),
+        };
+        text += &table(panel);
+    }
+    text + &wrapped(
+        "of glibc: medians of the ratios within each round; percentiles: of all rounds together\n",
+    )
+}
+
+/// A line of a table.
+enum Line {
+    Heading(String),
+    Cells(Vec<String>),
+}
+
+fn table(panel: &Panel) -> String {
+    let mut header = vec!["lock", "ops/s", "of glibc [min .. max]"];
+    header.extend(match panel.cores {
+        None => ["P50", "P99", "P99.9", "longest", "CPU/op"],
+        Some(_) => ["P99", "P99.9", "longest", "of SLO", ""],
+    });
+    header.retain(|name| !name.is_empty());
+    let mut lines = vec![Line::Cells(header.iter().map(|&name| name.to_owned()).collect())];
+    for group in &panel.groups {
+        let slo = group.slo_ns.map_or(String::new(), |ns| format!(", SLO {}", short(ns)));
+        lines.push(Line::Heading(panel.label(group.setting) + &slo));
+        for (n, own) in group.summaries.iter().enumerate() {
+            lines.push(Line::Cells(cells(panel, group, own, n == 0)));
+        }
+    }
+    laid_out(&lines)
+}
+
+fn cells(panel: &Panel, group: &Group, own: &Summary, is_first: bool) -> Vec<String> {
+    let ratio = own.ratio(Figure::Throughput).spread;
+    let at = |share| time(own.latency.quantile(share));
+    let name = match own.subject.slo_ns {
+        None => own.subject.lock.clone(),
+        Some(_) => format!("{}, SLO", own.subject.lock),
+    };
+    let mut cells = vec![format!("  {name}"), thousands(own.rate.median)];
+    cells.push(match is_first {
+        true => String::new(),
+        false => format!("{:.2} [{:.2} .. {:.2}]", ratio.median, ratio.min, ratio.max),
+    });
+    if panel.cores.is_none() {
+        cells.push(at(0.5));
+    }
+    cells.extend([at(0.99), at(0.999), time(own.latency.max())]);
+    cells.push(match group.slo_ns {
+        None => time(own.cpu_ns.median as u64),
+        Some(slo_ns) => format!("{:.2}", own.of_slo(slo_ns)),
+    });
+    cells
+}
+
+/// The first column to the left, numbers to the right, two blanks between columns.
+fn laid_out(lines: &[Line]) -> String {
+    let mut widths = Vec::<usize>::new();
+    for line in lines {
+        let Line::Cells(cells) = line else { continue };
+        widths.resize(widths.len().max(cells.len()), 0);
+        for (width, cell) in widths.iter_mut().zip(cells) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let wide = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+    let gap = if wide > WIDTH { " " } else { "  " };
+    let mut text = String::new();
+    for line in lines {
+        match line {
+            Line::Heading(heading) => text += heading,
+            Line::Cells(cells) => {
+                let mut row = String::new();
+                for (n, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
+                    let _ = match n {
+                        0 => write!(row, "{cell:<width$}"),
+                        _ => write!(row, "{gap}{cell:>width$}"),
+                    };
+                }
+                text += row.trim_end();
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// Lines broken between words where a terminal's end.
+pub(super) fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut width = 0;
+    // The newline stays at its word.
+    for word in text.split_inclusive([' ', '\n']) {
+        let letters = word.trim_end().chars().count();
+        if width > 2 && width + letters > WIDTH {
+            out.truncate(out.trim_end_matches(' ').len());
+            out.push_str("\n  ");
+            width = 2;
+        }
+        out.push_str(word);
+        width = if word.ends_with('\n') { 0 } else { width + word.chars().count() };
+    }
+    out
+}
