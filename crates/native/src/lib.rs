@@ -140,6 +140,21 @@ impl Platform for Native {
         arena::take()
     }
 
+    #[inline(always)]
+    fn will_write(word: &Self::Word) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint; a processor that does not know it ignores it.
+        unsafe {
+            core::arch::asm!(
+                "prefetchw byte ptr [{word}]",
+                word = in(reg) word,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word;
+    }
+
     fn line_number(line: *mut u8) -> u32 {
         arena::number_of(line)
     }

@@ -5,7 +5,7 @@
 
 use crate::engine::{Engine, Ps, advance, current, engine, inside};
 use crate::futex;
-use crate::lines::{Access, Change, reach, spin, writes};
+use crate::lines::{Access, Change, fetch, reach, spin, writes};
 use crate::timeline::Activity;
 use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
 use std::alloc::Layout;
@@ -236,6 +236,12 @@ impl Platform for Sim {
         }
         let end = in_ns(engine(), ns);
         word.wait(order, Some(end), done)
+    }
+
+    fn will_write(word: &SimWord) {
+        if inside().is_some() {
+            fetch(word.address());
+        }
     }
 
     fn pause(ns: u32) {

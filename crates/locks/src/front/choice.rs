@@ -30,6 +30,9 @@ pub(super) fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<
         }
         at = behind;
     }
+    if count == 0 {
+        return;
+    }
     let chosen = R::next(lock, &notes[..count]);
     if chosen == 0 || chosen >= count {
         return;

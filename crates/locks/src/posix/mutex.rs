@@ -65,6 +65,7 @@ fn own<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
 /// Locks; `caller` is the address of the call.
 #[inline(always)]
 pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
+    E::Platform::will_write(&m.word);
     let kind = m.kind.load(Relaxed);
     if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
         return answer;
@@ -110,6 +111,7 @@ pub fn lock_until<E: Environment>(
 /// Unlocks.
 #[inline(always)]
 pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
+    E::Platform::will_write(&m.word);
     let kind = m.kind.load(Relaxed) & TYPE;
     if kind == RECURSIVE || kind == ERRORCHECK {
         // Relaxed: by invariant 2.

@@ -331,9 +331,10 @@ impl Explorer {
         1 + at.expect("one of ours") as u32
     }
 
-    /// The memory of that number.
+    /// The memory of that number; a mutant's wild number means none.
     pub(crate) fn line_at(&mut self, number: u32) -> *mut u8 {
-        self.memory[number as usize - 1].start()
+        let line = self.memory.get_mut((number as usize).wrapping_sub(1));
+        line.map_or(std::ptr::null_mut(), |line| line.start())
     }
 
     /// How many sleep on a word.
