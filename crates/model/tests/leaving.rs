@@ -2,12 +2,11 @@
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{Alone, Arrived, Note, Rule, Tuning, View, Waiter};
+use lockwright_locks::front::{Alone, Arrived, Note, Rule, Tuning, View};
 use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
 use lockwright_model::scenario::{Section, Way, exclusion, lock};
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
 type Lock<C, const SPINS: usize, R> = Alone<Machine<C, SPINS>, R>;
@@ -22,11 +21,7 @@ where
     C: Checker,
     R: Rule<Machine<C, SPINS>>,
 {
-    // It stays for ever, because a late wake may use the address; what is in it does not.
-    let memory: *mut MaybeUninit<Waiter<Machine<C, SPINS>>> =
-        Box::into_raw(Box::new(MaybeUninit::uninit()));
-    // SAFETY: fresh memory, which stays.
-    unsafe { torn_wait(lock.parts(), lock.tuning(), memory.cast(), ASLEEP, None) };
+    torn_wait(lock.parts(), lock.tuning(), ASLEEP, None);
     false
 }
 

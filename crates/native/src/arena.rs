@@ -1,6 +1,7 @@
 //! Lines that stay readable for ever: a lock-free stack of 128-byte pieces, grown by `mmap`, never
 //! shrunk. (CLH: a waiter looks at its predecessor's cell after that thread may have left.)
 
+use crate::place;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
@@ -32,16 +33,49 @@ fn number(line: *mut u8) -> *mut u32 {
     line.wrapping_add(LINE - 8).cast()
 }
 
+/// The number of a line that is out; see `Platform::line_number`.
+pub fn number_of(line: *mut u8) -> u32 {
+    // SAFETY: written by `cut`, and by nobody since.
+    unsafe { number(line).read() + 1 }
+}
+
+/// The line of that number.
+pub fn at(number: u32) -> *mut u8 {
+    address(number - 1)
+}
+
 /// A zeroed line; see `Platform::take_line`. Waits for one to come back if a million are out or memory is.
 pub fn take() -> *mut u8 {
     loop {
-        let line = pop().or_else(cut);
+        let line = at_hand().or_else(pop).or_else(cut);
         if let Some(line) = line {
             return line;
         }
         // SAFETY: sched_yield has no preconditions.
         unsafe { libc::sched_yield() };
     }
+}
+
+/// Numbers of free lines, or 0: so that who gives one back on a CPU and takes one there touches nothing that others do.
+#[repr(align(128))]
+struct Hand([AtomicU32; 4]);
+static HANDS: [Hand; 64] = [const { Hand([const { AtomicU32::new(0) }; 4]) }; 64];
+
+/// The calling thread's CPU's. Where it is on another one by now, the lines are as good.
+fn hand() -> &'static Hand {
+    &HANDS[place::cpu() as usize % HANDS.len()]
+}
+
+fn at_hand() -> Option<*mut u8> {
+    // Relaxed: re-checked by the swap. Acquire, pairs with [put]: what the last owner did with the line is over.
+    let held = hand().0.iter().find(|held| held.load(Relaxed) != 0)?;
+    let number = held.swap(0, Acquire);
+    (number != 0).then(|| {
+        let line = at(number);
+        // SAFETY: ours alone now, by the swap; the number at its end is kept.
+        unsafe { line.write_bytes(0, LINE - 8) };
+        line
+    })
 }
 
 fn pop() -> Option<*mut u8> {
@@ -99,6 +133,12 @@ fn cut() -> Option<*mut u8> {
 pub unsafe fn give(line: *mut u8) {
     // SAFETY: written by `cut`, and by nobody since.
     let own = unsafe { number(line).read() } + 1;
+    if let Some(free) = hand().0.iter().find(|held| held.load(Relaxed) == 0)
+        // [put] Release: pairs with the swap in `at_hand`.
+        && free.compare_exchange(0, own, Release, Relaxed).is_ok()
+    {
+        return;
+    }
     let mut top = FREE.load(Relaxed); // re-checked by the exchange
     loop {
         // SAFETY: the line is ours until the exchange succeeds.

@@ -140,6 +140,29 @@ impl Platform for Native {
         arena::take()
     }
 
+    #[inline(always)]
+    fn will_write(word: &Self::Word) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a hint; a processor that does not know it ignores it.
+        unsafe {
+            core::arch::asm!(
+                "prefetchw byte ptr [{word}]",
+                word = in(reg) word,
+                options(nostack, readonly, preserves_flags),
+            );
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = word;
+    }
+
+    fn line_number(line: *mut u8) -> u32 {
+        arena::number_of(line)
+    }
+
+    fn line_at(number: u32) -> *mut u8 {
+        arena::at(number)
+    }
+
     unsafe fn give_line(line: *mut u8) {
         // SAFETY: the caller's promise is the same as ours.
         unsafe { arena::give(line) }

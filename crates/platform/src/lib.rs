@@ -121,6 +121,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// `done` may itself try to take the word (a compare-and-swap): it is called on each new look.
     fn spin_for(word: &Self::Word, order: Ordering, ns: u32, done: impl FnMut(u32) -> bool) -> u32;
 
+    /// The calling thread reads the word's line now and writes to it in a moment: a line that it gets for both travels
+    /// once, not twice. Nothing depends on it.
+    fn will_write(word: &Self::Word) {
+        let _ = word;
+    }
+
     /// Lets about `ns` nanoseconds pass, awake, off the memory bus (exponential back-off).
     fn pause(ns: u32);
 
@@ -166,6 +172,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// A 128-aligned, zeroed piece of memory of [`LINE`](Self::LINE) bytes that stays readable for ever (it may be handed
     /// out again). For algorithms whose waiters may look at a node that its owner has left (CLH).
     fn take_line() -> *mut u8;
+
+    /// The number of a line that [`take_line`](Self::take_line) has handed out: 1 to 2^25. Read once, by whoever took it.
+    fn line_number(line: *mut u8) -> u32;
+
+    /// The line of that number.
+    fn line_at(number: u32) -> *mut u8;
 
     /// The calling thread, which waits for a lock, tells what it has become: for machines that check what the lock
     /// promises. Others ignore it.

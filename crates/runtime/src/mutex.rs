@@ -64,6 +64,34 @@ fn errno(answer: Result<(), Refused>) -> c_int {
     }
 }
 
+/// Is it of the plain kind? Its line is read now and written to in a moment: fetched for both, it travels once from core to
+/// core, not twice. (As many instructions as Rust's own load, test and jump.)
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn is_plain(m: &Mutex) -> bool {
+    const KIND: usize = core::mem::offset_of!(Mutex, kind);
+    // SAFETY: reads a field of the mutex, which is an atomic. A processor that does not know `prefetchw` ignores it.
+    unsafe {
+        core::arch::asm!(
+            "prefetchw byte ptr [{m}]",
+            "cmp dword ptr [{m} + {kind}], 0",
+            "jne {other}",
+            m = in(reg) m,
+            kind = const KIND,
+            other = label { return false },
+            options(nostack, readonly),
+        );
+    }
+    true
+}
+
+/// Is it of the plain kind?
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn is_plain(m: &Mutex) -> bool {
+    m.kind.load(Relaxed) == 0
+}
+
 /// Locks; `caller` is the address of the call.
 ///
 /// # Safety
@@ -72,7 +100,7 @@ fn errno(answer: Result<(), Refused>) -> c_int {
 pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
     // SAFETY: the caller's promise; all fields are atomics, so it may be shared.
     let m = unsafe { &*mutex };
-    if m.kind.load(Relaxed) != 0 {
+    if !is_plain(m) {
         // SAFETY: the caller's promise.
         return unsafe { lock_kind(mutex, caller) };
     }
@@ -200,7 +228,7 @@ pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
 pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
-    if m.kind.load(Relaxed) != 0 {
+    if !is_plain(m) {
         // SAFETY: the caller's promise.
         return unsafe { unlock_kind(mutex) };
     }

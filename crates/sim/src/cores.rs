@@ -41,6 +41,8 @@ pub(crate) struct Cpu {
     slice_armed: bool,
     pub(crate) doing: Activity,
     pub(crate) doing_since: Ps,
+    /// Lines of memory at hand, see `Platform::take_line`.
+    pub(crate) free_lines: Vec<*mut u8>,
 }
 
 impl Cpu {
@@ -79,6 +81,7 @@ impl Cpu {
                         slice_armed: false,
                         doing: Activity::Idle,
                         doing_since: 0,
+                        free_lines: Vec::new(),
                     });
                 }
                 core += 1;

@@ -168,7 +168,6 @@ pub(crate) struct Engine {
     pub(crate) grace: Ps,
     pub(crate) meters: Meters,
     pub(crate) arena: Vec<*mut u8>,
-    pub(crate) free_lines: Vec<*mut u8>,
     /// Events handled, for reports of speed.
     pub(crate) handled: u64,
     /// The locks of its mutexes (product.rs).
@@ -300,7 +299,6 @@ impl Engine {
             grace: 0,
             meters: Meters::new(profile, &cpus),
             arena: Vec::new(),
-            free_lines: Vec::new(),
             table: Vec::new(),
             handled: 0,
             explore: None,

@@ -249,6 +249,16 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
     hit + if access == Access::Store { 0 } else { back }
 }
 
+/// The calling thread sends for the line of `address`, to write to it soon, and goes on. (A prefetch; whoever needs the line
+/// before it is there waits.)
+pub(crate) fn fetch(address: usize) {
+    let e = engine();
+    let (cpu, id) = (e.my_cpu(), e.lines.at(address));
+    if e.lines.lines[id as usize].owner != cpu {
+        reach(address, Access::Store);
+    }
+}
+
 /// How a wait for a change of a word ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {

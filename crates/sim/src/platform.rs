@@ -5,7 +5,7 @@
 
 use crate::engine::{Engine, Ps, advance, current, engine, inside};
 use crate::futex;
-use crate::lines::{Access, Change, reach, spin, writes};
+use crate::lines::{Access, Change, fetch, reach, spin, writes};
 use crate::timeline::Activity;
 use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
 use std::alloc::Layout;
@@ -196,20 +196,6 @@ impl<T> Ptr<T> for SimPtr<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
-/// Where all threads look for lines that were given back.
-#[repr(align(128))]
-struct Stack(u8);
-static STACK: Stack = Stack(0);
-
-/// What the native machine's stack of lines costs: a look at its top, and an atomic operation on it.
-fn change_stack() {
-    let top = (&raw const STACK.0).addr();
-    for access in [Access::Load, Access::Modify] {
-        let cost = reach(top, access);
-        advance(cost, Activity::Work);
-    }
-}
-
 /// A line is written to, as a whole or in part, by whoever takes it or gives it back.
 fn write_line(line: *mut u8) {
     let cost = reach(line.addr(), Access::Store);
@@ -250,6 +236,12 @@ impl Platform for Sim {
         }
         let end = in_ns(engine(), ns);
         word.wait(order, Some(end), done)
+    }
+
+    fn will_write(word: &SimWord) {
+        if inside().is_some() {
+            fetch(word.address());
+        }
     }
 
     fn pause(ns: u32) {
@@ -314,13 +306,15 @@ impl Platform for Sim {
         engine().reached(stage);
     }
 
+    // Each CPU keeps a few lines at hand, as the native platform does: an atomic step on a line of its own.
     fn take_line() -> *mut u8 {
-        let inside = inside().is_some();
-        if inside {
-            change_stack();
+        if let Some(e) = inside() {
+            let cost = e.cpus[e.my_cpu() as usize].atomic;
+            advance(cost, Activity::Work);
         }
         let e = current().expect("locks live on a machine");
-        let line = match e.free_lines.pop() {
+        let cpu = if e.running.is_some() { e.my_cpu() as usize } else { 0 };
+        let line = match e.cpus[cpu].free_lines.pop() {
             Some(line) => {
                 // SAFETY: one of ours, which nobody writes to any more.
                 unsafe { line.write_bytes(0, LINE.size()) };
@@ -333,17 +327,29 @@ impl Platform for Sim {
                 line
             }
         };
-        if inside {
+        if inside().is_some() {
             write_line(line);
         }
         line
     }
 
     unsafe fn give_line(line: *mut u8) {
-        if inside().is_some() {
-            write_line(line);
-            change_stack();
+        if let Some(e) = inside() {
+            let cost = e.cpus[e.my_cpu() as usize].atomic;
+            advance(cost, Activity::Work);
         }
-        current().expect("locks live on a machine").free_lines.push(line);
+        let e = current().expect("locks live on a machine");
+        let cpu = if e.running.is_some() { e.my_cpu() as usize } else { 0 };
+        e.cpus[cpu].free_lines.push(line);
+    }
+
+    fn line_number(line: *mut u8) -> u32 {
+        let e = current().expect("locks live on a machine");
+        let at = e.arena.iter().position(|&one| one == line).expect("one of ours");
+        u32::try_from(at + 1).expect("few")
+    }
+
+    fn line_at(number: u32) -> *mut u8 {
+        current().expect("locks live on a machine").arena[number as usize - 1]
     }
 }

@@ -11,6 +11,7 @@ pub struct Alone<P: Platform, R> {
     word: P::Word,
     side: P::Word,
     mood: P::Word,
+    chain: P::Word,
     tail: P::Ptr<Waiter<P>>,
     tuning: Tuning,
     rule: PhantomData<fn(R)>,
@@ -23,6 +24,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
             word: P::Word::new(FREE),
             side: P::Word::new(0),
             mood: P::Word::new(0),
+            chain: P::Word::new(0),
             tail: P::Ptr::new(core::ptr::null_mut()),
             tuning,
             rule: PhantomData,
@@ -31,8 +33,8 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
 
     /// Its memory.
     pub fn parts(&self) -> Parts<'_, P> {
-        let Self { word, side, mood, tail, .. } = self;
-        Parts { word, side, mood, tail, owner: None }
+        let Self { word, side, mood, chain, tail, .. } = self;
+        Parts { word, side, mood, chain: Some(chain), tail, owner: None }
     }
 
     /// Its tuning.

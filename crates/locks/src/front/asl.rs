@@ -48,6 +48,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
+    const GRANTS: bool = true;
+
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, ..<fifo::Lock as Rule<P>>::defaults(tuning) }
     }
@@ -106,7 +108,7 @@ mod tests {
         let (word, side, mood) = (new(FREE), new(0), new(0));
         let tail = Line::new(core::ptr::without_provenance_mut(64)); // of era 0
         let parts: Parts<'_, Threads> =
-            Parts { word: &word, side: &side, mood: &mood, tail: &tail, owner: None };
+            Parts { word: &word, side: &side, mood: &mood, chain: None, tail: &tail, owner: None };
         let tuning = <Lock as Rule<Threads>>::defaults(Tuning::for_cpus(2));
         run_on(1);
         let start = Threads::now();

@@ -73,6 +73,13 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
     tuning.budget_ns != 0 && parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
+/// Is it, or may it be, better not to hand it over? Then it is not granted to anybody.
+pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>) -> bool {
+    lock.tuning.budget_ns != 0
+        && (lock.parts.mood.load(Relaxed) & (mood::SATURATED | mood::STEPS) != 0
+            || P::now() % SLICES_NS < SLICE_NS)
+}
+
 /// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head does, and has it slept?
 /// None: somebody beside the line.
 pub(super) fn spin<P: Platform>(

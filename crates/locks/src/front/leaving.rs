@@ -1,37 +1,15 @@
-//! Leaving the line from wherever one stands, without the lock: for a thread that is torn out of its wait
-//! (`pthread_exit` in a signal handler), whose stack, and node, are about to end.
+//! Leaving the line from where one stands: for a thread that is torn out of its wait (`pthread_exit` in a signal handler).
 //!
-//! Whoever is in the middle can't be unlinked by itself: those before and behind it may be joining, leaving or
-//! being made head. So it puts a *stand-in* into its place, a node that outlives it, which says LEFT; a head that
-//! comes to that steps over it. (After the abandoned nodes of Scott & Scherer, *Scalable Queue-Based Spin Locks with
-//! Timeout*, PPoPP 2001, where the next in line cleans up.)
-//!
-//! ```text
-//!   head ─► A ─► N ─► B ◄─ tail         N.gate := MOVING      a head that comes to N waits for the next step
-//!   head ─► A ─► S ─► B ◄─ tail         S.gate  = COMING      one that comes to S waits for the last one
-//!                                       has A begun to look who is behind it? Then wait until it has come to S
-//!   head ─► A ─► S ─► B ◄─ tail         S.gate := LEFT        N may end
-//! ```
-//!
-//! Invariants:
-//! 1. Whoever writes a link of a waiter that it isn't has the side word's LEAVING, or is that waiter's joiner, once.
-//! 2. While its gate says MOVING or COMING nobody passes a node, so that those before and behind it stay.
-//! 3. A stand-in belongs to the head that steps over it, once that one has settled with the node behind it.
-//! 4. A node ends when no head can have seen it behind another: a head says that it looks before it does ([pass]), and
-//!    either that is seen, or the head sees the stand-in.
+//! Its node outlives its stack. So it says LEFT, and who comes to that steps over it and gives it back (after the abandoned
+//! nodes of Scott & Scherer, *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up).
+//! Who is behind it, and asks it whether to sleep, asks the one before it instead.
 
-use super::line::{ASLEEP, OPEN, WAITING, Waiter, successor, tag};
-use super::{Note, Parts, Tuning, mood, pass_on, side};
-use core::ptr::{from_ref, null_mut};
-use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Platform, Ptr, Word};
-
-/// Its owner is putting a stand-in into its place.
-const MOVING: u32 = 3;
-/// A stand-in.
-const LEFT: u32 = 4;
-/// A stand-in that is not to be passed yet.
-const COMING: u32 = 5;
+use super::grant::open_next;
+use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, WAITING, Waiter, state};
+use super::{CHAINED, FREE, Parts, Tuning, mood, pass_on, take_as, unlock_slow};
+use core::ptr::from_ref;
+use lockwright_platform::Ordering::{Acquire, Relaxed};
+use lockwright_platform::{Platform, Word};
 
 /// Where a thread that waits says where it is, for whoever takes it out of a wait that is torn
 /// ([`leave_line`]).
@@ -44,7 +22,7 @@ pub trait Seat<P: Platform> {
     fn is_beside(&self, counted: bool);
 }
 
-/// Takes a waiter out of the line. Does not wait for the lock; afterwards the node may end.
+/// Takes a waiter out of the line. Does not wait for the lock; one that has just been granted it releases it.
 ///
 /// # Safety
 /// `node` is the calling thread's own, as a [`Seat`] has it, and its wait does not go on.
@@ -56,124 +34,53 @@ pub unsafe fn leave_line<P: Platform>(
 ) {
     // SAFETY: the caller's promise: it is in the line.
     let node = unsafe { &*node };
-    // ORDERING: Acquire, pairs with [left] and [unleave]: the links are as the last one to leave has left them.
-    while parts.side.fetch_or(side::LEAVING, Acquire) & side::LEAVING != 0 {
-        P::spin_until(parts.side, Relaxed, |now| now & side::LEAVING == 0);
-    }
-    // Relaxed: a head that comes later finds MOVING, and waits.
-    // ORDERING: Acquire on failure, pairs with [open]: a head has made us head, and is through with our node.
-    let moves = [WAITING, ASLEEP]
-        .iter()
-        .any(|&from| node.gate.compare_exchange(from, MOVING, Relaxed, Acquire).is_ok());
-    if moves {
-        replace(&parts, node, tuning.era);
-    }
-    // [left] ORDERING: Release, pairs with the Acquire above.
-    parts.side.fetch_and(!side::LEAVING, Release);
-    if moves {
-        return;
-    }
-    node.pass(parts.mood, mood::WAITER);
-    parts.mood.fetch_and(!mood::NAPPING, Relaxed); // a hint
-    if let Some(next) = successor(&parts, node, tuning.era)
-        // SAFETY: linked; nobody but us, the head, passes it.
-        && let Some((gate, ASLEEP)) = unsafe { settle(&parts, node, next, tuning.era) }
-    {
-        // Nobody holds the lock for us, so it can't be moved to the word: it has to look.
-        P::unpark(gate, 1);
-    }
-    pass_on::<P>(parts.word); // a wake there may have been meant for us
-}
-
-/// Puts a stand-in into the place of `node`, whose gate says MOVING, under LEAVING. Afterwards nobody looks at the node.
-fn replace<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) {
-    const { assert!(size_of::<Waiter<P>>() + size_of::<P::Word>() <= P::LINE) }
-    let me = from_ref(node).cast_mut();
-    let stand_in: *mut Waiter<P> = P::take_line().cast();
-    // SAFETY: a fresh line, large and aligned enough, and ours alone.
-    let place = unsafe {
-        let passes: *mut P::Word = stand_in.add(1).cast();
-        passes.write(P::Word::new(0));
-        stand_in.write(Waiter::new(COMING, Note::default(), &*passes));
-        &*stand_in
-    };
-    let before = node.before.load(Relaxed); // by invariant 1
-    place.before.store(before, Relaxed); // published below, as all of it
-    // ORDERING: Release, pairs with the Acquire of the next [join]: the stand-in is fully made.
-    if parts.tail.compare_exchange(tag(me, era), tag(stand_in, era), Release, Relaxed).is_err() {
+    loop {
+        // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
+        let now = state(node.gate.load(Acquire));
+        if now == GRANTED {
+            return unlock_slow(parts, tuning);
+        }
+        if now == OPEN {
+            break;
+        }
+        // Before the node may be another's.
         // ORDERING: Acquire, pairs with [link].
-        let behind = P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
-        place.next.store(behind, Relaxed);
-        // SAFETY: in the line, and stays there by invariant 2.
-        unsafe { (*behind).before.store(stand_in, Relaxed) }; // by invariant 1
+        let next = node.next(Acquire);
+        if let Ok(gate) = node.turn(now, LEFT) {
+            parts.mood.fetch_sub(mood::WAITER, Relaxed); // hints, both
+            parts.mood.fetch_and(!mood::NAPPING, Relaxed);
+            if gate & BEHIND != 0 {
+                wake(if next.is_null() { node.next(Acquire) } else { next });
+            }
+            pass_on::<P>(parts.word); // a wake there may have been meant for us
+            // Left behind by glibc's code, with nobody in line to see that? Then our unlock clears it away.
+            if parts.word.load(Relaxed) == FREE && take_as::<P>(parts.word, CHAINED) {
+                unlock_slow(parts, tuning);
+            }
+            return;
+        }
     }
-    // SAFETY: in the line, and stays there by invariant 2.
-    let before = unsafe { &*before };
-    // [stand-in] ORDERING: Release, pairs with the Acquires of `next`: the stand-in is fully made.
-    before.next.store(stand_in, Release);
-    // [replaced] ORDERING: AcqRel, pairs with [pass].
-    parts.mood.fetch_sub(mood::WAITER, AcqRel);
-    if before.is_passed() {
-        // It has seen our node, or the stand-in; in a moment it comes to the latter.
-        // ORDERING: Acquire, pairs with [open]: it is through with ours.
-        P::spin_until(&place.gate, Acquire, |gate| gate == OPEN);
+    parts.mood.fetch_sub(mood::WAITER, Relaxed); // as above
+    parts.mood.fetch_and(!mood::NAPPING, Relaxed);
+    if let Some(head) = open_next(&parts, from_ref(node).cast_mut(), node, tuning.era) {
+        // Nobody holds the lock for us, so it can't be moved to the word: it has to look.
+        P::unpark(&raw const head.gate, 1);
     }
-    // [final] ORDERING: Release, pairs with the Acquires in `settle`: we are through with the nodes around it.
-    place.gate.store(LEFT, Release);
+    pass_on::<P>(parts.word); // as above
 }
 
-/// Makes the first waiter behind `at` head that has not left: its gate, and what that said before. None: all of
-/// them had left, and the line is empty.
-///
-/// # Safety
-/// `at` is the line's head, which the caller is, and has [said](Waiter::pass) that it looks who is behind it: `next`.
-pub(super) unsafe fn settle<P: Platform>(
-    parts: &Parts<'_, P>,
-    mut at: &Waiter<P>,
-    mut next: *mut Waiter<P>,
-    era: usize,
-) -> Option<(*const P::Word, u32)> {
-    let mut stepped_over: *mut Waiter<P> = null_mut();
-    let settled = loop {
-        // SAFETY: linked behind the head, which has said that it looks, so it is there until its gate is open.
+/// Who sleeps behind one that has left tells the one before that.
+fn wake<P: Platform>(mut next: *mut Waiter<P>) {
+    while !next.is_null() {
+        // SAFETY: linked once, and still readable. Somebody else's by now? Then it wakes for nothing.
         let waiter = unsafe { &*next };
-        let gate = &raw const waiter.gate;
-        // [open] ORDERING: AcqRel: Release pairs with the Acquires of gates: from here on only the address, unless it is
-        // a stand-in. Acquire, pairs with [final].
-        let mut before = waiter.gate.swap(OPEN, AcqRel);
-        if before == MOVING {
-            let moving = next;
-            // ORDERING: Acquire, pairs with [stand-in].
-            next = P::spin_until_ptr(&at.next, Acquire, |next| next != moving);
-            continue;
+        if waiter.turn(ASLEEP, WAITING).is_ok() {
+            return P::unpark(&raw const waiter.gate, 1);
         }
-        if before == COMING {
-            // ORDERING: Acquire, pairs with [final].
-            before = P::spin_until(&waiter.gate, Acquire, |gate| gate == LEFT);
+        if state(waiter.gate.load(Relaxed)) != LEFT {
+            return;
         }
-        give::<P>(core::mem::replace(&mut stepped_over, null_mut()));
-        if before != LEFT {
-            break Some((gate, before));
-        }
-        (stepped_over, at) = (next, waiter);
-        waiter.pass(parts.mood, 0);
-        match successor(parts, waiter, era) {
-            Some(behind) => next = behind,
-            None => break None,
-        }
-    };
-    give::<P>(stepped_over);
-    settled
-}
-
-/// Gives a stand-in's memory back.
-fn give<P: Platform>(stand_in: *mut Waiter<P>) {
-    if !stand_in.is_null() {
-        // SAFETY: by invariant 3.
-        unsafe {
-            stand_in.drop_in_place();
-            stand_in.add(1).cast::<P::Word>().drop_in_place();
-            P::give_line(stand_in.cast());
-        }
+        // ORDERING: Acquire, pairs with [link].
+        next = waiter.next(Acquire);
     }
 }

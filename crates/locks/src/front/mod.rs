@@ -39,7 +39,9 @@ mod alone;
 pub mod asl;
 pub mod barging;
 mod batch;
+mod choice;
 pub mod fifo;
+mod grant;
 mod leaving;
 mod line;
 pub mod malthusian;
@@ -47,14 +49,18 @@ pub mod pb10;
 mod rule;
 pub mod slo;
 pub mod tuning;
+mod waiter;
 mod words;
 
 pub use alone::Alone;
+pub(crate) use grant::meet_left_behind;
 pub use leaving::{Seat, leave_line};
-pub(crate) use line::{ASLEEP, WAITING, join};
-pub use line::{Waiter, acquire};
+pub use line::acquire;
+pub(crate) use line::join;
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
 pub use tuning::{ANY, SPIN_NS, Tuning, Window};
+pub use waiter::Waiter;
+pub(crate) use waiter::{ASLEEP, PROMOTED, WAITING};
 pub use words::{mood, side};
 
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -66,6 +72,8 @@ pub const FREE: u32 = 0;
 pub const HELD: u32 = 1;
 /// Word 0: held, and unlock owes somebody a wake.
 pub const WAITED: u32 = 2;
+/// Word 0: held, by one of a chain of grants (grant.rs), and nobody needs a wake. glibc's code takes it for "more than 1".
+pub const CHAINED: u32 = 3;
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
 pub struct Parts<'a, P: Platform> {
@@ -75,6 +83,8 @@ pub struct Parts<'a, P: Platform> {
     pub side: &'a P::Word,
     /// What the lock has learnt, see [`mood`]; the lower half belongs to the runtime.
     pub mood: &'a P::Word,
+    /// Who has been granted it (grant.rs); none: nobody ever is.
+    pub chain: Option<&'a P::Word>,
     /// The last waiter of the line, with the era in its low bits; null: nobody queues.
     pub tail: &'a P::Ptr<Waiter<P>>,
     /// Who holds it, where that is kept.
@@ -148,6 +158,7 @@ fn sleep_on_word<P: Platform>(
         });
         if got || mark::<P>(parts.word) {
             batch::resumed(&parts);
+            grant::meet_left_behind(&parts);
             return true;
         }
         if P::park(parts.word, WAITED, deadline) == Woken::TimedOut {
@@ -169,12 +180,17 @@ pub(crate) fn mark<P: Platform>(word: &P::Word) -> bool {
 /// Passes a wake on that the caller may have had at the word, and does not acquire by: to whoever else sleeps there, now or
 /// by the holder's unlock.
 pub fn pass_on<P: Platform>(word: &P::Word) {
-    // STATE: (1, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it. No load, which might read
+    let mut now = HELD;
+    // STATE: (1|3, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it. No load, which might read
     // an old 2.
-    if word.compare_exchange(HELD, WAITED, Relaxed, Relaxed) == Err(FREE) {
-        // Whoever takes it meanwhile slept not: so wake, all the same.
-        // EXPLORED: it takes four threads, two of them asleep on the word.
-        P::unpark(word, 1);
+    while let Err(seen) = word.compare_exchange(now, WAITED, Relaxed, Relaxed) {
+        match seen {
+            // Whoever takes it meanwhile slept not: so wake, all the same.
+            // EXPLORED: it takes four threads, two of them asleep on the word.
+            FREE => return P::unpark(word, 1),
+            WAITED => return,
+            _ => now = seen,
+        }
     }
 }
 
@@ -203,6 +219,9 @@ fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
 /// The rule of the mutex has no say, and a line need not exist: whoever needs the wake sleeps on the word.
 #[cold]
 pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
+    if grant::hand_on(&View::new(parts, tuning)) {
+        return;
+    }
     let word: *const P::Word = parts.word;
     // Signals moved them here while the lock was held, which is when these fields are written. They come first, up to a
     // herd: each has its signal, and passes the duty on. But not always: who else sleeps there has its turn, too.

@@ -10,7 +10,7 @@
 //! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::is_empty;
-use super::{FREE, HELD, Parts, Seat, Tuning, batch, mood, side, take_as, unlock_slow};
+use super::{FREE, HELD, Parts, Seat, Tuning, batch, grant, mood, side, take_as, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Stage, Word};
@@ -19,6 +19,9 @@ use lockwright_platform::{Class, Platform, Ptr, Stage, Word};
 pub trait Rule<P: Platform>: Send + Sync + 'static {
     /// How many waiters behind the head's successor [`next`](Self::next) may choose from; 0: none.
     const AHEAD: usize = 0;
+
+    /// May who unlocks grant the lock to the next in line, past all who might take a free word (grant.rs)?
+    const GRANTS: bool = false;
 
     /// The lock's own defaults, on top of what suits the machine.
     fn defaults(tuning: Tuning) -> Tuning {
@@ -140,6 +143,7 @@ impl<'a, P: Platform> View<'a, P> {
         if self.parts.tail.load(Relaxed).is_null() {
             return Some(Taken(()));
         }
+        grant::meet_left_behind(&self.parts);
         if mood.load(Relaxed) & mood::NAPPING != 0 {
             P::reached(Stage::Passed);
             return Some(Taken(()));
@@ -281,6 +285,7 @@ pub trait Tune: 'static {
 
 impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     const AHEAD: usize = R::AHEAD;
+    const GRANTS: bool = R::GRANTS;
     const HOLDS_BACK: bool = R::HOLDS_BACK;
     fn defaults(tuning: Tuning) -> Tuning {
         T::tune(R::defaults(tuning))

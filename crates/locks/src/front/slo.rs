@@ -56,6 +56,8 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
+    const GRANTS: bool = true;
+
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, ..tuning }
     }

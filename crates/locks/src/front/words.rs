@@ -4,8 +4,6 @@
 pub mod side {
     /// Bits that the front locks leave alone: the runtime's.
     pub const LOCK: u32 = 0x1f;
-    /// Somebody takes a waiter out of the line's middle (leaving.rs).
-    pub const LEAVING: u32 = 1 << 5;
     /// When the line was last left, its waiters and the holder were more than the CPUs.
     pub const CROWDED: u32 = 1 << 6;
     /// One thread that waits beside the line (3 bits).
@@ -40,8 +38,7 @@ pub mod side {
 ///
 /// That costs time, and never a wake: who sleeps, and who is woken, is decided by word 0, gates and `next` alone. It heals:
 /// NAPPING, which lets arrivals overtake uncounted, when the head looks at the word again; LENGTH, when the line empties;
-/// the others by what waiters see. That [pass] and [replaced] both write this word is more than a hint; a store between them
-/// leaves their order, and what was written before each, as they are: on x86-64 and aarch64, if not in C11.
+/// the others by what waiters see.
 pub mod mood {
     /// One step towards "saturated" (3 bits).
     pub const STEP: u32 = 1 << 16;

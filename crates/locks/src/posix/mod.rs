@@ -2,7 +2,7 @@
 //! (places.rs). A process has the rest: threads' ids, the table of locks, its fastest paths.
 //!
 //! ```text
-//!   0 word │ 4 count │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
+//!   0 word │ 4 count, chain │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
 //! ```
 //!
 //! All-zero memory is an unlocked mutex of the plain kind. What glibc's own code looks at stays true to glibc's
@@ -113,7 +113,7 @@ type WordOf<E> = <<E as Environment>::Platform as Platform>::Word;
 pub struct Mutex<E: Environment> {
     /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake.
     pub word: WordOf<E>,
-    /// `__count`: how often its holder holds a recursive mutex. The holder's.
+    /// `__count`: how often its holder holds a recursive mutex; of others, the chain of grants. The holder's.
     pub count: WordOf<E>,
     /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder.
     pub owner: WordOf<E>,
@@ -181,7 +181,8 @@ impl<E: Environment> Mutex<E> {
 
     /// What the front locks see of it.
     pub fn parts(&self) -> Parts<'_, E::Platform> {
-        let Self { word, owner, side, users: mood, tail, .. } = self;
-        Parts { word, side, mood, tail, owner: Some(owner) }
+        let Self { word, count, owner, users: mood, kind, side, tail, .. } = self;
+        let chain = (kind.load(Relaxed) & TYPE != RECURSIVE).then_some(count);
+        Parts { word, side, mood, chain, tail, owner: Some(owner) }
     }
 }

@@ -54,15 +54,18 @@ fn before_lock<E: Environment>(m: &Mutex<E>, kind: u32, again: Refused) -> Optio
 
 /// Records the calling thread as holder.
 #[inline(always)]
-fn own<E: Environment>(m: &Mutex<E>) -> Answer {
+fn own<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
     m.owner.store(E::thread(), Relaxed); // read by others for gdb only
-    m.count.store(1, Relaxed); // the holder's
+    if kind & TYPE == RECURSIVE {
+        m.count.store(1, Relaxed); // the holder's
+    }
     Ok(())
 }
 
 /// Locks; `caller` is the address of the call.
 #[inline(always)]
 pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
+    E::Platform::will_write(&m.word);
     let kind = m.kind.load(Relaxed);
     if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
         return answer;
@@ -70,16 +73,17 @@ pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
     if kind & MARKED != 0 && must_queue(m) || !E::take(m) {
         acquire(m, caller);
     }
-    own(m)
+    own(m, kind)
 }
 
 /// Tries to lock.
 #[inline(always)]
 pub fn try_lock<E: Environment>(m: &Mutex<E>) -> Answer {
-    if let Some(answer) = before_lock(m, m.kind.load(Relaxed), Refused::Busy) {
+    let kind = m.kind.load(Relaxed);
+    if let Some(answer) = before_lock(m, kind, Refused::Busy) {
         return answer;
     }
-    if E::try_take(m) { own(m) } else { Err(Refused::Busy) }
+    if E::try_take(m) { own(m, kind) } else { Err(Refused::Busy) }
 }
 
 /// Locks, or gives up at the deadline; `None`: that is none, which matters to those who have to wait.
@@ -88,16 +92,17 @@ pub fn lock_until<E: Environment>(
     m: &Mutex<E>,
     deadline: Option<<E::Platform as Platform>::Deadline>,
 ) -> Answer {
-    if let Some(answer) = before_lock(m, m.kind.load(Relaxed), Refused::Deadlock) {
+    let kind = m.kind.load(Relaxed);
+    if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
         return answer;
     }
     if E::take(m) || E::try_take(m) {
-        return own(m);
+        return own(m, kind);
     }
     let Some(deadline) = deadline else { return Err(Refused::Invalid) };
     let (_, tuning) = policy(m);
     if E::on_word(m, || front::lock_until(m.parts(), &tuning, deadline)) {
-        own(m)
+        own(m, kind)
     } else {
         Err(Refused::TimedOut)
     }
@@ -106,6 +111,7 @@ pub fn lock_until<E: Environment>(
 /// Unlocks.
 #[inline(always)]
 pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
+    E::Platform::will_write(&m.word);
     let kind = m.kind.load(Relaxed) & TYPE;
     if kind == RECURSIVE || kind == ERRORCHECK {
         // Relaxed: by invariant 2.
@@ -156,7 +162,7 @@ pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> A
     }
     let (_, tuning) = policy(m);
     E::on_word(m, || front::lock_moved(m.parts(), &tuning));
-    own(m)
+    own(m, m.kind.load(Relaxed))
 }
 
 /// Does the calling thread hold it, as one of ours?

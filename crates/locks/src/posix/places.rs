@@ -194,6 +194,7 @@ pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
     E::Platform::spin_until(&mutex.word, Relaxed, |value| {
         value == FREE && try_take::<E::Platform>(&mutex.word)
     });
+    front::meet_left_behind(&mutex.parts());
     // SAFETY: held since above, with this node.
     unsafe { lock.unlock(&raw mut node) };
 }

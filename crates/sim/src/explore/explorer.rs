@@ -325,6 +325,18 @@ impl Explorer {
         self.memory.last_mut().expect("just added").start()
     }
 
+    /// The number of such memory.
+    pub(crate) fn number_of(&mut self, memory: *mut u8) -> u32 {
+        let at = self.memory.iter_mut().position(|line| line.start() == memory);
+        1 + at.expect("one of ours") as u32
+    }
+
+    /// The memory of that number; a mutant's wild number means none.
+    pub(crate) fn line_at(&mut self, number: u32) -> *mut u8 {
+        let line = self.memory.get_mut((number as usize).wrapping_sub(1));
+        line.map_or(std::ptr::null_mut(), |line| line.start())
+    }
+
     /// How many sleep on a word.
     #[cfg(test)]
     pub(crate) fn asleep_on(&self, word: usize) -> usize {

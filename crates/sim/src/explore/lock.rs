@@ -1,12 +1,11 @@
 //! Locks of the catalogue on the machine of explorations. Each acquisition has a node of its own, which ends right after.
 
-use super::explorer::explorer;
 use super::machine::Explored;
-use crate::engine::{Tid, engine};
+use crate::engine::Tid;
 use crate::lock::{AnyLock, Carried, LockSpec};
 use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Visitor};
-use lockwright_locks::front::{Alone, FREE, HELD, Rule, Tuning, WAITED, fifo};
+use lockwright_locks::front::{Alone, FREE, HELD, Rule, Tuning, fifo};
 use lockwright_locks::front::{lock_as_glibc, try_take, unlock_slow};
 use lockwright_locks::torn::torn_wait;
 use lockwright_platform::Ordering::{Relaxed, Release};
@@ -154,14 +153,12 @@ pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
         },
         unlock: |lock| {
             let parts = lock.parts();
-            if parts.word.swap(FREE, Release) == WAITED {
+            if parts.word.swap(FREE, Release) > HELD {
                 Explored::unpark(parts.word, 1);
             }
         },
         torn_wait: |lock, asleep, deadline| {
-            let memory = explorer(engine()).memory().cast();
-            // SAFETY: fresh memory, which stays.
-            unsafe { torn_wait(lock.parts(), lock.tuning(), memory, asleep, deadline) };
+            torn_wait(lock.parts(), lock.tuning(), asleep, deadline);
         },
     };
     Typed::boxed(lock, Some(on_word), threads)

@@ -1,0 +1,175 @@
+//! A waiter's place in the line: a node, and what its gate says.
+//!
+//! ```text
+//!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: who is behind it sleeps, or is about to
+//!      └────┬────┴─► OPEN        competes for the word: opened by whoever was before it, which has left
+//!           ├──────► PROMOTED    competes for the word: by itself, since whoever is before it had the lock; maybe then OPEN
+//!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
+//!           └──────► LEFT        was torn out of its wait (leaving.rs)
+//! ```
+//!
+//! Nodes lie in lines that stay readable (`Platform::take_line`), so a late look at one that has ended does no harm: at most
+//! BEHIND stands where nobody sleeps, which costs a hand-over its speed. Whoever looks at the one before it, to act on what
+//! it sees, then changes its own gate, from WAITING or ASLEEP; that works only while the one before it is still there.
+
+use super::Note;
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_platform::{Ordering, Platform, Ptr, Word};
+
+/// How many eras a tagged address can tell apart: nodes are aligned to so much.
+pub(super) const ERAS: usize = 64;
+
+/// Awake, and not head.
+pub(crate) const WAITING: u32 = 0;
+/// About to sleep at its gate, or asleep there.
+pub(crate) const ASLEEP: u32 = 1;
+/// Head: nobody is before it.
+pub(super) const OPEN: u32 = 2;
+/// Head: those before it are still in the line, and have had the lock.
+pub(crate) const PROMOTED: u32 = 3;
+/// It has the lock, or had it until somebody released it that knows nothing of the line.
+pub(crate) const GRANTED: u32 = 4;
+/// It is no waiter any more; whoever passes it gives its node back.
+pub(super) const LEFT: u32 = 5;
+
+/// In a gate: the one behind sleeps, or is about to. Stays.
+pub(super) const BEHIND: u32 = 8;
+
+/// What a gate says, but for [`BEHIND`].
+pub(crate) fn state(gate: u32) -> u32 {
+    gate & (BEHIND - 1)
+}
+
+/// One waiter's place in the line.
+#[repr(align(64))]
+pub struct Waiter<P: Platform> {
+    pub(crate) gate: P::Word,
+    /// How often others of the line were let past it. Written by heads that leave.
+    pub(super) passed: P::Word,
+    /// The next one's number; 0: none.
+    pub(super) next: P::Word,
+    /// Who is before it. Written by itself before it is linked, and under the lock.
+    before: P::Ptr<Waiter<P>>,
+    pub(super) note: Note,
+    number: u32,
+}
+
+impl<P: Platform> Waiter<P> {
+    /// A node.
+    pub(crate) fn take<'a>(note: Note) -> &'a Self {
+        const { assert!(size_of::<Self>() <= P::LINE) }
+        let line = P::take_line();
+        let (new, none) = (P::Word::new, core::ptr::null_mut());
+        let node: *mut Self = line.cast();
+        // SAFETY: a fresh line, large and aligned enough, and ours alone. It stays readable.
+        unsafe {
+            node.write(Self {
+                gate: new(WAITING),
+                passed: new(0),
+                next: new(0),
+                before: P::Ptr::new(none),
+                note,
+                number: P::line_number(line),
+            });
+            &*node
+        }
+    }
+
+    /// Who is behind it; null: nobody, or not yet.
+    pub(super) fn next(&self, order: Ordering) -> *mut Self {
+        match self.next.load(order) {
+            0 => core::ptr::null_mut(),
+            number => P::line_at(number).cast(),
+        }
+    }
+
+    /// Links `next` behind this node.
+    pub(super) fn link(&self, next: *mut Self) {
+        // SAFETY: in the line, or about to be, as this one. Relaxed: its own to read, or published below.
+        unsafe { (*next).before.store(core::ptr::from_ref(self).cast_mut(), Relaxed) };
+        // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
+        // SAFETY: as above.
+        self.next.store(unsafe { (*next).number }, Release);
+    }
+
+    /// This node as the chain's word has it.
+    pub(super) fn in_chain(&self, era: usize) -> u32 {
+        in_chain(self.number, era)
+    }
+
+    /// Changes the gate from `from` to `to`, whatever it says of who is behind; the gate as it was, or as it is.
+    pub(crate) fn turn(&self, from: u32, to: u32) -> Result<u32, u32> {
+        let mut now = from;
+        loop {
+            // [turn] ORDERING: Release pairs with the Acquires of gates: what the last holder wrote, where it is GRANTED.
+            // Acquire on failure, pairs with itself: who opened it is through with the line.
+            match self.gate.compare_exchange(now, now & BEHIND | to, AcqRel, Acquire) {
+                Err(other) if other != now && state(other) == from => now = other,
+                result => return result,
+            }
+        }
+    }
+
+    /// Makes it head, if it has not left; what its gate said before.
+    pub(super) fn open(&self) -> u32 {
+        let mut now = WAITING;
+        loop {
+            match state(now) {
+                LEFT | OPEN => return state(now),
+                from => match self.turn(from, OPEN) {
+                    Ok(_) => return from,
+                    Err(other) => now = other,
+                },
+            }
+        }
+    }
+
+    /// Has who is before it had the lock, or has it now? Then it is first.
+    pub(super) fn is_first(&self) -> bool {
+        // ORDERING: Acquire, pairs with [turn] and [stay]: the one before that is there, too.
+        self.ask_before(|gate| gate.load(Acquire))
+    }
+
+    /// Tells who is before it that it sleeps, which its own gate says already; `true`: it need not, it is first.
+    pub(crate) fn tell_before(&self) -> bool {
+        // [tell] ORDERING: AcqRel: Release pairs with the Acquires of gates in `leave`, `stay` and leaving.rs: they see that we are
+        // ASLEEP. Acquire, as above.
+        self.ask_before(|gate| gate.fetch_or(BEHIND, AcqRel))
+    }
+
+    fn ask_before(&self, ask: impl Fn(&P::Word) -> u32) -> bool {
+        let told = self.before.load(Relaxed); // our own, but for those who choose
+        let mut before = told;
+        while !before.is_null() {
+            // SAFETY: a node, as long as our own gate does not change, and after that still readable.
+            let waiter = unsafe { &*before };
+            match state(ask(&waiter.gate)) {
+                LEFT => before = waiter.before.load(Relaxed), // published by its [join]
+                // A choice may have put somebody else before us, and that one may have ended.
+                now => return now == GRANTED && self.before.load(Relaxed) == told,
+            }
+        }
+        false // it has ended, and our gate has changed
+    }
+}
+
+/// The number of a node as the chain's word has it.
+pub(super) fn in_chain(number: u32, era: usize) -> u32 {
+    number * ERAS as u32 | era as u32
+}
+
+/// Gives nodes back, from `first` on, up to `until`.
+///
+/// # Safety
+/// Nobody comes to them by the line any more.
+pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
+    while first != until {
+        // SAFETY: the caller's promise. Words stay as they are, for late looks.
+        unsafe {
+            // ORDERING: Acquire, pairs with [link].
+            let next = (*first).next(Acquire);
+            P::give_line(first.cast());
+            first = next;
+        }
+    }
+}
