@@ -218,9 +218,10 @@ impl Child {
             file.into()
         };
         self.command.stdin(stdin).stdout(out).stderr(err);
-        let child = self.command.spawn().with_context(|| {
-            format!("cannot start '{}'", self.command.get_program().display())
-        })?;
+        let child = self
+            .command
+            .spawn()
+            .with_context(|| format!("cannot start '{}'", self.command.get_program().display()))?;
         Ok(Session(child))
     }
 

@@ -24,11 +24,11 @@ impl Setting {
 }
 
 /// What one run said.
-pub(super) struct Run {
-    pub(super) rate: f64,
+pub(crate) struct Run {
+    pub(crate) rate: f64,
     /// CPU time per operation.
-    pub(super) cpu_ns: f64,
-    pub(super) latency: Latency,
+    pub(crate) cpu_ns: f64,
+    pub(crate) latency: Latency,
     pub(super) engine: String,
     pub(super) libc: String,
     cpu_seconds: f64,
@@ -110,7 +110,8 @@ impl Program {
     }
 }
 
-fn parse(text: &str) -> Result<Run> {
+/// Reads what the program prints, and `eval/`'s drivers.
+pub(crate) fn parse(text: &str) -> Result<Run> {
     let report: Value = serde_json::from_str(text)?;
     let number = |name: &str| {
         report[name].as_f64().with_context(|| format!("'{name}' is missing or not a number"))
