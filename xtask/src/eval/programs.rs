@@ -19,13 +19,16 @@ use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use figures::{METRICS, Metric, Results};
 use list::{PROGRAMS, Program};
 use lockwright_tests::{library, target_dir};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, fs, process};
 use tempfile::TempDir;
 
 /// What all locks are compared with: nothing is preloaded.
 const GLIBC: &str = "glibc";
+
+/// Begins the names of our folders; the process's number follows.
+const SCRATCH: &str = "lockwright-eval-";
 
 /// Flags.
 #[derive(clap::Args)]
@@ -147,10 +150,27 @@ fn scratch() -> Result<TempDir> {
     const ROOM: u64 = 4 << 30;
     let memory = Path::new("/dev/shm");
     let is_large = rustix::fs::statvfs(memory).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= ROOM);
-    let builder = &mut tempfile::Builder::new();
-    let builder = builder.prefix("lockwright-eval-");
-    let made = if is_large { builder.tempdir_in(memory) } else { builder.tempdir() };
-    made.context("cannot make a folder for the programs' data")
+    let parent = if is_large { memory.to_owned() } else { env::temp_dir() };
+    remove_stale(&parent);
+    tempfile::Builder::new()
+        .prefix(&format!("{SCRATCH}{}-", process::id()))
+        .tempdir_in(&parent)
+        .with_context(|| format!("cannot make a folder in '{}'", parent.display()))
+}
+
+/// Removes what evaluations left behind that were killed: it takes up memory.
+fn remove_stale(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(SCRATCH)) else {
+            continue;
+        };
+        let pid = rest.split('-').next().unwrap_or_default();
+        if pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists() {
+            // Another user's can't be, and stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn measure(
@@ -375,6 +395,19 @@ mod tests {
         );
         assert_eq!(ids(&[]).unwrap().len(), PROGRAMS.len());
         assert!(ids(&["oracle"]).is_err());
+    }
+
+    #[test]
+    fn folders_of_the_dead_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        // No process has such a number (PID_MAX_LIMIT is 2^22).
+        let folders = [process::id(), 1 << 23].map(|pid| {
+            let folder = parent.path().join(format!("{SCRATCH}{pid}-x"));
+            fs::create_dir(&folder).unwrap();
+            folder
+        });
+        remove_stale(parent.path());
+        assert_eq!(folders.map(|folder| folder.exists()), [true, false]);
     }
 
     #[test]

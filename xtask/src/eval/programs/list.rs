@@ -29,6 +29,7 @@ const PUTS: &str = "Puts of 100 bytes at random keys into an empty database in m
 const READS: &str =
     "Gets of 100,000 keys, all in the cache, while one thread more puts; the gets are measured.";
 
+/// Work of batch programs is for about the load's seconds on two CPUs.
 pub(super) const PROGRAMS: &[Program] = &[
     Program {
         id: "memcached",
@@ -154,21 +155,21 @@ pub(super) const PROGRAMS: &[Program] = &[
         name: "pbzip2, 4 threads",
         packages: &["pbzip2"],
         workload: "Compresses text. An operation is a megabyte.",
-        run: |bench| compress(bench, 6, &["pbzip2", "-p4", "-1", "-b1", "-c"]),
+        run: |bench| compress(bench, 20, &["pbzip2", "-p4", "-1", "-b1", "-c"]),
     },
     Program {
         id: "zstd",
         name: "zstd, 4 threads",
         packages: &["zstd"],
         workload: "Compresses text at level 9. An operation is a megabyte.",
-        run: |bench| compress(bench, 30, &["zstd", "-q", "-T4", "-9", "-B1000000", "-c"]),
+        run: |bench| compress(bench, 20, &["zstd", "-q", "-T4", "-9", "-B1000000", "-c"]),
     },
     Program {
         id: "xz",
         name: "xz, 4 threads",
         packages: &["xz-utils"],
         workload: "Compresses text at level 1. An operation is a megabyte.",
-        run: |bench| compress(bench, 12, &["xz", "-T4", "-1", "--block-size=300000", "-c"]),
+        run: |bench| compress(bench, 8, &["xz", "-T4", "-1", "--block-size=300000", "-c"]),
     },
 ];
 
@@ -362,32 +363,29 @@ fn sysbench_threads(bench: &Bench) -> Result<Sample> {
     bench.alone(program, load::sysbench)
 }
 
-/// Frames for `seconds` of work on two CPUs, about.
-fn frames(bench: &Bench) -> u32 {
-    120 * bench.seconds
-}
-
 fn x264(bench: &Bench) -> Result<Sample> {
-    let input = bench.input("input.y4m", |path| picture(path, frames(bench)))?;
+    let frames = 180 * bench.seconds;
+    let input = bench.input("input.y4m", |path| picture(path, frames))?;
     let program = bench
         .program("x264")
         .args(["--quiet", "--no-progress", "--preset", "veryfast", "--threads", "4"])
         .args(["--muxer", "raw", "--output", "/dev/stdout"])
         .args([input.as_os_str()]);
-    bench.batch(program, f64::from(frames(bench)))
+    bench.batch(program, f64::from(frames))
 }
 
 fn ffmpeg(bench: &Bench) -> Result<Sample> {
+    let frames = 300 * bench.seconds;
     let program = bench
         .program("ffmpeg")
         .args(["-v", "error", "-nostdin", "-f", "lavfi", "-i", "testsrc2=size=960x540:rate=30"])
-        .args(["-frames:v", &frames(bench).to_string(), "-vf", "scale=640:360"])
+        .args(["-frames:v", &frames.to_string(), "-vf", "scale=640:360"])
         .args(["-c:v", "libx264", "-preset", "veryfast", "-threads", "4", "-f", "h264", "pipe:1"]);
-    bench.batch(program, f64::from(frames(bench)))
+    bench.batch(program, f64::from(frames))
 }
 
 fn gstreamer(bench: &Bench) -> Result<Sample> {
-    let frames = 3000 * bench.seconds;
+    let frames = 4000 * bench.seconds;
     let pipeline = format!(
         "-q videotestsrc num-buffers={frames} ! video/x-raw,format=I420,width=320,height=240 ! queue ! videoconvert \
          ! video/x-raw,format=RGB ! queue ! videoscale ! video/x-raw,width=160,height=120 ! queue ! fakesink"
