@@ -98,12 +98,7 @@ impl Bench<'_> {
             thread::sleep(Duration::from_millis(5));
         }
         let pid = running.pid();
-        ensure!(
-            self.is_loaded(pid) == self.lock.is_some(),
-            "the server has {} loaded '{}'\nhint: see 'lockwright doctor'",
-            if self.lock.is_some() { "not" } else { "" },
-            self.library.display()
-        );
+        self.check_loaded(self.is_loaded(pid))?;
         let cpu = cpu_seconds(&pid.to_string(), OWN)?;
         Ok(Server { running, bench: self, cpu })
     }
@@ -158,13 +153,22 @@ impl Bench<'_> {
         }
         let outcome = running.outcome()?;
         self.check(&outcome, &[End::Code(0)])?;
-        ensure!(
-            loaded == self.lock.is_some(),
-            "the program has {} loaded '{}'\nhint: see 'lockwright doctor'",
-            if self.lock.is_some() { "not" } else { "" },
-            self.library.display()
-        );
+        self.check_loaded(loaded)?;
         Ok((outcome, cpu_seconds("self", CHILDREN)? - before))
+    }
+
+    /// The library is to be there under our locks, and not to be there under glibc's.
+    fn check_loaded(&self, is_loaded: bool) -> Result<()> {
+        let library = self.library.display();
+        match (self.lock, is_loaded) {
+            (Some(_), false) => {
+                bail!("the program runs without '{library}'\nhint: lockwright doctor PROGRAM")
+            }
+            (None, true) => bail!(
+                "the program runs with '{library}' though nobody asked for it\nhint: cat /etc/ld.so.preload"
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn is_loaded(&self, pid: u32) -> bool {
@@ -283,6 +287,23 @@ mod tests {
         assert!(took >= 0.02e9);
         let error = format!("{:#}", run(Some("auto")).unwrap_err());
         assert!(error.contains("cannot be preloaded"), "{error}");
+    }
+
+    #[test]
+    fn the_library_is_there_when_and_only_when_it_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        for (lock, is_loaded, is_right) in [
+            (None, false, true),
+            (None, true, false),
+            (Some("auto"), true, true),
+            (Some("auto"), false, false),
+        ] {
+            assert_eq!(
+                bench(lock, dir.path()).check_loaded(is_loaded).is_ok(),
+                is_right,
+                "{lock:?}"
+            );
+        }
     }
 
     #[test]
