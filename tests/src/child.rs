@@ -427,6 +427,25 @@ mod tests {
     }
 
     #[test]
+    fn the_kernel_ends_a_child_whose_starter_is_gone() {
+        let start = || {
+            let running = Child::new("sleep").args(["1000"]).start().unwrap();
+            // As if we were killed: nobody drops it.
+            Box::leak(Box::new(running)).pid()
+        };
+        let pid = thread::spawn(start).join().unwrap();
+        let lives = || {
+            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !state.is_empty() && !state.contains(") Z ")
+        };
+        let asked = Instant::now();
+        while lives() && asked.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!lives());
+    }
+
+    #[test]
     fn a_child_that_is_asked_to_stop_says_how_it_ended() {
         let script = "trap 'echo bye; exit 4' TERM; while :; do sleep 0.01; done";
         let outcome = Child::new("sh").args(["-c", script]).start().unwrap().stop().unwrap();
