@@ -1,11 +1,17 @@
-// LevelDB's `readrandom`, as its db_bench has it: 16-byte keys, 100-byte values, each get an epoch.
+// LevelDB under loads that its db_bench has: 16-byte keys, 100-byte values, each operation an epoch.
 //
-// A get takes the database's mutex twice, to hold on to the current tables and to let go of them. Puts are
-// not measured: LevelDB queues writers by itself, as the paper says. The database lies in $TMPDIR, else in
-// memory; it is compacted before the start, and fits LevelDB's cache: disks are not the subject.
+//   readrandom        gets. Each takes the database's mutex twice, to hold on to the current tables and to let go of them
+//   readwhilewriting  the same, and one thread more, which puts all the time and is not measured
+//   fillrandom        puts, into a database that is empty at first. LevelDB queues writers by itself, one condvar each
+//
+// The database lies in $TMPDIR, else in memory. Where it is read it is compacted before the start, and fits
+// LevelDB's cache: disks are not the subject. A key's value follows from the key, so every answer can be checked.
 #include <leveldb/c.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <atomic>
+#include <thread>
 
 #include "driver.hpp"
 
@@ -26,17 +32,19 @@ void fill(char *value, uint64_t key) {
   }
 }
 
+enum class Load { readrandom, readwhilewriting, fillrandom };
+
 struct LevelDb;
 
 struct Client : driver::Session {
   explicit Client(LevelDb &level) : level(level) {}
   void operation(driver::Random &random) override;
   LevelDb &level;
-  uint64_t gets = 0;
+  uint64_t done = 0;
 };
 
 struct LevelDb : driver::Database {
-  explicit LevelDb(uint64_t size) : size(size) {
+  LevelDb(Load load, uint64_t size, uint64_t seed) : load(load), size(size), was_put(size) {
     const char *memory = "/dev/shm", *folder = std::getenv("TMPDIR");
     if (!folder) folder = access(memory, W_OK) == 0 ? memory : P_tmpdir;
     path = std::string(folder) + "/lockwright-eval-" + std::to_string(getpid()) + ".leveldb";
@@ -50,25 +58,31 @@ struct LevelDb : driver::Database {
     db = leveldb_open(options, path.c_str(), &error);
     open_or_refuse(error);
     reading = leveldb_readoptions_create();
-    leveldb_writeoptions_t *writing = leveldb_writeoptions_create();
-    char value[VALUE];
-    for (uint64_t key = 0; key < size; key++) {
-      std::string name = name_of(key);
-      fill(value, key);
-      leveldb_put(db, writing, name.data(), name.size(), value, VALUE, &error);
-      open_or_refuse(error);
-    }
+    writing = leveldb_writeoptions_create();
+    if (load == Load::fillrandom) return;
+    for (uint64_t key = 0; key < size; key++) put(key);
     leveldb_compact_range(db, nullptr, 0, nullptr, 0);
-    leveldb_writeoptions_destroy(writing);
     for (uint64_t key = 0; key < size; key++) get(key);  // into the cache
+    if (load == Load::readwhilewriting)
+      writer = std::thread([this, seed] {
+        driver::Random random(seed, this->size);
+        while (!finished) put(random.below(this->size));
+      });
   }
 
   ~LevelDb() override {
+    finish();
     leveldb_close(db);
     remove_files();
     leveldb_readoptions_destroy(reading);
+    leveldb_writeoptions_destroy(writing);
     leveldb_options_destroy(options);
     leveldb_cache_destroy(cache);
+  }
+
+  void finish() {
+    finished = true;
+    if (writer.joinable()) writer.join();
   }
 
   // A wrong answer ends the program at once, so the files go first.
@@ -91,16 +105,31 @@ struct LevelDb : driver::Database {
     leveldb_free(error);
   }
 
+  void put(uint64_t key) {
+    std::string name = name_of(key);
+    char *error = nullptr, value[VALUE];
+    fill(value, key);
+    leveldb_put(db, writing, name.data(), name.size(), value, VALUE, &error);
+    if (error) wrong(std::string("leveldb: ") + error);
+    was_put[key].store(true, std::memory_order_relaxed);  // read when all threads are joined
+  }
+
   void get(uint64_t key) {
     std::string name = name_of(key);
-    char *error = nullptr, expected[VALUE];
+    char *error = nullptr;
     size_t length = 0;
     char *value = leveldb_get(db, reading, name.data(), name.size(), &length, &error);
     if (error) wrong(std::string("leveldb: ") + error);
-    fill(expected, key);
-    if (!value || length != VALUE || std::memcmp(value, expected, VALUE) != 0)
-      wrong("key " + name + (value ? " has another key's value" : " is not there"));
+    if (!value) wrong("key " + name + " is not there");
+    check(key, value, length);
     leveldb_free(value);
+  }
+
+  void check(uint64_t key, const char *value, size_t length) {
+    char expected[VALUE];
+    fill(expected, key);
+    if (length != VALUE || std::memcmp(value, expected, VALUE) != 0)
+      wrong("key " + name_of(key) + " has another key's value");
   }
 
   std::unique_ptr<driver::Session> session(uint64_t) override {
@@ -112,32 +141,76 @@ struct LevelDb : driver::Database {
   }
 
   std::string verify(const std::vector<std::unique_ptr<driver::Session>> &sessions) override {
-    uint64_t gets = 0, count = 0;
-    for (const auto &session : sessions) gets += static_cast<Client &>(*session).gets;
+    finish();
+    uint64_t done = 0, found = 0, put = 0;
+    for (const auto &session : sessions) done += static_cast<Client &>(*session).done;
+    for (const auto &key : was_put) put += key;
     leveldb_iterator_t *at = leveldb_create_iterator(db, reading);
-    for (leveldb_iter_seek_to_first(at); leveldb_iter_valid(at); leveldb_iter_next(at)) count++;
+    for (leveldb_iter_seek_to_first(at); leveldb_iter_valid(at); leveldb_iter_next(at)) {
+      size_t length = 0;
+      std::string name(leveldb_iter_key(at, &length), 16);
+      uint64_t key = std::strtoull(name.c_str(), nullptr, 10);
+      if (length != 16 || key >= size || name != name_of(key) || !was_put[key]) wrong("key " + name + " was never put");
+      const char *value = leveldb_iter_value(at, &length);
+      check(key, value, length);
+      found++;
+    }
     leveldb_iter_destroy(at);
-    if (count != size) wrong(std::to_string(count) + " keys, " + std::to_string(size) + " were put");
-    return "{\"keys\":" + std::to_string(count) + ",\"gets\":" + std::to_string(gets) + "}";
+    if (found != put) wrong(std::to_string(found) + " keys, " + std::to_string(put) + " were put");
+    return "{\"keys\":" + std::to_string(found) + ",\"operations\":" + std::to_string(done) + "}";
   }
 
+  Load load;
   uint64_t size;
+  std::vector<std::atomic<bool>> was_put;
   std::string path;
   leveldb_options_t *options;
   leveldb_cache_t *cache;
   leveldb_readoptions_t *reading = nullptr;
+  leveldb_writeoptions_t *writing = nullptr;
   leveldb_t *db = nullptr;
+  std::atomic<bool> finished{false};
+  std::thread writer;
 };
 
 void Client::operation(driver::Random &random) {
-  level.get(random.below(level.size));
-  gets++;
+  uint64_t key = random.below(level.size);
+  if (level.load == Load::fillrandom)
+    level.put(key);
+  else
+    level.get(key);
+  done++;
+}
+
+// Takes `--load` out of the command line: the other flags are all drivers'.
+Load load_of(int &argc, char **argv) {
+  Load load = Load::readrandom;
+  int kept = 1;
+  for (int i = 1; i < argc; i++) {
+    if (std::strcmp(argv[i], "--load") != 0) {
+      argv[kept++] = argv[i];
+      continue;
+    }
+    std::string name = i + 1 < argc ? argv[++i] : "";
+    if (name == "readrandom")
+      load = Load::readrandom;
+    else if (name == "readwhilewriting")
+      load = Load::readwhilewriting;
+    else if (name == "fillrandom")
+      load = Load::fillrandom;
+    else
+      driver::refuse("--load '" + name + "': must be readrandom, readwhilewriting or fillrandom");
+  }
+  argc = kept;
+  return load;
 }
 
 }  // namespace
 
 int main(int argc, char **argv) {
-  driver::Options options = driver::parse(argc, argv, "");
-  LevelDb level(options.size);
+  Load load = load_of(argc, argv);
+  driver::Options options =
+      driver::parse(argc, argv, " [--load LOAD]\n\n  --load LOAD  readrandom, readwhilewriting or fillrandom (readrandom)");
+  LevelDb level(load, options.size, options.seed);
   return driver::drive("leveldb", level, options);
 }

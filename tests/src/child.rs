@@ -1,5 +1,6 @@
 //! A child process with a time limit. It runs in a session of its own; when it ends, or when its time is
-//! up, every process of that session is killed, so nothing of it is left behind.
+//! up, every process of that session is killed, so nothing of it is left behind. If we are killed ourselves, the kernel
+//! kills the child.
 
 use anyhow::{Context, Result};
 use rustix::process::{Pid, Signal, kill_process};
@@ -9,7 +10,7 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,7 @@ impl Child {
                 for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
                     libc::signal(signal, libc::SIG_DFL);
                 }
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
                 rustix::process::setsid().map(drop).map_err(Into::into)
             });
         }
@@ -181,12 +183,8 @@ impl Child {
         let (mut out, mut err) = (tempfile::tempfile()?, tempfile::tempfile()?);
         let Ended { end, took, stall } =
             self.run_to(out.try_clone()?.into(), err.try_clone()?.into())?;
-        let mut outcome = Outcome { end, stdout: Vec::new(), stderr: Vec::new(), took, stall };
-        for (file, bytes) in [(&mut out, &mut outcome.stdout), (&mut err, &mut outcome.stderr)] {
-            file.seek(SeekFrom::Start(0))?;
-            file.read_to_end(bytes)?;
-        }
-        Ok(outcome)
+        let (stdout, stderr) = (whole(&mut out)?, whole(&mut err)?);
+        Ok(Outcome { end, stdout, stderr, took, stall })
     }
 
     /// Runs it to its end, both streams to `log`.
@@ -203,7 +201,14 @@ impl Child {
         Ok((ended.end, ended.took))
     }
 
-    fn run_to(&mut self, out: Stdio, err: Stdio) -> Result<Ended> {
+    /// Starts it and goes on. The thread that does must outlive it, since the kernel kills it with that thread.
+    pub fn start(mut self) -> Result<Running> {
+        let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        let session = self.spawn(out.try_clone()?.into(), err.try_clone()?.into())?;
+        Ok(Running { session, out, err, start: Instant::now(), limit: self.limit })
+    }
+
+    fn spawn(&mut self, out: Stdio, err: Stdio) -> Result<Session> {
         let stdin = if self.input.is_empty() {
             Stdio::null()
         } else {
@@ -213,21 +218,22 @@ impl Child {
             file.into()
         };
         self.command.stdin(stdin).stdout(out).stderr(err);
-        let start = Instant::now();
-        let mut child = self
+        let child = self
             .command
             .spawn()
             .with_context(|| format!("cannot start '{}'", self.command.get_program().display()))?;
-        let session = child.id();
+        Ok(Session(child))
+    }
+
+    fn run_to(&mut self, out: Stdio, err: Stdio) -> Result<Ended> {
+        let start = Instant::now();
+        let mut session = self.spawn(out, err)?;
         let mut stall = Duration::ZERO;
         // From the start to the first waking, and from each to the next: no standstill falls between measurements.
         let mut awake = start;
         let end = loop {
-            if let Some(status) = child.try_wait()? {
-                break match (status.code(), status.signal()) {
-                    (Some(code), _) => End::Code(code),
-                    (None, signal) => End::Signal(signal.unwrap_or(0)),
-                };
+            if let Some(end) = session.end()? {
+                break end;
             }
             if start.elapsed() >= self.limit {
                 break End::TimedOut(self.limit);
@@ -239,13 +245,90 @@ impl Child {
             stall = stall.max((now - awake).saturating_sub(pause));
             awake = now;
         };
-        let stall = stall.max(awake.elapsed());
-        let took = start.elapsed();
-        kill_session(session);
-        if matches!(end, End::TimedOut(_)) {
-            child.wait()?;
+        Ok(Ended { end, took: start.elapsed(), stall: stall.max(awake.elapsed()) })
+    }
+}
+
+/// A child that runs beside us. When this is dropped, it is killed, with all that it started.
+pub struct Running {
+    session: Session,
+    out: File,
+    err: File,
+    start: Instant,
+    limit: Duration,
+}
+
+impl Running {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.session.0.id()
+    }
+
+    /// Since its start.
+    pub fn took(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// How it ended, if it did; its time may be up.
+    pub fn end(&mut self) -> Result<Option<End>> {
+        Ok(match self.session.end()? {
+            None if self.start.elapsed() >= self.limit => Some(End::TimedOut(self.limit)),
+            end => end,
+        })
+    }
+
+    /// Asks it to end (SIGTERM), and waits until it has.
+    pub fn stop(mut self) -> Result<Outcome> {
+        let pid = Pid::from_child(&self.session.0);
+        while self.end()?.is_none() {
+            // Again and again: it may not have been listening yet.
+            kill_process(pid, Signal::TERM)?;
+            for _ in 0..100 {
+                thread::sleep(Duration::from_millis(2));
+                if self.end()?.is_some() {
+                    break;
+                }
+            }
         }
-        Ok(Ended { end, took, stall })
+        self.outcome()
+    }
+
+    /// What is left of it, once it has ended.
+    pub fn outcome(mut self) -> Result<Outcome> {
+        let end = self.end()?.context("the child still runs")?;
+        let took = self.took();
+        drop(self.session);
+        let (stdout, stderr) = (whole(&mut self.out)?, whole(&mut self.err)?);
+        Ok(Outcome { end, stdout, stderr, took, stall: Duration::ZERO })
+    }
+}
+
+/// All that a file holds.
+fn whole(file: &mut File) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A child that leads a session. Dropped, all of the session is killed.
+struct Session(process::Child);
+
+impl Session {
+    fn end(&mut self) -> Result<Option<End>> {
+        let status = self.0.try_wait()?;
+        Ok(status.map(|status| match (status.code(), status.signal()) {
+            (Some(code), _) => End::Code(code),
+            (None, signal) => End::Signal(signal.unwrap_or(0)),
+        }))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        kill_session(self.0.id());
+        // Killed or ended: it has only to be taken note of.
+        let _ = self.0.wait();
     }
 }
 
@@ -323,6 +406,54 @@ mod tests {
         let pid: u32 = outcome.text().trim().parse().unwrap();
         let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    }
+
+    #[test]
+    fn a_dropped_child_ends_with_what_it_started() {
+        let _alone = STOPPING.lock().unwrap_or_else(PoisonError::into_inner);
+        let script = "sleep 1000 & echo $!; wait";
+        let mut running = Child::new("sh").args(["-c", script]).start().unwrap();
+        let pid = loop {
+            let said = String::from_utf8(whole(&mut running.out).unwrap()).unwrap();
+            if said.ends_with('\n') {
+                break said.trim().to_owned();
+            }
+            thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(running.end().unwrap(), None);
+        drop(running);
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "{state}");
+    }
+
+    #[test]
+    fn the_kernel_ends_a_child_whose_starter_is_gone() {
+        let start = || {
+            let running = Child::new("sleep").args(["1000"]).start().unwrap();
+            // As if we were killed: nobody drops it.
+            Box::leak(Box::new(running)).pid()
+        };
+        let pid = thread::spawn(start).join().unwrap();
+        let lives = || {
+            let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !state.is_empty() && !state.contains(") Z ")
+        };
+        let asked = Instant::now();
+        while lives() && asked.elapsed() < Duration::from_secs(60) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!lives());
+    }
+
+    #[test]
+    fn a_child_that_is_asked_to_stop_says_how_it_ended() {
+        let script = "trap 'echo bye; exit 4' TERM; while :; do sleep 0.01; done";
+        let outcome = Child::new("sh").args(["-c", script]).start().unwrap().stop().unwrap();
+        // The first request may come before the trap is set.
+        match outcome.end {
+            End::Code(4) => assert_eq!(outcome.text(), "bye\n"),
+            end => assert_eq!(end, End::Signal(libc::SIGTERM)),
+        }
     }
 
     #[test]

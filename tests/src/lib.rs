@@ -4,5 +4,5 @@
 mod child;
 mod place;
 
-pub use child::{Child, End, Outcome};
+pub use child::{Child, End, Outcome, Running};
 pub use place::{compile, library, preload_list, scratch, source_dir, target_dir};

@@ -149,35 +149,40 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
 /// Builds the library and the program, apart: built together, they would share libc's features, and the
 /// library must not have std's.
 pub(crate) fn build(target: &Path) -> Result<()> {
-    for (package, what) in [
-        ("lockwright-preload", "the library to preload (liblockwright.so)"),
-        ("lockwright-demo", "the database program (SQLite takes longest)"),
-    ] {
-        eprintln!("building {what}");
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut child = Command::new(cargo)
-            .args(["build", "--release", "--package", package, "--target-dir"])
-            .arg(target)
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
-            .spawn()
-            .context("cannot start cargo")?;
-        let start = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait()? {
-                break status;
-            }
-            if start.elapsed() > BUILD_LIMIT {
-                child.kill()?;
-                child.wait()?;
-                bail!("building {package}: stopped after {} s", BUILD_LIMIT.as_secs());
-            }
-            thread::sleep(Duration::from_millis(10));
-        };
-        ensure!(
-            status.success(),
-            "cannot build {package}: {status}\nhint: cargo build --release --package {package}"
-        );
-    }
+    build_library(target)?;
+    build_one(target, "lockwright-demo", "the database program (SQLite takes longest)")
+}
+
+/// Builds the library alone.
+pub(crate) fn build_library(target: &Path) -> Result<()> {
+    build_one(target, "lockwright-preload", "the library to preload (liblockwright.so)")
+}
+
+fn build_one(target: &Path, package: &str, what: &str) -> Result<()> {
+    eprintln!("building {what}");
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut child = Command::new(cargo)
+        .args(["build", "--release", "--package", package, "--target-dir"])
+        .arg(target)
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .spawn()
+        .context("cannot start cargo")?;
+    let start = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if start.elapsed() > BUILD_LIMIT {
+            child.kill()?;
+            child.wait()?;
+            bail!("building {package}: stopped after {} s", BUILD_LIMIT.as_secs());
+        }
+        thread::sleep(Duration::from_millis(10));
+    };
+    ensure!(
+        status.success(),
+        "cannot build {package}: {status}\nhint: cargo build --release --package {package}"
+    );
     Ok(())
 }
 

@@ -1,5 +1,6 @@
-//! A paper's evaluation, again: `cargo xtask eval libasl-apps` runs the databases of LibASL (PPoPP 2022, section
-//! 4.2) under its locks, on emulated big and little cores, and writes one report.
+//! Evaluations. A paper's, again: `cargo xtask eval libasl-apps` runs the databases of LibASL (PPoPP 2022, section
+//! 4.2) under its locks, on emulated big and little cores, and writes one report. And programs from Debian as they are, on
+//! this machine as it is: `cargo xtask eval programs`.
 //!
 //! Every round runs every lock once, in an order that rotates; what is compared is always of the same round.
 //! SLOs are multiples of what FIFO reaches: its own P99 on little cores, measured first.
@@ -8,6 +9,7 @@ mod chart;
 mod drivers;
 mod figures;
 mod machine;
+mod programs;
 mod report;
 
 use crate::demo::{self, measure::busy_seconds, stats::Spread};
@@ -40,18 +42,26 @@ const LOOKS: usize = 3;
 const FACTORS: [f64; 6] = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0];
 const FACTORS_QUICK: [f64; 2] = [0.0, 4.0];
 
-/// Which evaluation.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Suite {
-    /// LibASL's databases: SQLite, LMDB, Kyoto Cabinet, LevelDB. (upscaledb cannot be had: Debian 12 has no package.)
-    LibaslApps,
-}
-
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The evaluation.
+    #[command(subcommand)]
     suite: Suite,
+}
+
+/// Which evaluation.
+#[derive(clap::Subcommand)]
+enum Suite {
+    /// LibASL's databases on emulated cores: SQLite, LMDB, Kyoto Cabinet, LevelDB. (upscaledb cannot be had: Debian 12 has
+    /// no package.)
+    LibaslApps(Databases),
+    /// Unmodified programs from Debian on this machine's own cores: each lock against glibc's.
+    Programs(programs::Args),
+}
+
+/// Flags of `libasl-apps`.
+#[derive(clap::Args)]
+struct Databases {
     /// Databases.
     #[arg(long, value_name = "NAME,...", value_delimiter = ',',
         default_values = ["sqlite", "lmdb", "kyoto", "leveldb"])]
@@ -110,8 +120,14 @@ struct Evaluation {
     disturbance: f64,
 }
 
-pub(crate) fn main(mut args: Args) -> Result<()> {
-    let Suite::LibaslApps = args.suite;
+pub(crate) fn main(args: Args) -> Result<()> {
+    match args.suite {
+        Suite::LibaslApps(args) => databases(args),
+        Suite::Programs(args) => programs::main(args),
+    }
+}
+
+fn databases(mut args: Databases) -> Result<()> {
     if args.quick {
         (args.time, args.warmup, args.rounds) = (0.15, 0.05, 1);
     }
@@ -124,14 +140,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
             databases.push(database);
         }
     }
-    for lock in &args.lock {
-        let name = lock.split(':').next().unwrap_or(lock);
-        ensure!(
-            name == "glibc" || find(name).is_some(),
-            "unknown lock '{name}'\nhint: glibc, or one of {}",
-            CATALOG.iter().map(|entry| entry.id).collect::<Vec<_>>().join(", ")
-        );
-    }
+    args.lock.iter().try_for_each(|lock| check_lock(lock))?;
     install_packages(&PACKAGES)?;
     let target = target_dir()?;
     demo::build(&target)?;
@@ -161,6 +170,17 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     if missed > 0 && !args.quick {
         return Err(No(format!("{missed} of the bars missed: see the table")).into());
     }
+    Ok(())
+}
+
+/// Is there such a lock? Its options are the library's to judge.
+fn check_lock(lock: &str) -> Result<()> {
+    let name = lock.split(':').next().unwrap_or(lock);
+    ensure!(
+        name == "glibc" || find(name).is_some(),
+        "unknown lock '{name}'\nhint: glibc, or one of {}",
+        CATALOG.iter().map(|entry| entry.id).collect::<Vec<_>>().join(", ")
+    );
     Ok(())
 }
 
@@ -212,7 +232,7 @@ fn subjects(locks: &[String], base_ns: u64, quick: bool) -> Vec<Subject> {
     unique
 }
 
-fn measure(drivers: &[Driver], args: &Args, machine: Machine) -> Result<Evaluation> {
+fn measure(drivers: &[Driver], args: &Databases, machine: Machine) -> Result<Evaluation> {
     let looks = if args.quick { 1 } else { LOOKS };
     let swept = args.lock.iter().filter(|lock| lock.split(':').next() == Some(ASL)).count();
     let of_asl = if args.quick { FACTORS_QUICK.len() } else { FACTORS.len() };
@@ -224,23 +244,8 @@ fn measure(drivers: &[Driver], args: &Args, machine: Machine) -> Result<Evaluati
         machine.tag(),
         total as f64 * (length + 0.4)
     );
-    let bar = ProgressBar::new(total).with_style(
-        ProgressStyle::with_template("{bar:32.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?
-            .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
-                // Before the first run nothing is known of the time left.
-                if state.pos() > 0 {
-                    let _ = write!(to, "{:#} left", HumanDuration(state.eta()));
-                }
-            }),
-    );
-    bar.enable_steady_tick(Duration::from_millis(200));
-    // The first Ctrl-C ends it after the run that is on, the second one at once.
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        let flag = &interrupted;
-        signal_hook::flag::register_conditional_default(signal, Arc::clone(flag))?;
-        signal_hook::flag::register(signal, Arc::clone(flag))?;
-    }
+    let bar = progress(total)?;
+    let interrupted = interruption()?;
     let mut meter = Meter::start();
     let mut run = |driver: &Driver, subject: &Subject, round: u32| {
         bar.set_message(format!(
@@ -304,11 +309,42 @@ fn measure(drivers: &[Driver], args: &Args, machine: Machine) -> Result<Evaluati
         warmup: args.warmup,
         rounds: args.rounds,
         quick: args.quick,
-        command: format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" ")),
+        command: command(),
         date: demo::report::date()?,
         interrupted: interrupted.load(Ordering::Relaxed),
         disturbance: meter.share(),
     })
+}
+
+/// How we were called.
+fn command() -> String {
+    format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" "))
+}
+
+/// A bar for so many runs.
+fn progress(total: u64) -> Result<ProgressBar> {
+    let bar = ProgressBar::new(total).with_style(
+        ProgressStyle::with_template("{bar:32.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?
+            .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+                // Before the first run nothing is known of the time left.
+                if state.pos() > 0 {
+                    let _ = write!(to, "{:#} left", HumanDuration(state.eta()));
+                }
+            }),
+    );
+    bar.enable_steady_tick(Duration::from_millis(200));
+    Ok(bar)
+}
+
+/// Set by the first Ctrl-C, which ends an evaluation after the run that is on; the second one ends it at once.
+fn interruption() -> Result<Arc<AtomicBool>> {
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        let flag = &interrupted;
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(flag))?;
+        signal_hook::flag::register(signal, Arc::clone(flag))?;
+    }
+    Ok(interrupted)
 }
 
 /// How much of the machine other programs took.

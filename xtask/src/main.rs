@@ -27,7 +27,7 @@ struct Args {
 enum Command {
     /// Run a real embedded database under glibc's lock and ours; print a table, write an HTML report.
     Demo(demo::Args),
-    /// Measure databases under the locks of a paper, on emulated big and little cores; write an HTML report.
+    /// Measure a paper's databases under its locks, or unmodified programs under ours; write an HTML report.
     Eval(eval::Args),
     /// Pass every test, installing what they need.
     Test(test::Args),

@@ -217,6 +217,13 @@ const STEPS: &[Step] = &[
         args: "eval libasl-apps --quick --out",
         limit: 600,
     },
+    Step {
+        name: "programs",
+        shows: "a server, an interpreter and a compressor are measured, under glibc and under us",
+        runner: Xtask,
+        args: "eval programs --quick --only memcached,python,xz --out",
+        limit: 600,
+    },
 ];
 
 pub(crate) fn main(args: Args) -> Result<()> {

@@ -9,7 +9,7 @@ const COLOURS: [&str; 7] =
 /// One dash pattern a lock: lines are told apart without colours too.
 const DASHES: [&str; 7] = ["none", "none", "7 3", "2 3", "10 3 2 3", "4 2", "1 2"];
 
-pub(super) fn colour(lock: usize) -> &'static str {
+pub(crate) fn colour(lock: usize) -> &'static str {
     COLOURS[lock % COLOURS.len()]
 }
 

@@ -8,7 +8,7 @@ pub(super) const FACTOR: &str = "3.75";
 
 /// The two cores, whose threads the program pins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Cores {
+pub(crate) struct Cores {
     /// As in LOCKWRIGHT_EMULATE: every CPU but the little one is big.
     pub(super) spec: String,
     /// The little one.

@@ -62,12 +62,12 @@ const NO_LIMIT_NS: u64 = 10_000_000_000;
 const SETTLING: f64 = 0.3;
 
 /// What one run said.
-pub(super) struct Run {
-    pub(super) rate: f64,
+pub(crate) struct Run {
+    pub(crate) rate: f64,
     /// CPU time per operation.
-    pub(super) cpu_ns: f64,
+    pub(crate) cpu_ns: f64,
     /// Of all operations; on big and little cores, of those on the little one.
-    pub(super) latency: Latency,
+    pub(crate) latency: Latency,
     pub(super) engine: String,
     pub(super) libc: String,
     /// CPU time of the whole process, from its start on.
@@ -196,8 +196,8 @@ impl Program {
     }
 }
 
-/// `None`: nothing was done where the latency is looked at.
-fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
+/// Reads what the program prints, and `eval/`'s drivers. `None`: nothing was done where the latency is looked at.
+pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
     let report: Value = serde_json::from_str(text)?;
     let number = |name: &str| {
         report[name].as_f64().with_context(|| format!("'{name}' is missing or not a number"))

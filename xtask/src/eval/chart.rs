@@ -16,7 +16,7 @@ text{font:13px system-ui,-apple-system,\"Segoe UI\",Roboto,\"Liberation Sans\",\
 .round{fill:#fff;stroke:#1b1f24;stroke-width:1}.curve{fill:none;stroke-width:2.1;stroke-linejoin:round}\
 </style>";
 
-fn begin(width: f64, height: f64, label: &str, tag: &str) -> String {
+pub(super) fn begin(width: f64, height: f64, label: &str, tag: &str) -> String {
     let mut svg = open(width, height, &format!("{label} ({tag})"));
     svg.push_str(STYLE);
     let _ = write!(svg, r##"<rect width="{width}" height="{height}" fill="#fff"/>"##);

@@ -78,7 +78,7 @@ impl Database {
     }
 
     /// The driver's program, built.
-    fn program(&self) -> Result<PathBuf> {
+    pub(super) fn program(&self) -> Result<PathBuf> {
         let target = target_dir()?;
         let Some((source, library)) = self.source else {
             return Ok(target.join("release/lockwright-demo"));
@@ -175,7 +175,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(
         database: Database,
-        options: &super::Args,
+        options: &super::Databases,
         machine: &Machine,
     ) -> Result<Driver> {
         Ok(Driver {

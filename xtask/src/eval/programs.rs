@@ -1,0 +1,420 @@
+//! Unmodified programs from Debian under load, each lock against glibc's: `cargo xtask eval programs`.
+//!
+//! Programs come one after another; each round runs every lock once, in an order that rotates. What is compared is
+//! of the same round: throughput, P99, P99.9, the longest operation, CPU time an operation.
+
+mod bench;
+mod figures;
+mod list;
+mod load;
+mod report;
+
+use super::{Meter, check_lock, interruption, progress};
+use crate::demo::{self, stats};
+use crate::test::install_packages;
+use crate::{Interrupted, No};
+use anyhow::{Context, Result, bail, ensure};
+use bench::{Bench, Sample};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
+use figures::{METRICS, Metric, Results};
+use list::{PROGRAMS, Program};
+use lockwright_tests::{library, target_dir};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{env, fs, process};
+use tempfile::TempDir;
+
+/// What all locks are compared with: nothing is preloaded.
+const GLIBC: &str = "glibc";
+
+/// Begins the names of our folders; the process's number follows.
+const SCRATCH: &str = "lockwright-eval-";
+
+/// Flags.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Programs, or the first letters of their names (default: all; --list prints them).
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    only: Vec<String>,
+    /// Locks to compare with glibc's, with options as in `fifo:bypass=64`.
+    #[arg(long, value_name = "LOCK,...", value_delimiter = ',', default_values = ["auto"])]
+    lock: Vec<String>,
+    /// How long each load lasts; programs that only end get work for about as long.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
+    time: u32,
+    /// How many rounds; every round runs every lock once.
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Folder of the report (default: `eval/programs` in cargo's target folder).
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// One round of 1 s: shows that all works, measures nothing, judges nothing.
+    #[arg(long, conflicts_with_all = ["time", "rounds"])]
+    quick: bool,
+    /// Print the programs.
+    #[arg(long)]
+    list: bool,
+}
+
+/// All that was measured, and what the report says of how.
+struct Evaluation {
+    results: Vec<Results>,
+    /// Programs that can't be had here, and those that failed: name and why.
+    skipped: Vec<(&'static str, String)>,
+    failed: Vec<(&'static str, String)>,
+    seconds: u32,
+    rounds: u32,
+    quick: bool,
+    libc: String,
+    command: String,
+    date: String,
+    /// Ctrl-C ended it: some rounds, or programs, are missing.
+    interrupted: bool,
+    /// Share of the machine that other programs took meanwhile, 0 to 1.
+    disturbance: f64,
+}
+
+pub(super) fn main(mut args: Args) -> Result<()> {
+    if args.list {
+        for program in PROGRAMS {
+            println!("{:<15} {}", program.id, program.name);
+        }
+        return Ok(());
+    }
+    if args.quick {
+        (args.time, args.rounds) = (1, 1);
+    }
+    let programs = chosen(&args.only)?;
+    let mut locks = vec![GLIBC.to_owned()];
+    for lock in &args.lock {
+        check_lock(lock)?;
+        if !locks.contains(lock) {
+            locks.push(lock.clone());
+        }
+    }
+    ensure!(locks.len() > 1, "--lock glibc: nothing to compare it with\nhint: --lock auto");
+    let mut skipped = Vec::new();
+    let mut ready = Vec::new();
+    for program in programs {
+        match install_packages(program.packages) {
+            Ok(()) => ready.push(program),
+            Err(error) => {
+                let why = crate::describe(&error);
+                eprintln!("skipped: {}: {why}", program.id);
+                skipped.push((program.id, why));
+            }
+        }
+    }
+    let target = target_dir()?;
+    demo::build_library(&target)?;
+
+    let evaluation = measure(&ready, skipped, &locks, &args)?;
+    let out = args.out.clone().unwrap_or_else(|| target.join("eval/programs"));
+    let page = report::write(&evaluation, &out)?;
+    tell(&evaluation, &page);
+    if evaluation.interrupted {
+        return Err(Interrupted("the report has the rounds that were complete").into());
+    }
+    if let Some((program, why)) = evaluation.failed.first() {
+        return Err(No(format!("{program}: {why}")).into());
+    }
+    let missed = evaluation.missed().len();
+    if missed > 0 && !args.quick {
+        return Err(No(format!("{missed} bars missed")).into());
+    }
+    let skipped: Vec<_> = evaluation.skipped.iter().map(|(program, _)| *program).collect();
+    ensure!(
+        skipped.is_empty(),
+        "skipped, for want of packages: {}\nhint: as root, or after apt-get install",
+        skipped.join(", ")
+    );
+    Ok(())
+}
+
+/// The programs that `only` names.
+fn chosen(only: &[String]) -> Result<Vec<&'static Program>> {
+    let is_named = |program: &Program, name: &str| program.id.starts_with(name);
+    if let Some(name) =
+        only.iter().find(|name| !PROGRAMS.iter().any(|program| is_named(program, name)))
+    {
+        let known: Vec<_> = PROGRAMS.iter().map(|program| program.id).collect();
+        bail!("--only '{name}': no such program\nhint: one of {}", known.join(", "));
+    }
+    let wanted =
+        |program: &&Program| only.is_empty() || only.iter().any(|name| is_named(program, name));
+    Ok(PROGRAMS.iter().filter(wanted).collect())
+}
+
+/// Where programs keep their data: in memory where there is room, since disks are not the subject.
+fn scratch() -> Result<TempDir> {
+    const ROOM: u64 = 4 << 30;
+    let memory = Path::new("/dev/shm");
+    let is_large = rustix::fs::statvfs(memory).is_ok_and(|fs| fs.f_bavail * fs.f_frsize >= ROOM);
+    let parent = if is_large { memory.to_owned() } else { env::temp_dir() };
+    remove_stale(&parent);
+    tempfile::Builder::new()
+        .prefix(&format!("{SCRATCH}{}-", process::id()))
+        .tempdir_in(&parent)
+        .with_context(|| format!("cannot make a folder in '{}'", parent.display()))
+}
+
+/// Removes what evaluations left behind that were killed: it takes up memory.
+fn remove_stale(parent: &Path) {
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let Some(rest) = name.to_str().and_then(|name| name.strip_prefix(SCRATCH)) else {
+            continue;
+        };
+        let pid = rest.split('-').next().unwrap_or_default();
+        if pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists() {
+            // Another user's can't be, and stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn measure(
+    programs: &[&'static Program],
+    skipped: Vec<(&'static str, String)>,
+    locks: &[String],
+    args: &Args,
+) -> Result<Evaluation> {
+    let runs_each = 1 + locks.len() * args.rounds as usize;
+    let total = (programs.len() * runs_each) as u64;
+    eprintln!(
+        "measuring (real): {total} runs of about {} s, about {:.0} min in all",
+        args.time,
+        (total as f64 * (f64::from(args.time) + 0.7) / 60.0).ceil()
+    );
+    let bar = progress(total)?;
+    let interrupted = interruption()?;
+    let library = library()?;
+    let scratch = scratch()?;
+    let (meter, before) = (Meter::start(), bench::cpu_seconds("self", bench::CHILDREN)?);
+    let mut results = Vec::new();
+    let mut failed = Vec::new();
+    for program in programs {
+        let shared = scratch.path().join(program.id);
+        fs::create_dir_all(&shared)?;
+        let mut runner = Runner {
+            program,
+            library: &library,
+            seconds: args.time,
+            rate: None,
+            shared: &shared,
+            dir: scratch.path().join("run"),
+            output: None,
+        };
+        let outcome = rounds(&mut runner, locks, args.rounds, &interrupted, &|lock, round| {
+            bar.set_message(format!("{}, {lock}, round {round}", program.id));
+            bar.inc(u64::from(round > 0));
+        });
+        match outcome {
+            Ok(runs) if runs[0].is_empty() => {}
+            Ok(runs) => results.push(Results { program, locks: locks.to_vec(), runs }),
+            Err(error) => {
+                let why = crate::describe(&error);
+                bar.suspend(|| eprintln!("failed: {}: {why}", program.id));
+                failed.push((program.id, why));
+            }
+        }
+        fs::remove_dir_all(&shared)?;
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    bar.finish_and_clear();
+    let interrupted = interrupted.load(Ordering::Relaxed);
+    if interrupted && results.is_empty() {
+        return Err(Interrupted("no round was complete: nothing to report").into());
+    }
+    let ours = bench::cpu_seconds("self", bench::CHILDREN)? - before;
+    Ok(Evaluation {
+        results,
+        skipped,
+        failed,
+        seconds: args.time,
+        rounds: args.rounds,
+        quick: args.quick,
+        libc: libc_version()?,
+        command: super::command(),
+        date: demo::report::date()?,
+        interrupted,
+        disturbance: Meter { ours, ..meter }.share(),
+    })
+}
+
+/// All that a program's runs have in common.
+struct Runner<'a> {
+    program: &'static Program,
+    library: &'a Path,
+    seconds: u32,
+    /// Operations per second of the first look.
+    rate: Option<f64>,
+    shared: &'a Path,
+    /// Made anew for each run.
+    dir: PathBuf,
+    /// What a batch program wrote first.
+    output: Option<u64>,
+}
+
+impl Runner<'_> {
+    fn run(&mut self, lock: &str) -> Result<Sample> {
+        if self.dir.exists() {
+            fs::remove_dir_all(&self.dir)?;
+        }
+        fs::create_dir(&self.dir)?;
+        let bench = Bench {
+            lock: (lock != GLIBC).then_some(lock),
+            library: self.library,
+            seconds: self.seconds,
+            rate: self.rate,
+            dir: &self.dir,
+            shared: self.shared,
+        };
+        let sample = (self.program.run)(&bench).with_context(|| format!("under {lock}"))?;
+        if self.output.is_some() && self.output != sample.output {
+            return Err(No(format!("under {lock}: it wrote something else than before")).into());
+        }
+        self.output = sample.output;
+        Ok(sample)
+    }
+}
+
+/// Runs of each lock; whole rounds only: what is compared is of the same round.
+fn rounds(
+    runner: &mut Runner,
+    locks: &[String],
+    rounds: u32,
+    interrupted: &AtomicBool,
+    tell: &dyn Fn(&str, u32),
+) -> Result<Vec<Vec<Sample>>> {
+    tell(GLIBC, 0);
+    // Makes the inputs and warms the caches; it isn't counted.
+    runner.rate = Some(runner.run(GLIBC)?.rate);
+    let mut runs = vec![Vec::new(); locks.len()];
+    'rounds: for round in 0..rounds as usize {
+        for turn in 0..locks.len() {
+            if interrupted.load(Ordering::Relaxed) {
+                break 'rounds;
+            }
+            let index = (turn + round) % locks.len();
+            tell(&locks[index], round as u32 + 1);
+            runs[index].push(runner.run(&locks[index])?);
+        }
+    }
+    let whole = runs.iter().map(Vec::len).min().unwrap_or(0);
+    runs.iter_mut().for_each(|runs| runs.truncate(whole));
+    Ok(runs)
+}
+
+/// `glibc 2.36`.
+fn libc_version() -> Result<String> {
+    let outcome = lockwright_tests::Child::new("getconf").args(["GNU_LIBC_VERSION"]).run()?;
+    Ok(outcome.text().trim().to_owned())
+}
+
+impl Evaluation {
+    /// One line for each bar that is missed; none of a quick run.
+    fn missed(&self) -> Vec<String> {
+        if self.quick {
+            Vec::new()
+        } else {
+            self.results.iter().flat_map(Results::missed).collect()
+        }
+    }
+}
+
+fn tell(evaluation: &Evaluation, page: &Path) {
+    if !evaluation.results.is_empty() {
+        println!("{}", table(&evaluation.results));
+        println!("real; glibc: medians; others: times glibc's of the same round, medians");
+    }
+    if evaluation.quick {
+        println!("a quick run: it shows that all works, the figures mean nothing");
+    }
+    for line in evaluation.missed() {
+        println!("missed: {line}");
+    }
+    for (program, why) in &evaluation.skipped {
+        println!("skipped: {program}: {}", why.lines().next().unwrap_or_default());
+    }
+    if let Some(warning) = stats::disturbed(evaluation.disturbance) {
+        eprintln!("warning: {warning}\nhint: run it again on a quiet machine");
+    }
+    println!("report: {}", page.display());
+}
+
+fn table(results: &[Results]) -> Table {
+    let mut table = Table::new();
+    let under_header = LineStyle::new('─', '─', '─', '─');
+    table.load_style(presets::NOTHING.header_separator(under_header));
+    let heads = METRICS.map(Metric::head);
+    let [rate, others @ ..] = heads;
+    table.set_header([&["program", "lock", rate, "(spread)"], &others[..]].concat());
+    for results in results {
+        for (lock, name) in results.locks.iter().enumerate() {
+            let mut row = vec![
+                if lock == 0 { results.program.id.to_owned() } else { String::new() },
+                name.clone(),
+            ];
+            for metric in METRICS {
+                row.push(results.cell(metric, lock));
+                if metric == Metric::Rate {
+                    let spread = results.ratio(metric, lock).filter(|_| lock > 0);
+                    row.push(spread.map_or(String::new(), |ratio| {
+                        format!("{:.2}..{:.2}", ratio.min, ratio.max)
+                    }));
+                }
+            }
+            table.add_row(row);
+        }
+    }
+    for (n, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if n > 1 {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_named_by_their_first_letters() {
+        let ids = |only: &[&str]| {
+            let only: Vec<String> = only.iter().map(|name| name.to_string()).collect();
+            chosen(&only).map(|programs| programs.iter().map(|p| p.id).collect::<Vec<_>>())
+        };
+        assert_eq!(
+            ids(&["zstd", "leveldb-fill"]).unwrap(),
+            ["leveldb-fill4", "leveldb-fill16", "zstd"]
+        );
+        assert_eq!(ids(&[]).unwrap().len(), PROGRAMS.len());
+        assert!(ids(&["oracle"]).is_err());
+    }
+
+    #[test]
+    fn folders_of_the_dead_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
+        // No process has such a number (PID_MAX_LIMIT is 2^22).
+        let folders = [process::id(), 1 << 23].map(|pid| {
+            let folder = parent.path().join(format!("{SCRATCH}{pid}-x"));
+            fs::create_dir(&folder).unwrap();
+            folder
+        });
+        remove_stale(parent.path());
+        assert_eq!(folders.map(|folder| folder.exists()), [true, false]);
+    }
+
+    #[test]
+    fn the_table_fits_eighty_columns() {
+        let results: Vec<_> = PROGRAMS.iter().map(Results::example).collect();
+        let table = table(&results).to_string();
+        let widest = table.lines().map(|line| line.trim_end().chars().count()).max();
+        assert!(widest <= Some(80), "{table}");
+    }
+}

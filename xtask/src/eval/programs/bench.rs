@@ -1,0 +1,333 @@
+//! One run of one program under one lock: what is started beside us, what is checked, what is counted.
+
+use super::load::{Load, Tails};
+use crate::No;
+use crate::demo::measure;
+use anyhow::{Context, Result, bail, ensure};
+use lockwright_tests::{Child, End, Outcome, Running};
+use std::collections::hash_map::DefaultHasher;
+use std::fs;
+use std::hash::Hasher;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Who is connected to at once: a server that takes longer has not started.
+const START_LIMIT: u64 = 30;
+
+/// What is known before a run.
+pub(super) struct Bench<'a> {
+    /// As in LOCKWRIGHT_LOCK; `None`: nothing is preloaded.
+    pub(super) lock: Option<&'a str>,
+    pub(super) library: &'a Path,
+    /// How long the load is to last, seconds.
+    pub(super) seconds: u32,
+    /// Operations per second of the first look, for loads that are given a count.
+    pub(super) rate: Option<f64>,
+    /// Empty at first, this run's own.
+    pub(super) dir: &'a Path,
+    /// What all runs of the program share.
+    pub(super) shared: &'a Path,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sample {
+    /// Operations per second.
+    pub(super) rate: f64,
+    /// CPU time of the program (not of its clients), ns an operation.
+    pub(super) cpu_ns: f64,
+    pub(super) tails: Tail,
+    /// A number made of what a batch program wrote: the same in all runs.
+    pub(super) output: Option<u64>,
+}
+
+/// What is known of a run's slow operations.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Tail {
+    Of(Tails),
+    /// A batch program is one operation; it took so long, ns.
+    Whole(f64),
+}
+
+impl Bench<'_> {
+    /// The program that is measured. The library sees this machine's own cores: nothing is emulated.
+    pub(super) fn program(&self, program: &str) -> Child {
+        let child = Child::new(program).dir(self.dir);
+        match self.lock {
+            Some(lock) => child.env("LOCKWRIGHT_LOCK", lock).env("LD_PRELOAD", self.library),
+            None => child,
+        }
+    }
+
+    /// Somebody who measures it, or prepares something. Never preloaded.
+    pub(super) fn helper(&self, program: &str) -> Child {
+        Child::new(program).dir(self.dir).limit(60 + 10 * u64::from(self.seconds))
+    }
+
+    /// Runs a helper; the answer is what it printed.
+    pub(super) fn told(&self, helper: Child) -> Result<String> {
+        let outcome = helper.run()?;
+        ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+        Ok(outcome.text())
+    }
+
+    /// A file that all runs read, made when first asked for.
+    pub(super) fn input(
+        &self,
+        name: &str,
+        make: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<PathBuf> {
+        let path = self.shared.join(name);
+        if !path.exists() {
+            make(&path).with_context(|| format!("cannot make '{}'", path.display()))?;
+        }
+        Ok(path)
+    }
+
+    /// Starts a server, and waits until it listens.
+    pub(super) fn serve(&self, program: Child, listens: impl Fn() -> bool) -> Result<Server<'_>> {
+        let limit = 2 * START_LIMIT + 20 * u64::from(self.seconds);
+        let mut running = program.limit(limit).start()?;
+        while !listens() {
+            if running.end()?.is_some() || running.took() > Duration::from_secs(START_LIMIT) {
+                let outcome = running.stop()?;
+                return Err(No(format!("the server does not start: {}", outcome.describe())).into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let pid = running.pid();
+        self.check_loaded(self.is_loaded(pid))?;
+        let cpu = cpu_seconds(&pid.to_string(), OWN)?;
+        Ok(Server { running, bench: self, cpu })
+    }
+
+    /// Runs a program that does `operations` and ends. What it prints must be the same each time.
+    pub(super) fn batch(&self, program: Child, operations: f64) -> Result<Sample> {
+        let (outcome, cpu) = self.watched(program)?;
+        let took = outcome.took.as_secs_f64();
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&outcome.stdout);
+        Ok(Sample {
+            rate: operations / took,
+            cpu_ns: cpu * 1e9 / operations,
+            tails: Tail::Whole(took * 1e9),
+            output: Some(hasher.finish()),
+        })
+    }
+
+    /// Runs a program that measures itself.
+    pub(super) fn alone(
+        &self,
+        program: Child,
+        read: impl FnOnce(&str) -> Result<Load>,
+    ) -> Result<Sample> {
+        let (outcome, cpu) = self.watched(program)?;
+        Sample::of(read(&outcome.text()), cpu, &outcome)
+    }
+
+    /// Runs one of our drivers, which says what CPU time its operations took.
+    pub(super) fn driver(&self, program: Child) -> Result<Sample> {
+        let (outcome, _) = self.watched(program)?;
+        let run = measure::parse(&outcome.text(), None)
+            .and_then(|run| run.context("no operation ended"))
+            .with_context(|| format!("unexpected report: {}", outcome.describe()))?;
+        let longest = run.latency.max() as f64;
+        Ok(Sample {
+            rate: run.rate,
+            cpu_ns: run.cpu_ns,
+            tails: Tail::Of(Tails::of(&run.latency, longest)),
+            output: None,
+        })
+    }
+
+    /// Runs the program to its end, and looks whether the library is in it. CPU time is of all its processes.
+    fn watched(&self, program: Child) -> Result<(Outcome, f64)> {
+        let before = cpu_seconds("self", CHILDREN)?;
+        let mut running = program.limit(60 + 20 * u64::from(self.seconds)).start()?;
+        let (pid, mut loaded) = (running.pid(), false);
+        while running.end()?.is_none() {
+            loaded = loaded || self.is_loaded(pid);
+            // What it took is known to a thousandth of some seconds.
+            thread::sleep(Duration::from_millis(2));
+        }
+        let outcome = running.outcome()?;
+        self.check(&outcome, &[End::Code(0)])?;
+        self.check_loaded(loaded)?;
+        Ok((outcome, cpu_seconds("self", CHILDREN)? - before))
+    }
+
+    /// The library is to be there under our locks, and not to be there under glibc's.
+    fn check_loaded(&self, is_loaded: bool) -> Result<()> {
+        let library = self.library.display();
+        match (self.lock, is_loaded) {
+            (Some(_), false) => {
+                bail!("the program runs without '{library}'\nhint: lockwright doctor PROGRAM")
+            }
+            (None, true) => bail!(
+                "the program runs with '{library}' though nobody asked for it\nhint: cat /etc/ld.so.preload"
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_loaded(&self, pid: u32) -> bool {
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        maps.contains(&*self.library.to_string_lossy())
+    }
+
+    /// The library says on standard error when it doesn't do what it was asked to; the dynamic linker, when it can't
+    /// load it.
+    fn check(&self, outcome: &Outcome, ends: &[End]) -> Result<()> {
+        if !ends.contains(&outcome.end) {
+            return Err(No(outcome.describe()).into());
+        }
+        let errors = outcome.errors();
+        let complaint = errors
+            .lines()
+            .find(|line| line.starts_with("lockwright: ") || line.contains("cannot be preloaded"));
+        match complaint {
+            Some(line) => bail!("{line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Sample {
+    fn of(load: Result<Load>, cpu_seconds: f64, said: &Outcome) -> Result<Sample> {
+        let load = load.with_context(|| format!("unexpected report: {}", said.describe()))?;
+        ensure!(load.operations > 0.0 && load.rate > 0.0, "no operation was done");
+        Ok(Sample {
+            rate: load.rate,
+            cpu_ns: cpu_seconds * 1e9 / load.operations,
+            tails: Tail::Of(load.tails),
+            output: None,
+        })
+    }
+}
+
+/// How a server may end that was asked to: SIGTERM is 15.
+const ENDS: &[End] = &[End::Code(0), End::Signal(15)];
+
+/// A server at work. Dropped, it is killed.
+pub(super) struct Server<'a> {
+    running: Running,
+    bench: &'a Bench<'a>,
+    /// When its load began, CPU seconds.
+    cpu: f64,
+}
+
+impl Server<'_> {
+    /// Stops it, unmeasured.
+    pub(super) fn stop(self) -> Result<()> {
+        self.bench.check(&self.running.stop()?, ENDS).context("the server")
+    }
+
+    /// Runs the load to its end, then stops the server.
+    pub(super) fn measure(
+        self,
+        load: Child,
+        read: impl FnOnce(&str) -> Result<Load>,
+    ) -> Result<Sample> {
+        let said = load.run()?;
+        // If the server is no more, that is the news.
+        let cpu = cpu_seconds(&self.running.pid().to_string(), OWN).map(|cpu| cpu - self.cpu);
+        let bench = self.bench;
+        let outcome = self.running.stop()?;
+        bench.check(&outcome, ENDS).context("the server")?;
+        ensure!(said.end == End::Code(0), "the load: {}", said.describe());
+        Sample::of(read(&said.text()), cpu?, &said)
+    }
+}
+
+/// A TCP port of this machine's own that is free now.
+pub(super) fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Does somebody listen there?
+pub(super) fn listens(port: u16) -> bool {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// Fields of `/proc/PID/stat`, from its state on: a process's own CPU time, and that of its children that ended.
+const OWN: [usize; 2] = [11, 12];
+pub(super) const CHILDREN: [usize; 2] = [13, 14];
+
+/// CPU time in `fields`, hundredths of a second at best.
+pub(super) fn cpu_seconds(pid: &str, fields: [usize; 2]) -> Result<f64> {
+    let path = format!("/proc/{pid}/stat");
+    let stat = fs::read_to_string(&path).with_context(|| format!("cannot read '{path}'"))?;
+    let (_, rest) = stat.rsplit_once(") ").context("a process's state")?;
+    let values: Vec<&str> = rest.split(' ').collect();
+    let tick = |field: usize| -> Option<f64> { values.get(field)?.parse().ok() };
+    let [user, system] = fields.map(tick);
+    Ok((user.context("its user time")? + system.context("its system time")?) / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bench<'a>(lock: Option<&'a str>, dir: &'a Path) -> Bench<'a> {
+        let library = Path::new("/nonexistent/liblockwright.so");
+        Bench { lock, library, seconds: 1, rate: None, dir, shared: dir }
+    }
+
+    #[test]
+    fn a_batch_without_the_library_is_no_measurement_of_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = |lock| {
+            let bench = bench(lock, dir.path());
+            bench.batch(bench.program("sleep").args(["0.02"]), 2.0)
+        };
+        let Tail::Whole(took) = run(None).unwrap().tails else {
+            panic!("a batch is one operation")
+        };
+        assert!(took >= 0.02e9);
+        let error = format!("{:#}", run(Some("auto")).unwrap_err());
+        assert!(error.contains("cannot be preloaded"), "{error}");
+    }
+
+    #[test]
+    fn the_library_is_there_when_and_only_when_it_is_asked_for() {
+        let dir = tempfile::tempdir().unwrap();
+        for (lock, is_loaded, is_right) in [
+            (None, false, true),
+            (None, true, false),
+            (Some("auto"), true, true),
+            (Some("auto"), false, false),
+        ] {
+            assert_eq!(
+                bench(lock, dir.path()).check_loaded(is_loaded).is_ok(),
+                is_right,
+                "{lock:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_failed_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let bench = bench(None, dir.path());
+        let failed = bench.batch(bench.program("sh").args(["-c", "exit 3"]), 1.0);
+        assert!(failed.unwrap_err().is::<No>());
+        let server = bench.program("sh").args(["-c", "echo oops >&2; exit 1"]);
+        let error = bench.serve(server, || false).err().unwrap();
+        assert!(error.is::<No>() && error.to_string().contains("oops"), "{error}");
+    }
+
+    #[test]
+    fn a_server_is_measured_while_it_runs() {
+        let dir = tempfile::tempdir().unwrap();
+        let bench = bench(None, dir.path());
+        let start = || bench.serve(bench.program("sleep").args(["1000"]), || true).unwrap();
+        let tails = Tails { p50: 1.0, p99: 2.0, p999: 3.0, longest: 4.0 };
+        let read = |text: &str| Ok(Load { rate: text.trim().parse()?, operations: 7.0, tails });
+        let sample = start().measure(bench.helper("echo").args(["5"]), read).unwrap();
+        assert_eq!((sample.rate, sample.tails), (5.0, Tail::Of(tails)));
+        assert!(start().measure(bench.helper("echo").args(["x"]), read).is_err());
+        assert!(start().measure(bench.helper("false"), read).is_err());
+    }
+}

@@ -1,0 +1,272 @@
+//! Figures from runs: ratios within rounds, bars, lines of files.
+
+use super::bench::{Sample, Tail};
+use super::list::Program;
+use crate::demo::stats::{Spread, time};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Metric {
+    Rate,
+    P99,
+    P999,
+    Longest,
+    Cpu,
+}
+use Metric::{Cpu, Longest, P99, P999, Rate};
+
+pub(super) const METRICS: [Metric; 5] = [Rate, P99, P999, Longest, Cpu];
+
+/// The default lock: what is promised of it.
+const JUDGED: &str = "auto";
+
+impl Metric {
+    /// Of a column.
+    pub(super) fn head(self) -> &'static str {
+        match self {
+            Rate => "ops/s",
+            P99 => "P99",
+            P999 => "P99.9",
+            Longest => "longest",
+            Cpu => "CPU/op",
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Rate => "operations per second",
+            P99 => "P99 latency",
+            P999 => "P99.9 latency",
+            Longest => "longest operation",
+            Cpu => "CPU time an operation",
+        }
+    }
+
+    /// `None`: a batch program is one operation and has no percentiles.
+    pub(super) fn of(self, sample: &Sample) -> Option<f64> {
+        match (self, sample.tails) {
+            (Rate, _) => Some(sample.rate),
+            (Cpu, _) => Some(sample.cpu_ns),
+            (Longest, Tail::Whole(ns)) => Some(ns),
+            (_, Tail::Whole(_)) => None,
+            (P99, Tail::Of(tails)) => Some(tails.p99),
+            (P999, Tail::Of(tails)) => Some(tails.p999),
+            (Longest, Tail::Of(tails)) => Some(tails.longest),
+        }
+    }
+
+    /// What the default's ratio to glibc's is to be: a bound, and whether it is the lowest.
+    pub(super) fn bar(self) -> Option<(f64, bool)> {
+        match self {
+            Rate => Some((0.98, true)),
+            P99 => Some((1.05, false)),
+            Longest => Some((1.1, false)),
+            P999 | Cpu => None,
+        }
+    }
+}
+
+/// All runs of one program.
+pub(super) struct Results {
+    pub(super) program: &'static Program,
+    /// The first is glibc.
+    pub(super) locks: Vec<String>,
+    /// Of each lock, one a round.
+    pub(super) runs: Vec<Vec<Sample>>,
+}
+
+impl Results {
+    pub(super) fn values(&self, metric: Metric, lock: usize) -> Option<Vec<f64>> {
+        self.runs[lock].iter().map(|sample| metric.of(sample)).collect()
+    }
+
+    pub(super) fn value(&self, metric: Metric, lock: usize) -> Option<Spread> {
+        self.values(metric, lock).map(Spread::of)
+    }
+
+    /// To glibc's of the same round, a round each. Zero by zero (CPU time below what is counted) is one.
+    pub(super) fn ratios(&self, metric: Metric, lock: usize) -> Option<Vec<f64>> {
+        let (own, base) = (self.values(metric, lock)?, self.values(metric, 0)?);
+        let ratio = |(own, base): (&f64, &f64)| if own == base { 1.0 } else { own / base };
+        Some(own.iter().zip(&base).map(ratio).collect())
+    }
+
+    pub(super) fn ratio(&self, metric: Metric, lock: usize) -> Option<Spread> {
+        self.ratios(metric, lock).map(Spread::of)
+    }
+
+    /// Of the table: glibc's own figure, the ratio of others.
+    pub(super) fn cell(&self, metric: Metric, lock: usize) -> String {
+        let text = if lock == 0 {
+            self.value(metric, 0).map(|value| match metric {
+                Rate => rate(value.median),
+                _ => time(value.median as u64),
+            })
+        } else {
+            self.ratio(metric, lock).map(|ratio| format!("{:.2}", ratio.median))
+        };
+        text.unwrap_or_else(|| "-".into())
+    }
+
+    /// Is this ratio within its bar? `None`: there is none for this lock.
+    pub(super) fn is_met(&self, metric: Metric, lock: usize) -> Option<bool> {
+        let (bound, lowest) = metric.bar().filter(|_| self.locks[lock] == JUDGED)?;
+        let ratio = self.ratio(metric, lock)?.median;
+        Some(if lowest { ratio >= bound } else { ratio <= bound })
+    }
+
+    /// One line for each bar that is missed.
+    pub(super) fn missed(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for lock in 1..self.locks.len() {
+            for metric in METRICS {
+                let (Some(false), Some((bound, lowest)), Some(ratio)) =
+                    (self.is_met(metric, lock), metric.bar(), self.ratio(metric, lock))
+                else {
+                    continue;
+                };
+                lines.push(format!(
+                    "{}: {} {:.2} [{:.2} .. {:.2}], wanted {} {bound:.2}",
+                    self.program.id,
+                    metric.name(),
+                    ratio.median,
+                    ratio.min,
+                    ratio.max,
+                    if lowest { "at least" } else { "at most" },
+                ));
+            }
+        }
+        lines
+    }
+
+    /// One line a run.
+    pub(super) fn raw(&self, csv: &mut String) {
+        for (lock, runs) in self.locks.iter().zip(&self.runs) {
+            for (round, sample) in runs.iter().enumerate() {
+                let _ = write!(csv, "{},{lock},{}", self.program.id, round + 1);
+                let p50 = match sample.tails {
+                    Tail::Of(tails) => Some(tails.p50),
+                    Tail::Whole(_) => None,
+                };
+                let figures = [Rate, Cpu].map(|metric| metric.of(sample));
+                let tails = [P99, P999, Longest].map(|metric| metric.of(sample));
+                for value in figures.into_iter().chain([p50]).chain(tails) {
+                    let _ = match value {
+                        Some(value) => write!(csv, ",{value:.0}"),
+                        None => write!(csv, ","),
+                    };
+                }
+                csv.push('\n');
+            }
+        }
+    }
+
+    pub(super) fn summary(&self, judged: bool) -> Value {
+        let locks = self.locks.iter().enumerate().map(|(lock, name)| {
+            let metrics = METRICS.map(|metric| {
+                let spread = |spread: Option<Spread>| {
+                    spread.map(|s| json!({ "median": s.median, "min": s.min, "max": s.max }))
+                };
+                json!({
+                    "name": metric.name(),
+                    "value": spread(self.value(metric, lock)),
+                    "of_glibc": spread(self.ratio(metric, lock)),
+                    "met": self.is_met(metric, lock).filter(|_| judged),
+                })
+            });
+            json!({ "lock": name, "metrics": metrics })
+        });
+        json!({
+            "program": self.program.id,
+            "name": self.program.name,
+            "rounds": self.runs[0].len(),
+            "locks": locks.collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// Columns of [`Results::raw`]; times in ns.
+pub(super) const RAW: &str =
+    "program,lock,round,ops_per_s,cpu_per_op_ns,p50_ns,p99_ns,p99.9_ns,longest_ns\n";
+
+/// `1.23 M`, `350 k`, `12.3`.
+pub(super) fn rate(rate: f64) -> String {
+    let (value, unit) = match rate {
+        r if r >= 1e6 => (r / 1e6, " M"),
+        r if r >= 1e3 => (r / 1e3, " k"),
+        r => (r, ""),
+    };
+    let digits = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.digits$}{unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::list::PROGRAMS;
+    use super::super::load::Tails;
+    use super::*;
+
+    fn sample(rate: f64, ns: f64) -> Sample {
+        let tails = Tails { p50: ns, p99: 2.0 * ns, p999: 3.0 * ns, longest: 4.0 * ns };
+        Sample { rate, cpu_ns: 1e9 / rate, tails: Tail::Of(tails), output: None }
+    }
+
+    fn batch(took: f64) -> Sample {
+        Sample { rate: 1e9 / took, cpu_ns: took, tails: Tail::Whole(took), output: Some(1) }
+    }
+
+    impl Results {
+        /// As wide as figures get.
+        pub(in super::super) fn example(program: &'static Program) -> Results {
+            let runs = vec![vec![sample(123_456.0, 123_456.0)], vec![sample(22_345.0, 1e9)]];
+            Results { program, locks: vec!["glibc".into(), "auto".into()], runs }
+        }
+    }
+
+    #[test]
+    fn ratios_are_of_the_same_round() {
+        let runs = vec![
+            vec![sample(100.0, 10.0), sample(200.0, 20.0), sample(300.0, 10.0)],
+            vec![sample(110.0, 11.0), sample(200.0, 20.0), sample(270.0, 12.0)],
+        ];
+        let results =
+            Results { program: &PROGRAMS[0], locks: vec!["glibc".into(), "auto".into()], runs };
+        let ratio = results.ratio(Rate, 1).unwrap();
+        assert_eq!((ratio.median, ratio.min), (1.0, 0.9));
+        assert_eq!(results.cell(P99, 1), "1.10");
+        assert_eq!(results.cell(Rate, 0), "200");
+        let missed = results.missed();
+        assert_eq!(missed.len(), 1, "{missed:?}");
+        assert!(missed[0].contains("P99 latency 1.10 [1.00 .. 1.20], wanted at most 1.05"));
+    }
+
+    #[test]
+    fn other_locks_are_not_judged() {
+        let runs = vec![vec![batch(1e9)], vec![batch(2e9)]];
+        let of = |lock: &str| Results {
+            program: &PROGRAMS[0],
+            locks: vec!["glibc".into(), lock.into()],
+            runs: runs.clone(),
+        };
+        assert_eq!(of("fifo").missed().len(), 0);
+        assert_eq!(of("auto").missed().len(), 2);
+        assert_eq!(of("auto").cell(P99, 1), "-");
+        assert_eq!(of("auto").ratio(Longest, 1).map(|ratio| ratio.median), Some(2.0));
+    }
+
+    #[test]
+    fn files_have_a_line_for_each_run() {
+        let mut csv = RAW.to_owned();
+        Results::example(&PROGRAMS[0]).raw(&mut csv);
+        let columns: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();
+        assert_eq!(columns, [9, 9, 9]);
+    }
+}
