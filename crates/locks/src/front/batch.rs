@@ -198,7 +198,6 @@ pub(super) fn nap<P: Platform>(
 
 /// The caller has the lock, and leaves the line: for a turn, if the lock is saturated.
 pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
-    resumed(&lock.parts);
     let now = lock.parts.mood.load(Relaxed);
     if now & (mood::SATURATED | mood::SLOW) != 0 {
         let slow = !P::place().class.is_big();
@@ -229,15 +228,12 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
         over = done(value);
         over
     });
-    if ns != 0 && !over && !free && parts.holder() == holder {
-        parts.mood.fetch_or(mood::STALLED, Relaxed); // a hint
-    }
-}
-
-/// The caller has the lock: whoever held it was not stalled for ever.
-pub(super) fn resumed<P: Platform>(parts: &Parts<'_, P>) {
-    if parts.mood.load(Relaxed) & mood::STALLED != 0 {
-        parts.mood.fetch_and(!mood::STALLED, Relaxed); // a hint
+    let stalled = parts.mood.load(Relaxed) & mood::STALLED != 0;
+    // Hints, both.
+    if over && stalled && ns != 0 {
+        parts.mood.fetch_and(!mood::STALLED, Relaxed);
+    } else if ns != 0 && !over && !free && !stalled && parts.holder() == holder {
+        parts.mood.fetch_or(mood::STALLED, Relaxed);
     }
 }
 

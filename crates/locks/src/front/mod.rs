@@ -157,7 +157,6 @@ fn sleep_on_word<P: Platform>(
             got
         });
         if got || mark::<P>(parts.word) {
-            batch::resumed(&parts);
             grant::meet_left_behind(&parts);
             return true;
         }

@@ -139,7 +139,6 @@ impl<'a, P: Platform> View<'a, P> {
             return None;
         }
         // Ours now, so the headship stays where it is, and the count is ours to write (invariant 5).
-        batch::resumed(&self.parts);
         if self.parts.tail.load(Relaxed).is_null() {
             return Some(Taken(()));
         }

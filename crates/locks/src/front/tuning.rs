@@ -49,6 +49,9 @@ pub const ANY: u32 = 7;
 /// How long they stay awake at most while the line is crowded, ns.
 const CROWDED_SPIN_NS: u32 = 4_000;
 
+/// While holders seem to lose their CPUs, one waiter in so many stays awake, to see whether they still do.
+const TRY_EACH: u64 = 16;
+
 /// In place of a number of spinners: as many as suit the machine, see [`Tuning::on`].
 const SUITED: u32 = 8;
 
@@ -107,7 +110,7 @@ impl Tuning {
     /// release at once has probably lost its CPU: then the waiter had better give it its own.
     pub(super) fn awake_ns<P: Platform>(&self, parts: &Parts<'_, P>) -> u32 {
         // Hints, both: awake or asleep, both work.
-        if parts.mood.load(Relaxed) & mood::STALLED != 0 {
+        if parts.mood.load(Relaxed) & mood::STALLED != 0 && P::now() / 64 % TRY_EACH != 0 {
             return 0;
         }
         let crowded = parts.side.load(Relaxed) & side::CROWDED != 0;

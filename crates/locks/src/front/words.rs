@@ -52,7 +52,7 @@ pub mod mood {
     pub const SATURATED_AT: u32 = 6 << 16;
     /// Steps below which it no longer does.
     pub const IDLE_AT: u32 = 3 << 16;
-    /// The holder seems to have lost its CPU: somebody has waited awake for as long as pays, and it did not release.
+    /// Holders seem to lose their CPUs: somebody has waited awake for as long as pays, and the holder did not release.
     pub const STALLED: u32 = 1 << 22;
     /// One waiter in the line (9 bits, which wrap).
     pub const WAITER: u32 = 1 << 23;
