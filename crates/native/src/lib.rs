@@ -141,7 +141,7 @@ impl Platform for Native {
     }
 
     #[inline(always)]
-    fn will_write(word: &Self::Word) {
+    fn load_to_write(word: &Self::Word) -> u32 {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: a hint; a processor that does not know it ignores it.
         unsafe {
@@ -151,8 +151,7 @@ impl Platform for Native {
                 options(nostack, readonly, preserves_flags),
             );
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = word;
+        word.load(Ordering::Relaxed)
     }
 
     fn line_number(line: *mut u8) -> u32 {

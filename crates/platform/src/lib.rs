@@ -121,10 +121,10 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// `done` may itself try to take the word (a compare-and-swap): it is called on each new look.
     fn spin_for(word: &Self::Word, order: Ordering, ns: u32, done: impl FnMut(u32) -> bool) -> u32;
 
-    /// The calling thread reads the word's line now and writes to it in a moment: a line that it gets for both travels
-    /// once, not twice. Nothing depends on it.
-    fn will_write(word: &Self::Word) {
-        let _ = word;
+    /// Reads, relaxed; the calling thread writes to the same line in a moment. A line that it gets for both travels once from core
+    /// to core, not twice.
+    fn load_to_write(word: &Self::Word) -> u32 {
+        word.load(Ordering::Relaxed)
     }
 
     /// Lets about `ns` nanoseconds pass, awake, off the memory bus (exponential back-off).

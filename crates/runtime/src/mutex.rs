@@ -104,11 +104,20 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
         // SAFETY: the caller's promise.
         return unsafe { lock_kind(mutex, caller) };
     }
-    if fast_take(m, mode) {
-        m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
-        return 0;
+    if !fast_take(m, mode) {
+        return lock_contended(m, caller);
     }
-    lock_contended(m, caller)
+    // No call in the middle, for which registers would be saved: see `is_plain`.
+    let Some(id) = thread::known_id() else { return own(m) };
+    m.owner.store(id, Relaxed); // for gdb, and for `destroy`
+    0
+}
+
+#[cold]
+#[inline(never)]
+fn own(m: &Mutex) -> c_int {
+    m.owner.store(thread::id(), Relaxed); // as above
+    0
 }
 
 #[cold]

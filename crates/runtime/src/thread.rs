@@ -118,10 +118,16 @@ unsafe extern "C" {
 /// The calling thread's kernel id, as glibc has it.
 #[inline(always)]
 pub(crate) fn id() -> u32 {
+    known_id().unwrap_or_else(cached_id)
+}
+
+/// The same, if we know where glibc keeps it.
+#[inline(always)]
+pub(crate) fn known_id() -> Option<u32> {
     match tid_at() {
-        0 => cached_id(),
+        0 => None,
         // SAFETY: `learn` found it there.
-        at => unsafe { tid(at) },
+        at => Some(unsafe { tid(at) }),
     }
 }
 

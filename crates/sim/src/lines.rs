@@ -249,14 +249,18 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
     hit + if access == Access::Store { 0 } else { back }
 }
 
-/// The calling thread sends for the line of `address`, to write to it soon, and goes on. (A prefetch; whoever needs the line
-/// before it is there waits.)
-pub(crate) fn fetch(address: usize) {
+/// The calling thread gets the line of `address` to read it now, and to write to it soon; returns as [`reach`] does.
+pub(crate) fn fetch(address: usize) -> Ps {
     let e = engine();
-    let (cpu, id) = (e.my_cpu(), e.lines.at(address));
-    if e.lines.lines[id as usize].owner != cpu {
-        reach(address, Access::Store);
+    let (me, cpu, id) = (e.me(), e.my_cpu(), e.lines.at(address));
+    if e.lines.lines[id as usize].owner == cpu {
+        return reach(address, Access::Load);
     }
+    let drained_at = e.threads[me as usize].drained_at;
+    let hit = reach(address, Access::Store);
+    let e = engine();
+    e.threads[me as usize].drained_at = drained_at; // nothing has been stored
+    hit + e.lines.lines[id as usize].granted_at.saturating_sub(e.now)
 }
 
 /// How a wait for a change of a word ended.

@@ -238,10 +238,14 @@ impl Platform for Sim {
         word.wait(order, Some(end), done)
     }
 
-    fn will_write(word: &SimWord) {
+    fn load_to_write(word: &SimWord) -> u32 {
         if inside().is_some() {
-            fetch(word.address());
+            let cost = fetch(word.address());
+            let e = engine();
+            e.orders.load(e.me(), word.address(), Ordering::Relaxed);
+            advance(cost, Activity::Work);
         }
+        word.0.get()
     }
 
     fn pause(ns: u32) {

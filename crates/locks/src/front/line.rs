@@ -101,18 +101,16 @@ pub fn acquire<P: Platform, R: Rule<P>>(
 /// Joins the line; `true`: behind somebody.
 pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
     let me = core::ptr::from_ref(node).cast_mut();
-    // A hint, and the mutex's line is ours in a moment anyway. Before anybody can wait for us to be counted.
-    parts.mood.fetch_add(mood::WAITER, Relaxed);
     // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
     // our predecessor's node is fully made before we write its `next`.
     let tail = parts.tail.swap(tag(me, tuning.era), AcqRel);
     P::reached(Stage::Joined);
     let last = untag(tail, tuning.era);
+    if last.is_null() && !tail.is_null() {
+        forget(parts);
+    }
+    parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, and the mutex's line is ours at the moment
     if last.is_null() {
-        if !tail.is_null() {
-            forget(parts);
-            parts.mood.fetch_add(mood::WAITER, Relaxed); // as above
-        }
         node.open(); // whoever is behind us by now may have told us that it sleeps
         return false;
     }

@@ -65,8 +65,7 @@ fn own<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
 /// Locks; `caller` is the address of the call.
 #[inline(always)]
 pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
-    E::Platform::will_write(&m.word);
-    let kind = m.kind.load(Relaxed);
+    let kind = E::Platform::load_to_write(&m.kind);
     if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
         return answer;
     }
@@ -111,8 +110,7 @@ pub fn lock_until<E: Environment>(
 /// Unlocks.
 #[inline(always)]
 pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
-    E::Platform::will_write(&m.word);
-    let kind = m.kind.load(Relaxed) & TYPE;
+    let kind = E::Platform::load_to_write(&m.kind) & TYPE;
     if kind == RECURSIVE || kind == ERRORCHECK {
         // Relaxed: by invariant 2.
         if m.owner.load(Relaxed) != E::thread() || m.word.load(Relaxed) == FREE {
