@@ -46,13 +46,13 @@ macro_rules! catalog {
 
 catalog! {
     front {
-        AUTO: front::barging::Lock = AUTO_ENTRY;
+        AUTO: front::auto::Lock = front::auto::ENTRY;
         BARGING: front::barging::Lock = front::barging::ENTRY;
         FIFO: front::fifo::Lock = front::fifo::ENTRY;
+        SLO: front::slo::Lock = front::slo::ENTRY;
         ASL: front::asl::Lock = front::asl::ENTRY;
         ASL_MAX: Preset<front::asl::Lock, Max> = ASL_MAX_ENTRY;
         ASL_OPT: Preset<front::asl::Lock, Opt> = ASL_OPT_ENTRY;
-        SLO: front::slo::Lock = front::slo::ENTRY;
         PB10: front::pb10::Lock = front::pb10::ENTRY;
         MALTHUSIAN: front::malthusian::Lock = front::malthusian::ENTRY;
     }
@@ -68,20 +68,6 @@ catalog! {
         ASL_CLH: Reorderable<queue::clh::Lock<P>> = reorderable::over(queue::clh::ENTRY, "asl-clh");
     }
 }
-
-/// Barging, with what suits the machine ([`Tuning::for_cpus`]): with one CPU (affinity, or a container's quota)
-/// nobody spins, and no lock is left to another core.
-const AUTO_ENTRY: Entry = Entry {
-    id: "auto",
-    preset_of: Some("barging"),
-    idea: "the default: what suits this machine's CPUs, affinity and quota",
-    source: "our own choice among the front locks; see ARCHITECTURE.md",
-    order: "as barging",
-    wakes: "as barging; nobody spins where the program has one CPU",
-    delay: "as barging",
-    advice: "start here",
-    ..front::barging::ENTRY
-};
 
 /// LibASL-MAX (PPoPP 2022, section 4.1): the most throughput that reordering can give, and the longest waits of
 /// little cores.

@@ -34,7 +34,7 @@ pub const ENTRY: Entry = Entry {
     order: "arrival; with more threads than CPUs at most `bypass` arrivals overtake each head",
     promise: Promise::ArrivalOrBypass,
     stands_by: false,
-    space: "0 bytes beside the mutex; 64 bytes of stack per waiter",
+    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter",
     wakes: "the head spins, then sleeps; the holder's unlock, not the acquirer, wakes it",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each of them",
     advice: "where the order of waiters or the longest wait matters more than throughput",

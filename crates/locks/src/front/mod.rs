@@ -37,6 +37,7 @@
 
 mod alone;
 pub mod asl;
+pub mod auto;
 pub mod barging;
 mod batch;
 mod choice;

@@ -44,7 +44,7 @@ pub const ENTRY: Entry = Entry {
     order: "turns by arrival; little cores ask after their window",
     promise: Promise::Bypass,
     stands_by: true,
-    space: "0 bytes beside the mutex; 64 bytes of stack per waiter; 24 bytes per thread and epoch",
+    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter; 24 bytes per thread and epoch",
     wakes: "while saturated, the head wakes by itself, every 50 to 200 us; else as asl",
     delay: "a waiter, by `budget` while the lock is saturated; else as asl",
     advice: "machines with unequal cores, where throughput and P99 count and a rare wait of milliseconds does not",

@@ -155,7 +155,7 @@ impl<P: Platform> Waiter<P> {
 
 /// The number of a node as the chain's word has it.
 pub(super) fn in_chain(number: u32, era: usize) -> u32 {
-    number * ERAS as u32 | era as u32
+    (number * ERAS as u32) | era as u32
 }
 
 /// Gives nodes back, from `first` on, up to `until`.

@@ -1,0 +1,57 @@
+//! Auto: the default. What suits this machine, and the core that asks.
+//!
+//! On cores of the fastest class it is barging.rs with the tuning that suits the CPUs ([`Tuning::for_cpus`]), which are all
+//! cores where they are equal; with one CPU (affinity, or a container's quota) nobody spins, and no lock is left to another core.
+//! On slower cores it is slo.rs: they stand by first, within their budget.
+//!
+//! ```text
+//!   fastest class ─ word free? take ─ spin ─ line ─► head: naps while the lock is saturated, till its turn ─► word
+//!   slower class  ─ standby: window, a quarter of the budget at most ─ line ─┘
+//! ```
+//!
+//! Invariants: those of barging and slo.
+
+use super::{Arrived, Rule, Tuning, View, Window, barging, slo, tuning};
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Platform;
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "auto",
+    kind: Kind::Front,
+    preset_of: None,
+    idea: "the default: what suits this machine's CPUs, affinity and quota; on slower cores slo",
+    source: "our own choice among the front locks; see ARCHITECTURE.md",
+    order: "none among runners; sleepers are woken first come first served",
+    promise: Promise::Bypass,
+    stands_by: true,
+    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter",
+    wakes: "as barging; nobody spins where the program has one CPU",
+    delay: "as barging; a slower core by its window, too, within `budget`",
+    advice: "start here",
+    options: &[
+        tuning::BUDGET,
+        tuning::SPIN,
+        tuning::SPINNERS,
+        tuning::BYPASS.or(barging::BYPASS),
+        tuning::WAIT,
+    ],
+};
+
+/// The rule.
+#[derive(Debug)]
+pub struct Lock;
+
+impl<P: Platform> Rule<P> for Lock {
+    fn defaults(tuning: Tuning) -> Tuning {
+        Tuning { window: Window::Epoch, ..tuning }
+    }
+
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        if P::place().class.is_big() {
+            barging::Lock::arrive(lock)
+        } else {
+            slo::Lock::arrive(lock)
+        }
+    }
+}
