@@ -10,7 +10,7 @@ use super::grant::settle;
 use super::leaving::Seat;
 use super::rule::{Arrived, Rule, View};
 use super::waiter::{ASLEEP, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter, state};
-use super::{HELD, Parts, Tuning, WAITED};
+use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
@@ -39,7 +39,8 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
         return true;
     }
     if !untag(tail, era).is_null() {
-        return false;
+        // Left behind by code that knows nothing of the line? It has a free word, and whoever takes that clears it away.
+        return parts.word.load(Relaxed) == FREE && is_left_behind(parts, era);
     }
     // Left over from before a fork. Relaxed: there is nobody to synchronize with.
     let cleared =
@@ -48,6 +49,14 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
         forget(parts);
     }
     cleared
+}
+
+/// Does the line consist of nodes that had the lock, or left? The word is free, or the caller's who is not in the line.
+pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
+    // ORDERING: Acquire, pairs with [join]: the node is fully made.
+    let last = untag(parts.tail.load(Acquire), era);
+    // SAFETY: a node, or what was one, and readable.
+    !last.is_null() && unsafe { (*last).had_the_lock() }
 }
 
 /// What the line of a fork's parent left behind must not bind the child.
