@@ -1,10 +1,9 @@
 //! The line of waiters in front of word 0: every edit of it, whatever the rule.
 //!
 //! Mellor-Crummey & Scott, *Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors*,
-//! TOCS 1991. A waiter that acquired hands the headship on before `lock` returns (K42; Linux' qspinlock), so nodes
-//! live on stacks, and thread exit needs no clean-up. Unlock does not know the line: the head, when it sleeps, sleeps
-//! on word 0 itself, where glibc's unlock finds it, too.
-//!
+//! TOCS 1991. A waiter that acquired hands the headship on before `lock` returns (K42; Linux' qspinlock), or stays in the line
+//! to hand the lock itself on (grant.rs). Nodes (waiter.rs) belong to nobody's stack, so thread exit needs no clean-up. The head,
+//! when it sleeps, sleeps on word 0 itself, where glibc's unlock finds it, too.
 
 use super::grant::settle;
 use super::leaving::Seat;
