@@ -39,7 +39,7 @@ pub struct Room(pub(crate) UnsafeCell<[u8; 8]>);
 // SAFETY: whole.rs alone looks inside, and what it puts there is shared as locks are.
 unsafe impl Sync for Room {}
 
-// A waiter's node is one line of its stack.
+// A waiter's node is one line.
 const _: () = assert!(size_of::<Waiter<Native>>() == 64);
 const _: () = assert!(posix::RECURSIVE == libc::PTHREAD_MUTEX_RECURSIVE as u32);
 const _: () = assert!(posix::ERRORCHECK == libc::PTHREAD_MUTEX_ERRORCHECK as u32);

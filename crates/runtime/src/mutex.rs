@@ -22,7 +22,7 @@ use lockwright_record::trace::What;
 #[inline(always)]
 fn take(mutex: &Mutex, caller: usize) {
     if !fast_take(mutex, threads) {
-        posix::acquire(mutex, caller);
+        posix::acquire(mutex, 0, caller);
     }
 }
 
@@ -30,7 +30,7 @@ fn take(mutex: &Mutex, caller: usize) {
 #[inline(always)]
 fn give(mutex: &Mutex) {
     if !fast_give(mutex, threads()) {
-        give_slow(mutex);
+        give_slow(mutex, 0);
     }
 }
 
@@ -126,7 +126,7 @@ fn lock_contended(m: &Mutex, caller: usize) -> c_int {
     if watch::is_on() {
         return lock_watched(m, caller);
     }
-    posix::acquire(m, caller);
+    posix::acquire(m, 0, caller);
     m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
     0
 }
@@ -267,7 +267,7 @@ fn unlock_contended(m: &Mutex) -> c_int {
         return give_watched(m);
     }
     m.owner.store(0, Relaxed); // as in `fast_unlock`
-    give_slow(m);
+    give_slow(m, 0);
     0
 }
 

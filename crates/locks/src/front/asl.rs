@@ -36,7 +36,7 @@ pub const ENTRY: Entry = Entry {
     order: "arrival among those who have asked; little cores ask after their window",
     promise: Promise::ArrivalOrBypass,
     stands_by: true,
-    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter; 24 bytes per thread and epoch",
+    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool; 24 bytes per thread and epoch",
     wakes: "as fifo; as barging where waiters are more than CPUs, and standby sleeps there",
     delay: "a little core, by its window (the epoch's, 100 ms outside epochs); then as fifo",
     advice: "machines with unequal cores; give latency-critical operations an SLO (docs/epochs.md)",

@@ -42,7 +42,7 @@ pub const ENTRY: Entry = Entry {
     order: "none among runners; sleepers are woken first come first served",
     promise: Promise::Bypass,
     stands_by: false,
-    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter",
+    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
     wakes: "unlock wakes the line's head, at most one thread on its way at a time",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, `budget` ns",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",

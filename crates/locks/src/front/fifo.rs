@@ -11,6 +11,8 @@
 //!           └ join the line ─► head ─► take
 //! ```
 //!
+//! While the line isn't crowded and its next waiter is awake, unlock grants it the lock (front/grant.rs).
+//!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. If the line was not crowded when it was last left, only its head takes the lock (and trylock, timed
 //!    locks and sleepers on the word, which don't queue).
@@ -34,8 +36,8 @@ pub const ENTRY: Entry = Entry {
     order: "arrival; with more threads than CPUs at most `bypass` arrivals overtake each head",
     promise: Promise::ArrivalOrBypass,
     stands_by: false,
-    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter",
-    wakes: "the head spins, then sleeps; the holder's unlock, not the acquirer, wakes it",
+    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
+    wakes: "unlock grants it to a waiter that spins; one that sleeps is woken by unlock, not by the acquirer",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each of them",
     advice: "where the order of waiters or the longest wait matters more than throughput",
     options: &[tuning::SPIN, tuning::BYPASS.or(BYPASS)],
@@ -60,8 +62,7 @@ impl<P: Platform> Rule<P> for Lock {
 /// Takes a lock that is free, and a crowded one past its head. From a quarter of the bound on, one arrival in 32 is
 /// sent to join instead: the head, woken long ago, may wait for a CPU, and that arrival, going to sleep, gives it one.
 fn overtake<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
-    let so_far = lock.overtaken();
-    let is_sent = so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
-    let may = lock.is_line_empty() || lock.is_left() || lock.is_crowded() && !is_sent;
+    let is_sent = |so_far| so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
+    let may = lock.is_line_empty() || lock.is_crowded() && !is_sent(lock.overtaken());
     if may { lock.take() } else { None }
 }

@@ -155,22 +155,24 @@ fn move_to_word<P: Platform>(parts: &Parts<'_, P>, head: &Waiter<P>) {
     owe_wake(parts);
 }
 
-/// The holder unlocks a word that is not 1: grants the lock to the next in the chain, or ends that. `true`: it is another's.
+/// The holder unlocks a word that is not 1: grants the lock to the next in the chain, or ends that. `true`: it is another's, or
+/// was nobody's: undefined, and harmless as with glibc.
 pub(super) fn hand_on<P: Platform>(lock: &View<'_, P>) -> bool {
     let (parts, era) = (&lock.parts, lock.tuning.era);
-    let Some(chain) = parts.chain else { return false };
+    // Relaxed, here and below: who makes it 2 after this is served by the next unlock.
+    let mut word = parts.word.load(Relaxed);
+    let Some(chain) = parts.chain else { return word == FREE };
     let first = first_of(parts, era);
-    if first.is_null() {
-        if chain.load(Relaxed) != 0 {
+    if word == FREE || first.is_null() {
+        if word != FREE && chain.load(Relaxed) != 0 {
             chain.store(0, Relaxed); // from before a fork
         }
-        return false;
+        return word == FREE;
     }
     let grants = !note_length(lock) && !batch::may_stay(lock);
     // SAFETY: the chain's first node is in the line until the holder passes it, which is us.
     let mut node = unsafe { &*first };
-    // Relaxed: who makes it 2 after this is served by the next unlock.
-    while grants && parts.word.load(Relaxed) == CHAINED {
+    while grants && word == CHAINED {
         let Some(next) = successor(parts, node, era) else {
             // SAFETY: the line is empty.
             unsafe { give_back(first, null_mut()) };
@@ -193,6 +195,7 @@ pub(super) fn hand_on<P: Platform>(lock: &View<'_, P>) -> bool {
                     break;
                 }
                 node = waiter;
+                word = parts.word.load(Relaxed);
             }
         }
     }

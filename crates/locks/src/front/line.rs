@@ -1,16 +1,15 @@
 //! The line of waiters in front of word 0: every edit of it, whatever the rule.
 //!
 //! Mellor-Crummey & Scott, *Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors*,
-//! TOCS 1991. A waiter that acquired hands the headship on before `lock` returns (K42; Linux' qspinlock), so nodes
-//! live on stacks, and thread exit needs no clean-up. Unlock does not know the line: the head, when it sleeps, sleeps
-//! on word 0 itself, where glibc's unlock finds it, too.
-//!
+//! TOCS 1991. A waiter that acquired hands the headship on before `lock` returns (K42; Linux' qspinlock), or stays in the line
+//! to hand the lock itself on (grant.rs). Nodes (waiter.rs) belong to nobody's stack, so thread exit needs no clean-up. The head,
+//! when it sleeps, sleeps on word 0 itself, where glibc's unlock finds it, too.
 
 use super::grant::settle;
 use super::leaving::Seat;
 use super::rule::{Arrived, Rule, View};
 use super::waiter::{ASLEEP, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter, state};
-use super::{HELD, Parts, Tuning, WAITED};
+use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
@@ -39,7 +38,8 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
         return true;
     }
     if !untag(tail, era).is_null() {
-        return false;
+        // Left behind by code that knows nothing of the line? It has a free word, and whoever takes that clears it away.
+        return parts.word.load(Relaxed) == FREE && is_left_behind(parts, era);
     }
     // Left over from before a fork. Relaxed: there is nobody to synchronize with.
     let cleared =
@@ -48,6 +48,14 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
         forget(parts);
     }
     cleared
+}
+
+/// Does the line consist of nodes that had the lock, or left? The word is free, or the caller's who is not in the line.
+pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
+    // ORDERING: Acquire, pairs with [join]: the node is fully made.
+    let last = untag(parts.tail.load(Acquire), era);
+    // SAFETY: a node, or what was one, and readable.
+    !last.is_null() && unsafe { (*last).had_the_lock() }
 }
 
 /// What the line of a fork's parent left behind must not bind the child.

@@ -43,7 +43,7 @@ pub const ENTRY: Entry = Entry {
     order: "none among those who circulate; the others by arrival",
     promise: Promise::Bypass,
     stands_by: false,
-    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter",
+    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
     wakes: "a passive head wakes by itself, every 50 to 400 us; otherwise as barging",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each of them; 100 ms a head at most",
     advice: "many more threads than CPUs, where throughput counts and waits of milliseconds don't",

@@ -4,12 +4,12 @@
 //! ```text
 //!                      ┌ beside the line: awake, or standing by, for a bounded time
 //!            arrivals ─┤
-//!   word 0 ◄───────────┴ line:  head ─► waiter ─► waiter ◄─ tail     (nodes on the waiters' stacks)
-//!   0|1|2   ◄─ asleep on word 0 itself: the line's head, timed lockers, moved condvar waiters, glibc's own code
+//!   word 0 ◄───────────┴ line:  head ─► waiter ─► waiter ◄─ tail     (nodes in a pool)
+//!   0..=3   ◄─ asleep on word 0 itself: the line's head, timed lockers, moved condvar waiters, glibc's own code
 //! ```
 //!
-//! Word 0 is 0 (free), 1 (held) or 2 (held, and somebody may sleep on the word). The line (line.rs) makes every
-//! edit; a [`Rule`] decides who joins it, who goes first, and how everybody waits.
+//! Word 0 is 0 (free), 1 (held), 2 (held, and somebody may sleep on the word) or 3 (held by one of a chain of grants). The line
+//! (line.rs, grant.rs) makes every edit; a [`Rule`] decides who joins it, who goes first, and how everybody waits.
 //!
 //! State: (word, line, s asleep on the word).  What moves it:
 //!
@@ -20,6 +20,11 @@
 //! | whoever slept | (0, q, s) | (2, q, s) held by it |
 //! | head that leaves, before a successor that sleeps at its gate | (1, q, s) | (2, q, s + 1): it moves it to the word |
 //! | signal, by the holder | (1, q, s) | (2, q, s + 1), a condvar's sleeper now sleeps on the word |
+//! | head that has it, before an awake successor | (1, q, s) | (3, q, s): it stays in the line (grant.rs) |
+//! | unlock by who stayed | (3, q, s) | (3, q - 1, s), held by its successor; or (0, q, s), and that one is head |
+//! | who was granted it, before nobody, or a sleeper | (3, q, s) | (1, q, s), or (2, q, s + 1) as above |
+//! | whoever found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; the next unlock ends the chain |
+//! | unlock by glibc's code | (2 or 3, q, s) | (0, q, s): the next in line sees that by itself, and is head |
 //! | unlock | (1, q, s) | (0, q, s) |
 //! | unlock | (2, q, s) | (0, q, s), then wakes, by address, those that signals moved here, or else one that sleeps on the word |
 //!
@@ -27,12 +32,11 @@
 //! 1. *Duty* is glibc's own. While anybody sleeps on the word, it says 2, or somebody whom an unlock has woken
 //!    is on its way and will make it 2. So whoever has slept, on the word or at a gate, acquires as 2, and whoever
 //!    unlocks, by our code or by glibc's, needs to know the word and nothing else.
-//! 2. A waiter at its gate is never the next to have the lock: whoever makes it head while it sleeps there holds
-//!    the lock, and moves it to the word.
-//! 3. The line is edited by its head alone, which may stay in it while it holds the lock (joining touches the tail;
-//!    leaving.rs has the one exception).
-//! 4. After the write of 0 that releases, unlock uses nothing but the word's address, for futex calls: the mutex
-//!    may be gone by then.
+//! 2. Who sleeps at its gate is never the next to have the lock: whoever makes it head while it sleeps there holds
+//!    the lock, and moves it to the word; and it does not fall asleep behind one that has the lock (grant.rs).
+//! 3. The line is edited by its head alone, which may stay in it while it holds the lock (joining touches the tail).
+//! 4. After the write of 0 that releases, or the grant, unlock uses nothing but addresses, for futex calls: the mutex
+//!    may be gone by then. (Nodes are not: they lie in lines that stay.)
 //! 5. Only the holder writes the count of overtakers, after it took the word: so the count is exact.
 
 mod alone;

@@ -35,7 +35,7 @@ pub const ENTRY: Entry = Entry {
     order: "little cores by arrival, big cores among themselves by chance",
     promise: Promise::Bypass,
     stands_by: false,
-    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter",
+    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
     wakes: "as fifo; big cores wait awake, for `spin` ns at most, then as fifo",
     delay: "a little core, by `big` turns for each one before it; 100 ms a head at most",
     advice: "to compare with asl; a proportion fits one load only",

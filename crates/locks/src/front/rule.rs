@@ -9,7 +9,7 @@
 //! that it says is advice: it can't break exclusion, lose a waiter, or have the head overtaken more often than the
 //! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
 
-use super::line::is_empty;
+use super::line::{is_empty, is_left_behind};
 use super::{FREE, HELD, Parts, Seat, Tuning, batch, grant, mood, side, take_as, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
@@ -147,6 +147,9 @@ impl<'a, P: Platform> View<'a, P> {
             P::reached(Stage::Passed);
             return Some(Taken(()));
         }
+        if is_left_behind(&self.parts, self.tuning.era) {
+            return Some(Taken(()));
+        }
         if self.overtaken() < self.tuning.bypass {
             side.fetch_add(side::BYPASS, Relaxed); // the field has room: `bypass` is its largest value at most
             return Some(Taken(()));
@@ -172,7 +175,7 @@ impl<'a, P: Platform> View<'a, P> {
 
     /// Is the word free, and nobody in line?
     pub fn is_free(&self) -> bool {
-        self.is_open() && self.parts.tail.load(Relaxed).is_null()
+        self.is_open() && self.is_line_empty()
     }
 
     /// Is nobody in line? A line from before a fork is nobody's, and is cleared.

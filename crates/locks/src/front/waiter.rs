@@ -130,6 +130,15 @@ impl<P: Platform> Waiter<P> {
         self.ask_before(|gate| gate.load(Acquire))
     }
 
+    /// Has it had the lock, and is still in the line? Or all of those before it, if it has left.
+    pub(super) fn had_the_lock(&self) -> bool {
+        // ORDERING: Acquire, as above.
+        match state(self.gate.load(Acquire)) {
+            LEFT => self.is_first(),
+            now => now == GRANTED,
+        }
+    }
+
     /// Tells who is before it that it sleeps, which its own gate says already; `true`: it need not, it is first.
     pub(crate) fn tell_before(&self) -> bool {
         // [tell] ORDERING: AcqRel: Release pairs with the Acquires of gates in `leave`, `stay` and leaving.rs: they see that we are

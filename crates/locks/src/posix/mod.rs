@@ -181,8 +181,13 @@ impl<E: Environment> Mutex<E> {
 
     /// What the front locks see of it.
     pub fn parts(&self) -> Parts<'_, E::Platform> {
-        let Self { word, count, owner, users: mood, kind, side, tail, .. } = self;
-        let chain = (kind.load(Relaxed) & TYPE != RECURSIVE).then_some(count);
+        self.parts_of(self.kind.load(Relaxed))
+    }
+
+    /// The same, of a mutex that is known to be of this kind.
+    pub(crate) fn parts_of(&self, kind: u32) -> Parts<'_, E::Platform> {
+        let Self { word, count, owner, users: mood, side, tail, .. } = self;
+        let chain = (kind & TYPE != RECURSIVE).then_some(count);
         Parts { word, side, mood, chain, tail, owner: Some(owner) }
     }
 }

@@ -70,7 +70,7 @@ pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
         return answer;
     }
     if kind & MARKED != 0 && must_queue(m) || !E::take(m) {
-        acquire(m, caller);
+        acquire(m, kind, caller);
     }
     own(m, kind)
 }
@@ -126,19 +126,16 @@ pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
     }
     m.owner.store(0, Relaxed); // glibc's condvar code asserts it
     if !E::give(m) {
-        give_slow(m);
+        give_slow(m, kind);
     }
     Ok(())
 }
 
-/// Releases word 0, if [`Environment::give`] did not.
+/// Releases word 0 of a mutex of this kind, if [`Environment::give`] did not.
 #[cold]
 #[inline(never)]
-pub fn give_slow<E: Environment>(m: &Mutex<E>) {
-    if m.word.load(Relaxed) == FREE {
-        return; // unlocking a free mutex: undefined, and harmless as with glibc
-    }
-    release(m);
+pub fn give_slow<E: Environment>(m: &Mutex<E>, kind: u32) {
+    release(m, kind);
 }
 
 /// Destroys: refused while held, or while a condvar's waiter will come back for it.

@@ -136,19 +136,20 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
     }
 }
 
-/// Acquires word 0 by the mutex's lock.
+/// Acquires word 0 of a mutex of this kind, by its lock.
 #[cold]
 #[inline(never)]
-pub fn acquire<E: Environment>(mutex: &Mutex<E>, caller: usize) {
+pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
     E::before_wait();
     let (how, tuning) = tuned::<E>(decide(mutex, caller));
     match how {
         How::Front(front) => {
-            E::in_line(mutex, &tuning, |seat| (front.acquire)(mutex.parts(), &tuning, seat));
+            let parts = mutex.parts_of(kind);
+            E::in_line(mutex, &tuning, |seat| (front.acquire)(parts, &tuning, seat));
         }
         // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
         How::Whole(acquire) if tuning.era == 0 => {
-            if mutex.kind.load(Relaxed) & MARKED == 0 {
+            if kind & MARKED == 0 {
                 // From now on every arrival comes here, and queues. Relaxed: those that don't know yet overtake.
                 mutex.kind.fetch_or(MARKED, Relaxed);
             }
@@ -162,9 +163,9 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, caller: usize) {
 
 /// Releases word 0, which is not 1. Who needs the wake, and gets it, does not depend on the mutex's lock, which may
 /// be decided at this very moment.
-pub(super) fn release<E: Environment>(mutex: &Mutex<E>) {
+pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     let (how, tuning) = policy(mutex);
-    let parts = mutex.parts();
+    let parts = mutex.parts_of(kind);
     if let How::Front(front) = how {
         (front.release)(&View::new(parts, &tuning));
     }
