@@ -48,7 +48,7 @@ pub struct Waiter<P: Platform> {
     pub(super) passed: P::Word,
     /// The next one's number; 0: none.
     pub(super) next: P::Word,
-    /// Who is before it. Written by itself before it is linked, and under the lock.
+    /// Who is before it. Written by itself before it is linked, and by those who choose.
     before: P::Ptr<Waiter<P>>,
     pub(super) note: Note,
     number: u32,
@@ -85,8 +85,10 @@ impl<P: Platform> Waiter<P> {
 
     /// Links `next` behind this node.
     pub(super) fn link(&self, next: *mut Self) {
-        // SAFETY: in the line, or about to be, as this one. Relaxed: its own to read, or published below.
-        unsafe { (*next).before.store(core::ptr::from_ref(self).cast_mut(), Relaxed) };
+        let me = core::ptr::from_ref(self).cast_mut();
+        // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice this node may be one that they don't know.
+        // SAFETY: in the line, or about to be, as this one.
+        unsafe { (*next).before.store(me, Release) };
         // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
         // SAFETY: as above.
         self.next.store(unsafe { (*next).number }, Release);
@@ -147,13 +149,14 @@ impl<P: Platform> Waiter<P> {
     }
 
     fn ask_before(&self, ask: impl Fn(&P::Word) -> u32) -> bool {
-        let told = self.before.load(Relaxed); // our own, but for those who choose
+        // ORDERING: Acquire, both, pairs with [before].
+        let told = self.before.load(Acquire);
         let mut before = told;
         while !before.is_null() {
             // SAFETY: a node, as long as our own gate does not change, and after that still readable.
             let waiter = unsafe { &*before };
             match state(ask(&waiter.gate)) {
-                LEFT => before = waiter.before.load(Relaxed), // published by its [join]
+                LEFT => before = waiter.before.load(Acquire),
                 // A choice may have put somebody else before us, and that one may have ended.
                 now => return now == GRANTED && self.before.load(Relaxed) == told,
             }
