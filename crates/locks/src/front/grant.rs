@@ -108,6 +108,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     }
     // It must be this very value, without BEHIND.
     // [stay] ORDERING: Release, pairs with `ask_before`: whoever was chosen before us has gone.
+    // SURVIVES: it takes a node that is used again, and explorations use each once.
     let stays = |from| node.gate.compare_exchange(from, GRANTED, Release, Relaxed).is_ok();
     if !stays(OPEN) && !stays(PROMOTED) {
         return false;

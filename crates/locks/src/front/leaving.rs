@@ -36,6 +36,7 @@ pub unsafe fn leave_line<P: Platform>(
     let node = unsafe { &*node };
     loop {
         // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
+        // EXPLORED: it takes one that is granted the lock when it is torn, and locks again.
         let now = state(node.gate.load(Acquire));
         if now == GRANTED {
             return unlock_slow(parts, tuning);

@@ -103,9 +103,10 @@ impl<P: Platform> Waiter<P> {
     pub(crate) fn turn(&self, from: u32, to: u32) -> Result<u32, u32> {
         let mut now = from;
         loop {
-            // [turn] ORDERING: Release pairs with the Acquires of gates: what the last holder wrote, where it is GRANTED.
-            // Acquire on failure, pairs with itself: who opened it is through with the line.
-            match self.gate.compare_exchange(now, now & BEHIND | to, AcqRel, Acquire) {
+            // [turn] ORDERING: Release pairs with the Acquires of gates: what the last holder wrote, where it is GRANTED. Acquire, pairs
+            // with [tell]: who leaves must not find an old gate behind it. Relaxed on failure: it is looked at again.
+            // SURVIVES: Acquire, on paper only: what is explored here never fails on an old gate.
+            match self.gate.compare_exchange(now, (now & BEHIND) | to, AcqRel, Relaxed) {
                 Err(other) if other != now && state(other) == from => now = other,
                 result => return result,
             }
@@ -128,7 +129,8 @@ impl<P: Platform> Waiter<P> {
 
     /// Has who is before it had the lock, or has it now? Then it is first.
     pub(super) fn is_first(&self) -> bool {
-        // ORDERING: Acquire, pairs with [turn] and [stay]: the one before that is there, too.
+        // ORDERING: Acquire, pairs with [turn] and [stay]: a choice that came before them is known.
+        // SURVIVES: it takes a node that is used again, and explorations use each once.
         self.ask_before(|gate| gate.load(Acquire))
     }
 
@@ -143,8 +145,8 @@ impl<P: Platform> Waiter<P> {
 
     /// Tells who is before it that it sleeps, which its own gate says already; `true`: it need not, it is first.
     pub(crate) fn tell_before(&self) -> bool {
-        // [tell] ORDERING: AcqRel: Release pairs with the Acquires of gates in `leave`, `stay` and leaving.rs: they see that we are
-        // ASLEEP. Acquire, as above.
+        // [tell] ORDERING: AcqRel: Release pairs with [turn], of one that leaves: it sees that we are ASLEEP. Acquire, as above.
+        // SURVIVES: as above, both.
         self.ask_before(|gate| gate.fetch_or(BEHIND, AcqRel))
     }
 

@@ -5,11 +5,13 @@ use super::mutant::{Mutation, Op, Site};
 use lockwright_locks::spec::GLIBC;
 
 /// The locks' files that say so of some of their lines.
-const SOURCES: [(&str, &str); 9] = [
+const SOURCES: [(&str, &str); 11] = [
     ("condvar/mod.rs", include_str!("../../../locks/src/condvar/mod.rs")),
     ("front/mod.rs", include_str!("../../../locks/src/front/mod.rs")),
     ("front/line.rs", include_str!("../../../locks/src/front/line.rs")),
     ("front/rule.rs", include_str!("../../../locks/src/front/rule.rs")),
+    ("front/grant.rs", include_str!("../../../locks/src/front/grant.rs")),
+    ("front/waiter.rs", include_str!("../../../locks/src/front/waiter.rs")),
     ("front/leaving.rs", include_str!("../../../locks/src/front/leaving.rs")),
     ("torn.rs", include_str!("../../../locks/src/torn.rs")),
     ("posix/mod.rs", include_str!("../../../locks/src/posix/mod.rs")),
