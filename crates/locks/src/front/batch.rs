@@ -31,14 +31,17 @@ use lockwright_platform::{Platform, Stage, Word};
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
 
-/// So long after its predecessor has acquired it is head, and after the release it can have acquired: together, ns.
+/// What a move to another core costs at least: the word, and a few lines of data, ns. (Watching somebody costs him about as much.)
+const MOVED_NS: u64 = 150;
+
+/// So long after its predecessor has acquired it learns that it is head, and after the release it can have acquired: together, ns.
 const HEADSHIP_NS: u64 = 200;
 
-/// What watching costs the one who is watched, for each section, ns: its lock's line travels.
-const WATCHED_NS: u64 = 150;
+/// Sections of random lengths look as if some took longer with data that has just arrived. So many times as long is not chance.
+const FASTER: u64 = 2;
 
-/// The same with a few lines of data.
-const MOVED_NS: u64 = 150;
+/// Who is not back after so long is not waited for, ns.
+const GRACE_MAX_NS: u64 = 2_000;
 
 /// A runner who has not been back for so long is gone, ns.
 const GONE_NS: u64 = 1_000;
@@ -51,7 +54,7 @@ const SLICES_NS: u64 = 1 << 20;
 const SLICE_NS: u64 = 1 << 15;
 
 /// How long a runner is watched, ns.
-const WATCH_NS: u64 = 8_000;
+const WATCH_NS: u64 = 5_000;
 
 /// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
 const OVERTAKEN: u32 = 16;
@@ -63,7 +66,7 @@ const SLOW_SHARE: u64 = 3;
 const TRY_EACH: u64 = 32;
 
 /// A head that naps looks at the lock after so long, ns, then after twice as long ...
-const FIRST_LOOK_NS: u32 = 50_000;
+const FIRST_LOOK_NS: u32 = 20_000;
 
 /// ... up to this: a lock that falls idle is not left idle for longer.
 const LONGEST_LOOK_NS: u32 = 200_000;
@@ -106,7 +109,8 @@ pub(super) fn spin<P: Platform>(
         let (mut holder, mut since) = (parts.holder(), start);
         lock.spin_for(|value| {
             if value == FREE {
-                let moved = (!overtaken).then(|| P::now() - since + HEADSHIP_NS + WATCHED_NS);
+                let late = if head.is_some() { HEADSHIP_NS } else { 0 };
+                let moved = (!overtaken).then(|| P::now() - since + late);
                 got = !is_back(parts, holder, moved) && take();
             } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
@@ -134,26 +138,35 @@ pub(super) fn spin<P: Platform>(
 fn is_back<P: Platform>(parts: &Parts<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
     let start = P::now();
     let (mut rounds, mut held, mut back) = (0, 0, start);
-    let until = |is_free: bool| {
-        let limit = if is_free { moved.unwrap_or(0).max(GONE_NS) } else { GONE_NS };
-        let seen =
-            P::spin_for(parts.word, Relaxed, limit as u32, |value| (value == FREE) == is_free);
+    let until = |is_free: bool, ns: u64| {
+        let seen = P::spin_for(parts.word, Relaxed, ns as u32, |value| (value == FREE) == is_free);
         ((seen == FREE) == is_free).then(P::now)
     };
-    let mut others = false;
-    while let Some(now) = until(false) {
+    // Either it is back sooner than a move takes, whatever the section; or sections take far longer where the data has just
+    // arrived.
+    let stays = loop {
+        let left = moved.unwrap_or(0).min(GRACE_MAX_NS) * (rounds + 1);
+        let Some(now) = until(false, left.saturating_sub(P::now() - start).max(MOVED_NS)) else {
+            break false;
+        };
         (rounds, back) = (rounds + 1, now);
-        let now = parts.holder();
-        others = now != 0 && holder != 0 && now != holder;
-        holder = if holder == 0 { now } else { holder };
-        if others || back - start > WATCH_NS {
-            break;
+        let by = parts.holder();
+        if by != 0 && holder != 0 && by != holder {
+            break false; // somebody else has it
         }
-        let Some(released) = until(true) else { break };
+        holder = if holder == 0 { by } else { holder };
+        if back - start > WATCH_NS {
+            break true;
+        }
+        let Some(released) = until(true, WATCH_NS) else { break false };
         held += released - back;
-    }
-    let stays = rounds * moved.unwrap_or(MOVED_NS + WATCHED_NS + 3 * held / (2 * rounds.max(1)));
-    let idle = others || rounds < 3 || back - start >= stays;
+    };
+    let stays = stays && {
+        let all = back - start;
+        all - held < rounds * MOVED_NS
+            || all * FASTER < rounds * moved.unwrap_or(0).min(GRACE_MAX_NS)
+    };
+    let idle = !stays;
     let in_slice = start % SLICES_NS < 2 * SLICE_NS;
     note(parts, idle, if in_slice { mood::STEPS } else { mood::STEP });
     rounds != 0
@@ -237,7 +250,7 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
     }
 }
 
-/// Does the runner of a saturated lock not come back? Looks at it for one section and what follows.
+/// Does the runner of a saturated lock not come back, or not soon? Looks at it for one section and what follows.
 fn is_gone<P: Platform>(parts: &Parts<'_, P>) -> bool {
     let until = |is_free: bool| {
         P::spin_for(parts.word, Relaxed, GONE_NS as u32, |value| (value == FREE) == is_free);
@@ -249,8 +262,10 @@ fn is_gone<P: Platform>(parts: &Parts<'_, P>) -> bool {
         note(parts, true, 0);
         return true;
     }
-    if until(true) - released >= MOVED_NS + 3 * (P::now() - back) {
+    let hold = until(true) - back;
+    if back - released > 2 * MOVED_NS + hold / 4 {
         doubt(parts);
+        return true;
     }
     false
 }
