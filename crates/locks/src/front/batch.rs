@@ -109,9 +109,9 @@ pub(super) fn spin<P: Platform>(
         let (mut holder, mut since) = (parts.holder(), start);
         lock.spin_for(|value| {
             if value == FREE {
-                let late = if head.is_some() { HEADSHIP_NS } else { 0 };
+                let late = if head.is_some() || tuning.eager { HEADSHIP_NS } else { 0 };
                 let moved = (!overtaken).then(|| P::now() - since + late);
-                got = !is_back(parts, holder, moved) && take();
+                got = !is_back(lock, holder, moved) && take();
             } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
             }
@@ -135,7 +135,10 @@ pub(super) fn spin<P: Platform>(
 /// The word is free: does its last holder come back, and so soon that a move does not pay? Notes the answer; `false`: the
 /// word is still free. `holder`: who that was, 0 if it isn't known; `moved`: what a section takes whose core has just got
 /// the data, with the move, ns.
-fn is_back<P: Platform>(parts: &Parts<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
+fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
+    let (parts, eager) = (&lock.parts, lock.tuning.eager);
+    let (least, faster, enough) =
+        if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
     let start = P::now();
     let (mut rounds, mut held, mut back) = (0, 0, start);
     let until = |is_free: bool, ns: u64| {
@@ -146,25 +149,25 @@ fn is_back<P: Platform>(parts: &Parts<'_, P>, mut holder: u32, moved: Option<u64
     // arrived.
     let stays = loop {
         let left = moved.unwrap_or(0).min(GRACE_MAX_NS) * (rounds + 1);
-        let Some(now) = until(false, left.saturating_sub(P::now() - start).max(MOVED_NS)) else {
-            break false;
+        let Some(now) = until(false, left.saturating_sub(P::now() - start).max(least)) else {
+            break rounds >= enough;
         };
         (rounds, back) = (rounds + 1, now);
         let by = parts.holder();
         if by != 0 && holder != 0 && by != holder {
-            break false; // somebody else has it
+            break rounds > enough; // somebody else has it
         }
         holder = if holder == 0 { by } else { holder };
         if back - start > WATCH_NS {
             break true;
         }
-        let Some(released) = until(true, WATCH_NS) else { break false };
+        let Some(released) = until(true, WATCH_NS) else { break rounds >= enough };
         held += released - back;
     };
     let stays = stays && {
         let all = back - start;
         all - held < rounds * MOVED_NS
-            || all * FASTER < rounds * moved.unwrap_or(0).min(GRACE_MAX_NS)
+            || all * faster < rounds * moved.unwrap_or(0).min(GRACE_MAX_NS)
     };
     let idle = !stays;
     let in_slice = start % SLICES_NS < 2 * SLICE_NS;
@@ -198,7 +201,7 @@ pub(super) fn nap<P: Platform>(
             }
             lock.sleep_aside(u64::from(look).min(left) as u32);
             look = (2 * look).min(LONGEST_LOOK_NS);
-            if is_gone(parts) {
+            if is_gone(parts, lock.tuning.eager) {
                 return true;
             }
         }
@@ -251,7 +254,7 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
 }
 
 /// Does the runner of a saturated lock not come back, or not soon? Looks at it for one section and what follows.
-fn is_gone<P: Platform>(parts: &Parts<'_, P>) -> bool {
+fn is_gone<P: Platform>(parts: &Parts<'_, P>, eager: bool) -> bool {
     let until = |is_free: bool| {
         P::spin_for(parts.word, Relaxed, GONE_NS as u32, |value| (value == FREE) == is_free);
         P::now()
@@ -263,7 +266,7 @@ fn is_gone<P: Platform>(parts: &Parts<'_, P>) -> bool {
         return true;
     }
     let hold = until(true) - back;
-    if back - released > 2 * MOVED_NS + hold / 4 {
+    if !eager && back - released > 2 * MOVED_NS + hold / 4 {
         doubt(parts);
         return true;
     }

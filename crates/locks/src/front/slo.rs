@@ -59,7 +59,7 @@ impl<P: Platform> Rule<P> for Lock {
     const GRANTS: bool = true;
 
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { window: Window::Epoch, ..tuning }
+        Tuning { window: Window::Epoch, eager: true, ..tuning }
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {

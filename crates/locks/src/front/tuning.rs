@@ -17,6 +17,8 @@ pub struct Tuning {
     pub bypass: u32,
     /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: it does not.
     pub budget_ns: u32,
+    /// Is a lock taken for saturated at the first good sign? Else only where chance would not do.
+    pub eager: bool,
     /// CPUs that the program may use.
     pub cpus: u32,
     /// Moved sleepers that one unlock wakes at most.
@@ -64,6 +66,7 @@ impl Tuning {
             spinners: SUITED,
             bypass: barging::BYPASS,
             budget_ns: batch::BUDGET_NS,
+            eager: false,
             cpus: 2,
             herd: 8,
             window_ns: WINDOW_MAX_NS,
