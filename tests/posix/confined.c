@@ -1,5 +1,5 @@
-/* A program that confines itself: from then on the kernel kills whoever opens a file or asks for its CPUs. Waiting
- * for a lock must do neither. */
+/* A program that confines itself: from then on the kernel kills whoever opens a file, maps memory, or asks for its CPUs.
+ * Waiting for a lock must do none of it. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -7,10 +7,12 @@
 #include <sys/prctl.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static atomic_bool stop;
+static atomic_bool go, stop;
 
 static void *contend(void *unused)
 {
+    while (!go)
+        sched_yield();
     while (!stop) {
         pthread_mutex_lock(&mutex);
         for (volatile int i = 0; i < 2000; i++)
@@ -25,7 +27,8 @@ static int confine(void)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 4, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mmap, 3, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_readlink, 2, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getdents64, 1, 0),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_sched_getaffinity, 0, 1),
@@ -40,7 +43,8 @@ static int confine(void)
 #endif
     /* As libseccomp does; a kernel without seccomp has nothing to show. */
     return is_ready &&
-           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) == 0;
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                   SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
 }
 
 int main(void)
@@ -54,10 +58,11 @@ int main(void)
     errno = 0;
     EXPECT(prctl(-1, 0, 0, 0, 0) == -1 ? errno : 0, EINVAL);
 
-    if (!confine())
-        fprintf(stderr, "no seccomp: nothing is confined\n");
     for (int i = 0; i < 4; i++)
         OK(pthread_create(&threads[i], NULL, contend, NULL));
+    if (!confine())
+        fprintf(stderr, "no seccomp: nothing is confined\n");
+    go = true;
     /* The library looks at the machine once a second at most. */
     for (int i = 0; i < 12; i++)
         nanosleep(&(struct timespec){.tv_nsec = 100 * 1000 * 1000}, NULL);

@@ -1,7 +1,9 @@
-//! Lines that stay readable for ever: a lock-free stack of 128-byte pieces, grown by `mmap`, never
-//! shrunk. (CLH: a waiter looks at its predecessor's cell after that thread may have left.)
+//! Lines that stay readable for ever: a lock-free stack of 128-byte pieces, never shrunk. (CLH: a waiter looks at its
+//! predecessor's cell after that thread may have left; front locks: a holder stays in the line.) The first 512 lie in the
+//! library, so that a program that confines itself is not killed for a wait; more are mapped.
 
 use crate::place;
+use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
@@ -10,7 +12,14 @@ pub const LINE: usize = 128;
 const LINES_PER_CHUNK: usize = 512;
 const CHUNKS: usize = 2048;
 
-/// Chunks of lines, by number; null until needed.
+/// The first chunk. Only pages that were used take memory.
+#[repr(align(128))]
+struct First(UnsafeCell<[u8; LINES_PER_CHUNK * LINE]>);
+// SAFETY: each line is its taker's alone.
+unsafe impl Sync for First {}
+static FIRST: First = First(UnsafeCell::new([0; LINES_PER_CHUNK * LINE]));
+
+/// The other chunks of lines, by number; null until needed.
 static CHUNK: [AtomicPtr<u8>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
 /// Lines ever cut from chunks.
 static CUT: AtomicU32 = AtomicU32::new(0);
@@ -18,8 +27,12 @@ static CUT: AtomicU32 = AtomicU32::new(0);
 static FREE: AtomicU64 = AtomicU64::new(0);
 /// Where line `number` lies, if its chunk exists.
 fn address(number: u32) -> *mut u8 {
-    let chunk = CHUNK[number as usize / LINES_PER_CHUNK].load(Acquire); // pairs with [chunk]
-    chunk.wrapping_add(number as usize % LINES_PER_CHUNK * LINE)
+    let (which, line) = (number as usize / LINES_PER_CHUNK, number as usize % LINES_PER_CHUNK);
+    let chunk = match which {
+        0 => FIRST.0.get().cast(),
+        _ => CHUNK[which].load(Acquire), // pairs with [chunk]
+    };
+    chunk.wrapping_add(line * LINE)
 }
 
 /// The second word of a free line holds the number + 1 of the one below it (the first may still be
@@ -105,7 +118,7 @@ fn cut() -> Option<*mut u8> {
     }
     let at = CUT.fetch_add(1, Relaxed); // a counter only
     let chunk = &CHUNK[at as usize / LINES_PER_CHUNK];
-    if chunk.load(Acquire).is_null() {
+    if at as usize >= LINES_PER_CHUNK && chunk.load(Acquire).is_null() {
         let size = LINES_PER_CHUNK * LINE;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

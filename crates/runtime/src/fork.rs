@@ -60,7 +60,8 @@ fn find_witness() {
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: as above.
     let kept = unsafe { *errno };
-    let made = if access::is_confined() { null_mut() } else { make_witness() };
+    let confined = access::now() == access::Access::None;
+    let made = if confined { null_mut() } else { make_witness() };
     let witness = if made.is_null() { (&raw const NONE).cast_mut() } else { made };
     // ORDERING: Release, pairs with the Acquire in `era`. Of several threads one is first.
     if WITNESS.compare_exchange(null_mut(), witness, Release, Relaxed).is_err() && !made.is_null() {
