@@ -110,7 +110,7 @@ pub(super) fn spin<P: Platform>(
         lock.spin_for(|value| {
             if value == FREE {
                 let late = if head.is_some() || tuning.eager { HEADSHIP_NS } else { 0 };
-                let moved = (!overtaken).then(|| P::now() - since + late);
+                let moved = (!overtaken).then(|| P::now().saturating_sub(since) + late);
                 got = !is_back(lock, holder, moved) && take();
             } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
@@ -149,7 +149,9 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
     // arrived.
     let stays = loop {
         let left = moved.unwrap_or(0).min(GRACE_MAX_NS) * (rounds + 1);
-        let Some(now) = until(false, left.saturating_sub(P::now() - start).max(least)) else {
+        let Some(now) =
+            until(false, left.saturating_sub(P::now().saturating_sub(start)).max(least))
+        else {
             break rounds >= enough;
         };
         (rounds, back) = (rounds + 1, now);
@@ -158,15 +160,15 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
             break rounds > enough; // somebody else has it
         }
         holder = if holder == 0 { by } else { holder };
-        if back - start > WATCH_NS {
+        if back.saturating_sub(start) > WATCH_NS {
             break true;
         }
         let Some(released) = until(true, WATCH_NS) else { break rounds >= enough };
-        held += released - back;
+        held += released.saturating_sub(back);
     };
     let stays = stays && {
-        let all = back - start;
-        all - held < rounds * MOVED_NS
+        let all = back.saturating_sub(start);
+        all.saturating_sub(held) < rounds * MOVED_NS
             || all * faster < rounds * moved.unwrap_or(0).min(GRACE_MAX_NS)
     };
     let idle = !stays;
@@ -195,7 +197,7 @@ pub(super) fn nap<P: Platform>(
     let gone = leave(parts, || {
         let mut look = FIRST_LOOK_NS;
         loop {
-            let left = turn.saturating_sub(P::now().wrapping_sub(start));
+            let left = turn.saturating_sub(P::now().saturating_sub(start));
             if left == 0 {
                 return false;
             }
@@ -265,8 +267,8 @@ fn is_gone<P: Platform>(parts: &Parts<'_, P>, eager: bool) -> bool {
         note(parts, true, 0);
         return true;
     }
-    let hold = until(true) - back;
-    if !eager && back - released > 2 * MOVED_NS + hold / 4 {
+    let hold = until(true).saturating_sub(back);
+    if !eager && back.saturating_sub(released) > 2 * MOVED_NS + hold / 4 {
         doubt(parts);
         return true;
     }
