@@ -59,6 +59,7 @@ print(
             "operations": submitted,
             "operations_per_second": submitted / took,
             "cpu_seconds": cpu,
+            "process_cpu_seconds": time.process_time(),
             "engine": "Python " + platform.python_version(),
             "libc": os.confstr("CS_GNU_LIBC_VERSION"),
             "latency_counts": [[ns, 1] for ns in sorted(latencies)],

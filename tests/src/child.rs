@@ -68,7 +68,8 @@ impl Outcome {
     pub fn describe(&self) -> String {
         let tail = |text: String| {
             let lines: Vec<_> = text.lines().collect();
-            lines[lines.len().saturating_sub(30)..].join("\n")
+            let last = lines[lines.len().saturating_sub(30)..].iter();
+            last.map(|line| clipped(line)).collect::<Vec<_>>().join("\n")
         };
         format!(
             "{}\n--- stdout\n{}\n--- stderr\n{}",
@@ -77,6 +78,15 @@ impl Outcome {
             tail(self.errors())
         )
     }
+}
+
+/// A line, as far as somebody may want to read it.
+fn clipped(line: &str) -> String {
+    let mut clipped: String = line.chars().take(400).collect();
+    if clipped.len() < line.len() {
+        clipped.push_str(" ...");
+    }
+    clipped
 }
 
 /// A child to be run.
