@@ -19,7 +19,7 @@ use lockwright_platform::Platform;
 pub const ENTRY: Entry = Entry {
     id: "auto",
     kind: Kind::Front,
-    preset_of: None,
+    preset_of: Some(barging::ENTRY.id), // and of slo: whole-system tests run under those two
     idea: "the default: what suits this machine's CPUs, affinity and quota; on slower cores slo",
     source: "our own choice among the front locks; see ARCHITECTURE.md",
     order: "none among runners; sleepers are woken first come first served",
