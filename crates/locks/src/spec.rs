@@ -97,7 +97,7 @@ pub enum Why<'a> {
     NoPair(&'a str),
     /// The lock has no option of this key.
     NoOption(&'a str),
-    /// The value is no number.
+    /// The value is not a number.
     NoNumber {
         /// The option's key.
         key: &'a str,
@@ -138,7 +138,9 @@ impl fmt::Display for Bad<'_> {
             Why::Nothing => option(format_args!("nothing after the colon")),
             Why::NoPair(piece) => option(format_args!("option '{piece}' is not key=value")),
             Why::NoOption(key) => option(format_args!("no option '{key}'")),
-            Why::NoNumber { key, value } => option(format_args!("'{key}': '{value}' is no number")),
+            Why::NoNumber { key, value } => {
+                option(format_args!("'{key}': '{value}' is not a number"))
+            }
             Why::OutOfRange { option: OptionSpec { key, min, max, .. }, value } => {
                 option(format_args!("'{key}={value}' is not within {min} to {max}"))
             }
@@ -214,11 +216,11 @@ mod tests {
             ("fifo:spin", "spin", "option 'spin' is not key=value"),
             ("fifo:spin=1,", "", "option '' is not key=value"),
             ("fifo:,spin=1", "", "option '' is not key=value"),
-            ("fifo:spin=", "spin", "'spin': '' is no number"),
-            ("fifo:spin=x", "spin", "'spin': 'x' is no number"),
-            ("fifo:spin=1us", "spin", "'spin': '1us' is no number"),
-            ("fifo:spin=-", "spin", "'spin': '-' is no number"),
-            ("fifo:spin=1:2", "spin", "'spin': '1:2' is no number"),
+            ("fifo:spin=", "spin", "'spin': '' is not a number"),
+            ("fifo:spin=x", "spin", "'spin': 'x' is not a number"),
+            ("fifo:spin=1us", "spin", "'spin': '1us' is not a number"),
+            ("fifo:spin=-", "spin", "'spin': '-' is not a number"),
+            ("fifo:spin=1:2", "spin", "'spin': '1:2' is not a number"),
             ("auto:spin=1,spinners=-1", "spinners", "'spinners=-1' is not within 0 to 7"),
             ("auto:spinners=1.5", "spinners", "'spinners=1.5' is not within 0 to 7"),
             ("auto:spinners=4294967296", "spinners", "'spinners=4294967296' is not within 0 to 7"),

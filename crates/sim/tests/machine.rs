@@ -47,6 +47,40 @@ fn a_cpu_that_the_machine_lacks_is_named() {
     run.outcome();
 }
 
+/// Of every lock that has a wait budget, whatever its name: the longest wait of a saturated lock.
+#[test]
+fn no_wait_is_longer_than_the_budget_and_the_wake_ups_of_those_before() {
+    let mut locks = 0;
+    for entry in CATALOG.iter().filter(|e| e.options.iter().any(|o| o.key == "budget")) {
+        locks += 1;
+        for (machine, threads) in [("m1", 8), ("xeon-2x10", 20)] {
+            for budget_ns in [500_000, 1_000_000, 10_000_000] {
+                let lock = format!("{}:budget={budget_ns}", entry.id);
+                let run = Run {
+                    profile: Arc::new(profile::builtin(machine).unwrap()),
+                    lock: LockSpec::parse(&lock).unwrap(),
+                    workload: workload::find("bench").unwrap(),
+                    params: [("lines", 2.0), ("gap", 0.0)].map(|(k, v)| (k.into(), v)).into(),
+                    threads,
+                    placement: Placement::Pinned,
+                    seed: 1,
+                    warmup_ns: 1_000_000,
+                    duration_ns: 30_000_000,
+                    samples: false,
+                    timeline: None,
+                };
+                let outcome = run.outcome();
+                let longest = outcome.classes.iter().map(|class| class.wait.max_ns).max().unwrap();
+                let bound = budget_ns + u64::from(threads) * 100_000;
+                assert!(longest <= bound, "{lock}, {machine}: {longest} ns");
+                // It is saturated: turns are what is looked at.
+                assert!(longest > 100_000, "{lock}, {machine}: {longest} ns");
+            }
+        }
+    }
+    assert!(locks > 0);
+}
+
 fn every_lock() -> impl Iterator<Item = &'static str> {
     CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
 }

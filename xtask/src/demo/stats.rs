@@ -309,17 +309,21 @@ pub(crate) fn time(ns: u64) -> String {
     match units.iter().find(|(unit, _)| ns >= *unit) {
         None => format!("{ns:.0} ns"),
         Some((unit, name)) => {
-            let value = ns / unit;
-            let digits = if value < 9.995 {
-                2
-            } else if value < 99.95 {
-                1
-            } else {
-                0
-            };
-            format!("{value:.digits$} {name}")
+            format!("{} {name}", three_digits(ns / unit))
         }
     }
+}
+
+/// A value from 1 to 1000 at three digits.
+pub(crate) fn three_digits(value: f64) -> String {
+    let digits = if value < 9.995 {
+        2
+    } else if value < 99.95 {
+        1
+    } else {
+        0
+    };
+    format!("{value:.digits$}")
 }
 
 #[cfg(test)]

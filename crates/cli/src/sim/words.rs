@@ -219,7 +219,7 @@ pub(super) fn thread_counts(text: &str, cpus: u32) -> Result<Vec<u32>, Failure> 
         _ if word.trim() == "max" => Ok(cpus),
         Ok(count) if (1..=MANY_THREADS).contains(&count) => Ok(count),
         Err(_) if word.trim().parse::<f64>().is_err() => {
-            Err(bad(format!("'{}' is no number", word.trim())))
+            Err(bad(format!("'{}' is not a number", word.trim())))
         }
         _ => Err(bad(format!("'{}' is not within 1 to {MANY_THREADS}", word.trim()))),
     };

@@ -25,7 +25,7 @@ pub const ENTRY: Entry = Entry {
     order: "none among runners; sleepers are woken first come first served",
     promise: Promise::Bypass,
     stands_by: true,
-    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter",
+    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
     wakes: "as barging; nobody spins where the program has one CPU",
     delay: "as barging; a slower core by its window, too, within `budget`",
     advice: "start here",

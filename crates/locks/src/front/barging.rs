@@ -44,7 +44,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
     wakes: "unlock wakes the line's head, at most one thread on its way at a time",
-    delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, `budget` ns",
+    delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, `budget` and 0.1 ms a waiter",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",
     options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(BYPASS), tuning::BUDGET],
 };

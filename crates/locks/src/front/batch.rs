@@ -1,26 +1,28 @@
 //! Saturation: is it worth handing the lock to another core? And where it is not: for how long does it stay?
 //!
-//! A waiter that takes the lock as soon as it is free makes the lock, and all data that it protects, travel
-//! between cores. If the last holder would have been back within less time than that, nothing is gained: its
-//! own core has the data. So waiters learn: now and then, and always while they suspect it, a waiter that
-//! finds the word free looks again after a moment. Taken again by its last holder: one step towards *saturated*. Still
-//! free, or taken by somebody else: a step back. (The second look is the standby rule of LibASL, "free seen twice";
-//! leaving the lock to the core that has the data is what NUMA locks do between sockets: Radovic & Hagersten, HPCA 2003.)
+//! A waiter that takes the lock as soon as it is free makes the lock, and all data that it protects, travel between
+//! cores. If its last holder comes back and is through with the next section before that, nothing is gained: its own core
+//! has the data. So waiters learn: now and then, and more often once they suspect it, a waiter that finds the word free
+//! doesn't take it. It watches for some microseconds who comes back (`__owner` tells) and how long his rounds are. Short
+//! ones, of the last holder: a step towards *saturated*. None, long ones, or somebody else: two steps back. (Leaving the
+//! lock to the core that has the data is what NUMA locks do between sockets: Radovic & Hagersten, HPCA 2003.)
 //!
 //! ```text
-//!   holder   [cs]..[cs]..[cs]..[cs]..        [cs]........[cs].......
-//!   waiter        ^  ^ taken again: +2          ^   ^ still free: -3, take
+//!   holder   [cs]..[cs]..[cs]..[cs]..        [cs]................[cs].....
+//!   waiter        ^ watches: short rounds        ^ watches: nobody; takes it
 //! ```
 //!
 //! The line's head leaves a saturated lock to its *runner*, who comes back for it, until its turn has come. What a turn may
-//! cost is a **wait budget**, in time: of `n` waiters the first waits for an `n`-th of it, so that the last waits for all of
-//! it. Long turns are few moves of the data, and they keep long waits rare: a runner who has had 1000 operations in
-//! its turn waits in one of 1000. Meanwhile the head looks now and then whether the runner is gone.
+//! cost is a **wait budget**, in time. Turns share three quarters of it, by the number of waiters; the rest is for standby
+//! (slo.rs) and for what a turn takes to begin. Long turns are few moves of the data, and they keep long waits rare: a runner
+//! that has had 1000 operations in its turn waits in one of 1000. Meanwhile the head looks now and then whether it is gone.
 //!
 //! ```text
 //!   runner   [cs][cs][cs] ... [cs]│ joins the line's end
 //!   head     naps  ^look    ^look │ its turn: [cs][cs][cs] ...
 //! ```
+//!
+//! The budget bounds naps. A wait has the wake-ups of those before it, too, and what a lock that is not saturated takes.
 //!
 //! Everything here is a hint: who holds the lock is decided by word 0 alone.
 
@@ -37,7 +39,7 @@ const MOVED_NS: u64 = 150;
 /// So long after its predecessor has acquired it learns that it is head, and after the release it can have acquired: together, ns.
 const HEADSHIP_NS: u64 = 200;
 
-/// Sections of random lengths look as if some took longer with data that has just arrived. So many times as long is not chance.
+/// Sections of random lengths look as if some took longer with data that has just arrived. This factor is beyond chance.
 const FASTER: u64 = 2;
 
 /// Who is not back after so long is not waited for, ns.
@@ -46,8 +48,8 @@ const GRACE_MAX_NS: u64 = 2_000;
 /// A runner who has not been back for so long is gone, ns.
 const GONE_NS: u64 = 1_000;
 
-/// While nothing is suspected, free words are watched in one slice of the time in so many: then all heads leave their locks, so
-/// that who needs several in turn meets none that is handed over. ns.
+/// Once in this time, ns, there is a slice in which all heads leave their locks and watch: who needs several locks in turn then
+/// meets none that is handed over.
 const SLICES_NS: u64 = 1 << 20;
 
 /// Such a slice, ns.
@@ -62,7 +64,7 @@ const OVERTAKEN: u32 = 16;
 /// The turn of a core of a slower class is this part of another one's: it does less in it.
 const SLOW_SHARE: u64 = 3;
 
-/// After one turn in so many the lock goes from core to core for a while, to see whether that pays by now.
+/// After one turn in this many the lock goes from core to core for a while, to see whether that pays by now.
 const TRY_EACH: u64 = 32;
 
 /// A head that naps looks at the lock after so long, ns, then after twice as long ...
@@ -282,7 +284,7 @@ fn doubt<P: Platform>(parts: &Parts<'_, P>) {
     let _ = parts.mood.compare_exchange(now, next, Relaxed, Relaxed); // a hint, as in `note`
 }
 
-/// Moves towards saturated, by so many steps, or two away from it.
+/// Moves `steps` towards saturated, or two steps away from it.
 fn note<P: Platform>(parts: &Parts<'_, P>, idle: bool, steps: u32) {
     let now = parts.mood.load(Relaxed);
     let so_far = now & mood::STEPS;

@@ -15,7 +15,7 @@
 //!
 //! The window is the epoch's, which feedback keeps as long as the SLO allows, as in asl. Long turns keep an SLO in another way,
 //! too: a thread waits once a turn, so that its P99 is that of its own core at work, once a turn has 100 operations, and
-//! its P99.9 with 1000. What remains is the longest wait; that is what the budget bounds.
+//! its P99.9 with 1000. What remains is the longest wait. The budget bounds the naps that it consists of.
 //!
 //! While the lock is not saturated this is asl, but that an arrival also takes a word that has stayed free in front of a
 //! head that sleeps.
@@ -31,7 +31,7 @@ use lockwright_platform::Platform;
 /// The part of its budget for which a waiter on a little core stands by, at most.
 const STANDBY_SHARE: u32 = 4;
 
-/// A head that is awake has taken a free word within so many ns.
+/// A head that is awake takes a free word within this time, ns.
 const AWAKE_HEAD_NS: u32 = 200;
 
 /// What the catalogue says.
@@ -44,9 +44,9 @@ pub const ENTRY: Entry = Entry {
     order: "turns by arrival; little cores ask after their window",
     promise: Promise::Bypass,
     stands_by: true,
-    space: "0 bytes beside the mutex; 128 bytes of a pool per waiter; 24 bytes per thread and epoch",
+    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool; 24 bytes per thread and epoch",
     wakes: "while saturated, the head wakes by itself, every 50 to 200 us; else as asl",
-    delay: "a waiter, by `budget` while the lock is saturated; else as asl",
+    delay: "a waiter, by `budget` and 0.1 ms a waiter while the lock is saturated; else as asl",
     advice: "machines with unequal cores, where throughput and P99 count and a rare wait of milliseconds does not",
     options: &[tuning::BUDGET, tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(barging::BYPASS)],
 };

@@ -51,7 +51,7 @@ pub const ANY: u32 = 7;
 /// How long they stay awake at most while the line is crowded, ns.
 const CROWDED_SPIN_NS: u32 = 4_000;
 
-/// While holders seem to lose their CPUs, one waiter in so many stays awake, to see whether they still do.
+/// While holders seem to lose their CPUs, one waiter in this many stays awake, to see whether they still do.
 const TRY_EACH: u64 = 16;
 
 /// In place of a number of spinners: as many as suit the machine, see [`Tuning::on`].

@@ -2,7 +2,7 @@
 
 use super::bench::{Sample, Tail};
 use super::list::Program;
-use crate::demo::stats::{Spread, time};
+use crate::demo::stats::{Spread, three_digits, time};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -198,14 +198,7 @@ pub(super) fn rate(rate: f64) -> String {
         r if r >= 1e3 => (r / 1e3, " k"),
         r => (r, ""),
     };
-    let digits = if value < 9.995 {
-        2
-    } else if value < 99.95 {
-        1
-    } else {
-        0
-    };
-    format!("{value:.digits$}{unit}")
+    format!("{}{unit}", three_digits(value))
 }
 
 #[cfg(test)]

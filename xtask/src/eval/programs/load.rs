@@ -51,7 +51,8 @@ pub(super) fn memcaslap(text: &str) -> Result<Load> {
         let Some((first, cells)) = line.split_once(':') else { break };
         let Ok(first) = first.trim().parse::<i32>() else { break };
         for (n, cell) in cells.split_whitespace().enumerate() {
-            counts.push((first + n as i32, cell.parse::<f64>().context("a count is no number")?));
+            counts
+                .push((first + n as i32, cell.parse::<f64>().context("a count is not a number")?));
         }
     }
     let all: f64 = counts.iter().map(|(_, count)| count).sum();
