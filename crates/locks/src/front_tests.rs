@@ -22,7 +22,7 @@ impl Memory {
 
     fn parts(&self) -> Parts<'_, Threads> {
         let Self { word, side, mood, tail } = self;
-        Parts { word, side, mood, chain: None, tail, owner: None }
+        Parts { word, side, mood, by: core::ptr::null(), tail, owner: None }
     }
 }
 

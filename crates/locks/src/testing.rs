@@ -25,7 +25,6 @@ std::thread_local! {
     static CLASS: Cell<u8> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) as u8 % 2);
 }
 /// Those with a number.
-static LINES: std::sync::Mutex<std::vec::Vec<usize>> = std::sync::Mutex::new(std::vec::Vec::new());
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// From now on the calling thread runs on a core of this class.
@@ -224,16 +223,6 @@ impl Platform for Threads {
     }
 
     unsafe fn give_line(_line: *mut u8) {} // never freed: a line stays readable
-
-    fn line_number(line: *mut u8) -> u32 {
-        let mut lines = LINES.lock().unwrap();
-        lines.push(line.expose_provenance());
-        lines.len() as u32
-    }
-
-    fn line_at(number: u32) -> *mut u8 {
-        core::ptr::with_exposed_provenance_mut(LINES.lock().unwrap()[number as usize - 1])
-    }
 }
 
 /// Zeroed memory, in the size and alignment that a `pthread_mutex_t` offers, works as an unlocked lock.

@@ -112,8 +112,6 @@ struct World {
     places: HashMap<u64, (u32, u32)>,
     pausing: HashMap<u64, Pausing>,
     lines_out: isize,
-    /// Those with a number.
-    lines: Vec<*mut u8>,
     running: bool,
     /// What happened, for the report of a failure.
     log: Vec<Step>,
@@ -657,17 +655,6 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         world(|w| w.lines_out += 1);
         // Never freed: a line stays readable.
         Box::into_raw(Box::new(Line([0; 1024]))).cast()
-    }
-
-    fn line_number(line: *mut u8) -> u32 {
-        world(|w| {
-            w.lines.push(line);
-            w.lines.len() as u32
-        })
-    }
-
-    fn line_at(number: u32) -> *mut u8 {
-        world(|w| w.lines[number as usize - 1])
     }
 
     unsafe fn give_line(_line: *mut u8) {

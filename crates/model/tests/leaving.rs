@@ -2,7 +2,7 @@
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{Alone, Arrived, Note, Rule, Tuning, View};
+use lockwright_locks::front::{Alone, Arrived, By, Note, Rule, Tuning, View};
 use lockwright_locks::torn::torn_wait;
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
@@ -10,11 +10,12 @@ use lockwright_model::scenario::{Section, Way, exclusion, lock};
 use std::time::Duration;
 
 type Lock<C, const SPINS: usize, R> = Alone<Machine<C, SPINS>, R>;
+type Own<C, const SPINS: usize, R> = Way<Lock<C, SPINS, R>, By<Machine<C, SPINS>>>;
 
 /// Joins the line and is torn out of it, once it has made sure that it would be woken, if it is to fall asleep.
 unsafe fn torn<C, const SPINS: usize, R, const ASLEEP: bool>(
     lock: &Lock<C, SPINS, R>,
-    _: *mut (),
+    _: *mut By<Machine<C, SPINS>>,
     _: Section<'_>,
 ) -> bool
 where
@@ -26,9 +27,9 @@ where
 }
 
 fn model<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>>(id: &str, budget: Budget) {
-    let own: Way<Lock<C, SPINS, R>, ()> = lock::<C, SPINS, Lock<C, SPINS, R>>;
-    let awake: Way<Lock<C, SPINS, R>, ()> = torn::<C, SPINS, R, false>;
-    let asleep: Way<Lock<C, SPINS, R>, ()> = torn::<C, SPINS, R, true>;
+    let own: Own<C, SPINS, R> = lock::<C, SPINS, Lock<C, SPINS, R>>;
+    let awake: Own<C, SPINS, R> = torn::<C, SPINS, R, false>;
+    let asleep: Own<C, SPINS, R> = torn::<C, SPINS, R, true>;
     for (name, ways) in [
         ("lock, lock, torn awake", vec![own, own, awake]),
         ("lock, lock, torn asleep", vec![own, own, asleep]),
@@ -76,7 +77,7 @@ fn all<C: Checker, const SPINS: usize>() {
     visit_front::<Machine<C, SPINS>>(&mut All(brief));
     model::<C, SPINS, Backwards>("backwards", long);
     for threads in [3, 4] {
-        let own: Way<Lock<C, SPINS, Backwards>, ()> = lock::<C, SPINS, _>;
+        let own: Own<C, SPINS, Backwards> = lock::<C, SPINS, _>;
         let name = format!("backwards, {threads} threads lock, spins {SPINS}");
         exclusion::<C, SPINS, _>(&name, long, vec![own; threads], false);
     }

@@ -3,12 +3,14 @@
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
 use lockwright_locks::front::{FREE, Rule, Tuning, WAITED};
-use lockwright_locks::posix::{self, Environment, Front, How, Mutex, Policy, Refused};
+use lockwright_locks::posix::{self, Environment, Front, Held, How, Mutex, Policy};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine};
 use lockwright_model::scenario::{Section, Way, exclusion, lock, try_lock};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, RawLock, Sections, TryLock, Word, held_sections};
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -34,6 +36,18 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> Environment
         machine::number::<C>() + 1
     }
 
+    fn with_held<R>(run: impl FnOnce(&Held<Self::Platform>) -> R) -> R {
+        thread_local! {
+            // Zeroes are a thread that holds nothing. An execution's threads run on one of the system's.
+            static HELD: RefCell<HashMap<u32, Box<[usize; 3]>>> = RefCell::default();
+        }
+        const { assert!(size_of::<Held<Self::Platform>>() == size_of::<[usize; 3]>()) };
+        let at: *mut [usize; 3] =
+            HELD.with_borrow_mut(|held| &raw mut **held.entry(Self::thread()).or_default());
+        // SAFETY: this thread's alone, large and aligned enough, and never freed while it runs.
+        run(unsafe { &*at.cast() })
+    }
+
     fn choose(_: &Mutex<Self>, caller: usize) -> u32 {
         caller as u32
     }
@@ -56,7 +70,7 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> Sections<Machine<C, SP
     type Node = ();
 
     fn new() -> Self {
-        Self(Mutex::of_kind(posix::ERRORCHECK, ()))
+        Self(Mutex::of_kind(0, ()))
     }
 
     held_sections!(Machine<C, SPINS>);
@@ -68,7 +82,7 @@ impl<C: Checker, const SPINS: usize, const SECOND: usize> RawLock<Machine<C, SPI
     unsafe fn lock(&self, _: *mut ()) {
         let caller = 1 + machine::number::<C>() as usize % 2;
         assert_eq!(posix::lock(&self.0, caller), Ok(()));
-        assert_eq!(posix::lock(&self.0, caller), Err(Refused::Deadlock));
+        assert_ne!(posix::holds(&self.0), Some(false));
     }
 
     unsafe fn unlock(&self, _: *mut ()) {

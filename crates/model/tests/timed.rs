@@ -2,13 +2,12 @@
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{self, Alone, Arrived, Note, Rule, Tuning, View};
+use lockwright_locks::front::{self, Alone, Arrived, By, Note, Rule, Tuning, View};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
 use lockwright_model::scenario::{Section, Way, exclusion, explore, lock, lock_until, try_lock};
 use lockwright_platform::Ordering::Release;
 use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
-use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,10 +31,13 @@ where
     }
 }
 
+/// A way to run a section under a front lock.
+type Own<C, const SPINS: usize, A> = Way<Alone<Machine<C, SPINS>, A>, By<Machine<C, SPINS>>>;
+
 /// Acquires by glibc's own algorithm.
 unsafe fn as_glibc<C, const SPINS: usize, A>(
     lock: &Alone<Machine<C, SPINS>, A>,
-    node: *mut (),
+    node: *mut By<Machine<C, SPINS>>,
     section: Section<'_>,
 ) -> bool
 where
@@ -44,7 +46,7 @@ where
 {
     front::lock_as_glibc(lock.parts());
     section();
-    // SAFETY: held; a front lock has no node.
+    // SAFETY: held, by the word, as a fresh node says.
     unsafe { lock.unlock(node) };
     true
 }
@@ -54,8 +56,8 @@ fn foreign<C: Checker, const SPINS: usize, A>(id: &str, budget: Budget)
 where
     A: Rule<Machine<C, SPINS>>,
 {
-    let own: Way<Alone<Machine<C, SPINS>, A>, ()> = lock::<C, SPINS, _>;
-    let glibc: Way<Alone<Machine<C, SPINS>, A>, ()> = as_glibc::<C, SPINS, A>;
+    let own: Own<C, SPINS, A> = lock::<C, SPINS, _>;
+    let glibc: Own<C, SPINS, A> = as_glibc::<C, SPINS, A>;
     for (name, ways) in [
         ("lock, glibc", vec![own, glibc]),
         ("glibc, glibc", vec![glibc, glibc]),
@@ -77,14 +79,16 @@ where
         {
             let lock = Arc::new(Alone::<Machine<C, SPINS>, A>::new());
             let parts = lock.parts();
-            // SAFETY: a front lock has no node.
-            unsafe { lock.lock(null_mut()) };
+            let mut node = By::default();
+            // SAFETY: a node of our own.
+            unsafe { lock.lock(&raw mut node) };
             let other = lock.clone();
             let handle = machine::spawn::<C>(move || {
                 // SAFETY: as above.
                 unsafe {
-                    other.lock(null_mut());
-                    other.unlock(null_mut());
+                    let mut node = By::default();
+                    other.lock(&raw mut node);
+                    other.unlock(&raw mut node);
                 }
             });
             if parts.word.swap(front::FREE, Release) == front::WAITED {
@@ -120,7 +124,7 @@ impl<P: Platform> Rule<P> for Patient {
 /// As [`as_glibc`], and waits beside the line meanwhile.
 unsafe fn beside<C: Checker, const SPINS: usize>(
     lock: &Alone<Machine<C, SPINS>, Patient>,
-    node: *mut (),
+    node: *mut By<Machine<C, SPINS>>,
     section: Section<'_>,
 ) -> bool {
     let view = View::new(lock.parts(), lock.tuning());
@@ -133,7 +137,7 @@ unsafe fn beside<C: Checker, const SPINS: usize>(
 
 /// Who is woken, and holds back for somebody who sleeps on the word, must not keep that one's wake.
 fn woken_heads_hold_back<C: Checker, const SPINS: usize>(budget: Budget) {
-    let own: Way<Alone<Machine<C, SPINS>, Patient>, ()> = lock::<C, SPINS, _>;
+    let own: Own<C, SPINS, Patient> = lock::<C, SPINS, _>;
     let name = format!("patient, lock, lock, lock, beside, spins {SPINS}");
     let ways = vec![own, own, own, beside::<C, SPINS>];
     exclusion::<C, SPINS, _>(&name, budget, ways, false);

@@ -46,17 +46,6 @@ fn number(line: *mut u8) -> *mut u32 {
     line.wrapping_add(LINE - 8).cast()
 }
 
-/// The number of a line that is out; see `Platform::line_number`.
-pub fn number_of(line: *mut u8) -> u32 {
-    // SAFETY: written by `cut`, and by nobody since.
-    unsafe { number(line).read() + 1 }
-}
-
-/// The line of that number.
-pub fn at(number: u32) -> *mut u8 {
-    address(number - 1)
-}
-
 /// A zeroed line; see `Platform::take_line`. Waits for one to come back if a million are out or memory is.
 pub fn take() -> *mut u8 {
     loop {
@@ -84,7 +73,7 @@ fn at_hand() -> Option<*mut u8> {
     let held = hand().0.iter().find(|held| held.load(Relaxed) != 0)?;
     let number = held.swap(0, Acquire);
     (number != 0).then(|| {
-        let line = at(number);
+        let line = address(number - 1);
         // SAFETY: ours alone now, by the swap; the number at its end is kept.
         unsafe { line.write_bytes(0, LINE - 8) };
         line

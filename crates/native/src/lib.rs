@@ -154,14 +154,6 @@ impl Platform for Native {
         word.load(Ordering::Relaxed)
     }
 
-    fn line_number(line: *mut u8) -> u32 {
-        arena::number_of(line)
-    }
-
-    fn line_at(number: u32) -> *mut u8 {
-        arena::at(number)
-    }
-
     unsafe fn give_line(line: *mut u8) {
         // SAFETY: the caller's promise is the same as ours.
         unsafe { arena::give(line) }

@@ -173,12 +173,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// out again). For algorithms whose waiters may look at a node that its owner has left (CLH).
     fn take_line() -> *mut u8;
 
-    /// The number of a line that [`take_line`](Self::take_line) has handed out: 1 to 2^25. Read once, by whoever took it.
-    fn line_number(line: *mut u8) -> u32;
-
-    /// The line of that number.
-    fn line_at(number: u32) -> *mut u8;
-
     /// The calling thread, which waits for a lock, tells what it has become: for machines that check what the lock
     /// promises. Others ignore it.
     fn reached(stage: Stage) {

@@ -1,11 +1,11 @@
 //! This process, as far as its mutexes depend on it.
 
 use crate::layout::{Here, Mutex, Room};
-use crate::mode::{SEVERAL, SINGLE, is_single_threaded};
-use crate::{fork, leave, machine, policy, rules, switch, thread};
+use crate::mode::{GRANTING, SEVERAL, SINGLE, is_single_threaded};
+use crate::{fork, leave, machine, mode, policy, rules, switch, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window, try_take};
-use lockwright_locks::posix::{Environment, Policy};
+use lockwright_locks::posix::{Environment, Held, Policy};
 use lockwright_native::Native;
 use lockwright_platform::{Ptr, Word};
 
@@ -16,6 +16,20 @@ impl Environment for Here {
     #[inline(always)]
     fn thread() -> u32 {
         thread::id()
+    }
+
+    #[inline(always)]
+    fn with_held<R>(run: impl FnOnce(&Held<Native>) -> R) -> R {
+        // SAFETY: the calling thread's, and always this.
+        run(unsafe { (*thread::this()).held.account() })
+    }
+
+    fn grants() {
+        mode::grants();
+    }
+
+    fn era() -> usize {
+        fork::era()
     }
 
     fn choose(mutex: &Mutex, caller: usize) -> u32 {
@@ -89,7 +103,7 @@ pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
         return false; // an arrival must not overtake a line unseen
     }
     let mode = mode();
-    if mode == SEVERAL {
+    if mode & !GRANTING == SEVERAL {
         // ORDERING: Acquire, pairs with the releases of `give` and of the front locks.
         return mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();
     }

@@ -20,6 +20,8 @@ pub(crate) fn is_single_threaded() -> bool {
 pub(crate) const SEVERAL: u32 = 0;
 /// [`mode`]: it has one.
 pub(crate) const SINGLE: u32 = 1;
+/// [`mode`]: it has several, and threads hold mutexes by nodes: they unlock by those, before they look at the mutex.
+pub(crate) const GRANTING: u32 = 8;
 /// [`mode`]: operations are watched, whatever the threads. Added to no word it gives what SINGLE does.
 const WATCHED: u32 = 4;
 
@@ -38,6 +40,7 @@ core::arch::global_asm!(
     ".popsection",
 );
 static ALWAYS_WATCHED: AtomicU8 = AtomicU8::new(WATCHED as u8);
+static ALWAYS_GRANTING: AtomicU8 = AtomicU8::new(GRANTING as u8);
 
 unsafe extern "C" {
     #[link_name = "lockwright_mode"]
@@ -66,6 +69,49 @@ pub(crate) fn mode() -> u32 {
 pub(crate) fn mode() -> u32 {
     // SAFETY: our variable, and the byte that it points to, which lives for ever.
     unsafe { u32::from((*MODE.load(Relaxed)).load(Relaxed)) }
+}
+
+/// Runs `several`, `single`, or `other` where [`mode`] is neither. (With one comparison, which a compiler makes two of.)
+#[inline(always)]
+pub(crate) fn by_mode<R>(
+    several: impl FnOnce() -> R,
+    single: impl FnOnce() -> R,
+    other: impl FnOnce() -> R,
+) -> R {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in `mode`.
+    unsafe {
+        core::arch::asm!(
+            "mov {at}, qword ptr [rip + lockwright_mode]",
+            "cmp byte ptr [{at}], {SINGLE}",
+            "ja {other}",
+            "je {single}",
+            at = out(reg) _,
+            SINGLE = const SINGLE,
+            other = label { return other() },
+            single = label { return single() },
+            options(nostack, readonly),
+        );
+        several()
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    match mode() {
+        SEVERAL => several(),
+        SINGLE => single(),
+        _ => other(),
+    }
+}
+
+/// From now on [`mode`] says GRANTING, if operations are not watched. Whoever does not see that finds out by the mutex.
+#[inline]
+pub(crate) fn grants() {
+    let (glibcs, ours) = (&raw const SINGLE_THREADED, &raw const ALWAYS_GRANTING);
+    // SAFETY: our variable. Relaxed: whichever of the two bytes is read, it is right.
+    unsafe {
+        if core::ptr::eq(MODE.load(Relaxed), glibcs) {
+            let _ = MODE.compare_exchange(glibcs.cast_mut(), ours.cast_mut(), Relaxed, Relaxed);
+        }
+    }
 }
 
 /// From now on [`mode`] says WATCHED, or not any more.

@@ -6,7 +6,7 @@
 
 use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
-use crate::mode::{SEVERAL, SINGLE, mode};
+use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::watch::{self, Rehearsal, Who};
 use crate::{real, thread};
 use core::ffi::c_int;
@@ -18,11 +18,11 @@ use lockwright_native::{Clock, Deadline};
 use lockwright_platform::Word;
 use lockwright_record::trace::What;
 
-/// Takes word 0, waiting for it if need be.
+/// Takes a mutex of the plain kind, waiting for it if need be.
 #[inline(always)]
 fn take(mutex: &Mutex, caller: usize) {
-    if !fast_take(mutex, threads) {
-        posix::acquire(mutex, 0, caller);
+    if fast_take(mutex, threads) || posix::acquire(mutex, 0, caller) {
+        mutex.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
     }
 }
 
@@ -39,7 +39,7 @@ fn give_watched(m: &Mutex) -> c_int {
     // SAFETY: our caller's promise, of a mutex of the plain kind.
     let glibc = || unsafe { real::pthread_mutex_unlock(as_glibcs(m)) };
     watch::release(m, glibc, || {
-        m.owner.store(0, Relaxed); // as in `fast_unlock`
+        m.owner.store(0, Relaxed); // as in `unlock`
         give(m);
         0
     })
@@ -126,8 +126,9 @@ fn lock_contended(m: &Mutex, caller: usize) -> c_int {
     if watch::is_on() {
         return lock_watched(m, caller);
     }
-    posix::acquire(m, 0, caller);
-    m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
+    if posix::acquire(m, 0, caller) {
+        m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
+    }
     0
 }
 
@@ -137,7 +138,6 @@ fn lock_watched(m: &Mutex, caller: usize) -> c_int {
     let glibc = || unsafe { real::pthread_mutex_lock(as_glibcs(m)) };
     watch::acquisition(What::Acquired, m, glibc, || {
         take(m, caller);
-        m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
         0
     })
 }
@@ -237,27 +237,51 @@ pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
 pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
-    if !is_plain(m) {
+    // The mode first: who has it by a node does not look at the mutex.
+    by_mode(
+        || {
+            if !is_plain(m) {
+                // SAFETY: the caller's promise.
+                return unsafe { unlock_kind(mutex) };
+            }
+            m.owner.store(0, Relaxed); // glibc's condvar code asserts it
+            if fast_give(m, SEVERAL) { 0 } else { unlock_contended(m) }
+        },
+        || {
+            if !is_plain(m) {
+                // SAFETY: the caller's promise.
+                return unsafe { unlock_kind(mutex) };
+            }
+            if m.word.load(Relaxed) != HELD {
+                return unlock_contended(m);
+            }
+            m.owner.store(0, Relaxed); // as above
+            m.word.store(FREE, Relaxed); // nobody else is there to see it
+            0
+        },
         // SAFETY: the caller's promise.
-        return unsafe { unlock_kind(mutex) };
-    }
-    if fast_unlock(m) { 0 } else { unlock_contended(m) }
+        || unsafe { unlock_otherwise(mutex) },
+    )
 }
 
-/// As [`fast_give`], without an owner. A mutex that is watched is not touched: it may be glibc's.
-#[inline(always)]
-fn fast_unlock(m: &Mutex) -> bool {
-    let mode = mode();
-    if mode == SEVERAL {
-        m.owner.store(0, Relaxed); // glibc's condvar code asserts it
-        return fast_give(m, SEVERAL);
+/// While threads hold mutexes by nodes, or operations are watched. A mutex that is watched is not touched: it may be glibc's.
+#[inline(never)]
+unsafe fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
+    // SAFETY: our caller's promise.
+    let m = unsafe { &*mutex };
+    let grants = mode() == GRANTING;
+    if grants && posix::hand_on(m) {
+        return 0;
     }
-    let held = m.word.load(Relaxed) + mode == HELD + SINGLE;
-    if held {
-        m.owner.store(0, Relaxed); // as above
-        m.word.store(FREE, Relaxed); // nobody else is there to see it
+    if !is_plain(m) {
+        // SAFETY: as above.
+        return unsafe { unlock_kind(mutex) };
     }
-    held
+    if !grants {
+        return unlock_contended(m);
+    }
+    m.owner.store(0, Relaxed); // as in `unlock`
+    if fast_give(m, SEVERAL) { 0 } else { unlock_contended(m) }
 }
 
 #[cold]
@@ -266,7 +290,7 @@ fn unlock_contended(m: &Mutex) -> c_int {
     if watch::is_on() {
         return give_watched(m);
     }
-    m.owner.store(0, Relaxed); // as in `fast_unlock`
+    m.owner.store(0, Relaxed); // as in `unlock`
     give_slow(m, 0);
     0
 }
@@ -327,13 +351,13 @@ unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_in
     errno(posix::lock_again(unsafe { &*mutex }, moved, caller))
 }
 
-/// Does the calling thread hold it, as one of ours?
+/// Does the calling thread certainly hold it, as one of ours?
 ///
 /// # Safety
 /// As [`lock`].
 pub(crate) unsafe fn is_held_by_me(mutex: *const Mutex) -> bool {
     // SAFETY: the caller's promise.
-    posix::is_held_by_me(unsafe { &*mutex })
+    posix::holds(unsafe { &*mutex }) == Some(true)
 }
 
 /// Locks and unlocks a mutex of its own, `pairs` times.
@@ -348,7 +372,6 @@ pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
             let start = |note| (hooks.after)(note, None);
             let note = stop();
             take(mutex, 0);
-            mutex.owner.store(thread::id(), Relaxed); // nobody else sees this mutex
             start(note);
             mutex.owner.store(0, Relaxed); // as above
             let note = stop();

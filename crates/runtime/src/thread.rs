@@ -19,14 +19,16 @@ use lockwright_native::symbol::{self, Scope};
 pub(crate) struct Thread {
     /// Kernel thread id, where glibc's is not found; 0: not asked for yet. Own thread only.
     tid: AtomicU32,
-    /// Its epochs, an `epoch::Block`; null: it has had none. Own thread only.
-    pub(crate) epochs: AtomicPtr<c_void>,
     /// By how much the reorder window of its current epoch is below 100 ms, ns. Own thread only.
     pub(crate) narrowed_ns: AtomicU32,
-    /// Where emulation keeps its account. Own thread only.
-    pub(crate) paced: Room<40>,
+    /// Its epochs, an `epoch::Block`; null: it has had none. Own thread only.
+    pub(crate) epochs: AtomicPtr<c_void>,
     /// Contended acquisitions so far, wrapping. Own thread only.
     pub(crate) waits: AtomicU32,
+    /// What it holds by nodes. Own thread only.
+    pub(crate) held: Room<24>,
+    /// Where emulation keeps its account. Own thread only.
+    pub(crate) paced: Room<40>,
     /// Where the trace keeps its account. Own thread only.
     pub(crate) traced: Room<32>,
 }

@@ -21,13 +21,14 @@ use crate::explore::Explorer;
 use crate::futex::Futexes;
 use crate::lines::Lines;
 use crate::order::Orders;
+use crate::platform::Sim;
 use crate::power::Meters;
 use crate::product::Product;
 use crate::profile::Profile;
 use crate::timeline::{Activity, Timeline};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use lockwright_locks::posix::Policy;
+use lockwright_locks::posix::{Held, Policy};
 use lockwright_platform::Stage;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -137,6 +138,8 @@ pub(crate) struct Thread {
     pub(crate) word: usize,
     /// The reorder window with which it last asked for a lock, ns.
     pub(crate) window_ns: u32,
+    /// What it holds by nodes.
+    pub(crate) held: Box<Held<Sim>>,
     /// It spends time as its workload says, outside of any lock: that ends by itself, however long it takes.
     on_its_own: bool,
 }
@@ -367,6 +370,7 @@ impl Engine {
             passed: false,
             word: 0,
             window_ns: 0,
+            held: Box::default(),
             on_its_own: false,
         });
         self.orders.add_thread();

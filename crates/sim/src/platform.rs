@@ -346,14 +346,4 @@ impl Platform for Sim {
         let cpu = if e.running.is_some() { e.my_cpu() as usize } else { 0 };
         e.cpus[cpu].free_lines.push(line);
     }
-
-    fn line_number(line: *mut u8) -> u32 {
-        let e = current().expect("locks live on a machine");
-        let at = e.arena.iter().position(|&one| one == line).expect("one of ours");
-        u32::try_from(at + 1).expect("few")
-    }
-
-    fn line_at(number: u32) -> *mut u8 {
-        current().expect("locks live on a machine").arena[number as usize - 1]
-    }
 }

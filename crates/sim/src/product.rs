@@ -5,7 +5,7 @@ use crate::engine::{Tid, current, engine};
 use crate::lock::AnyLock;
 use crate::platform::Sim;
 use lockwright_locks::front::{FREE, HELD, Rule, Tuning, WAITED};
-use lockwright_locks::posix::{self, Environment, Front, How, Policy};
+use lockwright_locks::posix::{self, Environment, Front, Held, How, Policy};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Woken, Word};
 
@@ -24,6 +24,11 @@ impl Environment for Product {
     /// Callers say which place.
     fn choose(_: &posix::Mutex<Self>, caller: usize) -> u32 {
         u32::try_from(caller).expect("a place")
+    }
+
+    fn with_held<R>(run: impl FnOnce(&Held<Sim>) -> R) -> R {
+        let e = engine();
+        run(&e.threads[e.me() as usize].held)
     }
 
     fn policy(place: u32) -> Policy<Self> {

@@ -1,6 +1,7 @@
 //! A front lock outside of a `pthread_mutex_t`: for the bench, the models and the simulator.
 
-use super::{FREE, HELD, Parts, Rule, Tuning, View, Waiter, acquire, lock_until, unlock_slow};
+use super::{FREE, HELD, Parts, Rule, Tuning, View, Waiter};
+use super::{acquire, hand_on, lock_until, release, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, RawLock, Sections, TimedLock, TryLock, Word};
@@ -11,7 +12,6 @@ pub struct Alone<P: Platform, R> {
     word: P::Word,
     side: P::Word,
     mood: P::Word,
-    chain: P::Word,
     tail: P::Ptr<Waiter<P>>,
     tuning: Tuning,
     rule: PhantomData<fn(R)>,
@@ -24,17 +24,32 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
             word: P::Word::new(FREE),
             side: P::Word::new(0),
             mood: P::Word::new(0),
-            chain: P::Word::new(0),
             tail: P::Ptr::new(core::ptr::null_mut()),
             tuning,
             rule: PhantomData,
         }
     }
 
-    /// Its memory.
+    /// Its memory, for who is nobody in particular.
     pub fn parts(&self) -> Parts<'_, P> {
-        let Self { word, side, mood, chain, tail, .. } = self;
-        Parts { word, side, mood, chain: Some(chain), tail, owner: None }
+        let Self { word, side, mood, tail, .. } = self;
+        Parts { word, side, mood, by: core::ptr::null(), tail, owner: None }
+    }
+
+    /// The same, for who unlocks with this node.
+    fn parts_for(&self, by: *mut By<P>) -> Parts<'_, P> {
+        Parts { by: by.cast(), ..self.parts() }
+    }
+
+    /// Acquires; the caller's node says how it unlocks.
+    unsafe fn acquire(&self, by: *mut By<P>, tuning: &Tuning) {
+        let node = if self.fast_lock() {
+            core::ptr::null()
+        } else {
+            acquire::<P, R>(self.parts_for(by), tuning, None)
+        };
+        // SAFETY: the caller's node, which is ours alone until `unlock`.
+        unsafe { (*by).0 = node };
     }
 
     /// Its tuning.
@@ -51,8 +66,17 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
     }
 }
 
+/// How a caller has the lock: by this node of the line, or by the word, where that is null.
+pub struct By<P: Platform>(*const Waiter<P>);
+
+impl<P: Platform> Default for By<P> {
+    fn default() -> Self {
+        Self(core::ptr::null())
+    }
+}
+
 impl<P: Platform, R: Rule<P>> Sections<P> for Alone<P, R> {
-    type Node = ();
+    type Node = By<P>;
 
     fn new() -> Self {
         Self::tuned(R::defaults(Tuning::for_cpus(P::cpus())))
@@ -63,22 +87,31 @@ impl<P: Platform, R: Rule<P>> Sections<P> for Alone<P, R> {
 
 impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
     #[inline]
-    unsafe fn lock(&self, _: *mut ()) {
-        if !self.fast_lock() {
-            acquire::<P, R>(self.parts(), &self.tuning, None);
-        }
+    unsafe fn lock(&self, by: *mut By<P>) {
+        // SAFETY: the caller's duty.
+        unsafe { self.acquire(by, &self.tuning) };
     }
 
     /// Here the lock stands in front of its own word; a caller in an epoch says how long its window is.
     #[inline]
-    unsafe fn lock_in_front(&self, _: *mut (), window_ns: u32, _: impl Fn() -> bool) {
-        if !self.fast_lock() {
-            acquire::<P, R>(self.parts(), &self.tuning.within(window_ns), None);
-        }
+    unsafe fn lock_in_front(&self, by: *mut By<P>, window_ns: u32, _: impl Fn() -> bool) {
+        // SAFETY: the caller's duty.
+        unsafe { self.acquire(by, &self.tuning.within(window_ns)) };
     }
 
     #[inline]
-    unsafe fn unlock(&self, _: *mut ()) {
+    unsafe fn unlock(&self, by: *mut By<P>) {
+        // SAFETY: the caller's duty: locked with this node.
+        let node = unsafe { (*by).0 };
+        if !node.is_null() {
+            // SAFETY: as above.
+            if !unsafe { hand_on(node) } {
+                R::release(&View::new(self.parts(), &self.tuning));
+                // SAFETY: as above.
+                unsafe { release(self.parts(), &self.tuning, node) };
+            }
+            return;
+        }
         // [release] ORDERING: Release, pairs with every Acquire that takes the word.
         if self.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
             R::release(&View::new(self.parts(), &self.tuning));
@@ -88,13 +121,17 @@ impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
 }
 
 impl<P: Platform, R: Rule<P>> TryLock<P> for Alone<P, R> {
-    unsafe fn try_lock(&self, _: *mut ()) -> bool {
+    unsafe fn try_lock(&self, by: *mut By<P>) -> bool {
+        // SAFETY: the caller's node.
+        unsafe { (*by).0 = core::ptr::null() };
         super::try_take::<P>(&self.word)
     }
 }
 
 impl<P: Platform, R: Rule<P>> TimedLock<P> for Alone<P, R> {
-    unsafe fn lock_until(&self, _: *mut (), deadline: P::Deadline) -> bool {
+    unsafe fn lock_until(&self, by: *mut By<P>, deadline: P::Deadline) -> bool {
+        // SAFETY: the caller's node.
+        unsafe { (*by).0 = core::ptr::null() };
         super::try_take::<P>(&self.word) || lock_until(self.parts(), &self.tuning, deadline)
     }
 }

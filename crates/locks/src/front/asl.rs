@@ -107,8 +107,14 @@ mod tests {
         let new = <<Threads as Platform>::Word as Word>::new;
         let (word, side, mood) = (new(FREE), new(0), new(0));
         let tail = Line::new(core::ptr::without_provenance_mut(64)); // of era 0
-        let parts: Parts<'_, Threads> =
-            Parts { word: &word, side: &side, mood: &mood, chain: None, tail: &tail, owner: None };
+        let parts: Parts<'_, Threads> = Parts {
+            word: &word,
+            side: &side,
+            mood: &mood,
+            by: core::ptr::null(),
+            tail: &tail,
+            owner: None,
+        };
         let tuning = <Lock as Rule<Threads>>::defaults(Tuning::for_cpus(2));
         run_on(1);
         let start = Threads::now();

@@ -82,7 +82,12 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
 pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>) -> bool {
     lock.tuning.budget_ns != 0
         && (lock.parts.mood.load(Relaxed) & (mood::SATURATED | mood::STEPS) != 0
-            || P::now() % SLICES_NS < SLICE_NS)
+            || is_slice(P::now()))
+}
+
+/// Is it a moment at which all heads leave their locks and watch?
+pub(super) fn is_slice(now: u64) -> bool {
+    now % SLICES_NS < SLICE_NS
 }
 
 /// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head does, and has it slept?
@@ -101,7 +106,7 @@ pub(super) fn spin<P: Platform>(
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
             _ if overtaken => true,
-            0 => start % SLICES_NS < SLICE_NS || start / 64 % 32 == 0,
+            0 => is_slice(start) || start / 64 % 32 == 0,
             // The clock's low bits are as good as a dice.
             steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
             _ => start / 64 % 2 == 0,

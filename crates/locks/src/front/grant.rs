@@ -1,63 +1,41 @@
 //! Hand-over: who is next, and how it learns that.
 //!
 //! A holder may stay in the line, and grant the lock to the next waiter when it unlocks: by that waiter's own gate, as MCS
-//! does, while word 0 stays held. So long as grants follow each other, they are a *chain*. The mutex knows where it is:
+//! does, while word 0 stays held. Whoever holds it so knows its own node, and unlocks by that: neither it nor its successor
+//! touches the mutex, which arrivals fight for. So long as grants follow each other, they are a *chain*:
 //!
 //! ```text
-//!   word 0 = 3   chain = number of H, era
-//!   H (GRANTED) ─► S (WAITING, awake) ─► ... ◄─ tail      H has the lock
-//!   H unlocks:  chain := S, S.gate := GRANTED, H's node is given back
+//!   word 0 = 3
+//!   H (GRANTED) ─► S (WAITING, awake) ─► ... ◄─ tail      H has the lock, and H's thread knows that (posix/held.rs)
+//!   H unlocks:  S.gate := GRANTED, H's node is given back;  one in LOOKS_EACH looks at the mutex before
 //! ```
 //!
-//! All that unlock needs is on the mutex's line and in H's node, so it may be any thread's. Each step is the holder's; only gates
-//! are changed by others, too.
-//!
 //! Invariants:
-//! 1. `chain` is written by the holder of the lock, and read by whoever releases it. If it names a node, that is GRANTED, and
-//!    the first of the line; those behind it are WAITING, ASLEEP or LEFT, but for the first of them that is not LEFT, which may be PROMOTED.
+//! 1. Of those in the line that are GRANTED, one has the lock at most; nobody before it does anything any more. Those behind it
+//!    are WAITING, ASLEEP or LEFT, but for the first of them that is not LEFT, which may be PROMOTED.
 //! 2. Nobody sleeps at its gate behind a GRANTED one that does not know ([`BEHIND`]): who falls asleep tells the one before it by a
-//!    step on that one's gate, and learns by the same step if it need not. Who is GRANTED, and told, leaves the line at once, and
-//!    makes the next one head, on word 0.
+//!    step on that one's gate, and learns by the same step if it need not. Who is GRANTED, and told, wakes it, or leaves the line at
+//!    once and makes it head, on word 0.
 //! 3. A lock that is released by code that knows of no chain leaves it behind: word 0 free, H GRANTED. The next waiter sees
-//!    that by itself, now and then and before it sleeps (`is_first`), and competes for the word (PROMOTED). Whoever has the lock
-//!    then, and comes by here, gives the dead nodes back.
-//! 4. Whoever sleeps on the word makes it 2, and that ends the chain: unlock frees the word.
+//!    that by itself, now and then and before it sleeps (`is_first`), and competes for the word (PROMOTED). With nobody in line but
+//!    the dead, whoever takes the word clears them away.
+//! 4. Whoever sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
 use super::choice::choose;
 use super::line::{note_length, successor};
 use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
-use super::waiter::{ERAS, Waiter, give_back, in_chain, state};
-use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake};
+use super::waiter::{GRANT, Waiter, give_back, grants, state};
+use super::waiter::{SLICED, is_sliced};
+use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake, side};
 use core::ptr::{from_ref, null_mut};
-use lockwright_platform::Ordering::{Relaxed, Release};
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Ptr, Word};
 
-/// The chain's first node; null: there is none, or it is from before a fork. The caller holds the lock.
-fn first_of<P: Platform>(parts: &Parts<'_, P>, era: usize) -> *mut Waiter<P> {
-    // Relaxed: written under the lock.
-    let at = parts.chain.map_or(0, |chain| chain.load(Relaxed));
-    if at == 0 || at as usize % ERAS != era {
-        null_mut()
-    } else {
-        P::line_at(at / ERAS as u32).cast()
-    }
-}
+/// After so many grants the holder looks at the mutex: does anybody sleep on the word, are waiters more than the CPUs?
+const LOOKS_EACH: u32 = 16;
 
-/// Somebody has the lock who is not in the line, and perhaps meets a chain that was left behind: then its unlock gives the dead
-/// nodes back.
-pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>) {
-    if parts.chain.is_some_and(|chain| chain.load(Relaxed) != 0) {
-        // STATE: (1, q, s) -> (3, q, s). Relaxed: we hold it. It may be 2.
-        let _ = parts.word.compare_exchange(HELD, CHAINED, Relaxed, Relaxed);
-    }
-}
-
-/// There is no chain any more; word 0 says so, too, unless somebody sleeps there.
+/// There is no chain any more: word 0 says so, too, unless somebody sleeps there.
 fn end<P: Platform>(parts: &Parts<'_, P>) {
-    let Some(chain) = parts.chain else { return };
-    if chain.load(Relaxed) != 0 {
-        chain.store(0, Relaxed); // read under the lock
-    }
     if parts.word.load(Relaxed) == CHAINED {
         // STATE: (3, q, s) -> (1, q, s). Relaxed: we hold it. It may have become 2.
         let _ = parts.word.compare_exchange(CHAINED, HELD, Relaxed, Relaxed);
@@ -65,59 +43,96 @@ fn end<P: Platform>(parts: &Parts<'_, P>) {
 }
 
 /// The head, or who was granted the lock, has it: `gate`. Stays in the line if that may end in a grant, or leaves it.
-pub(super) fn settle<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>, gate: u32) {
+/// `true`: it stays, and unlocks by its node.
+pub(super) fn settle<P: Platform, R: Rule<P>>(
+    lock: &View<'_, P>,
+    node: &Waiter<P>,
+    gate: u32,
+) -> bool {
     let (parts, era) = (&lock.parts, lock.tuning.era);
-    // Whoever granted it the lock has written its number. With nobody behind it, it would stay for nothing.
-    if gate == GRANTED && node.next.load(Relaxed) != 0 {
-        return;
-    }
     debug_assert!(parts.word.load(Relaxed) != FREE, "only the holder comes here");
     let me = from_ref(node).cast_mut();
-    let mut first = first_of(parts, era);
-    if first.is_null() {
-        first = me;
-    } else if first != me {
-        parts.mood.fetch_sub(mood::WAITER, Relaxed); // a hint: that one has not left by itself
-    }
-    if R::GRANTS && stay(lock, node) {
-        // SAFETY: they are before us, and had the lock; nobody but us, the holder, passes them.
-        unsafe { give_back(first, me) };
-        return;
+    if state(gate) == GRANTED {
+        if gate & BEHIND == 0 || !lock.is_crowded() && wake_behind(node) {
+            return true;
+        }
+        forget_granted(parts, gate);
+    } else {
+        if state(gate) == PROMOTED {
+            let first = node.first_of_the_dead();
+            if first != me {
+                parts.mood.fetch_sub(mood::WAITER, Relaxed); // a hint: that one has not left by itself
+                // SAFETY: they are before us, and had the lock; nobody but us, the holder, passes them.
+                unsafe { give_back(first, me) };
+            }
+        }
+        if R::GRANTS && stay(lock, node) {
+            return true;
+        }
     }
     note_length(lock);
     // (Behind one that was granted the lock the next may make itself head at any moment.)
     if R::AHEAD > 0 && state(gate) == OPEN {
         choose::<P, R>(lock, node);
     }
-    if let Some(head) = open_next(parts, first, node, era) {
+    if let Some(head) = open_next(parts, me, node, era) {
         move_to_word(parts, head);
     }
     end(parts);
+    false
 }
 
-/// The head has the lock, and stays in the line if the one behind it is awake.
+/// The head has the lock, and stays in the line if the one behind it is awake, or can be.
 fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let parts = &lock.parts;
     // Relaxed: at the unlock we look again.
-    if parts.chain.is_none()
-        || node.next.load(Relaxed) == 0
+    if parts.by.is_null()
+        || node.next.load(Relaxed).is_null()
         || lock.is_crowded()
         || batch::may_stay(lock)
     {
         return false;
     }
+    if node.gate.load(Relaxed) & BEHIND != 0 {
+        // ORDERING: Acquire, pairs with [tell]: its gate says ASLEEP.
+        node.gate.fetch_and(!BEHIND, Acquire);
+        wake_behind(node);
+    }
+    let sliced = if lock.tuning.budget_ns == 0 { 0 } else { SLICED };
     // It must be this very value, without BEHIND.
     // [stay] ORDERING: Release, pairs with `ask_before`: whoever was chosen before us has gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
-    let stays = |from| node.gate.compare_exchange(from, GRANTED, Release, Relaxed).is_ok();
+    let stays = |from| node.gate.compare_exchange(from, GRANTED | sliced, Release, Relaxed).is_ok();
     if !stays(OPEN) && !stays(PROMOTED) {
         return false;
     }
-    // Relaxed: read under the lock.
-    parts.chain.inspect(|chain| chain.store(node.in_chain(lock.tuning.era), Relaxed));
-    // STATE: (1, q, s) -> (3, q, s). Relaxed: we hold it. It may be 2.
-    let _ = parts.word.compare_exchange(HELD, CHAINED, Relaxed, Relaxed);
+    let side = parts.side;
+    if side.load(Relaxed) & side::BY_NODE == 0 {
+        side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
+    }
+    // [chain] STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `is_surely_held`: no dead node
+    // in the line looks as if it had the lock.
+    let _ = parts.word.compare_exchange(HELD, CHAINED, Release, Relaxed);
     true
+}
+
+/// Wakes who sleeps behind `node`, which it has told, for the lock to find it awake; `false`: nobody does.
+pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
+    // ORDERING: Acquire, here and below, pairs with [link].
+    let mut next = node.next(Acquire);
+    while !next.is_null() {
+        // SAFETY: linked behind a node that is still in the line, or was, and readable.
+        let waiter = unsafe { &*next };
+        match waiter.turn(ASLEEP, WAITING) {
+            Ok(_) => {
+                P::unpark(&raw const waiter.gate, 1);
+                return true;
+            }
+            Err(gate) if state(gate) == LEFT => next = waiter.next(Acquire),
+            Err(gate) => return state(gate) == WAITING,
+        }
+    }
+    false
 }
 
 /// Makes the first waiter behind `node` head that has not left, and gives the nodes from `first` on back. That waiter, if it is
@@ -156,53 +171,69 @@ fn move_to_word<P: Platform>(parts: &Parts<'_, P>, head: &Waiter<P>) {
     owe_wake(parts);
 }
 
-/// The holder unlocks a word that is not 1: grants the lock to the next in the chain, or ends that. `true`: it is another's, or
-/// was nobody's: undefined, and harmless as with glibc.
-pub(super) fn hand_on<P: Platform>(lock: &View<'_, P>) -> bool {
-    let (parts, era) = (&lock.parts, lock.tuning.era);
-    // Relaxed, here and below: who makes it 2 after this is served by the next unlock.
-    let mut word = parts.word.load(Relaxed);
-    let Some(chain) = parts.chain else { return word == FREE };
-    let first = first_of(parts, era);
-    if word == FREE || first.is_null() {
-        if word != FREE && chain.load(Relaxed) != 0 {
-            chain.store(0, Relaxed); // from before a fork
-        }
-        return word == FREE;
+/// Those who were granted the lock since the mutex was last looked at are in line no more.
+fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
+    let count = grants(gate);
+    if count > 0 {
+        parts.mood.fetch_sub(mood::WAITER.wrapping_mul(count), Relaxed); // a hint
     }
+}
+
+/// Unlock, by who stayed in the line: grants the lock to the next waiter, if that one is awake and it is no time to look at the
+/// mutex. `true`: it is another's, and the mutex may be gone.
+#[inline]
+pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
+    let gate = node.gate.load(Relaxed); // only BEHIND comes from others
+    debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
+    if grants(gate) >= LOOKS_EACH || is_sliced(gate) && batch::is_slice(P::now()) {
+        return false;
+    }
+    // ORDERING: Acquire, pairs with [link].
+    let next = node.next(Acquire);
+    if next.is_null() {
+        return false;
+    }
+    let granted = GRANTED | (gate & SLICED) | ((grants(gate) + 1) * GRANT);
+    // [grant] STATE: (3, q, s) stays; its holder changes.
+    // SAFETY: linked behind a node that is ours to pass.
+    let passes = unsafe { &*next }.turn(WAITING, granted).is_ok();
+    if passes {
+        // SAFETY: it is before the holder. Nobody else looks at it.
+        unsafe { give_back(from_ref(node).cast_mut(), next) };
+    }
+    passes
+}
+
+/// The same with a look at the mutex; `false`: the line has a head, or is empty, and the caller frees the word.
+pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+    let (parts, era) = (&lock.parts, lock.tuning.era);
+    let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
+    forget_granted(parts, gate);
     let grants = !note_length(lock) && !batch::may_stay(lock);
-    // SAFETY: the chain's first node is in the line until the holder passes it, which is us.
-    let mut node = unsafe { &*first };
-    while grants && word == CHAINED {
-        let Some(next) = successor(parts, node, era) else {
+    let mut last = node;
+    // Relaxed: who makes it 2 after this is served by a later look.
+    while grants && parts.word.load(Relaxed) == CHAINED {
+        let Some(next) = successor(parts, last, era) else {
             // SAFETY: the line is empty.
             unsafe { give_back(first, null_mut()) };
-            chain.store(0, Relaxed); // read under the lock
+            parts.side.fetch_and(!side::BY_NODE, Relaxed); // no node is anybody's
             return false;
         };
         // SAFETY: linked behind a node that is ours to pass.
         let waiter = unsafe { &*next };
-        // Before the gate: from then on the mutex is another's. Relaxed: published by it. (Its line is ours at the moment.)
-        chain.store(in_chain(node.next.load(Relaxed), era), Relaxed);
-        // [grant] STATE: (3, q, s) stays; its holder changes.
-        match waiter.turn(WAITING, GRANTED) {
+        // As [grant].
+        match waiter.turn(WAITING, GRANTED | gate & SLICED) {
             Ok(_) => {
                 // SAFETY: they are before the holder. Nobody else looks at them.
                 unsafe { give_back(first, next) };
                 return true;
             }
-            Err(gate) => {
-                if state(gate) != LEFT {
-                    break;
-                }
-                node = waiter;
-                word = parts.word.load(Relaxed);
-            }
+            Err(gate) if state(gate) == LEFT => last = waiter,
+            Err(_) => break,
         }
     }
-    if let Some(head) = open_next(parts, first, node, era) {
+    if let Some(head) = open_next(parts, first, last, era) {
         move_to_word(parts, head);
     }
-    chain.store(0, Relaxed); // read under the lock
     false
 }

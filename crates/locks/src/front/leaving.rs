@@ -6,7 +6,7 @@
 
 use super::grant::open_next;
 use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, WAITING, Waiter, state};
-use super::{CHAINED, FREE, Parts, Tuning, mood, pass_on, take_as, unlock_slow};
+use super::{CHAINED, FREE, Parts, Tuning, mood, pass_on, release, take_as, unlock_slow};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Platform, Word};
@@ -39,7 +39,8 @@ pub unsafe fn leave_line<P: Platform>(
         // EXPLORED: it takes one that is granted the lock when it is torn, and locks again.
         let now = state(node.gate.load(Acquire));
         if now == GRANTED {
-            return unlock_slow(parts, tuning);
+            // SAFETY: as above, and it has the lock.
+            return unsafe { release(parts, tuning, node) };
         }
         if now == OPEN {
             break;

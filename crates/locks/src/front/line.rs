@@ -5,10 +5,11 @@
 //! to hand the lock itself on (grant.rs). Nodes (waiter.rs) belong to nobody's stack, so thread exit needs no clean-up. The head,
 //! when it sleeps, sleeps on word 0 itself, where glibc's unlock finds it, too.
 
-use super::grant::settle;
+use super::grant::{settle, wake_behind};
 use super::leaving::Seat;
 use super::rule::{Arrived, Rule, View};
-use super::waiter::{ASLEEP, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter, state};
+use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
+use super::waiter::{give_back, state};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
@@ -58,21 +59,39 @@ pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> b
     !last.is_null() && unsafe { (*last).had_the_lock() }
 }
 
+/// The caller has the word, and is not in the line: if that consists of nodes that had the lock, or left, they are nobody's.
+pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
+    // ORDERING: Acquire, pairs with [join]: the node is fully made.
+    let tail = parts.tail.load(Acquire);
+    let last = untag(tail, era);
+    // SAFETY: a node of the line, which stays there: we have the lock.
+    if last.is_null() || !unsafe { (*last).had_the_lock() } {
+        return;
+    }
+    // Relaxed: as in `successor`. Somebody has joined? That one sees to it.
+    if parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed).is_ok() {
+        // SAFETY: no others are in the line, and nobody comes to them any more.
+        unsafe { give_back((*last).first_of_the_dead(), core::ptr::null_mut()) };
+        forget(parts);
+    }
+}
+
 /// What the line of a fork's parent left behind must not bind the child.
 fn forget<P: Platform>(parts: &Parts<'_, P>) {
     parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints
 }
 
-/// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line.
+/// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. By the word: null; or by a node, with
+/// which it unlocks ([`release`]).
 #[cold]
 pub fn acquire<P: Platform, R: Rule<P>>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
     seat: Option<&dyn Seat<P>>,
-) {
+) -> *const Waiter<P> {
     let lock = View { seat, ..View::new(parts, tuning) };
     let mut note = match R::arrive(&lock) {
-        Arrived::Took(_) => return,
+        Arrived::Took(_) => return core::ptr::null(),
         Arrived::Joins(note) => note,
     };
     if note.asked_ns == 0 && lock.is_saturated() {
@@ -80,7 +99,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     }
     let awake_ns = R::awake_ns(&lock); // now, while the mutex's line is ours
     seat.inspect(|seat| seat.joins());
-    let node = Waiter::<P>::take(note);
+    let node = Waiter::<P>::take(&parts, note);
     let behind = join(&parts, node, tuning);
     seat.inspect(|seat| seat.sits(node));
     let (mut gate, mut slept) = (OPEN, false);
@@ -103,7 +122,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         batch::runs(&lock);
     }
     R::acquired(&lock, &node.note, slept);
-    settle::<P, R>(&lock, node, gate);
+    if settle::<P, R>(&lock, node, gate) { node } else { core::ptr::null() }
 }
 
 /// Joins the line; `true`: behind somebody.
@@ -151,6 +170,11 @@ fn wait_in_line<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>, mut left: u32
                 }
             } else {
                 slept = sleep_at_gate(node) || slept;
+                // Woken before its time, to be awake then? So is the one behind it.
+                (left, look) = (lock.tuning.spin_ns, LOOK_NS.min(lock.tuning.spin_ns));
+                if node.gate.load(Relaxed) == WAITING | BEHIND && !lock.is_crowded() {
+                    wake_behind(node);
+                }
             }
         }
     }
@@ -223,7 +247,7 @@ pub(super) fn successor<P: Platform>(
         return None;
     }
     // Somebody joined behind us and will link in a moment. ORDERING: Acquire, pairs with [link].
-    P::spin_until(&node.next, Acquire, |next| next != 0);
+    P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
     Some(node.next(Relaxed))
 }
 

@@ -22,8 +22,8 @@
 //! | signal, by the holder | (1, q, s) | (2, q, s + 1), a condvar's sleeper now sleeps on the word |
 //! | head that has it, before an awake successor | (1, q, s) | (3, q, s): it stays in the line (grant.rs) |
 //! | unlock by who stayed | (3, q, s) | (3, q - 1, s), held by its successor; or (0, q, s), and that one is head |
-//! | who was granted it, before nobody, or a sleeper | (3, q, s) | (1, q, s), or (2, q, s + 1) as above |
-//! | whoever found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; the next unlock ends the chain |
+//! | who was granted it, before a sleeper, in a crowded line | (3, q, s) | (2, q, s + 1) as above |
+//! | whoever found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; an unlock ends the chain soon |
 //! | unlock by glibc's code | (2 or 3, q, s) | (0, q, s): the next in line sees that by itself, and is head |
 //! | unlock | (1, q, s) | (0, q, s) |
 //! | unlock | (2, q, s) | (0, q, s), then wakes, by address, those that signals moved here, or else one that sleeps on the word |
@@ -57,11 +57,11 @@ pub mod tuning;
 mod waiter;
 mod words;
 
-pub use alone::Alone;
-pub(crate) use grant::meet_left_behind;
+pub use alone::{Alone, By};
 pub use leaving::{Seat, leave_line};
 pub use line::acquire;
 pub(crate) use line::join;
+pub(crate) use line::meet_left_behind;
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
 pub use tuning::{ANY, SPIN_NS, Tuning, Window};
 pub use waiter::Waiter;
@@ -88,8 +88,8 @@ pub struct Parts<'a, P: Platform> {
     pub side: &'a P::Word,
     /// What the lock has learnt, see [`mood`]; the lower half belongs to the runtime.
     pub mood: &'a P::Word,
-    /// Who has been granted it (grant.rs); none: nobody ever is.
-    pub chain: Option<&'a P::Word>,
+    /// Who asks: something that tells threads apart while they hold locks by nodes (grant.rs). Null: it never does.
+    pub by: *const (),
     /// The last waiter of the line, with the era in its low bits; null: nobody queues.
     pub tail: &'a P::Ptr<Waiter<P>>,
     /// Who holds it, where that is kept.
@@ -162,7 +162,7 @@ fn sleep_on_word<P: Platform>(
             got
         });
         if got || mark::<P>(parts.word) {
-            grant::meet_left_behind(&parts);
+            line::meet_left_behind(&parts, tuning.era);
             return true;
         }
         if P::park(parts.word, WAITED, deadline) == Woken::TimedOut {
@@ -218,13 +218,38 @@ fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
     parts.word.swap(WAITED, Relaxed);
 }
 
+/// Unlock, by who has the lock by its `node`; `false`: that takes a look at the mutex, by [`release`].
+///
+/// # Safety
+/// [`acquire`] gave the node to the calling thread's lock operation, and [`Waiter::is_held`] says that it holds by it.
+#[inline]
+pub unsafe fn hand_on<P: Platform>(node: *const Waiter<P>) -> bool {
+    // SAFETY: the caller's promise.
+    grant::hand_on(unsafe { &*node })
+}
+
+/// The same, whatever it takes.
+///
+/// # Safety
+/// As [`hand_on`].
+#[cold]
+pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
+    // SAFETY: the caller's promise.
+    if !grant::hand_on_or_leave(&View::new(parts, tuning), unsafe { &*node }) {
+        unlock_slow(parts, tuning);
+    }
+}
+
 /// Releases a word that is not 1: somebody may need a wake.
 ///
 /// The rule of the mutex has no say, and a line need not exist: whoever needs the wake sleeps on the word.
 #[cold]
 pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
-    if grant::hand_on(&View::new(parts, tuning)) {
-        return;
+    match parts.word.load(Relaxed) {
+        FREE => return, // nobody held it: undefined, and harmless as with glibc
+        // Not by who has it by a node, or that one has forgotten: then its node is in the way.
+        CHAINED => line::meet_left_behind(&parts, tuning.era),
+        _ => {}
     }
     let word: *const P::Word = parts.word;
     // Signals moved them here while the lock was held, which is when these fields are written. They come first, up to a

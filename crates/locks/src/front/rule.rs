@@ -10,7 +10,7 @@
 //! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::{is_empty, is_left_behind};
-use super::{FREE, HELD, Parts, Seat, Tuning, batch, grant, mood, side, take_as, unlock_slow};
+use super::{FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Stage, Word};
@@ -142,7 +142,7 @@ impl<'a, P: Platform> View<'a, P> {
         if self.parts.tail.load(Relaxed).is_null() {
             return Some(Taken(()));
         }
-        grant::meet_left_behind(&self.parts);
+        line::meet_left_behind(&self.parts, self.tuning.era);
         if mood.load(Relaxed) & mood::NAPPING != 0 {
             P::reached(Stage::Passed);
             return Some(Taken(()));

@@ -5,14 +5,16 @@
 //!      └────┬────┴─► OPEN        competes for the word: opened by whoever was before it, which has left
 //!           ├──────► PROMOTED    competes for the word: by itself, since whoever is before it had the lock; maybe then OPEN
 //!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
-//!           └──────► LEFT        was torn out of its wait (leaving.rs)
+//!           ├──────► LEFT        was torn out of its wait (leaving.rs)
+//!           └ GRANTED ─► ENDED   its node has been given back
 //! ```
 //!
 //! Nodes lie in lines that stay readable (`Platform::take_line`), so a late look at one that has ended does no harm: at most
 //! BEHIND stands where nobody sleeps, which costs a hand-over its speed. Whoever looks at the one before it, to act on what
 //! it sees, then changes its own gate, from WAITING or ASLEEP; that works only while the one before it is still there.
 
-use super::Note;
+use super::{Note, Parts};
+use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Ordering, Platform, Ptr, Word};
 
@@ -32,12 +34,31 @@ pub(crate) const GRANTED: u32 = 4;
 /// It is no waiter any more; whoever passes it gives its node back.
 pub(super) const LEFT: u32 = 5;
 
-/// In a gate: the one behind sleeps, or is about to. Stays.
+/// It has left the line, and the node is nobody's.
+const ENDED: u32 = 6;
+
+/// In a gate: the one behind sleeps, or is about to.
 pub(super) const BEHIND: u32 = 8;
 
-/// What a gate says, but for [`BEHIND`].
+/// In a GRANTED gate: the lock's rule leaves it to others for a slice of each millisecond (batch.rs).
+pub(super) const SLICED: u32 = 16;
+
+/// In a GRANTED gate: one grant since a holder last looked at the mutex.
+pub(super) const GRANT: u32 = 32;
+
+/// What a gate says of its own waiter.
 pub(crate) fn state(gate: u32) -> u32 {
     gate & (BEHIND - 1)
+}
+
+/// Grants since a holder last looked at the mutex.
+pub(super) fn grants(gate: u32) -> u32 {
+    gate / GRANT
+}
+
+/// Does it say [`SLICED`]?
+pub(super) fn is_sliced(gate: u32) -> bool {
+    gate & SLICED != 0
 }
 
 /// One waiter's place in the line.
@@ -46,17 +67,20 @@ pub struct Waiter<P: Platform> {
     pub(crate) gate: P::Word,
     /// How often others of the line were let past it. Written by heads that leave.
     pub(super) passed: P::Word,
-    /// The next one's number; 0: none.
-    pub(super) next: P::Word,
+    /// The next one; null: none.
+    pub(super) next: P::Ptr<Waiter<P>>,
     /// Who is before it. Written by itself before it is linked, and by those who choose.
     before: P::Ptr<Waiter<P>>,
+    /// Which lock it waits for: its word's address.
+    of: P::Ptr<P::Word>,
+    /// Who waits, see [`Parts::by`](super::Parts::by).
+    by: P::Ptr<()>,
     pub(super) note: Note,
-    number: u32,
 }
 
 impl<P: Platform> Waiter<P> {
-    /// A node.
-    pub(crate) fn take<'a>(note: Note) -> &'a Self {
+    /// A node, for who waits for the lock in these parts.
+    pub(crate) fn take<'a>(parts: &Parts<'_, P>, note: Note) -> &'a Self {
         const { assert!(size_of::<Self>() <= P::LINE) }
         let line = P::take_line();
         let (new, none) = (P::Word::new, core::ptr::null_mut());
@@ -66,10 +90,11 @@ impl<P: Platform> Waiter<P> {
             node.write(Self {
                 gate: new(WAITING),
                 passed: new(0),
-                next: new(0),
+                next: P::Ptr::new(none),
                 before: P::Ptr::new(none),
+                of: P::Ptr::new(from_ref(parts.word).cast_mut()),
+                by: P::Ptr::new(parts.by.cast_mut()),
                 note,
-                number: P::line_number(line),
             });
             &*node
         }
@@ -77,26 +102,51 @@ impl<P: Platform> Waiter<P> {
 
     /// Who is behind it; null: nobody, or not yet.
     pub(super) fn next(&self, order: Ordering) -> *mut Self {
-        match self.next.load(order) {
-            0 => core::ptr::null_mut(),
-            number => P::line_at(number).cast(),
+        self.next.load(order)
+    }
+
+    /// Has `by` the lock whose word this is, by this node? Of a node that is another's by now it has not.
+    pub(crate) fn is_held(&self, word: &P::Word, by: *const ()) -> bool {
+        // Relaxed, all: who has it wrote these, or has seen them when it was granted the lock; and who gave the node back since
+        // then has released the lock that the caller has now.
+        state(self.gate.load(Relaxed)) == GRANTED
+            && core::ptr::eq(self.of.load(Relaxed), word)
+            && core::ptr::eq(self.by.load(Relaxed), by)
+    }
+
+    /// Does `by` have a lock by it?
+    pub(crate) fn is_by(&self, by: *const ()) -> bool {
+        // Relaxed: as above.
+        state(self.gate.load(Relaxed)) == GRANTED && core::ptr::eq(self.by.load(Relaxed), by)
+    }
+
+    /// The first node, up to this one, that is in the line and waits for nothing: it had the lock, or left behind one that had.
+    pub(super) fn first_of_the_dead(&self) -> *mut Self {
+        let mut first = from_ref(self).cast_mut();
+        loop {
+            // SAFETY: in the line, as this one; or it has ended, and is still readable.
+            // Relaxed: it is asked for the second time.
+            let (now, before) =
+                unsafe { ((*first).gate.load(Relaxed), (*first).before.load(Relaxed)) };
+            if state(now) == GRANTED || before.is_null() {
+                return first;
+            }
+            // SAFETY: as above.
+            match state(unsafe { (*before).gate.load(Relaxed) }) {
+                LEFT | GRANTED => first = before,
+                _ => return first,
+            }
         }
     }
 
     /// Links `next` behind this node.
     pub(super) fn link(&self, next: *mut Self) {
-        let me = core::ptr::from_ref(self).cast_mut();
+        let me = from_ref(self).cast_mut();
         // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice this node may be one that they don't know.
         // SAFETY: in the line, or about to be, as this one.
         unsafe { (*next).before.store(me, Release) };
         // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
-        // SAFETY: as above.
-        self.next.store(unsafe { (*next).number }, Release);
-    }
-
-    /// This node as the chain's word has it.
-    pub(super) fn in_chain(&self, era: usize) -> u32 {
-        in_chain(self.number, era)
+        self.next.store(next, Release);
     }
 
     /// Changes the gate from `from` to `to`, whatever it says of who is behind; the gate as it was, or as it is.
@@ -167,21 +217,18 @@ impl<P: Platform> Waiter<P> {
     }
 }
 
-/// The number of a node as the chain's word has it.
-pub(super) fn in_chain(number: u32, era: usize) -> u32 {
-    (number * ERAS as u32) | era as u32
-}
-
 /// Gives nodes back, from `first` on, up to `until`.
 ///
 /// # Safety
 /// Nobody comes to them by the line any more.
 pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
     while first != until {
-        // SAFETY: the caller's promise. Words stay as they are, for late looks.
+        // SAFETY: the caller's promise. The rest stays as it is, for late looks.
         unsafe {
             // ORDERING: Acquire, pairs with [link].
             let next = (*first).next(Acquire);
+            // Whoever has held by it, and does not know that it no longer does, finds out. (See `is_held`.)
+            (*first).gate.store(ENDED, Relaxed);
             P::give_line(first.cast());
             first = next;
         }

@@ -4,6 +4,8 @@
 pub mod side {
     /// Bits that the front locks leave alone: the runtime's.
     pub const LOCK: u32 = 0x1f;
+    /// Somebody has held it by a node since the line was last seen empty. The holder's.
+    pub const BY_NODE: u32 = 1 << 5;
     /// When the line was last left, its waiters and the holder were more than the CPUs.
     pub const CROWDED: u32 = 1 << 6;
     /// One thread that waits beside the line (3 bits).

@@ -2,7 +2,7 @@
 //! (places.rs). A process has the rest: threads' ids, the table of locks, its fastest paths.
 //!
 //! ```text
-//!   0 word │ 4 count, chain │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
+//!   0 word │ 4 count │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
 //! ```
 //!
 //! All-zero memory is an unlocked mutex of the plain kind. What glibc's own code looks at stays true to glibc's
@@ -14,12 +14,15 @@
 //!    moment, but for one thing: a mutex's room serves one textbook lock, ever.
 //! 2. `count` is the holder's. `owner` is a thread's own id if and only if that thread wrote it there.
 
+mod held;
 mod mutex;
 mod places;
 
-pub use mutex::{Refused, destroy, give_slow, is_held_by_me, is_ours};
+pub use held::Held;
+pub use mutex::{Refused, destroy, give_slow, holds, is_ours};
 pub use mutex::{lock, lock_again, lock_until, try_lock, unlock};
-pub use places::{Front, GENERATIONS, How, PLACE_MAX, Policy, UNDECIDED, acquire, queue_in_front};
+pub use places::{Front, GENERATIONS, How, PLACE_MAX, Policy, UNDECIDED};
+pub use places::{acquire, hand_on, queue_in_front};
 
 use crate::front::{self, FREE, HELD, Parts, Seat, Tuning, Waiter};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -33,6 +36,18 @@ pub trait Environment: Sized + 'static {
     type Room: Send + Sync;
     /// The calling thread's id, not 0.
     fn thread() -> u32;
+
+    /// What the calling thread holds by nodes.
+    fn with_held<R>(run: impl FnOnce(&Held<Self::Platform>) -> R) -> R;
+
+    /// The calling thread is about to hold something by a node.
+    #[inline(always)]
+    fn grants() {}
+
+    /// Counts forks, see [`Tuning::era`].
+    fn era() -> usize {
+        0
+    }
 
     /// Which place of the table a mutex gets that a call at `caller` finds contended first: 1 to [`PLACE_MAX`].
     fn choose(mutex: &Mutex<Self>, caller: usize) -> u32;
@@ -113,9 +128,9 @@ type WordOf<E> = <<E as Environment>::Platform as Platform>::Word;
 pub struct Mutex<E: Environment> {
     /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake.
     pub word: WordOf<E>,
-    /// `__count`: how often its holder holds a recursive mutex; of others, the chain of grants. The holder's.
+    /// `__count`: how often its holder holds a recursive mutex. The holder's.
     pub count: WordOf<E>,
-    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder.
+    /// `__owner`: the holder's kernel thread id; 0 while free, and of who holds it by a node. Written by the holder.
     pub owner: WordOf<E>,
     /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
     /// the upper half the front locks' mood.
@@ -186,8 +201,12 @@ impl<E: Environment> Mutex<E> {
 
     /// The same, of a mutex that is known to be of this kind.
     pub(crate) fn parts_of(&self, kind: u32) -> Parts<'_, E::Platform> {
-        let Self { word, count, owner, users: mood, side, tail, .. } = self;
-        let chain = (kind & TYPE != RECURSIVE).then_some(count);
-        Parts { word, side, mood, chain, tail, owner: Some(owner) }
+        let Self { word, owner, users: mood, side, tail, .. } = self;
+        // Those two go by the owner.
+        let by = match kind & TYPE {
+            RECURSIVE | ERRORCHECK => core::ptr::null(),
+            _ => E::with_held(Held::by),
+        };
+        Parts { word, side, mood, by, tail, owner: Some(owner) }
     }
 }

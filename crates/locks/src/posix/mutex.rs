@@ -1,10 +1,10 @@
 //! Kinds, owners, and answers. Callers have looked whether the mutex is [ours](is_ours).
 
-use super::places::{acquire, must_queue, policy, release};
+use super::places::{acquire, hand_on, must_queue, policy, release};
 use super::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
-use crate::front::{self, FREE};
+use crate::front::{self, FREE, side};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Platform, Ptr, Word};
 
 /// Why an operation was refused; nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,8 @@ pub fn lock<E: Environment>(m: &Mutex<E>, caller: usize) -> Answer {
     if let Some(answer) = before_lock(m, kind, Refused::Deadlock) {
         return answer;
     }
-    if kind & MARKED != 0 && must_queue(m) || !E::take(m) {
-        acquire(m, kind, caller);
+    if (kind & MARKED != 0 && must_queue(m) || !E::take(m)) && !acquire(m, kind, caller) {
+        return Ok(()); // by a node
     }
     own(m, kind)
 }
@@ -110,6 +110,9 @@ pub fn lock_until<E: Environment>(
 /// Unlocks.
 #[inline(always)]
 pub fn unlock<E: Environment>(m: &Mutex<E>) -> Answer {
+    if hand_on(m) {
+        return Ok(());
+    }
     let kind = E::Platform::load_to_write(&m.kind) & TYPE;
     if kind == RECURSIVE || kind == ERRORCHECK {
         // Relaxed: by invariant 2.
@@ -160,7 +163,19 @@ pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> A
     own(m, m.kind.load(Relaxed))
 }
 
-/// Does the calling thread hold it, as one of ours?
-pub fn is_held_by_me<E: Environment>(m: &Mutex<E>) -> bool {
-    is_ours(m) && m.word.load(Relaxed) != FREE && m.owner.load(Relaxed) == E::thread() // by invariant 2
+/// Does the calling thread hold it, as one of ours? `None`: that is not certain, because threads have held it by nodes, and code may
+/// have unlocked it that knows nothing of them.
+pub fn holds<E: Environment>(m: &Mutex<E>) -> Option<bool> {
+    if !is_ours(m) || m.word.load(Relaxed) == FREE {
+        return Some(false);
+    }
+    let is_owner = m.owner.load(Relaxed) == E::thread(); // by invariant 2
+    let by_node = || m.side.load(Relaxed) & side::BY_NODE != 0 && !m.tail.load(Relaxed).is_null();
+    if E::with_held(|held| held.is_surely_held(&m.word, E::era())) {
+        Some(true)
+    } else if m.kind.load(Relaxed) & TYPE != RECURSIVE && by_node() {
+        None
+    } else {
+        Some(is_owner)
+    }
 }

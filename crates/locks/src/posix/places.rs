@@ -11,7 +11,7 @@
 use super::{Environment, MARKED, Mutex};
 use crate::catalog::visit_front;
 use crate::entry::{Entry, FrontVisitor};
-use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, side, try_take};
+use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, Waiter, side, try_take};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
 
@@ -24,9 +24,12 @@ pub const PLACE_MAX: u32 = side::LOCK;
 /// How many generations of tables a mutex can tell apart.
 pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
 
+/// [`front::acquire`] of a rule.
+type Acquire<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
+
 /// A front lock's rule, its type erased.
 pub struct Front<P: Platform> {
-    acquire: fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>),
+    acquire: Acquire<P>,
     release: fn(&View<'_, P>),
     /// Its own defaults, on top of what suits the machine.
     pub defaults: fn(Tuning) -> Tuning,
@@ -136,16 +139,22 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
     }
 }
 
-/// Acquires word 0 of a mutex of this kind, by its lock.
+/// Acquires a mutex of this kind, by its lock. `true`: by its word; `false`: by a node, which the thread remembers.
 #[cold]
 #[inline(never)]
-pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
+pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bool {
     E::before_wait();
     let (how, tuning) = tuned::<E>(decide(mutex, caller));
     match how {
         How::Front(front) => {
             let parts = mutex.parts_of(kind);
-            E::in_line(mutex, &tuning, |seat| (front.acquire)(parts, &tuning, seat));
+            let mut node = core::ptr::null();
+            E::in_line(mutex, &tuning, |seat| node = (front.acquire)(parts, &tuning, seat));
+            if !node.is_null() {
+                E::grants();
+                E::with_held(|held| held.note(&mutex.word, node, tuning.era));
+                return false;
+            }
         }
         // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
         How::Whole(acquire) if tuning.era == 0 => {
@@ -159,11 +168,43 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) {
             E::on_word(mutex, || front::lock_as_glibc(mutex.parts()));
         }
     }
+    true
+}
+
+/// Unlock, if the calling thread has the mutex by a node, and nobody but the next waiter needs to know; else `false`. Looks at
+/// nothing of the mutex but its address.
+#[inline]
+pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
+    let node = E::with_held(|held| {
+        if held.is_any() { held.take(&mutex.word, E::era()) } else { core::ptr::null() }
+    });
+    // SAFETY: the thread has it by this node.
+    !node.is_null()
+        && (unsafe { front::hand_on(node) } || {
+            leave(mutex, node);
+            true
+        })
+}
+
+#[cold]
+fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
+    let (how, tuning) = policy(mutex);
+    let parts = mutex.parts();
+    // Of a thread that let code unlock and lock it that knows nothing of us.
+    mutex.owner.store(0, Relaxed);
+    if let How::Front(front) = how {
+        (front.release)(&View::new(parts, &tuning));
+    }
+    // SAFETY: as our caller's.
+    unsafe { front::release(parts, &tuning, node) };
 }
 
 /// Releases word 0, which is not 1. Who needs the wake, and gets it, does not depend on the mutex's lock, which may
 /// be decided at this very moment.
 pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+    if hand_on(mutex) {
+        return;
+    }
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts_of(kind);
     if let How::Front(front) = how {
@@ -195,7 +236,7 @@ pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
     E::Platform::spin_until(&mutex.word, Relaxed, |value| {
         value == FREE && try_take::<E::Platform>(&mutex.word)
     });
-    front::meet_left_behind(&mutex.parts());
+    front::meet_left_behind(&mutex.parts(), tuning.era);
     // SAFETY: held since above, with this node.
     unsafe { lock.unlock(&raw mut node) };
 }

@@ -12,13 +12,13 @@
 //! Time goes by with each step; it also jumps to the end of somebody's wait, by chance, and whenever nobody else can go on:
 //! threads that run may be preempted for as long as it takes. So whatever happens here can happen on a machine.
 
-use super::machine::Line;
+use super::machine::{Explored, Line};
 use super::mutant::{Mutant, Mutation, Op, Sites};
 use super::process::Process;
 use super::{Setting, Strategy};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, engine, fail, suspend};
-use lockwright_locks::posix::Policy;
+use lockwright_locks::posix::{Held, Policy};
 use lockwright_platform::Ordering;
 use std::panic::Location;
 
@@ -112,6 +112,8 @@ pub(crate) struct Explorer {
     pub(crate) lines_out: i64,
     #[expect(clippy::vec_box, reason = "a line stays where it is while the list grows")]
     memory: Vec<Box<Line>>,
+    /// What threads hold by nodes.
+    pub(crate) held: Vec<Held<Explored>>,
     /// What the places of a process's mutexes mean at present.
     pub(crate) table: Vec<Policy<Process>>,
     /// Of the table.
@@ -161,6 +163,7 @@ impl Explorer {
             lock: (0, 0),
             lines_out: 0,
             memory: Vec::new(),
+            held: (0..threads).map(|_| Held::default()).collect(),
             table: Vec::new(),
             generation: 0,
             acquired_at: 0,
@@ -323,18 +326,6 @@ impl Explorer {
     pub(crate) fn memory(&mut self) -> *mut u8 {
         self.memory.push(Line::zeroed());
         self.memory.last_mut().expect("just added").start()
-    }
-
-    /// The number of such memory.
-    pub(crate) fn number_of(&mut self, memory: *mut u8) -> u32 {
-        let at = self.memory.iter_mut().position(|line| line.start() == memory);
-        1 + at.expect("one of ours") as u32
-    }
-
-    /// The memory of that number; a mutant's wild number means none.
-    pub(crate) fn line_at(&mut self, number: u32) -> *mut u8 {
-        let line = self.memory.get_mut((number as usize).wrapping_sub(1));
-        line.map_or(std::ptr::null_mut(), |line| line.start())
     }
 
     /// How many sleep on a word.

@@ -514,14 +514,6 @@ impl Platform for Explored {
         explorer(e).memory()
     }
 
-    fn line_number(line: *mut u8) -> u32 {
-        explorer(current().expect("locks live on a machine")).number_of(line)
-    }
-
-    fn line_at(number: u32) -> *mut u8 {
-        explorer(current().expect("locks live on a machine")).line_at(number)
-    }
-
     unsafe fn give_line(_line: *mut u8) {
         let e = current().expect("locks live on a machine");
         explorer(e).lines_out -= 1;

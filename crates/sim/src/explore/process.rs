@@ -8,7 +8,8 @@ use crate::lock::LockSpec;
 use lockwright_locks::catalog::{CATALOG, visit_front, visit_whole};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, WholeVisitor};
 use lockwright_locks::front::{Rule, Tuning, Window};
-use lockwright_locks::posix::{self, Environment, Front, How, Policy, Refused, queue_in_front};
+use lockwright_locks::posix::queue_in_front;
+use lockwright_locks::posix::{self, Environment, Front, Held, How, Policy, Refused};
 use lockwright_locks::spec::GLIBC;
 use lockwright_platform::Ordering::{AcqRel, Relaxed};
 use lockwright_platform::{InPlace, Platform, TryLock, Word};
@@ -34,6 +35,12 @@ impl Environment for Process {
     /// Callers say which place they would choose.
     fn choose(_: &Mutex, caller: usize) -> u32 {
         caller as u32
+    }
+
+    fn with_held<R>(run: impl FnOnce(&Held<Explored>) -> R) -> R {
+        let e = engine();
+        let me = e.me() as usize;
+        run(&explorer(e).held[me])
     }
 
     fn policy(place: u32) -> Policy<Self> {

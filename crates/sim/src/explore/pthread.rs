@@ -164,7 +164,7 @@ impl World {
         let x = explorer(engine());
         x.acquired_at = x.steps;
         self.data.section(self.draw(8));
-        if !posix::is_held_by_me(m) {
+        if posix::holds(m) == Some(false) {
             fail(Violation::Answer {
                 who: engine().name(engine().me()),
                 what: "whether it holds the mutex, which it does, and was told no".to_owned(),
@@ -269,7 +269,7 @@ impl World {
             self.release();
         }
         let held = || -> Option<Parts<'_, Explored>> {
-            posix::is_held_by_me(&self.mutex).then(|| self.mutex.parts())
+            (posix::holds(&self.mutex) == Some(true)).then(|| self.mutex.parts())
         };
         if all {
             self.cond().broadcast(held);

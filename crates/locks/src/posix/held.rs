@@ -1,0 +1,85 @@
+//! What a thread holds by nodes of lines (front/grant.rs): it unlocks by them, and needs not touch the mutex.
+//!
+//! A thread remembers a few. Of what it forgets, the unlock frees the word, and the line finds that out by itself. It also may
+//! remember what it no longer holds, because somebody else unlocked it, or code that knows nothing of us: then the node says so.
+
+use crate::front::{CHAINED, Waiter};
+use core::cell::Cell;
+use core::ptr::{from_ref, null};
+use lockwright_platform::Ordering::Acquire;
+use lockwright_platform::{Platform, Word};
+
+/// So many mutexes of contended lines does a thread hold at a time, for all that we care.
+const MOST: usize = 2;
+
+/// A thread's own. Zeroes are one that holds nothing.
+#[repr(C)]
+pub struct Held<P: Platform> {
+    nodes: [Cell<*const Waiter<P>>; MOST],
+    era: Cell<usize>,
+}
+
+impl<P: Platform> Default for Held<P> {
+    fn default() -> Self {
+        Self { nodes: [const { Cell::new(null()) }; MOST], era: Cell::new(0) }
+    }
+}
+
+impl<P: Platform> Held<P> {
+    /// Who this is, to nodes.
+    pub fn by(&self) -> *const () {
+        from_ref(self).cast()
+    }
+
+    /// May anything be held by a node?
+    #[inline(always)]
+    pub fn is_any(&self) -> bool {
+        self.nodes.iter().any(|node| !node.get().is_null())
+    }
+
+    /// The thread has the lock whose word this is, by this node.
+    pub(super) fn note(&self, word: &P::Word, node: *const Waiter<P>, era: usize) {
+        if self.era.replace(era) != era {
+            self.nodes.iter().for_each(|node| node.set(null())); // from before a fork
+        }
+        for slot in &self.nodes {
+            // One that we had before, for another lock.
+            if core::ptr::eq(slot.get(), node) {
+                slot.set(null());
+            }
+        }
+        // SAFETY: nodes stay readable.
+        let is_stale = |old: *const Waiter<P>| unsafe { !(*old).is_by(self.by()) };
+        let free = |slot: &Cell<*const Waiter<P>>| slot.get().is_null() || is_stale(slot.get());
+        if let Some(slot) = self.nodes.iter().find(|slot| free(slot)) {
+            slot.set(node);
+        }
+        debug_assert!(is_held(word, node, self.by()), "just acquired");
+    }
+
+    /// Does the thread have it by a node? Where code may have unlocked it that knows nothing of us, and where somebody sleeps on the
+    /// word, the answer is no.
+    pub(super) fn is_surely_held(&self, word: &P::Word, era: usize) -> bool {
+        // ORDERING: Acquire, pairs with [chain]: whoever began one after ours has ended our node.
+        self.is_any() && word.load(Acquire) == CHAINED && self.slot(word, era).is_some()
+    }
+
+    /// By which node does the thread have it, or seems to? Null: by the word. It is about to unlock.
+    pub(super) fn take(&self, word: &P::Word, era: usize) -> *const Waiter<P> {
+        match self.slot(word, era) {
+            Some(slot) => slot.replace(null()),
+            None => null(),
+        }
+    }
+
+    #[inline(always)]
+    fn slot(&self, word: &P::Word, era: usize) -> Option<&Cell<*const Waiter<P>>> {
+        let is_this = |node: *const Waiter<P>| !node.is_null() && is_held(word, node, self.by());
+        self.nodes.iter().find(|slot| is_this(slot.get())).filter(|_| self.era.get() == era)
+    }
+}
+
+fn is_held<P: Platform>(word: &P::Word, node: *const Waiter<P>, by: *const ()) -> bool {
+    // SAFETY: nodes stay readable.
+    unsafe { (*node).is_held(word, by) }
+}
