@@ -2,7 +2,7 @@
 //! big and little cores, and a thread that moves from one to the other while it waits.
 
 use lockwright_locks::amp::standby::Waiting;
-use lockwright_locks::front::{Alone, Preset, Rule, Tune, Tuning, asl, pb10};
+use lockwright_locks::front::{Alone, By, Preset, Rule, Tune, Tuning, asl, pb10};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::Machine;
 use lockwright_model::scenario::{Way, exclusion, lock, lock_until, try_lock};
@@ -59,9 +59,10 @@ impl Tune for OneToOne {
 
 fn variant<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>, V: Variant>() {
     type Lock<C, const SPINS: usize, R, V> = Alone<Machine<C, SPINS>, Preset<R, V>>;
-    let own: Way<Lock<C, SPINS, R, V>, ()> = lock::<C, SPINS, Lock<C, SPINS, R, V>>;
-    let timed: Way<Lock<C, SPINS, R, V>, ()> = lock_until::<C, SPINS, Lock<C, SPINS, R, V>>;
-    let tries: Way<Lock<C, SPINS, R, V>, ()> = try_lock::<C, SPINS, Lock<C, SPINS, R, V>>;
+    type Own<C, const SPINS: usize, R, V> = Way<Lock<C, SPINS, R, V>, By<Machine<C, SPINS>>>;
+    let own: Own<C, SPINS, R, V> = lock::<C, SPINS, Lock<C, SPINS, R, V>>;
+    let timed: Own<C, SPINS, R, V> = lock_until::<C, SPINS, Lock<C, SPINS, R, V>>;
+    let tries: Own<C, SPINS, R, V> = try_lock::<C, SPINS, Lock<C, SPINS, R, V>>;
     let budget = Budget { preemptions: 2, time: Duration::from_millis(1000), draws: 300 };
     for (name, ways, time_passes) in [
         ("lock, lock", vec![own, own], false),

@@ -38,6 +38,9 @@ pub const ENTRY: Entry = Entry {
     ],
 };
 
+/// On so few CPUs whoever finds the lock free had better take it: the next in line has seldom a CPU.
+const FEW: u32 = 4;
+
 /// The rule.
 #[derive(Debug)]
 pub struct Lock;
@@ -47,8 +50,12 @@ impl<P: Platform> Rule<P> for Lock {
         Tuning { window: Window::Epoch, ..tuning }
     }
 
+    fn grants(tuning: &Tuning) -> bool {
+        tuning.cpus > FEW
+    }
+
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        if P::place().class.is_big() {
+        if lock.tuning.cpus <= FEW && P::place().class.is_big() {
             barging::Lock::arrive(lock)
         } else {
             slo::Lock::arrive(lock)

@@ -34,6 +34,9 @@ use lockwright_platform::{Platform, Ptr, Word};
 /// After so many grants the holder looks at the mutex: does anybody sleep on the word, are waiters more than the CPUs?
 const LOOKS_EACH: u32 = 16;
 
+/// After so many it asks the clock, if the lock's rule cares.
+const ASKS_EACH: u32 = 4;
+
 /// There is no chain any more: word 0 says so, too, unless somebody sleeps there.
 fn end<P: Platform>(parts: &Parts<'_, P>) {
     if parts.word.load(Relaxed) == CHAINED {
@@ -66,7 +69,7 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
                 unsafe { give_back(first, me) };
             }
         }
-        if R::GRANTS && stay(lock, node) {
+        if R::grants(lock.tuning) && stay(lock, node) {
             return true;
         }
     }
@@ -185,7 +188,8 @@ fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
 pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // only BEHIND comes from others
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
-    if grants(gate) >= LOOKS_EACH || is_sliced(gate) && batch::is_slice(P::now()) {
+    let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == ASKS_EACH - 1;
+    if grants(gate) >= LOOKS_EACH || asks_the_clock && batch::is_slice(P::now()) {
         return false;
     }
     // ORDERING: Acquire, pairs with [link].

@@ -15,13 +15,19 @@ use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Stage, Word};
 
+/// In a line of so many waiters one stays awake for twice as long as in front of it.
+const LONG_LINE: u32 = 8;
+
 /// A front lock's decisions. Those that are not made here are fifo's.
 pub trait Rule<P: Platform>: Send + Sync + 'static {
     /// How many waiters behind the head's successor [`next`](Self::next) may choose from; 0: none.
     const AHEAD: usize = 0;
 
     /// May who unlocks grant the lock to the next in line, past all who might take a free word (grant.rs)?
-    const GRANTS: bool = false;
+    fn grants(tuning: &Tuning) -> bool {
+        let _ = tuning;
+        false
+    }
 
     /// The lock's own defaults, on top of what suits the machine.
     fn defaults(tuning: Tuning) -> Tuning {
@@ -34,7 +40,13 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
     /// How long a waiter that is not head stays awake, ns.
     fn awake_ns(lock: &View<'_, P>) -> u32 {
         // Behind others in a crowded line there is nothing to stay awake for.
-        if lock.is_crowded() || lock.is_stalled() { 0 } else { lock.tuning.spin_ns }
+        if lock.is_crowded() || lock.is_stalled() {
+            return 0;
+        }
+        // Who falls asleep in a long line delays all behind it.
+        let waiters = lock.parts.mood.load(Relaxed) / mood::WAITER;
+        let waiters = if waiters < mood::MOST { waiters } else { 0 };
+        lock.tuning.spin_ns / LONG_LINE * (LONG_LINE + waiters)
     }
 
     /// Does its head hold back? Who was woken for the headship passes that wake on before it does.
@@ -287,8 +299,10 @@ pub trait Tune: 'static {
 
 impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     const AHEAD: usize = R::AHEAD;
-    const GRANTS: bool = R::GRANTS;
     const HOLDS_BACK: bool = R::HOLDS_BACK;
+    fn grants(tuning: &Tuning) -> bool {
+        R::grants(tuning)
+    }
     fn defaults(tuning: Tuning) -> Tuning {
         T::tune(R::defaults(tuning))
     }

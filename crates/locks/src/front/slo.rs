@@ -56,7 +56,9 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    const GRANTS: bool = true;
+    fn grants(_: &Tuning) -> bool {
+        true
+    }
 
     fn defaults(tuning: Tuning) -> Tuning {
         Tuning { window: Window::Epoch, eager: true, ..tuning }
