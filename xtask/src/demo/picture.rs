@@ -48,7 +48,7 @@ fn title(panel: &Panel) -> &'static str {
     }
 }
 
-/// The table, in Markdown.
+/// The table, in Markdown: medians. What the rounds agree on is bold where it is better, and italic where it is worse.
 pub(super) fn markdown(results: &Results) -> String {
     let mut table =
         "| to glibc | origin | throughput | P99 | P99.9 | longest | CPU an operation |\n\
@@ -57,10 +57,15 @@ pub(super) fn markdown(results: &Results) -> String {
     for row in results.panels.iter().flat_map(rows) {
         let _ = write!(table, "| {} | {} |", row.name(), row.panel.origin());
         for figure in Figure::ALL {
-            let _ = match row.ratio(figure).map(|ratio| ratio.spread) {
-                None => write!(table, " - |"),
-                Some(s) => write!(table, " {:.2} [{:.2} .. {:.2}] |", s.median, s.min, s.max),
-            };
+            let cell = row.ratio(figure).map_or("-".into(), |ratio| {
+                let median = ratio_digits(ratio.spread.median);
+                match ratio.verdict(figure) {
+                    Verdict::Better => format!("**{median}**"),
+                    Verdict::Worse => format!("*{median}*"),
+                    Verdict::Even | Verdict::Untold => median,
+                }
+            });
+            let _ = write!(table, " {cell} |");
         }
         table.push('\n');
     }

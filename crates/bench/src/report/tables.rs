@@ -246,11 +246,10 @@ fn aligned(header: &[String], lines: &[Vec<String>], padding: u16) -> String {
 /// The bars, point by point, what was measured against them, and how many were met.
 pub(crate) fn bars(plan: &Plan, verdicts: &[Verdict]) -> String {
     let cells = |v: &Verdict| {
-        let met = match (v.met, v.measured) {
-            (_, None) => "not measured",
-            (Some(true), _) => "met",
-            (Some(false), _) => "missed",
-            (None, Some(_)) => "",
+        let met = match v.met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "",
         };
         let to = v.against.iter().map(|text| format!(" ({text})"));
         let figure = format!("{} {}{}", v.lock, v.figure, to.collect::<String>());
