@@ -138,7 +138,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
 
-    /// Length of one measurement in seconds [default: 0.4; of the suite bars 0.2]
+    /// Length of one measurement in seconds [default: 0.4, and 0.2 with --suite bars]
     #[arg(long, value_name = "S")]
     pub(crate) time: Option<f64>,
 
@@ -174,7 +174,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Print all columns (the CSV and JSON files have them always)
+    /// Print all columns, and a suite's tables, too (the CSV and JSON files have them always)
     #[arg(long)]
     pub(crate) wide: bool,
 
