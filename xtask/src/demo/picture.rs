@@ -127,7 +127,8 @@ impl Scale {
             return format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="4.5" class="{class}"/>"#);
         }
         let tip = if ratio > 1.0 { 7.0 } else { -7.0 };
-        format!(r#"<path d="M{x:.1} {:.1}l{tip} 5.5l{} 5.5z" class="{class}"/>"#, y - 5.5, -tip)
+        let (x, top) = (x - tip, y - 5.5);
+        format!(r#"<path d="M{x:.1} {top:.1}l{tip} 5.5l{} 5.5z" class="{class}"/>"#, -tip)
     }
 }
 
@@ -140,7 +141,9 @@ pub(super) fn svg(results: &Results, machine: &str) -> String {
     let mut svg = open(width, bottom + 30.0, "locks compared with glibc's");
     let _ = write!(svg, "<style>{STYLE}</style>");
     let _ = write!(svg, r##"<rect width="{width}" height="{:.0}" fill="#fff"/>"##, bottom + 30.0);
-    text(&mut svg, (LEFT, 18.0), "title", "As many times glibc’s: median and range of the rounds");
+    let title =
+        "As many times glibc’s: median and range of the rounds, logarithmic, cut at the edges";
+    text(&mut svg, (LEFT, 18.0), "title", title);
     text(&mut svg, (LEFT, 36.0), "tick", &escape(machine));
     key(&mut svg);
     for (n, figure) in Figure::ALL.into_iter().enumerate() {
@@ -204,7 +207,7 @@ fn key(svg: &mut String) {
     let verdicts = [
         ("better", "better: the rounds agree"),
         ("worse", "worse: the rounds agree"),
-        ("even", "no clear difference; logarithmic, cut at the edges"),
+        ("even", "no clear difference"),
     ];
     for (n, (class, words)) in verdicts.into_iter().enumerate() {
         let x = LEFT + 5.0 + 190.0 * n as f64;
