@@ -141,9 +141,9 @@ pub(super) fn svg(results: &Results, machine: &str) -> String {
     let mut svg = open(width, bottom + 30.0, "locks compared with glibc's");
     let _ = write!(svg, "<style>{STYLE}</style>");
     let _ = write!(svg, r##"<rect width="{width}" height="{:.0}" fill="#fff"/>"##, bottom + 30.0);
-    let title =
+    let heading =
         "As many times glibc’s: median and range of the rounds, logarithmic, cut at the edges";
-    text(&mut svg, (LEFT, 18.0), "title", title);
+    text(&mut svg, (LEFT, 18.0), "title", heading);
     text(&mut svg, (LEFT, 36.0), "tick", &escape(machine));
     key(&mut svg);
     for (n, figure) in Figure::ALL.into_iter().enumerate() {
