@@ -7,7 +7,8 @@
 //! meets all locks alike; what is compared is always of the same round.
 //!
 //! ```text
-//!   report   picture   words      what is told
+//!       readme
+//!   report └ picture   words      what is told
 //!      └─ chart ─┘       │
 //!            stats ──────┘        what was measured amounts to
 //!   measure: one run    cores     how it is measured
@@ -17,6 +18,7 @@ pub(crate) mod chart;
 mod cores;
 pub(crate) mod measure;
 mod picture;
+mod readme;
 pub(crate) mod report;
 pub(crate) mod stats;
 mod words;
@@ -75,6 +77,9 @@ pub(crate) struct Args {
     /// Folder of report.html, picture.svg and table.md (default: `demo` in cargo's target folder).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Write README's table and picture, too.
+    #[arg(long, conflicts_with_all = ["quick", "threads", "locks"])]
+    readme: bool,
     /// One round of 0.2 s: shows that all works, measures nothing.
     #[arg(long, conflicts_with_all = ["seconds", "reps"])]
     quick: bool,
@@ -110,6 +115,9 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
             bail!("{bad}\nhint: cargo run -q -p lockwright-cli -- list");
         }
     }
+    if args.readme {
+        readme::check(args.reps)?;
+    }
     let target = target_dir()?;
     build(&target)?;
     let program = Program {
@@ -130,6 +138,10 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     ] {
         let file = out.join(name);
         fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
+    }
+
+    if args.readme {
+        readme::write(&crate::tidy::root(), &results, command.trim())?;
     }
 
     print!("{}", words::tables(&results.panels, &report::machine(&results.libc)));
@@ -484,10 +496,13 @@ mod tests {
         assert_eq!(lines.len(), 2 + 2 + 3);
         assert!(lines.iter().all(|line| line.matches('|').count() == 8), "{table}");
         assert!(
-            lines[2].starts_with("| SQLite, 2 threads: auto | real | 1.30 [1.30 .. 1.30] |"),
+            lines[2].starts_with("| SQLite, 2 threads: auto | real | **1.30** | *4.00* |"),
             "{table}"
         );
-        assert!(lines[5].starts_with("| SQLite: asl, SLO 110 µs | emulated | 2.10 "), "{table}");
+        assert!(
+            lines[5].starts_with("| SQLite: asl, SLO 110 µs | emulated | **2.10** |"),
+            "{table}"
+        );
         assert!(lines[5].ends_with("| - |"), "{table}");
     }
 

@@ -1,7 +1,7 @@
 //! The command line.
 
 use crate::names;
-use crate::point::Length;
+use crate::point::{Call, Length};
 use std::path::PathBuf;
 
 /// What the threads do.
@@ -19,6 +19,8 @@ pub enum Workload {
     Trylock,
     /// As mutex, with a deadline.
     Timedlock,
+    /// Several mutexes, and several ways to ask for one, drawn at random.
+    Calls,
     /// Readers and writers.
     Rwlock,
     /// Bytes per lock.
@@ -104,7 +106,15 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(crate) reads: u32,
 
-    /// Time until the deadline in microseconds (workload timedlock)
+    /// Ways to ask for a mutex, one drawn for each operation (workload calls) [default: all]
+    #[arg(long, value_name = "WAY", value_delimiter = ',', conflicts_with = "suite")]
+    pub(crate) calls: Vec<Call>,
+
+    /// Mutexes, one drawn for each operation (workload calls) [default: 6]
+    #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) mutexes: Option<u32>,
+
+    /// Time until the deadline in microseconds (workload timedlock); the longest (workload calls)
     #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) timeout: u32,
 
@@ -128,9 +138,9 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
 
-    /// Length of one measurement in seconds
-    #[arg(long, value_name = "S", default_value_t = 0.4)]
-    pub(crate) time: f64,
+    /// Length of one measurement in seconds [default: 0.4, and 0.2 with --suite bars]
+    #[arg(long, value_name = "S")]
+    pub(crate) time: Option<f64>,
 
     /// Repetitions
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -164,7 +174,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Print all columns (the CSV and JSON files have them always)
+    /// Print all columns, and a suite's tables, too (the CSV and JSON files have them always)
     #[arg(long)]
     pub(crate) wide: bool,
 
@@ -175,4 +185,11 @@ pub struct Args {
     /// (internal) Be the worker for one measurement
     #[arg(long, hide = true, value_name = "JSON")]
     pub(crate) worker: Option<String>,
+}
+
+impl Args {
+    /// How long one measurement takes. There are many in the bars, whose ratios are medians over the rounds anyway.
+    pub(crate) fn time_s(&self) -> f64 {
+        self.time.unwrap_or(if self.suite == Some(SuiteName::Bars) { 0.2 } else { 0.4 })
+    }
 }

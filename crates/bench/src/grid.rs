@@ -2,7 +2,7 @@
 
 use crate::args::{Args, Pin, SuiteName, Workload};
 use crate::plan::{self, Plan, Row};
-use crate::point::{Point, Work};
+use crate::point::{Call, Point, Work};
 use crate::subject::Subject;
 use crate::suite::{self, Suite};
 use crate::system;
@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// The SLO of epochs that are given none.
 const DEFAULT_SLO_NS: u64 = 100_000;
+/// Mutexes of the workload `calls`.
+const DEFAULT_MUTEXES: u32 = 6;
 
 /// What `args` ask for, and the suite if they name one.
 pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, Option<Suite>)> {
@@ -36,18 +38,21 @@ pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, O
         subjects,
         rows,
         reps: args.reps,
-        time_s: args.time,
+        time_s: args.time_s(),
         seed: args.seed,
     };
     if args.suite.is_some() {
+        if args.no_latency {
+            bail!("the bars need the latency pass\nhint: leave out --no-latency");
+        }
+        if args.no_ceiling && args.suite == Some(SuiteName::Bars) {
+            bail!("the bars need the ceilings\nhint: leave out --no-ceiling");
+        }
         let library = library.map_err(|why| Error::msg(why.to_owned()))?;
         let mut suite = match args.suite {
             Some(SuiteName::Asl) => suite::asl(library)?,
             _ => suite::bars(library, &chosen)?,
         };
-        if args.no_latency {
-            bail!("the bars need the latency pass\nhint: leave out --no-latency");
-        }
         let plan = finish(std::mem::take(&mut suite.subjects), std::mem::take(&mut suite.rows));
         return Ok((plan, Some(suite)));
     }
@@ -100,6 +105,14 @@ fn points(args: &Args) -> Result<Vec<Point>> {
             bail!("{flag}: none of these workloads has {what}\nhint: --workload epoch");
         }
     }
+    for (given, flag) in
+        [(!args.calls.is_empty(), "--calls"), (args.mutexes.is_some(), "--mutexes")]
+    {
+        if given && !args.workloads.contains(&Workload::Calls) {
+            bail!("{flag}: none of these workloads draws any\nhint: --workload calls");
+        }
+    }
+    let calls = if args.calls.is_empty() { &Call::ALL } else { &args.calls[..] };
     let slos = if args.slo.is_empty() { &[DEFAULT_SLO_NS] } else { &args.slo[..] };
     let mut points = Vec::new();
     for workload in &args.workloads {
@@ -129,6 +142,11 @@ fn points(args: &Args) -> Result<Vec<Point>> {
                 Workload::Mutex => grid(Work::Mutex, true),
                 Workload::Trylock => grid(Work::Trylock, false),
                 Workload::Timedlock => grid(Work::Timedlock { timeout_us: args.timeout }, true),
+                Workload::Calls => {
+                    let mutexes = args.mutexes.unwrap_or(DEFAULT_MUTEXES);
+                    let (calls, timeout_us) = (calls.to_vec(), args.timeout);
+                    grid(Work::Calls { calls, mutexes, timeout_us }, true);
+                }
                 Workload::Rwlock => grid(Work::Rwlock { reads: args.reads }, false),
                 Workload::Order => grid(Work::Order { grace_ns: 1000 }, false),
                 Workload::Epoch => {

@@ -71,10 +71,10 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
         worker::main(spec)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if !(0.001..=600.0).contains(&args.time) {
+    if !(0.001..=600.0).contains(&args.time_s()) {
         bail!(
             "'{}' is no length of a measurement\nhint: --time 0.4, from 0.001 to 600 seconds",
-            args.time
+            args.time_s()
         );
     }
     // Writing comes last; that it will fail should be said first.
@@ -97,10 +97,13 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
             let nothing = "interrupted before the first group was complete: nothing to show";
             return format!("{machine_line}\n\n{nothing}\n");
         }
-        let tables = report::tables(&plan, &summaries, &ceilings, wide);
-        let mut text = format!("{machine_line}\n\n{tables}");
+        let mut text = format!("{machine_line}\n");
+        // Of a suite the bars are what is asked for.
+        if wide || verdicts.is_empty() {
+            text += &format!("\n{}", report::tables(&plan, &summaries, &ceilings, wide));
+        }
         if !verdicts.is_empty() {
-            text += &format!("\n{}\n", report::bars(&verdicts));
+            text += &format!("\n{}", report::bars(&plan, &verdicts));
         }
         let notes = report::notes(&plan, &measured, &machine);
         text + &format!("\n{}\n", format::wrapped(&notes.join("\n")))

@@ -66,6 +66,8 @@ fn has_ceiling(work: &Work) -> bool {
         Work::Mutex | Work::Trylock | Work::Timedlock { .. } | Work::Epoch { .. } => true,
         // A ticket's line moves beside the lock's; the others' figures are no throughput under a lock that excludes.
         Work::Order { .. } | Work::Rwlock { .. } | Work::Queue { .. } | Work::Barrier => false,
+        // Several locks, and some who ask give up.
+        Work::Calls { .. } => false,
         Work::Uncontended { .. } | Work::Memory { .. } | Work::EpochCost => false,
     }
 }

@@ -13,6 +13,43 @@ pub(crate) enum Length {
     Exponential,
 }
 
+/// A way to ask for a mutex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Call {
+    /// Waits as long as it takes.
+    Lock,
+    /// Doesn't wait.
+    Try,
+    /// Waits until a time of the wall clock (pthread_mutex_timedlock).
+    Timed,
+    /// Waits until a time of the monotonic clock (pthread_mutex_clocklock).
+    Clock,
+    /// As lock, and each 64th section yields the CPU (sched_yield) while it holds the mutex.
+    Yield,
+}
+
+impl Call {
+    /// Every one.
+    pub(crate) const ALL: [Call; 5] =
+        [Call::Lock, Call::Try, Call::Timed, Call::Clock, Call::Yield];
+
+    /// Does it end at a deadline?
+    pub(crate) fn has_deadline(self) -> bool {
+        matches!(self, Call::Timed | Call::Clock)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Call::Lock => "lock",
+            Call::Try => "try",
+            Call::Timed => "timed",
+            Call::Clock => "clock",
+            Call::Yield => "yield",
+        }
+    }
+}
+
 /// What the threads do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -29,6 +66,15 @@ pub(crate) enum Work {
     /// As `Mutex`, but with a deadline.
     Timedlock {
         /// The time until the deadline.
+        timeout_us: u32,
+    },
+    /// As `Mutex`, but each operation draws one of several mutexes, and one of several ways to ask for it.
+    Calls {
+        /// The ways.
+        calls: Vec<Call>,
+        /// How many mutexes.
+        mutexes: u32,
+        /// The longest time until a deadline; each is drawn between nothing and this.
         timeout_us: u32,
     },
     /// As `Mutex`, but most of the acquisitions only read.
@@ -100,6 +146,7 @@ impl Point {
             Work::Uncontended { .. } => "uncontended",
             Work::Trylock => "trylock",
             Work::Timedlock { .. } => "timedlock",
+            Work::Calls { .. } => "calls",
             Work::Rwlock { .. } => "rwlock",
             Work::Queue { .. } => "queue",
             Work::Barrier => "barrier",
@@ -137,6 +184,17 @@ impl Point {
             Work::Uncontended { second_thread: false } => "uncontended, 1-thread process".into(),
             Work::Trylock => format!("trylock {}", shape()),
             Work::Timedlock { timeout_us } => format!("timedlock {timeout_us} us {}", shape()),
+            Work::Calls { calls, mutexes, timeout_us } => {
+                let all = Call::ALL.iter().all(|call| calls.contains(call));
+                let names: Vec<_> = calls.iter().map(|call| call.name()).collect();
+                let names = if all { "all".into() } else { names.join(",") };
+                let deadline = match calls.iter().any(|call| call.has_deadline()) {
+                    true => format!(" <= {timeout_us} us"),
+                    false => String::new(),
+                };
+                let plural = if *mutexes == 1 { "" } else { "es" };
+                format!("calls {names}{deadline} {mutexes} mutex{plural} {}", shape())
+            }
             Work::Rwlock { reads } => format!("rwlock {reads} % reads {}", shape()),
             Work::Queue { producers, consumers } => format!("queue {producers}:{consumers}"),
             Work::Barrier => format!("barrier {} thr", self.threads),

@@ -102,7 +102,7 @@ pub(crate) struct Answer {
     pub elapsed_ns: u64,
     /// User and system time that the process spent on them.
     pub cpu_ns: u64,
-    /// Tries that failed (trylock), deadlines that passed (timedlock).
+    /// Tries that failed, deadlines that passed (trylock, timedlock, calls).
     pub failures: u64,
     /// The counter that the lock protected.
     pub counted: u64,

@@ -167,7 +167,7 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 jain: median(&|a| a.jain()),
                 cal: median(&|a| a.cal()),
                 failed_share: median(&|a| match wanted.point.work {
-                    Work::Trylock | Work::Timedlock { .. } => {
+                    Work::Trylock | Work::Timedlock { .. } | Work::Calls { .. } => {
                         Some(a.failures as f64 / (a.failures + a.ops).max(1) as f64)
                     }
                     _ => None,

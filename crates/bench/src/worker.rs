@@ -1,13 +1,14 @@
 //! The worker: a process of its own for each measurement, the same program for every lock.
 //!
 //! ```text
-//!  what the threads do   compete  uncontended  memory  order  epochs │ monitors: a queue, a barrier │ readers
+//!  what the threads do   compete calls uncontended memory order epochs │ monitors: a queue, a barrier │ readers
 //!  locks, all alike      mutex                                       │ monitor                      │ rw
 //!  what each of them     pass: threads that start together, and what the lock protects; times
 //!  needs
 //!  whose locks they were                 in_force
 //! ```
 
+mod calls;
 mod compete;
 mod epochs;
 mod in_force;
@@ -89,6 +90,12 @@ impl WithMutex for Spec {
             Work::Order { grace_ns } => order::order::<M>(self, grace_ns),
             Work::Epoch { slo_ns, locks } => epochs::bench_1::<M>(self, slo_ns, locks),
             Work::EpochCost => epochs::cost(),
+            Work::Calls { ref calls, mutexes, timeout_us } => {
+                match M::TIMED || !calls.iter().any(|call| call.has_deadline()) {
+                    true => calls::calls::<M>(self, calls, mutexes, timeout_us),
+                    false => unsupported(),
+                }
+            }
             Work::Timedlock { .. } if !M::TIMED => unsupported(),
             _ => compete::competition::<M>(self),
         };

@@ -95,7 +95,8 @@ fn text(from: &mut impl Read) -> String {
 fn every_workload_gives_every_file() {
     let dir = std::env::temp_dir().join(format!("lockwright-bench-{}", std::process::id()));
     let out = dir.to_str().unwrap();
-    let workloads = "mutex,uncontended,queue,barrier,trylock,timedlock,rwlock,memory,order,epoch";
+    let workloads =
+        "mutex,uncontended,queue,barrier,trylock,timedlock,calls,rwlock,memory,order,epoch";
     let args = [
         "--workload",
         workloads,
@@ -129,7 +130,7 @@ fn every_workload_gives_every_file() {
     let json: serde_json::Value = serde_json::from_str(&read("results.json")).unwrap();
     assert_eq!(json["origin"], "real");
     // uncontended, queue and memory are two points each.
-    let (rows, locks) = (13, 4);
+    let (rows, locks) = (14, 4);
     assert_eq!(json["rows"].as_array().unwrap().len(), rows);
     assert_eq!(json["summaries"].as_array().unwrap().len(), rows * locks);
     let (mut busy, mut idle) = (0, Vec::new());
@@ -162,8 +163,8 @@ fn every_workload_gives_every_file() {
     assert!(lines.len() >= rows * locks + 4 * each as usize, "{} lines", lines.len());
     assert!(lines.iter().all(|l| l.len() == width && l.get(width - 1) == Some("real")));
     let not_offered = lines.iter().filter(|l| l.iter().any(|cell| cell == "not offered")).count();
-    // in:ticket has no condition variables (queue 2, barrier 1), deadlines, readers; std no deadlines.
-    assert!(not_offered >= 6, "{not_offered}");
+    // in:ticket has no condition variables (queue 2, barrier 1), deadlines (2), readers; std no deadlines.
+    assert!(not_offered >= 8, "{not_offered}");
     let sums = read("summary.csv");
     let mut csv = csv::Reader::from_reader(sums.as_bytes());
     let at = |name: &str, headers: &csv::StringRecord| headers.iter().position(|h| h == name);

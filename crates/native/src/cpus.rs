@@ -99,13 +99,6 @@ impl Room {
 }
 
 impl Reach {
-    /// What the calling thread may run on.
-    pub fn of_thread(room: &mut Room) -> Self {
-        room.all.read(0);
-        let quota = own_quota(&mut room.text).unwrap_or_default();
-        Self::of(&room.all, quota)
-    }
-
     /// What all threads together may run on: of a program that binds its threads, each to its own CPU, no single thread's
     /// affinity tells. Looks at 256 threads at most. `None`: there is no descriptor or no memory to look with.
     pub fn of_process(room: &mut Room) -> Option<Self> {

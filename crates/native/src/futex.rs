@@ -56,12 +56,6 @@ impl Deadline {
         };
         Self { clock: Clock::Monotonic, at }
     }
-
-    /// Has it passed?
-    pub fn has_passed(&self) -> bool {
-        let now = read(self.clock);
-        (now.tv_sec, now.tv_nsec) >= (self.at.tv_sec, self.at.tv_nsec)
-    }
 }
 
 fn read(clock: Clock) -> libc::timespec {

@@ -15,7 +15,6 @@ pub enum Scope {
 }
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-type Dlvsym = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char) -> *mut c_void;
 
 /// Declares `$function`: the address of `$symbol`, which is looked up when we are loaded; null if nothing defines it.
 macro_rules! weak {
@@ -53,11 +52,6 @@ weak! {
 }
 
 weak! {
-    /// `dlvsym`; null in a static program.
-    fn dlvsym = "dlvsym"
-}
-
-weak! {
     /// ThreadSanitizer's start. Not looked up by `dlsym`, which allocates a message when it finds nothing.
     pub fn thread_sanitizer = "__tsan_init"
 }
@@ -84,19 +78,6 @@ pub fn find(scope: Scope, name: &CStr) -> *mut c_void {
     }
 }
 
-/// The address of the symbol called `name` in a version of it, which need not be the newest; null if there is none.
-pub fn find_version(scope: Scope, name: &CStr, version: &CStr) -> *mut c_void {
-    let dlvsym = dlvsym();
-    if dlvsym.is_null() {
-        return core::ptr::null_mut();
-    }
-    // SAFETY: the function of that name has this type; the texts end in a NUL.
-    unsafe {
-        let dlvsym: Dlvsym = core::mem::transmute(dlvsym);
-        dlvsym(scope.handle(), name.as_ptr(), version.as_ptr())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,8 +86,5 @@ mod tests {
     fn what_glibc_has_is_found_and_nothing_else() {
         assert!(!find(Scope::Process, c"getpid").is_null());
         assert!(find(Scope::Process, c"lockwright_no_such_symbol").is_null());
-        #[cfg(target_arch = "x86_64")]
-        assert!(!find_version(Scope::Process, c"getpid", c"GLIBC_2.2.5").is_null());
-        assert!(find_version(Scope::Process, c"getpid", c"GLIBC_1.0").is_null());
     }
 }

@@ -189,11 +189,6 @@ impl Setup<'_> {
         self.world.threads
     }
 
-    /// Nanoseconds from the start after which operations count.
-    pub fn measured_from_ns(&self) -> u64 {
-        self.world.from / 1000
-    }
-
     /// Makes all threads, which do the same.
     pub fn threads(&mut self, body: impl Fn(&Me) + Clone + 'static) {
         while self.started < self.world.threads {

@@ -1,9 +1,9 @@
 //! Everything against glibc, in one picture and in one table: what README shows.
 
-use super::Results;
 use super::chart::{escape, line, open, text};
 use super::measure::short;
 use super::stats::{Figure, Group, Panel, Ratio, Summary, Verdict, ratio_digits};
+use super::{ASL, OURS, Results};
 use std::fmt::Write as _;
 
 /// One lock in one setting, beside glibc's.
@@ -18,6 +18,8 @@ impl Row<'_> {
     fn name(&self) -> String {
         let slo = match self.own.subject.slo_ns {
             Some(ns) => format!(", SLO {}", short(ns)),
+            // Those who know objectives have one in the row before.
+            None if [ASL, OURS].contains(&&*self.own.subject.lock) => ", no SLO".into(),
             None => String::new(),
         };
         match self.panel.cores {
@@ -48,7 +50,7 @@ fn title(panel: &Panel) -> &'static str {
     }
 }
 
-/// The table, in Markdown.
+/// The table, in Markdown: medians. What the rounds agree on is bold where it is better, and italic where it is worse.
 pub(super) fn markdown(results: &Results) -> String {
     let mut table =
         "| to glibc | origin | throughput | P99 | P99.9 | longest | CPU an operation |\n\
@@ -57,10 +59,15 @@ pub(super) fn markdown(results: &Results) -> String {
     for row in results.panels.iter().flat_map(rows) {
         let _ = write!(table, "| {} | {} |", row.name(), row.panel.origin());
         for figure in Figure::ALL {
-            let _ = match row.ratio(figure).map(|ratio| ratio.spread) {
-                None => write!(table, " - |"),
-                Some(s) => write!(table, " {:.2} [{:.2} .. {:.2}] |", s.median, s.min, s.max),
-            };
+            let cell = row.ratio(figure).map_or("-".into(), |ratio| {
+                let median = ratio_digits(ratio.spread.median);
+                match ratio.verdict(figure) {
+                    Verdict::Better => format!("**{median}**"),
+                    Verdict::Worse => format!("*{median}*"),
+                    Verdict::Even | Verdict::Untold => median,
+                }
+            });
+            let _ = write!(table, " {cell} |");
         }
         table.push('\n');
     }
@@ -78,11 +85,55 @@ const TOP: f64 = 100.0;
 const ROW: f64 = 22.0;
 const HEAD: f64 = 26.0;
 
-/// Beyond these a ratio is drawn at the edge: its figure stands beside it.
+/// Beyond these a ratio is an arrow at the edge: its figure stands beside it.
 const EDGE: f64 = 32.0;
 
+/// A column's logarithmic axis, glibc in the middle.
+struct Scale {
+    /// Where glibc stands.
+    middle: f64,
+    /// From there to either edge: room, and the ratio that stands there.
+    half: f64,
+    edge: f64,
+}
+
+impl Scale {
+    /// As wide as the widest of a figure's medians wants it.
+    fn of(medians: impl Iterator<Item = f64>, left: f64) -> Scale {
+        let half = (COLUMN - GAP - VALUE) / 2.0;
+        let widest = medians.map(|ratio| ratio.max(1.0 / ratio)).fold(2.0, f64::max).min(EDGE);
+        Scale { middle: left + GAP + half, half, edge: widest * 1.15 }
+    }
+
+    fn x(&self, ratio: f64) -> f64 {
+        self.middle + (ratio.ln() / self.edge.ln()).clamp(-1.0, 1.0) * self.half
+    }
+
+    fn ticks(&self) -> [f64; 3] {
+        let step = if self.edge > 10.0 {
+            10.0
+        } else if self.edge > 5.0 {
+            5.0
+        } else {
+            2.0
+        };
+        [1.0 / step, 1.0, step]
+    }
+
+    /// The mark of a median.
+    fn mark(&self, ratio: f64, y: f64, class: &str) -> String {
+        let x = self.x(ratio);
+        if (1.0 / self.edge..=self.edge).contains(&ratio) {
+            return format!(r#"<circle cx="{x:.1}" cy="{y:.1}" r="4.5" class="{class}"/>"#);
+        }
+        let tip = if ratio > 1.0 { 7.0 } else { -7.0 };
+        let (x, top) = (x - tip, y - 5.5);
+        format!(r#"<path d="M{x:.1} {top:.1}l{tip} 5.5l{} 5.5z" class="{class}"/>"#, -tip)
+    }
+}
+
 /// The picture: a row a lock and setting, a column a figure, a dot for the median, a line from the smallest to the largest
-/// round, on a logarithmic axis with glibc in the middle.
+/// round, each column on its own logarithmic axis with glibc in the middle.
 pub(super) fn svg(results: &Results, machine: &str) -> String {
     let height: f64 =
         results.panels.iter().map(|panel| HEAD + rows(panel).len() as f64 * ROW).sum();
@@ -90,33 +141,28 @@ pub(super) fn svg(results: &Results, machine: &str) -> String {
     let mut svg = open(width, bottom + 30.0, "locks compared with glibc's");
     let _ = write!(svg, "<style>{STYLE}</style>");
     let _ = write!(svg, r##"<rect width="{width}" height="{:.0}" fill="#fff"/>"##, bottom + 30.0);
-    text(&mut svg, (LEFT, 18.0), "title", "Times glibc’s, median and range of the rounds");
+    let heading =
+        "As many times glibc’s: median and range of the rounds, logarithmic, cut at the edges";
+    text(&mut svg, (LEFT, 18.0), "title", heading);
     text(&mut svg, (LEFT, 36.0), "tick", &escape(machine));
     key(&mut svg);
-    let medians = || {
-        let all = results.panels.iter().flat_map(rows);
-        all.flat_map(|row| Figure::ALL.map(|figure| row.ratio(figure).map(|r| r.spread.median)))
-            .flatten()
-    };
-    // The same scale for all, as wide as the widest median wants it.
-    let widest = medians().map(|ratio| ratio.max(1.0 / ratio)).fold(2.0, f64::max).min(EDGE);
-    let half = (COLUMN - GAP - VALUE) / 2.0;
-    let ticks: &[f64] = if widest > 8.0 { &[0.1, 1.0, 10.0] } else { &[0.5, 1.0, 2.0] };
     for (n, figure) in Figure::ALL.into_iter().enumerate() {
-        let middle = NAMES + n as f64 * COLUMN + GAP + half;
-        let x = |ratio: f64| middle + (ratio.ln() / (widest * 1.15).ln()).clamp(-1.0, 1.0) * half;
-        text(&mut svg, (middle, TOP - 18.0), "group middle", figure.name());
+        let all = results.panels.iter().flat_map(rows);
+        let medians = all.filter_map(|row| row.ratio(figure).map(|ratio| ratio.spread.median));
+        let scale = Scale::of(medians, NAMES + n as f64 * COLUMN);
+        text(&mut svg, (scale.middle, TOP - 18.0), "group middle", figure.name());
         let wanted = if figure.is_gain() { "more is better" } else { "less is better" };
-        text(&mut svg, (middle, TOP - 4.0), "tick middle", wanted);
-        let mut y = TOP;
+        text(&mut svg, (scale.middle, TOP - 4.0), "tick middle", wanted);
+        let (mut y, mut last) = (TOP, TOP);
         for panel in &results.panels {
             y += HEAD;
             let end = y + rows(panel).len() as f64 * ROW;
             if panel.figures().contains(&figure) {
-                for tick in ticks {
-                    let class = if *tick == 1.0 { "axis" } else { "grid" };
-                    line(&mut svg, (x(*tick), y), (x(*tick), end), class);
+                for tick in scale.ticks() {
+                    let class = if tick == 1.0 { "axis" } else { "grid" };
+                    line(&mut svg, (scale.x(tick), y), (scale.x(tick), end), class);
                 }
+                last = end;
             }
             for row in rows(panel) {
                 if let Some(ratio) = row.ratio(figure) {
@@ -126,27 +172,28 @@ pub(super) fn svg(results: &Results, machine: &str) -> String {
                         Verdict::Worse => "worse",
                         Verdict::Even | Verdict::Untold => "even",
                     };
-                    line(&mut svg, (x(s.min), centre), (x(s.max), centre), class);
-                    let _ = write!(
-                        svg,
-                        r#"<circle cx="{:.1}" cy="{centre:.1}" r="4.5" class="{class}"/>"#,
-                        x(s.median)
-                    );
-                    let at = middle + half + VALUE - 6.0;
+                    line(&mut svg, (scale.x(s.min), centre), (scale.x(s.max), centre), class);
+                    svg.push_str(&scale.mark(s.median, centre, class));
+                    let at = scale.middle + scale.half + VALUE - 4.0;
                     text(&mut svg, (at, centre + 4.0), "value end", &ratio_digits(s.median));
                 }
                 y += ROW;
             }
         }
-        for tick in ticks {
-            text(&mut svg, (x(*tick), bottom + 15.0), "tick middle", &format!("{tick}"));
+        for tick in scale.ticks() {
+            text(&mut svg, (scale.x(tick), last + 15.0), "tick middle", &format!("{tick}"));
         }
     }
     let mut y = TOP;
     for panel in &results.panels {
         text(&mut svg, (LEFT, y + HEAD - 8.0), "group", title(panel));
         y += HEAD;
-        for row in rows(panel) {
+        for (n, row) in rows(panel).into_iter().enumerate() {
+            // A line between databases, where each has several rows.
+            let locks = row.group.summaries.len() - 1;
+            if n > 0 && locks > 1 && n % locks == 0 {
+                line(&mut svg, (2.0 * LEFT, y), (width - LEFT, y), "grid");
+            }
             text(&mut svg, (2.0 * LEFT, y + ROW / 2.0 + 4.0), "lock", &escape(&row.name()));
             y += ROW;
         }
@@ -176,3 +223,22 @@ fill:#1b1f24}.title{font-weight:600;font-size:15px}.group{font-weight:600}.lock,
 .grid{stroke:#e2e5e9}.axis{stroke:#8a929c}\
 .better{fill:#1d62d1;stroke:#1d62d1}.worse{fill:#d9730d;stroke:#d9730d}.even{fill:#8a929c;stroke:#8a929c}\
 line.better,line.worse,line.even{stroke-width:2}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_column_is_as_wide_as_its_own_medians() {
+        let scale = |medians: &[f64]| Scale::of(medians.iter().copied(), 0.0);
+        assert_eq!(scale(&[0.9, 1.2]).ticks(), [0.5, 1.0, 2.0]);
+        assert_eq!(scale(&[0.2, 1.2]).ticks(), [0.2, 1.0, 5.0]);
+        assert_eq!(scale(&[188.0]).ticks(), [0.1, 1.0, 10.0]);
+        let wide = scale(&[0.5, 188.0]);
+        assert!(wide.x(0.5) < wide.x(1.0) && wide.x(1.0) == wide.middle);
+        // What lies beyond the edge is an arrow at it.
+        assert!(wide.mark(0.5, 0.0, "better").starts_with("<circle "));
+        assert!(wide.mark(188.0, 0.0, "worse").starts_with("<path "));
+        assert_eq!(wide.x(188.0), wide.x(1e9));
+    }
+}

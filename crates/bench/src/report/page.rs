@@ -80,6 +80,10 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<
                 .into(),
         );
     }
+    let answers = measured.samples.iter().filter(|sample| sample.answer.is_some()).count();
+    lines.push(format!(
+        "which lock ran: each of {answers} workers was asked, and had the one that its line names"
+    ));
     if machine.load > 0.5 {
         lines.push(format!(
             "warning: load average {} at the start: others were running",

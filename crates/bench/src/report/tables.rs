@@ -7,7 +7,7 @@ use crate::point::Work;
 use crate::spec::Percentiles;
 use crate::suite::Verdict;
 use crate::summary::{Ceiling, Summary};
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, presets};
+use comfy_table::{CellAlignment, LineStyle, Table, presets};
 
 /// What stands in a table: which row of the grid a line belongs to, and its cells.
 type Lines = Vec<(usize, Vec<String>)>;
@@ -243,22 +243,23 @@ fn aligned(header: &[String], lines: &[Vec<String>], padding: u16) -> String {
     table.to_string()
 }
 
-/// The bars and what was measured against them.
-pub(crate) fn bars(verdicts: &[Verdict]) -> String {
-    let mut table = empty(&["bar", "wanted", "measured [min .. max]", "what"]);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH as u16);
-    for v in verdicts {
-        let met = match (v.met, v.measured) {
-            (Some(true), _) => "met",
-            (Some(false), _) => "missed",
-            (None, Some(_)) => "",
-            (None, None) => "not measured",
+/// The bars, point by point, what was measured against them, and how many were met.
+pub(crate) fn bars(plan: &Plan, verdicts: &[Verdict]) -> String {
+    let cells = |v: &Verdict| {
+        let met = match v.met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "",
         };
-        let against = v.against.iter().map(|text| format!("; {text}"));
-        let what = format!("{} {}\n{}{}", v.lock, v.figure, v.what, against.collect::<String>());
-        table.add_row([met.into(), v.bar.clone(), with_range(&v.measured), what]);
-    }
-    table.to_string()
+        let to = v.against.iter().map(|text| format!(" ({text})"));
+        let figure = format!("{} {}{}", v.lock, v.figure, to.collect::<String>());
+        (v.row, vec![figure, v.bar.clone(), with_range(&v.measured), met.into()])
+    };
+    let header = ["bar (to what)", "wanted", "measured [min .. max]", "verdict"];
+    let table = blocks(plan, &header, verdicts.iter().map(cells).collect());
+    let judged = verdicts.iter().filter(|v| v.met.is_some());
+    let met = judged.clone().filter(|v| v.met == Some(true)).count();
+    format!("{table}\n{met} of {} bars met\n", judged.count())
 }
 
 fn empty<S: AsRef<str>>(header: &[S]) -> Table {

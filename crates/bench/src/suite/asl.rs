@@ -298,6 +298,7 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
 fn verdict(bar: &Bar, plan: &Plan, measured: &Measured) -> Verdict {
     let (spread, against) = (bar.measure)(plan, measured, bar.row);
     Verdict {
+        row: bar.row,
         what: plan.rows[bar.row].point.label(),
         lock: bar.lock.clone(),
         figure: bar.figure.clone(),

@@ -1,79 +1,152 @@
-//! The suite `bars`: what the project promises, each row with its bar.
+//! The suite `bars`: what the project promises of its default lock on real machines, each figure with its bar.
 
 use super::verdict::{Suite, Verdict};
-use crate::measured::{Measured, kept, paired};
+use crate::format::ratio;
+use crate::measured::{Measured, ceiling, kept, paired};
 use crate::plan::{Plan, Row};
-use crate::point::{Length, Point, Work};
+use crate::point::{Call, Length, Point, Work};
+use crate::spec::Answer;
 use crate::stats::Spread;
 use crate::subject::{Role, Subject};
+use anyhow::Result;
 use std::path::Path;
 
-/// What a bar compares.
+/// The lock whose bars these are, if no other is named.
+const DEFAULT: &str = "auto";
+
+/// Who else may be the best with two threads: the front locks that suit equal cores, the strongest peers.
+const FAMILY: [&str; 6] = ["barging", "fifo", "malthusian", "parking_lot", "std", "in:ttas"];
+
+/// What a bar compares; by default with the reference, glibc.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
-    /// Operations per second, by the reference's; more is better.
+    /// Operations per second.
     Rate,
-    /// Time per operation, by the reference's; less is better.
+    /// Operations per second, by the most that the point can reach.
+    Ceiling,
+    /// Operations per second, by the best of all locks of the point and its ceiling.
+    Best,
+    /// Time per operation.
     Time,
-    /// Operations per second, by the best peer's; more is better.
-    Peer,
-    /// CPU time per operation, by the reference's; less is better.
+    /// CPU time per operation.
     Cpu,
-    /// Longest wait, by the reference's; less is better.
-    MaxWait,
-    /// Bytes beside the lock; less is better.
+    /// 99th percentile of the waits.
+    P99,
+    /// 99.9th percentile.
+    P999,
+    /// Longest wait.
+    Longest,
+    /// Bytes beside the lock.
     Bytes,
-    /// Share of acquisitions nobody overtook, by that of the ticket lock; more is better.
-    Order,
-    /// Most overtakers of one acquisition: stated, no bar.
-    Bypass,
 }
 
 impl Figure {
     fn more_is_better(self) -> bool {
-        matches!(self, Figure::Rate | Figure::Peer | Figure::Order)
+        matches!(self, Figure::Rate | Figure::Ceiling | Figure::Best)
     }
 
     fn name(self) -> &'static str {
         match self {
-            Figure::Rate => "throughput / glibc",
-            Figure::Time => "time / glibc",
-            Figure::Peer => "throughput / best peer",
-            Figure::Cpu => "CPU per op / glibc",
-            Figure::MaxWait => "longest wait / glibc",
-            Figure::Bytes => "bytes beside the lock",
-            Figure::Order => "share not overtaken / ticket",
-            Figure::Bypass => "longest bypass",
+            Figure::Rate => "throughput",
+            Figure::Ceiling => "of the ceiling",
+            Figure::Best => "of the best",
+            Figure::Time => "time",
+            Figure::Cpu => "CPU an operation",
+            Figure::P99 => "wait P99",
+            Figure::P999 => "wait P99.9",
+            Figure::Longest => "longest wait",
+            Figure::Bytes => "bytes beside it",
         }
     }
 }
 
+/// A figure of the lock, and what it must be: at least or at most, as the figure has it.
+#[derive(Clone, Copy, Debug)]
 struct Promise {
     row: usize,
-    lock: &'static str,
+    /// The lock, by its place among the subjects.
+    lock: usize,
     figure: Figure,
-    bar: f64,
+    limit: f64,
 }
 
-/// The locks of the suite: glibc, ours, the peers (and `more`).
-pub(crate) fn bars(library: &Path, more: &[Subject]) -> anyhow::Result<Suite> {
-    let mut subjects = vec![Subject::glibc()];
-    for name in ["auto", "fifo", "parking_lot", "std", "in:ttas", "in:ticket"] {
-        subjects.push(Subject::parse(name, Ok(library))?);
-    }
-    for subject in more {
-        if subjects.iter().all(|s| s.name != subject.name) {
-            subjects.push(subject.clone());
+/// A page over all locks of the memory points is noise.
+const BYTES_NOISE: f64 = 0.5;
+
+impl Promise {
+    /// Does `median` keep it, to the two decimals that bars have?
+    fn is_met(&self, median: f64) -> bool {
+        let seen = (median * 100.0).round() / 100.0;
+        match self.figure {
+            Figure::Bytes => median <= self.limit + BYTES_NOISE,
+            figure if figure.more_is_better() => seen >= self.limit,
+            _ => seen <= self.limit,
         }
     }
-    let named = |name: &str| subjects.iter().position(|s| s.name == name);
-    let only = |names: &[&str]| names.iter().filter_map(|n| named(n)).collect::<Vec<_>>();
-    // Everybody but those that spin in strict order, who do nothing useful here.
-    let field = || (0..subjects.len()).filter(|&i| subjects[i].name != "in:ticket");
-    let pair = || field().filter(|&i| subjects[i].name != "fifo").collect::<Vec<_>>();
-    let crowd = || field().collect::<Vec<_>>();
+}
 
-    let point = |work, threads, cs_ns, gap_ns, pin| Point {
+/// Who runs, where, and what is promised.
+struct Plot {
+    subjects: Vec<Subject>,
+    /// Places of the locks whose bars these are.
+    ours: Vec<usize>,
+    /// Places of those that run beside them where the best is looked for.
+    family: Vec<usize>,
+    rows: Vec<Row>,
+    promises: Vec<Promise>,
+}
+
+impl Plot {
+    /// glibc, and of `more` our own locks in the default's place; the others run beside them.
+    fn new(library: &Path, more: &[Subject]) -> Result<Plot> {
+        let mut subjects = vec![Subject::glibc()];
+        let place = |subjects: &mut Vec<Subject>, subject: Subject| {
+            let known = subjects.iter().position(|s| s.name == subject.name);
+            known.unwrap_or_else(|| {
+                subjects.push(subject);
+                subjects.len() - 1
+            })
+        };
+        let (mut ours, mut family) = (Vec::new(), Vec::new());
+        for subject in more.iter().filter(|subject| subject.role == Role::Ours) {
+            ours.push(place(&mut subjects, subject.clone()));
+        }
+        if ours.is_empty() {
+            ours.push(place(&mut subjects, Subject::parse(DEFAULT, Ok(library))?));
+        }
+        for name in FAMILY {
+            family.push(place(&mut subjects, Subject::parse(name, Ok(library))?));
+        }
+        for peer in more.iter().filter(|s| !matches!(s.role, Role::Ours | Role::Reference)) {
+            family.push(place(&mut subjects, peer.clone()));
+        }
+        for places in [&mut ours, &mut family] {
+            places.sort_unstable();
+            places.dedup();
+        }
+        Ok(Plot { subjects, ours, family, rows: Vec::new(), promises: Vec::new() })
+    }
+
+    /// A row of glibc and our locks, and the others if the best is asked for.
+    fn row(&mut self, point: Point, wanted: &[(Figure, f64)]) {
+        let row = self.rows.len();
+        let mut subjects = [&[0], &self.ours[..]].concat();
+        if wanted.iter().any(|(figure, _)| *figure == Figure::Best) {
+            subjects.extend(self.family.iter().filter(|place| !self.ours.contains(place)));
+        }
+        for &lock in &self.ours {
+            let promise = |&(figure, limit)| Promise { row, lock, figure, limit };
+            self.promises.extend(wanted.iter().map(promise));
+        }
+        self.rows.push(Row { point, subjects });
+    }
+}
+
+/// The suite. Our own locks among `more` stand in the default's place.
+pub(crate) fn bars(library: &Path, more: &[Subject]) -> Result<Suite> {
+    use Figure::*;
+    let mut plot = Plot::new(library, more)?;
+    let point = |work, threads, (cs_ns, gap_ns), pin| Point {
         work,
         threads,
         cs_ns,
@@ -84,143 +157,226 @@ pub(crate) fn bars(library: &Path, more: &[Subject]) -> anyhow::Result<Suite> {
         latency: false,
         emulate: None,
     };
-    let mut rows = Vec::new();
-    let mut promises = Vec::new();
-    let mut row = |point, subjects, wanted: &[(&'static str, Figure, f64)]| {
-        for &(lock, figure, bar) in wanted {
-            promises.push(Promise { row: rows.len(), lock, figure, bar });
-        }
-        rows.push(Row { point, subjects });
-    };
-    use Figure::*;
-    for (second_thread, bar) in [(true, 1.03), (false, 1.08)] {
-        row(
-            point(Work::Uncontended { second_thread }, 1, 0, 0, true),
-            only(&["glibc", "auto", "fifo", "parking_lot", "std"]),
-            &[("auto", Time, bar)],
-        );
+    for ns in [(50, 100), (500, 500), (5000, 5000)] {
+        plot.row(point(Work::Mutex, 2, ns, true), &[(Best, 0.97)]);
     }
-    row(point(Work::Mutex, 2, 50, 100, true), pair(), &[("auto", Peer, 0.97)]);
-    for (ns, bar) in [(500, 1.85), (5000, 1.45)] {
-        row(
-            point(Work::Mutex, 2, ns, ns, true),
-            pair(),
-            &[("auto", Rate, bar), ("auto", Peer, 0.97)],
-        );
+    for (threads, ns) in [(4, (100, 400)), (8, (100, 400)), (32, (100, 400)), (8, (1000, 100))] {
+        let point = Point { latency: true, ..point(Work::Mutex, threads, ns, false) };
+        // 1.0 is what is wanted; 0.97 is noise.
+        let rates = [(Rate, 0.97), (Ceiling, 0.95), (Cpu, 1.0)];
+        let waits = [(P99, 1.1), (P999, 1.1), (Longest, 1.0)];
+        plot.row(point, &[rates, waits].concat());
     }
-    for threads in [8, 32] {
-        row(
-            Point { latency: true, ..point(Work::Mutex, threads, 100, 400, false) },
-            crowd(),
-            &[
-                ("auto", Rate, 1.2),
-                ("auto", Peer, 0.97),
-                ("auto", Cpu, 1.0),
-                ("auto", MaxWait, 1.5),
-                ("fifo", Rate, 0.5),
-            ],
-        );
+    for calls in [&[Call::Try][..], &[Call::Timed], &[Call::Clock], &[Call::Yield], &Call::ALL] {
+        let work = Work::Calls { calls: calls.to_vec(), mutexes: 6, timeout_us: 60 };
+        plot.row(point(work, 64, (50, 200), false), &[(Rate, 1.0)]);
     }
-    for (n, bar) in [(1, 1.0), (4, 1.3)] {
-        row(
-            point(Work::Queue { producers: n, consumers: n }, 2 * n, 0, 100, false),
-            only(&["glibc", "auto", "fifo", "parking_lot", "std"]),
-            &[("auto", Rate, bar)],
-        );
+    for second_thread in [false, true] {
+        plot.row(point(Work::Uncontended { second_thread }, 1, (0, 0), true), &[(Time, 1.0)]);
     }
-    row(
-        point(Work::Barrier, 8, 0, 100, false),
-        only(&["glibc", "auto", "fifo", "parking_lot", "std"]),
-        &[("auto", Time, 1.1)],
-    );
-    for (contended, bar) in [(false, 0.0), (true, 256.0)] {
-        row(
-            point(Work::Memory { locks: 20_000, contended }, 2, 0, 0, false),
-            only(&["glibc", "auto", "fifo", "parking_lot", "std"]),
-            &[("auto", Bytes, bar), ("fifo", Bytes, bar)],
-        );
+    for contended in [false, true] {
+        let work = Work::Memory { locks: 20_000, contended };
+        plot.row(point(work, 2, (0, 0), false), &[(Bytes, 0.0)]);
     }
-    row(
-        point(Work::Order { grace_ns: 1000 }, 2, 100, 400, true),
-        only(&["glibc", "auto", "fifo", "in:ticket"]),
-        &[("fifo", Order, 1.0)],
-    );
-    row(
-        point(Work::Order { grace_ns: 1000 }, 8, 100, 400, false),
-        only(&["glibc", "auto", "fifo"]),
-        &[("fifo", Bypass, f64::INFINITY)],
-    );
+    plot.row(point(Work::Barrier, 8, (0, 100), false), &[(Time, 1.0)]);
+    for (n, limit) in [(1, 1.2), (4, 1.5)] {
+        let work = Work::Queue { producers: n, consumers: n };
+        plot.row(point(work, 2 * n, (0, 100), false), &[(Rate, limit)]);
+    }
+    let Plot { subjects, rows, promises, .. } = plot;
     let judge = Box::new(move |plan: &Plan, measured: &Measured| {
-        promises.iter().map(|promise| judge_one(promise, plan, measured)).collect()
+        promises.iter().map(|promise| verdict(promise, plan, measured)).collect()
     });
     Ok(Suite { subjects, rows, judge })
 }
 
-/// Measurement noise of the memory and order rows: one page over all locks, one acquisition in 10 000.
-const BYTES_NOISE: f64 = 0.5;
-const ORDER_NOISE: f64 = 1e-4;
+/// The median rate of `subject`.
+fn rate(measured: &Measured, row: usize, subject: usize) -> Option<f64> {
+    let rates: Vec<f64> = kept(measured, row, subject).map(|(_, a)| a.rate()).collect();
+    Spread::of(&rates).map(|rates| rates.median)
+}
 
-fn judge_one(promise: &Promise, plan: &Plan, measured: &Measured) -> Verdict {
-    let Promise { row, lock, figure, bar } = *promise;
-    let named = |name: &str| plan.subjects.iter().position(|s| s.name == name);
-    let subjects = &plan.rows[row].subjects;
-    let ours = named(lock).filter(|s| subjects.contains(s));
-    let glibc = subjects[0];
-    let mut against = None;
-    let spread = ours.and_then(|ours| match figure {
-        Figure::Rate => paired(measured, row, ours, glibc, |a| Some(a.rate())),
-        Figure::Time => paired(measured, row, ours, glibc, |a| Some(1.0 / a.rate())),
-        Figure::Cpu => paired(measured, row, ours, glibc, |a| Some(a.cpu_per_op())),
-        Figure::MaxWait => paired(measured, row, ours, glibc, |a| a.wait.map(|w| w.max)),
-        Figure::Peer => {
-            let rate = |s: usize| {
-                let rates: Vec<f64> = kept(measured, row, s).map(|(_, a)| a.rate()).collect();
-                Spread::of(&rates).map(|r| r.median)
-            };
-            let (best, _) = subjects
-                .iter()
-                .filter(|&&s| matches!(plan.subjects[s].role, Role::Peer | Role::InProcess))
-                .filter_map(|&s| Some((s, rate(s)?)))
-                .max_by(|a, b| a.1.total_cmp(&b.1))?;
-            against = Some(plan.subjects[best].name.clone());
-            paired(measured, row, ours, best, |a| Some(a.rate()))
-        }
+/// Rates of `subject` by what the point reached at most in the same group.
+fn of_ceiling(plan: &Plan, measured: &Measured, row: usize, subject: usize) -> Option<Spread> {
+    let ratio = |(rep, a): (u32, &Answer)| Some(a.rate() / ceiling(plan, measured, row, rep)?);
+    Spread::of(&kept(measured, row, subject).filter_map(ratio).collect::<Vec<_>>())
+}
+
+/// By the best of the others, and who that is. The reference is one of them, and so is the ceiling.
+fn of_best(
+    plan: &Plan,
+    measured: &Measured,
+    row: usize,
+    subject: usize,
+) -> (Option<Spread>, Option<String>) {
+    let others = plan.rows[row].subjects.iter().chain(&plan.ceilings[row]);
+    let rates = others
+        .filter(|&&other| other != subject)
+        .filter_map(|&other| Some((other, rate(measured, row, other)?)));
+    let Some((best, _)) = rates.max_by(|a, b| a.1.total_cmp(&b.1)) else { return (None, None) };
+    let spread = paired(measured, row, subject, best, |a| Some(a.rate()));
+    (spread, Some(plan.subjects[best].name.clone()))
+}
+
+fn verdict(promise: &Promise, plan: &Plan, measured: &Measured) -> Verdict {
+    let Promise { row, lock, figure, limit } = *promise;
+    let reference = plan.rows[row].subjects[0];
+    let by_glibc = |of: &dyn Fn(&Answer) -> Option<f64>| paired(measured, row, lock, reference, of);
+    let glibc = || Some(plan.subjects[reference].name.clone());
+    let (spread, against) = match figure {
+        // Beside it, what glibc leaves to gain.
+        Figure::Rate => (by_glibc(&|a| Some(a.rate())), {
+            let glibc_of = of_ceiling(plan, measured, row, reference);
+            let gain = glibc_of.map(|of| format!("; ceiling {}", ratio(1.0 / of.median)));
+            glibc().map(|name| name + &gain.unwrap_or_default())
+        }),
+        Figure::Ceiling => (of_ceiling(plan, measured, row, lock), None),
+        Figure::Best => of_best(plan, measured, row, lock),
+        Figure::Time => (by_glibc(&|a| Some(1.0 / a.rate())), glibc()),
+        Figure::Cpu => (by_glibc(&|a| Some(a.cpu_per_op())), glibc()),
+        Figure::P99 => (by_glibc(&|a| Some(a.wait?.p99)), glibc()),
+        Figure::P999 => (by_glibc(&|a| Some(a.wait?.p999)), glibc()),
+        Figure::Longest => (by_glibc(&|a| Some(a.wait?.max)), glibc()),
         Figure::Bytes => {
-            let bytes: Vec<f64> =
-                kept(measured, row, ours).filter_map(|(_, a)| a.bytes_per_lock).collect();
-            Spread::of(&bytes)
+            let bytes = kept(measured, row, lock).filter_map(|(_, a)| a.bytes_per_lock);
+            (Spread::of(&bytes.collect::<Vec<_>>()), None)
         }
-        Figure::Order => {
-            let ticket = named("in:ticket")?;
-            against = Some("in:ticket".into());
-            paired(measured, row, ours, ticket, |a| Some(1.0 - a.overtaken_late?))
-        }
-        Figure::Bypass => {
-            let most: Vec<f64> = kept(measured, row, ours)
-                .filter_map(|(_, a)| Some(a.longest_bypass? as f64))
-                .collect();
-            Spread::of(&most)
-        }
-    });
-    let noise = match figure {
-        Figure::Bytes => BYTES_NOISE,
-        Figure::Order => ORDER_NOISE,
-        _ => 0.0,
     };
-    let met = spread.filter(|_| bar.is_finite()).map(|s| {
-        if figure.more_is_better() { s.median >= bar - noise } else { s.median <= bar + noise }
-    });
     Verdict {
+        row,
         what: plan.rows[row].point.label(),
-        lock: lock.into(),
+        lock: plan.subjects[lock].name.clone(),
         figure: figure.name().into(),
-        bar: match (bar.is_finite(), figure.more_is_better()) {
-            (false, _) => "stated".into(),
-            (true, true) => format!(">= {bar}"),
-            (true, false) => format!("<= {bar}"),
-        },
+        bar: format!("{} {limit}", if figure.more_is_better() { ">=" } else { "<=" }),
         measured: spread,
-        met,
+        // What could not be measured is not met either.
+        met: Some(spread.is_some_and(|spread| promise.is_met(spread.median))),
         against,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::{Sample, Status};
+    use crate::plan::ceilings;
+    use crate::spec::Percentiles;
+
+    fn suite(more: &[&str]) -> (Plan, Box<super::super::verdict::Judge>) {
+        let so = Path::new("/lib/liblockwright.so");
+        let more: Vec<_> = more.iter().map(|name| Subject::parse(name, Ok(so)).unwrap()).collect();
+        let Suite { mut subjects, rows, judge } = bars(so, &more).unwrap();
+        let ceilings = ceilings(&rows, 2, Some(so), &mut subjects);
+        (Plan { subjects, rows, ceilings, reps: 3, time_s: 1.0, seed: 1 }, judge)
+    }
+
+    fn measured(samples: Vec<Sample>) -> Measured {
+        Measured {
+            samples,
+            discarded: 0,
+            given_up: 0,
+            kept: 3,
+            interrupted: false,
+            turns_per_ns: 1.0,
+            notes: Vec::new(),
+        }
+    }
+
+    fn sample(plan: &Plan, row: usize, lock: &str, rep: u32, ops: u64, wait: f64) -> Sample {
+        let wait = Percentiles { p50: wait, p90: wait, p99: wait, p999: wait, max: wait };
+        Sample {
+            row,
+            subject: plan.subjects.iter().position(|s| s.name == lock).unwrap(),
+            rep,
+            line_ns: (None, None),
+            kept: true,
+            status: Status::Ok,
+            answer: Some(Answer {
+                ops,
+                elapsed_ns: 1_000_000_000,
+                cpu_ns: 500_000_000,
+                wait: Some(wait),
+                ..Answer::default()
+            }),
+        }
+    }
+
+    fn row_of(plan: &Plan, label: &str) -> usize {
+        plan.rows.iter().position(|row| row.point.label() == label).unwrap()
+    }
+
+    #[test]
+    fn a_bar_is_met_to_its_two_decimals() {
+        let met = |figure, limit, median| Promise { row: 0, lock: 0, figure, limit }.is_met(median);
+        assert!(met(Figure::Rate, 0.97, 0.97) && met(Figure::Rate, 0.97, 0.9651));
+        assert!(!met(Figure::Rate, 0.97, 0.9649) && met(Figure::Rate, 0.97, 2.0));
+        assert!(met(Figure::P99, 1.1, 1.104) && !met(Figure::P99, 1.1, 1.106));
+        assert!(met(Figure::Longest, 1.0, 0.01) && !met(Figure::Longest, 1.0, 33.0));
+        assert!(met(Figure::Bytes, 0.0, 0.2) && !met(Figure::Bytes, 0.0, 8.0));
+        assert!(!met(Figure::Rate, 1.0, f64::NAN) && !met(Figure::Time, 1.0, f64::INFINITY));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_missed() {
+        let (plan, judge) = suite(&[]);
+        let verdicts = judge(&plan, &measured(Vec::new()));
+        assert!(verdicts.iter().all(|v| v.met == Some(false) && v.measured.is_none()));
+        assert!(verdicts.iter().all(|v| v.lock == "auto"), "the default's bars");
+        // 3 with two threads, 4 points of 6, 5 kinds of calls, 2 uncontended, 2 of memory, a barrier, 2 queues.
+        assert_eq!(verdicts.len(), 3 + 4 * 6 + 5 + 2 + 2 + 1 + 2);
+    }
+
+    #[test]
+    fn each_figure_is_a_ratio_within_its_group() {
+        let (plan, judge) = suite(&[]);
+        let row = row_of(&plan, "8 thr 100/400 ns");
+        let mut samples = Vec::new();
+        // The second group ran in a slow hour, which no ratio shows.
+        for (rep, speed) in [(0, 100), (1, 10), (2, 100)] {
+            samples.push(sample(&plan, row, "glibc", rep, 10 * speed, 100.0));
+            samples.push(sample(&plan, row, "auto", rep, 12 * speed, 130.0));
+            samples.push(sample(&plan, row, "ceiling, 2 CPUs", rep, 15 * speed, 1.0));
+            samples.push(sample(&plan, row, "ceiling, one CPU", rep, 5 * speed, 1.0));
+        }
+        let verdicts = judge(&plan, &measured(samples));
+        let seen = |figure: &str| {
+            let is = |v: &&Verdict| v.row == row && v.figure == figure;
+            let v = verdicts.iter().find(is).unwrap();
+            let median = (v.measured.unwrap().median * 1000.0).round() / 1000.0;
+            (median, v.met.unwrap(), v.against.clone().unwrap_or_default())
+        };
+        assert_eq!(seen("throughput"), (1.2, true, "glibc; ceiling 1.50".into()));
+        assert_eq!(seen("of the ceiling"), (0.8, false, String::new()));
+        assert_eq!(seen("CPU an operation"), (0.833, true, "glibc".into()));
+        for waits in ["wait P99", "wait P99.9", "longest wait"] {
+            assert_eq!(seen(waits), (1.3, false, "glibc".into()), "{waits}");
+        }
+    }
+
+    #[test]
+    fn the_best_may_be_anybody_of_the_point() {
+        let (plan, judge) = suite(&[]);
+        let row = row_of(&plan, "2 thr 50/100 ns pinned");
+        for best in ["glibc", "fifo", "parking_lot", "ceiling, 2 CPUs"] {
+            let locks = ["glibc", "auto", "fifo", "parking_lot", "ceiling, 2 CPUs"];
+            let of = |lock: &str| if lock == best { 100 } else { 50 };
+            let samples = locks.map(|lock| sample(&plan, row, lock, 0, of(lock), 1.0));
+            let verdicts = judge(&plan, &measured(samples.to_vec()));
+            let v = verdicts.iter().find(|v| v.row == row).unwrap();
+            assert_eq!((v.met, v.against.as_deref()), (Some(false), Some(best)));
+            assert_eq!(v.measured.unwrap().median, 0.5, "{best}");
+        }
+    }
+
+    #[test]
+    fn other_locks_may_stand_in_the_defaults_place() {
+        let (plan, judge) = suite(&["fifo", "auto:budget=0", "in:mcs"]);
+        let verdicts = judge(&plan, &measured(Vec::new()));
+        let of = |lock: &str| verdicts.iter().filter(|v| v.lock == lock).count();
+        assert_eq!((of("fifo"), of("auto:budget=0"), of("auto"), of("in:mcs")), (39, 39, 0, 0));
+        let names = |row: usize| plan.rows[row].subjects.iter().map(|&s| &*plan.subjects[s].name);
+        let pinned = ["glibc", "fifo", "auto:budget=0", "barging", "malthusian", "parking_lot"];
+        assert!(names(0).eq(pinned.into_iter().chain(["std", "in:ttas", "in:mcs"])));
+        assert!(names(3).eq(["glibc", "fifo", "auto:budget=0"]), "nobody else runs elsewhere");
     }
 }

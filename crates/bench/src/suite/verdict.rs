@@ -27,6 +27,8 @@ impl Suite {
 /// A bar and what was measured against it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Verdict {
+    /// Which row of the grid.
+    pub row: usize,
     /// The point.
     pub what: String,
     /// Our lock.
@@ -39,6 +41,6 @@ pub(crate) struct Verdict {
     pub measured: Option<Spread>,
     /// Was it met? `None`: not measured, or no bar.
     pub met: Option<bool>,
-    /// The best peer, where one is compared with.
+    /// What is compared with, in a few words.
     pub against: Option<String>,
 }

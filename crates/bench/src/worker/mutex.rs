@@ -52,6 +52,21 @@ pub(super) unsafe trait Mutex: Send + Sync {
         // SAFETY: the caller's promise is the same.
         unsafe { self.try_with(node, section) }
     }
+
+    /// As [`with_for`](Self::with_for), by the monotonic clock where a lock knows two.
+    ///
+    /// # Safety
+    /// As [`with`](Self::with).
+    #[inline(always)]
+    unsafe fn with_for_monotonic<R: Send>(
+        &self,
+        node: *mut Self::Node,
+        time: Duration,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.with_for(node, time, section) }
+    }
 }
 
 /// A lock of the catalogue, compiled into the worker.
@@ -89,6 +104,27 @@ pub(super) struct Pthread(UnsafeCell<libc::pthread_mutex_t>);
 unsafe impl Send for Pthread {}
 // SAFETY: made to be shared.
 unsafe impl Sync for Pthread {}
+
+unsafe extern "C" {
+    /// POSIX 2024; glibc has it since 2.30.
+    fn pthread_mutex_clocklock(
+        mutex: *mut libc::pthread_mutex_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> libc::c_int;
+}
+
+/// So long after now, by `clock`.
+#[inline(always)]
+fn after(time: Duration, clock: libc::clockid_t) -> libc::timespec {
+    let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes one timespec.
+    unsafe { libc::clock_gettime(clock, &mut at) };
+    let ns = at.tv_nsec as u64 + time.as_nanos() as u64;
+    at.tv_sec += (ns / 1_000_000_000) as libc::time_t;
+    at.tv_nsec = (ns % 1_000_000_000) as libc::c_long;
+    at
+}
 
 /// Unlocks at its end, also if the section unwinds. Made by the thread that has just locked.
 struct Held<'a>(&'a Pthread);
@@ -139,16 +175,26 @@ unsafe impl Mutex for Pthread {
         time: Duration,
         section: impl FnOnce() -> R + Send,
     ) -> Option<R> {
-        let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: writes one timespec; the mutex is initialised and kept in place.
-        let held = unsafe {
-            libc::clock_gettime(libc::CLOCK_REALTIME, &mut at);
-            let ns = at.tv_nsec as u64 + time.as_nanos() as u64;
-            at.tv_sec += (ns / 1_000_000_000) as libc::time_t;
-            at.tv_nsec = (ns % 1_000_000_000) as libc::c_long;
-            libc::pthread_mutex_timedlock(self.0.get(), &at) == 0
-        };
-        if !held {
+        let until = after(time, libc::CLOCK_REALTIME);
+        // SAFETY: an initialised mutex that the caller keeps in place.
+        if unsafe { libc::pthread_mutex_timedlock(self.0.get(), &until) } != 0 {
+            return None;
+        }
+        let _held = Held(self);
+        Some(section())
+    }
+
+    #[inline(always)]
+    unsafe fn with_for_monotonic<R: Send>(
+        &self,
+        _: *mut (),
+        time: Duration,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        let clock = libc::CLOCK_MONOTONIC;
+        let until = after(time, clock);
+        // SAFETY: an initialised mutex that the caller keeps in place.
+        if unsafe { pthread_mutex_clocklock(self.0.get(), clock, &until) } != 0 {
             return None;
         }
         let _held = Held(self);

@@ -12,6 +12,7 @@ use std::process::ExitCode;
   lockwright bench --lock auto fifo --threads 2,8
   lockwright bench --lock in:mcs parking_lot --cs 500 --gap 500 --pin --json out.json
   lockwright bench --suite bars --out bench/runs/today
+  lockwright bench --workload calls --calls try,timed --timeout 60 --threads 64 --lock auto
   lockwright bench --workload epoch --lock fifo asl --slo 20us,50us --emulate big:0,little:1x3.75
 
 Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc, parking_lot, std, all.

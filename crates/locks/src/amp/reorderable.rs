@@ -58,7 +58,7 @@ impl<F> Reorderable<F> {
     /// # Safety
     /// As [`RawLock::lock`].
     #[inline]
-    pub unsafe fn lock_immediately<P: Platform>(&self, node: *mut <F as Sections<P>>::Node)
+    unsafe fn lock_immediately<P: Platform>(&self, node: *mut <F as Sections<P>>::Node)
     where
         F: RawLock<P>,
     {
@@ -66,24 +66,12 @@ impl<F> Reorderable<F> {
         unsafe { self.base.lock(node) }
     }
 
-    /// Lets others go first for up to `window_ns` nanoseconds (at most 100 ms), or until the lock is free; then
-    /// joins the base lock's queue. 0: as `lock_immediately`.
+    /// Lets others go first for up to `window_ns` nanoseconds (at most 100 ms), or until the lock is free, as which it
+    /// counts while `is_free` says so; then joins the base lock's queue. 0: as `lock_immediately`.
     ///
     /// # Safety
     /// As [`RawLock::lock`].
-    pub unsafe fn lock_reorder<P: Platform>(
-        &self,
-        node: *mut <F as Sections<P>>::Node,
-        window_ns: u32,
-    ) where
-        F: Probe<P> + TryLock<P>,
-    {
-        // SAFETY: the caller's promise.
-        unsafe { self.reorder(node, window_ns, || true) }
-    }
-
-    /// As `lock_reorder`; the lock also counts as taken while `is_free` is false.
-    unsafe fn reorder<P: Platform>(
+    unsafe fn lock_reorder<P: Platform>(
         &self,
         node: *mut <F as Sections<P>>::Node,
         window_ns: u32,
@@ -133,7 +121,7 @@ impl<P: Platform, F: Probe<P> + TryLock<P>> RawLock<P> for Reorderable<F> {
             unsafe { self.lock_immediately(node) }
         } else {
             // SAFETY: the caller's promise.
-            unsafe { self.reorder(node, window_ns, is_free) }
+            unsafe { self.lock_reorder(node, window_ns, is_free) }
         }
     }
 

@@ -1,0 +1,153 @@
+//! Threads that take one of several mutexes at random, and ask for it in one of several ways: what a program does whose
+//! parts don't know each other.
+
+use super::mutex::Mutex;
+use super::pass::{Guarded, Line, Pass, answer_of};
+use super::times::{Times, percentiles};
+use crate::compute::{Plan, Random, compute};
+use crate::point::Call;
+use crate::spec::{Answer, Spec};
+use std::time::{Duration, Instant};
+
+/// Of a thread's acquisitions by `yield`, one in so many yields the CPU in its section.
+const YIELD_EVERY: u64 = 64;
+
+/// A mutex and what it protects.
+struct Place<M> {
+    lock: Line<M>,
+    guarded: Guarded,
+}
+
+/// What one thread did.
+struct Ran {
+    ops: u64,
+    failures: u64,
+    times: Times,
+}
+
+/// What all threads do.
+struct Draw<'a> {
+    calls: &'a [Call],
+    timeout_us: u32,
+}
+
+/// One thread's loop. `STAMP`: the latency pass, which takes three times an operation.
+#[inline(always)]
+fn one<M: Mutex, const STAMP: bool>(
+    draw: &Draw<'_>,
+    pass: &Pass<'_>,
+    places: &[Place<M>],
+    mut plan: Plan,
+    mut random: Random,
+) -> Ran {
+    let mut node = M::Node::default();
+    let node = &raw mut node;
+    let mut ran = Ran { ops: 0, failures: 0, times: Times::new() };
+    let mut yields = 0;
+    loop {
+        let step = plan.next();
+        let bits = random.next();
+        let place = &places[bits as u32 as usize % places.len()];
+        let call = draw.calls[(bits >> 32) as usize % draw.calls.len()];
+        let yielding = call == Call::Yield && {
+            yields += 1;
+            yields % YIELD_EVERY == 0
+        };
+        // Drawn anew only where it is asked for: the others' loops are as short as those of `mutex`.
+        let time = match call.has_deadline() {
+            true => Duration::from_nanos(random.next() % (u64::from(draw.timeout_us) * 1000 + 1)),
+            false => Duration::ZERO,
+        };
+        let asked = if STAMP { Some(Instant::now()) } else { None };
+        let section = || {
+            let had = if STAMP { Some(Instant::now()) } else { None };
+            let stopped = pass.stopped();
+            if !stopped {
+                place.guarded.touch();
+                if yielding {
+                    std::thread::yield_now();
+                }
+                compute(step.cs);
+            }
+            (had, stopped)
+        };
+        let lock = &place.lock.0;
+        // SAFETY: locks and node outlive the loop and don't move; one section at a time has the node.
+        let had = unsafe {
+            match call {
+                Call::Lock | Call::Yield => Some(lock.with(node, section)),
+                Call::Try => lock.try_with(node, section),
+                Call::Timed => lock.with_for(node, time, section),
+                Call::Clock => lock.with_for_monotonic(node, time, section),
+            }
+        };
+        let Some((had, stopped)) = had else {
+            ran.failures += 1;
+            if pass.stopped() {
+                break;
+            }
+            compute(step.gap);
+            continue;
+        };
+        if let (Some(asked), Some(had)) = (asked, had) {
+            ran.times.add(had - asked, had.elapsed());
+        }
+        if stopped {
+            break;
+        }
+        ran.ops += 1;
+        compute(step.gap);
+    }
+    ran
+}
+
+/// All threads, under `mutexes` mutexes.
+pub(super) fn calls<M: Mutex>(
+    spec: &Spec,
+    calls: &[Call],
+    mutexes: u32,
+    timeout_us: u32,
+) -> Answer {
+    let point = &spec.point;
+    let place = |_| Place { lock: Line(M::new()), guarded: Guarded::new(point.lines) };
+    let places: Vec<Place<M>> = (0..mutexes).map(place).collect();
+    let draw = Draw { calls, timeout_us };
+    let prepare = |i: u32| {
+        let plan = Plan::new(point, spec.turns_per_ns, spec.seed, i);
+        (plan, Random(!spec.seed ^ (u64::from(i) << 32)))
+    };
+    let pass = Pass::new(spec);
+    let counted = pass.run(
+        point.threads,
+        Duration::from_secs_f64(spec.time_s),
+        prepare,
+        |_, (plan, random)| one::<M, false>(&draw, &pass, &places, plan, random),
+        || (),
+    );
+    let timed = point.latency.then(|| {
+        let pass = Pass::new(spec);
+        pass.run(
+            point.threads,
+            Duration::from_secs_f64(spec.time_s / 2.0),
+            prepare,
+            |_, (plan, random)| one::<M, true>(&draw, &pass, &places, plan, random),
+            || (),
+        )
+    });
+    let sum = |threads: &[Ran]| threads.iter().map(|ran| ran.ops).sum::<u64>();
+    let ops = sum(&counted.threads);
+    let mut answer = answer_of(&counted, ops);
+    answer.failures = counted.threads.iter().map(|ran| ran.failures).sum();
+    answer.per_thread = counted.threads.iter().map(|ran| ran.ops).collect();
+    answer.counted = places.iter().map(|place| place.guarded.counted()).sum();
+    answer.expected = ops + timed.as_ref().map_or(0, |timed| sum(&timed.threads));
+    let mut all = Times::new();
+    for ran in timed.iter().flat_map(|timed| &timed.threads) {
+        // Equal bounds: adding cannot fail.
+        let _ = all.wait.add(&ran.times.wait);
+        let _ = all.hold.add(&ran.times.hold);
+    }
+    answer.wait = percentiles(&all.wait);
+    answer.hold = percentiles(&all.hold);
+    answer
+}

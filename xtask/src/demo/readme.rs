@@ -1,0 +1,96 @@
+//! README's "What to expect": the table and the picture of a run, with when, where and by which command it was made.
+
+use super::{Results, picture, report, stats};
+use anyhow::{Context, Result, bail, ensure};
+use std::fs;
+use std::path::Path;
+
+const BEGIN: &str = "<!-- expect: made by `cargo xtask demo --readme` -->";
+const END: &str = "<!-- /expect -->";
+
+/// The picture, from README.
+const PICTURE: &str = "docs/demo.svg";
+
+/// What a table that everybody reads must stand on.
+const ROUNDS: u32 = 9;
+
+/// What `rounds` of a run would be too few for; said before it begins.
+pub(super) fn check(rounds: u32) -> Result<()> {
+    ensure!(
+        rounds >= ROUNDS,
+        "--readme: {rounds} rounds are too few, it wants {ROUNDS}\nhint: cargo xtask demo --readme"
+    );
+    Ok(())
+}
+
+/// Writes README's section and its picture, below `root`.
+pub(super) fn write(root: &Path, results: &Results, command: &str) -> Result<()> {
+    if results.panels.len() < 2 {
+        bail!(
+            "--readme: this machine has one CPU, so that half of the table is missing\nhint: nproc"
+        );
+    }
+    let machine = report::machine(&results.libc);
+    let path = root.join("README.md");
+    let text = fs::read_to_string(&path).context("cannot read README.md")?;
+    let fresh = replaced(&text, &section(results, &machine, &report::date()?, command))?;
+    let svg = picture::svg(results, &machine) + "\n";
+    fs::write(root.join(PICTURE), svg).with_context(|| format!("cannot write {PICTURE}"))?;
+    fs::write(path, fresh).context("cannot write README.md")
+}
+
+/// `text` with `section` between the marks.
+fn replaced(text: &str, section: &str) -> Result<String> {
+    let (before, rest) =
+        text.split_once(BEGIN).with_context(|| format!("README.md: lacks '{BEGIN}'"))?;
+    let (_, after) = rest.split_once(END).with_context(|| format!("README.md: lacks '{END}'"))?;
+    Ok(format!("{before}{BEGIN}\n{section}{END}{after}"))
+}
+
+fn section(results: &Results, machine: &str, date: &str, command: &str) -> String {
+    let day = date.split(' ').next().unwrap_or(date);
+    let disturbed = match stats::disturbed(results.disturbance) {
+        Some(warning) => format!(" {}{}.", warning[..1].to_uppercase(), &warning[1..]),
+        None => String::new(),
+    };
+    format!(
+        "{day}, {machine}; `{command}`: {} interleaved rounds of {} s a lock.{disturbed}\n\n\
+         ![Throughput, P99, P99.9, longest operation and CPU time of each lock, times glibc's]({PICTURE})\n\n\
+         Medians of the ratios to glibc within each round; **bold**: better, *italic*: worse, where the rounds agree.\n\n\
+         {}",
+        results.rounds,
+        results.seconds,
+        picture::markdown(results)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_section_is_replaced_and_nothing_else() {
+        let text = format!("# a\n{BEGIN}\nold\n{END}\n## b\n");
+        let fresh = replaced(&text, "new\n").unwrap();
+        assert_eq!(fresh, format!("# a\n{BEGIN}\nnew\n{END}\n## b\n"));
+        assert_eq!(replaced(&fresh, "new\n").unwrap(), fresh);
+        for bad in ["# a", &format!("# a\n{BEGIN}\n")] {
+            assert!(replaced(bad, "new\n").is_err());
+        }
+    }
+
+    #[test]
+    fn readme_has_the_marks_and_the_picture() {
+        let root = crate::tidy::root();
+        let text = fs::read_to_string(root.join("README.md")).unwrap();
+        assert!(replaced(&text, "").is_ok());
+        assert!(text.contains(&format!("]({PICTURE})")) && root.join(PICTURE).exists());
+    }
+
+    #[test]
+    fn few_rounds_are_refused() {
+        assert!(check(ROUNDS).is_ok());
+        let said = check(8).unwrap_err().to_string();
+        assert!(said.starts_with("--readme: 8 rounds are too few") && said.contains("\nhint: "));
+    }
+}
