@@ -182,3 +182,11 @@ static inline bool is_asleep(int thread)
     const char *state = strstr(line, ") ");
     return length == 0 || (state && strchr("SZX", state[2]));
 }
+
+/* What gdb sees of a mutex that the calling thread holds: its id; or a mark, while threads hand a contended mutex on to each
+ * other, and nobody has fallen asleep behind this one yet. */
+static inline bool is_owner(const pthread_mutex_t *mutex)
+{
+    int owner = mutex->__data.__owner;
+    return owner == (int)syscall(SYS_gettid) || owner == 1 << 30;
+}

@@ -17,7 +17,7 @@ static int tokens, waiting, woken, cleaned, alone_inside;
 static void clean(void *data)
 {
     (void)data;
-    CHECK(mutex.__data.__owner == (int)syscall(SYS_gettid));
+    CHECK(is_owner(&mutex));
     int before = alone_inside++;
     cleaned++;
     sched_yield();

@@ -1,4 +1,4 @@
-// What gdb reads: __owner is the holder's thread id inside the lock, 0 outside; __kind stays, but for the bit
+// What gdb reads: __owner is the holder (is_owner) inside the lock, 0 outside; __kind stays, but for the bit
 // PTHREAD_MUTEX_NO_ELISION_NP, which means nothing on a machine without elision: textbook locks mark their mutexes with it.
 // whole: yes
 // limit: 240
@@ -10,23 +10,22 @@ static int kind;
 static void *look(void *data)
 {
     (void)data;
-    int me = (int)syscall(SYS_gettid);
     for (int i = 0; i < 3000; i++) {
         OK(pthread_mutex_lock(&m));
-        CHECK(m.__data.__owner == me);
+        CHECK(is_owner(&m));
         CHECK((m.__data.__kind & 0xff) == kind);
         CHECK(m.__data.__lock != 0);
         if (i % 3 == 0)
             sched_yield();
-        CHECK(m.__data.__owner == me);
+        CHECK(is_owner(&m));
         OK(pthread_mutex_unlock(&m));
         if (pthread_mutex_trylock(&m) == 0) {
-            CHECK(m.__data.__owner == me);
+            CHECK(is_owner(&m));
             OK(pthread_mutex_unlock(&m));
         }
         struct timespec soon = in_ms(CLOCK_REALTIME, 60000);
         OK(pthread_mutex_timedlock(&m, &soon));
-        CHECK(m.__data.__owner == me);
+        CHECK(is_owner(&m));
         OK(pthread_mutex_unlock(&m));
     }
     return NULL;

@@ -22,7 +22,7 @@ impl Memory {
 
     fn parts(&self) -> Parts<'_, Threads> {
         let Self { word, side, mood, tail } = self;
-        Parts { word, side, mood, by: core::ptr::null(), tail, owner: None }
+        Parts { word, side, mood, by: core::ptr::null(), thread: 0, tail, owner: None }
     }
 }
 

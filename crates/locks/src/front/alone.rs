@@ -33,7 +33,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
     /// Its memory, for who is nobody in particular.
     pub fn parts(&self) -> Parts<'_, P> {
         let Self { word, side, mood, tail, .. } = self;
-        Parts { word, side, mood, by: core::ptr::null(), tail, owner: None }
+        Parts { word, side, mood, by: core::ptr::null(), thread: 0, tail, owner: None }
     }
 
     /// The same, for who unlocks with this node.

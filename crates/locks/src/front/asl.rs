@@ -114,6 +114,7 @@ mod tests {
             side: &side,
             mood: &mood,
             by: core::ptr::null(),
+            thread: 0,
             tail: &tail,
             owner: None,
         };

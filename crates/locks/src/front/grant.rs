@@ -21,6 +21,7 @@
 //!    the dead, whoever takes the word clears them away.
 //! 4. Whoever sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
+use super::SOMEBODY;
 use super::choice::choose;
 use super::line::{note_length, successor};
 use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
@@ -109,6 +110,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if !stays(OPEN) && !stays(PROMOTED) {
         return false;
     }
+    parts.owner.inspect(|owner| owner.store(SOMEBODY, Relaxed)); // read by debuggers, and changed by `tell_whose`
     let side = parts.side;
     if side.load(Relaxed) & side::BY_NODE == 0 {
         side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
@@ -213,6 +215,14 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     let (parts, era) = (&lock.parts, lock.tuning.era);
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
     forget_granted(parts, gate);
+    // Read by debuggers. (Whom `tell_whose` has named may have left since.)
+    let owned_by = |whom| {
+        parts
+            .owner
+            .filter(|owner| owner.load(Relaxed) != whom)
+            .inspect(|owner| owner.store(whom, Relaxed));
+    };
+    owned_by(SOMEBODY);
     let grants = !note_length(lock) && !batch::may_stay(lock);
     let mut last = node;
     // Relaxed: who makes it 2 after this is served by a later look.
@@ -220,6 +230,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         let Some(next) = successor(parts, last, era) else {
             // SAFETY: the line is empty.
             unsafe { give_back(first, null_mut()) };
+            owned_by(0);
             parts.side.fetch_and(!side::BY_NODE, Relaxed); // no node is anybody's
             return false;
         };
@@ -236,6 +247,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
             Err(_) => break,
         }
     }
+    owned_by(0); // glibc's code asserts it of a mutex that is free
     if let Some(head) = open_next(parts, first, last, era) {
         move_to_word(parts, head);
     }

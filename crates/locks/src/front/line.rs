@@ -221,6 +221,9 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         if R::spin(lock, slept, || take(slept)) || mark::<P>(parts.word) {
             return slept;
         }
+        if state(node.gate.load(Relaxed)) == PROMOTED {
+            node.tell_whose(parts);
+        }
         P::park(parts.word, WAITED, None);
         slept = true;
     }

@@ -80,6 +80,9 @@ pub const WAITED: u32 = 2;
 /// Word 0: held, by one of a chain of grants (grant.rs), and nobody needs a wake. glibc's code takes it for "more than 1".
 pub const CHAINED: u32 = 3;
 
+/// Owner: whoever is GRANTED the lock (grant.rs). No thread's id.
+pub const SOMEBODY: u32 = 1 << 30;
+
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
 pub struct Parts<'a, P: Platform> {
     /// Word 0.
@@ -90,6 +93,8 @@ pub struct Parts<'a, P: Platform> {
     pub mood: &'a P::Word,
     /// Who asks: something that tells threads apart while they hold locks by nodes (grant.rs). Null: it never does.
     pub by: *const (),
+    /// Its id, where an owner is kept.
+    pub thread: u32,
     /// The last waiter of the line, with the era in its low bits; null: nobody queues.
     pub tail: &'a P::Ptr<Waiter<P>>,
     /// Who holds it, where that is kept.
@@ -97,9 +102,9 @@ pub struct Parts<'a, P: Platform> {
 }
 
 impl<P: Platform> Parts<'_, P> {
-    /// Who holds it: a hint; 0 if nobody does, or nobody keeps it.
+    /// Who holds it: a hint; 0 if nobody does, or it isn't known.
     fn holder(&self) -> u32 {
-        self.owner.map_or(0, |owner| owner.load(Relaxed))
+        self.owner.map_or(0, |owner| owner.load(Relaxed)) % SOMEBODY
     }
 }
 

@@ -13,7 +13,7 @@
 //! BEHIND stands where nobody sleeps, which costs a hand-over its speed. Whoever looks at the one before it, to act on what
 //! it sees, then changes its own gate, from WAITING or ASLEEP; that works only while the one before it is still there.
 
-use super::{Note, Parts};
+use super::{Note, Parts, SOMEBODY};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Ordering, Platform, Ptr, Word};
@@ -75,6 +75,8 @@ pub struct Waiter<P: Platform> {
     of: P::Ptr<P::Word>,
     /// Who waits, see [`Parts::by`](super::Parts::by).
     by: P::Ptr<()>,
+    /// Its id.
+    thread: P::Word,
     pub(super) note: Note,
 }
 
@@ -94,6 +96,7 @@ impl<P: Platform> Waiter<P> {
                 before: P::Ptr::new(none),
                 of: P::Ptr::new(from_ref(parts.word).cast_mut()),
                 by: P::Ptr::new(parts.by.cast_mut()),
+                thread: new(parts.thread),
                 note,
             });
             &*node
@@ -147,6 +150,18 @@ impl<P: Platform> Waiter<P> {
         unsafe { (*next).before.store(me, Release) };
         // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
         self.next.store(next, Release);
+    }
+
+    /// It falls asleep on the word, behind one that is GRANTED the lock: the mutex says whose it is, for who looks into a program that
+    /// hangs. (Nobody can be granted the lock past it, and who unlocks writes 0 after this, or finds that.)
+    pub(super) fn tell_whose(&self, parts: &Parts<'_, P>) {
+        let Some(owner) = parts.owner else { return };
+        if owner.load(Relaxed) == SOMEBODY {
+            // SAFETY: in the line, before us: it stays until we are OPEN, and readable.
+            let holder = unsafe { &*self.first_of_the_dead() };
+            // Relaxed: read by debuggers.
+            let _ = owner.compare_exchange(SOMEBODY, holder.thread.load(Relaxed), Relaxed, Relaxed);
+        }
     }
 
     /// Changes the gate from `from` to `to`, whatever it says of who is behind; the gate as it was, or as it is.

@@ -130,7 +130,8 @@ pub struct Mutex<E: Environment> {
     pub word: WordOf<E>,
     /// `__count`: how often its holder holds a recursive mutex. The holder's.
     pub count: WordOf<E>,
-    /// `__owner`: the holder's kernel thread id; 0 while free, and of who holds it by a node. Written by the holder.
+    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder; of those who hold it by nodes the first writes
+    /// [`SOMEBODY`](crate::front::SOMEBODY), and who falls asleep behind one of them writes that one's id.
     pub owner: WordOf<E>,
     /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
     /// the upper half the front locks' mood.
@@ -207,6 +208,6 @@ impl<E: Environment> Mutex<E> {
             RECURSIVE | ERRORCHECK => core::ptr::null(),
             _ => E::with_held(Held::by),
         };
-        Parts { word, side, mood, by, tail, owner: Some(owner) }
+        Parts { word, side, mood, by, thread: E::thread(), tail, owner: Some(owner) }
     }
 }

@@ -190,8 +190,6 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts();
-    // Of a thread that let code unlock and lock it that knows nothing of us.
-    mutex.owner.store(0, Relaxed);
     if let How::Front(front) = how {
         (front.release)(&View::new(parts, &tuning));
     }

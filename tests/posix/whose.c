@@ -1,0 +1,40 @@
+// A holder that others wait for asleep is named in __owner, however it came by the mutex: that is what one looks for in a
+// program that hangs.
+#include "check.h"
+#include <stdatomic.h>
+
+enum { ROUNDS = 50, OTHERS = 3 };
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool over;
+
+static void *contends(void *unused)
+{
+    while (!over) {
+        OK(pthread_mutex_lock(&mutex));
+        OK(pthread_mutex_unlock(&mutex));
+    }
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t others[OTHERS];
+    for (int i = 0; i < OTHERS; i++)
+        others[i] = start(contends, NULL);
+    int me = (int)syscall(SYS_gettid);
+    for (int i = 0; i < ROUNDS; i++) {
+        OK(pthread_mutex_lock(&mutex));
+        // The others come, find it held, and fall asleep.
+        volatile int *owner = &mutex.__data.__owner;
+        while (*owner != me)
+            sched_yield();
+        OK(pthread_mutex_unlock(&mutex));
+    }
+    over = true;
+    for (int i = 0; i < OTHERS; i++)
+        join(others[i]);
+    CHECK(mutex.__data.__owner == 0);
+    printf("named %d times\n", ROUNDS);
+    return finish();
+}
