@@ -104,7 +104,9 @@ fn make(folder: &Path) -> Result<()> {
 fn read(file: &Path) -> Result<Results> {
     let name = file.display();
     let text = fs::read_to_string(file).with_context(|| {
-        format!("cannot read '{name}'\nhint: cargo xtask choosing --from bench/runs/*{FOLDER}/{FILE}")
+        format!(
+            "cannot read '{name}'\nhint: cargo xtask choosing --from bench/runs/*{FOLDER}/{FILE}"
+        )
     })?;
     Results::read(&text).with_context(|| format!("'{name}'"))
 }

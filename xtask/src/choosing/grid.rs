@@ -53,7 +53,7 @@ pub(super) fn family() -> Vec<&'static Entry> {
 fn threads(cpus: u32) -> Vec<u32> {
     let (few, half) = (4.min(cpus / 2), cpus / 2);
     let mut all = vec![few, cpus, 2 * cpus];
-    all.extend((16..=64).contains(&half).then_some(half));
+    all.extend((16..=32).contains(&half).then_some(half));
     all.extend((cpus <= 2).then_some(4 * cpus));
     all.retain(|threads| (2..=MANY).contains(threads));
     all.sort_unstable();
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(threads(2), [2, 4, 8]);
         assert_eq!(threads(8), [4, 8, 16]);
         assert_eq!(threads(40), [4, 20, 40, 80]);
-        assert_eq!(threads(128), [4, 64, 128]);
+        assert_eq!(threads(128), [4, 128]);
     }
 
     #[test]

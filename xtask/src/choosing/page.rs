@@ -1,3 +1,5 @@
 //! The page.
 use super::data::Results;
-pub(super) fn page(_: &Results, _: &str) -> String { String::new() }
+pub(super) fn page(_: &Results, _: &str) -> String {
+    String::new()
+}

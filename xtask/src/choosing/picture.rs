@@ -1,3 +1,5 @@
 //! The picture.
 use super::data::Results;
-pub(super) fn svg(_: &Results) -> String { String::new() }
+pub(super) fn svg(_: &Results) -> String {
+    String::new()
+}

@@ -50,7 +50,9 @@ pub(super) fn measure(
         let read = read(&serde_json::from_str(&text)?, &command, &version, quick)?;
         match &mut part {
             None => part = Some(read),
-            Some(part) => part.machines[0].points.extend(read.machines.into_iter().flat_map(|m| m.points)),
+            Some(part) => {
+                part.machines[0].points.extend(read.machines.into_iter().flat_map(|m| m.points))
+            }
         }
     }
     let mut part = part.context("no section to measure")?;
@@ -97,8 +99,9 @@ fn read(report: &Value, command: &str, version: &str, quick: bool) -> Result<Par
         point.of.insert(name.clone(), figures);
     }
     ensure!(names.first().is_some_and(|name| name == GLIBC), "glibc is not the reference there");
-    let title =
-        [&machine["cpu"], &machine["kernel"], &machine["libc"]].map(word).join(", ") + ", " + &day(&word(&machine["date"]));
+    let title = [&machine["cpu"], &machine["kernel"], &machine["libc"]].map(word).join(", ")
+        + ", "
+        + &day(&word(&machine["date"]));
     Ok(Part {
         origin: word(&report["origin"]),
         version: version.to_owned(),

@@ -54,7 +54,10 @@ impl Point {
     }
 
     /// The most throughput of those that are `wanted`; of equals the first by name.
-    pub(super) fn best_of(&self, wanted: impl Fn(&str, &Figures) -> bool) -> Option<(&str, &Figures)> {
+    pub(super) fn best_of(
+        &self,
+        wanted: impl Fn(&str, &Figures) -> bool,
+    ) -> Option<(&str, &Figures)> {
         let own = self.of.iter().map(|(lock, figures)| (lock.as_str(), figures));
         let wanted = own.filter(|(lock, figures)| wanted(lock, figures));
         wanted.rev().max_by_key(|(_, figures)| figures.of_glibc)
