@@ -2,7 +2,7 @@
 //! has measured, and makes `docs/choosing.md` of that.
 //!
 //! ```text
-//!   grid (virtual machine) ─► data: bench/runs/DATE-choosing/results.json ─► sums ─► page, picture
+//!   grid (virtual machine) ─► data: bench/runs/DATE-choosing/results.json ─► sums ─► tables ─► page, picture
 //!   real (lockwright bench) ─┘
 //! ```
 
@@ -12,6 +12,7 @@ mod page;
 mod picture;
 mod real;
 mod sums;
+mod tables;
 
 use crate::eval::{progress, save};
 use crate::tidy::root;

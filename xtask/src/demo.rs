@@ -19,7 +19,7 @@ pub(crate) mod measure;
 mod picture;
 pub(crate) mod report;
 pub(crate) mod stats;
-mod words;
+pub(crate) mod words;
 
 use anyhow::{Context, Result, bail, ensure};
 use cores::Cores;

@@ -32,7 +32,7 @@ const RUN_MS: u64 = 20;
 const WARMUP_MS: u64 = 2;
 
 /// Windows settle in the first ones.
-const EPOCHS_RUN_MS: u64 = 50;
+pub(super) const EPOCHS_RUN_MS: u64 = 50;
 const EPOCHS_WARMUP_MS: u64 = 10;
 
 /// Beyond so many threads a run takes longer than it tells.

@@ -11,7 +11,8 @@ pub(super) const AUTO: &str = auto::ENTRY.id;
 /// Below this share of the best, a choice is not the right one.
 pub(super) const GOOD: f64 = 0.9;
 
-/// A wait that no user of a program notices, ns.
+/// Waits, ns: what `auto`'s budget of 10 ms may come to, wake-ups included; and one that few programs mind.
+pub(super) const LONG_NS: u64 = 12_000_000;
 pub(super) const SHORT_NS: u64 = 1_000_000;
 
 /// Threads to CPUs.
