@@ -32,8 +32,8 @@ const RUN_MS: u64 = 20;
 const WARMUP_MS: u64 = 2;
 
 /// Windows settle in the first ones.
-pub(super) const EPOCHS_RUN_MS: u64 = 50;
-const EPOCHS_WARMUP_MS: u64 = 10;
+pub(super) const EPOCHS_RUN_MS: u64 = 100;
+const EPOCHS_WARMUP_MS: u64 = 20;
 
 /// Beyond so many threads a run takes longer than it tells.
 const MANY: u32 = 128;
@@ -93,9 +93,9 @@ pub(super) fn measure(
         if glibc <= 0.0 || of[0].violation.is_some() {
             bail!("glibc's lock did nothing on {} with {point:?}", machines[machine].name);
         }
-        for ((lock, outcome), run) in locks.iter().zip(&of).zip(&runs) {
+        for (run, outcome) in runs.iter().zip(&of) {
             if outcome.violation.is_none() {
-                point.of.insert((*lock).to_owned(), figures(outcome, run, glibc));
+                point.of.insert(run.lock.name().to_owned(), figures(outcome, run, glibc));
             }
         }
         machines[machine].points.push(point);
@@ -133,7 +133,13 @@ fn plan(profiles: &[Arc<Profile>], locks: &[LockSpec], shorter: u64) -> Result<V
                 samples: false,
                 timeline: None,
             };
-            plan.push(Planned { machine, runs: locks.iter().map(run).collect(), point });
+            // A textbook lock that knows nothing of an SLO has nothing to show there.
+            let knows = |lock: &&LockSpec| {
+                let of = |entry: &Entry| entry.kind == Kind::Front || entry.stands_by;
+                point.slo_us.is_none() || lock.entry().is_none_or(of)
+            };
+            let runs = locks.iter().filter(knows).map(run).collect();
+            plan.push(Planned { machine, runs, point });
             Ok(())
         };
         for threads in threads(profile.cpus()) {

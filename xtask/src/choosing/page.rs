@@ -1,7 +1,7 @@
 //! The page: what a user needs first, what was measured after it.
 
 use super::data::{Machine, Part, Point, Results};
-use super::sums::{AUTO, Crowd, GOOD, Group, LONG_NS, SHORT_NS, is_for_programs};
+use super::sums::{AUTO, Crowd, GOOD, Group, LONG_NS, SHORT_NS, is_for_programs, keeps};
 use super::tables::{self, lengths, limit};
 use crate::demo::stats::ratio_digits;
 use crate::demo::words::wrapped;
@@ -50,7 +50,7 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
         &format!(
             "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much: the geometric \
          mean, over all simulated machines of that kind, of a lock's throughput to the best lock's at the same point \
-         (1.00 is the best everywhere). Only locks that we recommend to programs are in them; *no wait > {}* are those \
+         (1.00 is the best everywhere). Only locks that we recommend to programs are in them; *no wait over {}* are those \
          under which no thread waited longer at any point.",
             limit(SHORT_NS),
         ),
@@ -107,26 +107,47 @@ fn worst(part: &Part) -> String {
 fn crowded(part: &Part) -> String {
     let share = |crowd: Crowd| {
         let group = Group::new(part, |_, own| own == crowd).0;
-        (!group.is_empty()).then(|| {
-            format!(
-                "{} of {} with {} threads",
-                tables::good(&group),
-                group.len(),
-                match crowd {
-                    Crowd::Fewer => "fewer than CPUs,",
-                    Crowd::Each => "as many as CPUs,",
-                    Crowd::More => "more",
-                }
-                .trim_end_matches(',')
-            )
-        })
+        let (good, all) = (tables::good(&group), group.len());
+        let threads = match crowd {
+            Crowd::Fewer => "fewer threads than CPUs",
+            Crowd::Each => "one a CPU",
+            Crowd::More => "more",
+        };
+        (all > 0).then(|| format!("{good} of {all} with {threads}"))
     };
     let all: Vec<String> = Crowd::ALL.into_iter().filter_map(share).collect();
+    format!(" By number of threads: {}.", all.join(", "))
+}
+
+/// Who keeps an SLO, and how often.
+fn slos(page: &mut String, part: &Part) {
+    let points = || {
+        let all = part.machines.iter().flat_map(|machine| &machine.points);
+        all.filter_map(|point| Some((point, point.slo_us?)))
+    };
+    let count = |lock: &String| {
+        let kept = |(point, slo): &(&Point, u32)| {
+            point.of.get(lock).is_some_and(|figures| keeps(figures, *slo))
+        };
+        points().filter(kept).count()
+    };
+    let known =
+        part.locks.iter().filter(|lock| points().any(|(point, _)| point.of.contains_key(*lock)));
+    let mut all: Vec<(usize, &str)> = known.map(|lock| (count(lock), lock.as_str())).collect();
+    all.sort_by_key(|(kept, _)| std::cmp::Reverse(*kept));
     if all.is_empty() {
-        String::new()
-    } else {
-        format!(" By number of threads: {}.", all.join(", "))
+        return;
     }
+    let each: Vec<String> = all.iter().map(|(kept, lock)| format!("`{lock}` {kept}")).collect();
+    paragraph(
+        page,
+        &format!(
+            "A program that states an SLO ([epochs.md](epochs.md)), on big and little cores: at how many of {} simulated points it \
+         is kept, as P99 on the slowest class: {}. Throughput is in the machines' tables.",
+            points().count(),
+            each.join(", "),
+        ),
+    );
 }
 
 fn other_locks(page: &mut String) {
@@ -245,7 +266,7 @@ fn reading(page: &mut String, part: &Part) {
         page,
         &format!(
             "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU; gap in NOPs. The \
-        lock with the most throughput of those whose P99 on the slowest cores keeps the SLO, and what the best front lock that keeps it, \
+        lock with the most throughput of those (front locks, glibc's, and a textbook one that knows SLOs) whose P99 on the slowest cores keeps it, and what the best front lock that keeps it, \
         and `{AUTO}`, have of that. Where `P99/SLO` is above 1.05, `{AUTO}` does not keep it; `longest` is its longest wait."
         ),
     );

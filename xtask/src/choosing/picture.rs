@@ -20,10 +20,10 @@ const TOP: f64 = 82.0;
 /// From how much on, how it is called, its colour, and that of its figure. Orange and blue are told apart by all eyes.
 const STEPS: [(f64, &str, &str, &str); 5] = [
     (0.95, "0.95 or more", "#1d62d1", "#fff"),
-    (0.9, "0.90", "#a9c6f5", "#1b1f24"),
-    (0.75, "0.75", "#f8e3c8", "#1b1f24"),
-    (0.5, "0.50", "#eeab67", "#1b1f24"),
-    (0.0, "less", "#b4480b", "#fff"),
+    (0.9, "0.90 to 0.95", "#a9c6f5", "#1b1f24"),
+    (0.75, "0.75 to 0.90", "#f8e3c8", "#1b1f24"),
+    (0.5, "0.50 to 0.75", "#eeab67", "#1b1f24"),
+    (0.0, "less than 0.50", "#b4480b", "#fff"),
 ];
 
 const STYLE: &str = "text{font:13px system-ui,-apple-system,'Segoe UI',Roboto,'Liberation Sans','DejaVu Sans',sans-serif;\
@@ -65,8 +65,12 @@ impl<'a> Block<'a> {
     }
 
     fn draw(&self, svg: &mut String, (left, top): (f64, f64)) {
-        let cpus = self.machine.classes.iter().map(|(name, cpus)| format!("{cpus} {name}"));
-        let name = format!("{}: {}", self.machine.name, cpus.collect::<Vec<_>>().join(", "));
+        let of = |(name, cpus): &(String, u32)| match self.machine.is_unequal() {
+            true => format!("{cpus} {name}"),
+            false => format!("{cpus} CPUs"),
+        };
+        let cpus: Vec<String> = self.machine.classes.iter().map(of).collect();
+        let name = format!("{}: {}", self.machine.name, cpus.join(", "));
         text(svg, (left, top + 16.0), "group", &escape(&name));
         text(svg, (left + self.width(), top + 16.0), "tick end", &escape(&self.part.origin));
         text(svg, (left, top + HEAD - 8.0), "tick", "threads");
@@ -90,9 +94,7 @@ impl<'a> Block<'a> {
 }
 
 fn field(svg: &mut String, (x, y): (f64, f64), share: f64) {
-    // As it is written: what shows as 0.90 has its colour.
-    let shown = (share * 100.0).round() / 100.0;
-    let (_, _, paper, ink) = STEPS.iter().find(|(from, ..)| shown >= *from).unwrap_or(&STEPS[4]);
+    let (_, _, paper, ink) = STEPS.iter().find(|(from, ..)| share >= *from).unwrap_or(&STEPS[4]);
     let (wide, tall) = (FIELD - 2.0, ROW - 2.0);
     let _ = write!(
         svg,
@@ -151,7 +153,7 @@ mod tests {
 
     #[test]
     fn each_point_is_a_field_in_the_colour_of_its_figure() {
-        let part = part(&[("glibc", [1000, 1000, 1], 1), (AUTO, [896, 400, 1], 1)]);
+        let part = part(&[("glibc", [1000, 1000, 1], 1), (AUTO, [900, 400, 1], 1)]);
         let text = svg(&Results { simulated: Some(part), real: None });
         // A field a point without epochs, and the key.
         let fields = |paper: &str| text.matches(&format!("fill=\"{paper}\"")).count();

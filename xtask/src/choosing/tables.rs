@@ -65,7 +65,7 @@ pub(super) fn choice(part: &Part, wanted: impl Fn(&Machine) -> bool, textbook: b
     }
     rows.push(row("most throughput".into(), &|group| named(group.best(locks, is_for_programs))));
     for ns in [LONG_NS, SHORT_NS] {
-        let name = format!("no wait > {}", limit(ns));
+        let name = format!("no wait over {}", limit(ns));
         rows.push(row(name, &|group| named(group.best_within(locks, ns, is_for_programs))));
     }
     rows.push(row(AUTO.into(), &|group| ratio(group.to_best(AUTO))));
@@ -230,7 +230,7 @@ mod tests {
         };
         assert_eq!(row("any lock"), ["auto 1.00", "mcs 1.00"]);
         assert_eq!(row("most throughput"), ["auto 1.00", "glibc 0.80"]);
-        assert_eq!(row("> 1 ms"), ["glibc 0.50", "glibc 0.80"]);
+        assert_eq!(row("over 1 ms"), ["glibc 0.50", "glibc 0.80"]);
         assert_eq!(row("at worst"), ["1.00", "0.20"]);
         assert_eq!(row("longest wait"), ["3.00 ms", "3.00 ms"]);
         assert_eq!(behind(machine), "- `mcs`: 4 threads 100/400 0.20\n");
