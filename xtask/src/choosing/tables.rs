@@ -177,7 +177,7 @@ pub(super) fn epochs(machine: &Machine) -> String {
     let header = words(&["SLO", "gap", "any that keeps it", "front", AUTO, "P99/SLO", "longest"]);
     let rows = machine.points.iter().filter_map(|point| {
         let slo = point.slo_us?;
-        let (any, front) = kept(point, slo);
+        let [any, front] = kept(point, slo);
         let named = |best: Option<(&str, f64)>| {
             best.map_or(NONE.into(), |(lock, of)| format!("{lock} {}", ratio_digits(of)))
         };
@@ -198,10 +198,11 @@ pub(super) fn epochs(machine: &Machine) -> String {
 }
 
 /// The most throughput of those that keep the SLO: of all, and of those for programs.
-fn kept(point: &Point, slo: u32) -> (Option<(&str, &Figures)>, Option<(&str, &Figures)>) {
+fn kept(point: &Point, slo: u32) -> [Option<(&str, &Figures)>; 2] {
     let keeps = |figures: &Figures| keeps(figures, slo);
     let any = point.best_of(|_, figures| keeps(figures));
-    (any, point.best_of(|lock, figures| lock != GLIBC && is_for_programs(lock) && keeps(figures)))
+    let is_front = |lock: &str| lock != GLIBC && is_for_programs(lock);
+    [any, point.best_of(|lock, figures| is_front(lock) && keeps(figures))]
 }
 
 #[cfg(test)]
