@@ -34,7 +34,7 @@ const FILE: &str = "results.json";
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Measure this machine, instead of the simulated ones: about ten minutes, in which nothing else should run.
+    /// Measure this machine, instead of the simulated ones: a quarter of an hour, in which nothing else should run.
     #[arg(long)]
     real: bool,
     /// Measure nothing: render the results in this file.

@@ -279,7 +279,8 @@ fn one(page: &mut String, part: &Part, machine: &Machine) {
     let _ = writeln!(page, "## {} ({})\n", machine.name, part.origin);
     paragraph(page, &format!("{}; CPUs: {}. {}.", machine.title, classes.join(", "), whence(part)));
     page.push_str("Which lock:\n\n");
-    page.push_str(&tables::choice(part, |own| own.name == machine.name, true));
+    let textbook = part.locks.iter().any(|lock| !is_for_programs(lock));
+    page.push_str(&tables::choice(part, |own| own.name == machine.name, textbook));
     page.push_str("\nEvery lock:\n\n");
     page.push_str(&tables::locks(part, machine));
     let _ = writeln!(page, "\n`{AUTO}` at each point:\n");
@@ -316,7 +317,7 @@ fn real(page: &mut String, part: Option<&Part>) {
         page.push_str("## A real machine\n\n");
         paragraph(
             page,
-            "Not measured yet: `cargo xtask choosing --real`, about ten minutes on a quiet machine, adds it.",
+            "Not measured yet: `cargo xtask choosing --real`, a quarter of an hour on a quiet machine, adds it.",
         );
         return;
     };
