@@ -1,6 +1,7 @@
 //! The page: what a user needs first, what was measured after it.
 
 use super::data::{Machine, Part, Point, Results};
+use super::grid::EPOCHS_RUN_MS;
 use super::sums::{AUTO, Crowd, GOOD, Group, LONG_NS, SHORT_NS, is_for_programs, keeps};
 use super::tables::{self, lengths, limit};
 use crate::demo::stats::ratio_digits;
@@ -266,7 +267,7 @@ fn reading(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU; gap in NOPs. The \
+            "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU, {EPOCHS_RUN_MS} ms a run; gap in NOPs. The \
         lock with the most throughput of those (front locks, glibc's, and a textbook one that knows SLOs) whose P99 on the slowest cores keeps it, and what the best front lock that keeps it, \
         and `{AUTO}`, have of that. Where `P99/SLO` is above 1.05, `{AUTO}` does not keep it; `longest` is its longest wait."
         ),
