@@ -21,7 +21,7 @@ mod picture;
 mod readme;
 pub(crate) mod report;
 pub(crate) mod stats;
-mod words;
+pub(crate) mod words;
 
 use anyhow::{Context, Result, bail, ensure};
 use cores::Cores;
@@ -170,7 +170,7 @@ pub(crate) fn build_library(target: &Path) -> Result<()> {
     build_one(target, "lockwright-preload", "the library to preload (liblockwright.so)")
 }
 
-fn build_one(target: &Path, package: &str, what: &str) -> Result<()> {
+pub(crate) fn build_one(target: &Path, package: &str, what: &str) -> Result<()> {
     eprintln!("building {what}");
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut child = Command::new(cargo)

@@ -322,7 +322,7 @@ fn command() -> String {
 }
 
 /// A bar for so many runs.
-fn progress(total: u64) -> Result<ProgressBar> {
+pub(crate) fn progress(total: u64) -> Result<ProgressBar> {
     let bar = ProgressBar::new(total).with_style(
         ProgressStyle::with_template("{bar:32.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?
             .with_key("left", |state: &ProgressState, to: &mut dyn std::fmt::Write| {
@@ -370,7 +370,7 @@ impl Meter {
 }
 
 /// Writes a file of the report.
-fn save(path: &Path, text: &str) -> Result<()> {
+pub(crate) fn save(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("cannot write '{}'", path.display()))
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
 }
 
 /// A build for tests simulates several times slower.
-fn again_optimised() -> Result<()> {
+pub(crate) fn again_optimised() -> Result<()> {
     let mut command = Command::new(env!("CARGO"));
     command
         .args(["run", "--quiet", "--release", "--package", "xtask", "--"])

@@ -1,6 +1,7 @@
 //! The project's own commands. One file a command; each takes its own flags.
 
 mod aarch64;
+mod choosing;
 mod conformance;
 mod demo;
 mod deny;
@@ -29,6 +30,8 @@ enum Command {
     Demo(demo::Args),
     /// Measure a paper's databases under its locks, or unmodified programs under ours; write an HTML report.
     Eval(eval::Args),
+    /// Measure every lock on every simulated machine, or on this one; write docs/choosing.md: which lock for which program.
+    Choosing(choosing::Args),
     /// Pass every test, installing what they need.
     Test(test::Args),
     /// Check the house's conventions (also a test).
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
     let result = match Args::parse().command {
         Command::Demo(args) => demo::main(args),
         Command::Eval(args) => eval::main(args),
+        Command::Choosing(args) => choosing::main(args),
         Command::Test(args) => test::main(args),
         Command::Tidy(args) => tidy::main(args),
         Command::Deny(args) => deny::main(args),

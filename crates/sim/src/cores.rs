@@ -228,6 +228,7 @@ impl Engine {
         let one = &mut self.cpus[cpu as usize];
         one.doing = Activity::Idle;
         one.doing_since = self.now + delay;
+        self.meters.busy(self.now, self.now + delay);
     }
 
     /// Takes a thread that may run anywhere from the longest queue.

@@ -128,6 +128,8 @@ pub struct Outcome {
     pub tpp: f64,
     /// Energy per operation, J.
     pub epo: f64,
+    /// CPU time of all threads, spinning and the kernel included, s.
+    pub cpu_seconds: f64,
     /// Acquisitions, from the start on.
     pub acquisitions: u64,
     /// Acquisitions by another thread than the last holder, from the start on.
@@ -235,6 +237,7 @@ impl Collect {
             watts: 0.0,
             tpp: 0.0,
             epo: 0.0,
+            cpu_seconds: 0.0,
             acquisitions: 0,
             hand_overs: 0,
             most_overtaken: 0,

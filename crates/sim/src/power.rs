@@ -23,6 +23,8 @@ pub(crate) struct Meters {
     pub(crate) measured: (Ps, Ps),
     /// Of cores and sockets, within that time.
     pub(crate) joules: f64,
+    /// CPU time within it: computing, spinning, in the kernel.
+    pub(crate) cpu: Ps,
 }
 
 impl Meters {
@@ -36,7 +38,14 @@ impl Meters {
             deep_after: ps(profile.kernel.deep_after_ns),
             measured: (0, Ps::MAX),
             joules: 0.0,
+            cpu: 0,
         }
+    }
+
+    /// A CPU is not idle from `start` to `stop`.
+    pub(crate) fn busy(&mut self, start: Ps, stop: Ps) {
+        let (from, end) = self.measured;
+        self.cpu += stop.min(end).saturating_sub(start.max(from));
     }
 
     /// Joules from `start` to `stop`, as far as that is measured.
@@ -110,6 +119,9 @@ impl Engine {
         self.meters.core(&self.cpus[first..first + smt], now);
         let one = &mut self.cpus[cpu as usize];
         let began = one.doing_since;
+        if one.doing != Activity::Idle {
+            self.meters.busy(began, now);
+        }
         if let Some(timeline) = &mut self.timeline {
             timeline.span(cpu, one.running, one.doing, began, now);
         }

@@ -62,6 +62,18 @@ fn who_spins_on_a_copy_draws_what_the_machine_spins_with() {
 }
 
 #[test]
+fn cpu_time_is_that_of_threads_that_do_not_sleep() {
+    // A critical section that lasts for the whole run: one works, nine spin or sleep.
+    let cpus = |lock| {
+        let outcome = run(lock, 10, 1.0, 1e7);
+        outcome.cpu_seconds / outcome.seconds
+    };
+    let (spinning, sleeping) = (cpus("ttas"), cpus("glibc"));
+    assert!((spinning - 10.0).abs() < 1e-6, "{spinning}");
+    assert!((sleeping - 1.0).abs() < 1e-6, "{sleeping}");
+}
+
+#[test]
 fn energy_adds_up() {
     let outcome = run("mcs", 4, 1.0, 1000.0);
     assert!((outcome.joules - outcome.watts * outcome.seconds).abs() < 1e-9);

@@ -280,7 +280,7 @@ pub(crate) fn disturbed(share: f64) -> Option<String> {
 }
 
 /// A ratio as short as it goes.
-pub(super) fn ratio_digits(ratio: f64) -> String {
+pub(crate) fn ratio_digits(ratio: f64) -> String {
     match ratio {
         r if r >= 99.5 => format!("{r:.0}"),
         r if r >= 9.95 => format!("{r:.1}"),

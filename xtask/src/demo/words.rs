@@ -281,7 +281,7 @@ fn laid_out(lines: &[Line]) -> String {
 }
 
 /// Lines broken between words where a terminal's end.
-pub(super) fn wrapped(text: &str) -> String {
+pub(crate) fn wrapped(text: &str) -> String {
     let mut out = String::new();
     let mut width = 0;
     // The newline stays at its word.

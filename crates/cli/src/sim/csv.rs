@@ -9,7 +9,7 @@ use lockwright_sim::{ClassOutcome, Outcome, Quantiles};
 type Column = (&'static str, fn(&Outcome) -> Option<f64>);
 
 /// A run's figures, as CSV has them.
-const COLUMNS: [Column; 19] = [
+const COLUMNS: [Column; 20] = [
     ("operations", |o| Some(o.operations as f64)),
     ("throughput", |o| Some(o.throughput)),
     ("mean_ns", |o| of(o.latency, |l| l.mean_ns)),
@@ -22,6 +22,7 @@ const COLUMNS: [Column; 19] = [
     ("watts", |o| Some(o.watts)),
     ("tpp", |o| Some(o.tpp)),
     ("epo", |o| Some(o.epo)),
+    ("cpu_s", |o| Some(o.cpu_seconds)),
     ("over_slo", |o| Some(late(o))),
     ("acquisitions", |o| Some(o.acquisitions as f64)),
     ("hand_overs", |o| Some(o.hand_overs as f64)),

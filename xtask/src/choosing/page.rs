@@ -1,0 +1,388 @@
+//! The page: what a user needs first, what was measured after it.
+
+use super::data::{Machine, Part, Point, Results};
+use super::grid::EPOCHS_RUN_MS;
+use super::sums::{AUTO, Crowd, GOOD, Group, LONG_NS, SHORT_NS, is_for_programs, keeps};
+use super::tables::{self, lengths, limit};
+use crate::demo::stats::ratio_digits;
+use crate::demo::words::wrapped;
+use lockwright_locks::front::{auto, barging, slo};
+use std::fmt::Write as _;
+
+/// All of it; `file`: where the results are.
+pub(super) fn page(results: &Results, file: &str) -> String {
+    let mut page = "# Which lock for my program?\n\n".to_owned();
+    page +=
+        "<!-- made by `cargo xtask choosing`: change xtask/src/choosing/, not this file -->\n\n";
+    let parts = || [&results.simulated, &results.real].into_iter().flatten();
+    if parts().any(|part| part.quick) {
+        page += "**Short runs: they show that all works, and measure nothing.**\n\n";
+    }
+    if let Some(part) = &results.simulated {
+        rule_of_thumb(&mut page, part);
+    }
+    other_locks(&mut page);
+    how_it_picks(&mut page);
+    if let Some(part) = &results.simulated {
+        overview(&mut page, part);
+        reading(&mut page, part);
+        for machine in &part.machines {
+            one(&mut page, part, machine);
+        }
+    }
+    real(&mut page, results.real.as_ref());
+    sources(&mut page, parts(), file);
+    page
+}
+
+fn paragraph(page: &mut String, text: &str) {
+    page.push_str(wrapped(text).replace("\n  ", "\n").trim_end());
+    page.push_str("\n\n");
+}
+
+fn has(part: &Part, wanted: impl Fn(&Machine) -> bool) -> bool {
+    part.machines.iter().any(wanted)
+}
+
+fn rule_of_thumb(page: &mut String, part: &Part) {
+    let all = Group::new(part, |_, _| true).0;
+    paragraph(
+        page,
+        &format!(
+            "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much: the geometric \
+         mean, over all simulated machines of that kind, of a lock's throughput to the best lock's at the same point \
+         (1.00 is the best everywhere). Only locks that we recommend to programs are in them; *no wait over {}* are those \
+         under which no thread waited longer at any point.",
+            limit(SHORT_NS),
+        ),
+    );
+    for (unequal, kind) in [(false, "equal cores"), (true, "big and little cores")] {
+        if has(part, |machine| machine.is_unequal() == unequal) {
+            let _ = writeln!(page, "**Machines with {kind}** (simulated, seed {}):\n", part.seed);
+            page.push_str(&tables::choice(part, |machine| machine.is_unequal() == unequal, false));
+            page.push('\n');
+        }
+    }
+    let total = all.len();
+    paragraph(
+        page,
+        &format!(
+            "`{AUTO}` has at least {GOOD} of the best lock's throughput at {} of {total} points; of the best lock for \
+         programs, textbook locks left out, at {}.{}{}",
+            tables::good(&all),
+            all.iter().filter(|point| to_front(point) >= GOOD).count(),
+            worst(part),
+            crowded(part),
+        ),
+    );
+    slos(page, part);
+}
+
+/// The default to the best lock for programs.
+fn to_front(point: &Point) -> f64 {
+    let best = point.best_of(|lock, _| is_for_programs(lock)).map(|(_, best)| best.of_glibc.max(1));
+    let own = point.of.get(AUTO).map(|own| own.of_glibc);
+    own.zip(best).map_or(0.0, |(own, best)| own as f64 / best as f64)
+}
+
+fn worst(part: &Part) -> String {
+    let mut worst: Option<(f64, String)> = None;
+    for machine in &part.machines {
+        for point in machine.points.iter().filter(|point| point.slo_us.is_none()) {
+            let (Some(share), Some((best, _))) = (point.to_best(AUTO), point.best()) else {
+                continue;
+            };
+            if worst.as_ref().is_none_or(|(least, _)| share < *least) {
+                let at = lengths(point.section_ns, point.gap);
+                let where_ =
+                    format!("{}, {} threads, {at}, against `{best}`", machine.name, point.threads);
+                worst = Some((share, where_));
+            }
+        }
+    }
+    worst.map_or(String::new(), |(share, at)| {
+        format!(" Its worst is {} ({at}).", ratio_digits(share))
+    })
+}
+
+/// Which number of threads suits it least.
+fn crowded(part: &Part) -> String {
+    let share = |crowd: Crowd| {
+        let group = Group::new(part, |_, own| own == crowd).0;
+        let (good, all) = (tables::good(&group), group.len());
+        let threads = match crowd {
+            Crowd::Fewer => "fewer threads than CPUs",
+            Crowd::Each => "one a CPU",
+            Crowd::More => "more",
+        };
+        (all > 0).then(|| format!("{good} of {all} with {threads}"))
+    };
+    let all: Vec<String> = Crowd::ALL.into_iter().filter_map(share).collect();
+    format!(" By number of threads: {}.", all.join(", "))
+}
+
+/// Who keeps an SLO, and how often.
+fn slos(page: &mut String, part: &Part) {
+    let points = || {
+        let all = part.machines.iter().flat_map(|machine| &machine.points);
+        all.filter_map(|point| Some((point, point.slo_us?)))
+    };
+    let count = |lock: &String| {
+        let kept = |(point, slo): &(&Point, u32)| {
+            point.of.get(lock).is_some_and(|figures| keeps(figures, *slo))
+        };
+        points().filter(kept).count()
+    };
+    let known =
+        part.locks.iter().filter(|lock| points().any(|(point, _)| point.of.contains_key(*lock)));
+    let mut all: Vec<(usize, &str)> = known.map(|lock| (count(lock), lock.as_str())).collect();
+    all.sort_by_key(|(kept, _)| std::cmp::Reverse(*kept));
+    if all.is_empty() {
+        return;
+    }
+    let each: Vec<String> = all.iter().map(|(kept, lock)| format!("`{lock}` {kept}")).collect();
+    paragraph(
+        page,
+        &format!(
+            "A program that states an SLO ([epochs.md](epochs.md)), on big and little cores: at how many of {} simulated points it \
+         is kept, as P99 on the slowest class: {}. Throughput is in the machines' tables.",
+            points().count(),
+            each.join(", "),
+        ),
+    );
+}
+
+fn other_locks(page: &mut String) {
+    page.push_str("## Where `auto` is not the best\n\n");
+    paragraph(
+        page,
+        "Find your machine and number of threads below, then try the lock that is named there on your own \
+        program. What it does with its locks decides, and only it knows that:",
+    );
+    page.push_str(
+        "    lockwright run --lock fifo -- ./server       # another lock for all mutexes\n    \
+         LOCKWRIGHT_LOCK=fifo LD_PRELOAD=$PWD/target/release/liblockwright.so ./server\n    \
+         lockwright run --lock auto:budget=1000000 -- ./server   # shorter waits\n    \
+         lockwright run --config locks.toml -- ./server          # for one mutex alone\n    \
+         lockwright switch 4242 fifo                  # while it runs\n    \
+         lockwright record --output server.bin -- ./server       # what it does, and\n    \
+         lockwright sim --machine m1 --lock auto,fifo,glibc --trace server.bin\n\n",
+    );
+    paragraph(
+        page,
+        "Compare throughput and tail in turns, several times each; a difference of 3 % is noise. Textbook \
+        locks (`tas`, `mcs` and the like) are in the tables to show what can be reached. They are not for programs: with more \
+        threads than CPUs some of them stop for a time slice at each hand-over, others never let some threads in.",
+    );
+}
+
+fn how_it_picks(page: &mut String) {
+    page.push_str("## How `auto` picks\n\n");
+    let budget = auto::ENTRY.options.iter().find(|option| option.key == "budget");
+    let budget = budget.and_then(|option| option.default).unwrap_or_default() / 1_000_000;
+    paragraph(
+        page,
+        "It decides at each lock, by the core that asks and by what it sees of the lock; the program says nothing:",
+    );
+    let mut rule = |text: String| {
+        page.push_str(wrapped(&format!("- {text}")).trim_end());
+        page.push('\n');
+    };
+    rule(format!(
+        "The core is of the fastest class, or all are equal: `{}`, {}.",
+        barging::ENTRY.id,
+        barging::ENTRY.idea
+    ));
+    rule(format!(
+        "The core is of a slower class: `{}`, {}. It lets others go first for a quarter of the budget at most, \
+        or for the window of the epoch that it is in.",
+        slo::ENTRY.id,
+        slo::ENTRY.idea
+    ));
+    rule(format!(
+        "The last holder comes back so soon that handing the lock over would only move its data: the lock is \
+        *saturated* and stays on that core for a turn. Turns share three quarters of the budget, {budget} ms \
+        (`{AUTO}:budget=NS`; 0: never)."
+    ));
+    rule("More threads wait than CPUs are there, or the holder has lost its CPU: waiters stay awake for a shorter time, \
+        or not at all. One CPU (affinity, or a container's quota): nobody spins, and nothing is left to another core.".into());
+    rule("How many threads may spin in front of the line: with up to 4 CPUs any number, with more of them 4.".into());
+    page.push('\n');
+    paragraph(
+        page,
+        &format!(
+            "The code: `crates/locks/src/front/auto.rs`, `barging.rs`, `slo.rs` ([slo.md](slo.md)) and \
+        `batch.rs`, where saturation is learnt; `lockwright explain {AUTO}` has the options."
+        ),
+    );
+}
+
+fn overview(page: &mut String, part: &Part) {
+    page.push_str("## `auto` on each simulated machine\n\n");
+    paragraph(
+        page,
+        &format!(
+            "Throughput to the best lock of the whole family, textbook locks included: geometric mean and \
+        worst, by number of threads; at how many points at least {GOOD}."
+        ),
+    );
+    page.push_str(&tables::overview(part));
+    let _ = writeln!(page, "\n![`auto` to the best lock at each point, simulated](choosing.svg)\n");
+}
+
+fn reading(page: &mut String, part: &Part) {
+    page.push_str("## What the tables of the machines say\n\n");
+    paragraph(
+        page,
+        &format!(
+            "*Which lock*: the most throughput of any lock; of those for programs; of those under which \
+        nobody waited for more than {} (the budget of `{AUTO}`, and wake-ups), and more than {}; beside it what `{AUTO}` has.",
+            limit(LONG_NS),
+            limit(SHORT_NS)
+        ),
+    );
+    paragraph(
+        page,
+        "*Every lock*: `fewer`, `each`, `more` is throughput to the best lock's (geometric mean) with fewer threads \
+        than CPUs, one a CPU, and more; `worst` the smallest at any point. `P99` (of an operation: asking for the lock, and the \
+        section), `CPU` and `J` (CPU time and energy of an operation) are geometric means of the ratio to glibc's; `longest` is \
+        the longest wait for the lock at any point. With more threads than CPUs time slices of some ms are in it.",
+    );
+    paragraph(
+        page,
+        &format!(
+            "A wait of {:.0} ms+ is as long as the run, or longer: a thread got nothing. Energy is the simulator's: \
+        watts of each class of cores and of the package, from the machine's profile, some of them assumed ([sim.md](sim.md)).",
+            part.run_ms
+        ),
+    );
+    paragraph(
+        page,
+        &format!(
+            "*`{AUTO}` at each point*: its throughput to the best lock's. Points are named by the nanoseconds in the \
+        section and out of it, `100/400`; a section modifies two shared cache lines besides. Below the table stands each \
+        point with less than {GOOD}, under the lock that is the best there."
+        ),
+    );
+    paragraph(
+        page,
+        &format!(
+            "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU, {EPOCHS_RUN_MS} ms a run; gap in NOPs. The \
+        lock with the most throughput of those (front locks, glibc's, and a textbook one that knows SLOs) whose P99 on the slowest cores keeps it, and what the best front lock that keeps it, \
+        and `{AUTO}`, have of that. Where `P99/SLO` is above 1.05, `{AUTO}` does not keep it; `longest` is its longest wait."
+        ),
+    );
+}
+
+fn one(page: &mut String, part: &Part, machine: &Machine) {
+    let classes: Vec<String> =
+        machine.classes.iter().map(|(name, cpus)| format!("{cpus} {name}")).collect();
+    let _ = writeln!(page, "## {} ({})\n", machine.name, part.origin);
+    paragraph(page, &format!("{}; CPUs: {}. {}.", machine.title, classes.join(", "), whence(part)));
+    page.push_str("Which lock:\n\n");
+    let textbook = part.locks.iter().any(|lock| !is_for_programs(lock));
+    page.push_str(&tables::choice(part, |own| own.name == machine.name, textbook));
+    page.push_str("\nEvery lock:\n\n");
+    page.push_str(&tables::locks(part, machine));
+    let _ = writeln!(page, "\n`{AUTO}` at each point:\n");
+    page.push_str(&tables::points(machine));
+    let behind = tables::behind(machine);
+    let _ = match behind.is_empty() {
+        true => writeln!(page, "\nNowhere below {GOOD} of the best.\n"),
+        false => writeln!(page, "\nBelow {GOOD} of the best, which is\n\n{}", wrapped(&behind)),
+    };
+    if machine.points.iter().any(|point| point.slo_us.is_some()) {
+        page.push_str("Epochs with an SLO:\n\n");
+        page.push_str(&tables::epochs(machine));
+        page.push('\n');
+    }
+}
+
+/// Where figures come from.
+fn whence(part: &Part) -> String {
+    let Part { origin, version, seed, run_ms, rounds, .. } = part;
+    let rounds = match rounds {
+        1 => String::new(),
+        rounds => format!(", {rounds} interleaved rounds"),
+    };
+    format!("{}, lockwright {version}, seed {seed}, {run_ms} ms a run{rounds}", capital(origin))
+}
+
+fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn real(page: &mut String, part: Option<&Part>) {
+    let Some(part) = part else {
+        page.push_str("## A real machine\n\n");
+        paragraph(
+            page,
+            "Not measured yet: `cargo xtask choosing --real`, a quarter of an hour on a quiet machine, adds it.",
+        );
+        return;
+    };
+    for machine in &part.machines {
+        one(page, part, machine);
+    }
+    paragraph(
+        page,
+        "On a real machine `P99` is that of the wait for the lock, ratios are medians of the rounds' ratios to glibc, \
+        lengths are drawn exponentially, a section modifies no shared lines, and threads are not bound to CPUs.",
+    );
+}
+
+fn sources<'a>(page: &mut String, parts: impl Iterator<Item = &'a Part>, file: &str) {
+    page.push_str("## Again\n\n");
+    paragraph(
+        page,
+        &format!(
+            "All figures, with rates, P99, longest waits, CPU time and energy in plain units: [{file}](../{file}). \
+        Simulated ones come out the same, to the last digit, for the same source and seed."
+        ),
+    );
+    for part in parts {
+        let _ = writeln!(page, "    {:<42} # {}", part.command, whence(part));
+    }
+    let _ = writeln!(
+        page,
+        "    {:<42} # this page, from its figures",
+        format!("cargo xtask choosing --from {file}")
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::tests::part;
+    use super::*;
+
+    #[test]
+    fn the_page_says_what_is_simulated_and_what_is_missing() {
+        let part = part(&[
+            ("glibc", [100, 400, 900], 900_000),
+            (AUTO, [200, 100, 450], 3_000_000),
+            ("mcs", [50, 500, 1800], 19_000_000),
+        ]);
+        let mut results = Results { simulated: Some(part.clone()), real: None };
+        // Where lines are broken does not matter.
+        let flat = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = flat(page(&results, "bench/runs/x/results.json"));
+        for said in [
+            "at 1 of 2 points",
+            "worst is 0.20 (m0, 4 threads, 100/400, against `mcs`)",
+            "## m0 (simulated)",
+            "Simulated, lockwright 0.0.0, seed 7",
+            "Not measured yet",
+            "Epochs with an SLO:",
+        ] {
+            assert!(text.contains(said), "no '{said}' in {text}");
+        }
+        assert!(!text.contains("Short runs"));
+        results.real = Some(Part { origin: "real".into(), rounds: 9, quick: true, ..part });
+        let text = flat(page(&results, "x"));
+        for said in ["Short runs", "## m0 (real)", "9 interleaved rounds", "Real, lockwright"] {
+            assert!(text.contains(said), "no '{said}' in {text}");
+        }
+        assert!(!text.contains("Not measured yet"));
+    }
+}

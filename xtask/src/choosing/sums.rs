@@ -1,0 +1,184 @@
+//! What the points come to: each lock to the best of the family, by threads and machine.
+
+use super::data::{Figures, Machine, Part, Point};
+use super::grid::{GLIBC, family};
+use lockwright_locks::entry::Kind;
+use lockwright_locks::front::auto;
+
+/// The lock that the page is about.
+pub(super) const AUTO: &str = auto::ENTRY.id;
+
+/// Below this share of the best, a choice is not the right one.
+pub(super) const GOOD: f64 = 0.9;
+
+/// Waits, ns: what `auto`'s budget of 10 ms may come to, wake-ups included; and one that few programs mind.
+pub(super) const LONG_NS: u64 = 12_000_000;
+pub(super) const SHORT_NS: u64 = 1_000_000;
+
+/// Threads to CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Crowd {
+    Fewer,
+    Each,
+    More,
+}
+
+impl Crowd {
+    pub(super) const ALL: [Self; 3] = [Self::Fewer, Self::Each, Self::More];
+
+    pub(super) fn of(machine: &Machine, threads: u32) -> Self {
+        match threads.cmp(&machine.cpus()) {
+            std::cmp::Ordering::Less => Self::Fewer,
+            std::cmp::Ordering::Equal => Self::Each,
+            std::cmp::Ordering::Greater => Self::More,
+        }
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Fewer => "fewer than CPUs",
+            Self::Each => "one a CPU",
+            Self::More => "more than CPUs",
+        }
+    }
+}
+
+/// Is it a lock that we recommend to programs, or what they have without us?
+pub(super) fn is_for_programs(lock: &str) -> bool {
+    lock == GLIBC || family().iter().any(|entry| entry.id == lock && entry.kind == Kind::Front)
+}
+
+impl Point {
+    /// The most throughput of all at this point.
+    pub(super) fn best(&self) -> Option<(&str, &Figures)> {
+        self.best_of(|_, _| true)
+    }
+
+    /// The most throughput of those that are `wanted`; of equals the first by name.
+    pub(super) fn best_of(
+        &self,
+        wanted: impl Fn(&str, &Figures) -> bool,
+    ) -> Option<(&str, &Figures)> {
+        let own = self.of.iter().map(|(lock, figures)| (lock.as_str(), figures));
+        let wanted = own.filter(|(lock, figures)| wanted(lock, figures));
+        wanted.rev().max_by_key(|(_, figures)| figures.of_glibc)
+    }
+
+    /// A lock's throughput to the best one's.
+    pub(super) fn to_best(&self, lock: &str) -> Option<f64> {
+        let (_, best) = self.best()?;
+        Some(self.of.get(lock)?.of_glibc as f64 / best.of_glibc.max(1) as f64)
+    }
+
+    /// A figure of a lock to glibc's.
+    fn to_glibc(&self, lock: &str, figure: fn(&Figures) -> u64) -> Option<f64> {
+        let glibc = figure(self.of.get(GLIBC)?);
+        (glibc > 0).then_some(figure(self.of.get(lock)?) as f64 / glibc as f64)
+    }
+}
+
+/// Points that are looked at together.
+pub(super) struct Group<'a>(pub(super) Vec<&'a Point>);
+
+impl<'a> Group<'a> {
+    /// Those without epochs of machines that are `wanted`, by threads to CPUs.
+    pub(super) fn new(part: &'a Part, wanted: impl Fn(&Machine, Crowd) -> bool) -> Self {
+        let mut all = Vec::new();
+        for machine in &part.machines {
+            let own = machine.points.iter().filter(|point| point.slo_us.is_none());
+            all.extend(own.filter(|point| wanted(machine, Crowd::of(machine, point.threads))));
+        }
+        Self(all)
+    }
+
+    /// The geometric mean of a lock's throughput to the best; none: it has failed somewhere.
+    pub(super) fn to_best(&self, lock: &str) -> Option<f64> {
+        self.mean(|point| point.to_best(lock))
+    }
+
+    pub(super) fn worst(&self, lock: &str) -> Option<f64> {
+        let all = self.0.iter().map(|point| point.to_best(lock).unwrap_or(0.0));
+        all.min_by(f64::total_cmp)
+    }
+
+    /// The longest wait at any point.
+    pub(super) fn longest(&self, lock: &str) -> Option<u64> {
+        self.0.iter().filter_map(|point| Some(point.of.get(lock)?.longest_ns)).max()
+    }
+
+    /// The geometric mean of a figure to glibc's.
+    pub(super) fn to_glibc(&self, lock: &str, figure: fn(&Figures) -> u64) -> Option<f64> {
+        self.mean(|point| point.to_glibc(lock, figure))
+    }
+
+    fn mean(&self, of: impl Fn(&Point) -> Option<f64>) -> Option<f64> {
+        // A lock that did nothing at a point counts with next to nothing, not with none at all.
+        let logs = self.0.iter().map(|point| Some(of(point)?.max(1e-6).ln()));
+        let logs = logs.collect::<Option<Vec<f64>>>()?;
+        (!logs.is_empty()).then(|| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
+    }
+
+    /// The lock with the most throughput of those that are `wanted`, and how much.
+    pub(super) fn best(
+        &self,
+        locks: &'a [String],
+        wanted: impl Fn(&str) -> bool,
+    ) -> Option<(&'a str, f64)> {
+        let wanted = locks.iter().map(String::as_str).filter(|lock| wanted(lock));
+        let all = wanted.filter_map(|lock| Some((lock, self.to_best(lock)?)));
+        // Of equals the first.
+        all.rev().max_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
+    /// The same of those that nobody waits for longer than that.
+    pub(super) fn best_within(
+        &self,
+        locks: &'a [String],
+        limit_ns: u64,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Option<(&'a str, f64)> {
+        let is_short = |lock: &str| self.longest(lock).is_some_and(|ns| ns <= limit_ns);
+        self.best(locks, |lock| wanted(lock) && is_short(lock))
+    }
+}
+
+/// An epoch's lock keeps its SLO if the slowest class's P99 is no more than that, with what a sampled percentile is off.
+pub(super) fn keeps(figures: &Figures, slo_us: u32) -> bool {
+    figures.slow_p99_ns > 0 && figures.slow_p99_ns as f64 <= f64::from(slo_us) * 1000.0 * 1.05
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::tests::part;
+    use super::*;
+
+    #[test]
+    fn ratios_are_to_the_best_of_each_point() {
+        let locks = [("glibc", [100, 400, 1], 9), ("a", [200, 100, 1], 50), ("b", [50, 200, 1], 2)];
+        let part = part(&locks);
+        let all = Group::new(&part, |_, _| true);
+        assert_eq!(all.0.len(), 2, "epochs are apart");
+        let is = |value: Option<f64>, expected: f64| {
+            assert!((value.unwrap() - expected).abs() < 1e-9, "{value:?}, {expected} expected");
+        };
+        is(all.to_best("a"), 0.5); // 1 and 0.25
+        is(all.worst("a"), 0.25);
+        is(all.to_glibc("b", |figures| figures.of_glibc), 0.5);
+        is(all.to_glibc("b", |figures| figures.cpu_ns), 1.0);
+        assert_eq!(all.to_best("no such lock"), None);
+        let best = |limit| all.best_within(&part.locks, limit, |_| true).unwrap().0;
+        assert_eq!((best(9), best(8)), ("glibc", "b"));
+        assert_eq!(all.best_within(&part.locks, 1, |_| true), None);
+        let more = Group::new(&part, |_, crowd| crowd == Crowd::More);
+        is(more.to_best("a"), 0.25);
+        assert_eq!(more.best(&part.locks, |lock| lock != "glibc").unwrap().0, "b");
+    }
+
+    #[test]
+    fn an_slo_is_kept_by_those_who_end_in_time() {
+        let figures = |p99: u64| Figures::from([1, 1, p99, 1, 1, 1, 1]);
+        assert!(keeps(&figures(52_000), 50));
+        assert!(!keeps(&figures(53_000), 50));
+        assert!(!keeps(&figures(0), 50), "none ended");
+    }
+}
