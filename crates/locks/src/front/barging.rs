@@ -62,7 +62,7 @@ impl<P: Platform> Rule<P> for Lock {
 /// Awake, beside the line, if few enough are.
 fn spin_in_front<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     // A hint, all of it: who may take the lock is decided when it is taken.
-    if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass {
+    if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass || lock.is_turn() {
         return None;
     }
     if lock.tuning.spinners == ANY {

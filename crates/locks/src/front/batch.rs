@@ -26,7 +26,7 @@
 //!
 //! Everything here is a hint: who holds the lock is decided by word 0 alone.
 
-use super::{FREE, Parts, Tuning, View, mood};
+use super::{FREE, Parts, Tuning, View, mood, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Stage, Word};
 
@@ -41,6 +41,9 @@ const HEADSHIP_NS: u64 = 200;
 
 /// Sections of random lengths look as if some took longer with data that has just arrived. This factor is beyond chance.
 const FASTER: u64 = 2;
+
+/// So much longer a lock may have been free by chance while somebody kept it busy, ns.
+const SLACK_NS: u64 = 500;
 
 /// Who is not back after so long is not waited for, ns.
 const GRACE_MAX_NS: u64 = 2_000;
@@ -66,6 +69,9 @@ const SLOW_SHARE: u64 = 3;
 
 /// After one turn in this many the lock goes from core to core for a while, to see whether that pays by now.
 const TRY_EACH: u64 = 32;
+
+/// So many rounds of a runner say how busy it keeps the lock; fewer say so only if it hardly ever leaves it.
+const LAPS: u32 = 8;
 
 /// A head that naps looks at the lock after so long, ns, then after twice as long ...
 const FIRST_LOOK_NS: u32 = 20_000;
@@ -101,6 +107,7 @@ pub(super) fn spin<P: Platform>(
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
             _ if overtaken => true,
+            0 if few(lock) => start / 64 % 64 == 0,
             0 => start % SLICES_NS < SLICE_NS || start / 64 % 32 == 0,
             // The clock's low bits are as good as a dice.
             steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
@@ -109,8 +116,10 @@ pub(super) fn spin<P: Platform>(
     let mut got = false;
     let mut watch = || {
         let (mut holder, mut since) = (parts.holder(), start);
+        let mut held = few(lock) && lock.is_crowded() && head == Some(true);
         lock.spin_for(|value| {
             if value == FREE {
+                held = false;
                 let late = if head.is_some() || tuning.eager { HEADSHIP_NS } else { 0 };
                 let moved = (!overtaken).then(|| P::now().saturating_sub(since) + late);
                 got = !is_back(lock, holder, moved) && take();
@@ -119,6 +128,9 @@ pub(super) fn spin<P: Platform>(
             }
             value == FREE
         });
+        if held && parts.holder() == holder {
+            note(parts, 1); // it was woken at any moment
+        }
     };
     match (watches, head) {
         (true, Some(_)) => leave(parts, watch),
@@ -139,20 +151,21 @@ pub(super) fn spin<P: Platform>(
 /// the data, with the move, ns.
 fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
     let (parts, eager) = (&lock.parts, lock.tuning.eager);
+    if few(lock) {
+        let busy = is_busy(parts, 3);
+        let _ = busy.inspect(|&busy| note(parts, if busy { 1 } else { -1 }));
+        return busy.is_some();
+    }
     let (least, faster, enough) =
         if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
     let start = P::now();
     let (mut rounds, mut held, mut back) = (0, 0, start);
-    let until = |is_free: bool, ns: u64| {
-        let seen = P::spin_for(parts.word, Relaxed, ns as u32, |value| (value == FREE) == is_free);
-        ((seen == FREE) == is_free).then(P::now)
-    };
     // Either it is back sooner than a move takes, whatever the section; or sections take far longer where the data has just
     // arrived.
     let stays = loop {
         let left = moved.unwrap_or(0).min(GRACE_MAX_NS) * (rounds + 1);
         let Some(now) =
-            until(false, left.saturating_sub(P::now().saturating_sub(start)).max(least))
+            until(parts, false, left.saturating_sub(P::now().saturating_sub(start)).max(least))
         else {
             break rounds >= enough;
         };
@@ -165,7 +178,7 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
         if back.saturating_sub(start) > WATCH_NS {
             break true;
         }
-        let Some(released) = until(true, WATCH_NS) else { break rounds >= enough };
+        let Some(released) = until(parts, true, WATCH_NS) else { break rounds >= enough };
         held += released.saturating_sub(back);
     };
     let stays = stays && {
@@ -173,10 +186,40 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
         all.saturating_sub(held) < rounds * MOVED_NS
             || all * faster < rounds * moved.unwrap_or(0).min(GRACE_MAX_NS)
     };
-    let idle = !stays;
     let in_slice = start % SLICES_NS < 2 * SLICE_NS;
-    note(parts, idle, if in_slice { mood::STEPS } else { mood::STEP });
+    let up = if in_slice { 7 } else { 1 };
+    note(parts, if stays { up } else { -2 });
     rounds != 0
+}
+
+/// Waits awake, for `ns` at most, until the word is free, or is not; when that was.
+fn until<P: Platform>(parts: &Parts<'_, P>, is_free: bool, ns: u64) -> Option<u64> {
+    let seen = P::spin_for(parts.word, Relaxed, ns as u32, |value| (value == FREE) == is_free);
+    ((seen == FREE) == is_free).then(P::now)
+}
+
+/// Can there be no more than one runner beside the caller? Then what one of them makes of the lock alone says it all.
+fn few<P: Platform>(lock: &View<'_, P>) -> bool {
+    lock.tuning.cpus <= 2 && !lock.tuning.eager
+}
+
+/// Is the lock held by the same one, again and again, so that it is free for `most` quarters of that at most? None: its last
+/// holder does not come back; perhaps we have its CPU.
+fn is_busy<P: Platform>(parts: &Parts<'_, P>, most: u64) -> Option<bool> {
+    let (mut free, mut held, mut holder, mut laps) = (0, 0, 0, 0);
+    let Some(mut released) = until(parts, true, 2 * WATCH_NS) else { return Some(true) };
+    while laps < LAPS && free + held < 2 * WATCH_NS && free * 4 <= held * most + 4 * SLACK_NS {
+        let back = until(parts, false, GRACE_MAX_NS)?;
+        let by = parts.holder();
+        if by != 0 && holder != 0 && by != holder {
+            return Some(false);
+        }
+        holder = if by == 0 { holder } else { by };
+        free += back.saturating_sub(released);
+        (released, laps) = (until(parts, true, 2 * WATCH_NS)?, laps + 1);
+        held += released.saturating_sub(back);
+    }
+    Some(if laps < 3 { free * 8 <= held } else { free * 4 <= held * most })
 }
 
 /// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it when
@@ -189,7 +232,7 @@ pub(super) fn nap<P: Platform>(
     let (parts, budget) = (&lock.parts, u64::from(lock.tuning.budget_ns));
     let start = P::now();
     let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, as all of these
-    let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1, mood::MOST));
+    let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1 + u32::from(few(lock)), mood::MOST));
     if parts.mood.load(Relaxed) & mood::SLOW != 0 {
         turn /= SLOW_SHARE;
     }
@@ -197,15 +240,17 @@ pub(super) fn nap<P: Platform>(
         turn = turn.min((asked_ns + budget).saturating_sub(start));
     }
     let gone = leave(parts, || {
+        parts.side.fetch_and(!side::TURN, Relaxed);
         let mut look = FIRST_LOOK_NS;
         loop {
             let left = turn.saturating_sub(P::now().saturating_sub(start));
             if left == 0 {
                 return false;
             }
+            let first = look == FIRST_LOOK_NS;
             lock.sleep_aside(u64::from(look).min(left) as u32);
             look = (2 * look).min(LONGEST_LOOK_NS);
-            if is_gone(parts, lock.tuning.eager) {
+            if is_gone(lock, first) {
                 return true;
             }
         }
@@ -213,11 +258,17 @@ pub(super) fn nap<P: Platform>(
     if P::now() / 64 % TRY_EACH == 0 {
         doubt(parts);
     }
+    if !gone && few(lock) {
+        parts.side.fetch_or(side::TURN, Relaxed); // until it has the lock nobody overtakes it: a hint
+    }
     gone && take()
 }
 
 /// The caller has the lock, and leaves the line: for a turn, if the lock is saturated.
 pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
+    if lock.is_turn() {
+        lock.parts.side.fetch_and(!side::TURN, Relaxed);
+    }
     let now = lock.parts.mood.load(Relaxed);
     if now & (mood::SATURATED | mood::SLOW) != 0 {
         let slow = !P::place().class.is_big();
@@ -258,15 +309,21 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
 }
 
 /// Does the runner of a saturated lock not come back, or not soon? Looks at it for one section and what follows.
-fn is_gone<P: Platform>(parts: &Parts<'_, P>, eager: bool) -> bool {
-    let until = |is_free: bool| {
-        P::spin_for(parts.word, Relaxed, GONE_NS as u32, |value| (value == FREE) == is_free);
-        P::now()
-    };
-    let released = until(true);
-    let back = until(false);
+fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
+    let (parts, eager) = (&lock.parts, lock.tuning.eager);
+    if few(lock) {
+        // Who takes it from now on clears that: a hint.
+        let used = parts.side.fetch_or(side::TURN, Relaxed) & side::TURN == 0;
+        let gone = (first || !used) && !is_busy(parts, 8).unwrap_or(used);
+        if gone {
+            note(parts, -1);
+        }
+        return gone;
+    }
+    let until = |is_free| until(parts, is_free, GONE_NS).unwrap_or_else(P::now);
+    let (released, back) = (until(true), until(false));
     if parts.word.load(Relaxed) == FREE {
-        note(parts, true, 0);
+        note(parts, -2);
         return true;
     }
     let hold = until(true).saturating_sub(back);
@@ -284,15 +341,11 @@ fn doubt<P: Platform>(parts: &Parts<'_, P>) {
     let _ = parts.mood.compare_exchange(now, next, Relaxed, Relaxed); // a hint, as in `note`
 }
 
-/// Moves `steps` towards saturated, or two steps away from it.
-fn note<P: Platform>(parts: &Parts<'_, P>, idle: bool, steps: u32) {
+/// Moves `by` steps towards saturated, or away from it.
+fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
     let now = parts.mood.load(Relaxed);
-    let so_far = now & mood::STEPS;
-    let steps = if idle {
-        so_far.saturating_sub(2 * mood::STEP)
-    } else {
-        (so_far + steps).min(mood::STEPS)
-    };
+    let so_far = ((now & mood::STEPS) / mood::STEP) as i32;
+    let steps = (so_far + by).clamp(0, 7) as u32 * mood::STEP;
     let mut next = now & !mood::STEPS | steps;
     if steps >= mood::SATURATED_AT {
         next |= mood::SATURATED;
