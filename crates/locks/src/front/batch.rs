@@ -5,7 +5,8 @@
 //! has the data. So waiters learn: now and then, and more often once they suspect it, a waiter that finds the word free
 //! doesn't take it. It watches for some microseconds who comes back (`__owner` tells) and how long his rounds are. Short
 //! ones, of the last holder: a step towards *saturated*. None, long ones, or somebody else: two steps back. (Leaving the
-//! lock to the core that has the data is what NUMA locks do between sockets: Radovic & Hagersten, HPCA 2003.)
+//! lock to the core that has the data is what NUMA locks do between sockets: Radovic & Hagersten, HPCA 2003.) On two CPUs
+//! they ask how busy he keeps it (busy.rs).
 //!
 //! ```text
 //!   holder   [cs]..[cs]..[cs]..[cs]..        [cs]................[cs].....
@@ -15,7 +16,8 @@
 //! The line's head leaves a saturated lock to its *runner*, who comes back for it, until its turn has come. What a turn may
 //! cost is a **wait budget**, in time. Turns share three quarters of it, by the number of waiters; the rest is for standby
 //! (slo.rs) and for what a turn takes to begin. Long turns are few moves of the data, and they keep long waits rare: a runner
-//! that has had 1000 operations in its turn waits in one of 1000. Meanwhile the head looks now and then whether it is gone.
+//! that has had 1000 operations in its turn waits in one of 1000. Meanwhile the head looks now and then whether it is gone. On two
+//! CPUs it then says that its turn has come (TURN), and the runner gives way at once: it joins the line.
 //!
 //! ```text
 //!   runner   [cs][cs][cs] ... [cs]│ joins the line's end
@@ -26,6 +28,7 @@
 //!
 //! Everything here is a hint: who holds the lock is decided by word 0 alone.
 
+use super::busy::{BUSY, GRACE_MAX_NS, MOVED_NS, STILL_BUSY, WATCH_NS, few, is_busy, until};
 use super::{FREE, Parts, Tuning, View, mood, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Stage, Word};
@@ -33,20 +36,11 @@ use lockwright_platform::{Platform, Stage, Word};
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
 
-/// What a move to another core costs at least: the word, and a few lines of data, ns. (Watching somebody costs him about as much.)
-const MOVED_NS: u64 = 150;
-
 /// So long after its predecessor has acquired it learns that it is head, and after the release it can have acquired: together, ns.
 const HEADSHIP_NS: u64 = 200;
 
 /// Sections of random lengths look as if some took longer with data that has just arrived. This factor is beyond chance.
 const FASTER: u64 = 2;
-
-/// So much longer a lock may have been free by chance while somebody kept it busy, ns.
-const SLACK_NS: u64 = 500;
-
-/// Who is not back after so long is not waited for, ns.
-const GRACE_MAX_NS: u64 = 2_000;
 
 /// A runner who has not been back for so long is gone, ns.
 const GONE_NS: u64 = 1_000;
@@ -58,9 +52,6 @@ const SLICES_NS: u64 = 1 << 20;
 /// Such a slice, ns.
 const SLICE_NS: u64 = 1 << 15;
 
-/// How long a runner is watched, ns.
-const WATCH_NS: u64 = 5_000;
-
 /// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
 const OVERTAKEN: u32 = 16;
 
@@ -69,9 +60,6 @@ const SLOW_SHARE: u64 = 3;
 
 /// After one turn in this many the lock goes from core to core for a while, to see whether that pays by now.
 const TRY_EACH: u64 = 32;
-
-/// So many rounds of a runner say how busy it keeps the lock; fewer say so only if it hardly ever leaves it.
-const LAPS: u32 = 8;
 
 /// A head that naps looks at the lock after so long, ns, then after twice as long ...
 const FIRST_LOOK_NS: u32 = 20_000;
@@ -106,8 +94,8 @@ pub(super) fn spin<P: Platform>(
     let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
-            _ if overtaken => true,
-            0 if few(lock) => start / 64 % 64 == 0,
+            _ if overtaken && !few(lock) => true,
+            0 if few(lock) => start % SLICES_NS < SLICE_NS || start / 64 % 64 == 0,
             0 => start % SLICES_NS < SLICE_NS || start / 64 % 32 == 0,
             // The clock's low bits are as good as a dice.
             steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
@@ -129,7 +117,7 @@ pub(super) fn spin<P: Platform>(
             value == FREE
         });
         if held && parts.holder() == holder {
-            note(parts, 1); // it was woken at any moment
+            note(parts, 1); // it came at any moment, perhaps to the runner's CPU, and the lock was held
         }
     };
     match (watches, head) {
@@ -152,8 +140,10 @@ pub(super) fn spin<P: Platform>(
 fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
     let (parts, eager) = (&lock.parts, lock.tuning.eager);
     if few(lock) {
-        let busy = is_busy(parts, 3);
-        let _ = busy.inspect(|&busy| note(parts, if busy { 1 } else { -1 }));
+        let busy = is_busy(parts, BUSY);
+        if let Some(busy) = busy {
+            note(parts, if busy { 1 } else { -1 });
+        }
         return busy.is_some();
     }
     let (least, faster, enough) =
@@ -192,36 +182,6 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
     rounds != 0
 }
 
-/// Waits awake, for `ns` at most, until the word is free, or is not; when that was.
-fn until<P: Platform>(parts: &Parts<'_, P>, is_free: bool, ns: u64) -> Option<u64> {
-    let seen = P::spin_for(parts.word, Relaxed, ns as u32, |value| (value == FREE) == is_free);
-    ((seen == FREE) == is_free).then(P::now)
-}
-
-/// Can there be no more than one runner beside the caller? Then what one of them makes of the lock alone says it all.
-fn few<P: Platform>(lock: &View<'_, P>) -> bool {
-    lock.tuning.cpus <= 2 && !lock.tuning.eager
-}
-
-/// Is the lock held by the same one, again and again, so that it is free for `most` quarters of that at most? None: its last
-/// holder does not come back; perhaps we have its CPU.
-fn is_busy<P: Platform>(parts: &Parts<'_, P>, most: u64) -> Option<bool> {
-    let (mut free, mut held, mut holder, mut laps) = (0, 0, 0, 0);
-    let Some(mut released) = until(parts, true, 2 * WATCH_NS) else { return Some(true) };
-    while laps < LAPS && free + held < 2 * WATCH_NS && free * 4 <= held * most + 4 * SLACK_NS {
-        let back = until(parts, false, GRACE_MAX_NS)?;
-        let by = parts.holder();
-        if by != 0 && holder != 0 && by != holder {
-            return Some(false);
-        }
-        holder = if by == 0 { holder } else { by };
-        free += back.saturating_sub(released);
-        (released, laps) = (until(parts, true, 2 * WATCH_NS)?, laps + 1);
-        held += released.saturating_sub(back);
-    }
-    Some(if laps < 3 { free * 8 <= held } else { free * 4 <= held * most })
-}
-
 /// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it when
 /// the runner does not come back. `asked_ns`: when it asked; 0 if it did not look.
 pub(super) fn nap<P: Platform>(
@@ -240,7 +200,7 @@ pub(super) fn nap<P: Platform>(
         turn = turn.min((asked_ns + budget).saturating_sub(start));
     }
     let gone = leave(parts, || {
-        parts.side.fetch_and(!side::TURN, Relaxed);
+        end_turn(lock);
         let mut look = FIRST_LOOK_NS;
         loop {
             let left = turn.saturating_sub(P::now().saturating_sub(start));
@@ -264,11 +224,16 @@ pub(super) fn nap<P: Platform>(
     gone && take()
 }
 
+/// The head has the lock, or begins to nap.
+fn end_turn<P: Platform>(lock: &View<'_, P>) {
+    if lock.is_turn() {
+        lock.parts.side.fetch_and(!side::TURN, Relaxed); // a hint
+    }
+}
+
 /// The caller has the lock, and leaves the line: for a turn, if the lock is saturated.
 pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
-    if lock.is_turn() {
-        lock.parts.side.fetch_and(!side::TURN, Relaxed);
-    }
+    end_turn(lock);
     let now = lock.parts.mood.load(Relaxed);
     if now & (mood::SATURATED | mood::SLOW) != 0 {
         let slow = !P::place().class.is_big();
@@ -308,13 +273,13 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
     }
 }
 
-/// Does the runner of a saturated lock not come back, or not soon? Looks at it for one section and what follows.
+/// Does the runner of a saturated lock not come back, or not soon? `first`: the first look of this nap.
 fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     let (parts, eager) = (&lock.parts, lock.tuning.eager);
     if few(lock) {
         // Who takes it from now on clears that: a hint.
         let used = parts.side.fetch_or(side::TURN, Relaxed) & side::TURN == 0;
-        let gone = (first || !used) && !is_busy(parts, 8).unwrap_or(used);
+        let gone = (first || !used) && !is_busy(parts, STILL_BUSY).unwrap_or(used);
         if gone {
             note(parts, -1);
         }

@@ -196,7 +196,7 @@ impl<'a, P: Platform> View<'a, P> {
         self.parts.side.load(Relaxed) & side::CROWDED != 0
     }
 
-    /// Is it the turn of the line's head, who is awake?
+    /// Has the turn of the line's head come?
     pub fn is_turn(&self) -> bool {
         self.parts.side.load(Relaxed) & side::TURN != 0
     }

@@ -4,7 +4,8 @@
 pub mod side {
     /// Bits that the front locks leave alone: the runtime's.
     pub const LOCK: u32 = 0x1f;
-    /// The line's head has napped, is awake, and has its turn now: nobody overtakes it.
+    /// The line's head has napped and has its turn now: nobody overtakes it. While it naps: nobody has taken the lock since it
+    /// looked. A hint, on two CPUs.
     pub const TURN: u32 = 1 << 5;
     /// When the line was last left, its waiters and the holder were more than the CPUs.
     pub const CROWDED: u32 = 1 << 6;
