@@ -144,10 +144,10 @@ impl<'a, P: Platform> View<'a, P> {
         }
         grant::meet_left_behind(&self.parts);
         if mood.load(Relaxed) & mood::NAPPING != 0 {
+            P::reached(Stage::Passed);
             if self.is_turn() {
                 side.fetch_and(!side::TURN, Relaxed); // somebody comes back
             }
-            P::reached(Stage::Passed);
             return Some(Taken(()));
         }
         if is_left_behind(&self.parts, self.tuning.era) {
