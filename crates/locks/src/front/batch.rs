@@ -192,8 +192,10 @@ pub(super) fn nap<P: Platform>(
     let (parts, budget) = (&lock.parts, u64::from(lock.tuning.budget_ns));
     let start = P::now();
     let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, as all of these
-    // On two CPUs one waiter counts as two: its turns are rare enough, and the longest wait is half as long.
-    let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1 + u32::from(few(lock)), mood::MOST));
+    let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1, mood::MOST));
+    if few(lock) {
+        turn = turn.min(budget / 2); // one waiter's turns are rare enough then, and the longest wait is shorter
+    }
     if parts.mood.load(Relaxed) & mood::SLOW != 0 {
         turn /= SLOW_SHARE;
     }
