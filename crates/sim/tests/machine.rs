@@ -81,6 +81,34 @@ fn no_wait_is_longer_than_the_budget_and_the_wake_ups_of_those_before() {
     assert!(locks > 0);
 }
 
+/// On two CPUs: who keeps a lock busy has it for a turn; who leaves it free for most of the time shares it.
+#[test]
+fn on_two_cpus_a_busy_lock_stays_and_another_one_does_not() {
+    for lock in ["auto", "barging"] {
+        let of = |cs: f64, gap: f64| {
+            let run = Run {
+                profile: Arc::new(profile::builtin("xeon-2cpu-vm").unwrap()),
+                lock: LockSpec::parse(lock).unwrap(),
+                workload: workload::find("cycles").unwrap(),
+                params: [("cs", cs), ("gap", gap)].map(|(k, v)| (k.into(), v)).into(),
+                threads: 2,
+                placement: Placement::Pinned,
+                seed: 1,
+                warmup_ns: 1_000_000,
+                duration_ns: 30_000_000,
+                samples: false,
+                timeline: None,
+            };
+            run.outcome()
+        };
+        let busy = of(2000.0, 700.0);
+        assert!(busy.hand_overs * 100 < busy.acquisitions, "{lock}: {}", busy.hand_overs);
+        assert!(busy.latency.max_ns < 10_000_000, "{lock}: {} ns", busy.latency.max_ns);
+        let idle = of(700.0, 2000.0);
+        assert!(idle.hand_overs * 2 > idle.acquisitions, "{lock}: {}", idle.hand_overs);
+    }
+}
+
 fn every_lock() -> impl Iterator<Item = &'static str> {
     CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
 }

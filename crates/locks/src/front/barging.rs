@@ -7,8 +7,8 @@
 //! is ever woken, once: the many wakes of glibc's lock, whose woken threads find it taken again and
 //! mark it "wake somebody" again, are what makes it slow with more threads than CPUs.
 //!
-//! A lock whose last holder comes back for it before a waiter could have it is *saturated*: handing it to
-//! another core would only move its data there. Then the line's head naps until its turn, and leaves it to
+//! A lock whose last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy, is
+//! *saturated*: handing it to another core would only move its data there. Then the line's head naps until its turn, and leaves it to
 //! those who come back (front/batch.rs).
 //!
 //! Overtaking has a bound: after `bypass` arrivals the head's turn has come, and arrivals join the line.
@@ -62,7 +62,7 @@ impl<P: Platform> Rule<P> for Lock {
 /// Awake, beside the line, if few enough are.
 fn spin_in_front<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     // A hint, all of it: who may take the lock is decided when it is taken.
-    if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass {
+    if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass || lock.is_turn() {
         return None;
     }
     if lock.tuning.spinners == ANY {

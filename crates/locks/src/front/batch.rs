@@ -5,7 +5,8 @@
 //! has the data. So waiters learn: now and then, and more often once they suspect it, a waiter that finds the word free
 //! doesn't take it. It watches for some microseconds who comes back (`__owner` tells) and how long his rounds are. Short
 //! ones, of the last holder: a step towards *saturated*. None, long ones, or somebody else: two steps back. (Leaving the
-//! lock to the core that has the data is what NUMA locks do between sockets: Radovic & Hagersten, HPCA 2003.)
+//! lock to the core that has the data is what NUMA locks do between sockets: Radovic & Hagersten, HPCA 2003.) On two CPUs
+//! they ask how busy he keeps it (busy.rs).
 //!
 //! ```text
 //!   holder   [cs]..[cs]..[cs]..[cs]..        [cs]................[cs].....
@@ -15,7 +16,8 @@
 //! The line's head leaves a saturated lock to its *runner*, who comes back for it, until its turn has come. What a turn may
 //! cost is a **wait budget**, in time. Turns share three quarters of it, by the number of waiters; the rest is for standby
 //! (slo.rs) and for what a turn takes to begin. Long turns are few moves of the data, and they keep long waits rare: a runner
-//! that has had 1000 operations in its turn waits in one of 1000. Meanwhile the head looks now and then whether it is gone.
+//! that has had 1000 operations in its turn waits in one of 1000. Meanwhile the head looks now and then whether it is gone. On two
+//! CPUs it then says that its turn has come (TURN), and the runner gives way at once: it joins the line.
 //!
 //! ```text
 //!   runner   [cs][cs][cs] ... [cs]│ joins the line's end
@@ -26,24 +28,19 @@
 //!
 //! Everything here is a hint: who holds the lock is decided by word 0 alone.
 
-use super::{FREE, Parts, Tuning, View, mood};
+use super::busy::{BUSY, GRACE_MAX_NS, MOVED_NS, STILL_BUSY, WATCH_NS, few, is_busy, until};
+use super::{FREE, Parts, Tuning, View, mood, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Stage, Word};
 
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
 
-/// What a move to another core costs at least: the word, and a few lines of data, ns. (Watching somebody costs him about as much.)
-const MOVED_NS: u64 = 150;
-
 /// So long after its predecessor has acquired it learns that it is head, and after the release it can have acquired: together, ns.
 const HEADSHIP_NS: u64 = 200;
 
 /// Sections of random lengths look as if some took longer with data that has just arrived. This factor is beyond chance.
 const FASTER: u64 = 2;
-
-/// Who is not back after so long is not waited for, ns.
-const GRACE_MAX_NS: u64 = 2_000;
 
 /// A runner who has not been back for so long is gone, ns.
 const GONE_NS: u64 = 1_000;
@@ -54,9 +51,6 @@ const SLICES_NS: u64 = 1 << 20;
 
 /// Such a slice, ns.
 const SLICE_NS: u64 = 1 << 15;
-
-/// How long a runner is watched, ns.
-const WATCH_NS: u64 = 5_000;
 
 /// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
 const OVERTAKEN: u32 = 16;
@@ -105,8 +99,8 @@ pub(super) fn spin<P: Platform>(
     let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
-            _ if overtaken => true,
-            0 => is_slice(start) || start / 64 % 32 == 0,
+            _ if overtaken && !few(lock) => true,
+            0 => is_slice(start) || start / 64 % if few(lock) { 64 } else { 32 } == 0,
             // The clock's low bits are as good as a dice.
             steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
             _ => start / 64 % 2 == 0,
@@ -114,8 +108,10 @@ pub(super) fn spin<P: Platform>(
     let mut got = false;
     let mut watch = || {
         let (mut holder, mut since) = (parts.holder(), start);
+        let mut held = few(lock) && lock.is_crowded() && head == Some(true);
         lock.spin_for(|value| {
             if value == FREE {
+                held = false;
                 let late = if head.is_some() || tuning.eager { HEADSHIP_NS } else { 0 };
                 let moved = (!overtaken).then(|| P::now().saturating_sub(since) + late);
                 got = !is_back(lock, holder, moved) && take();
@@ -124,6 +120,9 @@ pub(super) fn spin<P: Platform>(
             }
             value == FREE
         });
+        if held && parts.holder() == holder {
+            note(parts, 1); // it came at any moment, perhaps to the runner's CPU, and the lock was held
+        }
     };
     match (watches, head) {
         (true, Some(_)) => leave(parts, watch),
@@ -144,20 +143,23 @@ pub(super) fn spin<P: Platform>(
 /// the data, with the move, ns.
 fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
     let (parts, eager) = (&lock.parts, lock.tuning.eager);
+    if few(lock) {
+        let busy = is_busy(parts, BUSY);
+        if let Some(busy) = busy {
+            note(parts, if busy { 1 } else { -1 });
+        }
+        return busy.is_some();
+    }
     let (least, faster, enough) =
         if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
     let start = P::now();
     let (mut rounds, mut held, mut back) = (0, 0, start);
-    let until = |is_free: bool, ns: u64| {
-        let seen = P::spin_for(parts.word, Relaxed, ns as u32, |value| (value == FREE) == is_free);
-        ((seen == FREE) == is_free).then(P::now)
-    };
     // Either it is back sooner than a move takes, whatever the section; or sections take far longer where the data has just
     // arrived.
     let stays = loop {
         let left = moved.unwrap_or(0).min(GRACE_MAX_NS) * (rounds + 1);
         let Some(now) =
-            until(false, left.saturating_sub(P::now().saturating_sub(start)).max(least))
+            until(parts, false, left.saturating_sub(P::now().saturating_sub(start)).max(least))
         else {
             break rounds >= enough;
         };
@@ -170,7 +172,7 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
         if back.saturating_sub(start) > WATCH_NS {
             break true;
         }
-        let Some(released) = until(true, WATCH_NS) else { break rounds >= enough };
+        let Some(released) = until(parts, true, WATCH_NS) else { break rounds >= enough };
         held += released.saturating_sub(back);
     };
     let stays = stays && {
@@ -178,9 +180,9 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
         all.saturating_sub(held) < rounds * MOVED_NS
             || all * faster < rounds * moved.unwrap_or(0).min(GRACE_MAX_NS)
     };
-    let idle = !stays;
     let in_slice = start % SLICES_NS < 2 * SLICE_NS;
-    note(parts, idle, if in_slice { mood::STEPS } else { mood::STEP });
+    let up = if in_slice { 7 } else { 1 };
+    note(parts, if stays { up } else { -2 });
     rounds != 0
 }
 
@@ -195,6 +197,9 @@ pub(super) fn nap<P: Platform>(
     let start = P::now();
     let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, as all of these
     let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1, mood::MOST));
+    if few(lock) {
+        turn = turn.min(budget / 2); // one waiter's turns are rare enough then, and the longest wait is shorter
+    }
     if parts.mood.load(Relaxed) & mood::SLOW != 0 {
         turn /= SLOW_SHARE;
     }
@@ -202,15 +207,17 @@ pub(super) fn nap<P: Platform>(
         turn = turn.min((asked_ns + budget).saturating_sub(start));
     }
     let gone = leave(parts, || {
+        end_turn(lock);
         let mut look = FIRST_LOOK_NS;
         loop {
             let left = turn.saturating_sub(P::now().saturating_sub(start));
             if left == 0 {
                 return false;
             }
+            let first = look == FIRST_LOOK_NS;
             lock.sleep_aside(u64::from(look).min(left) as u32);
             look = (2 * look).min(LONGEST_LOOK_NS);
-            if is_gone(parts, lock.tuning.eager) {
+            if is_gone(lock, first) {
                 return true;
             }
         }
@@ -218,11 +225,22 @@ pub(super) fn nap<P: Platform>(
     if P::now() / 64 % TRY_EACH == 0 {
         doubt(parts);
     }
+    if !gone && few(lock) {
+        parts.side.fetch_or(side::TURN, Relaxed); // until it has the lock nobody overtakes it: a hint
+    }
     gone && take()
+}
+
+/// The head has the lock, or begins to nap.
+fn end_turn<P: Platform>(lock: &View<'_, P>) {
+    if lock.is_turn() {
+        lock.parts.side.fetch_and(!side::TURN, Relaxed); // a hint
+    }
 }
 
 /// The caller has the lock, and leaves the line: for a turn, if the lock is saturated.
 pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
+    end_turn(lock);
     let now = lock.parts.mood.load(Relaxed);
     if now & (mood::SATURATED | mood::SLOW) != 0 {
         let slow = !P::place().class.is_big();
@@ -262,16 +280,22 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
     }
 }
 
-/// Does the runner of a saturated lock not come back, or not soon? Looks at it for one section and what follows.
-fn is_gone<P: Platform>(parts: &Parts<'_, P>, eager: bool) -> bool {
-    let until = |is_free: bool| {
-        P::spin_for(parts.word, Relaxed, GONE_NS as u32, |value| (value == FREE) == is_free);
-        P::now()
-    };
-    let released = until(true);
-    let back = until(false);
+/// Does the runner of a saturated lock not come back, or not soon? `first`: the first look of this nap.
+fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
+    let (parts, eager) = (&lock.parts, lock.tuning.eager);
+    if few(lock) {
+        // Who takes it from now on clears that: a hint.
+        let used = parts.side.fetch_or(side::TURN, Relaxed) & side::TURN == 0;
+        let gone = (first || !used) && !is_busy(parts, STILL_BUSY).unwrap_or(used);
+        if gone {
+            note(parts, -1);
+        }
+        return gone;
+    }
+    let until = |is_free| until(parts, is_free, GONE_NS).unwrap_or_else(P::now);
+    let (released, back) = (until(true), until(false));
     if parts.word.load(Relaxed) == FREE {
-        note(parts, true, 0);
+        note(parts, -2);
         return true;
     }
     let hold = until(true).saturating_sub(back);
@@ -289,15 +313,11 @@ fn doubt<P: Platform>(parts: &Parts<'_, P>) {
     let _ = parts.mood.compare_exchange(now, next, Relaxed, Relaxed); // a hint, as in `note`
 }
 
-/// Moves `steps` towards saturated, or two steps away from it.
-fn note<P: Platform>(parts: &Parts<'_, P>, idle: bool, steps: u32) {
+/// Moves `by` steps towards saturated, or away from it.
+fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
     let now = parts.mood.load(Relaxed);
-    let so_far = now & mood::STEPS;
-    let steps = if idle {
-        so_far.saturating_sub(2 * mood::STEP)
-    } else {
-        (so_far + steps).min(mood::STEPS)
-    };
+    let so_far = ((now & mood::STEPS) / mood::STEP) as i32;
+    let steps = (so_far + by).clamp(0, 7) as u32 * mood::STEP;
     let mut next = now & !mood::STEPS | steps;
     if steps >= mood::SATURATED_AT {
         next |= mood::SATURATED;

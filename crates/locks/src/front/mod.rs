@@ -44,6 +44,7 @@ pub mod asl;
 pub mod auto;
 pub mod barging;
 mod batch;
+mod busy;
 mod choice;
 pub mod fifo;
 mod grant;

@@ -145,7 +145,7 @@ impl<'a, P: Platform> View<'a, P> {
         let may_overtake = || {
             is_empty(&self.parts, self.tuning.era)
                 || mood.load(Relaxed) & mood::NAPPING != 0
-                || self.overtaken() < self.tuning.bypass
+                || (self.overtaken() < self.tuning.bypass && !self.is_turn())
         };
         if word.load(Relaxed) != FREE || !may_overtake() || !take_as::<P>(word, HELD) {
             return None;
@@ -157,6 +157,9 @@ impl<'a, P: Platform> View<'a, P> {
         line::meet_left_behind(&self.parts, self.tuning.era);
         if mood.load(Relaxed) & mood::NAPPING != 0 {
             P::reached(Stage::Passed);
+            if self.is_turn() {
+                side.fetch_and(!side::TURN, Relaxed); // somebody comes back
+            }
             return Some(Taken(()));
         }
         if is_left_behind(&self.parts, self.tuning.era) {
@@ -203,6 +206,11 @@ impl<'a, P: Platform> View<'a, P> {
     /// Were waiters and holder more than the CPUs when the line was last left?
     pub fn is_crowded(&self) -> bool {
         self.parts.side.load(Relaxed) & side::CROWDED != 0
+    }
+
+    /// Has the turn of the line's head come?
+    pub fn is_turn(&self) -> bool {
+        self.parts.side.load(Relaxed) & side::TURN != 0
     }
 
     /// Overtakers of the present head.

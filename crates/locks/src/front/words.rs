@@ -4,8 +4,9 @@
 pub mod side {
     /// Bits that the front locks leave alone: the runtime's.
     pub const LOCK: u32 = 0x1f;
-    /// Somebody has held it by a node since the line was last seen empty. The holder's.
-    pub const BY_NODE: u32 = 1 << 5;
+    /// The line's head has napped and has its turn now: nobody overtakes it. While it naps: nobody has taken the lock since it
+    /// looked. A hint, on two CPUs.
+    pub const TURN: u32 = 1 << 5;
     /// When the line was last left, its waiters and the holder were more than the CPUs.
     pub const CROWDED: u32 = 1 << 6;
     /// One thread that waits beside the line (3 bits).
@@ -24,11 +25,13 @@ pub mod side {
     pub const MOVED: u32 = 1 << 21;
     /// The field of moved threads.
     pub const MOVEDS: u32 = 31 << 21;
-    /// One unlock that preferred moved threads to all others asleep on word 0, since the last that did not (4 bits).
+    /// One unlock that preferred moved threads to all others asleep on word 0, since the last that did not (3 bits).
     /// The holder's.
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
-    pub const PREFERENCES: u32 = 15 << 26;
+    pub const PREFERENCES: u32 = 7 << 26;
+    /// Somebody has held it by a node since the line was last seen empty. The holder's.
+    pub const BY_NODE: u32 = 1 << 29;
     /// One fork before those who wait beside the line counted themselves (2 bits, the highest: they wrap).
     pub const FORK: u32 = 1 << 30;
     /// The field of forks.
