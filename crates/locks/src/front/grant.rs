@@ -115,7 +115,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if side.load(Relaxed) & side::BY_NODE == 0 {
         side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
     }
-    // [chain] STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `is_surely_held`: no dead node
+    // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`: no dead node
     // in the line looks as if it had the lock.
     let _ = parts.word.compare_exchange(HELD, CHAINED, Release, Relaxed);
     true

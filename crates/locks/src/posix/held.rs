@@ -60,7 +60,8 @@ impl<P: Platform> Held<P> {
     /// Does the thread have it by a node? Where code may have unlocked it that knows nothing of us, and where somebody sleeps on the
     /// word, the answer is no.
     pub(super) fn is_surely_held(&self, word: &P::Word, era: usize) -> bool {
-        // ORDERING: Acquire, pairs with [chain]: whoever began one after ours has ended our node.
+        // ORDERING: Acquire, pairs with the Release with which a chain begins (front/grant.rs): whoever
+        // began one after ours has ended our node.
         self.is_any() && word.load(Acquire) == CHAINED && self.slot(word, era).is_some()
     }
 
