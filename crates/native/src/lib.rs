@@ -136,6 +136,10 @@ impl Platform for Native {
         cpus::usable()
     }
 
+    fn is_unequal() -> bool {
+        place::is_unequal()
+    }
+
     fn take_line() -> *mut u8 {
         arena::take()
     }

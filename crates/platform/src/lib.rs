@@ -166,6 +166,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// CPUs that this program may keep busy at once: affinity and CPU quota together, at least 1.
     fn cpus() -> u32;
 
+    /// Are some of the machine's cores slower than others? As stale as [`place`](Self::place).
+    fn is_unequal() -> bool {
+        false
+    }
+
     /// Bytes of a line that may be written; checkers' words need more.
     const LINE: usize = 120;
 

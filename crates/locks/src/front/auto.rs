@@ -11,7 +11,7 @@
 //!
 //! Invariants: those of barging and slo.
 
-use super::{Arrived, Rule, Tuning, View, Window, barging, slo, tuning};
+use super::{Arrived, Eager, Rule, Tuning, View, Window, barging, slo, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
@@ -47,7 +47,7 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { window: Window::Epoch, ..tuning }
+        Tuning { window: Window::Epoch, eager: Eager::Unequal, ..tuning }
     }
 
     fn grants(tuning: &Tuning) -> bool {

@@ -112,7 +112,7 @@ pub(super) fn spin<P: Platform>(
         lock.spin_for(|value| {
             if value == FREE {
                 held = false;
-                let late = if head.is_some() || tuning.eager { HEADSHIP_NS } else { 0 };
+                let late = if head.is_some() || lock.is_eager() { HEADSHIP_NS } else { 0 };
                 let moved = (!overtaken).then(|| P::now().saturating_sub(since) + late);
                 got = !is_back(lock, holder, moved) && take();
             } else if parts.holder() != holder {
@@ -142,7 +142,7 @@ pub(super) fn spin<P: Platform>(
 /// word is still free. `holder`: who that was, 0 if it isn't known; `moved`: what a section takes whose core has just got
 /// the data, with the move, ns.
 fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
-    let (parts, eager) = (&lock.parts, lock.tuning.eager);
+    let (parts, eager) = (&lock.parts, lock.is_eager());
     if few(lock) {
         let busy = is_busy(parts, BUSY);
         if let Some(busy) = busy {
@@ -282,7 +282,7 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
 
 /// Does the runner of a saturated lock not come back, or not soon? `first`: the first look of this nap.
 fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
-    let (parts, eager) = (&lock.parts, lock.tuning.eager);
+    let (parts, eager) = (&lock.parts, lock.is_eager());
     if few(lock) {
         // Who takes it from now on clears that: a hint.
         let used = parts.side.fetch_or(side::TURN, Relaxed) & side::TURN == 0;

@@ -39,7 +39,7 @@ const SLACK_NS: u64 = 500;
 
 /// Is no more than one runner to be seen?
 pub(super) fn few<P: Platform>(lock: &View<'_, P>) -> bool {
-    lock.tuning.cpus <= 2 && !lock.tuning.eager
+    lock.tuning.cpus <= 2 && !lock.is_eager()
 }
 
 /// Waits awake, for `ns` at most, until the word is free, or is not; when that was.

@@ -10,7 +10,9 @@
 //! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::{is_empty, is_left_behind};
-use super::{FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow};
+use super::{
+    Eager, FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow,
+};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Stage, Word};
@@ -236,6 +238,15 @@ impl<'a, P: Platform> View<'a, P> {
     /// Should waiters leave the lock to those who come back for it?
     pub fn is_saturated(&self) -> bool {
         batch::is_saturated(&self.parts, self.tuning)
+    }
+
+    /// Is the lock taken for saturated at the first good sign?
+    pub(super) fn is_eager(&self) -> bool {
+        match self.tuning.eager {
+            Eager::Never => false,
+            Eager::Unequal => P::is_unequal(),
+            Eager::Always => true,
+        }
     }
 
     /// Does the holder seem to have lost its CPU?

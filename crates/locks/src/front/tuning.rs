@@ -17,8 +17,8 @@ pub struct Tuning {
     pub bypass: u32,
     /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: it does not.
     pub budget_ns: u32,
-    /// Is a lock taken for saturated at the first good sign? Else only where chance would not do.
-    pub eager: bool,
+    /// Is a lock taken for saturated at the first good sign?
+    pub eager: Eager,
     /// CPUs that the program may use.
     pub cpus: u32,
     /// Moved sleepers that one unlock wakes at most.
@@ -31,6 +31,17 @@ pub struct Tuning {
     pub waiting: Waiting,
     /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist.
     pub era: usize,
+}
+
+/// When a lock is taken for saturated at the first good sign. Else chance must not do as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Eager {
+    /// Never.
+    Never,
+    /// Where the machine's cores are not equal.
+    Unequal,
+    /// Always.
+    Always,
 }
 
 /// Where the reorder window comes from.
@@ -66,7 +77,7 @@ impl Tuning {
             spinners: SUITED,
             bypass: barging::BYPASS,
             budget_ns: batch::BUDGET_NS,
-            eager: false,
+            eager: Eager::Never,
             cpus: 2,
             herd: 8,
             window_ns: WINDOW_MAX_NS,
