@@ -1,12 +1,16 @@
 //! Auto: the default. What suits this machine, and the core that asks.
 //!
-//! On cores of the fastest class it is barging.rs with the tuning that suits the CPUs ([`Tuning::for_cpus`]), which are all
-//! cores where they are equal; with one CPU (affinity, or a container's quota) nobody spins, and no lock is left to another core.
-//! On slower cores it is slo.rs: they stand by first, within their budget.
+//! On more than four CPUs it is slo.rs: waiters stand in line, and are granted the lock. Where cores are equal it does not believe the
+//! first sign that a lock is saturated (`Eager`), because sections of random lengths give such signs, too.
+//!
+//! On few CPUs, and cores of the fastest class, which are all where cores are equal, it is barging.rs with the tuning that suits the CPUs
+//! ([`Tuning::for_cpus`]): the next in line has seldom a CPU, and whoever finds the lock free had better take it. With one CPU (affinity,
+//! or a container's quota) nobody spins, and no lock is left to another core.
 //!
 //! ```text
-//!   fastest class ─ word free? take ─ spin ─ line ─► head: naps while the lock is saturated, till its turn ─► word
-//!   slower class  ─ standby: window, a quarter of the budget at most ─ line ─┘
+//!   few CPUs, fastest class ─ word free? take ─ spin ─ line ─► head: naps while the lock is saturated, till its turn ─► word
+//!   few CPUs, slower class  ─ standby: window, a quarter of the budget at most ─ line ─┘
+//!   many CPUs ─ (slower class: standby) ─ line ─► granted, or head
 //! ```
 //!
 //! Invariants: those of barging and slo.
@@ -20,14 +24,14 @@ pub const ENTRY: Entry = Entry {
     id: "auto",
     kind: Kind::Front,
     preset_of: Some(barging::ENTRY.id), // and of slo: whole-system tests run under those two
-    idea: "the default: what suits this machine's CPUs, affinity and quota; on slower cores slo",
+    idea: "the default: what suits this machine's CPUs, affinity and quota: few, barging; many, or slower ones, slo",
     source: "our own choice among the front locks; see ARCHITECTURE.md",
-    order: "none among runners; sleepers are woken first come first served",
+    order: "few CPUs: none among runners, sleepers first come first served; many: as slo",
     promise: Promise::Bypass,
     stands_by: true,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
-    wakes: "as barging; nobody spins where the program has one CPU",
-    delay: "as barging; a slower core by its window, too, within `budget`",
+    wakes: "as barging, or slo; nobody spins where the program has one CPU",
+    delay: "as barging, or slo; a slower core by its window, too, within `budget`",
     advice: "start here",
     options: &[
         tuning::BUDGET,
