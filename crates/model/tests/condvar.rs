@@ -3,12 +3,13 @@
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::condvar::{Cond, Outcome, Sleeper};
 use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{self, Alone, Rule, barging};
+use lockwright_locks::front::{self, Alone, By, Rule, barging};
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Deadline, Machine, ModelPtr, ModelWord};
 use lockwright_model::scenario::explore;
-use lockwright_platform::{Ptr, RawLock, Sections, TryLock, Word};
+use lockwright_platform::{Platform, Ptr, RawLock, Sections, TryLock, Word};
 use std::cell::Cell;
+use std::cell::UnsafeCell;
 use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -16,9 +17,18 @@ use std::time::Duration;
 
 type Node<C, const SPINS: usize> = Sleeper<Machine<C, SPINS>>;
 
+/// How the mutex's holder has it; that one's to read and write.
+struct Holder<P: Platform>(UnsafeCell<By<P>>);
+// SAFETY: whoever looks at it holds the mutex.
+unsafe impl<P: Platform> Send for Holder<P> {}
+// SAFETY: as above.
+unsafe impl<P: Platform> Sync for Holder<P> {}
+
 /// A mutex, a condvar, and the number of waiters that may go on.
 struct Queue<C: Checker, const SPINS: usize, A = barging::Lock> {
     mutex: Alone<Machine<C, SPINS>, A>,
+    /// How its holder has it.
+    by: Holder<Machine<C, SPINS>>,
     lock: ModelWord<C>,
     first: ModelPtr<C, Node<C, SPINS>>,
     last: ModelPtr<C, Node<C, SPINS>>,
@@ -34,6 +44,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
     fn new() -> Self {
         Self {
             mutex: Alone::new(),
+            by: Holder(UnsafeCell::default()),
             lock: Word::new(0),
             first: Ptr::new(null_mut()),
             last: Ptr::new(null_mut()),
@@ -76,14 +87,21 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
     }
 
     fn acquire(&self) {
-        // SAFETY: a front lock has no node.
-        unsafe { self.mutex.lock(null_mut()) };
+        let mut by = By::default();
+        // SAFETY: our own. Whoever holds the mutex has the cell.
+        unsafe {
+            self.mutex.lock(&raw mut by);
+            *self.by.0.get() = by;
+        }
         self.data.bump();
     }
 
     fn release(&self) {
-        // SAFETY: the caller holds it.
-        unsafe { self.mutex.unlock(null_mut()) };
+        // SAFETY: the caller holds it, as the cell says.
+        unsafe {
+            let mut by = self.by.0.get().replace(By::default());
+            self.mutex.unlock(&raw mut by);
+        }
     }
 
     /// Waits for a permit, as pthread_cond_timedwait in a loop; `false` if the time was up first.
@@ -170,8 +188,9 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
     /// Everybody has left.
     fn assert_idle(&self) {
         assert!(!self.cond().has_waiters(), "somebody left without leaving the list");
-        // SAFETY: a front lock has no node.
-        let is_free = unsafe { self.mutex.try_lock(null_mut()) };
+        let mut by = By::default();
+        // SAFETY: our own node, and then by the word.
+        let is_free = unsafe { self.mutex.try_lock(&raw mut by) };
         assert!(is_free, "nobody holds it, and it is not free");
         self.release();
     }

@@ -8,7 +8,7 @@
 //! the list, its signal passed on, the mutex acquired again. The node lies on the waiter's stack, so a signal handler
 //! that interrupts a wait may itself wait for another condvar.
 
-use crate::layout::{Cond, Mutex};
+use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
 use crate::watch::{self, Who};
 use crate::{config, fork, mutex, real, thread};
@@ -17,6 +17,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
 use lockwright_locks::condvar::{self, Outcome, Sleeper};
 use lockwright_locks::front::Parts;
+use lockwright_locks::posix::Environment;
 use lockwright_native::{Clock, Deadline, Native};
 use lockwright_platform::{Ptr, Word};
 
@@ -166,8 +167,10 @@ impl Wait for Waiting<'_> {
             let outcome = list(self.cond).leave(&self.sleeper, || held(self.cond));
             moved = outcome == Outcome::Moved;
         }
-        // Our own id is there if and only if we wrote it, whatever the kind.
-        let is_held = || self.mutex().owner.load(Relaxed) == thread::id();
+        // Our own id is there if and only if we hold it by its word, whatever the kind.
+        let by_word = || self.mutex().owner.load(Relaxed) == thread::id();
+        let by_node = || Here::with_held(|held| held.has(&self.mutex().word, fork::era()));
+        let is_held = || by_word() || by_node();
         if matches!(stage, stage::WAITS | stage::RETURNS) && !is_held() {
             // SAFETY: as in `wait`.
             unsafe { mutex::lock_again(self.mutex, moved, 0) };

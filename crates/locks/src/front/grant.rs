@@ -65,6 +65,8 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
         if state(gate) == PROMOTED {
             let first = node.first_of_the_dead();
             if first != me {
+                // SAFETY: before us in the line.
+                forget_granted(parts, unsafe { (*first).gate.load(Relaxed) });
                 parts.mood.fetch_sub(mood::WAITER, Relaxed); // a hint: that one has not left by itself
                 // SAFETY: they are before us, and had the lock; nobody but us, the holder, passes them.
                 unsafe { give_back(first, me) };

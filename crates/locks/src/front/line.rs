@@ -76,6 +76,11 @@ pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
     }
 }
 
+/// Is a node, by which its thread seems to hold the lock, still in the line?
+pub(super) fn is_in_line<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> bool {
+    node.is_still_in(parts, untag(parts.tail.load(Relaxed), era)) // compared alone
+}
+
 /// What the line of a fork's parent left behind must not bind the child.
 fn forget<P: Platform>(parts: &Parts<'_, P>) {
     parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints

@@ -241,7 +241,9 @@ pub unsafe fn hand_on<P: Platform>(node: *const Waiter<P>) -> bool {
 #[cold]
 pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *const Waiter<P>) {
     // SAFETY: the caller's promise.
-    if !grant::hand_on_or_leave(&View::new(parts, tuning), unsafe { &*node }) {
+    let node = unsafe { &*node };
+    let in_line = line::is_in_line(&parts, node, tuning.era);
+    if !in_line || !grant::hand_on_or_leave(&View::new(parts, tuning), node) {
         unlock_slow(parts, tuning);
     }
 }
@@ -253,8 +255,11 @@ pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *
 pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     match parts.word.load(Relaxed) {
         FREE => return, // nobody held it: undefined, and harmless as with glibc
+        HELD => {}
         // Not by who has it by a node, or that one has forgotten: then its node is in the way.
-        CHAINED => line::meet_left_behind(&parts, tuning.era),
+        now if now == CHAINED || parts.side.load(Relaxed) & side::BY_NODE != 0 => {
+            line::meet_left_behind(&parts, tuning.era);
+        }
         _ => {}
     }
     let word: *const P::Word = parts.word;

@@ -13,7 +13,7 @@
 //! BEHIND stands where nobody sleeps, which costs a hand-over its speed. Whoever looks at the one before it, to act on what
 //! it sees, then changes its own gate, from WAITING or ASLEEP; that works only while the one before it is still there.
 
-use super::{Note, Parts, SOMEBODY};
+use super::{CHAINED, Note, Parts, SOMEBODY, WAITED};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Ordering, Platform, Ptr, Word};
@@ -33,6 +33,9 @@ pub(crate) const PROMOTED: u32 = 3;
 pub(crate) const GRANTED: u32 = 4;
 /// It is no waiter any more; whoever passes it gives its node back.
 pub(super) const LEFT: u32 = 5;
+
+/// Who has joined behind another links its node to that one's within this time, or has lost its CPU, ns.
+const LINK_NS: u64 = 1_000_000;
 
 /// It has left the line, and the node is nobody's.
 const ENDED: u32 = 6;
@@ -110,17 +113,14 @@ impl<P: Platform> Waiter<P> {
 
     /// Has `by` the lock whose word this is, by this node? Of a node that is another's by now it has not.
     pub(crate) fn is_held(&self, word: &P::Word, by: *const ()) -> bool {
-        // Relaxed, all: who has it wrote these, or has seen them when it was granted the lock; and who gave the node back since
-        // then has released the lock that the caller has now.
-        state(self.gate.load(Relaxed)) == GRANTED
-            && core::ptr::eq(self.of.load(Relaxed), word)
-            && core::ptr::eq(self.by.load(Relaxed), by)
+        self.is_by(by) && core::ptr::eq(self.of.load(Relaxed), word)
     }
 
     /// Does `by` have a lock by it?
     pub(crate) fn is_by(&self, by: *const ()) -> bool {
-        // Relaxed: as above.
-        state(self.gate.load(Relaxed)) == GRANTED && core::ptr::eq(self.by.load(Relaxed), by)
+        // ORDERING: Acquire, pairs with [turn] and [stay]: if it is another one's by now, we see whose.
+        // SURVIVES: it takes a node that is used again, and explorations use each once.
+        state(self.gate.load(Acquire)) == GRANTED && core::ptr::eq(self.by.load(Relaxed), by)
     }
 
     /// The first node, up to this one, that is in the line and waits for nothing: it had the lock, or left behind one that had.
@@ -150,6 +150,23 @@ impl<P: Platform> Waiter<P> {
         unsafe { (*next).before.store(me, Release) };
         // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
         self.next.store(next, Release);
+    }
+
+    /// It is GRANTED, as far as it says: is it still in the line that ends with `last`? A mutex's memory may be another one's by
+    /// now, which the caller holds by the word, though it never released this one. In doubt, no: a release by the word is right, too.
+    pub(super) fn is_still_in(&self, parts: &Parts<'_, P>, last: *mut Self) -> bool {
+        if last.is_null() || ![CHAINED, WAITED].contains(&parts.word.load(Relaxed)) {
+            return false;
+        }
+        let start = P::now();
+        // Somebody has joined, and links in a moment.
+        while !core::ptr::eq(last, self) && self.next.load(Relaxed).is_null() {
+            if P::now().saturating_sub(start) > LINK_NS {
+                return false;
+            }
+            P::pause(LINK_NS as u32 / 100);
+        }
+        true
     }
 
     /// It falls asleep on the word, behind one that is GRANTED the lock: the mutex says whose it is, for who looks into a program that

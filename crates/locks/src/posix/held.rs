@@ -51,8 +51,10 @@ impl<P: Platform> Held<P> {
         // SAFETY: nodes stay readable.
         let is_stale = |old: *const Waiter<P>| unsafe { !(*old).is_by(self.by()) };
         let free = |slot: &Cell<*const Waiter<P>>| slot.get().is_null() || is_stale(slot.get());
-        if let Some(slot) = self.nodes.iter().find(|slot| free(slot)) {
-            slot.set(node);
+        match self.nodes.iter().find(|slot| free(slot)) {
+            Some(slot) => slot.set(node),
+            // The first may be out of date, and nobody ever asks for it.
+            None => self.nodes[0].set(self.nodes[MOST - 1].replace(node)),
         }
         debug_assert!(is_held(word, node, self.by()), "just acquired");
     }
@@ -63,6 +65,11 @@ impl<P: Platform> Held<P> {
         // ORDERING: Acquire, pairs with the Release with which a chain begins (front/grant.rs): whoever
         // began one after ours has ended our node.
         self.is_any() && word.load(Acquire) == CHAINED && self.slot(word, era).is_some()
+    }
+
+    /// Does the thread have it by a node, or seems to?
+    pub fn has(&self, word: &P::Word, era: usize) -> bool {
+        self.is_any() && self.slot(word, era).is_some()
     }
 
     /// By which node does the thread have it, or seems to? Null: by the word. It is about to unlock.

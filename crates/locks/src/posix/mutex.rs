@@ -145,6 +145,8 @@ pub fn give_slow<E: Environment>(m: &Mutex<E>, kind: u32) {
 pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
     // Below 0: glibc's code has unlocked what ours locked, and counted its holder down.
     let users = m.users.load(Relaxed) & USERS;
+    // A program that does not ask for the answer may use this memory for another mutex.
+    E::with_held(|held| held.take(&m.word, E::era()));
     if m.word.load(Relaxed) != FREE || (1..=USERS / 2).contains(&users) {
         return Err(Refused::Busy);
     }

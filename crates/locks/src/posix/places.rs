@@ -25,11 +25,11 @@ pub const PLACE_MAX: u32 = side::LOCK;
 pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
 
 /// [`front::acquire`] of a rule.
-type Acquire<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
+type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
 
 /// A front lock's rule, its type erased.
 pub struct Front<P: Platform> {
-    acquire: Acquire<P>,
+    acquire: Wait<P>,
     release: fn(&View<'_, P>),
     /// Its own defaults, on top of what suits the machine.
     pub defaults: fn(Tuning) -> Tuning,
