@@ -4,11 +4,16 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 
-enum { ROUNDS = 60 };
+enum { ROUNDS = 100 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int (*glibcs_unlock)(pthread_mutex_t *);
 static atomic_int asked, queued, served;
+
+static void rest(long ns)
+{
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+}
 
 static void work(int turns)
 {
@@ -21,7 +26,7 @@ static void *first(void *unused)
 {
     for (int round = 1; round <= ROUNDS; round++) {
         while (asked < round)
-            sched_yield();
+            rest(2000);
         OK(pthread_mutex_lock(&mutex));
         work(3000);
         OK(pthread_mutex_unlock(&mutex));
@@ -35,13 +40,13 @@ static void *last(void *unused)
 {
     for (int round = 1; round <= ROUNDS; round++) {
         while (asked < round)
-            sched_yield();
+            rest(2000);
         work(100000);
         OK(pthread_mutex_lock(&mutex));
         if (queued < round) {
             OK(pthread_mutex_unlock(&mutex));
             while (queued < round)
-                sched_yield();
+                rest(2000);
             OK(pthread_mutex_lock(&mutex));
         }
         if (round % 2)
@@ -64,10 +69,10 @@ int main(void)
     for (int round = 1; round <= ROUNDS; round++) {
         OK(pthread_mutex_lock(&mutex));
         asked = round;
-        work(300000);
+        rest(300000); // both are in line by then, mostly
         OK(pthread_mutex_unlock(&mutex));
         while (served < round)
-            sched_yield();
+            rest(2000);
     }
     for (int i = 0; i < 2; i++)
         join(threads[i]);
