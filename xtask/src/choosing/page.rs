@@ -189,13 +189,13 @@ fn how_it_picks(page: &mut String) {
         page.push('\n');
     };
     rule(format!(
-        "The core is of the fastest class, or all are equal: `{}`, {}.",
+        "Up to 4 CPUs, a core of the fastest class (which all are, where they are equal): `{}`, {}.",
         barging::ENTRY.id,
         barging::ENTRY.idea
     ));
     rule(format!(
-        "The core is of a slower class: `{}`, {}. It lets others go first for a quarter of the budget at most, \
-        or for the window of the epoch that it is in.",
+        "More CPUs, or a core of a slower class: `{}`, {}. Waiters stand in line, and are handed the lock. A slower core \
+        lets others go first, for a quarter of the budget at most, or for the window of the epoch that it is in.",
         slo::ENTRY.id,
         slo::ENTRY.idea
     ));
@@ -206,7 +206,6 @@ fn how_it_picks(page: &mut String) {
     ));
     rule("More threads wait than CPUs are there, or the holder has lost its CPU: waiters stay awake for a shorter time, \
         or not at all. One CPU (affinity, or a container's quota): nobody spins, and nothing is left to another core.".into());
-    rule("How many threads may spin in front of the line: with up to 4 CPUs any number, with more of them 4.".into());
     page.push('\n');
     paragraph(
         page,
