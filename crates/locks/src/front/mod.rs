@@ -64,6 +64,7 @@ pub use line::acquire;
 pub(crate) use line::join;
 pub(crate) use line::meet_left_behind;
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
+pub(crate) use rule::{has_passed, is_left};
 pub use tuning::{ANY, Eager, SPIN_NS, Tuning, Window};
 pub use waiter::Waiter;
 pub(crate) use waiter::{ASLEEP, PROMOTED, WAITING};

@@ -120,6 +120,25 @@ impl Default for Note {
     }
 }
 
+/// Does the head of a line with this mood nap, and leave the lock to others?
+#[inline]
+pub(crate) fn is_left<P: Platform>(mood: &P::Word) -> bool {
+    mood.load(Relaxed) & mood::NAPPING != 0
+}
+
+/// The caller has taken the word: past a head that naps? That is not counted.
+#[inline]
+pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
+    let passed = is_left::<P>(mood);
+    if passed {
+        P::reached(Stage::Passed);
+        if side.load(Relaxed) & side::TURN != 0 {
+            side.fetch_and(!side::TURN, Relaxed); // somebody comes back
+        }
+    }
+    passed
+}
+
 /// A lock, as a rule sees it.
 pub struct View<'a, P: Platform> {
     pub(super) parts: Parts<'a, P>,
@@ -157,11 +176,7 @@ impl<'a, P: Platform> View<'a, P> {
             return Some(Taken(()));
         }
         line::meet_left_behind(&self.parts, self.tuning.era);
-        if mood.load(Relaxed) & mood::NAPPING != 0 {
-            P::reached(Stage::Passed);
-            if self.is_turn() {
-                side.fetch_and(!side::TURN, Relaxed); // somebody comes back
-            }
+        if has_passed::<P>(mood, side) {
             return Some(Taken(()));
         }
         if is_left_behind(&self.parts, self.tuning.era) {
@@ -202,7 +217,7 @@ impl<'a, P: Platform> View<'a, P> {
 
     /// Does the line's head nap, and leave the lock to others?
     pub fn is_left(&self) -> bool {
-        self.parts.mood.load(Relaxed) & mood::NAPPING != 0
+        is_left::<P>(self.parts.mood)
     }
 
     /// Were waiters and holder more than the CPUs when the line was last left?
