@@ -35,6 +35,9 @@ use lockwright_platform::{Platform, Ptr, Word};
 /// After so many grants the holder looks at the mutex: does anybody sleep on the word, are waiters more than the CPUs?
 const LOOKS_EACH: u32 = 16;
 
+/// So many of those behind it are woken at a time.
+const WAKES: usize = 16;
+
 /// After so many it asks the clock, if the lock's rule cares.
 const ASKS_EACH: u32 = 4;
 
@@ -119,27 +122,37 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     }
     // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`: no dead node
     // in the line looks as if it had the lock.
+    // SURVIVES: it takes code that knows nothing of chains, and a signal, under the same mutex.
     let _ = parts.word.compare_exchange(HELD, CHAINED, Release, Relaxed);
     true
 }
 
-/// Wakes who sleeps behind `node`, which it has told, for the lock to find it awake; `false`: nobody does.
+/// Wakes those who sleep behind `node`, which it has told, for the lock to find them awake; `false`: the next one won't be.
+///
+/// All at once: a wake takes longer than many sections, and woken one by one each would hold up the line for that long.
 pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
+    let mut next_is_awake = None;
     // ORDERING: Acquire, here and below, pairs with [link].
     let mut next = node.next(Acquire);
-    while !next.is_null() {
+    for _ in 0..WAKES {
+        if next.is_null() {
+            break;
+        }
         // SAFETY: linked behind a node that is still in the line, or was, and readable.
         let waiter = unsafe { &*next };
-        match waiter.turn(ASLEEP, WAITING) {
+        let now = match waiter.turn(ASLEEP, WAITING) {
             Ok(_) => {
                 P::unpark(&raw const waiter.gate, 1);
-                return true;
+                WAITING
             }
-            Err(gate) if state(gate) == LEFT => next = waiter.next(Acquire),
-            Err(gate) => return state(gate) == WAITING,
+            Err(gate) => state(gate),
+        };
+        if now != LEFT {
+            next_is_awake = next_is_awake.or(Some(now == WAITING));
         }
+        next = waiter.next(Acquire);
     }
-    false
+    next_is_awake == Some(true)
 }
 
 /// Makes the first waiter behind `node` head that has not left, and gives the nodes from `first` on back. That waiter, if it is

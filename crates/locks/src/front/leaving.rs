@@ -4,11 +4,13 @@
 //! nodes of Scott & Scherer, *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up).
 //! Who is behind it, and asks it whether to sleep, asks the one before it instead.
 
-use super::grant::open_next;
+use super::grant::{hand_on_or_leave, open_next};
 use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, WAITING, Waiter, state};
-use super::{CHAINED, FREE, Parts, Tuning, mood, pass_on, release, take_as, unlock_slow};
+use super::{
+    FREE, HELD, Parts, Tuning, View, meet_left_behind, mood, pass_on, take_as, unlock_slow,
+};
 use core::ptr::from_ref;
-use lockwright_platform::Ordering::{Acquire, Relaxed};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Word};
 
 /// Where a thread that waits says where it is, for whoever takes it out of a wait that is torn
@@ -39,8 +41,10 @@ pub unsafe fn leave_line<P: Platform>(
         // EXPLORED: it takes one that is granted the lock when it is torn, and locks again.
         let now = state(node.gate.load(Acquire));
         if now == GRANTED {
-            // SAFETY: as above, and it has the lock.
-            return unsafe { release(parts, tuning, node) };
+            if !hand_on_or_leave(&View::new(parts, tuning), node) {
+                unlock_slow(parts, tuning);
+            }
+            return;
         }
         if now == OPEN {
             break;
@@ -55,9 +59,14 @@ pub unsafe fn leave_line<P: Platform>(
                 wake(if next.is_null() { node.next(Acquire) } else { next });
             }
             pass_on::<P>(parts.word); // a wake there may have been meant for us
-            // Left behind by glibc's code, with nobody in line to see that? Then our unlock clears it away.
-            if parts.word.load(Relaxed) == FREE && take_as::<P>(parts.word, CHAINED) {
-                unlock_slow(parts, tuning);
+            // Left behind by glibc's code, with nobody in line to see that? Then we clear it away.
+            if parts.word.load(Relaxed) == FREE && take_as::<P>(parts.word, HELD) {
+                meet_left_behind(&parts, tuning.era);
+                // ORDERING: Release, pairs with every Acquire that takes the word.
+                // SURVIVES: we did nothing; as an RMW it carries on what the last holder has released.
+                if parts.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+                    unlock_slow(parts, tuning);
+                }
             }
             return;
         }

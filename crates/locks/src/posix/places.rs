@@ -146,6 +146,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     // Who has the lock for a turn comes by here each time: the shortest way.
     if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.side) {
+            front::meet_left_behind(&mutex.parts_of(kind), E::era());
             return true;
         }
         // The head's turn has come meanwhile. Nothing was done under the lock.
