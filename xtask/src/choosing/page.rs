@@ -266,9 +266,10 @@ fn reading(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU, {EPOCHS_RUN_MS} ms a run; gap in NOPs. The \
-        lock with the most throughput of those (front locks, glibc's, and a textbook one that knows SLOs) whose P99 on the slowest cores keeps it, and what the best front lock that keeps it, \
-        and `{AUTO}`, have of that. Where `P99/SLO` is above 1.05, `{AUTO}` does not keep it; `longest` is its longest wait."
+            "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU, {EPOCHS_RUN_MS} ms a run; gap in NOPs. An SLO \
+        is kept if P99 on the slowest cores is at most 1.05 times it. *best*: the fastest lock that keeps it, of the front locks, glibc's, and a textbook \
+        one that knows SLOs. *front*: the fastest front lock that keeps it, and its throughput to the best's. *{AUTO}*: the same of `{AUTO}`, whether \
+        or not it keeps the SLO (`P99/SLO` tells). *longest*: its longest wait."
         ),
     );
 }

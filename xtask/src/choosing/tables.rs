@@ -174,7 +174,7 @@ pub(super) fn behind(machine: &Machine) -> String {
 
 /// Epochs with an SLO on one machine.
 pub(super) fn epochs(machine: &Machine) -> String {
-    let header = words(&["SLO", "gap", "any that keeps it", "front", AUTO, "P99/SLO", "longest"]);
+    let header = words(&["SLO", "gap", "best", "front", AUTO, "P99/SLO", "longest"]);
     let rows = machine.points.iter().filter_map(|point| {
         let slo = point.slo_us?;
         let [any, front] = kept(point, slo);
@@ -187,7 +187,7 @@ pub(super) fn epochs(machine: &Machine) -> String {
         Some(vec![
             format!("{slo} us"),
             point.gap.to_string(),
-            named(any.map(|(lock, _)| (lock, 1.0))),
+            any.map_or(NONE.into(), |(lock, _)| lock.to_owned()),
             named(front.and_then(|(lock, figures)| Some((lock, to(figures)?)))),
             ratio(to(auto)),
             ratio((auto.slow_p99_ns > 0).then_some(auto.slow_p99_ns as f64 / f64::from(slo) / 1e3)),
