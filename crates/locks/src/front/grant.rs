@@ -150,7 +150,7 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
         if now != LEFT {
             next_is_awake = next_is_awake.or(Some(now == WAITING));
         }
-        next = waiter.next(Acquire);
+        next = waiter.next(Acquire); // ORDERING: as above, pairs with [link].
     }
     next_is_awake == Some(true)
 }

@@ -81,6 +81,25 @@ pub(super) fn is_in_line<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, er
     node.is_still_in(parts, untag(parts.tail.load(Relaxed), era)) // compared alone
 }
 
+/// Does the head of a line with this mood nap, and leave the lock to others?
+#[inline]
+pub(crate) fn is_left<P: Platform>(mood: &P::Word) -> bool {
+    mood.load(Relaxed) & mood::NAPPING != 0
+}
+
+/// The caller has taken the word: past a head that naps? That is not counted.
+#[inline]
+pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
+    let passed = is_left::<P>(mood);
+    if passed {
+        P::reached(Stage::Passed);
+        if side.load(Relaxed) & side::TURN != 0 {
+            side.fetch_and(!side::TURN, Relaxed); // somebody comes back
+        }
+    }
+    passed
+}
+
 /// What the line of a fork's parent left behind must not bind the child.
 fn forget<P: Platform>(parts: &Parts<'_, P>) {
     parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints

@@ -9,13 +9,13 @@
 //! that it says is advice: it can't break exclusion, lose a waiter, or have the head overtaken more often than the
 //! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
 
-use super::line::{is_empty, is_left_behind};
+use super::line::{has_passed, is_empty, is_left, is_left_behind};
 use super::{
     Eager, FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow,
 };
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
-use lockwright_platform::{Class, Platform, Ptr, Stage, Word};
+use lockwright_platform::{Class, Platform, Ptr, Word};
 
 /// In a line of so many waiters one stays awake for twice as long as in front of it.
 const LONG_LINE: u32 = 8;
@@ -118,25 +118,6 @@ impl Default for Note {
     fn default() -> Self {
         Self { class: Class::BIG, asked_ns: 0, own: 0 }
     }
-}
-
-/// Does the head of a line with this mood nap, and leave the lock to others?
-#[inline]
-pub(crate) fn is_left<P: Platform>(mood: &P::Word) -> bool {
-    mood.load(Relaxed) & mood::NAPPING != 0
-}
-
-/// The caller has taken the word: past a head that naps? That is not counted.
-#[inline]
-pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
-    let passed = is_left::<P>(mood);
-    if passed {
-        P::reached(Stage::Passed);
-        if side.load(Relaxed) & side::TURN != 0 {
-            side.fetch_and(!side::TURN, Relaxed); // somebody comes back
-        }
-    }
-    passed
 }
 
 /// A lock, as a rule sees it.
