@@ -93,7 +93,6 @@ static bool take(int which, uint64_t dice)
 static void *body(void *data)
 {
     uint64_t state = seed * 1000003 + (uint64_t)(intptr_t)data;
-    int me = (int)syscall(SYS_gettid);
     while (!stop) {
         uint64_t dice = next(&state);
         int which = (int)(dice >> 60) % LOCKS;
@@ -101,7 +100,7 @@ static void *body(void *data)
         if (!take(which, dice))
             continue;
         progress++;
-        MUST(m->__data.__owner == me);
+        MUST(is_owner(m));
         MUST(locks[which].a == locks[which].b);
         locks[which].a++;
         work((dice >> 16) % 64);
@@ -134,7 +133,7 @@ static void *body(void *data)
                 } else {
                     MUST(pthread_cond_wait(&locks[which].cond, m) == 0);
                 }
-                MUST(m->__data.__owner == me);
+                MUST(is_owner(m));
                 MUST(locks[which].a == locks[which].b);
             }
             if (locks[which].tokens)
