@@ -28,7 +28,7 @@
 //!
 //! Everything here is a hint: who holds the lock is decided by word 0 alone.
 
-use super::busy::{BUSY, GRACE_MAX_NS, MOVED_NS, STILL_BUSY, WATCH_NS, few, is_busy, until};
+use super::busy::{BUSY, GRACE_MAX_NS, MOVED_NS, STILL_BUSY, WATCH_NS, few, is_busy, until, who};
 use super::{FREE, Parts, Tuning, View, mood, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Stage, Word};
@@ -50,7 +50,7 @@ const GONE_NS: u64 = 1_000;
 const SLICES_NS: u64 = 1 << 20;
 
 /// Such a slice, ns.
-const SLICE_NS: u64 = 1 << 15;
+const SLICE_NS: u64 = 1 << 13;
 
 /// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
 const OVERTAKEN: u32 = 16;
@@ -60,6 +60,9 @@ const SLOW_SHARE: u64 = 3;
 
 /// After one turn in this many the lock goes from core to core for a while, to see whether that pays by now.
 const TRY_EACH: u64 = 32;
+
+/// The same where turns of granting are cheap to measure: once in this time, ns.
+const TRIES_NS: u64 = 1 << 26;
 
 /// A head that naps looks at the lock after so long, ns, then after twice as long ...
 const FIRST_LOOK_NS: u32 = 20_000;
@@ -73,10 +76,8 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
 }
 
 /// Is it, or may it be, better not to hand it over? Then it is not granted to anybody.
-pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>) -> bool {
-    lock.tuning.budget_ns != 0
-        && (lock.parts.mood.load(Relaxed) & (mood::SATURATED | mood::STEPS) != 0
-            || is_slice(P::now()))
+pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>, now: u64) -> bool {
+    lock.tuning.budget_ns != 0 && (is_saturated(&lock.parts, lock.tuning) || is_slice(now))
 }
 
 /// Is it a moment at which all heads leave their locks and watch?
@@ -99,6 +100,7 @@ pub(super) fn spin<P: Platform>(
     let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
+            _ if lock.pace_ns.is_some() => lock.pace_ns != Some(0),
             _ if overtaken && !few(lock) => true,
             0 => is_slice(start) || start / 64 % if few(lock) { 64 } else { 32 } == 0,
             // The clock's low bits are as good as a dice.
@@ -113,7 +115,11 @@ pub(super) fn spin<P: Platform>(
             if value == FREE {
                 held = false;
                 let late = if head.is_some() || lock.is_eager() { HEADSHIP_NS } else { 0 };
-                let moved = (!overtaken).then(|| P::now().saturating_sub(since) + late);
+                let moved = match lock.pace_ns {
+                    Some(pace_ns) => Some(pace_ns.into()),
+                    None if overtaken => None,
+                    None => Some(P::now().saturating_sub(since) + late),
+                };
                 got = !is_back(lock, holder, moved) && take();
             } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
@@ -139,9 +145,9 @@ pub(super) fn spin<P: Platform>(
 }
 
 /// The word is free: does its last holder come back, and so soon that a move does not pay? Notes the answer; `false`: the
-/// word is still free. `holder`: who that was, 0 if it isn't known; `moved`: what a section takes whose core has just got
+/// word is still free. `last`: who that was, 0 if it isn't known; `moved`: what a section takes whose core has just got
 /// the data, with the move, ns.
-fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
+fn is_back<P: Platform>(lock: &View<'_, P>, mut last: u32, moved: Option<u64>) -> bool {
     let (parts, eager) = (&lock.parts, lock.is_eager());
     if few(lock) {
         let busy = is_busy(parts, BUSY);
@@ -150,40 +156,45 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
         }
         return busy.is_some();
     }
-    let (least, faster, enough) =
-        if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
+    let moved = moved.unwrap_or(0).min(GRACE_MAX_NS);
+    let is_known = lock.pace_ns.is_some();
+    let others = if is_known { 3 } else { 0 };
+    let (least, faster, enough) = if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
     let start = P::now();
-    let (mut rounds, mut held, mut back) = (0, 0, start);
+    let (mut released, mut taken) = (start, 0);
+    // Rounds of one thread, and how long the lock was free, and held, in them, ns.
+    let (mut rounds, mut free, mut held) = (0, 0, 0);
+    let is_enough = loop {
+        let patience = (moved * (taken + 1)).saturating_sub(P::now().saturating_sub(start));
+        let Some(back) = until(parts, false, patience.max(least)) else { break rounds >= enough };
+        taken += 1;
+        let by = if is_known { who(parts) } else { parts.holder() };
+        let Some(end) = until(parts, true, WATCH_NS) else { break rounds >= enough };
+        if by == 0 || last == 0 || by == last {
+            rounds += 1;
+            free += back.saturating_sub(released);
+            held += end.saturating_sub(back);
+        }
+        (last, released) = (if by == 0 { last } else { by }, end);
+        if taken - rounds > others {
+            break rounds > enough;
+        }
+        if end.saturating_sub(start) > WATCH_NS {
+            break rounds > 0;
+        }
+    };
     // Either it is back sooner than a move takes, whatever the section; or sections take far longer where the data has just
     // arrived.
-    let stays = loop {
-        let left = moved.unwrap_or(0).min(GRACE_MAX_NS) * (rounds + 1);
-        let Some(now) =
-            until(parts, false, left.saturating_sub(P::now().saturating_sub(start)).max(least))
-        else {
-            break rounds >= enough;
-        };
-        (rounds, back) = (rounds + 1, now);
-        let by = parts.holder();
-        if by != 0 && holder != 0 && by != holder {
-            break rounds > enough; // somebody else has it
-        }
-        holder = if holder == 0 { by } else { holder };
-        if back.saturating_sub(start) > WATCH_NS {
-            break true;
-        }
-        let Some(released) = until(parts, true, WATCH_NS) else { break rounds >= enough };
-        held += released.saturating_sub(back);
-    };
-    let stays = stays && {
-        let all = back.saturating_sub(start);
-        all.saturating_sub(held) < rounds * MOVED_NS
-            || all * faster < rounds * moved.unwrap_or(0).min(GRACE_MAX_NS)
-    };
+    let stays = is_enough && (free < rounds * MOVED_NS || (free + held) * faster < rounds * moved);
     let in_slice = start % SLICES_NS < 2 * SLICE_NS;
-    let up = if in_slice { 7 } else { 1 };
-    note(parts, if stays { up } else { -2 });
-    rounds != 0
+    match (stays, is_known) {
+        (true, false) if !in_slice => note(parts, 1),
+        (true, _) => note(parts, 7),
+        (false, false) => note(parts, -2),
+        (false, true) if rounds > 0 => note(parts, -7),
+        (false, true) => {} // others have it, and nothing is known of him
+    }
+    taken != 0
 }
 
 /// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it when
@@ -222,7 +233,11 @@ pub(super) fn nap<P: Platform>(
             }
         }
     });
-    if P::now() / 64 % TRY_EACH == 0 {
+    let tries = match lock.pace_ns {
+        Some(_) => start / TRIES_NS != P::now() / TRIES_NS,
+        None => P::now() / 64 % TRY_EACH == 0,
+    };
+    if tries {
         doubt(parts);
     }
     if !gone && few(lock) {

@@ -22,6 +22,9 @@ pub(super) const GRACE_MAX_NS: u64 = 2_000;
 /// What a move to another core costs at least: the word, and a few lines of data, ns. (Watching somebody costs him about as much.)
 pub(super) const MOVED_NS: u64 = 150;
 
+/// Who takes the word writes its owner within this time, ns.
+const OWNER_NS: u32 = 100;
+
 /// How long a runner is watched, ns.
 pub(super) const WATCH_NS: u64 = 5_000;
 
@@ -46,6 +49,14 @@ pub(super) fn few<P: Platform>(lock: &View<'_, P>) -> bool {
 pub(super) fn until<P: Platform>(parts: &Parts<'_, P>, is_free: bool, ns: u64) -> Option<u64> {
     let seen = P::spin_for(parts.word, Relaxed, ns as u32, |value| (value == FREE) == is_free);
     ((seen == FREE) == is_free).then(P::now)
+}
+
+/// Who has just taken the word; 0: it isn't known. The owner is written after the word.
+pub(super) fn who<P: Platform>(parts: &Parts<'_, P>) -> u32 {
+    if let Some(owner) = parts.owner {
+        P::spin_for(owner, Relaxed, OWNER_NS, |owner| owner != 0);
+    }
+    parts.holder()
 }
 
 /// Watches a runner. Busy: the lock is free for `most` quarters of the time for which it is held, at most. None: its last holder does

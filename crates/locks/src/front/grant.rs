@@ -26,7 +26,7 @@ use super::choice::choose;
 use super::line::{note_length, successor};
 use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Waiter, give_back, grants, state};
-use super::waiter::{SLICED, is_sliced};
+use super::waiter::{is_sliced, pace_ns, sliced};
 use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake, side};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -84,8 +84,8 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
     if R::AHEAD > 0 && state(gate) == OPEN {
         choose::<P, R>(lock, node);
     }
-    if let Some(head) = open_next(parts, me, node, era) {
-        move_to_word(parts, head);
+    if let Some(head) = open_next(parts, me, node, 0, era) {
+        move_to_word(lock, head);
     }
     end(parts);
     false
@@ -98,8 +98,11 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if parts.by.is_null()
         || node.next.load(Relaxed).is_null()
         || lock.is_crowded()
-        || batch::may_stay(lock)
     {
+        return false;
+    }
+    let now = P::now();
+    if batch::may_stay(lock, now) {
         return false;
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {
@@ -107,11 +110,11 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         node.gate.fetch_and(!BEHIND, Acquire);
         wake_behind(node);
     }
-    let sliced = if lock.tuning.budget_ns == 0 { 0 } else { SLICED };
+    let granted = if lock.tuning.budget_ns == 0 { GRANTED } else { sliced(now) };
     // It must be this very value, without BEHIND.
     // [stay] ORDERING: Release, pairs with `ask_before`: whoever was chosen before us has gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
-    let stays = |from| node.gate.compare_exchange(from, GRANTED | sliced, Release, Relaxed).is_ok();
+    let stays = |from| node.gate.compare_exchange(from, granted, Release, Relaxed).is_ok();
     if !stays(OPEN) && !stays(PROMOTED) {
         return false;
     }
@@ -161,6 +164,7 @@ pub(super) fn open_next<'a, P: Platform>(
     parts: &Parts<'_, P>,
     first: *mut Waiter<P>,
     mut node: &'a Waiter<P>,
+    pace_ns: u32,
     era: usize,
 ) -> Option<&'a Waiter<P>> {
     let (until, opened) = loop {
@@ -169,6 +173,7 @@ pub(super) fn open_next<'a, P: Platform>(
         };
         // SAFETY: linked behind a node that is ours to pass.
         let waiter = unsafe { &*next };
+        waiter.pace_ns.store(pace_ns, Relaxed); // a hint
         match waiter.open() {
             LEFT => node = waiter,
             was => break (next, (was == ASLEEP).then_some(waiter)),
@@ -182,7 +187,13 @@ pub(super) fn open_next<'a, P: Platform>(
 /// Moves a head that sleeps at its gate to the word; the caller holds the lock.
 ///
 /// An acquirer must not spend its critical section on waking: our unlock will, or glibc's. One that isn't asleep yet sees OPEN.
-fn move_to_word<P: Platform>(parts: &Parts<'_, P>, head: &Waiter<P>) {
+///
+/// Until it is awake a saturated lock is left to its runner, as while it naps: waking up may take longer than many turns.
+fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
+    let parts = &lock.parts;
+    if lock.is_saturated() {
+        parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: the head clears it
+    }
     let gate = &raw const head.gate;
     // Its gate may learn meanwhile that somebody sleeps behind it, once.
     if P::requeue(gate, OPEN, parts.word, 1) == 0 {
@@ -214,7 +225,7 @@ pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     if next.is_null() {
         return false;
     }
-    let granted = GRANTED | (gate & SLICED) | ((grants(gate) + 1) * GRANT);
+    let granted = (gate & !BEHIND) + GRANT;
     // [grant] STATE: (3, q, s) stays; its holder changes.
     // SAFETY: linked behind a node that is ours to pass.
     let passes = unsafe { &*next }.turn(WAITING, granted).is_ok();
@@ -238,7 +249,10 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
             .inspect(|owner| owner.store(whom, Relaxed));
     };
     owned_by(SOMEBODY);
-    let grants = !note_length(lock) && !batch::may_stay(lock);
+    let now = P::now();
+    let pace_ns = pace_ns(gate, now);
+    let grants = !note_length(lock) && !batch::may_stay(lock, now);
+    let granted = if is_sliced(gate) { sliced(now) } else { GRANTED };
     let mut last = node;
     // Relaxed: who makes it 2 after this is served by a later look.
     while grants && parts.word.load(Relaxed) == CHAINED {
@@ -252,7 +266,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         // SAFETY: linked behind a node that is ours to pass.
         let waiter = unsafe { &*next };
         // As [grant].
-        match waiter.turn(WAITING, GRANTED | gate & SLICED) {
+        match waiter.turn(WAITING, granted) {
             Ok(_) => {
                 // SAFETY: they are before the holder. Nobody else looks at them.
                 unsafe { give_back(first, next) };
@@ -263,8 +277,8 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         }
     }
     owned_by(0); // glibc's code asserts it of a mutex that is free
-    if let Some(head) = open_next(parts, first, last, era) {
-        move_to_word(parts, head);
+    if let Some(head) = open_next(parts, first, last, pace_ns, era) {
+        move_to_word(lock, head);
     }
     false
 }

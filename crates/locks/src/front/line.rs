@@ -113,7 +113,9 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     tuning: &Tuning,
     seat: Option<&dyn Seat<P>>,
 ) -> *const Waiter<P> {
-    let lock = View { seat, ..View::new(parts, tuning) };
+    let mut lock = View { seat, ..View::new(parts, tuning) };
+    let grants = R::grants(tuning) && !parts.by.is_null() && !lock.is_crowded();
+    lock.pace_ns = grants.then_some(0);
     let mut note = match R::arrive(&lock) {
         Arrived::Took(_) => return core::ptr::null(),
         Arrived::Joins(note) => note,
@@ -138,6 +140,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
             }
             R::hold_back(&lock, &node.note);
         }
+        lock.pace_ns = lock.pace_ns.map(|_| node.pace_ns.load(Relaxed));
         slept = wait_as_head::<P, R>(&lock, node, slept);
         gate = node.gate.load(Relaxed); // only BEHIND, and OPEN for PROMOTED, come from others: see `settle`
     }

@@ -124,6 +124,8 @@ impl Default for Note {
 pub struct View<'a, P: Platform> {
     pub(super) parts: Parts<'a, P>,
     pub(super) seat: Option<&'a dyn Seat<P>>,
+    /// How long a grant took lately, with its section, ns; 0: it isn't known yet. None: it is granted to nobody.
+    pub(super) pace_ns: Option<u32>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
 }
@@ -131,12 +133,12 @@ pub struct View<'a, P: Platform> {
 impl<'a, P: Platform> View<'a, P> {
     /// The lock in these parts.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
-        Self { parts, seat: None, tuning }
+        Self { parts, seat: None, pace_ns: None, tuning }
     }
 
     /// The same lock with another tuning.
     pub fn with<'b>(&'b self, tuning: &'b Tuning) -> View<'b, P> {
-        View { parts: self.parts, seat: self.seat, tuning }
+        View { tuning, ..*self }
     }
 
     /// The one door past the line: takes a free word. With somebody in line that counts, and fails once the head

@@ -46,8 +46,14 @@ pub(super) const BEHIND: u32 = 8;
 /// In a GRANTED gate: the lock's rule leaves it to others for a slice of each millisecond (batch.rs).
 pub(super) const SLICED: u32 = 16;
 
-/// In a GRANTED gate: one grant since a holder last looked at the mutex.
+/// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
+
+/// In a GRANTED gate: one tick of the clock, when that was (22 bits, which wrap).
+const TICK: u32 = 1 << 10;
+
+/// Such a tick, ns.
+const TICK_NS: u64 = 16;
 
 /// What a gate says of its own waiter.
 pub(crate) fn state(gate: u32) -> u32 {
@@ -56,7 +62,18 @@ pub(crate) fn state(gate: u32) -> u32 {
 
 /// Grants since a holder last looked at the mutex.
 pub(super) fn grants(gate: u32) -> u32 {
-    gate / GRANT
+    gate % TICK / GRANT
+}
+
+/// A GRANTED gate, at `now`, of a lock whose rule leaves it to others now and then.
+pub(super) fn sliced(now: u64) -> u32 {
+    GRANTED | SLICED | ((now / TICK_NS) as u32).wrapping_mul(TICK)
+}
+
+/// How long a grant takes, with its section, by a [`sliced`] gate, ns; 0: unknown.
+pub(super) fn pace_ns(gate: u32, now: u64) -> u32 {
+    let ticks = (sliced(now) / TICK).wrapping_sub(gate / TICK) % (u32::MAX / TICK + 1);
+    if is_sliced(gate) { (ticks * TICK_NS as u32).checked_div(grants(gate)).unwrap_or(0) } else { 0 }
 }
 
 /// Does it say [`SLICED`]?
@@ -70,6 +87,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) gate: P::Word,
     /// How often others of the line were let past it. Written by heads that leave.
     pub(super) passed: P::Word,
+    /// How long a grant took before it was made head, ns; 0: unknown. Written before its gate is.
+    pub(super) pace_ns: P::Word,
     /// The next one; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
     /// Who is before it. Written by itself before it is linked, and by those who choose.
@@ -95,6 +114,7 @@ impl<P: Platform> Waiter<P> {
             node.write(Self {
                 gate: new(WAITING),
                 passed: new(0),
+                pace_ns: new(0),
                 next: P::Ptr::new(none),
                 before: P::Ptr::new(none),
                 of: P::Ptr::new(from_ref(parts.word).cast_mut()),
