@@ -59,7 +59,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        if lock.tuning.cpus <= FEW && P::place().class.is_big() {
+        if lock.tuning.cpus <= FEW && P::place().class.is_big() || lock.tuning.cpus > FEW && lock.is_crowded() {
             barging::Lock::arrive(lock)
         } else {
             slo::Lock::arrive(lock)
