@@ -97,10 +97,11 @@ pub(super) fn spin<P: Platform>(
     let start = P::now();
     // Somebody kept coming back while it was on its way.
     let overtaken = head == Some(true) && lock.overtaken() >= OVERTAKEN;
+    let is_known = lock.pace.is_some_and(|pace| pace.grants > 0);
     let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
-            _ if lock.pace_ns.is_some() => lock.pace_ns != Some(0),
+            _ if lock.pace.is_some() => is_known,
             _ if overtaken && !few(lock) => true,
             0 => is_slice(start) || start / 64 % if few(lock) { 64 } else { 32 } == 0,
             // The clock's low bits are as good as a dice.
@@ -115,10 +116,10 @@ pub(super) fn spin<P: Platform>(
             if value == FREE {
                 held = false;
                 let late = if head.is_some() || lock.is_eager() { HEADSHIP_NS } else { 0 };
-                let moved = match lock.pace_ns {
-                    Some(pace_ns) => Some(pace_ns.into()),
-                    None if overtaken => None,
-                    None => Some(P::now().saturating_sub(since) + late),
+                let moved = match lock.pace {
+                    Some(pace) if is_known => Some(pace.ns.into()),
+                    _ if overtaken => None,
+                    _ => Some(P::now().saturating_sub(since) + late),
                 };
                 got = !is_back(lock, holder, moved) && take();
             } else if parts.holder() != holder {
@@ -157,7 +158,7 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut last: u32, moved: Option<u64>) -
         return busy.is_some();
     }
     let moved = moved.unwrap_or(0).min(GRACE_MAX_NS);
-    let is_known = lock.pace_ns.is_some();
+    let is_known = lock.pace.is_some_and(|pace| pace.grants > 0);
     let others = if is_known { 3 } else { 0 };
     let (least, faster, enough) = if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
     let start = P::now();
@@ -185,13 +186,15 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut last: u32, moved: Option<u64>) -
     };
     // Either it is back sooner than a move takes, whatever the section; or sections take far longer where the data has just
     // arrived.
-    let stays = is_enough && (free < rounds * MOVED_NS || (free + held) * faster < rounds * moved);
+    let watched = if is_known { rounds * MOVED_NS } else { 0 };
+    let stays = is_enough && (free < rounds * MOVED_NS || (free + held) * faster < rounds * moved + watched);
     let in_slice = start % SLICES_NS < 2 * SLICE_NS;
     match (stays, is_known) {
         (true, false) if !in_slice => note(parts, 1),
-        (true, _) => note(parts, 7),
+        (true, true) => note(parts, lock.pace.map_or(0, |pace| pace.grants.min(4) as i32)),
+        (true, false) => note(parts, 7),
         (false, false) => note(parts, -2),
-        (false, true) if rounds > 0 => note(parts, -7),
+        (false, true) if rounds >= enough => note(parts, -7),
         (false, true) => {} // others have it, and nothing is known of him
     }
     taken != 0
@@ -233,12 +236,14 @@ pub(super) fn nap<P: Platform>(
             }
         }
     });
-    let tries = match lock.pace_ns {
+    let tries = match lock.pace {
         Some(_) => start / TRIES_NS != P::now() / TRIES_NS,
         None => P::now() / 64 % TRY_EACH == 0,
     };
     if tries {
         doubt(parts);
+    } else if !gone && lock.pace.is_some() {
+        note(parts, 1);
     }
     if !gone && few(lock) {
         parts.side.fetch_or(side::TURN, Relaxed); // until it has the lock nobody overtakes it: a hint
@@ -310,7 +315,7 @@ fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     let until = |is_free| until(parts, is_free, GONE_NS).unwrap_or_else(P::now);
     let (released, back) = (until(true), until(false));
     if parts.word.load(Relaxed) == FREE {
-        note(parts, -2);
+        note(parts, if lock.pace.is_some() { -1 } else { -2 });
         return true;
     }
     let hold = until(true).saturating_sub(back);

@@ -26,7 +26,7 @@ use super::choice::choose;
 use super::line::{note_length, successor};
 use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Waiter, give_back, grants, state};
-use super::waiter::{is_sliced, pace_ns, sliced};
+use super::waiter::{Pace, is_sliced, sliced};
 use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake, side};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -84,7 +84,7 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
     if R::AHEAD > 0 && state(gate) == OPEN {
         choose::<P, R>(lock, node);
     }
-    if let Some(head) = open_next(parts, me, node, 0, era) {
+    if let Some(head) = open_next(parts, me, node, Pace::default(), era) {
         move_to_word(lock, head);
     }
     end(parts);
@@ -101,8 +101,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     {
         return false;
     }
-    let now = P::now();
-    if batch::may_stay(lock, now) {
+    if batch::may_stay(lock, P::now()) {
         return false;
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {
@@ -110,7 +109,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         node.gate.fetch_and(!BEHIND, Acquire);
         wake_behind(node);
     }
-    let granted = if lock.tuning.budget_ns == 0 { GRANTED } else { sliced(now) };
+    let granted = if lock.tuning.budget_ns == 0 { GRANTED } else { sliced(P::now()) };
     // It must be this very value, without BEHIND.
     // [stay] ORDERING: Release, pairs with `ask_before`: whoever was chosen before us has gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
@@ -164,7 +163,7 @@ pub(super) fn open_next<'a, P: Platform>(
     parts: &Parts<'_, P>,
     first: *mut Waiter<P>,
     mut node: &'a Waiter<P>,
-    pace_ns: u32,
+    pace: Pace,
     era: usize,
 ) -> Option<&'a Waiter<P>> {
     let (until, opened) = loop {
@@ -173,7 +172,7 @@ pub(super) fn open_next<'a, P: Platform>(
         };
         // SAFETY: linked behind a node that is ours to pass.
         let waiter = unsafe { &*next };
-        waiter.pace_ns.store(pace_ns, Relaxed); // a hint
+        waiter.set_pace(pace);
         match waiter.open() {
             LEFT => node = waiter,
             was => break (next, (was == ASLEEP).then_some(waiter)),
@@ -216,7 +215,8 @@ fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
 pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // only BEHIND comes from others
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
-    let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == ASKS_EACH - 1;
+    let asks_the_clock =
+        is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
     if grants(gate) >= LOOKS_EACH || asks_the_clock && batch::is_slice(P::now()) {
         return false;
     }
@@ -250,7 +250,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     };
     owned_by(SOMEBODY);
     let now = P::now();
-    let pace_ns = pace_ns(gate, now);
+    let pace = Pace::of(gate, now);
     let grants = !note_length(lock) && !batch::may_stay(lock, now);
     let granted = if is_sliced(gate) { sliced(now) } else { GRANTED };
     let mut last = node;
@@ -277,7 +277,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         }
     }
     owned_by(0); // glibc's code asserts it of a mutex that is free
-    if let Some(head) = open_next(parts, first, last, pace_ns, era) {
+    if let Some(head) = open_next(parts, first, last, pace, era) {
         move_to_word(lock, head);
     }
     false

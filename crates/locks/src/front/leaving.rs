@@ -5,7 +5,7 @@
 //! Who is behind it, and asks it whether to sleep, asks the one before it instead.
 
 use super::grant::{hand_on_or_leave, open_next};
-use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, WAITING, Waiter, state};
+use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, Pace, WAITING, Waiter, state};
 use super::{
     FREE, HELD, Parts, Tuning, View, meet_left_behind, mood, pass_on, take_as, unlock_slow,
 };
@@ -73,7 +73,7 @@ pub unsafe fn leave_line<P: Platform>(
     }
     parts.mood.fetch_sub(mood::WAITER, Relaxed); // as above
     parts.mood.fetch_and(!mood::NAPPING, Relaxed);
-    if let Some(head) = open_next(&parts, from_ref(node).cast_mut(), node, 0, tuning.era) {
+    if let Some(head) = open_next(&parts, from_ref(node).cast_mut(), node, Pace::default(), tuning.era) {
         // Nobody holds the lock for us, so it can't be moved to the word: it has to look.
         P::unpark(&raw const head.gate, 1);
     }

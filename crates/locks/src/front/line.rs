@@ -9,7 +9,7 @@ use super::grant::{settle, wake_behind};
 use super::leaving::Seat;
 use super::rule::{Arrived, Rule, View};
 use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
-use super::waiter::{give_back, state};
+use super::waiter::{Pace, give_back, state};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
@@ -115,7 +115,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
 ) -> *const Waiter<P> {
     let mut lock = View { seat, ..View::new(parts, tuning) };
     let grants = R::grants(tuning) && !parts.by.is_null() && !lock.is_crowded();
-    lock.pace_ns = grants.then_some(0);
+    lock.pace = grants.then(Pace::default);
     let mut note = match R::arrive(&lock) {
         Arrived::Took(_) => return core::ptr::null(),
         Arrived::Joins(note) => note,
@@ -140,7 +140,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
             }
             R::hold_back(&lock, &node.note);
         }
-        lock.pace_ns = lock.pace_ns.map(|_| node.pace_ns.load(Relaxed));
+        lock.pace = lock.pace.map(|_| node.pace());
         slept = wait_as_head::<P, R>(&lock, node, slept);
         gate = node.gate.load(Relaxed); // only BEHIND, and OPEN for PROMOTED, come from others: see `settle`
     }

@@ -10,6 +10,7 @@
 //! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::{has_passed, is_empty, is_left, is_left_behind};
+use super::waiter::Pace;
 use super::{
     Eager, FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow,
 };
@@ -124,8 +125,8 @@ impl Default for Note {
 pub struct View<'a, P: Platform> {
     pub(super) parts: Parts<'a, P>,
     pub(super) seat: Option<&'a dyn Seat<P>>,
-    /// How long a grant took lately, with its section, ns; 0: it isn't known yet. None: it is granted to nobody.
-    pub(super) pace_ns: Option<u32>,
+    /// How long grants took lately. None: it is granted to nobody.
+    pub(super) pace: Option<Pace>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
 }
@@ -133,7 +134,7 @@ pub struct View<'a, P: Platform> {
 impl<'a, P: Platform> View<'a, P> {
     /// The lock in these parts.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
-        Self { parts, seat: None, pace_ns: None, tuning }
+        Self { parts, seat: None, pace: None, tuning }
     }
 
     /// The same lock with another tuning.
@@ -240,11 +241,7 @@ impl<'a, P: Platform> View<'a, P> {
 
     /// Is the lock taken for saturated at the first good sign?
     pub(super) fn is_eager(&self) -> bool {
-        match self.tuning.eager {
-            Eager::Never => false,
-            Eager::Unequal => P::is_unequal(),
-            Eager::Always => true,
-        }
+        self.pace.is_some()
     }
 
     /// Does the holder seem to have lost its CPU?

@@ -52,6 +52,9 @@ pub(super) const GRANT: u32 = 32;
 /// In a GRANTED gate: one tick of the clock, when that was (22 bits, which wrap).
 const TICK: u32 = 1 << 10;
 
+/// A slower pace is this one, ns.
+const PACE_MAX_NS: u32 = 1_000_000;
+
 /// Such a tick, ns.
 const TICK_NS: u64 = 16;
 
@@ -70,10 +73,31 @@ pub(super) fn sliced(now: u64) -> u32 {
     GRANTED | SLICED | ((now / TICK_NS) as u32).wrapping_mul(TICK)
 }
 
-/// How long a grant takes, with its section, by a [`sliced`] gate, ns; 0: unknown.
-pub(super) fn pace_ns(gate: u32, now: u64) -> u32 {
-    let ticks = (sliced(now) / TICK).wrapping_sub(gate / TICK) % (u32::MAX / TICK + 1);
-    if is_sliced(gate) { (ticks * TICK_NS as u32).checked_div(grants(gate)).unwrap_or(0) } else { 0 }
+/// How long grants took lately, as the head is told that comes after them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// One, with its section, ns.
+    pub ns: u32,
+    /// How many there were, up to 7; 0: it isn't known.
+    pub grants: u32,
+}
+
+impl Pace {
+    /// By a [`sliced`] gate.
+    pub(super) fn of(gate: u32, now: u64) -> Self {
+        let ticks = (sliced(now) / TICK).wrapping_sub(gate / TICK) % (u32::MAX / TICK + 1);
+        let grants = if is_sliced(gate) { grants(gate) } else { 0 };
+        let ns = (ticks * TICK_NS as u32).checked_div(grants).unwrap_or(0);
+        Self { ns: ns.min(PACE_MAX_NS), grants: grants.min(7) }
+    }
+
+    fn from_word(word: u32) -> Self {
+        Self { ns: word / 8, grants: word % 8 }
+    }
+
+    fn to_word(self) -> u32 {
+        self.ns * 8 + self.grants
+    }
 }
 
 /// Does it say [`SLICED`]?
@@ -87,8 +111,8 @@ pub struct Waiter<P: Platform> {
     pub(crate) gate: P::Word,
     /// How often others of the line were let past it. Written by heads that leave.
     pub(super) passed: P::Word,
-    /// How long a grant took before it was made head, ns; 0: unknown. Written before its gate is.
-    pub(super) pace_ns: P::Word,
+    /// A [`Pace`], written before its gate is.
+    pace: P::Word,
     /// The next one; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
     /// Who is before it. Written by itself before it is linked, and by those who choose.
@@ -114,7 +138,7 @@ impl<P: Platform> Waiter<P> {
             node.write(Self {
                 gate: new(WAITING),
                 passed: new(0),
-                pace_ns: new(0),
+                pace: new(0),
                 next: P::Ptr::new(none),
                 before: P::Ptr::new(none),
                 of: P::Ptr::new(from_ref(parts.word).cast_mut()),
@@ -124,6 +148,16 @@ impl<P: Platform> Waiter<P> {
             });
             &*node
         }
+    }
+
+    /// How long the grants before it took, if it was made head after some.
+    pub(super) fn pace(&self) -> Pace {
+        Pace::from_word(self.pace.load(Relaxed)) // a hint
+    }
+
+    /// Tells it.
+    pub(super) fn set_pace(&self, pace: Pace) {
+        self.pace.store(pace.to_word(), Relaxed);
     }
 
     /// Who is behind it; null: nobody, or not yet.
