@@ -1,10 +1,10 @@
-//! Fifo: whoever came first is served first.
+//! Fifo: first come, first served.
 //!
 //! The line of front/line.rs (after Mellor-Crummey & Scott, TOCS 1991), and a rule: no arrival overtakes
-//! a waiter while the threads fit the CPUs. When they don't, strict order is what makes queue locks
-//! collapse, because the next in line has to be woken, and may have to wait for a CPU, while the lock
-//! stands idle. So then, and only while the lock is free because its next holder has yet to wake up, up
-//! to `bypass` arrivals may take it in between, counted from one headship to the next.
+//! a waiter while the threads fit the CPUs. When they don't, strict order makes queue locks collapse:
+//! the next in line has to be woken, and may have to wait for a CPU, while the lock stands idle. So
+//! then up to `bypass` arrivals, counted from one headship to the next, may take the lock in between,
+//! but only while it is free because its next holder has yet to wake up.
 //!
 //! ```text
 //!   arrival ─ line empty? take ─ crowded, free, and fewer than `bypass` so far? take, counted

@@ -1,4 +1,4 @@
-//! tas: whoever swaps 1 into the word and finds 0 has the lock.
+//! tas: a thread that swaps 1 into the word and finds 0 has the lock.
 //!
 //! The oldest spin lock; as a baseline in T. E. Anderson, *The Performance of Spin Lock Alternatives for
 //! Shared-Memory Multiprocessors*, IEEE TPDS 1(1), 1990, section II ("spin on test-and-set"). Our deviation: a short
@@ -53,7 +53,7 @@ const PAUSE_NS: u32 = 20;
 
 /// A test-and-set lock.
 pub struct Tas<P: Platform> {
-    /// Written by whoever takes the lock, and by the holder.
+    /// Written by threads that take the lock, and by the holder.
     word: P::Word,
 }
 

@@ -58,7 +58,7 @@ const PAUSE_NS_MAX: u32 = 3_200;
 
 /// A test-and-test-and-set lock with exponential back-off.
 pub struct Ttas<P: Platform> {
-    /// Written by whoever takes the lock, and by the holder.
+    /// Written by threads that take the lock, and by the holder.
     word: P::Word,
 }
 
