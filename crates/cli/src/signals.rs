@@ -151,7 +151,7 @@ impl Watch {
         self.spawn(command).map(Group)
     }
 
-    /// Waits for the next event, for ever with no `limit`.
+    /// Waits for the next event, forever with no `limit`.
     pub(crate) fn next(&self, limit: Option<Duration>) -> Event {
         let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
         let time = limit.map(|limit| libc::timespec {

@@ -282,7 +282,7 @@ fn sleep<C: Checker>(
     if naps {
         time_passed::<C>();
         // After the tick a nap ends at once: others must have their turn, or a thread that naps while it waits for them
-        // keeps a checker that goes by priorities for ever.
+        // keeps a checker that goes by priorities forever.
         C::yield_now();
     }
     if woken { Woken::Maybe } else { Woken::TimedOut }

@@ -143,7 +143,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
 
     /// A waiter that is in the list before its thread runs.
     fn enlisted(&self) -> &'static Node<C, SPINS> {
-        // It stays for ever, as in `wait`.
+        // It stays forever, as in `wait`.
         let node: &'static Node<C, SPINS> = Box::leak(Box::default());
         self.acquire();
         // SAFETY: a new node, which stays.

@@ -36,7 +36,7 @@ impl AnyLock for Tas {
     }
 }
 
-/// Naps for ever, once it has been taken.
+/// Naps forever, once it has been taken.
 struct Naps(SimWord);
 
 impl AnyLock for Naps {

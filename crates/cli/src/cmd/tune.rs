@@ -149,7 +149,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             None => {
                 output::say("interrupted before the first run was complete: nothing to report\n");
                 if limit.is_none() {
-                    output::say("hint: does the program run for ever? --time 5 ends each run\n");
+                    output::say("hint: does the program run forever? --time 5 ends each run\n");
                 }
                 Ok(ExitCode::from(INTERRUPTED))
             }

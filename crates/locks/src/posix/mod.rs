@@ -132,8 +132,8 @@ pub struct Mutex<E: Environment> {
     pub word: WordOf<E>,
     /// `__count`: how often its holder holds a recursive mutex. The holder's.
     pub count: WordOf<E>,
-    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder; of those who hold it by nodes the first writes
-    /// [`SOMEBODY`](crate::front::SOMEBODY), and who falls asleep behind one of them writes that one's id.
+    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder. In a chain of holders by nodes, the first writes
+    /// [`SOMEBODY`](crate::front::SOMEBODY), and a waiter that falls asleep behind one of them writes that one's id.
     pub owner: WordOf<E>,
     /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
     /// the upper half the front locks' mood.

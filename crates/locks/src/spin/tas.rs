@@ -19,7 +19,7 @@
 //! 1. word = 1 exactly while a thread holds the lock.
 //! 2. Only the holder writes 0.
 //!
-//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed for ever.
+//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed forever.
 
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Release};

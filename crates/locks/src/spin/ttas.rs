@@ -21,7 +21,7 @@
 //! 2. Only the holder writes 0.
 //! 3. A waiter writes only after it has read 0.
 //!
-//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed for ever, by up to the longest
+//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed forever, by up to the longest
 //! pause after each release.
 
 use crate::entry::{Entry, Kind, Promise};

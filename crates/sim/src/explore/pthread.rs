@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   thread 0   visits, and gives permits: under the mutex or after it, by signals or a broadcast
-//!   others     visits, and waits for permits, for ever or for a time
+//!   others     visits, and waits for permits, forever or for a time
 //!   a visit    lock, trylock, timedlock; glibc's own lock; torn out of the line      unlock: ours or glibc's own
 //!   anybody    swaps the table of locks, at some moment; and perhaps swaps it back
 //! ```
