@@ -8,10 +8,10 @@
 //!   TryLock · TimedLock · Probe
 //! ```
 //!
-//! Who measures, simulates or models critical sections asks for [`Sections`]. So a lock that carries them to another core
-//! (delegation: a server's core runs them, or whoever is at it runs those of its waiters) fits as well. [`RawLock`] is for
-//! programs that lock here and unlock there: a `pthread_mutex_t`. For each of those the base is one line,
-//! [`held_sections!`](crate::held_sections). (A blanket implementation would be none: with it, no crate could implement
+//! Code that measures, simulates or models critical sections uses [`Sections`]. So a lock that carries sections to another
+//! core fits as well (delegation: a server's core runs them, or the holder runs those of its waiters). [`RawLock`] is for
+//! programs that lock here and unlock there: a `pthread_mutex_t`. For a `RawLock` the base is one line,
+//! [`held_sections!`](crate::held_sections). (A blanket implementation would not do: with it, no crate could implement
 //! the base for a lock of its own over every `P`, since others might make that lock a `RawLock` on a machine of theirs.)
 
 use crate::Platform;

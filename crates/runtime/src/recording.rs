@@ -25,8 +25,8 @@ struct Store {
 }
 
 struct Shared(UnsafeCell<Store>);
-// SAFETY: all but `writer` is written by the constructor, before STATE leaves OFF. `writer` is written by whoever has made
-// STATE BUSY, and read while it is OPEN.
+// SAFETY: all but `writer` is written by the constructor, before STATE leaves OFF. `writer` is written by the thread that
+// has made STATE BUSY, and read while it is OPEN.
 unsafe impl Sync for Shared {}
 static STORE: Shared = Shared(UnsafeCell::new(Store {
     dir: [0; 4096],

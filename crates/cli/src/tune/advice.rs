@@ -1,4 +1,4 @@
-//! Which SLO to take, and why. Rules and words; the figures are a curve's.
+//! Which SLO to take, and why: rules and words. The figures come from a curve.
 
 use super::{Curve, Point};
 use crate::epochs::Verdict;
@@ -98,7 +98,7 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
                 if below { ", which is below: the runs differ, so measure again" } else { "" };
             format!("; {at} on {cores} under fifo is {is}{but}")
         });
-        // Noise may make single ones infeasible above others that aren't.
+        // Because of noise, single SLOs may seem infeasible above others that aren't.
         let mut lowest = slos.iter().zip(&infeasible);
         let lowest = lowest.all(|((slo, _), infeasible)| slo == infeasible);
         let which = if lowest { range(&infeasible) } else { listed(&infeasible) };

@@ -62,7 +62,7 @@ impl<P: Platform> Rule<P> for Lock {
 }
 
 /// Takes a lock that is free, and a crowded one past its head. From a quarter of the bound on, one arrival in 32 is
-/// sent to join instead: the head, woken long ago, may wait for a CPU, and that arrival, going to sleep, gives it one.
+/// sent to join instead: the head, woken long ago, may wait for a CPU, and gets one when that arrival goes to sleep.
 fn overtake<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     let is_sent = |so_far| so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
     let may = lock.is_line_empty() || lock.is_crowded() && !is_sent(lock.overtaken());

@@ -7,7 +7,7 @@ use std::cell::Cell;
 /// One step of a recorded thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// Computes what took so long, ns, on the machine that was recorded, which counts as of the fastest class.
+    /// Computes something that took this long, ns, on the recorded machine, which counts as the fastest class.
     Compute(u64),
     /// Sleeps, ns.
     Sleep(u64),
