@@ -72,7 +72,7 @@ struct Waiter {
     id: u64,
     reason: Reason,
     address: usize,
-    /// It may be moved, and be told from others where it comes to.
+    /// It may be moved, and can be distinguished from others at its new place.
     movable: bool,
     /// The word's newest value, as long as the word may be asked for it.
     newest: Option<Arc<AtomicU64>>,

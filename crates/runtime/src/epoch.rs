@@ -179,7 +179,7 @@ pub fn abort() {
     }
 }
 
-/// Makes calls of the function `index` epochs called `name`; `false` if there can't be so many.
+/// Makes calls of the function `index` epochs called `name`; `false` if there are too many.
 pub fn define(index: u32, name: &[u8], slo_ns: u64, percentile: Option<Percentile>) -> bool {
     let Some(common) = COMMON.get(NUMBERED + index as usize) else { return false };
     common.slo_inverted.store(!slo_ns, Relaxed); // before any call is an epoch

@@ -192,7 +192,7 @@ fn parse(piece: &[u8]) -> Result<Said<'_>, &'static [u8]> {
     let (function, slo) = (&rest[..colon], &rest[colon + 1..]);
     let (slo, percentile) = cut(slo, b'@').map_or((slo, None), |(slo, rest)| (slo, Some(rest)));
     let slo_ns = core::str::from_utf8(slo).ok().and_then(|text| text.parse().ok());
-    let slo_ns = slo_ns.ok_or(b"its SLO is no number of ns".as_slice())?;
+    let slo_ns = slo_ns.ok_or(b"its SLO isn't a number of ns".as_slice())?;
     let percentile = match percentile.map(Percentile::parse) {
         Some(None) => return Err(b"its percentile is not from 90 to 99.9"),
         percentile => percentile.flatten(),

@@ -3,7 +3,7 @@
 //! A wait is: enter the kernel, take the bucket, compare, queue, let the bucket go, leave the core. A wake: enter, take the
 //! bucket, unqueue, send each of the woken on its way (on kernels before wake queues, with the bucket still held), which takes
 //! `turnaround_ns` and, from a deep idle core, more. Calls of one bucket take it first come first served, and spin for
-//! it. The more there are, the longer it takes to change hands: so many threads at one futex are slower than one by
+//! it. The more there are, the longer it takes to change hands. That is why threads at one futex are slower than one by
 //! one.
 
 use crate::engine::{Ps, State, Tid, What, advance, engine, ps, suspend};

@@ -121,7 +121,7 @@ struct Cell {
     kept: Vec<f64>,
 }
 
-/// Fewer that count are no figure.
+/// Fewer passes don't make a figure.
 const LEAST: usize = 3;
 /// One thread's probe may differ from the profile's by this factor: a limit below the required accuracy would be
 /// too strict.

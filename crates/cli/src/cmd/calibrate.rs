@@ -19,7 +19,7 @@ use std::process::ExitCode;
   lockwright calibrate --quick --output now.toml        a few seconds, fewer samples
   lockwright calibrate --force --json | jq '.figures[] | select(.kind == \"assumed\").path'
 
-Let nothing else run meanwhile. Figures are real, of this machine, or say that they are assumed.
+Let nothing else run meanwhile. Figures are real, from this machine, unless they say assumed.
 Ctrl-C ends it without a file (exit code 130). Methods: docs/calibrate.md")]
 pub(crate) struct Args {
     /// Where the profile goes

@@ -64,7 +64,7 @@ fn glibc() -> String {
     let mut page = "glibc (the C library's own)\n\n".to_owned();
     for (label, text) in [
         ("idea", "everything passes through: the program runs on the C library's locks"),
-        ("order", "none: a woken waiter competes with whoever comes meanwhile"),
+        ("order", "none: a woken waiter competes with threads that come meanwhile"),
         ("wakes", "one sleeping waiter at each unlock that finds the lock marked as waited for"),
         (
             "advice",

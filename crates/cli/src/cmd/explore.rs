@@ -26,7 +26,7 @@ use std::time::Duration;
   lockwright explore mcs --mutants                would it notice a fault of the lock?
   lockwright explore mcs --mutant queue/mcs.rs:133:31:relaxed
 
-Exit codes: 0 nothing found (with --mutants: every fault of the hand-over was), 1 otherwise, 2 usage.
+Exit codes: 0 nothing found (with --mutants: every fault of the hand-over found), 1 otherwise, 2 wrong usage.
 A finding's last line replays it: docs/explore.md")]
 pub(crate) struct Args {
     /// Locks, NAME[:key=value,...], or all; options that are not given are drawn, too. Or runtime: a pthread mutex and

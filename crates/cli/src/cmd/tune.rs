@@ -26,7 +26,7 @@ use std::time::Duration;
   lockwright tune --slo-range 50us..5ms --epoch get=leveldb_get@p99.9 -- ./db_bench
   lockwright tune --slo-range 20us..2ms --emulate 'big:0,little:1x3.75' -- ./server
 
-Ctrl-C ends the measurement; what was measured until then is reported (exit code 130).")]
+Ctrl-C ends the measurement, and reports what was measured until then (exit code 130).")]
 pub(crate) struct Args {
     /// Smallest and largest SLO, as in 20us..2ms
     #[arg(long, value_name = "FROM..TO")]

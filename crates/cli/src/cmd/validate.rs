@@ -32,7 +32,8 @@ Bars, of locks and loads together (factors count both ways: 0.5 is 2):
   2 threads    the faster of two locks is the faster one, for at least 0.8 of the pairs
 
 Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 not all. On the machine of the run in
-docs/sim.md the first is missed: expect 1. With one CPU two threads are not measured: no miss.")]
+docs/sim.md the first is missed: expect 1. With one CPU the bars for two threads are not measured,
+which is no miss.")]
 pub(crate) struct Args {
     /// The machine's profile, as `lockwright calibrate` wrote it
     #[arg(long, value_name = "FILE", default_value = HERE)]

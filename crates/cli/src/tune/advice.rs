@@ -9,7 +9,7 @@ use lockwright_bench::{si, time};
 const AS_GOOD: f64 = 0.98;
 /// A percentile below this share of its SLO doesn't use it.
 const UNUSED: f64 = 0.9;
-/// Less change over the whole range is no effect.
+/// Less change over the whole range doesn't count as an effect.
 const EFFECT: f64 = 0.05;
 /// Rounds that differ by more than this leave doubts.
 const NOISY: f64 = 1.3;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_too_late_stands_by_again() {
+    fn a_thread_that_was_too_late_stands_by_again() {
         run_on(1);
         let asked = Cell::new(0);
         let ask = || {

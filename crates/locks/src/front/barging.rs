@@ -37,7 +37,7 @@ pub const ENTRY: Entry = Entry {
     id: "barging",
     kind: Kind::Front,
     preset_of: None,
-    idea: "whoever finds it free takes it; waiters spin briefly, then sleep in a line",
+    idea: "any thread that finds it free takes it; waiters spin briefly, then sleep in a line",
     source: "glibc's 0/1/2 futex word (Drepper, Futexes Are Tricky, 2011) with a K42-style line of \
              sleepers; spin budget after Karlin et al., SODA 1990",
     order: "none among runners; sleepers are woken first come first served",

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: who is behind it sleeps, or is about to
-//!      └────┬────┴─► OPEN        competes for the word: opened by whoever was before it, which has left
-//!           ├──────► PROMOTED    competes for the word: by itself, since whoever is before it had the lock; maybe then OPEN
+//!      └────┬────┴─► OPEN        competes for the word: opened by the one before it, which has left
+//!           ├──────► PROMOTED    competes for the word: by itself, since the one before it had the lock; maybe then OPEN
 //!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
 //!           ├──────► LEFT        was torn out of its wait (leaving.rs)
 //!           └ GRANTED ─► ENDED   its node has been given back

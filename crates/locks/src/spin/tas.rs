@@ -30,7 +30,7 @@ pub const ENTRY: Entry = Entry {
     id: "tas",
     kind: Kind::Whole,
     preset_of: None,
-    idea: "whoever swaps 1 into the word and finds 0 has the lock",
+    idea: "a thread that swaps 1 into the word and finds 0 has the lock",
     source: "T. E. Anderson, The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors, IEEE TPDS 1(1), 1990, section II",
     order: "none: any waiter may win, the releaser's own core most easily",
     promise: Promise::Nothing,

@@ -34,7 +34,7 @@ const SLEEP_NS: u64 = 500_000_000;
 
 const PARAMS: &[ParamSpec] = &[ParamSpec {
     key: "scale",
-    meaning: "computing takes so many times as long as it was recorded, on cores of the fastest class",
+    meaning: "a factor: how many times as long computing takes as recorded, on cores of the fastest class",
     default: 1.0,
     min: 0.01,
     max: 100.0,
