@@ -49,9 +49,9 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much. They have each \
+            "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much. Each figure is a \
          lock's throughput relative to the best lock's at the same point: the geometric mean over all simulated machines of \
-         that kind (1.00: the best everywhere). They contain only locks that we recommend for programs. *No wait over {}* \
+         that kind (1.00: the best everywhere). The tables contain only locks that we recommend for programs. *No wait over {}* \
          means that no thread waited longer at any point.",
             limit(SHORT_NS),
         ),
@@ -144,8 +144,8 @@ fn slos(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "For a program that states an SLO ([epochs.md](epochs.md)), on big and little cores: P99 on the slowest class keeps \
-         it at these numbers of {} simulated points: {}. Throughput is in the machines' tables.",
+            "Which lock keeps the SLO that a program states ([epochs.md](epochs.md)), on big and little cores? Of {} simulated \
+         points, each lock kept it at (P99 on the slowest class): {}. Throughput is in the machines' tables.",
             points().count(),
             each.join(", "),
         ),
