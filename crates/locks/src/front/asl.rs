@@ -11,10 +11,9 @@
 //!                                 └ free ──────────────────────────────────────┘
 //! ```
 //!
-//! Our deviations: a thread that stands by *takes* a lock that it finds free, and stands by again if another was
-//! faster (the paper joins the queue); the base is fifo's line in front of word 0 (the paper: MCS). With more
-//! waiters than CPUs the base is barging's line, and standby sleeps; no option is needed (the paper has a separate
-//! blocking version, with pthread's mutex and nanosleep).
+//! Our deviations: a thread that stands by *takes* a lock that it finds free, and stands by again if another was faster (the
+//! paper joins the queue). The base is fifo's line in front of word 0 (the paper: MCS). With more waiters than CPUs it is
+//! barging's line, and standby sleeps, with no option for it (the paper: a blocking version, by pthread's mutex and nanosleep).
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. A thread that stands by holds nothing, and nobody waits for it.

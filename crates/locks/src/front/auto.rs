@@ -42,8 +42,7 @@ pub const ENTRY: Entry = Entry {
     ],
 };
 
-/// On at most this many CPUs a thread that finds the lock free should take it: the next in line
-/// seldom has a CPU.
+/// On at most this many CPUs a thread that finds the lock free should take it: the next in line seldom has a CPU.
 const FEW: u32 = 4;
 
 /// The rule.

@@ -1,12 +1,10 @@
-//! Barging: any thread that finds the word free takes it; the one that has waited longest is woken
-//! first.
+//! Barging: any thread that finds the word free takes it; the one that has waited longest is woken first.
 //!
-//! The idea is glibc's: an arrival may overtake sleepers, because a free lock and a running thread
-//! should not wait for a thread that has yet to wake up. There are two differences. Waiters first stay
-//! awake for about as long as a sleep and a wake would cost (Karlin et al., *Competitive Randomized
-//! Algorithms for Non-Uniform Problems*, SODA 1990), few at a time. And sleepers stand in a line, and
-//! only its head is ever woken, once. glibc's lock wakes many threads, which find it taken again and
-//! mark it "wake somebody" again: that makes it slow with more threads than CPUs.
+//! The idea is glibc's: an arrival may overtake sleepers, because a free lock and a running thread should not wait for a thread that
+//! has yet to wake up. There are two differences. Waiters first stay awake for about as long as a sleep and a wake would cost (Karlin
+//! et al., *Competitive Randomized Algorithms for Non-Uniform Problems*, SODA 1990), few at a time. And sleepers stand in a line, and
+//! only its head is ever woken, once. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again:
+//! that makes it slow with more threads than CPUs.
 //!
 //! A lock whose last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy, is
 //! *saturated*: handing it to another core would only move its data there. Then the line's head naps until its turn,

@@ -37,12 +37,10 @@ use lockwright_platform::{Platform, Stage, Word};
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
 
-/// The time from its predecessor's acquisition until a waiter learns that it is head, plus that from a release until it
-/// can have acquired, ns.
+/// From its predecessor's acquisition until a waiter learns that it is head, plus from a release until it can have acquired, ns.
 const HEADSHIP_NS: u64 = 200;
 
-/// With random lengths, some sections look as if they took longer because the data has just arrived. This factor is
-/// beyond chance.
+/// With random lengths, some sections look as if they took longer because the data has just arrived. This factor is beyond chance.
 const FASTER: u64 = 2;
 
 /// A runner that has not been back for this long is gone, ns.
@@ -55,8 +53,7 @@ const SLICES_NS: u64 = 1 << 20;
 /// Such a slice, ns.
 const SLICE_NS: u64 = 1 << 15;
 
-/// A head that was overtaken this often while it was on its way suspects that somebody comes back for the
-/// lock.
+/// A head that was overtaken this often while it was on its way suspects that somebody comes back for the lock.
 const OVERTAKEN: u32 = 16;
 
 /// A slower core's turn is this fraction of a fast one's, because it does less in it.

@@ -1,5 +1,4 @@
-//! How busy does a runner keep the lock? On two CPUs that decides whether there is work for a second
-//! runner.
+//! How busy does a runner keep the lock? On two CPUs that decides whether there is work for a second runner.
 //!
 //! ```text
 //!   runner   [held][free][held][free][held] ...     rounds, up to 8, or 10 us
@@ -11,8 +10,7 @@
 //! for most of its time, it should run alone: LMDB's operations take twice the CPU time with two runners. Programs with
 //! several locks need only one busy lock: a thread that waits there does not disturb the others.
 //!
-//! On more CPUs batch.rs asks what a move costs: there, runners take the lock from each other, and nobody's rounds can
-//! be seen.
+//! On more CPUs batch.rs asks what a move costs: there, runners take the lock from each other, and nobody's rounds can be seen.
 
 use super::{FREE, Parts, View};
 use lockwright_platform::Ordering::Relaxed;
@@ -21,15 +19,13 @@ use lockwright_platform::Platform;
 /// A runner that is not back after this long is not waited for, ns.
 pub(super) const GRACE_MAX_NS: u64 = 2_000;
 
-/// What a move to another core costs at least: the word, and a few lines of data, ns. (Watching a runner costs it about
-/// as much.)
+/// What a move to another core costs at least: the word, and a few lines of data, ns. (Watching a runner costs it about as much.)
 pub(super) const MOVED_NS: u64 = 150;
 
 /// How long a runner is watched, ns.
 pub(super) const WATCH_NS: u64 = 5_000;
 
-/// This many rounds show how busy the lock is kept; fewer than three do only if it is hardly ever
-/// free.
+/// This many rounds show how busy the lock is kept; fewer than three do only if it is hardly ever free.
 const ROUNDS: u64 = 8;
 
 /// A busy lock is free for at most this many quarters of the time for which it is held ...
@@ -46,8 +42,7 @@ pub(super) fn few<P: Platform>(lock: &View<'_, P>) -> bool {
     lock.tuning.cpus <= 2 && !lock.is_eager()
 }
 
-/// Waits awake, for `ns` at most, until the word is free, or until it is not; returns when that
-/// was.
+/// Waits awake, for `ns` at most, until the word is free, or until it is not; returns when that was.
 pub(super) fn until<P: Platform>(parts: &Parts<'_, P>, is_free: bool, ns: u64) -> Option<u64> {
     let seen = P::spin_for(parts.word, Relaxed, ns as u32, |value| (value == FREE) == is_free);
     ((seen == FREE) == is_free).then(P::now)

@@ -19,8 +19,7 @@
 //! 3. Code that knows of no chain may release the lock and leave the chain behind: word 0 free, H GRANTED. The next
 //!    waiter checks that now and then and before it sleeps (`is_first`), and competes for the word (PROMOTED). If only
 //!    dead nodes are in line, the next thread that takes the word clears them away.
-//! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the
-//!    word.
+//! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
 use super::SOMEBODY;
 use super::choice::choose;
@@ -33,8 +32,7 @@ use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
-/// After this many grants the holder looks at the mutex: does anybody sleep on the word, do waiters outnumber the
-/// CPUs?
+/// After this many grants the holder looks at the mutex: does anybody sleep on the word, do waiters outnumber the CPUs?
 const LOOKS_EACH: u32 = 16;
 
 /// How many of those behind it are woken at a time.
@@ -111,8 +109,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     }
     let sliced = if lock.tuning.budget_ns == 0 { 0 } else { SLICED };
     // It must be this very value, without BEHIND.
-    // [stay] ORDERING: Release, pairs with `ask_before`: those that were chosen before us have
-    // gone.
+    // [stay] ORDERING: Release, pairs with `ask_before`: all chosen before us have gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
     let stays = |from| node.gate.compare_exchange(from, GRANTED | sliced, Release, Relaxed).is_ok();
     if !stays(OPEN) && !stays(PROMOTED) {
@@ -130,8 +127,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     true
 }
 
-/// Wakes those that sleep behind `node`, and have told it so, for the lock to find them awake; `false`: the next one
-/// won't be.
+/// Wakes those that sleep behind `node`, and have told it so, for the lock to find them awake; `false`: the next one won't be.
 ///
 /// All at once: a wake takes longer than many sections, and woken one by one each would hold up the line for that long.
 pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {

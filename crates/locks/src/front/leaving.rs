@@ -1,5 +1,4 @@
-//! Leaving the line from anywhere in it: for a thread that is torn out of its wait (`pthread_exit` in a signal
-//! handler).
+//! Leaving the line from anywhere in it: for a thread that is torn out of its wait (`pthread_exit` in a signal handler).
 //!
 //! Its node outlives its stack. So the node says LEFT, and a thread that reaches it steps over it and gives it back
 //! (after the abandoned nodes of Scott & Scherer, *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the
@@ -14,8 +13,7 @@ use core::ptr::from_ref;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Word};
 
-/// Where a waiting thread says where it is, so that it can be taken out of a torn wait
-/// ([`leave_line`]).
+/// Where a waiting thread says where it is, so that it can be taken out of a torn wait ([`leave_line`]).
 pub trait Seat<P: Platform> {
     /// It is about to join the line. Torn between this and [`sits`](Self::sits), it leaves a node that nobody can pass.
     fn joins(&self);
@@ -60,8 +58,7 @@ pub unsafe fn leave_line<P: Platform>(
                 wake(if next.is_null() { node.next(Acquire) } else { next });
             }
             pass_on::<P>(parts.word); // a wake there may have been meant for us
-            // Did glibc's code leave the line behind, with nobody in it to see that? Then we clear
-            // it away.
+            // Did glibc's code leave the line behind, with nobody in it to see that? Then we clear it away.
             if parts.word.load(Relaxed) == FREE && take_as::<P>(parts.word, HELD) {
                 meet_left_behind(&parts, tuning.era);
                 // ORDERING: Release, pairs with every Acquire that takes the word.

@@ -39,8 +39,7 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
         return true;
     }
     if !untag(tail, era).is_null() {
-        // Left behind by code that knows nothing of the line? Then the word is free, and the next thread that takes it
-        // clears the line away.
+        // Left behind by code that knows nothing of the line? Then the word is free, and its next taker clears it away.
         return parts.word.load(Relaxed) == FREE && is_left_behind(parts, era);
     }
     // Left over from before a fork. Relaxed: there is nobody to synchronize with.
@@ -52,8 +51,7 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
     cleared
 }
 
-/// Does the line consist of nodes that had the lock, or left? The word is free, or held by the caller, which is not in
-/// the line.
+/// Does the line consist of nodes that had the lock, or left? The word is free, or held by the caller, which is not in the line.
 pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
     // ORDERING: Acquire, pairs with [join]: the node is fully made.
     let last = untag(parts.tail.load(Acquire), era);

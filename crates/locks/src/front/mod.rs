@@ -32,9 +32,8 @@
 //! 1. *Duty* is glibc's own. While anybody sleeps on the word, it says 2, or a thread that an unlock has woken is
 //!    on its way and will make it 2. So a thread that has slept, on the word or at a gate, acquires as 2, and an
 //!    unlock, by our code or by glibc's, needs to know only the word.
-//! 2. A waiter asleep at its gate is never the next to have the lock: the thread that makes it head while it
-//!    sleeps there holds the lock, and moves it to the word; and it does not fall asleep behind one that has the
-//!    lock (grant.rs).
+//! 2. A waiter asleep at its gate is never the next to have the lock: the thread that makes it head while it sleeps there holds
+//!    the lock, and moves it to the word; and it does not fall asleep behind one that has the lock (grant.rs).
 //! 3. The line is edited by its head alone, which may stay in it while it holds the lock (joining touches the tail).
 //! 4. After the write of 0 that releases, or the grant, unlock uses nothing but addresses, for futex calls: the mutex
 //!    may be gone by then. (Nodes are not: they lie in lines that stay.)
@@ -211,8 +210,7 @@ pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> 
     if !claim() {
         return false;
     }
-    // Relaxed, both: we hold the lock, and our own unlock reads them. Those beyond what can be counted are
-    // woken one by one.
+    // Relaxed, both: we hold the lock, and our own unlock reads them. Those beyond what can be counted are woken one by one.
     if parts.side.load(Relaxed) & side::MOVEDS != side::MOVEDS {
         parts.side.fetch_add(side::MOVED, Relaxed);
     }
@@ -226,8 +224,7 @@ fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
     parts.word.swap(WAITED, Relaxed);
 }
 
-/// Unlock, by a thread that holds the lock by its `node`; `false`: a look at the mutex is needed, by
-/// [`release`].
+/// Unlock, by a thread that holds the lock by its `node`; `false`: a look at the mutex is needed, by [`release`].
 ///
 /// # Safety
 /// [`acquire`] gave the node to the calling thread's lock operation, and [`Waiter::is_held`] says that it holds by it.
@@ -253,8 +250,7 @@ pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *
 
 /// Releases a word that is not 1: somebody may need a wake.
 ///
-/// The mutex's rule does not matter, and a line need not exist: a thread that needs the wake sleeps on the
-/// word.
+/// The mutex's rule does not matter, and a line need not exist: a thread that needs the wake sleeps on the word.
 #[cold]
 pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     match parts.word.load(Relaxed) {
@@ -283,8 +279,7 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     // STATE: (1|2, q, s) -> (0, q, s). From here on only the address, by invariant 4.
     let before = parts.word.swap(FREE, Release);
     debug_assert!(before != FREE || moved == 0, "released a lock that nobody holds");
-    // The count of moved threads is too high if one woke up by itself; then the wake goes to another
-    // sleeper.
+    // The count of moved threads is too high if one woke up by itself; then the wake goes to another sleeper.
     // SURVIVES: without it they are woken one by one, by the duty that each passes on.
     let woken = if moved > 0 { P::unpark_moved(word, moved) } else { 0 };
     if woken == 0 && before == WAITED {

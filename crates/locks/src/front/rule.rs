@@ -221,8 +221,7 @@ impl<'a, P: Platform> View<'a, P> {
         self.beside_in(self.parts.side.load(Relaxed))
     }
 
-    /// As [`beside`](Self::beside), by this value of the side word. Threads that counted themselves before a fork
-    /// don't exist.
+    /// As [`beside`](Self::beside), by this value of the side word. Threads from before a fork don't exist.
     pub(super) fn beside_in(&self, side: u32) -> u32 {
         if side & side::ERA == self.era() { (side & side::SPINNERS) / side::SPINNER } else { 0 }
     }

@@ -13,10 +13,9 @@
 //!   budget  ├─ standby ─┼─ turns of those before it: three quarters, in equal parts; little cores' a third of that ─┤
 //! ```
 //!
-//! The window is the epoch's, which feedback keeps as long as the SLO allows, as in asl. Long turns help an SLO in
-//! another way, too: a thread waits only once a turn. So with 100 operations in a turn its P99 is that of its own core
-//! working alone, and with 1000 its P99.9. That leaves the longest wait, which consists of naps, and the budget bounds
-//! those.
+//! The window is the epoch's, which feedback keeps as long as the SLO allows, as in asl. Long turns help an SLO in another way,
+//! too: a thread waits only once a turn. So with 100 operations in a turn its P99 is that of its own core working alone, and
+//! with 1000 its P99.9. That leaves the longest wait, which consists of naps, and the budget bounds those.
 //!
 //! While the lock is not saturated this is asl, except that an arrival also takes a word that has stayed free in front
 //! of a sleeping head.

@@ -15,8 +15,7 @@ pub struct Tuning {
     pub spinners: u32,
     /// Arrivals that may overtake the line's head before it has the lock (0 to 511).
     pub bypass: u32,
-    /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: the lock
-    /// does not stay.
+    /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: not at all.
     pub budget_ns: u32,
     /// Does a lock count as saturated at the first good sign?
     pub eager: Eager,

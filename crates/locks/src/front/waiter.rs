@@ -9,10 +9,9 @@
 //!           └ GRANTED ─► ENDED   its node has been given back
 //! ```
 //!
-//! Nodes lie in lines that stay readable (`Platform::take_line`), so a late look at one that has ended does no harm: at
-//! worst BEHIND is set where nobody sleeps, which slows one hand-over down. A waiter that looks at the one before it,
-//! to act on what it sees, then changes its own gate, from WAITING or ASLEEP. That works only while the one before it
-//! is still there.
+//! Nodes lie in lines that stay readable (`Platform::take_line`), so a late look at one that has ended does no harm: at worst BEHIND is
+//! set where nobody sleeps, which slows one hand-over down. A waiter that looks at the one before it, to act on what it sees, then
+//! changes its own gate, from WAITING or ASLEEP. That works only while the one before it is still there.
 
 use super::{CHAINED, Note, Parts, SOMEBODY, WAITED};
 use core::ptr::from_ref;
@@ -35,8 +34,7 @@ pub(crate) const GRANTED: u32 = 4;
 /// It is no longer a waiter; a thread that passes it gives its node back.
 pub(super) const LEFT: u32 = 5;
 
-/// A thread that has joined behind another links its node to that one's within this time, or has lost
-/// its CPU, ns.
+/// A thread that has joined behind another links its node to that one's within this time, or has lost its CPU, ns.
 const LINK_NS: u64 = 1_000_000;
 
 /// It has left the line, and the node has no owner.
@@ -45,8 +43,7 @@ const ENDED: u32 = 6;
 /// In a gate: the one behind sleeps, or is about to.
 pub(super) const BEHIND: u32 = 8;
 
-/// In a GRANTED gate: the lock's rule leaves the lock to others for a slice of each millisecond
-/// (batch.rs).
+/// In a GRANTED gate: the lock's rule leaves the lock to others for a slice of each millisecond (batch.rs).
 pub(super) const SLICED: u32 = 16;
 
 /// In a GRANTED gate: one grant since a holder last looked at the mutex.
@@ -75,8 +72,7 @@ pub struct Waiter<P: Platform> {
     pub(super) passed: P::Word,
     /// The next one; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
-    /// The one before it. Written by itself before it is linked, and by threads that choose a
-    /// successor.
+    /// The one before it. Written by itself before it is linked, and by threads that choose a successor.
     before: P::Ptr<Waiter<P>>,
     /// Which lock it waits for: its word's address.
     of: P::Ptr<P::Word>,
@@ -127,8 +123,7 @@ impl<P: Platform> Waiter<P> {
         state(self.gate.load(Acquire)) == GRANTED && core::ptr::eq(self.by.load(Relaxed), by)
     }
 
-    /// The first node, up to this one, that is in the line and waits for nothing: it had the lock, or left behind one
-    /// that had.
+    /// The first node, up to this one, that is in the line and waits for nothing: it had the lock, or left behind one that had.
     pub(super) fn first_of_the_dead(&self) -> *mut Self {
         let mut first = from_ref(self).cast_mut();
         loop {
@@ -158,9 +153,8 @@ impl<P: Platform> Waiter<P> {
         self.next.store(next, Release);
     }
 
-    /// Its gate says GRANTED: is it still in the line that ends with `last`? Its mutex's memory may belong to another
-    /// mutex by now, which the caller holds by the word, though it never released this one. In doubt, no: a release by
-    /// the word is right, too.
+    /// Its gate says GRANTED: is it still in the line that ends with `last`? Its mutex's memory may belong to another mutex by now,
+    /// which the caller holds by the word, though it never released this one. In doubt, no: a release by the word is right, too.
     pub(super) fn is_still_in(&self, parts: &Parts<'_, P>, last: *mut Self) -> bool {
         if last.is_null() || ![CHAINED, WAITED].contains(&parts.word.load(Relaxed)) {
             return false;
@@ -176,9 +170,8 @@ impl<P: Platform> Waiter<P> {
         true
     }
 
-    /// It falls asleep on the word, behind one that is GRANTED the lock: writes the holder into the mutex, for
-    /// debugging a program that hangs. (Nobody can be granted the lock past it, and unlock writes 0 after this, or
-    /// finds what this wrote.)
+    /// It falls asleep on the word, behind one that is GRANTED the lock: writes the holder into the mutex, for debugging a program that
+    /// hangs. (Nobody can be granted the lock past it, and unlock writes 0 after this, or finds what this wrote.)
     pub(super) fn tell_whose(&self, parts: &Parts<'_, P>) {
         let Some(owner) = parts.owner else { return };
         if owner.load(Relaxed) == SOMEBODY {
@@ -189,8 +182,7 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Changes the gate from `from` to `to`, keeping what it says about those behind; returns the gate as it
-    /// was, or as it is.
+    /// Changes the gate from `from` to `to`, keeping what it says about those behind; returns the gate as it was, or as it is.
     pub(crate) fn turn(&self, from: u32, to: u32) -> Result<u32, u32> {
         let mut now = from;
         loop {
@@ -235,8 +227,7 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Tells the one before it that it sleeps, which its own gate says already; `true`: it need not sleep, it is
-    /// first.
+    /// Tells the one before it that it sleeps, which its own gate says already; `true`: it need not sleep, it is first.
     pub(crate) fn tell_before(&self) -> bool {
         // [tell] ORDERING: AcqRel: Release pairs with [turn], of one that leaves: it sees that we are ASLEEP. Acquire, as above.
         // SURVIVES: as above, both.
@@ -262,16 +253,14 @@ impl<P: Platform> Waiter<P> {
 
 /// Gives nodes back, from `first` on, up to `until`.
 ///
-/// # Safety
-/// Nobody can reach them by the line any more.
+/// # Safety Nobody can reach them by the line any more.
 pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
     while first != until {
         // SAFETY: the caller's promise. The rest stays as it is, for late looks.
         unsafe {
             // ORDERING: Acquire, pairs with [link].
             let next = (*first).next(Acquire);
-            // So a thread that held by it, and does not know that it no longer does, finds out. (See
-            // `is_held`.)
+            // So a thread that held by it, and does not know that it no longer does, finds out. (See `is_held`.)
             (*first).gate.store(ENDED, Relaxed);
             P::give_line(first.cast());
             first = next;

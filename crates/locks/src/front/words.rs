@@ -25,8 +25,7 @@ pub mod side {
     pub const MOVED: u32 = 1 << 21;
     /// The field of moved threads.
     pub const MOVEDS: u32 = 31 << 21;
-    /// One unlock that preferred moved threads to others asleep on word 0, since the last that did not (3 bits).
-    /// The holder's.
+    /// One unlock that preferred moved threads to others asleep on word 0, since the last that did not (3 bits). The holder's.
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 7 << 26;
@@ -38,9 +37,8 @@ pub mod side {
     pub const ERA: u32 = 3 << 30;
 }
 
-/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters). glibc's own code, if it
-/// works on the mutex, counts holders in the whole word, not atomically: it may undo our writes, or change our half by
-/// a carry.
+/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters). glibc's own code, if it works
+/// on the mutex, counts holders in the whole word, not atomically: it may undo our writes, or change our half by a carry.
 ///
 /// That costs time, but never a wake: word 0, gates and `next` alone decide who sleeps and who is woken. And it heals:
 /// NAPPING, which lets arrivals overtake uncounted, when the head looks at the word again; LENGTH, when the line
@@ -58,8 +56,7 @@ pub mod mood {
     pub const SATURATED_AT: u32 = 6 << 16;
     /// Steps below which it no longer does.
     pub const IDLE_AT: u32 = 3 << 16;
-    /// Holders seem to lose their CPUs: a thread has waited awake for as long as that pays, and the holder did not
-    /// release.
+    /// Holders seem to lose their CPUs: a thread has waited awake for as long as that pays, and the holder did not release.
     pub const STALLED: u32 = 1 << 22;
     /// One waiter in the line (9 bits, which wrap).
     pub const WAITER: u32 = 1 << 23;
