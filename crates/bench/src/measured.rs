@@ -89,7 +89,7 @@ pub(crate) fn paired(
     Spread::of(&values)
 }
 
-/// What the point of `row` reached at most in repetition `rep`, whoever did it.
+/// The highest rate at the point of `row` in repetition `rep`, under any lock.
 pub(crate) fn ceiling(plan: &Plan, measured: &Measured, row: usize, rep: u32) -> Option<f64> {
     let of = |&subject: &usize| kept(measured, row, subject).find(|(r, _)| *r == rep);
     let rates = plan.ceilings[row].iter().filter_map(of).map(|(_, answer)| answer.rate());

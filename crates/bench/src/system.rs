@@ -57,7 +57,7 @@ pub(crate) fn one_little(little: usize, factor: &str) -> String {
     format!("big:{},little:{little}x{factor}", big.join(","))
 }
 
-/// The processor's time-stamp counter (on aarch64 the generic timer, whose ticks are no cycles).
+/// The processor's time-stamp counter (on aarch64 the generic timer, whose ticks aren't cycles).
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 has it.

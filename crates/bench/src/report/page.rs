@@ -48,7 +48,7 @@ pub(crate) fn origin(rows: &[Row]) -> &'static str {
     }
 }
 
-/// What was kept and discarded, and whatever else the reader must know.
+/// What was kept and discarded, and anything else that the reader must know.
 pub(crate) fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<String> {
     let mut lines = vec![format!(
         "groups kept: {}, discarded because the line transfer changed by more than 1.6 times: {}{}",

@@ -94,7 +94,7 @@ impl<M: Mutex> Ask<M> for Try {
     }
 }
 
-/// Waits for so long.
+/// Waits for this long.
 #[derive(Clone, Copy)]
 struct WaitFor(Duration);
 

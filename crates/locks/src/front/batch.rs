@@ -1,32 +1,33 @@
-//! Saturation: is it worth handing the lock to another core? And where it is not: for how long does it stay?
+//! Saturation: is it worth handing the lock to another core? And if not, how long does it stay?
 //!
 //! A waiter that takes the lock as soon as it is free makes the lock, and all data that it protects, travel between
-//! cores. If its last holder comes back and is through with the next section before that, nothing is gained: its own core
+//! cores. If the last holder would come back and finish its next section before that, nothing is gained: its own core
 //! has the data. So waiters learn: now and then, and more often once they suspect it, a waiter that finds the word free
-//! doesn't take it. It watches for some microseconds who comes back (`__owner` tells) and how long his rounds are. Short
-//! ones, of the last holder: a step towards *saturated*. None, long ones, or somebody else: two steps back. (Leaving the
-//! lock to the core that has the data is what NUMA locks do between sockets: Radovic & Hagersten, HPCA 2003.) On two CPUs
-//! they ask how busy he keeps it (busy.rs).
+//! doesn't take it. For some microseconds it watches who comes back (`__owner` tells) and how long the rounds are.
+//! Short rounds of the last holder are a step towards *saturated*. No rounds, long ones, or another thread's are two
+//! steps back. (Leaving the lock to the core that has the data is what NUMA locks do between sockets: Radovic &
+//! Hagersten, HPCA 2003.) On two CPUs they ask how busy the holder keeps it (busy.rs).
 //!
 //! ```text
 //!   holder   [cs]..[cs]..[cs]..[cs]..        [cs]................[cs].....
 //!   waiter        ^ watches: short rounds        ^ watches: nobody; takes it
 //! ```
 //!
-//! The line's head leaves a saturated lock to its *runner*, who comes back for it, until its turn has come. What a turn may
-//! cost is a **wait budget**, in time. Turns share three quarters of it, by the number of waiters; the rest is for standby
-//! (slo.rs) and for what a turn takes to begin. Long turns are few moves of the data, and they keep long waits rare: a runner
-//! that has had 1000 operations in its turn waits in one of 1000. Meanwhile the head looks now and then whether it is gone. On two
-//! CPUs it then says that its turn has come (TURN), and the runner gives way at once: it joins the line.
+//! The line's head leaves a saturated lock to its *runner*, who comes back for it, until its turn has come. A **wait
+//! budget**, in time, limits what turns may cost. The waiters' turns share three quarters of it equally; the rest is
+//! for standby (slo.rs) and for starting turns. Long turns mean few moves of the data, and rare waits: a runner with
+//! 1000 operations in its turn waits in one of the 1000. Meanwhile the head checks now and then whether the runner is
+//! gone. On two CPUs the head sets TURN when its turn has come, and the runner gives way at once: it joins the line.
 //!
 //! ```text
 //!   runner   [cs][cs][cs] ... [cs]│ joins the line's end
 //!   head     naps  ^look    ^look │ its turn: [cs][cs][cs] ...
 //! ```
 //!
-//! The budget bounds naps. A wait has the wake-ups of those before it, too, and what a lock that is not saturated takes.
+//! The budget bounds naps only. A wait also contains the wake-ups of those before it, and what it would take at an
+//! unsaturated lock.
 //!
-//! Everything here is a hint: who holds the lock is decided by word 0 alone.
+//! Everything here is a hint: word 0 alone decides who holds the lock.
 
 use super::busy::{BUSY, GRACE_MAX_NS, MOVED_NS, STILL_BUSY, WATCH_NS, few, is_busy, until, who};
 use super::{FREE, Parts, Tuning, View, mood, side};
@@ -36,35 +37,35 @@ use lockwright_platform::{Platform, Stage, Word};
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
 
-/// So long after its predecessor has acquired it learns that it is head, and after the release it can have acquired: together, ns.
+/// From its predecessor's acquisition until a waiter learns that it is head, plus from a release until it can have acquired, ns.
 const HEADSHIP_NS: u64 = 200;
 
-/// Sections of random lengths look as if some took longer with data that has just arrived. This factor is beyond chance.
+/// With random lengths, some sections look as if they took longer because the data has just arrived. This factor is beyond chance.
 const FASTER: u64 = 2;
 
-/// A runner who has not been back for so long is gone, ns.
+/// A runner that has not been back for this long is gone, ns.
 const GONE_NS: u64 = 1_000;
 
-/// Once in this time, ns, there is a slice in which all heads leave their locks and watch: who needs several locks in turn then
-/// meets none that is handed over.
+/// Once in this time, ns, there is a slice in which all heads leave their locks and watch. A thread that needs several
+/// locks in turn then meets none that is handed over.
 const SLICES_NS: u64 = 1 << 20;
 
 /// Such a slice, ns.
 const SLICE_NS: u64 = 1 << 13;
 
-/// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
+/// A head that was overtaken this often while it was on its way suspects that somebody comes back for the lock.
 const OVERTAKEN: u32 = 16;
 
-/// The turn of a core of a slower class is this part of another one's: it does less in it.
+/// A slower core's turn is this fraction of a fast one's, because it does less in it.
 const SLOW_SHARE: u64 = 3;
 
-/// After one turn in this many the lock goes from core to core for a while, to see whether that pays by now.
+/// After one turn in this many the lock goes from core to core for a while, to see whether that pays now.
 const TRY_EACH: u64 = 32;
 
 /// The same where turns of granting are cheap to measure: once in this time, ns.
 const TRIES_NS: u64 = 1 << 26;
 
-/// A head that naps looks at the lock after so long, ns, then after twice as long ...
+/// A head that naps looks at the lock after this long, ns, then after twice as long ...
 const FIRST_LOOK_NS: u32 = 20_000;
 
 /// ... up to this: a lock that falls idle is not left idle for longer.
@@ -80,13 +81,13 @@ pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>, now: u64) -> bool {
     lock.tuning.budget_ns != 0 && (is_saturated(&lock.parts, lock.tuning) || is_slice(now))
 }
 
-/// Is it a moment at which all heads leave their locks and watch?
+/// Is this a slice in which all heads leave their locks and watch?
 pub(super) fn is_slice(now: u64) -> bool {
     now % SLICES_NS < SLICE_NS
 }
 
-/// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head does, and has it slept?
-/// None: somebody beside the line.
+/// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head calls; has it
+/// slept? None: a thread beside the line calls.
 pub(super) fn spin<P: Platform>(
     lock: &View<'_, P>,
     head: Option<bool>,
@@ -128,7 +129,7 @@ pub(super) fn spin<P: Platform>(
             value == FREE
         });
         if held && parts.holder() == holder {
-            note(parts, 1); // it came at any moment, perhaps to the runner's CPU, and the lock was held
+            note(parts, 1); // the lock was held, though it came at a random moment, perhaps to the runner's CPU
         }
     };
     match (watches, head) {
@@ -200,8 +201,8 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut last: u32, moved: Option<u64>) -
     taken != 0
 }
 
-/// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it when
-/// the runner does not come back. `asked_ns`: when it asked; 0 if it did not look.
+/// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it
+/// when the runner does not come back. `asked_ns`: when it asked; 0 if it did not read the clock.
 pub(super) fn nap<P: Platform>(
     lock: &View<'_, P>,
     asked_ns: u64,
@@ -212,7 +213,7 @@ pub(super) fn nap<P: Platform>(
     let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, as all of these
     let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1, mood::MOST));
     if few(lock) {
-        turn = turn.min(budget / 2); // one waiter's turns are rare enough then, and the longest wait is shorter
+        turn = turn.min(budget / 2); // with one waiter turns are rare enough, and the longest wait is shorter
     }
     if parts.mood.load(Relaxed) & mood::SLOW != 0 {
         turn /= SLOW_SHARE;
@@ -282,8 +283,8 @@ fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
     answer
 }
 
-/// Waits awake for `ns` at most; `done` sees each new value of the word. Notes whether its holder seems to have lost its CPU:
-/// then others need not wait awake for it.
+/// Waits awake for `ns` at most; `done` sees each new value of the word. Notes whether the holder seems to have lost
+/// its CPU: then others need not wait awake for it.
 pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl FnMut(u32) -> bool) {
     let (holder, mut over, mut free) = (parts.holder(), false, false);
     P::spin_for(parts.word, Relaxed, ns, |value| {
@@ -300,7 +301,7 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
     }
 }
 
-/// Does the runner of a saturated lock not come back, or not soon? `first`: the first look of this nap.
+/// Is the runner of a saturated lock gone, at least for now? `first`: the first look of this nap.
 fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     let (parts, eager) = (&lock.parts, lock.is_eager());
     if few(lock) {
@@ -326,7 +327,7 @@ fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     false
 }
 
-/// A saturated lock is no longer taken for one, but for one that probably is.
+/// A saturated lock is now taken for one that is only probably saturated.
 fn doubt<P: Platform>(parts: &Parts<'_, P>) {
     let now = parts.mood.load(Relaxed);
     let next = now & !(mood::STEPS | mood::SATURATED) | (mood::SATURATED_AT - mood::STEP);
@@ -345,7 +346,7 @@ fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
         next &= !mood::SATURATED;
     }
     if next != now {
-        // If somebody else notes something at the same time, theirs will do.
+        // If another thread notes something at the same time, its note will do.
         let _ = parts.mood.compare_exchange(now, next, Relaxed, Relaxed);
     }
 }

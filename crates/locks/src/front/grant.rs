@@ -1,8 +1,8 @@
 //! Hand-over: who is next, and how it learns that.
 //!
-//! A holder may stay in the line, and grant the lock to the next waiter when it unlocks: by that waiter's own gate, as MCS
-//! does, while word 0 stays held. Whoever holds it so knows its own node, and unlocks by that: neither it nor its successor
-//! touches the mutex, which arrivals fight for. So long as grants follow each other, they are a *chain*:
+//! A holder may stay in the line, and grant the lock to the next waiter when it unlocks: by that waiter's own gate, as
+//! MCS does, while word 0 stays held. Such a holder knows its own node, and unlocks by it: neither it nor its successor
+//! touches the mutex, for whose line of memory arrivals compete. Consecutive grants form a *chain*:
 //!
 //! ```text
 //!   word 0 = 3
@@ -11,15 +11,15 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Of those in the line that are GRANTED, one has the lock at most; nobody before it does anything any more. Those behind it
-//!    are WAITING, ASLEEP or LEFT, but for the first of them that is not LEFT, which may be PROMOTED.
-//! 2. Nobody sleeps at its gate behind a GRANTED one that does not know ([`BEHIND`]): who falls asleep tells the one before it by a
-//!    step on that one's gate, and learns by the same step if it need not. Who is GRANTED, and told, wakes it, or leaves the line at
-//!    once and makes it head, on word 0.
-//! 3. A lock that is released by code that knows of no chain leaves it behind: word 0 free, H GRANTED. The next waiter sees
-//!    that by itself, now and then and before it sleeps (`is_first`), and competes for the word (PROMOTED). With nobody in line but
-//!    the dead, whoever takes the word clears them away.
-//! 4. Whoever sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
+//! 1. Of those in the line that are GRANTED, at most one has the lock, and those before it do nothing any more. Those
+//!    behind it are WAITING, ASLEEP or LEFT; the first of them that is not LEFT may be PROMOTED.
+//! 2. Nobody sleeps at its gate behind a GRANTED one that does not know ([`BEHIND`]): a waiter that falls asleep tells
+//!    the one before it by a step on that one's gate, and the same step says if it need not sleep. A GRANTED one that
+//!    has been told wakes the sleeper, or leaves the line at once and makes it head, on word 0.
+//! 3. Code that knows of no chain may release the lock and leave the chain behind: word 0 free, H GRANTED. The next
+//!    waiter checks that now and then and before it sleeps (`is_first`), and competes for the word (PROMOTED). If only
+//!    dead nodes are in line, the next thread that takes the word clears them away.
+//! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
 use super::SOMEBODY;
 use super::choice::choose;
@@ -32,13 +32,13 @@ use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
-/// After so many grants the holder looks at the mutex: does anybody sleep on the word, are waiters more than the CPUs?
+/// After this many grants the holder looks at the mutex: does anybody sleep on the word, do waiters outnumber the CPUs?
 const LOOKS_EACH: u32 = 16;
 
-/// So many of those behind it are woken at a time.
+/// How many of those behind it are woken at a time.
 const WAKES: usize = 16;
 
-/// After so many it asks the clock, if the lock's rule cares.
+/// After this many grants it asks the clock, if the lock's rule cares.
 const ASKS_EACH: u32 = 4;
 
 /// There is no chain any more: word 0 says so, too, unless somebody sleeps there.
@@ -49,8 +49,8 @@ fn end<P: Platform>(parts: &Parts<'_, P>) {
     }
 }
 
-/// The head, or who was granted the lock, has it: `gate`. Stays in the line if that may end in a grant, or leaves it.
-/// `true`: it stays, and unlocks by its node.
+/// The caller has the lock, as head or by a grant: `gate` says which. Stays in the line if that may end in a grant,
+/// or leaves it. `true`: it stays, and unlocks by its node.
 pub(super) fn settle<P: Platform, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
@@ -111,7 +111,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     }
     let granted = if lock.tuning.budget_ns == 0 { GRANTED } else { sliced(P::now()) };
     // It must be this very value, without BEHIND.
-    // [stay] ORDERING: Release, pairs with `ask_before`: whoever was chosen before us has gone.
+    // [stay] ORDERING: Release, pairs with `ask_before`: all chosen before us have gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
     let stays = |from| node.gate.compare_exchange(from, granted, Release, Relaxed).is_ok();
     if !stays(OPEN) && !stays(PROMOTED) {
@@ -122,14 +122,14 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if side.load(Relaxed) & side::BY_NODE == 0 {
         side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
     }
-    // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`: no dead node
-    // in the line looks as if it had the lock.
-    // SURVIVES: it takes code that knows nothing of chains, and a signal, under the same mutex.
+    // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`:
+    // no dead node in the line seems to hold the lock.
+    // SURVIVES: needs code that knows nothing of chains, and a signal, under the same mutex.
     let _ = parts.word.compare_exchange(HELD, CHAINED, Release, Relaxed);
     true
 }
 
-/// Wakes those who sleep behind `node`, which it has told, for the lock to find them awake; `false`: the next one won't be.
+/// Wakes those that sleep behind `node`, and have told it so, for the lock to find them awake; `false`: the next one won't be.
 ///
 /// All at once: a wake takes longer than many sections, and woken one by one each would hold up the line for that long.
 pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
@@ -157,8 +157,8 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
     next_is_awake == Some(true)
 }
 
-/// Makes the first waiter behind `node` head that has not left, and gives the nodes from `first` on back. That waiter, if it is
-/// asleep at its gate.
+/// Makes head the first waiter behind `node` that has not left, and gives the nodes from `first` on back. Returns
+/// that waiter if it sleeps at its gate.
 pub(super) fn open_next<'a, P: Platform>(
     parts: &Parts<'_, P>,
     first: *mut Waiter<P>,
@@ -178,7 +178,7 @@ pub(super) fn open_next<'a, P: Platform>(
             was => break (next, (was == ASLEEP).then_some(waiter)),
         }
     };
-    // SAFETY: who is head now is behind them, or the line is empty.
+    // SAFETY: the new head is behind them, or the line is empty.
     unsafe { give_back(first, until) };
     opened
 }
@@ -201,7 +201,7 @@ fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
     owe_wake(parts);
 }
 
-/// Those who were granted the lock since the mutex was last looked at are in line no more.
+/// Those that were granted the lock since a holder last looked at the mutex are no longer in line.
 fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
     let count = grants(gate);
     if count > 0 {
@@ -209,8 +209,8 @@ fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
     }
 }
 
-/// Unlock, by who stayed in the line: grants the lock to the next waiter, if that one is awake and it is no time to look at the
-/// mutex. `true`: it is another's, and the mutex may be gone.
+/// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that one is awake and no look at
+/// the mutex is due. `true`: the lock is another's, and the mutex may be gone.
 #[inline]
 pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // only BEHIND comes from others
@@ -241,7 +241,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     let (parts, era) = (&lock.parts, lock.tuning.era);
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
     forget_granted(parts, gate);
-    // Read by debuggers. (Whom `tell_whose` has named may have left since.)
+    // Read by debuggers. (The holder that `tell_whose` has named may have left since.)
     let owned_by = |whom| {
         parts
             .owner
@@ -254,7 +254,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     let grants = !note_length(lock) && !batch::may_stay(lock, now);
     let granted = if is_sliced(gate) { sliced(now) } else { GRANTED };
     let mut last = node;
-    // Relaxed: who makes it 2 after this is served by a later look.
+    // Relaxed: a thread that makes it 2 after this is served by a later look.
     while grants && parts.word.load(Relaxed) == CHAINED {
         let Some(next) = successor(parts, last, era) else {
             // SAFETY: the line is empty.
