@@ -136,10 +136,6 @@ impl Platform for Native {
         cpus::usable()
     }
 
-    fn is_unequal() -> bool {
-        place::is_unequal()
-    }
-
     fn take_line() -> *mut u8 {
         arena::take()
     }

@@ -12,14 +12,12 @@ pub const CPUS: usize = 1024;
 static RSEQ: AtomicIsize = AtomicIsize::new(0);
 static CLASS: [AtomicU8; CPUS] = [const { AtomicU8::new(0) }; CPUS];
 static FASTEST: AtomicU8 = AtomicU8::new(0);
-static SLOWEST: AtomicU8 = AtomicU8::new(0);
 static DOMAIN: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
 
 /// Records one CPU's class and domain.
 pub fn set(cpu: usize, class: Class, domain: u16) {
     if let (Some(c), Some(d)) = (CLASS.get(cpu), DOMAIN.get(cpu)) {
         c.store(class.0, Relaxed); // a table of hints: any mixture of old and new is legal
-        SLOWEST.fetch_max(class.0, Relaxed);
         d.store(domain, Relaxed);
     }
 }
@@ -32,12 +30,6 @@ pub fn class_of(cpu: usize) -> Class {
 /// The fastest class of those that the program may run on: for it, those cores are the big ones.
 pub fn set_fastest(class: Class) {
     FASTEST.store(class.0, Relaxed); // a hint, as the table
-}
-
-/// Are some CPUs slower than the fastest that the program may run on?
-#[inline]
-pub fn is_unequal() -> bool {
-    SLOWEST.load(Relaxed) > FASTEST.load(Relaxed) // hints, both
 }
 
 /// As [`here`], with the class counted from the fastest that the program may run on ([`set_fastest`]).

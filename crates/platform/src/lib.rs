@@ -89,7 +89,7 @@ pub enum Stage {
     Head,
     /// It is head, and leaves the lock to others for a bounded time.
     Naps,
-    /// It has the lock, past a head that [`Naps`](Self::Naps) at this moment.
+    /// It has the lock, past a head that at this moment [`Naps`](Self::Naps), or isn't awake yet.
     Passed,
 }
 
@@ -165,11 +165,6 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// CPUs that this program may keep busy at once: affinity and CPU quota together, at least 1.
     fn cpus() -> u32;
-
-    /// Are some of the machine's cores slower than others? As stale as [`place`](Self::place).
-    fn is_unequal() -> bool {
-        false
-    }
 
     /// Bytes of a line that may be written; checkers' words need more.
     const LINE: usize = 120;

@@ -131,10 +131,10 @@ pub(crate) struct Thread {
     pub(crate) joined: Option<Ps>,
     /// It is head of that line, and not napping.
     pub(crate) is_head: bool,
-    /// It is head of a line, and leaves the lock to others.
-    pub(crate) naps: bool,
-    /// It took its lock while a head napped.
+    /// It took its lock while the line's head was not awake to take it.
     pub(crate) passed: bool,
+    /// The number of the lock that it waits for.
+    pub(crate) asks: Option<u32>,
     /// The word that it looks at, or sleeps on.
     pub(crate) word: usize,
     /// The reorder window with which it last asked for a lock, ns.
@@ -273,10 +273,12 @@ impl Engine {
         let thread = &mut self.threads[me as usize];
         match stage {
             Stage::Joined => thread.joined = Some(now),
-            Stage::Head => (thread.is_head, thread.naps) = (true, false),
-            Stage::Naps => (thread.is_head, thread.naps) = (false, true),
+            Stage::Head => thread.is_head = true,
+            Stage::Naps => thread.is_head = false,
             Stage::Passed => {
-                let passed = self.threads.iter().any(|thread| thread.naps);
+                let asks = thread.asks;
+                let meets = |thread: &Thread| thread.asks == asks && thread.is_head;
+                let passed = !self.threads.iter().any(meets);
                 self.threads[me as usize].passed = passed; // not on its word alone
             }
         }
@@ -367,8 +369,8 @@ impl Engine {
             seen_waiting: None,
             joined: None,
             is_head: false,
-            naps: false,
             passed: false,
+            asks: None,
             word: 0,
             window_ns: 0,
             held: Box::default(),

@@ -306,10 +306,6 @@ impl Platform for Sim {
         current().map_or(1, |e| u32::try_from(e.cpus.len()).unwrap_or(u32::MAX))
     }
 
-    fn is_unequal() -> bool {
-        current().is_some_and(|e| e.cpus.iter().any(|cpu| cpu.class != e.cpus[0].class))
-    }
-
     fn reached(stage: Stage) {
         engine().reached(stage);
     }

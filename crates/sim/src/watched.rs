@@ -98,7 +98,8 @@ impl Watch {
         let (me, asked) = (e.me(), e.now);
         let thread = &mut e.threads[me as usize];
         (thread.seen_waiting, thread.joined) = (None, None);
-        (thread.is_head, thread.naps, thread.passed) = (false, false, false);
+        (thread.is_head, thread.passed) = (false, false);
+        thread.asks = Some(self.number);
         self.waiters.borrow_mut().push(Waiter {
             thread: me,
             asked,
@@ -122,6 +123,7 @@ impl Watch {
         // A thread that reads an old tail sees the line as it was before a waiter joined: that does not count
         // as overtaking.
         let is_weak = e.explore.as_ref().is_some_and(|x| x.is_weak());
+        e.threads[me as usize].asks = None;
         let passed = e.threads[me as usize].passed;
         let (mut out_of_order, mut too_often) = (None, None);
         for waiter in waiters.iter_mut() {

@@ -15,7 +15,7 @@
 //!
 //! Invariants: those of barging and slo.
 
-use super::{Arrived, Eager, Rule, Tuning, View, Window, barging, slo, tuning};
+use super::{Arrived, Rule, Tuning, View, Window, barging, slo, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
@@ -51,7 +51,7 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { window: Window::Epoch, eager: Eager::Unequal, ..tuning }
+        Tuning { window: Window::Epoch, ..tuning }
     }
 
     fn grants(tuning: &Tuning) -> bool {
@@ -59,7 +59,9 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        if lock.tuning.cpus <= FEW && P::place().class.is_big() || lock.tuning.cpus > FEW && lock.is_crowded() {
+        if lock.tuning.cpus <= FEW && P::place().class.is_big()
+            || lock.tuning.cpus > FEW && lock.is_crowded()
+        {
             barging::Lock::arrive(lock)
         } else {
             slo::Lock::arrive(lock)

@@ -29,7 +29,8 @@
 //!
 //! Everything here is a hint: word 0 alone decides who holds the lock.
 
-use super::busy::{BUSY, GRACE_MAX_NS, MOVED_NS, STILL_BUSY, WATCH_NS, few, is_busy, until, who};
+use super::busy::{BUSY, MOVED_NS, STILL_BUSY, few, is_busy, until};
+use super::rounds::{self, GONE_NS};
 use super::{FREE, Parts, Tuning, View, mood, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Stage, Word};
@@ -43,15 +44,15 @@ const HEADSHIP_NS: u64 = 200;
 /// With random lengths, some sections look as if they took longer because the data has just arrived. This factor is beyond chance.
 const FASTER: u64 = 2;
 
-/// A runner that has not been back for this long is gone, ns.
-const GONE_NS: u64 = 1_000;
-
 /// Once in this time, ns, there is a slice in which all heads leave their locks and watch. A thread that needs several
 /// locks in turn then meets none that is handed over.
 const SLICES_NS: u64 = 1 << 20;
 
 /// Such a slice, ns.
 const SLICE_NS: u64 = 1 << 13;
+
+/// Heads that have waited for a slice come this much later, ns.
+const LATER_NS: u64 = 1 << 15;
 
 /// A head that was overtaken this often while it was on its way suspects that somebody comes back for the lock.
 const OVERTAKEN: u32 = 16;
@@ -86,6 +87,11 @@ pub(super) fn is_slice(now: u64) -> bool {
     now % SLICES_NS < SLICE_NS
 }
 
+/// Is it such a slice, or has it just been one?
+pub(super) fn is_in_slice(now: u64) -> bool {
+    now % SLICES_NS < SLICE_NS + LATER_NS
+}
+
 /// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head calls; has it
 /// slept? None: a thread beside the line calls.
 pub(super) fn spin<P: Platform>(
@@ -98,13 +104,13 @@ pub(super) fn spin<P: Platform>(
     let start = P::now();
     // Somebody kept coming back while it was on its way.
     let overtaken = head == Some(true) && lock.overtaken() >= OVERTAKEN;
-    let is_known = lock.pace.is_some_and(|pace| pace.grants > 0);
     let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
-            _ if lock.pace.is_some() => is_known,
+            // Granted: whoever comes after some grants knows their pace.
+            _ if let Some(pace) = lock.pace => pace.is_known(),
             _ if overtaken && !few(lock) => true,
-            0 => is_slice(start) || start / 64 % if few(lock) { 64 } else { 32 } == 0,
+            0 => is_in_slice(start) || start / 64 % if few(lock) { 64 } else { 32 } == 0,
             // The clock's low bits are as good as a dice.
             steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
             _ => start / 64 % 2 == 0,
@@ -116,13 +122,9 @@ pub(super) fn spin<P: Platform>(
         lock.spin_for(|value| {
             if value == FREE {
                 held = false;
-                let late = if head.is_some() || lock.is_eager() { HEADSHIP_NS } else { 0 };
-                let moved = match lock.pace {
-                    Some(pace) if is_known => Some(pace.ns.into()),
-                    _ if overtaken => None,
-                    _ => Some(P::now().saturating_sub(since) + late),
-                };
-                got = !is_back(lock, holder, moved) && take();
+                let late = if head.is_some() { HEADSHIP_NS } else { 0 };
+                let guess = (!overtaken).then(|| P::now().saturating_sub(since) + late);
+                got = !is_back(lock, holder, guess) && take();
             } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
             }
@@ -146,59 +148,19 @@ pub(super) fn spin<P: Platform>(
     got
 }
 
-/// The word is free: does its last holder come back, and so soon that a move does not pay? Notes the answer; `false`: the
-/// word is still free. `last`: who that was, 0 if it isn't known; `moved`: what a section takes whose core has just got
-/// the data, with the move, ns.
-fn is_back<P: Platform>(lock: &View<'_, P>, mut last: u32, moved: Option<u64>) -> bool {
-    let (parts, eager) = (&lock.parts, lock.is_eager());
+/// The word is free: does its last holder come back soon? Notes the answer; `false`: the word is still free. `last`, `guess`:
+/// see [`rounds::watch`].
+fn is_back<P: Platform>(lock: &View<'_, P>, last: u32, guess: Option<u64>) -> bool {
     if few(lock) {
-        let busy = is_busy(parts, BUSY);
+        let busy = is_busy(&lock.parts, BUSY);
         if let Some(busy) = busy {
-            note(parts, if busy { 1 } else { -1 });
+            note(&lock.parts, if busy { 1 } else { -1 });
         }
         return busy.is_some();
     }
-    let moved = moved.unwrap_or(0).min(GRACE_MAX_NS);
-    let is_known = lock.pace.is_some_and(|pace| pace.grants > 0);
-    let others = if is_known { 3 } else { 0 };
-    let (least, faster, enough) = if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
-    let start = P::now();
-    let (mut released, mut taken) = (start, 0);
-    // Rounds of one thread, and how long the lock was free, and held, in them, ns.
-    let (mut rounds, mut free, mut held) = (0, 0, 0);
-    let is_enough = loop {
-        let patience = (moved * (taken + 1)).saturating_sub(P::now().saturating_sub(start));
-        let Some(back) = until(parts, false, patience.max(least)) else { break rounds >= enough };
-        taken += 1;
-        let by = if is_known { who(parts) } else { parts.holder() };
-        let Some(end) = until(parts, true, WATCH_NS) else { break rounds >= enough };
-        if by == 0 || last == 0 || by == last {
-            rounds += 1;
-            free += back.saturating_sub(released);
-            held += end.saturating_sub(back);
-        }
-        (last, released) = (if by == 0 { last } else { by }, end);
-        if taken - rounds > others {
-            break rounds > enough;
-        }
-        if end.saturating_sub(start) > WATCH_NS {
-            break rounds > 0;
-        }
-    };
-    // Either it is back sooner than a move takes, whatever the section; or sections take far longer where the data has just
-    // arrived.
-    let watched = if is_known { rounds * MOVED_NS } else { 0 };
-    let stays = is_enough && (free < rounds * MOVED_NS || (free + held) * faster < rounds * moved + watched);
-    let in_slice = start % SLICES_NS < 2 * SLICE_NS;
-    match (stays, is_known) {
-        (true, false) if !in_slice => note(parts, 1),
-        (true, true) => note(parts, lock.pace.map_or(0, |pace| pace.grants.min(4) as i32)),
-        (true, false) => note(parts, 7),
-        (false, false) => note(parts, -2),
-        (false, true) if rounds >= enough => note(parts, -7),
-        (false, true) => {} // others have it, and nothing is known of him
-    }
-    taken != 0
+    let seen = rounds::watch(lock, last, guess);
+    note(&lock.parts, seen.votes);
+    seen.came
 }
 
 /// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it
@@ -273,6 +235,21 @@ pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
     }
 }
 
+/// The caller has the lock, and is about to make another one head. That one may be asleep, and waking up may take longer than
+/// many sections: until it is awake a saturated lock is left to its runner, as while it naps.
+pub(super) fn leave_to_runner<P: Platform>(lock: &View<'_, P>) {
+    if lock.is_saturated() {
+        lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: `is_awake` takes it back
+    }
+}
+
+/// Head, and awake.
+pub(super) fn is_awake<P: Platform>(parts: &Parts<'_, P>) {
+    if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
+        parts.mood.fetch_and(!mood::NAPPING, Relaxed); // or glibc's code said so, see `mood`
+    }
+}
+
 /// The line's head leaves the lock to others for as long as `looks` takes.
 fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
     parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
@@ -303,7 +280,7 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
 
 /// Is the runner of a saturated lock gone, at least for now? `first`: the first look of this nap.
 fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
-    let (parts, eager) = (&lock.parts, lock.is_eager());
+    let (parts, grants) = (&lock.parts, lock.pace.is_some());
     if few(lock) {
         // Who takes it from now on clears that: a hint.
         let used = parts.side.fetch_or(side::TURN, Relaxed) & side::TURN == 0;
@@ -316,11 +293,11 @@ fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     let until = |is_free| until(parts, is_free, GONE_NS).unwrap_or_else(P::now);
     let (released, back) = (until(true), until(false));
     if parts.word.load(Relaxed) == FREE {
-        note(parts, if lock.pace.is_some() { -1 } else { -2 });
+        note(parts, if grants { -1 } else { -2 });
         return true;
     }
     let hold = until(true).saturating_sub(back);
-    if !eager && back.saturating_sub(released) > 2 * MOVED_NS + hold / 4 {
+    if !grants && back.saturating_sub(released) > 2 * MOVED_NS + hold / 4 {
         doubt(parts);
         return true;
     }

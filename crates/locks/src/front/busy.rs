@@ -42,7 +42,7 @@ const SLACK_NS: u64 = 500;
 
 /// Is there at most one visible runner?
 pub(super) fn few<P: Platform>(lock: &View<'_, P>) -> bool {
-    lock.tuning.cpus <= 2 && !lock.is_eager()
+    lock.tuning.cpus <= 2 && lock.pace.is_none()
 }
 
 /// Waits awake, for `ns` at most, until the word is free, or until it is not; returns when that was.

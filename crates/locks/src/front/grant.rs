@@ -84,8 +84,9 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
     if R::AHEAD > 0 && state(gate) == OPEN {
         choose::<P, R>(lock, node);
     }
+    batch::leave_to_runner(lock);
     if let Some(head) = open_next(parts, me, node, Pace::default(), era) {
-        move_to_word(lock, head);
+        move_to_word(parts, head);
     }
     end(parts);
     false
@@ -95,10 +96,7 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
 fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let parts = &lock.parts;
     // Relaxed: at the unlock we look again.
-    if parts.by.is_null()
-        || node.next.load(Relaxed).is_null()
-        || lock.is_crowded()
-    {
+    if parts.by.is_null() || node.next.load(Relaxed).is_null() || lock.is_crowded() {
         return false;
     }
     if batch::may_stay(lock, P::now()) {
@@ -186,13 +184,7 @@ pub(super) fn open_next<'a, P: Platform>(
 /// Moves a head that sleeps at its gate to the word; the caller holds the lock.
 ///
 /// An acquirer must not spend its critical section on waking: our unlock will, or glibc's. One that isn't asleep yet sees OPEN.
-///
-/// Until it is awake a saturated lock is left to its runner, as while it naps: waking up may take longer than many turns.
-fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
-    let parts = &lock.parts;
-    if lock.is_saturated() {
-        parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: the head clears it
-    }
+fn move_to_word<P: Platform>(parts: &Parts<'_, P>, head: &Waiter<P>) {
     let gate = &raw const head.gate;
     // Its gate may learn meanwhile that somebody sleeps behind it, once.
     if P::requeue(gate, OPEN, parts.word, 1) == 0 {
@@ -215,8 +207,7 @@ fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
 pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // only BEHIND comes from others
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
-    let asks_the_clock =
-        is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
+    let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
     if grants(gate) >= LOOKS_EACH || asks_the_clock && batch::is_slice(P::now()) {
         return false;
     }
@@ -277,8 +268,9 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         }
     }
     owned_by(0); // glibc's code asserts it of a mutex that is free
+    batch::leave_to_runner(lock);
     if let Some(head) = open_next(parts, first, last, pace, era) {
-        move_to_word(lock, head);
+        move_to_word(parts, head);
     }
     false
 }

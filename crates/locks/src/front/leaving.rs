@@ -72,7 +72,9 @@ pub unsafe fn leave_line<P: Platform>(
     }
     parts.mood.fetch_sub(mood::WAITER, Relaxed); // as above
     parts.mood.fetch_and(!mood::NAPPING, Relaxed);
-    if let Some(head) = open_next(&parts, from_ref(node).cast_mut(), node, Pace::default(), tuning.era) {
+    if let Some(head) =
+        open_next(&parts, from_ref(node).cast_mut(), node, Pace::default(), tuning.era)
+    {
         // Nobody holds the lock for us, so it can't be moved to the word: it has to look.
         P::unpark(&raw const head.gate, 1);
     }

@@ -133,6 +133,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         (gate, slept) = wait_in_line(&lock, node, awake_ns);
     }
     if state(gate) != GRANTED {
+        batch::is_awake(&parts);
         P::reached(Stage::Head);
         if R::HOLDS_BACK {
             if slept {
@@ -242,9 +243,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         }
     }
     loop {
-        if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
-            parts.mood.fetch_and(!mood::NAPPING, Relaxed); // glibc's code said so, see `mood`
-        }
+        batch::is_awake(parts);
         if R::spin(lock, slept, || take(slept)) || mark::<P>(parts.word) {
             return slept;
         }

@@ -11,9 +11,7 @@
 
 use super::line::{has_passed, is_empty, is_left, is_left_behind};
 use super::waiter::Pace;
-use super::{
-    Eager, FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow,
-};
+use super::{FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Word};
@@ -237,11 +235,6 @@ impl<'a, P: Platform> View<'a, P> {
     /// Should waiters leave the lock to a thread that comes back for it?
     pub fn is_saturated(&self) -> bool {
         batch::is_saturated(&self.parts, self.tuning)
-    }
-
-    /// Is the lock taken for saturated at the first good sign?
-    pub(super) fn is_eager(&self) -> bool {
-        self.pace.is_some()
     }
 
     /// Does the holder seem to have lost its CPU?

@@ -24,7 +24,7 @@
 //! 1. Between two headships at most `bypass` arrivals overtake a head that does not nap.
 //! 2. A head naps for three quarters of the budget at most, and not past the budget's end, counted from when it asked.
 
-use super::{Arrived, Eager, Note, Rule, Tuning, View, Window, asl, barging, tuning};
+use super::{Arrived, Note, Rule, Tuning, View, Window, asl, barging, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
@@ -61,7 +61,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn defaults(tuning: Tuning) -> Tuning {
-        Tuning { window: Window::Epoch, eager: Eager::Always, ..tuning }
+        Tuning { window: Window::Epoch, ..tuning }
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {

@@ -17,8 +17,6 @@ pub struct Tuning {
     pub bypass: u32,
     /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: not at all.
     pub budget_ns: u32,
-    /// Does a lock count as saturated at the first good sign?
-    pub eager: Eager,
     /// CPUs that the program may use.
     pub cpus: u32,
     /// Moved sleepers that one unlock wakes at most.
@@ -31,17 +29,6 @@ pub struct Tuning {
     pub waiting: Waiting,
     /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist.
     pub era: usize,
-}
-
-/// When a lock counts as saturated at the first good sign. Otherwise chance must be ruled out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Eager {
-    /// Never.
-    Never,
-    /// Where the machine's cores are not equal.
-    Unequal,
-    /// Always.
-    Always,
 }
 
 /// Where the reorder window comes from.
@@ -77,7 +64,6 @@ impl Tuning {
             spinners: SUITED,
             bypass: barging::BYPASS,
             budget_ns: batch::BUDGET_NS,
-            eager: Eager::Never,
             cpus: 2,
             herd: 8,
             window_ns: WINDOW_MAX_NS,

@@ -91,6 +91,11 @@ impl Pace {
         Self { ns: ns.min(PACE_MAX_NS), grants: grants.min(7) }
     }
 
+    /// Does it say anything?
+    pub(super) fn is_known(&self) -> bool {
+        self.grants > 0
+    }
+
     fn from_word(word: u32) -> Self {
         Self { ns: word / 8, grants: word % 8 }
     }

@@ -328,11 +328,6 @@ impl Explorer {
         self.memory.last_mut().expect("just added").start()
     }
 
-    /// Are some of the cores slower than others?
-    pub(crate) fn is_unequal(&self) -> bool {
-        self.classes.iter().any(|class| *class != self.classes[0])
-    }
-
     /// How many sleep on a word.
     #[cfg(test)]
     pub(crate) fn asleep_on(&self, word: usize) -> usize {

@@ -505,10 +505,6 @@ impl Platform for Explored {
         current().map_or(1, |e| explorer(e).cpus)
     }
 
-    fn is_unequal() -> bool {
-        current().is_some_and(|e| explorer(e).is_unequal())
-    }
-
     fn reached(stage: Stage) {
         engine().reached(stage);
     }
