@@ -34,7 +34,7 @@ pub(crate) fn report(trace: &Trace) -> String {
     let count = |number: usize, what: &str| {
         format!("{} {what}{}", thousands(number as u64), if number == 1 { "" } else { "s" })
     };
-    let mut text = format!(
+    let mut head = format!(
         "{} of {} by {}, on lock {} and {}; every time is {}\n",
         count(trace.acquisitions() as usize, "acquisition"),
         count(trace.locks.len(), "lock"),
@@ -43,13 +43,14 @@ pub(crate) fn report(trace: &Trace) -> String {
         count(meta.cpus as usize, "CPU"),
         Origin(meta.emulated.as_deref()),
     );
-    text += &format!(
-        "in {}; all threads together computed {}, waited for locks {}, slept otherwise {}\n",
+    head += &format!(
+        "in {}; all threads together computed {}, waited for locks {}, slept otherwise {}",
         time(meta.span_ns as f64),
         time(summary.compute_ns as f64),
         time(summary.wait_ns as f64),
         time(summary.idle_ns as f64),
     );
+    let mut text = output::wrapped(&head) + "\n";
     if meta.dropped > 0 {
         let (why, hint) = match meta.is_disk_full {
             true => ("there was no room on the disk", "df /dev/shm"),
@@ -93,8 +94,7 @@ fn table(trace: &Trace, summary: &Summary) -> String {
             time(lock.wait.total_ns() as f64),
         ]);
     }
-    let mut text: String =
-        table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let mut text = output::plain(&table);
     if is_short {
         text += "hold 0 ns: no longer than recording itself takes, which is taken off\n";
     }

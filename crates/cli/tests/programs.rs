@@ -650,7 +650,7 @@ fn stats_of_children_are_one_with_their_parents() -> Result<()> {
 #[test]
 fn tune_makes_epochs_of_functions() -> Result<()> {
     let options =
-        ["--steps", "2", "--runs", "1", "--compare", "", "--epoch", "lock=clock_gettime@p95"];
+        ["--steps", "2", "--rounds", "1", "--compare", "", "--epoch", "lock=clock_gettime@p95"];
     let (child, out) = tune("tune-function", &options, &[epochs_path(), "0.1", "plain"]);
     let outcome = child.run()?;
     if cfg!(not(target_arch = "x86_64")) {
@@ -682,7 +682,8 @@ fn tune(out: &str, options: &[&str], program: &[&str]) -> (Child, PathBuf) {
 #[test]
 fn tune_measures_a_program_and_recommends() -> Result<()> {
     let classes = two_classes()?;
-    let mut options = vec!["--steps", "3", "--runs", "2", "--time", "0.3", "--compare", "barging"];
+    let mut options =
+        vec!["--steps", "3", "--rounds", "2", "--time", "0.3", "--compare", "barging"];
     if let Some(classes) = &classes {
         options.extend(["--topology", classes]);
     }
@@ -743,7 +744,7 @@ fn tune_keeps_what_was_measured_when_interrupted() -> Result<()> {
         FOLDER.path().join("turns").display(),
         epochs_path()
     );
-    let options = ["--steps", "2", "--runs", "9", "--compare", ""];
+    let options = ["--steps", "2", "--rounds", "9", "--compare", ""];
     let (child, out) = tune("tune-interrupted", &options, &["sh", "-c", &script]);
     let outcome = child.run()?;
     assert_eq!(outcome.end, End::Code(130), "{}", outcome.describe());
@@ -759,7 +760,7 @@ fn tune_keeps_what_was_measured_when_interrupted() -> Result<()> {
 
 #[test]
 fn tune_says_what_is_wrong_with_the_program() -> Result<()> {
-    let options = ["--steps", "2", "--runs", "1"];
+    let options = ["--steps", "2", "--rounds", "1"];
     let (child, _) = tune("tune-none", &options, &[epochs_path(), "0.1", "plain"]);
     let outcome = child.run()?;
     assert_eq!(outcome.end, End::Code(2), "{}", outcome.describe());

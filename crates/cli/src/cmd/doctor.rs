@@ -24,9 +24,10 @@ use std::time::Duration;
   lockwright doctor ./script.py
   lockwright doctor --run --limit 10 ./server --port 8080
 
-With --run the program runs under the library, and every futex wait of it and of its children is
-counted for whoever asked for it: our locks, those of Rust's std, abseil and others, or glibc. The
-verdict follows their shares. What the program prints goes to standard error.")]
+With --run the program runs under the library, and every futex wait of it and of
+its children is counted for whoever asked for it: our locks, those of Rust's
+std, abseil and others, or glibc. The verdict follows their shares. What the
+program prints goes to standard error.")]
 pub(crate) struct Args {
     /// Run the program, and count whose locks it sleeps on
     #[arg(long)]

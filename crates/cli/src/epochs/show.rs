@@ -99,7 +99,7 @@ pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
         };
         row(&name, names.of(only.class), only, true, judge(epoch));
     }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    output::plain(&table)
 }
 
 /// Why the verdict is what it is, in one line.
@@ -141,16 +141,17 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
         );
     }
     let processes = if record.processes == 1 { "process" } else { "processes" };
-    let mut text = format!(
-        "\nepochs of '{program}', {}: lock {}, {} {processes}, {:.1} s\n{}",
+    let head = format!(
+        "\nepochs of '{program}', {}: lock {}, {} {processes}, {:.1} s",
         Origin(record.emulated.as_deref()),
         shown(&record.lock),
         record.processes,
         record.seconds,
-        table(record, names)
     );
+    let mut text = format!("{}\n{}", output::wrapped(&head), table(record, names));
     for (name, epoch) in record.epochs() {
-        let _ = writeln!(text, "{}: {}", shown(&name), explain(epoch, names));
+        let line = format!("{}: {}", shown(&name), explain(epoch, names));
+        let _ = writeln!(text, "{}", output::wrapped(&line));
     }
     if record.running > 0 {
         let _ = writeln!(text, "{} of the processes still run: figures until now", record.running);
