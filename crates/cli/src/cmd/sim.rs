@@ -173,7 +173,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     if !written.is_empty() && !args.json {
         let names: Vec<_> = written.iter().map(|file| file.display().to_string()).collect();
-        output::print(&format!("\nwritten: {}\n", names.join(" ")))?;
+        output::print(&format!("\n{}", output::beside("written: ", &names.join(" "))))?;
     }
     let violations = report::violations(&plan, &rows);
     for line in &violations {

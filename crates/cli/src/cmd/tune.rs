@@ -181,7 +181,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let files = report.write(&args.out)?;
     output::print(&report.text())?;
     let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    output::print(&format!("\nwritten: {}\n", files.join(" ")))?;
+    output::print(&format!("\n{}", output::beside("written: ", &files.join(" "))))?;
     match measured.failure {
         Some(failure) => Err(failure),
         None if measured.interrupted => Ok(ExitCode::from(INTERRUPTED)),

@@ -288,7 +288,7 @@ mod tests {
         let (record, names) = record();
         let text = table(&record, &names);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("epoch  cores") && lines[0].contains("P99"), "{text}");
+        assert!(lines[0].starts_with("epoch cores") && lines[0].contains("P99"), "{text}");
         assert!(lines[1].contains("all") && lines[1].ends_with("infeasible"), "{text}");
         assert!(lines[2].contains(names.of(0)) && lines[2].ends_with("kept"), "{text}");
         assert_eq!(lines.len(), 4, "{text}");
