@@ -76,24 +76,6 @@ impl Measured {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// A run of three rounds.
-    pub(crate) fn measured(samples: Vec<Sample>) -> Measured {
-        Measured { samples, kept: 3, ..Measured::new(1.0) }
-    }
-
-    /// A measurement of so many operations in one second.
-    pub(crate) fn sample(row: usize, subject: usize, rep: u32, ops: u64) -> Sample {
-        let answer = Answer { ops, elapsed_ns: 1_000_000_000, ..Answer::default() };
-        let line_ns = (None, None);
-        let (kept, status) = (true, Status::Ok);
-        Sample { row, subject, rep, line_ns, kept, status, answer: Some(answer) }
-    }
-}
-
 /// Kept samples of one row and subject that have an answer.
 pub(crate) fn kept(
     measured: &Measured,
@@ -138,4 +120,22 @@ pub(crate) fn ours_failed(plan: &Plan, measured: &Measured) -> bool {
         matches!(s.status, Status::Hung | Status::Failed)
             && plan.subjects[s.subject].role == Role::Ours
     })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run of three rounds.
+    pub(crate) fn measured(samples: Vec<Sample>) -> Measured {
+        Measured { samples, kept: 3, ..Measured::new(1.0) }
+    }
+
+    /// A measurement of so many operations in one second.
+    pub(crate) fn sample(row: usize, subject: usize, rep: u32, ops: u64) -> Sample {
+        let answer = Answer { ops, elapsed_ns: 1_000_000_000, ..Answer::default() };
+        let line_ns = (None, None);
+        let (kept, status) = (true, Status::Ok);
+        Sample { row, subject, rep, line_ns, kept, status, answer: Some(answer) }
+    }
 }
