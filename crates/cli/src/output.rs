@@ -5,7 +5,7 @@
 //! sequence. What belongs on one line is made so where it is put in, by [`shown`].
 
 use crate::hints::{Failure, cause};
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
 pub(crate) use lockwright_bench::{WIDTH, wrapped};
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -101,6 +101,10 @@ pub(crate) fn plain(table: &Table) -> String {
     let mut table = table.clone();
     let blanks = if fits(&table, 2) { 2 } else { 1 };
     spread(&mut table, blanks);
+    // The first column names what the line is of.
+    if let Some(first) = table.column_mut(0) {
+        first.set_constraint(ColumnConstraint::ContentWidth);
+    }
     match fits(&table, blanks) {
         true => table.set_content_arrangement(ContentArrangement::Disabled),
         false => table.set_width(u16::try_from(width(&table)).unwrap_or(u16::MAX)),
