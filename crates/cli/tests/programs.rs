@@ -627,6 +627,7 @@ fn stats_show_each_class_of_an_annotated_programs_epochs() -> Result<()> {
         let seconds = errors[head.len()..].split(' ').next().context("a time")?;
         assert!(seconds.parse::<f64>()? >= 0.2, "{errors}");
         let rows: Vec<_> = errors.lines().skip(3).take(3).collect();
+        assert!(rows.iter().all(|row| row.chars().count() <= 80), "{errors}");
         for (row, cores) in rows.iter().zip(["work all", "big", "little"]) {
             let words = row.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.starts_with(cores), "{errors}");
