@@ -118,7 +118,7 @@ void Client::operation(driver::Random &random) {
 
 int main(int argc, char **argv) {
   driver::Options options =
-      driver::parse(argc, argv, " [--slots N]\n\n  --slots N  keys are of so many of the 16 slots (1)");
+      driver::parse(argc, argv, " [--slots N]\n\n  --slots N  keys are of N of the 16 slots (1)");
   Kyoto kyoto(options.size, options.slots);
   return driver::drive("kyoto", kyoto, options);
 }

@@ -36,7 +36,8 @@ extern void lw_real_epoch_name(int id, const char *name) __asm__("lw_epoch_name"
 
 #else
 
-/* In position-dependent code (-fno-pic) the linker settles what a weak symbol is; so we look it up instead. */
+/* In position-dependent code (-fno-pic) the linker decides what a weak symbol is, so we look it up at run
+   time. */
 extern void *lw_real_dlsym(void *handle, const char *name) __asm__("dlsym") LW_WEAK;
 
 static inline __attribute__((unused)) void *lw_look_up(void **known, const char *symbol)
@@ -59,8 +60,8 @@ static inline __attribute__((unused)) void *lw_look_up(void **known, const char 
 
 #endif
 
-/* The epoch `id`, 0 to 1023, begins in the calling thread. Epochs may lie within each other, also within
- * themselves, 64 deep; the innermost one counts. */
+/* The epoch `id`, 0 to 1023, begins in the calling thread. Epochs may be nested, also within themselves,
+ * 64 deep; the innermost one counts. */
 static inline __attribute__((unused)) void lw_epoch_start(int id) __asm__("lw_inline_epoch_start");
 static inline void lw_epoch_start(int id)
 {
@@ -69,8 +70,8 @@ static inline void lw_epoch_start(int id)
         real(id);
 }
 
-/* It ends; it should have taken `slo_ns` nanoseconds at most. Epochs within it that have not ended end with it,
- * unjudged. Nothing happens if it does not run in this thread. */
+/* The epoch ends; it should have taken `slo_ns` nanoseconds at most. Epochs within it that have not ended end
+ * with it, and are not judged. Does nothing if the epoch does not run in this thread. */
 static inline __attribute__((unused)) void lw_epoch_end(int id, uint64_t slo_ns)
     __asm__("lw_inline_epoch_end");
 static inline void lw_epoch_end(int id, uint64_t slo_ns)
@@ -80,7 +81,8 @@ static inline void lw_epoch_end(int id, uint64_t slo_ns)
         real(id, slo_ns);
 }
 
-/* So many per cent of its executions are to keep the SLO, in all threads: 90 to 99.9; 99 unless told. */
+/* The percentage of its executions that must keep the SLO, in all threads: 90 to 99.9; the default is
+   99. */
 static inline __attribute__((unused)) void lw_epoch_percentile(int id, double percent)
     __asm__("lw_inline_epoch_percentile");
 static inline void lw_epoch_percentile(int id, double percent)
@@ -90,7 +92,7 @@ static inline void lw_epoch_percentile(int id, double percent)
         real(id, percent);
 }
 
-/* Reports call it so; the first 63 bytes count. */
+/* The epoch's name in reports; the first 63 bytes count. */
 static inline __attribute__((unused)) void lw_epoch_name(int id, const char *name)
     __asm__("lw_inline_epoch_name");
 static inline void lw_epoch_name(int id, const char *name)

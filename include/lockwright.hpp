@@ -24,7 +24,7 @@ namespace lockwright {
 
 namespace detail {
 
-// Times beyond this are "for ever"; the clocks' own numbers end sooner than the programs'.
+// Times beyond this are "forever"; the clocks' own numbers end sooner than the programs'.
 constexpr std::chrono::hours century{24 * 36500};
 
 // The time `left` from now, by CLOCK_MONOTONIC, rounded up to nanoseconds.

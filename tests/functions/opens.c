@@ -68,7 +68,7 @@ int main(int argc, char **argv)
     CHECK(own && others && own != others && own(1) == 11 && others(1) == 21);
     CHECK(own == table[1].call);
 
-    /* Looked up: the same address each time, whoever asks. */
+    /* Looked up: the same address each time, for every caller. */
     call *base = (call *)dlsym(RTLD_DEFAULT, "base");
     CHECK(base && base == table[0].call && base(1) == 2 && dlerror() == NULL);
 

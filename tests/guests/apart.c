@@ -1,4 +1,5 @@
-/* Threads that share no lock and no data: what a tool finds between them lies in whoever serves their locks. */
+/* Threads that share no lock and no data: any race that a tool finds between them is in the code that
+   serves their locks. */
 #include <pthread.h>
 #include <stdio.h>
 

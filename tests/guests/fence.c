@@ -1,4 +1,4 @@
-/* Starts a program, its other arguments, behind a filter that kills whoever makes a system call that a program needs
+/* Starts a program, its other arguments, behind a filter that kills it for a system call that a program needs
  * neither to be loaded nor to lock. The first argument is what the program preloads. */
 #include <linux/filter.h>
 #include <linux/seccomp.h>

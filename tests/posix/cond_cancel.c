@@ -108,7 +108,7 @@ static void rounds(int kind)
             OK(pthread_cond_signal(&c));
         }
         for (int i = 0; i < THREADS; i++) {
-            /* Whoever is left alone by now gets a token, and a signal. */
+            /* A thread that is left alone by now gets a token, and a signal. */
             for (int turn = 0;; turn++) {
                 void *result;
                 struct timespec soon = in_ms(CLOCK_REALTIME, 2);

@@ -1,5 +1,5 @@
-/* A program that confines itself: from then on the kernel kills whoever opens a file, maps memory, or asks for its CPUs.
- * Waiting for a lock must do none of it. */
+/* A program that confines itself: from then on the kernel kills it if it opens a file, maps memory, or asks for its
+ * CPUs. Waiting for a lock must do none of it. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>

@@ -1,5 +1,5 @@
-// Linked without libc, so that its references have no version: whoever initialises its condvar, whose memory is not
-// zero, has to be of the same version as who waits.
+// Linked without libc, so that its references have no version: the one that initialises its condvar, whose memory
+// is not zero, must have the same version as the one that waits.
 typedef unsigned long words[8];
 extern int pthread_mutex_init(void *, const void *), pthread_mutex_lock(void *), pthread_mutex_unlock(void *);
 extern int pthread_cond_init(void *, const void *), pthread_cond_wait(void *, void *);

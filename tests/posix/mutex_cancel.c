@@ -1,4 +1,4 @@
-/* pthread_mutex_lock is no cancellation point, however long it waits and whatever it looks at meanwhile; and it leaves
+/* pthread_mutex_lock isn't a cancellation point, however long it waits and whatever it reads meanwhile; and it leaves
  * errno alone. */
 #include "check.h"
 

@@ -11,7 +11,7 @@ static int timed(clockid_t clock, const struct timespec *deadline)
                        : pthread_mutex_clocklock(&m, clock, deadline);
 }
 
-/* Holds it until told, and a while longer, so that whoever asks meanwhile has to wait. */
+/* Holds it until told, and a while longer, so that a thread that asks meanwhile has to wait. */
 static void *hold_until_told(void *data)
 {
     OK(pthread_mutex_lock(&m));

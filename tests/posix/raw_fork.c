@@ -29,7 +29,7 @@ static void in_child(const char *how, bool updates)
     CHECK(owner(&plain) == owner(&shared));
     if (updates)
         CHECK(owner(&plain) == me());
-    // Waits, if only for a moment: now whoever watches has noticed that this is a child.
+    // Waits, if only for a moment: now the watchers have noticed that this is a child.
     struct timespec past = in_ms(CLOCK_REALTIME, -1000);
     EXPECT(pthread_mutex_timedlock(&held, &past), ETIMEDOUT);
     CHECK(owner(&plain) == owner(&shared));

@@ -1,5 +1,5 @@
 // Threads that pass a baton on by one condvar each, so that every unlock has a signalled waiter to wake; and one that wants the
-// mutex for itself, as it comes. Nobody waits for ever: it gets its turns while the baton goes round.
+// mutex for itself, as it comes. Nobody waits forever: it gets its turns while the baton goes round.
 // limit: 120
 #include "check.h"
 

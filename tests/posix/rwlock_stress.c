@@ -126,7 +126,7 @@ static void no_starved_writer(void)
     printf("the writer got through\n");
 }
 
-/* The last one frees the lock's page: whoever touches it after its own unlock crashes. */
+/* The last one frees the lock's page: a thread that touches it after its own unlock crashes. */
 struct page {
     pthread_rwlock_t lock;
     int left;

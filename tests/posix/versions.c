@@ -1,4 +1,4 @@
-// Each lock function of glibc's that we replace, in each version that glibc has it in: whoever asks gets ours, and
+// Each lock function of glibc's that we replace, in each version that glibc has it in: every caller gets ours, and
 // nobody gets one that we don't have. The list is libc's own table of symbols. Without us: glibc's.
 // bare: lib_bare
 // bare: lib_bare_cond

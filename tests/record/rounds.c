@@ -1,4 +1,4 @@
-// `rounds HOW THREADS ROUNDS`: each thread locks and unlocks `one`, and `two` inside of it, so many times. Then the
+// `rounds HOW THREADS ROUNDS`: each thread locks and unlocks `one`, and `two` inside it, ROUNDS times. Then the
 // program ends as HOW says: `return`, `_exit`, `kill` (SIGKILL while the threads hold `two` no more), or `fork`: a
 // child does the same again, with one thread, before its parent returns.
 #include <pthread.h>

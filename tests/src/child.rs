@@ -49,7 +49,7 @@ pub struct Outcome {
     pub stderr: Vec<u8>,
     /// How long it took.
     pub took: Duration,
-    /// The longest time by which we, who watch it, slept longer than we meant to.
+    /// The longest time by which we, watching it, overslept.
     pub stall: Duration,
 }
 
@@ -101,7 +101,7 @@ impl Child {
     /// otherwise.
     pub fn new(program: impl AsRef<OsStr>) -> Child {
         let mut command = Command::new(program);
-        // Whoever runs the tests may have these set; a test says itself what it wants.
+        // The environment of the tests may have these set; a test sets what it wants itself.
         command.env_remove("LD_PRELOAD");
         for (name, _) in std::env::vars_os() {
             let is_ours = name.as_encoded_bytes().starts_with(b"LOCKWRIGHT_");

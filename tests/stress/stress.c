@@ -120,7 +120,7 @@ static void *body(void *data)
             if (locks[which].kind == PTHREAD_MUTEX_RECURSIVE)
                 MUST(pthread_mutex_unlock(m) == 0);
         }
-        /* Wait for a token, or leave one: nobody may wait for ever while tokens are left. */
+        /* Wait for a token, or leave one: nobody may wait forever while tokens are left. */
         if ((dice >> 40) % 8 == 0 && locks[which].waiters < thread_count / 2) {
             locks[which].waiters++;
             while (!locks[which].tokens && !stop) {

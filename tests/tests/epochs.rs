@@ -266,7 +266,7 @@ fn variables_override_and_bad_ones_are_said_once() -> Result<()> {
     Ok(())
 }
 
-/// What the library has to say is no reason for SIGPIPE to end the program.
+/// The library's message must not end the program by SIGPIPE.
 #[test]
 fn nobody_need_listen_to_us() -> Result<()> {
     let binary = program("nested.c", "deaf")?;

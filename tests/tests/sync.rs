@@ -174,7 +174,7 @@ fn told_once(mode: Mode, ours: &OsString) -> Result<(), Failed> {
     Err(format!("{}: {}", mode.name(), outcome.describe()).into())
 }
 
-/// Epochs are counted once each, by whichever runtime serves.
+/// Epochs are counted once each, by the runtime that serves.
 fn epochs_are_recorded(mode: Mode, ours: &OsString) -> Result<(), Failed> {
     let program = Program::new(source_dir().join("sync/epochs.cpp"));
     let program = Program { name: format!("recorded-{}", mode.name()), ..program };

@@ -43,7 +43,7 @@ const SHIM: [(&str, &str); 4] = [
     ("stackinfo.h", include_str!("../../tests/conformance/shim/stackinfo.h")),
 ];
 
-/// Internal headers that need nothing else, taken as they are.
+/// Internal headers that need nothing else, taken unchanged.
 const TAKEN: [&str; 6] = [
     "include/libc-pointer-arith.h",
     "include/array_length.h",
@@ -422,7 +422,7 @@ impl Suite {
                 tests.push(name);
             }
         }
-        // The test that takes longest is late in the alphabet: it had better not be the last to start.
+        // The test that takes longest is late in the alphabet: it should not be the last to start.
         tests.sort_by(|one, two| two.cmp(one));
         Ok(tests)
     }

@@ -80,7 +80,7 @@ pub(crate) struct Args {
     /// Write README's table and picture, too.
     #[arg(long, conflicts_with_all = ["quick", "threads", "locks"])]
     readme: bool,
-    /// One round of 0.2 s: shows that all works, measures nothing.
+    /// One round of 0.2 s: shows that everything works, measures nothing.
     #[arg(long, conflicts_with_all = ["seconds", "reps"])]
     quick: bool,
 }
@@ -363,7 +363,7 @@ mod tests {
     use super::*;
     use lockwright_tests::{Child, End};
 
-    /// Results of `rounds` rounds in which each lock has so many times glibc's throughput, and takes so many times as long.
+    /// Results of `rounds` rounds in which each lock has the given multiples of glibc's throughput and times.
     fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> Results {
         let run = |(rate, longer): (f64, u64)| {
             let mut latency = stats::Latency::default();
@@ -432,7 +432,7 @@ mod tests {
         assert!(
             next.contains("`LD_PRELOAD=\"$PWD/target/release/liblockwright.so\" ./your-program`")
         );
-        // An objective that is missed is no gain, however fast.
+        // A missed objective isn't a gain, however fast.
         let [better, not, _] = sentences(&results(9, (1.0, 1), (2.1, 2)));
         assert!(!better.contains("2.10"), "{better}");
         assert!(
@@ -455,7 +455,7 @@ mod tests {
     #[test]
     fn few_rounds_say_nothing() {
         let [better, not, _] = sentences(&results(4, (1.3, 4), (2.1, 1)));
-        assert!(better.contains("untold") && not.contains("untold"), "{better}{not}");
+        assert!(better.contains("unknown") && not.contains("unknown"), "{better}{not}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ const ASL: &str = "asl";
 /// First runs of FIFO, whose median decides on the SLOs.
 const LOOKS: usize = 3;
 
-/// SLOs: FIFO's P99 on little cores, so many times; and no limit.
+/// SLOs as multiples of FIFO's P99 on little cores; and no limit.
 const FACTORS: [f64; 6] = [0.0, 0.5, 1.0, 2.0, 4.0, 8.0];
 const FACTORS_QUICK: [f64; 2] = [0.0, 4.0];
 
@@ -52,7 +52,7 @@ pub(crate) struct Args {
 /// Which evaluation.
 #[derive(clap::Subcommand)]
 enum Suite {
-    /// LibASL's databases on emulated cores: SQLite, LMDB, Kyoto Cabinet, LevelDB. (upscaledb cannot be had: Debian 12 has
+    /// LibASL's databases on emulated cores: SQLite, LMDB, Kyoto Cabinet, LevelDB. (upscaledb is not available: Debian 12 has
     /// no package.)
     LibaslApps(Databases),
     /// Unmodified programs from Debian on this machine's own cores: each lock against glibc's.
@@ -88,7 +88,7 @@ struct Databases {
     /// Folder of the report (default: `eval/libasl-apps` in cargo's target folder).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// One round of 0.15 s: shows that all works, measures nothing, judges nothing.
+    /// One round of 0.15 s: shows that everything works, measures nothing, judges nothing.
     #[arg(long, conflicts_with_all = ["time", "warmup", "rounds"])]
     quick: bool,
 }
@@ -100,7 +100,7 @@ fn threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// All that was measured, and what the report says of how.
+/// All measurements, and what the report says about how they were made.
 struct Evaluation {
     results: Vec<Results>,
     machine: Machine,
@@ -321,7 +321,7 @@ fn command() -> String {
     format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" "))
 }
 
-/// A bar for so many runs.
+/// A bar for this many runs.
 pub(crate) fn progress(total: u64) -> Result<ProgressBar> {
     let bar = ProgressBar::new(total).with_style(
         ProgressStyle::with_template("{bar:32.cyan/dim} {pos:>3}/{len} {msg:<40} {left}")?

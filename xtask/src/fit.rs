@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Seeds of each run while it searches; they are the same for all candidates. With --check, at least 10.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
-    /// End the search after so long.
+    /// End the search after this long.
     #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     budget: u64,
 }
@@ -257,7 +257,7 @@ fn rows_table(before: &[Measurement<'_>], after: Option<&[Measurement<'_>]>) -> 
     right(table, 2..5)
 }
 
-/// What the paper says of a row.
+/// What the paper says about a row.
 fn paper(row: &Row) -> String {
     let bound = |sign: &str, number: Option<f64>| number.map(|number| format!("{sign} {number}"));
     let number = row.paper.map(|number| number.to_string());

@@ -61,7 +61,7 @@ impl fmt::Display for No {
 
 impl std::error::Error for No {}
 
-/// Somebody pressed Ctrl-C, and what was done until then is kept: exit code 130.
+/// Ctrl-C was pressed, and the results until then are kept: exit code 130.
 #[derive(Debug)]
 struct Interrupted(&'static str);
 

@@ -36,14 +36,14 @@ pub enum Workload {
 pub enum SuiteName {
     /// What the project promises, each with its bar; exit code 1 if one is missed.
     Bars,
-    /// What it promises of asl, on emulated little cores where the machine has none.
+    /// What it promises of asl, on emulated little cores if the machine has none.
     Asl,
 }
 
 /// Whether threads are bound to CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Pin {
-    /// Not.
+    /// No.
     No,
     /// Thread i to CPU i, modulo CPUs.
     Yes,
@@ -55,7 +55,7 @@ pub enum Pin {
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc, \
-parking_lot, std, all.\nThe reference, glibc, always runs. Figures are real, of this machine, or say that they are emulated."
+parking_lot, std, all.\nThe reference, glibc, always runs. Figures are real, from this machine, unless they say emulated."
 )]
 pub struct Args {
     /// Locks, separated by spaces or by one --lock each
@@ -94,7 +94,7 @@ pub struct Args {
     #[arg(long, value_name = "HOW", default_value = "exponential")]
     pub(crate) length: Length,
 
-    /// Cache lines that the critical section writes besides
+    /// Cache lines that the critical section also writes
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     pub(crate) lines: u32,
 
@@ -150,11 +150,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Leave out the pass that takes the time of each wait
+    /// Leave out the pass that measures each wait
     #[arg(long)]
     pub(crate) no_latency: bool,
 
-    /// Leave out the runs that show what each point can reach at most
+    /// Leave out the runs that show the most that each point can reach
     #[arg(long)]
     pub(crate) no_ceiling: bool,
 
@@ -174,7 +174,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Print all columns, and a suite's tables, too (the CSV and JSON files have them always)
+    /// Print all columns, and a suite's tables, too (the CSV and JSON files always have them)
     #[arg(long)]
     pub(crate) wide: bool,
 
@@ -188,7 +188,8 @@ pub struct Args {
 }
 
 impl Args {
-    /// How long one measurement takes. There are many in the bars, whose ratios are medians over the rounds anyway.
+    /// How long one measurement takes. The bars need many measurements, and their ratios are medians over the
+    /// rounds anyway.
     pub(crate) fn time_s(&self) -> f64 {
         self.time.unwrap_or(if self.suite == Some(SuiteName::Bars) { 0.2 } else { 0.4 })
     }

@@ -82,7 +82,8 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
     }
 }
 
-/// Reads what is there, waiting until `deadline` at most; `false` if nothing came. Closes at the end.
+/// Reads what has arrived, waiting until `deadline` at most; `false` if nothing came. Closes the pipe
+/// at the end.
 fn drain<R: Read + AsRawFd>(
     from: &mut Option<R>,
     into: &mut Vec<u8>,

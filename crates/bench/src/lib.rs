@@ -62,7 +62,7 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs the command; `library` is the liblockwright.so to preload, or why there is none.
+/// Runs the command; `library` is the liblockwright.so to preload, or the reason why it is missing.
 ///
 /// The worker processes are the program itself, called as `PROGRAM bench --worker JSON`: the program's
 /// `bench` subcommand must come here.

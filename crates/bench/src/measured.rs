@@ -107,7 +107,7 @@ pub(crate) fn paired(
     Spread::of(&values)
 }
 
-/// What the point of `row` reached at most in repetition `rep`, whoever did it.
+/// The highest rate at the point of `row` in repetition `rep`, under any lock.
 pub(crate) fn ceiling(plan: &Plan, measured: &Measured, row: usize, rep: u32) -> Option<f64> {
     let of = |&subject: &usize| kept(measured, row, subject).find(|(r, _)| *r == rep);
     let rates = plan.ceilings[row].iter().filter_map(of).map(|(_, answer)| answer.rate());
@@ -131,7 +131,7 @@ pub(crate) mod tests {
         Measured { samples, kept: 3, ..Measured::new(1.0) }
     }
 
-    /// A measurement of so many operations in one second.
+    /// A measurement of `ops` operations in one second.
     pub(crate) fn sample(row: usize, subject: usize, rep: u32, ops: u64) -> Sample {
         let answer = Answer { ops, elapsed_ns: 1_000_000_000, ..Answer::default() };
         let line_ns = (None, None);

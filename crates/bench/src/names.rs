@@ -1,4 +1,4 @@
-//! Names of locks: for a shell's completion, where any text is taken, and in what is said of a wrong one.
+//! Names of locks: for a shell's completion (which accepts any text), and for messages about a wrong one.
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockwright_locks::catalog::CATALOG;
@@ -34,7 +34,7 @@ impl TypedValueParser for Names {
     }
 }
 
-/// The candidate that a mistyped `word` most probably meant; capitals are no mistake.
+/// The candidate that a mistyped `word` most probably meant; differences in case don't count.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     candidates

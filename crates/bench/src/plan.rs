@@ -33,7 +33,8 @@ pub(crate) struct Plan {
 
 /// What has to be measured to know what the points of `rows` can reach at most: two threads that have a CPU each and a
 /// test-and-set lock (the two fastest CPUs), or one CPU alone, whichever is more. Those that do it are added to `subjects`;
-/// `library` slows what is emulated. Points whose figure is no throughput under one exclusive lock have no ceiling.
+/// `library` slows what is emulated. Points whose figure isn't the throughput of one exclusive lock have no
+/// ceiling.
 pub(crate) fn ceilings(
     rows: &[Row],
     cpus: usize,
@@ -72,7 +73,7 @@ fn has_ceiling(work: &Work) -> bool {
     }
 }
 
-/// What a subject measures at a point: the point itself, but for a ceiling, which brings its own threads.
+/// What a subject measures at a point: the point itself, except for a ceiling, which has its own threads.
 pub(crate) fn point_of(subject: &Subject, point: &Point) -> Point {
     let Some(threads) = subject.alone else { return point.clone() };
     let work = match point.work {

@@ -2,7 +2,7 @@
 
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
-/// A bar of so many steps with the time left and a message; nothing if `quiet` or not on a terminal.
+/// A bar with this many steps, the time left and a message; nothing if `quiet` or not on a terminal.
 pub fn progress(steps: u64, quiet: bool) -> ProgressBar {
     let target =
         if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(4) };

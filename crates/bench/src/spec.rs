@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Lock {
-    /// The process's `pthread_*` functions, whoever provides them (glibc, or a preloaded library).
+    /// The process's `pthread_*` functions, from glibc or a preloaded library.
     Pthread,
     /// A lock of our catalogue, compiled in.
     Catalogue(String),
@@ -35,7 +35,8 @@ pub(crate) struct Spec {
     pub fastest_first: bool,
 }
 
-/// What the process says of its own locks: lockwright's library tells which it runs (`lockwright_record::mailbox`).
+/// What the process says about its own locks: lockwright's library tells which it runs
+/// (`lockwright_record::mailbox`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum InForce {

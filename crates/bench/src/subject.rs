@@ -138,7 +138,7 @@ impl Subject {
         })
     }
 
-    /// What is compared if nobody says: the front locks, and the strongest peers.
+    /// What is compared by default: the front locks, and the strongest peers.
     pub(crate) fn defaults(library: Result<&Path, &str>) -> Result<Vec<Subject>> {
         let front = CATALOG.iter().filter(|e| e.kind == Kind::Front).map(|e| e.id);
         front
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!((ours.role, ours.choice.as_deref()), (Role::Ours, Some("fifo")));
     }
 
-    /// What a worker says of whose lock it ran.
+    /// A worker's answer about whose lock it ran.
     fn answer(provider: &str, in_force: InForce) -> Answer {
         Answer { provider: provider.into(), in_force, ..Answer::default() }
     }

@@ -57,7 +57,7 @@ pub(crate) fn one_little(little: usize, factor: &str) -> String {
     format!("big:{},little:{little}x{factor}", big.join(","))
 }
 
-/// The processor's time-stamp counter (on aarch64 the generic timer, whose ticks are no cycles).
+/// The processor's time-stamp counter (on aarch64 the generic timer, whose ticks aren't cycles).
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn ticks() -> u64 {
     // SAFETY: every x86-64 has it.
@@ -105,7 +105,7 @@ fn usage(whose: libc::c_int) -> Duration {
 /// own threads, and so would the kernel's account of pressure.
 pub(crate) struct Others {
     at: Instant,
-    /// CPU time of everybody there, stolen time included, and of us and of the children that we waited for.
+    /// CPU time of all programs there, with stolen time; and our own, with that of the children that we waited for.
     all: Duration,
     own: Duration,
 }
@@ -124,9 +124,9 @@ impl Others {
     }
 }
 
-/// CPUs that were used besides our own, of so many seconds of CPU time within so many seconds.
+/// How many CPUs others used, if `all` seconds of CPU time were used within `elapsed` seconds, `own` of them by us.
 fn besides(all: f64, own: f64, elapsed: f64) -> Option<f64> {
-    // Some sandboxes have the kernel's account, and write nothing into it.
+    // Some sandboxes have the kernel's file, but write no figures into it.
     (all >= own / 2.0).then(|| (all - own).max(0.0) / elapsed.max(1e-3))
 }
 
@@ -141,7 +141,7 @@ fn busy_time(cpus: &[usize]) -> Option<Duration> {
     ))
 }
 
-/// The sum of user, nice, system and steal; interrupts are nobody's, and our own wakes cause some.
+/// The sum of user, nice, system and steal; interrupts belong to no program, and our own wakes cause some.
 fn busy_ticks(stat: &str, cpus: &[usize]) -> Option<u64> {
     let of = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();

@@ -214,7 +214,8 @@ fn wrong_library_is_found_out() {
     assert!(stderr.contains("was not measured: pthread_mutex_lock came from 'libc"), "{stderr}");
 }
 
-/// A library that serves the mutexes by glibc's functions, whatever lock it is asked for, and says of itself what `more` says.
+/// A library that serves the mutexes by glibc's functions, whatever lock is asked for; `more` is what it says about
+/// itself.
 fn imposter(dir: &Path, more: &str) -> PathBuf {
     let (source, library) = (dir.join("imposter.c"), dir.join("liblockwright.so"));
     let text = format!(

@@ -22,7 +22,7 @@ pub(crate) enum Measure {
     Store,
     /// An addition, an exchange, a comparison and exchange: of a word in the own cache, one after the other.
     Atomic,
-    /// The same, with a store to the word after each, as a lock is taken and released.
+    /// The same, with a store to the word after each, as when a lock is taken and released.
     AtomicStore,
     /// Read, modify and write a line that is in the own cache, among others.
     Line,
@@ -69,7 +69,7 @@ pub(crate) fn cycle() -> f64 {
     per_turn(16_384, || adds(16_384))
 }
 
-/// One NOP, ns: slower also where a thread that we can't see shares the core.
+/// One NOP, ns: also slower if a thread that we can't see shares the core.
 pub(crate) fn nop() -> f64 {
     per_turn(65_536, || nops(65_536))
 }
@@ -81,7 +81,8 @@ fn measure(what: Measure, chain: &Chain) -> f64 {
         Measure::Cycle => per_turn(4 * N, || adds(4 * N)),
         Measure::Nop => nop(),
         Measure::Load => {
-            // Locks' loads mostly wait for nothing, and nothing for them but a branch that was foreseen.
+            // A lock's loads mostly wait for nothing, and only a correctly predicted branch waits for
+            // them.
             let cell = 0u32;
             let cell: *const u32 = black_box(&raw const cell);
             per_turn(N, || {
@@ -142,7 +143,7 @@ fn atomics(then: impl Fn(&AtomicU32)) -> f64 {
     ns
 }
 
-/// What one of `turns` turns takes, ns.
+/// The length of one of `turns` turns, ns.
 pub(crate) fn per_turn(turns: u32, run: impl FnOnce()) -> f64 {
     let start = Instant::now();
     run();

@@ -21,7 +21,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Of so many lines, 65536 at most.
+    /// Of this many lines, 65536 at most.
     pub(crate) fn new(lines: u16) -> Self {
         let mut order: Vec<_> = (0..lines).collect();
         fastrand::Rng::with_seed(1).shuffle(&mut order);

@@ -10,7 +10,7 @@ use crate::{Effort, Error, power, repeat, sched};
 use lockwright_bench::turns_per_ns;
 use lockwright_sim::profile::ClassProfile;
 
-/// The classes, and what a line from memory takes the fastest.
+/// The classes, and the time that the fastest takes to get a line from memory.
 pub(crate) fn measure(
     layout: &Layout,
     lines: &Lines,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Sleeps whose wakes are compared, to see a deeper idle state, ns.
 const SLEEPS: [u64; 5] = [60_000, 250_000, 1_000_000, 4_000_000, 16_000_000];
-/// Sleeps beside a running thread, to see how long it is left alone, ns.
+/// Lengths of sleeps beside a running thread, to see how long it runs undisturbed, ns.
 const RUNS: [u64; 6] = [100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000];
 /// A sleep whose end is compared with what was asked for, ns.
 const TIMED: u64 = 100_000;
@@ -221,7 +221,8 @@ impl Deep {
     }
 }
 
-/// Between which two sleeps the wake grows most (the number of the second), and by how much; `None`: by less than half.
+/// Between which two sleeps the wake-up grows most (the number of the second), and by how much; `None`: by less than
+/// half.
 fn deepest(turnarounds: &[Estimate]) -> Option<(usize, f64)> {
     let growth = |step: &usize| turnarounds[*step].median / turnarounds[step - 1].median;
     let step = (1..turnarounds.len()).max_by(|a, b| growth(a).total_cmp(&growth(b)))?;
@@ -268,8 +269,8 @@ impl OneCpu {
         })
     }
 
-    /// After how long a running thread is preempted by a woken one: the shortest sleep that did not end much later than on an
-    /// idle CPU; and the two tried ones between which it lies, unless all were too short.
+    /// How long a running thread may run before a woken one preempts it: the shortest sleep that did not end much later
+    /// than on an idle CPU; and the two tried ones between which it lies, unless all were too short.
     fn granularity(&self, slack_ns: f64, slice_ns: f64) -> (f64, Option<(f64, f64)>, String) {
         let shown = RUNS.iter().zip(&self.beside);
         let shown = shown.map(|(ns, late)| {

@@ -125,7 +125,7 @@ impl Layout {
         (first != last).then_some((first, last))
     }
 
-    /// The two CPUs that most is measured with: two cores near each other; else two threads of one core; else there are no two.
+    /// The two CPUs for most measurements: two cores near each other; else two threads of one core; else none.
     pub(crate) fn main_pair(&self) -> Option<(usize, usize)> {
         self.pair(0, 0)
             .or_else(|| self.pair(0, self.clusters.len() - 1))

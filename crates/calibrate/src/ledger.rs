@@ -1,4 +1,4 @@
-//! Every figure with how it was got.
+//! Every figure, and how it was obtained.
 
 use crate::stats::{Estimate, Rejected, round, short};
 use lockwright_sim::profile::{Origin, Provenance};
@@ -18,13 +18,13 @@ pub struct Figure {
     pub kind: Origin,
     /// 10th and 90th percentile of the samples that counted.
     pub spread: Option<(f64, f64)>,
-    /// Of a figure that lies between two tried values: these.
+    /// The two tried values between which the figure lies, if that is how it was found.
     pub between: Option<(f64, f64)>,
     /// Samples that counted; 0 of a measured figure: none was steady.
     pub samples: usize,
     /// Those that didn't.
     pub rejected: Rejected,
-    /// How it was got, or why it was not.
+    /// How it was obtained, or why not.
     pub source: String,
 }
 
@@ -46,7 +46,7 @@ impl Probe {
     }
 }
 
-/// The figures, in the order in which they were got.
+/// The figures, in the order in which they were obtained.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Vec<Figure>);
 
@@ -76,12 +76,12 @@ impl Ledger {
         value
     }
 
-    /// Enters a figure that the machine or the kernel says of itself.
+    /// Enters a figure that the machine or the kernel states.
     pub(crate) fn told(&mut self, path: &str, value: f64, how: &str) -> f64 {
         self.enter(path, value, Origin::Measured, how)
     }
 
-    /// Enters a figure of which it was seen that it lies between two tried values.
+    /// Enters a figure that lies between two tried values.
     pub(crate) fn between(&mut self, path: &str, value: f64, tried: (f64, f64), how: &str) -> f64 {
         let value = self.told(path, value, how);
         self.0.last_mut().expect("just entered").between = Some(tried);

@@ -9,7 +9,8 @@
 //!      └─► stats: which samples count ─► ledger: figure, spread, how ─► profile
 //! ```
 //!
-//! Nothing here is asserted of any machine: what can't be measured is assumed, and says so. docs/calibrate.md has every method.
+//! Nothing here depends on a certain machine: figures that can't be measured are assumed, and say so. docs/calibrate.md
+//! has every method.
 
 mod alone;
 mod chain;
@@ -46,18 +47,18 @@ pub struct Options {
     pub regime: Wanted,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
 pub struct Calibration {
     /// The profile, with its provenance.
     pub profile: Profile,
-    /// Every figure, in the order in which it was got.
+    /// Every figure, in the order in which it was obtained.
     pub figures: Vec<Figure>,
     /// The regimes of line transfers that were seen, the most frequent first (one-way time of a ping-pong, ns).
     pub regimes: Vec<Regime>,
     /// The one that the profile is of. `None`: all of them, or there are no two cores.
     pub regime: Option<Regime>,
-    /// What somebody who uses the profile should know.
+    /// What users of the profile should know.
     pub notes: Vec<String>,
 }
 
@@ -86,7 +87,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// What is to be compared with this machine is another one's profile.
+    /// The profile to compare with is another machine's.
     #[error(
         "the profile is not of this machine, but of '{its}' (CPUs: {its_cpus}); here: '{cpu}' (CPUs: {cpus})"
     )]
@@ -100,7 +101,7 @@ pub enum Error {
         /// CPUs that we may use.
         cpus: usize,
     },
-    /// A lock did in the simulator what no lock may do: a fault of ours.
+    /// A lock broke a rule in the simulator: a fault of ours.
     #[error("the simulator found a fault: {0}")]
     Violation(String),
     /// A figure that no machine can have: a fault of ours.
@@ -147,7 +148,7 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
         kernel,
         provenance: ledger.provenance(),
     };
-    // Whoever writes it must be able to read it.
+    // We must be able to read what we write.
     let profile = Profile::parse(&profile.to_toml())?;
     let figures = ledger.figures();
     let notes = notes(&layout, &machine, &figures, &lines, options.quick);
@@ -186,7 +187,7 @@ fn notes(
     notes
 }
 
-/// Calls `round` until `most` or `time` is reached, but three times at least.
+/// Calls `round` until `most` or `time` is reached, but at least three times.
 pub(crate) fn repeat(most: usize, time: Duration, mut round: impl FnMut()) -> Result<(), Error> {
     let start = Instant::now();
     for done in 0..most.max(3) {

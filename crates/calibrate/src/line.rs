@@ -52,7 +52,7 @@ impl Pair {
         line_transfer_between(self.to, self.from, Duration::from_millis(1)).unwrap_or(f64::NAN)
     }
 
-    /// Measures between two probes, of which the first may be the last one of the sample before.
+    /// Measures between two probes; the first may be the last one of the previous sample.
     pub(crate) fn sample<R>(&mut self, measure: impl FnOnce(&Self) -> R) -> Probed<R> {
         let before = self.last;
         let result = measure(self);
@@ -61,8 +61,8 @@ impl Pair {
         Probed { before, result, after }
     }
 
-    /// One line transfer: `to` writes lines that `from` wrote last, each after the one before; without what the write itself
-    /// takes. ns.
+    /// One line transfer: `to` writes lines that `from` wrote last, each after the one before; minus the time of the
+    /// write itself. ns.
     pub(crate) fn transfer(&self) -> f64 {
         self.passes(|chain| {
             let remote = chain.walk();
@@ -74,7 +74,7 @@ impl Pair {
     /// of the probe the store hits: its CPU has just fetched the line.)
     pub(crate) fn hand_over(&self) -> f64 {
         const TIMES: u32 = 200;
-        /// Cycles between seeing the one's store and making the own.
+        /// Cycles between seeing the other's store and making its own.
         const WORK: u32 = 256;
         #[repr(align(128))]
         struct Line(AtomicU32);
@@ -143,7 +143,7 @@ impl Pair {
     }
 }
 
-/// What came of several CPUs that change one line as fast as they can.
+/// The result of several CPUs that change one line as fast as they can.
 #[derive(Debug)]
 pub(crate) struct Hammered {
     /// Time between two transfers of the line, ns.
@@ -186,8 +186,8 @@ pub(crate) fn hammer(cpus: &[usize], gap: u32) -> Hammered {
     }
 }
 
-/// By how much later each further reader sees a line that the first of `cpus` wrote and all others wait for, ns: the median
-/// over some hundred writes. Needs three.
+/// How much later each further reader sees a line that the first of `cpus` wrote and all others wait for, ns: the
+/// median over some hundred writes. Needs three CPUs.
 pub(crate) fn share(cpus: &[usize]) -> f64 {
     const WRITES: u64 = 201;
     #[repr(align(128))]

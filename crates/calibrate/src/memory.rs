@@ -27,7 +27,7 @@ pub(crate) struct Lines {
     hand_over: Option<Estimate>,
     block: Option<Estimate>,
     interval: Option<Estimate>,
-    /// Operations between two transfers of a line that all change as fast as they can.
+    /// Operations between two transfers of a line that all CPUs change as fast as they can.
     run: Option<Estimate>,
     share: Option<Estimate>,
     pub(crate) wake_call: Option<Estimate>,
@@ -313,8 +313,9 @@ pub(crate) fn memory(
     }
 }
 
-/// Which share of a transfer blocks the line, and for how much longer its owner keeps it, ns: as the simulator makes both. The
-/// owner has the line from `(1 + occupancy) / 2` transfers on, until `occupancy` transfers and the hold are over.
+/// What share of a transfer blocks the line, and how much longer its owner keeps it, ns, both as the simulator defines
+/// them. The owner has the line from `(1 + occupancy) / 2` transfers on, until `occupancy` transfers and the hold are
+/// over.
 fn blocked(interval_ns: f64, used_ns: f64, transfer_ns: f64) -> (f64, f64) {
     let until_used = ((interval_ns - used_ns) / transfer_ns).max(0.0);
     let occupancy = (2.0 * until_used - 1.0).clamp(0.0, 1.0);

@@ -121,7 +121,7 @@ pub(crate) fn of_class(
     power
 }
 
-/// What the machine draws beside its cores.
+/// What the machine draws in addition to its cores.
 pub(crate) fn of_package(ledger: &mut Ledger, time: Duration) -> f64 {
     match Counters::open() {
         Some(counters) => {

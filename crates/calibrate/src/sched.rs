@@ -17,7 +17,7 @@ fn give_way() {
     unsafe { libc::sched_yield() };
 }
 
-/// A context switch on `cpu`, ns: two threads that give way to each other, without what giving way to nobody takes.
+/// A context switch on `cpu`, ns: two threads that yield to each other, minus the time of a yield to nobody.
 pub(crate) fn switch(cpu: usize) -> f64 {
     const CALLS: u32 = 500;
     let alone = on(cpu, || crate::alone::per_turn(CALLS, || (0..CALLS).for_each(|_| give_way())));
@@ -63,7 +63,7 @@ pub(crate) fn slices(cpu: usize, time: Duration) -> Vec<f64> {
     starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
 }
 
-/// One thread computes on `cpu` without end, another one sleeps for `ns` there, `times`: by how much too late it runs.
+/// One thread computes on `cpu` without end, another one sleeps for `ns` there, `times`: how late it runs.
 pub(crate) fn woken_beside_a_runner(cpu: usize, ns: u64, times: u32) -> Vec<f64> {
     let over = AtomicBool::new(false);
     together(&[cpu, cpu], |who| {
@@ -97,7 +97,7 @@ const GAP: u64 = 1_000;
 /// No interrupt is longer than this, ns.
 const STALL: u64 = 500_000;
 
-/// Looks at the clock on `cpu` for so long.
+/// Looks at the clock on `cpu` for this long.
 pub(crate) fn noise(cpu: usize, time: Duration) -> Noise {
     on(cpu, || {
         let begin = now();

@@ -24,8 +24,8 @@ pub(crate) struct Woken {
     pub(crate) turnaround_ns: f64,
 }
 
-/// The thread on `sleeper` sleeps for about `ns`, then the one on `waker` wakes it; medians of so many times. The sleeper's CPU
-/// is idle meanwhile.
+/// The thread on `sleeper` sleeps for about `ns`, then the one on `waker` wakes it; medians over the given number of
+/// times. The sleeper's CPU is idle meanwhile.
 pub(crate) fn wake(waker: usize, sleeper: usize, ns: u64, times: u32) -> Woken {
     let word = AtomicU32::new(0);
     let (asleep, ran) = (AtomicU32::new(0), AtomicU64::new(0));
@@ -81,7 +81,7 @@ pub(crate) fn hand_over(cpu: usize, times: u32) -> f64 {
                 futex::wait(turn.as_ptr(), seen, None, Sleeper::Own);
                 seen = turn.load(Acquire);
             }
-            // The other one left the CPU by that call, if it was its last act.
+            // The other thread left the CPU by that call, if that was the last thing it did.
             took.push(now().saturating_sub(left.load(Acquire)) as f64);
             turn.store(seen + 1, Release);
             futex::wake(turn.as_ptr(), 1);
@@ -98,12 +98,12 @@ fn calm() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &parameters) };
 }
 
-/// By how much a sleep of `ns` is too long on `cpu`, ns: the median of so many.
+/// How much too long a sleep of `ns` is on `cpu`, ns: the median over the given number of sleeps.
 pub(crate) fn late(cpu: usize, ns: u64, times: u32) -> f64 {
     crate::together::on(cpu, || median((0..times).map(|_| one_late(ns)).collect()))
 }
 
-/// Sleeps for `ns`; by how much that was too long, ns.
+/// Sleeps for `ns`; returns how much too long that was, ns.
 pub(crate) fn one_late(ns: u64) -> f64 {
     let word = AtomicU32::new(0);
     let until = now() + ns;

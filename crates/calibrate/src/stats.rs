@@ -1,8 +1,8 @@
 //! Which samples count, and what they amount to.
 //!
 //! A machine may change its speed while it is measured: a virtual one moves between two regimes of cache-line transfers, and
-//! stands still for milliseconds. So each sample lies between two probes of the same thing, one before and one after. It is
-//! rejected if those differ, or if they belong to another regime than the one that the profile is of.
+//! stands still for milliseconds. So each sample lies between two probes of the same thing, one before and one after.
+//! It is rejected if those differ, or if they belong to a regime other than the profile's.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 pub(crate) const STEADY: f64 = 1.25;
 /// Probes of one regime lie within this ratio of each other.
 const REGIME: f64 = 1.6;
-/// A regime that fewer of the probes belong to is an accident.
+/// A regime with a smaller share of the probes is an accident.
 const RARE: f64 = 0.1;
 
 /// One measurement between two probes.
@@ -27,10 +27,10 @@ impl Sample {
     }
 }
 
-/// Which regime the profile is of, where the machine has several.
+/// Which regime the profile describes, if the machine has several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
-    /// The one that is seen most.
+    /// The most frequent one.
     #[default]
     Frequent,
     /// The one with the fastest line transfers, if a tenth of the probes belong to it.
@@ -53,7 +53,7 @@ pub struct Regime {
 }
 
 impl Regime {
-    /// The regimes of these probes, the most frequent first; none is rare.
+    /// The regimes of these probes, the most frequent first, without rare ones.
     pub(crate) fn all(probes: &[f64]) -> Vec<Self> {
         let mut left: Vec<f64> =
             probes.iter().copied().filter(|p| p.is_finite() && *p > 0.0).collect();
@@ -160,7 +160,7 @@ impl Estimate {
         })
     }
 
-    /// The same of another figure, which rises or falls with this one.
+    /// The same for another figure, which rises or falls with this one.
     pub(crate) fn map(self, figure: impl Fn(f64) -> f64) -> Self {
         let (one, other) = (figure(self.p10), figure(self.p90));
         Self { median: figure(self.median), p10: one.min(other), p90: one.max(other), ..self }

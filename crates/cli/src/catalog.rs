@@ -1,4 +1,4 @@
-//! Locks on the command line, `NAME[:key=value,...]`, and what is said of wrong ones.
+//! Locks on the command line, `NAME[:key=value,...]`, and messages about wrong ones.
 
 use crate::hints::{Failure, warn};
 use lockwright_bench::{Names, advice};
@@ -13,7 +13,7 @@ pub(crate) fn entry(name: &str) -> Result<&'static Entry, Failure> {
     find(name).ok_or_else(|| failure(&Bad { text: name, name, why: Why::Name }))
 }
 
-/// What can be asked for.
+/// What the user can ask for.
 fn names() -> impl Iterator<Item = &'static str> {
     CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
 }
@@ -29,12 +29,12 @@ pub(crate) const SPEC: Names = Names(|| names().map(str::to_owned).collect());
 /// Every lock.
 pub(crate) const ALL: &str = "all";
 
-/// The same, and what only explorations have.
+/// The same, and those that only explorations have.
 pub(crate) const SUBJECT: Names =
     Names(|| names().chain([ALL, RUNTIME]).map(str::to_owned).collect());
 
-/// One warning if any of these specifications is of a textbook lock: its slowness looks like a hang. `instead`: the command
-/// with another lock.
+/// One warning if any of these specifications names a textbook lock: its slowness looks like a hang. `instead`: the
+/// command with another lock.
 pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>, instead: &str) {
     let textbook = specs
         .into_iter()

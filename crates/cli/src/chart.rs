@@ -1,4 +1,4 @@
-//! Charts of one look: curves with ranges in panels, and bars. Plain SVG, no script, no network.
+//! Charts in one style: curves with ranges in panels, and bars. Plain SVG, no script, no network.
 
 use crate::draw::{
     Area, Drawn, FAINT, INK, SOFT, dashes, document, drawn, line, log_ticks, mark, nice_step, text,
@@ -294,7 +294,7 @@ pub(crate) struct Bars {
     pub(crate) axis: Axis,
     /// Name, colour, length, if it has one.
     pub(crate) bars: Vec<(String, usize, Option<Range>)>,
-    /// What is said where there is none.
+    /// The text where there is none.
     pub(crate) none: &'static str,
 }
 

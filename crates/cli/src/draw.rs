@@ -20,7 +20,7 @@ const DARK: [(RGBColor, &str); 4] =
 pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) type Drawn = Result<(), String>;
 
-/// An SVG document of this size, with rules that turn it dark where the reader prefers that; `dark` are the plot's own
+/// An SVG document of this size, with rules that turn it dark if the reader prefers that; `dark` has the plot's own
 /// colours, and what each becomes.
 pub(crate) fn document(
     (width, height): (i32, i32),
@@ -35,7 +35,7 @@ pub(crate) fn document(
         draw(&area)?;
         drawn(area.present())?;
     }
-    // One that opens the file alone in a dark browser has it dark too.
+    // A reader that opens only this file in a dark browser sees it dark, too.
     let body = svg.find('>').map_or(0, |end| end + 1);
     Ok(format!("{}{}{}", &svg[..body], style(dark), &svg[body..]))
 }
@@ -117,7 +117,7 @@ pub(crate) fn nice_step(max: f64) -> f64 {
     steps.into_iter().find(|step| max / step <= 6.0).unwrap_or(10.0 * power)
 }
 
-/// 1, 2 and 5 times powers of ten within a range; powers alone where those are many.
+/// 1, 2 and 5 times powers of ten within a range; only the powers if those are many.
 pub(crate) fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let decades = (high / low).log10();
     let factors: &[f64] = if decades > 4.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };

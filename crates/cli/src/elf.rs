@@ -1,4 +1,4 @@
-//! What a program's file tells: whether a preloaded library reaches it, what it imports, what it loads.
+//! What a program's file says: whether a preloaded library reaches it, what it imports, what it loads.
 
 use crate::hints::{Failure, cause};
 use crate::whose::{self, Whose};
@@ -98,7 +98,7 @@ impl Program {
         self.obstacle.as_ref()
     }
 
-    /// The dynamic linker that it names, if anybody but an administrator may have put it there. To list libraries is to run
+    /// The dynamic linker that it names, if anybody but an administrator may have put it there. Listing libraries runs
     /// it, and a file may name any.
     pub(crate) fn foreign_linker(&self) -> Option<&str> {
         let linker = self.interpreter.as_deref()?;
@@ -171,7 +171,8 @@ pub(crate) fn inspect(path: &Path) -> Result<Program, Failure> {
     Ok(program)
 }
 
-/// Does it hold the name by which a linked runtime looks for the preloaded library? `strip` leaves that.
+/// Does it contain the name by which a linked runtime looks for the preloaded library? `strip` keeps
+/// that.
 fn has_our_runtime(data: &[u8]) -> bool {
     const NAME: &[u8] = b"lockwright_preloaded\0";
     ElfFile64::<Endianness>::parse(data).is_ok_and(|elf| {
@@ -224,7 +225,7 @@ fn examine(program: &mut Program, data: &[u8]) -> Result<(), Obstacle> {
     Ok(())
 }
 
-/// Does running the file change who we are? Only then does the dynamic linker turn careful.
+/// Does running the file change who we are? Only then does the dynamic linker become careful.
 fn raised_rights(file: &Path) -> Option<&'static str> {
     // SAFETY: these calls have no preconditions and can't fail.
     let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
@@ -280,8 +281,8 @@ fn interpreter_line(data: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The interpreter that a line names; `env` is looked through. The kernel parts words at blanks, and a carriage return is
-/// none.
+/// The interpreter that a line names; `env` is looked through. The kernel splits words at blanks, and a carriage return
+/// isn't one.
 fn interpreter(line: &[u8]) -> Option<Vec<u8>> {
     let (name, argument) = word(line);
     if name.is_empty() {
@@ -291,7 +292,7 @@ fn interpreter(line: &[u8]) -> Option<Vec<u8>> {
     match name.rsplit(|&byte| byte == b'/').next() {
         Some(b"env") if !argument.is_empty() => command_of_env(argument),
         _ if name.contains(&b'/') => Some(name.to_vec()),
-        // The kernel looks in no PATH.
+        // The kernel does not search PATH.
         _ => Some([b"./", name].concat()),
     }
 }
@@ -353,7 +354,7 @@ pub(crate) struct ObjectFile {
     pub(crate) imports: BTreeSet<String>,
     /// What it offers to others.
     pub(crate) exports: BTreeSet<String>,
-    /// What its calls and tables get by the dynamic linker, from others or from itself.
+    /// What the dynamic linker resolves for its calls and tables, from others or from itself.
     pub(crate) slots: BTreeSet<String>,
     /// Functions and variables of its own.
     pub(crate) symbols: Vec<Symbol>,
@@ -467,7 +468,8 @@ mod tests {
             ("#!/usr/bin/env -vSpython3 -u\n", "python3"),
             ("#!/usr/bin/env -S -i -u B --chdir=/ 'my python' -u\n", "my python"),
             ("#!/usr/bin/env --split-string=node --x\n", "node"),
-            // Without -S it is one word, and env finds no such program; nor does the kernel this one.
+            // Without -S it is one word, and env finds no such program; nor does the kernel find this
+            // one.
             ("#!/usr/bin/env python3 -u\n", "python3 -u"),
             ("#!/bin/sh\r\n", "/bin/sh\r"),
             ("#!/usr/bin/env\n", "/usr/bin/env"),

@@ -1,10 +1,9 @@
 //! `--epoch NAME=FUNCTION:SLO[@pP]`: each call of a function is an epoch. Checked before the program starts, and made
 //! into what the library reads: `LOCKWRIGHT_EPOCHS`.
 //!
-//! The library reaches the calls that go by the dynamic linker's slots, so some object must have such a slot. What is
-//! refused and what is only warned of: a program may open libraries later, and may start other programs, which
-//! inherit the variable. So a name that nobody knows is let through with a warning, unless it looks like a typing
-//! error; a function that we can see to be out of reach is refused.
+//! The library reaches the calls that go through the dynamic linker's slots, so some object must have such a slot. A
+//! program may open libraries later, and may start other programs, which inherit the variable. So an unknown name
+//! only causes a warning, unless it looks misspelt. A function that is visibly out of reach is refused.
 
 use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, nearest, warn};
@@ -16,8 +15,8 @@ use std::fmt::Write;
 /// The variable that the library reads.
 pub(crate) const VARIABLE: &str = "LOCKWRIGHT_EPOCHS";
 
-/// Functions, bytes of them, and bytes of a name, that the library holds; see `crates/runtime/src/got.rs` and
-/// `epoch.rs`.
+/// The library's room for functions, for their bytes, and for a name's bytes; see `crates/runtime/src/got.rs`
+/// and `epoch.rs`.
 const FUNCTIONS_MAX: usize = 32;
 const BYTES_MAX: usize = 16 * 1024 - 1;
 const NAME_MAX: usize = 63;
@@ -65,7 +64,7 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What one flag says.
+/// The contents of one flag.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spec {
     pub(crate) name: String,
@@ -77,12 +76,12 @@ pub(crate) struct Spec {
     pub(crate) percentile: Option<String>,
 }
 
-/// The lock of a run with epochs, unless another one is asked for: the one that minds them, if there is one.
+/// The lock of a run with epochs, unless the user names another: the one that uses them, if there is one.
 pub(crate) fn lock() -> Option<String> {
     lockwright_locks::catalog::find("asl").map(|entry| entry.id.to_owned())
 }
 
-/// Understands the flags. `needs_slo`: each must say its SLO.
+/// Parses the flags. `needs_slo`: each must state its SLO.
 pub(crate) fn read(flags: &[String], needs_slo: bool) -> Result<Vec<Spec>, Failure> {
     if !cfg!(target_arch = "x86_64") && !flags.is_empty() {
         return Err(Failure::new(format!(
@@ -272,7 +271,7 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
     }
 }
 
-/// What remains for functions out of reach.
+/// The way out for functions out of reach.
 const ANNOTATE: &str =
     "put lw_epoch_start(ID) and lw_epoch_end(ID, SLO_NS) of lockwright.h into the program";
 

@@ -17,7 +17,7 @@ pub(crate) const VARIABLE: &str = "LOCKWRIGHT_STATS";
 pub(crate) struct Record {
     /// How many processes recorded something.
     pub(crate) processes: usize,
-    /// Of these, the ones that still run: their figures are those of now.
+    /// Those of them that still run: their figures are the present ones.
     pub(crate) running: usize,
     /// The lock, as the program had it.
     pub(crate) lock: String,
@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub(crate) emulated: Option<String>,
     /// Seconds from the start of the first process to the last end of an epoch.
     pub(crate) seconds: f64,
-    /// Each program's own; they differ where the program ran others.
+    /// Each program's own; there are several if the program ran others.
     pub(crate) programs: Vec<Program>,
 }
 
@@ -126,7 +126,8 @@ impl Verdict {
     }
 }
 
-/// A percentile may lie this much above its SLO: the window is steered to the very SLO, from both sides.
+/// A percentile may lie this much above its SLO: feedback steers the window towards exactly the SLO,
+/// from both sides.
 pub(crate) const GRACE: f64 = 1.05;
 
 /// The share that `percentile` (99.0) means.
@@ -167,7 +168,7 @@ impl ClassNames {
         topology.read(b"/sys");
         topology.ask_each_cpu();
         if let Some(spec) = spec {
-            // A specification that can't be is refused before the program starts.
+            // An impossible specification is refused before the program starts.
             let _ = topology.set_emulated(spec);
         }
         ClassNames(topology)
@@ -237,7 +238,7 @@ pub(crate) mod tests {
         assert_eq!(judge(&with(10, false)), Verdict::Kept);
         assert_eq!(judge(&with(11, false)), Verdict::Missed);
         assert_eq!(judge(&with(11, true)), Verdict::Infeasible);
-        // Violations that first come, first served allows are no reason.
+        // Violations that first come, first served allows don't count.
         assert_eq!(judge(&with(10, true)), Verdict::Kept);
     }
 

@@ -1,4 +1,4 @@
-//! What `lockwright explore` says of schedules and mutants.
+//! What `lockwright explore` says about schedules and mutants.
 
 use crate::hints::Failure;
 use crate::output;
@@ -11,13 +11,13 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Schedules in which a lock's sites are looked for.
+/// Schedules for finding a lock's sites.
 const DISCOVERY: u64 = 2_000;
 
-/// Schedules for one mutant, unless said otherwise.
+/// Schedules for one mutant, by default.
 const MUTANT: u64 = 30_000;
 
-/// The places that the lock's schedules come to.
+/// The places that the lock's schedules reach.
 pub(crate) fn sites(lock: &Subject) -> Vec<Site> {
     Exploration::new(lock.clone(), None).sites(DISCOVERY)
 }
@@ -94,7 +94,7 @@ pub(crate) fn as_json(
     })
 }
 
-/// A mutant, and what became of it.
+/// A mutant, and its fate.
 struct Fate {
     site: Site,
     mutant: Mutant,
@@ -140,7 +140,7 @@ pub(crate) fn mutants(
         .into_iter()
         .flat_map(|site| site.mutants().into_iter().map(move |mutant| (site, mutant)))
         .collect();
-    // Each by one thread: how long it takes is said of each.
+    // Each by one thread, since each one's time is reported.
     let schedules = schedules.unwrap_or(MUTANT);
     let alone = Search { schedules, jobs: 1, time: Duration::MAX, ..search };
     let (next, fates) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

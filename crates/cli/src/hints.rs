@@ -14,13 +14,13 @@ pub(crate) struct Failure {
     code: u8,
 }
 
-/// Usage, or our own failure.
+/// Wrong usage, or our own failure.
 const USAGE: u8 = 2;
-/// As `env` and `timeout` have it: the program was not even tried.
+/// As with `env` and `timeout`: the program was not even tried.
 const REFUSED: u8 = 125;
-/// As the shell has it: found, but it can't be executed.
+/// As with the shell: found, but it can't be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// As the shell has it.
+/// As with the shell.
 const NOT_FOUND: u8 = 127;
 
 impl Failure {
@@ -33,7 +33,7 @@ impl Failure {
         self
     }
 
-    /// The same, said of a `place` in a file.
+    /// The same, about a `place` in a file.
     pub(crate) fn within(mut self, place: &str) -> Self {
         self.message.insert_str(0, place);
         self

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// As shells say it of SIGINT.
+/// The shells' exit code for SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// How often it is looked whether Ctrl-C was pressed.
+/// How often we check for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// From its making until [`over`](Self::over) Ctrl-C ends the command with a line and the exit code 130. What threads have
@@ -46,7 +46,7 @@ impl Watch {
         watch
     }
 
-    /// The work is done, and what comes of it is written.
+    /// The work is done, and its results are being written.
     pub(crate) fn over(self) {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.look();

@@ -28,10 +28,10 @@ pub(crate) fn create(file: &Path) -> Result<File, Failure> {
     File::create(file).map_err(|error| unwritable(file, &error))
 }
 
-/// Refuses a file of results that is there, unless it may be replaced. `what` they are, and `again`, the command that replaces
-/// it, are for the message.
+/// Refuses an existing file of results, unless it may be replaced. The message says `what` they are, and `again`, the
+/// command that replaces it.
 pub(crate) fn keep(file: &Path, force: bool, what: &str, again: &str) -> Result<(), Failure> {
-    // What is no plain file, as /dev/null, holds nothing that could be lost.
+    // Something other than a plain file, such as /dev/null, holds nothing that could be lost.
     if file.is_file() && !force {
         let shown = file.display();
         return Err(Failure::new(format!("'{shown}' exists already: {what} is not overwritten"))
@@ -40,14 +40,15 @@ pub(crate) fn keep(file: &Path, force: bool, what: &str, again: &str) -> Result<
     Ok(())
 }
 
-/// Can the file be written? Nothing is written before there is something to write: it stays as it is, or away.
+/// Can the file be written? Nothing is written yet: the file stays as it is, or doesn't appear.
 pub(crate) fn can_write(file: &Path) -> io::Result<()> {
     let new = !file.exists();
     OpenOptions::new().append(true).create(true).open(file)?;
     if new { fs::remove_file(file) } else { Ok(()) }
 }
 
-/// Can files be written to that folder? If it isn't there it is made, and removed again, with those above it.
+/// Can files be written to that folder? If it doesn't exist it is made, and removed again, with those above
+/// it.
 pub(crate) fn can_fill(folder: &Path) -> io::Result<()> {
     let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
     let missing: Vec<_> = folder.ancestors().take_while(is_missing).collect();
@@ -68,15 +69,15 @@ pub(crate) fn unwritable(file: &Path, error: &io::Error) -> Failure {
     })
 }
 
-/// A fresh folder in which programs record: in memory where there is such a place, since a disk's write-back
-/// holds up those who write to the mapping. Those of commands that were killed are removed. `command` is for the hint.
+/// A fresh folder in which programs record: in memory if possible, since a disk's write-back delays writes to the
+/// mapping. Folders of commands that were killed are removed. `command` is for the hint.
 pub(crate) fn folder(name: &str, command: &str) -> Result<TempDir, Failure> {
     let memory = Path::new("/dev/shm");
     leftovers::remove(memory);
     leftovers::remove(&std::env::temp_dir());
     let prefix = leftovers::prefix(name);
     let mut builder = tempfile::Builder::new();
-    // What is recorded holds addresses: nobody else's business, whatever the umask allows.
+    // Recordings hold addresses, so they are private, whatever the umask allows.
     builder.prefix(&prefix).permissions(Permissions::from_mode(0o700));
     builder.tempdir_in(memory).or_else(|_| builder.tempdir()).map_err(|error| {
         Failure::new(format!("cannot make a temporary folder: {}", cause(&error)))

@@ -1,4 +1,4 @@
-//! Folders in which programs record (`launch::folder`). A command that is killed leaves its own behind, in memory; the next
+//! Folders in which programs record (`launch::folder`). A killed command leaves its folder behind, in memory; the next
 //! command removes it.
 
 use crate::epochs;
@@ -8,7 +8,7 @@ use std::path::Path;
 
 const PREFIX: &str = "lockwright-";
 
-/// How the name of this process's folder for `name`, which has no hyphen, begins: who owns it can be told.
+/// How the name of this process's folder for `name`, which has no hyphen, begins: it tells the owner.
 pub(crate) fn prefix(name: &str) -> String {
     format!("{PREFIX}{name}-{}-{}-", namespace(), std::process::id())
 }

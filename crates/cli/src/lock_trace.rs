@@ -25,7 +25,7 @@ pub(crate) fn name(trace: &mut Trace) {
     }
 }
 
-/// A few lines, and a line for each of the busiest locks.
+/// A few lines, then one for each of the busiest locks.
 pub(crate) fn report(trace: &Trace) -> String {
     let (meta, summary) = (&trace.meta, trace.summary());
     if trace.threads.is_empty() && meta.dropped == 0 {

@@ -1,8 +1,8 @@
 //! Standard output, and standard error.
 //!
-//! Much of what we show was written by others: traces, profiles, names of programs, files and functions, variables. None
-//! of it may reach the terminal as anything but text, so everything goes through here, and nothing leaves with an escape
-//! sequence. What belongs on one line is made so where it is put in, by [`shown`].
+//! Much of what we show was written by others: traces, profiles, names of programs, files and functions, variables. All
+//! of it must reach the terminal as plain text, so everything goes through here, and no escape sequence gets out. Text
+//! that belongs on one line passes through [`shown`] where it is inserted.
 
 use crate::hints::{Failure, cause};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
@@ -35,7 +35,7 @@ fn escaped<'a>(text: &'a str, kept: &[char]) -> Cow<'a, str> {
     safe.into()
 }
 
-/// Foreign text as it may stand in a line of ours: still one line, and nothing that a terminal acts on.
+/// Foreign text for a line of ours: still one line, and nothing that a terminal acts on.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, &[])
 }
@@ -45,7 +45,7 @@ fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, &['\n', '\t'])
 }
 
-/// Prints. A reader that has seen enough (`| head`) is no error.
+/// Prints. A reader that has seen enough (`| head`) is not an error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     print_own(&lines(text))
 }
@@ -61,7 +61,7 @@ pub(crate) fn print_own(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Says it on standard error, in one piece. That nobody listens is no failure (`eprint!` would end us by it).
+/// Writes to standard error, in one piece. A missing reader is not a failure (`eprint!` would panic).
 pub(crate) fn say(text: &str) {
     let _ = io::stderr().lock().write_all(lines(text).as_bytes());
 }
@@ -81,7 +81,7 @@ fn width(table: &Table) -> usize {
     table.width().map_or(WIDTH, usize::from)
 }
 
-/// Does it fit as it is, with so many blanks between its columns?
+/// Does it fit as it is, with this many blanks between its columns?
 pub(crate) fn fits(table: &Table, blanks: u16) -> bool {
     let mut table = table.clone();
     table.set_content_arrangement(ContentArrangement::Disabled);

@@ -100,9 +100,9 @@ impl Process {
         self.memory.write_all_at(bytes, at).map_err(|error| self.gone(&error))
     }
 
-    /// Why it can't be read or written any more.
+    /// Why it can no longer be read or written.
     pub(crate) fn gone(&self, error: &io::Error) -> Failure {
-        // Of memory that is gone nothing can be read: the end of a file.
+        // Reading memory that is gone looks like the end of a file.
         let why = match error.kind() {
             ErrorKind::UnexpectedEof | ErrorKind::WriteZero => {
                 "it has ended, or runs another program now".to_owned()

@@ -1,6 +1,6 @@
 //! The configuration file, checked, and made into what the library reads: `LOCKWRIGHT_RULES`.
 //!
-//! The library knows no symbols and reads no files: names become address ranges here.
+//! The library doesn't know symbols or read files: names become address ranges here.
 
 use crate::catalog;
 use crate::elf::{ObjectFile, Program};
@@ -41,7 +41,7 @@ struct Rule {
     lock: Spanned<String>,
 }
 
-/// Rules and bytes of rules that the library holds; see `crates/runtime/src/config.rs`.
+/// The library's room for rules and for their bytes; see `crates/runtime/src/config.rs`.
 const RULES_MAX: usize = 29;
 const BYTES_MAX: usize = 16 * 1024;
 

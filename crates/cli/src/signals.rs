@@ -1,8 +1,8 @@
-//! The program's signals are what our own parent meant them to be, as if we had not been there.
+//! The program's signals are as our own parent set them, as if we were not there.
 //!
 //! Rust ignores SIGPIPE before `main`, and its `Command` resets SIGPIPE and the mask of blocked signals
-//! when it starts a program. Here is what was there before. While a program runs as our child, `Watch`
-//! takes the signals that are meant for it.
+//! when it starts a program. This records what was there before. While a program runs as our child,
+//! `Watch` takes the signals that are meant for it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -103,7 +103,8 @@ pub(crate) enum Event {
     Nothing,
 }
 
-/// From its making on, signals neither end nor interrupt us: they wait until [`next`](Self::next) asks.
+/// From its creation on, signals neither end nor interrupt us: they wait until [`next`](Self::next)
+/// asks.
 pub(crate) struct Watch {
     inherited: Inherited,
     set: libc::sigset_t,
@@ -151,7 +152,7 @@ impl Watch {
         self.spawn(command).map(Group)
     }
 
-    /// Waits for the next event, for ever with no `limit`.
+    /// Waits for the next event, forever with no `limit`.
     pub(crate) fn next(&self, limit: Option<Duration>) -> Event {
         let mut about = MaybeUninit::<libc::siginfo_t>::zeroed();
         let time = limit.map(|limit| libc::timespec {
@@ -206,7 +207,7 @@ impl Group {
         unsafe { libc::kill(-(self.0.id() as i32), signal) };
     }
 
-    /// Ends what is left, and tells how the program itself ended.
+    /// Ends what is left, and returns how the program itself ended.
     pub(crate) fn clear(&mut self) -> io::Result<ExitStatus> {
         self.send(libc::SIGKILL);
         self.0.wait()
@@ -236,6 +237,6 @@ pub(crate) fn end_as(status: ExitStatus) -> ExitCode {
         libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
         libc::raise(signal);
     }
-    // Not every signal ends a process: as shells say it.
+    // Not every signal ends a process: then use the shells' exit code.
     ExitCode::from(128 + signal as u8)
 }

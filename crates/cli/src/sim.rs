@@ -1,4 +1,4 @@
-//! Studies on virtual machines: the command line (`words`), what is run (`plan`), and what is made of it.
+//! Studies on virtual machines: the command line (`words`), what is run (`plan`), and its results.
 
 pub(crate) mod csv;
 pub(crate) mod list;

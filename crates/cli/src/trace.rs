@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 pub(crate) struct Trace {
     /// Futex waits by who asked: a library's file name, and whose locks those are, if that is known.
     pub(crate) waits: BTreeMap<(String, Option<Whose>), u64>,
-    /// Waits for a thread to end, which are in none of them.
+    /// Waits for a thread to end, which are not counted there.
     pub(crate) joins: u64,
     /// How the program ended; `None`: it was ended at the time limit.
     pub(crate) end: Option<ExitStatus>,
-    /// Had some process our library loaded when it waited or ended?
+    /// Did some process have our library loaded when it waited or ended?
     pub(crate) loaded: bool,
 }
 
@@ -61,7 +61,7 @@ struct Tracer<'a> {
     /// Where a file has its function `syscall`, if it has one.
     wrappers: HashMap<PathBuf, Option<Range<u64>>>,
     trace: Trace,
-    /// Waits by the place that asked. They get names at the end: until then programs stand still at each of our steps.
+    /// Waits by the place that asked. They get names at the end, because programs stand still while we work.
     places: HashMap<Place, u64>,
     threads: Vec<libc::pid_t>,
     /// All threads that there were.
@@ -172,7 +172,7 @@ impl Tracer<'_> {
         return_address(thread, call.stack).map_or(place, |caller| self.place(thread, caller))
     }
 
-    /// glibc waits so until the kernel clears a thread's id.
+    /// glibc waits like this until the kernel clears a thread's id.
     fn is_join(&self, call: &Entry) -> bool {
         let is_private = call.operation & libc::FUTEX_PRIVATE_FLAG as u64 != 0;
         !is_private && self.seen.contains(&(call.value as libc::pid_t))

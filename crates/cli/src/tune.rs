@@ -1,4 +1,4 @@
-//! `lockwright tune`: a program over a range of SLOs, and what that came to.
+//! `lockwright tune`: a program over a range of SLOs, and the results.
 //!
 //! ```text
 //!  settings (SLOs, other locks) ─► measure ─► runs ─► curves ─► advice ─► plot, report
@@ -166,7 +166,7 @@ fn point(runs: &[&(&Run, Epoch)], fast: u8, slow: u8) -> Option<Point> {
         let all = epoch.all();
         (count + all.count, violations + all.violations)
     });
-    // As most rounds say; of two the worse one.
+    // The verdict of most rounds; in a tie the worse one.
     let mut verdicts: Vec<_> = runs.iter().map(|(_, epoch)| judge(epoch)).collect();
     verdicts.sort();
     let on_slow = |epoch: &Epoch| of_class(epoch, slow).map_or(0, |class| class.count);

@@ -1,4 +1,4 @@
-//! The command line, with clap's errors in the house's words: one line and a hint.
+//! The command line, with clap's errors in our words: one line and a hint.
 
 use crate::hints::{Failure, nearest};
 use clap::error::{ContextKind, ContextValue, ErrorKind};

@@ -1,7 +1,7 @@
-//! Whose locks they are that wait or lock in some file: told by the names of its functions, and its own.
+//! Whose locks wait or lock in a file: told by the names of its functions, and its own.
 //!
-//! Locks that don't lock through libpthread sleep by futexes of their own. A preloaded library can't reach them, so who
-//! made them is worth knowing.
+//! Locks that don't use libpthread sleep by futexes of their own. A preloaded library can't reach them, so it is worth
+//! knowing who made them.
 
 use object::elf::PT_LOAD;
 use object::read::elf::{ElfFile64, ProgramHeader};
@@ -176,13 +176,13 @@ pub(crate) fn linked(functions: impl IntoIterator<Item = impl AsRef<str>>) -> Ve
     all
 }
 
-/// The language whose runtime has locks of its own. What is stripped still says so.
+/// The language whose runtime has locks of its own. Stripped files still show it.
 pub(crate) fn made_by(elf: &ElfFile64<'_, Endianness>) -> Option<Whose> {
     let has = |name| elf.section_by_name(name).is_some();
     if has(".go.buildinfo") || has(".note.go.buildid") {
         return Some(Whose::Go);
     }
-    // Where the parts of std that may panic come from; `/rustc/` and a commit lie before it.
+    // The source path of std's parts that may panic; `/rustc/` and a commit come before it.
     const STD: &[u8] = b"/library/std/src/";
     let constants = elf.section_by_name(".rodata").and_then(|section| section.data().ok());
     let is_rust = constants.is_some_and(|bytes| find(bytes, STD).is_some());

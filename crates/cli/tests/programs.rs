@@ -680,7 +680,7 @@ fn tune_makes_epochs_of_functions() -> Result<()> {
     Ok(())
 }
 
-/// `tune` with small figures; the program runs for ever unless `--time` ends it.
+/// `tune` with small figures; the program runs forever unless `--time` ends it.
 fn tune(out: &str, options: &[&str], program: &[&str]) -> (Child, PathBuf) {
     let out = FOLDER.path().join(out);
     let child = lockwright()

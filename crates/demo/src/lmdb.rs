@@ -27,7 +27,7 @@ use std::{env, fs, process, ptr, slice};
 
 /// Keys, unless `--size` says otherwise.
 pub(crate) const KEYS: u64 = 10_000;
-/// The map: so much, and so much more a key.
+/// The map's size: a base, and bytes for each key.
 const MAP_BYTES: usize = 44 << 20;
 const MAP_BYTES_PER_KEY: usize = 400;
 const VALUE_BYTES: usize = 100;
@@ -304,7 +304,7 @@ fn check(rc: c_int) -> Result<(), Failure> {
     Err(Failure::Database(format!("lmdb: {} (code {rc})", text.to_string_lossy())))
 }
 
-/// A `pthread_mutex_t` of the default kind. std's mutex would do, but is no pthread mutex.
+/// A `pthread_mutex_t` of the default kind. std's mutex would do, but isn't a pthread mutex.
 struct Mutex(UnsafeCell<libc::pthread_mutex_t>);
 
 /// Unlocks when dropped.

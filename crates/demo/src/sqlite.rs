@@ -7,9 +7,9 @@
 //! same mutex again (recursively) in each call between.
 //!
 //! Workload: 1/3 insert, 1/3 point query on an indexed column, 1/3 range query with a filter on a
-//! column that has no index. In memory: disks are not the subject. With `--scan-every` every so many of a
-//! thread's operations there is an extremely long one: a scan of a whole table without an index, which nobody
-//! writes to, so that a faster lock doesn't make it longer.
+//! column that has no index. In memory: disks are not the subject. With `--scan-every N` each thread's
+//! every Nth operation is extremely long: a scan of a whole table without an index. Nobody writes to that table,
+//! so a faster lock doesn't make the scan longer.
 
 use crate::random::{Random, mix};
 use crate::{Database, Failure, Session};
@@ -57,7 +57,7 @@ pub(crate) struct Sqlite {
     db: *mut ffi::sqlite3,
     /// See [`of_kind`].
     of_kind: Vec<Vec<u64>>,
-    /// A thread scans instead of every so many operations; 0: never.
+    /// Every this many operations, a thread scans instead; 0: never.
     scan_every: u64,
     /// Rows of each kind in the table that is scanned.
     archived: Vec<u64>,

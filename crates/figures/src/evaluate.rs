@@ -14,7 +14,7 @@ pub struct Report {
     pub origin: &'static str,
     /// The machine.
     pub machine: String,
-    /// The paper's machine, which the papers' numbers are of.
+    /// The machine of the paper's numbers.
     pub paper_machine: String,
     /// Runs of each point, each with its own seed.
     pub seeds: u32,
@@ -47,7 +47,7 @@ pub struct ReportRow {
     pub high: Option<f64>,
     /// Is the result accepted? Never without one.
     pub ok: bool,
-    /// Locks that there are not yet, so that there is no result.
+    /// Locks that don't exist yet, so that there is no result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
     /// Reported only: nothing is fitted to it, and no result is wrong.
@@ -56,7 +56,7 @@ pub struct ReportRow {
     /// The machine was fitted to it; any other row is a prediction.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fit: bool,
-    /// Why the machine can have no result: it lacks what the row is of.
+    /// Why the machine can't have a result: it lacks what the row is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<&'static str>,
     /// The smallest and the largest result of a seed.
@@ -65,7 +65,7 @@ pub struct ReportRow {
 }
 
 impl ReportRow {
-    /// Does it speak against us: measured or measurable, and not accepted?
+    /// Does it count against us: measured or measurable, and not accepted?
     pub fn is_missed(&self) -> bool {
         !self.ok && self.missing.is_empty() && self.impossible.is_none()
     }
@@ -78,7 +78,8 @@ impl Report {
     }
 }
 
-/// Sets what was measured on `machine`, with so many seeds each, beside a figure's targets.
+/// Compares what was measured on `machine`, with the given number of seeds, with a figure's
+/// targets.
 pub fn evaluate(figure: &Figure, machine: &Profile, seeds: u32, measured: &Measured) -> Report {
     let here = Here::new(figure, machine);
     let compare = |row: &Row| compare(row, measured.rows.get(&row.name), &here);
@@ -96,7 +97,7 @@ pub fn evaluate(figure: &Figure, machine: &Profile, seeds: u32, measured: &Measu
 /// How the machine differs from the figure's own.
 struct Here {
     elsewhere: bool,
-    /// The paper's machine has little cores, and this one has not.
+    /// The paper's machine has little cores, and this one has none.
     no_little_cores: bool,
 }
 
@@ -136,7 +137,8 @@ fn compare(row: &Row, values: Option<&Vec<f64>>, here: &Here) -> ReportRow {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; none of no values, or of any that is no number.
+/// The middle value, or the mean of the two in the middle; `None` without values, or if one of them isn't
+/// a number.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = sorted(values)?;
     let middle = sorted.len() / 2;

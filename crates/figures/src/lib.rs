@@ -1,4 +1,4 @@
-//! The papers' figures: each is run on the virtual machine and set beside what the paper says of it.
+//! The papers' figures: each is run on the virtual machine and compared with what the paper says.
 //!
 //! ```text
 //!   targets/<id>.toml ───────────────────────────────► evaluate ─► Report: target, result, accepted or not
@@ -30,7 +30,7 @@ use thiserror::Error;
 pub struct Experiment {
     /// The figure's id; that of its targets too.
     pub id: &'static str,
-    /// Runs it. A row's measurement has one value for each seed; rows of locks that there are not yet are left out.
+    /// Runs it. A row's measurement has one value for each seed; rows of locks that don't exist yet are left out.
     pub measure: fn(&Context<'_>) -> Result<Measured, Error>,
 }
 
@@ -61,8 +61,8 @@ pub fn find(id: &str) -> Option<&'static Experiment> {
     experiments().find(|experiment| experiment.id == id)
 }
 
-/// The least that measures the rows of that figure that machines are fitted to (`Row::fit`), as the figure itself does:
-/// a fit runs it a thousand times.
+/// The smallest experiment that measures the figure's fitted rows (`Row::fit`) as the figure itself does: a fit runs it
+/// a thousand times.
 pub fn find_fitted(id: &str) -> Option<&'static Experiment> {
     libasl::FITTED
         .iter()
@@ -75,20 +75,21 @@ pub fn find_fitted(id: &str) -> Option<&'static Experiment> {
 pub struct Context<'a> {
     /// Its machine; rows on another machine (`Row::machine`) name theirs.
     pub profile: Arc<Profile>,
-    /// Seeds 1 to `seeds`: each point is run so often.
+    /// Seeds 1 to `seeds`: each point is run that often.
     pub seeds: u32,
-    /// Simulated time, as a share of what the figure needs for steady percentiles: 1, or less to be quick.
+    /// Simulated time, as a share of what the figure needs for steady percentiles: 1, or less for quick
+    /// runs.
     pub length: f64,
     /// Hears of points that are planned, and of each that is done.
     pub progress: &'a (dyn Fn(Progress) + Sync),
-    /// Runs that figures share are made once for all that use one context.
+    /// Figures that use the same context share runs.
     pub memo: Memo,
-    /// Make no run: a plan that could be run is [`Error::OnlyPlanned`].
+    /// Don't run anything: a plan that could be run is [`Error::OnlyPlanned`].
     pub only_plan: bool,
 }
 
 impl Context<'_> {
-    /// With so many seeds, in full length; nobody hears of its progress.
+    /// With the given number of seeds, in full length, without progress reports.
     pub fn new(profile: Arc<Profile>, seeds: u32) -> Self {
         let memo = Memo::default();
         Self { profile, seeds, length: 1.0, progress: &|_| (), memo, only_plan: false }
@@ -98,7 +99,7 @@ impl Context<'_> {
 /// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// So many more runs are to be made.
+    /// This many more runs will be made.
     Planned(usize),
     /// One run is over.
     Done,
@@ -128,7 +129,7 @@ pub enum Error {
     /// Nothing was run, as [`Context::only_plan`] demands.
     #[error("it was only planned")]
     OnlyPlanned,
-    /// A number that a figure takes from its targets (`[chosen]`) is not there.
+    /// A number that a figure takes from its targets (`[chosen]`) is missing.
     #[error("figure {figure}: its targets choose no '{key}'")]
     NotChosen {
         /// The figure.

@@ -7,11 +7,11 @@ use lockwright_sim::{ClassOutcome, LockSpec, Outcome, Placement, Run, workload};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Simulated time before anything counts, and that which counts, ms, unless the figure says otherwise.
+/// Simulated time before anything counts, and simulated time that counts, ms, by default.
 const WARMUP_MS: f64 = 2.0;
 const DURATION_MS: f64 = 50.0;
 
-/// One point of a figure: a lock, a workload with its options, so many threads.
+/// One point of a figure: a lock, a workload with its options, a number of threads.
 #[derive(Clone, Debug)]
 pub struct Load {
     lock: String,
@@ -55,7 +55,7 @@ impl Load {
         self
     }
 
-    /// The same on so many threads.
+    /// The same with this many threads.
     #[must_use]
     pub fn threads(mut self, threads: u32) -> Self {
         self.threads = threads;
@@ -187,7 +187,7 @@ impl Plan {
         known.extend(names.into_iter().zip(outcomes.into_iter().map(Arc::new)));
         let of = |run: &Run| known[&identity(run)].clone();
         let results = runs.iter().map(|seeds| seeds.iter().map(of).collect()).collect();
-        // Every operation of a run is too much to keep for others.
+        // The operations of a run are too many to keep for others.
         known.retain(|_, outcome| outcome.samples.is_empty());
         Ok(Results(results))
     }
@@ -197,7 +197,7 @@ impl Plan {
 #[derive(Debug, Default)]
 pub struct Memo(Mutex<BTreeMap<String, Arc<Outcome>>>);
 
-/// What tells runs of one context apart: a machine's name stands for its profile.
+/// Identifies a run within a context: a machine's name stands for its profile.
 fn identity(run: &Run) -> String {
     let Run { lock, params, threads, placement, seed, warmup_ns, duration_ns, .. } = run;
     let (machine, workload, samples) = (&run.profile.name, run.workload.id, run.samples);
@@ -232,8 +232,8 @@ impl Results {
         self.of(key, |outcome| us(outcome.latency.p99_ns))
     }
 
-    /// P99 latency of the operations on one class of cores, us; the fastest class is 0. No number if none was done there, as
-    /// on a machine without such a class.
+    /// P99 latency of the operations on one class of cores, us; the fastest class is 0. Not a number if none was done
+    /// there, as on a machine without such a class.
     pub fn p99_of(&self, key: Key, class: usize) -> Vec<f64> {
         let any = |class: &&ClassOutcome| class.latency.count > 0;
         let tail = |outcome: &Outcome| {
@@ -242,7 +242,8 @@ impl Results {
         self.of(key, tail)
     }
 
-    /// Share of the operations that one class of cores has done; no number if the machine has no such class.
+    /// Share of the operations that one class of cores has done; not a number if the machine has no such
+    /// class.
     #[allow(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     pub fn share_of(&self, key: Key, class: usize) -> Vec<f64> {
         let share = |outcome: &Outcome| {

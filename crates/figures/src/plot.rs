@@ -56,7 +56,7 @@ pub struct Series {
     pub right: bool,
     /// x and y.
     pub points: Vec<(f64, f64)>,
-    /// What the key says of it if it has no points; without this it is left out then.
+    /// The key's text if it has no points; without this it is then left out.
     pub if_empty: Option<&'static str>,
 }
 
@@ -81,7 +81,7 @@ impl Series {
         Self { name: name.into(), kind, right: false, points, if_empty: None }
     }
 
-    /// The same of operations, which may be so few that none has ended.
+    /// The same for operations, which may be so few that none has ended.
     #[must_use]
     pub fn of_operations(mut self) -> Self {
         self.if_empty = Some("none ended");

@@ -1,7 +1,7 @@
 //! RCL's microbenchmark (Lozi, *Towards More Scalable Mutual Exclusion for Multicore Architectures*, PhD defence).
 //!
-//! The profiler's thresholds are shares of time in critical sections, from the request to the release, under POSIX locks: the
-//! least from which RCL is faster than another lock.
+//! The profiler's thresholds are shares of time in critical sections, from the request to the release, under POSIX
+//! locks: the smallest from which RCL is faster than another lock.
 
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{
@@ -16,7 +16,7 @@ pub static EXPERIMENTS: &[Experiment] = &[Experiment { id: "rcl-micro", measure:
 const LOCKS: [&str; 4] = ["tas", "glibc", "mcs", "rcl"];
 /// Mean delay between two critical sections, cycles, from low contention to high.
 const DELAYS: [f64; 9] = [1e6, 5e5, 2e5, 1e5, 5e4, 2e4, 1e4, 1e3, 0.0];
-/// Machines (none: the figure's own, or what takes its place): how many hardware threads, and what their rows begin with.
+/// Machines (none: the figure's own, or its replacement): how many hardware threads, and how their rows begin.
 const MACHINES: [(Option<&str>, u32, &str); 2] =
     [(None, 48, ""), (Some("niagara2-128"), 128, "niagara2-128 ")];
 
@@ -93,8 +93,8 @@ fn share_of_time(outcome: &Outcome, threads: u32) -> f64 {
     busy as f64 * 1e-9 / (outcome.seconds * f64::from(threads))
 }
 
-/// The share from which on `ours` is always shorter than `theirs`, between two points by their logarithms; 0 if it always
-/// is, not a number if it is not even at the last.
+/// The share from which `ours` is always shorter than `theirs`, interpolated logarithmically between two points; 0 if
+/// it always is, not a number if it isn't even at the last.
 fn overtakes(shares: &[f64], ours: &[f64], theirs: &[f64]) -> f64 {
     let ahead: Vec<f64> =
         ours.iter().zip(theirs).map(|(ours, theirs)| (theirs / ours).ln()).collect();
@@ -139,7 +139,7 @@ fn micro(context: &Context<'_>) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// As `f64::max`, but what is no number stays so.
+/// As `f64::max`, but NaN stays NaN.
 fn nan_or_max(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }

@@ -91,7 +91,7 @@ const ASL_MAX_ENTRY: Entry = Entry {
     ..front::asl::ENTRY
 };
 
-/// LibASL-OPT (PPoPP 2022, section 4.1): the best static window, found by trying, is what feedback is measured against.
+/// LibASL-OPT (PPoPP 2022, section 4.1): the best static window, found by trying; feedback is compared with it.
 struct Opt;
 impl Tune for Opt {
     fn tune(tuning: Tuning) -> Tuning {
@@ -121,7 +121,7 @@ const ASL_OPT_ENTRY: Entry = Entry {
     ..front::asl::ENTRY
 };
 
-/// The front locks that are not presets of others: what whole-system tests run under.
+/// The front locks that are not presets of others: whole-system tests run under these.
 pub fn front_rules() -> impl Iterator<Item = &'static Entry> {
     let is_rule = |entry: &&Entry| entry.kind == Kind::Front && entry.preset_of.is_none();
     CATALOG.iter().copied().filter(is_rule)

@@ -3,29 +3,30 @@
 use crate::front::Rule;
 use lockwright_platform::{InPlace, Platform, TryLock};
 
-/// How a lock comes to stand in a program.
+/// How a lock gets into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Word 0 of `pthread_mutex_t` *is* the lock (glibc's own protocol); the algorithm is who waits and
-    /// how. What we recommend to programs.
+    /// how. We recommend these for programs.
     Front,
-    /// The textbook algorithm, as published. Under the preload it stands in front of word 0: whoever
-    /// holds it may compete for the word.
+    /// The textbook algorithm, as published. Under the preload it stands in front of word 0: its
+    /// holder may compete for the word.
     Whole,
 }
 
-/// What a lock promises of the order of its waiters: `sim` and `explore` check it at every acquisition. Those
-/// that don't queue (trylock, timed locks, signalled condvar waiters) are outside of it, on every lock.
+/// What a lock promises about the order of its waiters: `sim` and `explore` check it at every acquisition. On
+/// every lock, it does not cover threads that don't queue (trylock, timed locks, signalled condvar waiters).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// None: any waiter may be overtaken any number of times.
     Nothing,
-    /// First come, first served: nobody who came after a waiter could be seen waiting is served before it.
+    /// First come, first served: once a waiter could be seen waiting, nobody that comes later is served
+    /// before it.
     Arrival,
-    /// While one is head of the line, at most as many as the tuning's `bypass` take the lock that came after it
-    /// joined; not counted while it naps, for a bounded time.
+    /// While a waiter is head of the line, at most `bypass` (the tuning's) threads that came after it joined
+    /// take the lock; not counted while it naps, for a bounded time.
     Bypass,
-    /// `Arrival` while threads are not more than the CPUs; always `Bypass`.
+    /// `Arrival` unless threads outnumber the CPUs; always `Bypass`.
     ArrivalOrBypass,
 }
 

@@ -113,7 +113,7 @@ fn who_is_torn_beside_the_line_can_be_counted_out() {
         left_behind += view.beside();
     }
     assert!(beside > 0, "nobody waited beside the line");
-    // In the two steps of counting out: rather one too many than somebody else missing.
+    // Between the two steps of counting out: better one too many than another thread missing.
     assert_eq!(left_behind, 2);
 }
 
@@ -127,7 +127,7 @@ fn those_beside_the_line_stay_behind_at_a_fork() {
     let child = View::<Threads>::new(memory.parts(), &childs);
     assert_eq!((parent.beside(), child.beside()), (2, 0));
     assert!(child.count_in(2) && child.count_in(2) && !child.count_in(2));
-    parent.count_out(); // whoever forked in a signal handler while it waited
+    parent.count_out(); // a thread that forked in a signal handler while it waited
     assert_eq!(child.beside(), 2);
     child.count_out();
     child.count_out();

@@ -1,5 +1,5 @@
-//! Which lock, with which options: `NAME[:key=value,...]`. Command, bench, simulator and preloaded library read it here: what
-//! one of them understands, all do.
+//! Which lock, with which options: `NAME[:key=value,...]`. Command, bench, simulator and preloaded library all read it
+//! here, so they all understand the same.
 
 use crate::catalog::find;
 use crate::entry::{Entry, OptionSpec};
@@ -39,7 +39,7 @@ impl<'a> Spec<'a> {
         Ok(spec)
     }
 
-    /// The options that it was given, in their order; where one is given twice, the later one holds.
+    /// The options that it was given, in order; if one is given twice, the later one counts.
     pub fn options(&self) -> impl Iterator<Item = (&'static OptionSpec, u32)> + use<'a> {
         self.pieces().filter_map(Result::ok) // all are: `parse` has seen them
     }
@@ -69,16 +69,17 @@ fn read<'a>(
     }
 }
 
-/// Digits, a sign, a point: enough for a message. To ask `f64` would bring its tables into the preloaded library.
+/// Digits, a sign, a point: enough for a message. Parsing an `f64` would bring its tables into the preloaded
+/// library.
 fn is_number(value: &str) -> bool {
     value.contains(|letter: char| letter.is_ascii_digit())
         && value.chars().all(|letter| letter.is_ascii_digit() || "+-.".contains(letter))
 }
 
-/// A text that names no lock, or with options that the lock does not have. `Display` is one line, with no hint.
+/// A text that names no lock, or has options that the lock does not have. `Display` is one line, with no hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bad<'a> {
-    /// All of it, as it was written.
+    /// The whole text, as it was written.
     pub text: &'a str,
     /// What stands before the colon.
     pub name: &'a str,

@@ -29,7 +29,7 @@ pub enum Coverage {
     },
     /// Some of them: the time was up.
     Partial {
-        /// Every execution with so many preemptions, and some with more.
+        /// Every execution with up to this many preemptions, and some with more.
         preemptions: usize,
         /// How many in all.
         executions: u64,
@@ -108,7 +108,7 @@ pub trait Atomic<V>: Send + Sync {
     fn fetch_sub(&self, value: V, order: Ordering) -> V;
     fn fetch_or(&self, value: V, order: Ordering) -> V;
     fn fetch_and(&self, value: V, order: Ordering) -> V;
-    /// The end of its memory: whoever touched it without a happens-before to here is wrong.
+    /// The end of its memory: a thread that touched it without a happens-before to here is wrong.
     fn end(&mut self);
 }
 

@@ -72,7 +72,7 @@ struct Waiter {
     id: u64,
     reason: Reason,
     address: usize,
-    /// It may be moved, and be told from others where it comes to.
+    /// It may be moved, and can be distinguished from others at its new place.
     movable: bool,
     /// The word's newest value, as long as the word may be asked for it.
     newest: Option<Arc<AtomicU64>>,
@@ -282,7 +282,7 @@ fn sleep<C: Checker>(
     if naps {
         time_passed::<C>();
         // After the tick a nap ends at once: others must have their turn, or a thread that naps while it waits for them
-        // keeps a checker that goes by priorities for ever.
+        // keeps a checker that goes by priorities forever.
         C::yield_now();
     }
     if woken { Woken::Maybe } else { Woken::TimedOut }

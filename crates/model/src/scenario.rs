@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 /// What is to run under the lock: once, on whichever thread.
 pub type Section<'a> = &'a mut (dyn FnMut() + Send);
 
-/// How a thread has its section run: `false` if it gave up.
+/// How a thread gets its section run: `false` if it gave up.
 pub type Way<L, N> = unsafe fn(&L, *mut N, Section<'_>) -> bool;
 
 /// Waits as long as it takes.

@@ -19,7 +19,7 @@ type Node<C, const SPINS: usize> = Sleeper<Machine<C, SPINS>>;
 
 /// How the mutex's holder has it; that one's to read and write.
 struct Holder<P: Platform>(UnsafeCell<By<P>>);
-// SAFETY: whoever looks at it holds the mutex.
+// SAFETY: only the mutex's holder looks at it.
 unsafe impl<P: Platform> Send for Holder<P> {}
 // SAFETY: as above.
 unsafe impl<P: Platform> Sync for Holder<P> {}
@@ -88,7 +88,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
 
     fn acquire(&self) {
         let mut by = By::default();
-        // SAFETY: our own. Whoever holds the mutex has the cell.
+        // SAFETY: our own. The mutex's holder has the cell.
         unsafe {
             self.mutex.lock(&raw mut by);
             *self.by.0.get() = by;
@@ -143,7 +143,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
 
     /// A waiter that is in the list before its thread runs.
     fn enlisted(&self) -> &'static Node<C, SPINS> {
-        // It stays for ever, as in `wait`.
+        // It stays forever, as in `wait`.
         let node: &'static Node<C, SPINS> = Box::leak(Box::default());
         self.acquire();
         // SAFETY: a new node, which stays.
@@ -328,7 +328,8 @@ fn left<C: Checker, const SPINS: usize>(holding: bool, about_to_sleep: bool) {
 }
 
 /// Waiters that a holder's broadcast moved to the mutex; the first one's deadline passes at any moment, also when it sleeps
-/// on the mutex by then. Who was moved says so, deadline or not, and the wake that was meant for it is not lost.
+/// on the mutex by then. A moved waiter says so, deadline or not, and the wake that was meant for it is not
+/// lost.
 fn moved_in_vain<C: Checker, const SPINS: usize>(all: bool) {
     let told = if all { "broadcast" } else { "signals" };
     let name = format!("condvar, 2 waiters, one moved and late, {told}, spins {SPINS}");

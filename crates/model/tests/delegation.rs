@@ -32,7 +32,7 @@ static CARRIED: AtomicU32 = AtomicU32::new(0);
 struct Request<P: Platform> {
     /// Who came next: written by that one.
     next: P::Ptr<Request<P>>,
-    /// Written by whoever runs sections.
+    /// Written by the thread that runs sections.
     state: P::Word,
     /// Written by its owner before it joins the queue.
     job: Cell<Option<Job>>,
@@ -168,7 +168,7 @@ fn sections_that_others_run_exclude_each_other() {
     }
 }
 
-/// Whoever runs it, a section's panic is its owner's, and the others' sections run.
+/// A section's panic goes to its owner, whichever thread runs it, and the others' sections run.
 fn panics<C: Checker>() {
     explore::<C>("delegation, one panics", BUDGET, || {
         machine::begin::<C>();

@@ -1,4 +1,5 @@
-//! A `pthread_mutex_t` that begins without a lock, on two of them: whoever finds it contended first decides.
+//! A `pthread_mutex_t` that begins without a lock, and gets one of two: the first thread that finds it
+//! contended decides.
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};

@@ -85,7 +85,7 @@ fn take<C: Checker, const SPINS: usize>(
     true
 }
 
-/// Writers exclude everybody, nobody waits for ever, and in the end the lock is free.
+/// Writers exclude everybody, nobody waits forever, and in the end the lock is free.
 fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, steps: &[Step]) {
     let name = format!("rwlock, {prefer:?} {steps:?}, spins {SPINS}");
     let steps = steps.to_vec();

@@ -135,7 +135,7 @@ unsafe fn beside<C: Checker, const SPINS: usize>(
     true
 }
 
-/// Who is woken, and holds back for somebody who sleeps on the word, must not keep that one's wake.
+/// A woken waiter that holds back for a sleeper on the word must not keep the sleeper's wake.
 fn woken_heads_hold_back<C: Checker, const SPINS: usize>(budget: Budget) {
     let own: Own<C, SPINS, Patient> = lock::<C, SPINS, _>;
     let name = format!("patient, lock, lock, lock, beside, spins {SPINS}");

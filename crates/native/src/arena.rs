@@ -1,4 +1,4 @@
-//! Lines that stay readable for ever: a lock-free stack of 128-byte pieces, never shrunk. (CLH: a waiter looks at its
+//! Lines that stay readable forever: a lock-free stack of 128-byte pieces, never shrunk. (CLH: a waiter looks at its
 //! predecessor's cell after that thread may have left; front locks: a holder stays in the line.) The first 512 lie in the
 //! library, so that a program that confines itself is not killed for a wait; more are mapped.
 
@@ -15,7 +15,7 @@ const CHUNKS: usize = 2048;
 /// The first chunk. Only pages that were used take memory.
 #[repr(align(128))]
 struct First(UnsafeCell<[u8; LINES_PER_CHUNK * LINE]>);
-// SAFETY: each line is its taker's alone.
+// SAFETY: each line belongs to its taker alone.
 unsafe impl Sync for First {}
 static FIRST: First = First(UnsafeCell::new([0; LINES_PER_CHUNK * LINE]));
 
@@ -58,12 +58,13 @@ pub fn take() -> *mut u8 {
     }
 }
 
-/// Numbers of free lines, or 0: so that who gives one back on a CPU and takes one there touches nothing that others do.
+/// Numbers of free lines, or 0: so that giving one back and taking one on the same CPU touches nothing that others
+/// touch.
 #[repr(align(128))]
 struct Hand([AtomicU32; 4]);
 static HANDS: [Hand; 64] = [const { Hand([const { AtomicU32::new(0) }; 4]) }; 64];
 
-/// The calling thread's CPU's. Where it is on another one by now, the lines are as good.
+/// The slot of the calling thread's CPU. If the thread has moved, the lines are as good.
 fn hand() -> &'static Hand {
     &HANDS[place::cpu() as usize % HANDS.len()]
 }

@@ -31,7 +31,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// CPUs that the quota keeps busy, a part of a CPU counted as one.
+    /// CPUs that the quota keeps busy, rounded up.
     pub fn cpus(self) -> u32 {
         self.time_us.div_ceil(self.period_us).max(1)
     }
@@ -75,7 +75,8 @@ pub struct Reach {
     pub fastest: Class,
 }
 
-/// Room that [`Reach`] needs, 6 KB: keep it static where the stack may be small. Keeps what was last seen of the process.
+/// Room that [`Reach`] needs, 6 KB: keep it static where the stack may be small. It also remembers what was last seen
+/// of the process.
 pub struct Room {
     /// What all threads together may run on.
     all: Mask,
@@ -99,8 +100,8 @@ impl Room {
 }
 
 impl Reach {
-    /// What all threads together may run on: of a program that binds its threads, each to its own CPU, no single thread's
-    /// affinity tells. Looks at 256 threads at most. `None`: there is no descriptor or no memory to look with.
+    /// What all threads together may run on: if a program binds each thread to its own CPU, a single thread's affinity
+    /// says little. Looks at 256 threads at most. `None`: no descriptor or memory is left for that.
     pub fn of_process(room: &mut Room) -> Option<Self> {
         let Room { all, one, first, text } = room;
         one.read(process());
@@ -114,9 +115,8 @@ impl Reach {
         Some(Self::of(all, own_quota(text).ok()?))
     }
 
-    /// The same by `open`, `read` and `close` alone, for a process that a filter of system calls may kill for any other:
-    /// whoever was started by the dynamic linker may do these. Looks at the first thread. `None`: the kernel's files
-    /// don't tell.
+    /// The same by `open`, `read` and `close` alone, for a process that a filter may kill for any other system call:
+    /// the dynamic linker needed these. Looks at the first thread. `None`: the kernel's files don't tell.
     pub fn by_files(room: &mut Room) -> Option<Self> {
         let Room { all, text, .. } = room;
         let status = Path::new(b"/proc/self/status").read(text).ok()??;
@@ -130,8 +130,8 @@ impl Reach {
         (all.count() > 0).then(|| Self::of(all, quota))
     }
 
-    /// Has affinity changed since `room` saw the process? By two system calls, no files. What one thread does to itself
-    /// counts if it leads to a new CPU; what is done to the first thread counts, and so what is done to all of them.
+    /// Has affinity changed since `room` saw the process? Takes two system calls, no files. A thread's change to itself
+    /// counts if it leads to a new CPU. A change to the first thread counts, and so does one to all threads.
     pub fn may_have_changed(room: &mut Room) -> bool {
         let Room { all, one, first, .. } = room;
         one.read(process());

@@ -1,15 +1,15 @@
 //! Small files of the kernel, read by `open`, `read` and `close` alone: usable before libc is set up,
 //! and without an allocator. By raw system calls: libc's functions are cancellation points, and `pthread_mutex_lock`,
-//! which may look at these files, is none.
+//! which may look at these files, must not be one.
 
 use core::ffi::{c_char, c_int, c_long};
 
-/// Nothing could be read, and that says nothing of the file: the process or the machine has no descriptors or no memory
+/// Nothing could be read, which says nothing about the file: the process or the machine has no descriptors or no memory
 /// left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// Opens for reading; `None`: it can't be.
+/// Opens for reading; `None`: that failed.
 ///
 /// # Safety
 /// `path` is a C string.
@@ -26,7 +26,7 @@ pub(crate) unsafe fn open(path: *const c_char, flags: c_int) -> Result<Option<c_
 /// Closes.
 ///
 /// # Safety
-/// `fd` is the caller's, and used no more.
+/// `fd` is the caller's, and not used any more.
 pub(crate) unsafe fn close(fd: c_long) {
     // SAFETY: the caller's promise.
     unsafe { libc::syscall(libc::SYS_close, fd) };
@@ -136,7 +136,7 @@ pub(crate) fn number(text: &[u8]) -> Option<u32> {
     })
 }
 
-/// What `check`, which must not allocate, says in a process that can open nothing.
+/// The result of `check`, which must not allocate, in a process that can open nothing.
 #[cfg(test)]
 pub(crate) fn without_descriptors(check: impl FnOnce() -> bool) -> bool {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

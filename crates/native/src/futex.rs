@@ -90,7 +90,7 @@ macro_rules! syscall {
 /// Which sleepers a wake is for: one bit each, of the kernel's 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleeper {
-    /// Sleeps where it means to.
+    /// Sleeps on the word of its choice.
     Own = 1,
     /// Somebody may move it to another word.
     Movable = 2,
@@ -187,8 +187,8 @@ mod tests {
         true
     }
 
-    /// `false`: the movable one was not where it had been moved to. Whatever freezes the process (a suspended machine) makes
-    /// the kernel start its wait again, at the first address; locks change the word before they move anybody.
+    /// `false`: the movable one was not where it had been moved to. If the process is frozen meanwhile (a suspended
+    /// machine), the kernel starts its wait again at the first address; locks change the word before they move anybody.
     fn the_movable_is_woken_alone() -> bool {
         let words = std::sync::Arc::new([AtomicU32::new(7), AtomicU32::new(7)]);
         let sleep = |at: usize, who| {

@@ -28,7 +28,7 @@ pub struct Native;
 /// Looks between two readings of the clock: one look takes about 25 to 60 ns.
 const LOOKS_PER_CLOCK: u32 = 8;
 
-/// An unbounded wait gives the CPU away after so many looks, and then at each further look: with more
+/// An unbounded wait gives the CPU away after this many looks, and then at each further look: with more
 /// threads than CPUs the thread that is waited for may need this very CPU. (The textbook locks spin on.)
 const LOOKS_BEFORE_YIELD: u32 = 4096;
 

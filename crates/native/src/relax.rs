@@ -25,8 +25,8 @@ pub(crate) fn or_yield(looks: &mut u32, limit: u32) {
     }
 }
 
-/// To whoever has our priority; and now and then to those below it, whom a real-time thread's yield does not let run: the
-/// one that we wait for may be among them, with this CPU for its only one.
+/// Yields to threads of our priority; and now and then to lower ones, which a real-time thread's yield does not let
+/// run: the one that we wait for may be among them, with this CPU for its only one.
 #[cold]
 fn give_away(looks: &mut u32, limit: u32) {
     if *looks - limit < YIELDS {

@@ -121,8 +121,8 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// `done` may itself try to take the word (a compare-and-swap): it is called on each new look.
     fn spin_for(word: &Self::Word, order: Ordering, ns: u32, done: impl FnMut(u32) -> bool) -> u32;
 
-    /// Reads, relaxed; the calling thread writes to the same line in a moment. A line that it gets for both travels once from core
-    /// to core, not twice.
+    /// Reads, relaxed; the calling thread will write to the same line soon. If it fetches the line for both, the line
+    /// travels from core to core once, not twice.
     fn load_to_write(word: &Self::Word) -> u32 {
         word.load(Ordering::Relaxed)
     }
@@ -132,18 +132,18 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// Sleeps while `word == seen`, until [`unpark`](Self::unpark) or the deadline. May return early.
     ///
-    /// Legal to find the word changed: returns at once. The comparison and the falling asleep are one
-    /// step with respect to `unpark` on the same word.
+    /// If the word has changed, it returns at once. Comparing and falling asleep are one step with
+    /// respect to `unpark` on the same word.
     fn park(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken;
 
     /// Wakes at most `count` threads that sleep on `word`, by priority, then first come first served.
     ///
-    /// Only the address is used, so the word may be gone: legal to wake nobody, or somebody who waits
-    /// for something else at the same address by now (they must look again).
+    /// Only the address is used, so the word may be gone: it may wake nobody, or a thread that by now
+    /// waits for something else at the same address (it must look again).
     fn unpark(word: *const Self::Word, count: u32);
 
     /// As [`park`](Self::park); and if [`requeue`](Self::requeue) moves the sleeper,
-    /// [`unpark_moved`](Self::unpark_moved) tells it from those who sleep there on their own account.
+    /// [`unpark_moved`](Self::unpark_moved) tells it from threads that fell asleep there themselves.
     fn park_movable(word: &Self::Word, seen: u32, deadline: Option<Self::Deadline>) -> Woken;
 
     /// As [`unpark`](Self::unpark), but only threads that sleep by [`park_movable`](Self::park_movable):
@@ -174,11 +174,11 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Bytes of a line that may be written; checkers' words need more.
     const LINE: usize = 120;
 
-    /// A 128-aligned, zeroed piece of memory of [`LINE`](Self::LINE) bytes that stays readable for ever (it may be handed
+    /// A 128-aligned, zeroed piece of memory of [`LINE`](Self::LINE) bytes that stays readable forever (it may be handed
     /// out again). For algorithms whose waiters may look at a node that its owner has left (CLH).
     fn take_line() -> *mut u8;
 
-    /// The calling thread, which waits for a lock, tells what it has become: for machines that check what the lock
+    /// The calling thread waits for a lock, and reports what it has become, for machines that check what the lock
     /// promises. Others ignore it.
     fn reached(stage: Stage) {
         let _ = stage;

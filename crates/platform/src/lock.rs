@@ -1,17 +1,17 @@
 //! What a lock offers.
 //!
 //! ```text
-//!   Sections   with(node, || section)    no two sections run at once; where they run is the lock's affair
+//!   Sections   with(node, || section)    no two sections run at once; the lock decides where they run
 //!     ▲
 //!   RawLock    lock … unlock             the section runs in between, on the thread that asked
 //!     ▲
 //!   TryLock · TimedLock · Probe
 //! ```
 //!
-//! Who measures, simulates or models critical sections asks for [`Sections`]. So a lock that carries them to another core
-//! (delegation: a server's core runs them, or whoever is at it runs those of its waiters) fits as well. [`RawLock`] is for
-//! programs that lock here and unlock there: a `pthread_mutex_t`. For each of those the base is one line,
-//! [`held_sections!`](crate::held_sections). (A blanket implementation would be none: with it, no crate could implement
+//! Code that measures, simulates or models critical sections uses [`Sections`]. So a lock that carries sections to another
+//! core fits as well (delegation: a server's core runs them, or the holder runs those of its waiters). [`RawLock`] is for
+//! programs that lock here and unlock there: a `pthread_mutex_t`. For a `RawLock` the base is one line,
+//! [`held_sections!`](crate::held_sections). (A blanket implementation would not do: with it, no crate could implement
 //! the base for a lock of its own over every `P`, since others might make that lock a `RawLock` on a machine of theirs.)
 
 use crate::Platform;
@@ -22,9 +22,9 @@ use core::marker::PhantomData;
 /// A lock that runs sections elsewhere implements this trait alone: the caller waits in [`with`](Self::with) until its
 /// section has run, so a node may lend what lies on the caller's stack.
 pub trait Sections<P: Platform>: Sized + Send + Sync {
-    /// What one section needs beside the lock: a queue node, a mailbox, or nothing (`()`).
+    /// What one section needs in addition to the lock: a queue node, a mailbox, or nothing (`()`).
     ///
-    /// It lives at the caller, from before the lock is asked for until after it is left, and does not move in between.
+    /// The caller keeps it from before it asks for the lock until after it has left, and does not move it in between.
     type Node: Default;
 
     /// An unlocked lock.
@@ -32,9 +32,9 @@ pub trait Sections<P: Platform>: Sized + Send + Sync {
 
     /// Runs `section` while no other section under this lock runs; returns what it returns.
     ///
-    /// What earlier sections wrote is there to read. `section` runs exactly once, on the calling thread or on another
-    /// one, which is why it and its result are `Send`: what it sees of its thread (place, thread-locals) may be that
-    /// one's. It must not ask for this lock again.
+    /// It sees what earlier sections wrote. `section` runs exactly once, on the calling thread or on another one.
+    /// That is why it and its result are `Send`, and why it may see the other thread's place and thread-locals. It
+    /// must not ask for this lock again.
     ///
     /// If `section` unwinds, `with` unwinds at its caller, and the lock is free: a lock that runs sections elsewhere
     /// carries the panic back, and serves the others.
@@ -63,7 +63,7 @@ pub trait Sections<P: Platform>: Sized + Send + Sync {
 
 /// The sections of a [`RawLock`] on machine `P`, inside of its `impl Sections<P>`: lock, run, unlock.
 ///
-/// All is inlined: what is measured are a few instructions, of which none should be a call.
+/// Everything is inlined: only a few instructions are measured, and none should be a call.
 #[macro_export]
 macro_rules! held_sections {
     ($machine:ty) => {
@@ -227,7 +227,7 @@ pub trait TimedLock<P: Platform>: RawLock<P> {
     }
 }
 
-/// A lock that can live in memory that somebody else zeroed (a static `pthread_mutex_t`).
+/// A lock that can live in memory zeroed by somebody else (a static `pthread_mutex_t`).
 ///
 /// # Safety
 /// All-zero bytes are an unlocked lock, the type is at most 16 bytes, its alignment at most 8, and it

@@ -24,6 +24,6 @@ pub struct Place {
     pub cpu: u32,
     /// That CPU's class.
     pub class: Class,
-    /// NUMA node, or cluster, whatever shares its last-level cache.
+    /// NUMA node, or cluster: the CPUs that share its last-level cache.
     pub domain: u16,
 }

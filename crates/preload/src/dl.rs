@@ -19,8 +19,8 @@ unsafe extern "C" fn before_dlmopen(space: c_long, path: *const c_char, mode: c_
     unsafe { deepbind::before_dlmopen(space, path, mode) }
 }
 
-/// Jumps to what `before` answers, with the caller's own arguments and return address: the real function looks at its
-/// caller.
+/// Jumps to the address that `before` returns, with the caller's own arguments and return address: the real function
+/// looks at its caller.
 macro_rules! jump {
     ($before:ident) => {
         core::arch::naked_asm!(

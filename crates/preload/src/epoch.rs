@@ -16,13 +16,13 @@ extern "C" fn lw_epoch_end(id: c_int, slo_ns: u64) {
     epoch::end(id, slo_ns);
 }
 
-/// The SLO of epoch `id` holds for this percentile, 90 to 99.9.
+/// Sets the percentile for the SLO of epoch `id`, 90 to 99.9.
 #[unsafe(no_mangle)]
 extern "C" fn lw_epoch_percentile(id: c_int, percent: f64) {
     epoch::set_percentile(id, percent);
 }
 
-/// Reports call the epoch `id` so.
+/// Sets the name of epoch `id` in reports.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn lw_epoch_name(id: c_int, name: *const c_char) {
     // SAFETY: the program promises a C string.

@@ -1,11 +1,11 @@
-//! What leaves this library: glibc's names, under glibc's versions.
+//! What this library exports: glibc's names, under glibc's versions.
 //!
-//! The dynamic linker takes a definition without a version for references of any version, but not for `dlvsym`. Who
-//! asks that for a function (libtsan does) would get glibc's while everybody else has ours, and two
-//! representations of one condition variable would meet. So each name is here under each version that glibc has it
-//! under. Condition variables of before 2.3.2 are 8 bytes long, and stay glibc's: their names lead there. The newest
-//! version is the default, as in glibc; names that are there for old programs only (`__pthread_*`) have one too,
-//! since older glibcs have them so.
+//! The dynamic linker accepts a definition without a version for references of any version, but not for `dlvsym`. A
+//! caller of that (libtsan) would get glibc's function while everybody else has ours, and two representations of one
+//! condition variable would meet. So we export each name under each version that glibc has it under. Condition
+//! variables from before 2.3.2 are 8 bytes long, and stay glibc's: their names lead there. The newest version is the
+//! default, as in glibc. Names that exist only for old programs (`__pthread_*`) have a default, too, as in older
+//! glibcs.
 //!
 //! A version is an alias beside its function, in one object file: this crate has one codegen unit in every profile
 //! (Cargo.toml). Where the linker takes no versions (build.rs tries), each name jumps to its function.

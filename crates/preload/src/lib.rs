@@ -1,4 +1,5 @@
-//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`, `dlopen`, `dlmopen`), each a line or two onto the runtime, and nothing else.
+//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`, `dlopen`, `dlmopen`). Each is a line or two that calls
+//! the runtime; there is nothing else.
 //!
 //! Boundary: no logic here. No standard library, no allocation, no dependency but libc; symbols are
 //! exported under glibc's versions (`export.rs`).
@@ -19,7 +20,7 @@ mod spin;
 use core::ffi::{c_char, c_int};
 use lockwright_runtime::sync::{TABLE, Table};
 
-// Without it nothing would be linked to libc, and its symbols would have no version.
+// Without this, we would not be linked to libc, and its symbols would have no version.
 #[link(name = "c")]
 unsafe extern "C" {}
 
@@ -40,7 +41,7 @@ static INIT: unsafe extern "C" fn(c_int, *const *const c_char, *const *const c_c
     init
 };
 
-/// For the runtime of a program that has one of its own: it calls ours instead. See `runtime::sync`.
+/// For programs with a runtime of their own: that one calls ours instead. See `runtime::sync`.
 #[unsafe(no_mangle)]
 pub static lockwright_preloaded: &Table = &TABLE;
 

@@ -26,7 +26,7 @@ export! {
     mtx_destroy as mtx_destroy: v2_34, v2_28;
 }
 
-/// Locks, with the address of the call: rules may go by it.
+/// Locks, with the address of the call: rules may use it.
 unsafe extern "C" fn lock_from(lock: *mut Mutex, caller: usize) -> c_int {
     // SAFETY: the program promises what POSIX asks of it.
     unsafe { mutex::lock(lock, caller) }

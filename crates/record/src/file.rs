@@ -1,8 +1,8 @@
 //! Makes a file in which a process records something, and maps it.
 //!
-//! Folder and file are open for some 50 us, under the lowest numbers that are free: in a constructor, or in a fork's child,
-//! which has one thread as a rule. Under high numbers they would make a process with threads stand still for 10 ms, while
-//! the kernel enlarges its table.
+//! Folder and file are open for some 50 us, under the lowest free numbers: in a constructor, or in a forked child,
+//! which usually has one thread. High numbers would make a process with threads stand still for 10 ms, while the kernel
+//! enlarges its table.
 
 use core::ptr::null_mut;
 
@@ -16,12 +16,12 @@ pub enum Refused {
     System(i32),
     /// The folder is a symbolic link, and may lead anywhere.
     Link,
-    /// The folder is another user's, who could read or replace what is in it.
+    /// The folder belongs to another user, who could read or replace its contents.
     Foreign,
 }
 
 /// Makes `DIR/PID-N` and `ending` (which ends in NUL), with the first N that is free, `length` bytes long; maps it
-/// for ever, shared, with its first `head` bytes there. Tells the process id too.
+/// forever, shared, with its first `head` bytes there. Tells the process id too.
 pub(crate) fn create(
     dir: &[u8],
     ending: &[u8],
@@ -56,7 +56,8 @@ fn close(fd: i32) {
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
 
-/// Opens a folder that is our user's own, and no link. By its descriptor: the name may come to mean another one.
+/// Opens a folder that belongs to our user, and isn't a link. Checks the descriptor, since the name may change
+/// its meaning.
 fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
     let mut path = [0_u8; 4096];
     // A slash at its end would have a link followed.

@@ -2,7 +2,7 @@
 //!
 //! The middle of a bucket is off by at most 1/64 (1.6 %) of any value in it.
 
-/// Buckets: they reach to 2^40 ns, about 18 minutes; what is longer counts in the last one.
+/// Buckets: they reach to 2^40 ns, about 18 minutes; longer times count in the last one.
 pub const BUCKETS: usize = 1152;
 
 /// Buckets for each doubling, as a power of two.

@@ -57,7 +57,7 @@ pub struct EpochHead {
 /// Bytes of an epoch's name.
 pub const NAME: usize = 64;
 
-/// What executions of an epoch that ended on cores of one class came to.
+/// The totals of an epoch's executions that ended on cores of one class.
 #[repr(C)]
 #[derive(Debug)]
 pub struct ClassBlock {
@@ -85,7 +85,7 @@ pub const HEADS_AT: usize = PAGE;
 pub const BLOCKS_AT: usize = HEADS_AT + (EPOCHS * size_of::<EpochHead>()).next_multiple_of(PAGE);
 /// From one block to the next: whole pages.
 pub const BLOCK: usize = size_of::<ClassBlock>().next_multiple_of(PAGE);
-/// The file's length; most of it are holes.
+/// The file's length; most of it is holes.
 pub const LENGTH: usize = BLOCKS_AT + EPOCHS * CLASSES * BLOCK;
 
 /// Where the block of an epoch's class lies.

@@ -6,8 +6,8 @@
 //!         ▲─────────command, to post another───────┘
 //! ```
 //!
-//! The state's upper bits count what has been posted, so that a text which was replaced while it was read is not taken
-//! for the other one.
+//! The state's upper bits count what has been posted, so that a text that was replaced while it was read is not
+//! mistaken for the other one.
 //!
 //! A table in words: the default lock, a newline, and rules as in `LOCKWRIGHT_RULES`.
 
@@ -33,7 +33,7 @@ pub const POSTED: u32 = 1;
 pub const TAKEN: u32 = 2;
 /// It is the process's table now.
 pub const DONE: u32 = 3;
-/// It is not; the text says why.
+/// It was refused; the text says why.
 pub const REFUSED: u32 = 4;
 
 /// The memory.
@@ -52,12 +52,12 @@ pub struct Mailbox {
     pub now_len: AtomicU32,
     /// The present table in words; null: the process has none yet.
     pub now: AtomicPtr<u8>,
-    /// What is posted, or said of it.
+    /// What is posted, or the answer to it.
     pub text: UnsafeCell<[u8; TEXT]>,
 }
 
-// SAFETY: the process reads what the command may write at that moment, and looks afterwards whether it did; it writes with
-// TAKEN set, when the command keeps out.
+// SAFETY: the process reads what the command may write at that moment, and checks afterwards whether it did. It writes
+// only with TAKEN set, when the command keeps out.
 unsafe impl Sync for Mailbox {}
 
 impl Default for Mailbox {

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A thread takes the next free chunk when it has none, or when its own is full; its chunks, in the file's order,
-//! are its records in order. Nothing is shared between threads but the count of chunks taken. A record counts once
-//! `used` says so: the file can be read while the process runs, and is complete after `kill -9`.
+//! are its records in order. Threads share only the count of chunks taken. A record counts once `used` says so:
+//! the file can be read while the process runs, and is complete after `kill -9`.
 
 use crate::About;
 use crate::file::{self, Refused};
@@ -116,14 +116,14 @@ pub enum What {
     Woken = 2,
     /// It was released.
     Released = 3,
-    /// It was waited for, until the time was up.
+    /// A thread waited for it until the time was up.
     GaveUp = 4,
-    /// No operation: since the last one the thread did not run, for so long.
+    /// No operation: since the last one the thread did not run for this long.
     Away = 5,
 }
 
 impl What {
-    /// What the number means; `None`: nothing.
+    /// What the number means; `None`: it means nothing.
     pub fn of(number: u8) -> Option<Self> {
         [Self::Acquired, Self::Woken, Self::Released, Self::GaveUp, Self::Away]
             .into_iter()
@@ -173,7 +173,7 @@ impl Chunk {
     }
 }
 
-/// A trace that is being recorded. Mapped for ever; as cheap to copy as a pointer.
+/// A trace that is being recorded. Mapped forever; as cheap to copy as a pointer.
 #[derive(Clone, Copy, Debug)]
 pub struct Tracer {
     base: *mut u8,
@@ -185,7 +185,7 @@ unsafe impl Send for Tracer {}
 unsafe impl Sync for Tracer {}
 
 impl Tracer {
-    /// Makes `DIR/PID-N.locks`, with the first N that is free, and with room for so many records, or some more.
+    /// Makes `DIR/PID-N.locks`, with the first N that is free, and with room for at least this many records.
     ///
     /// # Errors
     /// As [`Writer::create`](crate::Writer::create).
@@ -227,17 +227,17 @@ impl Tracer {
         self.base
     }
 
-    /// The tracer whose [`base`](Self::base) this is.
+    /// The tracer with this [`base`](Self::base).
     ///
     /// # Safety
-    /// It is one's.
+    /// It is the base of one.
     pub unsafe fn at(base: *mut u8) -> Self {
         Self { base }
     }
 
     /// Who writes.
     pub fn header(&self) -> &'static Header {
-        // SAFETY: mapped for ever, aligned, written by `create`.
+        // SAFETY: mapped forever, aligned, written by `create`.
         unsafe { &*self.base.cast() }
     }
 
@@ -266,7 +266,7 @@ impl Tracer {
     /// is no room.
     pub fn chunk(&self, last: Option<&Chunk>, class: u8) -> Option<&'static Chunk> {
         let header = self.header();
-        // Looked at first, so that the count can't overflow. Relaxed: whose a chunk is, is all there is to know.
+        // Checked first, so that the count can't overflow. Relaxed: the only information is whose chunk it is.
         if header.taken.load(Relaxed) >= header.chunks {
             return None;
         }
@@ -282,7 +282,7 @@ impl Tracer {
             header.taken.store(header.chunks, Relaxed); // nobody tries again
             return None;
         }
-        // SAFETY: zeroes are an empty chunk; mapped for ever.
+        // SAFETY: zeroes are an empty chunk; mapped forever.
         let chunk: &'static Chunk = unsafe { &*at.cast() };
         chunk.class.store(class.into(), Relaxed); // published by the first record
         let thread = match last {
@@ -306,7 +306,7 @@ pub fn objects<'a>(
     header: &Header,
     list: &'a [u8; OBJECTS],
 ) -> impl Iterator<Item = (Range<u64>, &'a [u8])> {
-    // ORDERING: Acquire, pairs with the Release in `Tracer::list`: so much is complete.
+    // ORDERING: Acquire, pairs with the Release in `Tracer::list`: this much is complete.
     let len = header.objects.load(Acquire) as usize;
     let mut rest = &list[..len.min(OBJECTS)];
     core::iter::from_fn(move || {
@@ -318,11 +318,11 @@ pub fn objects<'a>(
     })
 }
 
-/// The chunk's complete records, and its owner's number; `None`: it is nobody's.
+/// The chunk's complete records, and its owner's number; `None`: it has no owner.
 pub fn complete(chunk: &Chunk) -> Option<(u32, &[Record])> {
     // [used] ORDERING: Acquire, pairs with the Release in `Tracer::chunk`.
     let thread = chunk.thread.load(Acquire).checked_sub(1)?;
-    // ORDERING: Acquire, pairs with the Release in `Chunk::push`: so many are complete.
+    // ORDERING: Acquire, pairs with the Release in `Chunk::push`: this many are complete.
     let used = chunk.used.load(Acquire) as usize;
     Some((thread, &chunk.records[..used.min(RECORDS)]))
 }

@@ -9,7 +9,7 @@ use crate::layout::{
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
-/// What the header says.
+/// The header's contents.
 #[derive(Clone, Copy, Debug)]
 pub struct About<'a> {
     /// Now, ns of `CLOCK_MONOTONIC`.
@@ -22,7 +22,7 @@ pub struct About<'a> {
     pub command: &'a [u8],
 }
 
-/// A recording. Mapped for ever; as cheap to copy as a pointer.
+/// A recording. Mapped forever; as cheap to copy as a pointer.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer {
     base: *mut u8,
@@ -93,7 +93,7 @@ impl Writer {
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: mapped for ever, aligned, written by `create`.
+        // SAFETY: mapped forever, aligned, written by `create`.
         unsafe { &*self.base.cast() }
     }
 
@@ -106,7 +106,7 @@ impl Writer {
     /// The place of the epoch `id`; `None`: all are taken.
     pub fn slot(&self, id: u32) -> Option<Slot> {
         (0..EPOCHS as u8).map(Slot).find(|&slot| {
-            // Relaxed: who owns the place is all there is to know.
+            // Relaxed: the only information is who owns the place.
             match self.head(slot).id.compare_exchange(0, id + 1, Relaxed, Relaxed) {
                 Ok(_) => true,
                 Err(seen) => seen == id + 1,
@@ -131,7 +131,7 @@ impl Writer {
         let class = usize::from(sample.class).min(CLASSES - 1);
         let head = self.head(slot);
         let Some(block) = self.block(head, slot, class) else { return false };
-        // Relaxed, all of them: counters, of which a reader needs no order.
+        // Relaxed, all of them: counters, whose order does not matter to a reader.
         block.buckets[bucket(sample.latency_ns)].fetch_add(1, Relaxed);
         if block.max_ns.load(Relaxed) < sample.latency_ns {
             block.max_ns.fetch_max(sample.latency_ns, Relaxed);

@@ -4,27 +4,28 @@ use crate::thread;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-/// The process confines itself: nothing is asked any more.
+/// The process has confined itself: we ask nothing any more.
 static CONFINED: AtomicBool = AtomicBool::new(false);
-/// Whoever started this process filters its system calls.
+/// The process was started with a filter of system calls.
 static FENCED: AtomicBool = AtomicBool::new(false);
 
-/// What may be asked of the kernel: a filter of system calls may kill whoever makes another one.
+/// What we may ask of the kernel: a filter of system calls may kill the process for anything else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     /// Anything: there is no filter.
     All,
     /// `open`, `read` and `close`: the filter is older than the program, and the dynamic linker could not have loaded
-    /// us without these. Every container's process lives behind such a filter.
+    /// us without these. Every process in a container lives behind such a filter.
     Files,
     /// Nothing: the process has confined itself.
     None,
 }
 
-/// Looks for a filter that the process was started with, before it can have one of its own. Called by the constructor.
+/// Looks for a filter that the process was started with, before the process can install its own. Called by the
+/// constructor.
 ///
-/// By `prctl`, the one call that tells, other than a file that costs 50 us here. A filter that kills for this one is not
-/// survived; what sets a thread's name needs it too, and those that we know allow it.
+/// Only `prctl` tells, and a file that costs 50 us here. The process does not survive a filter that kills for `prctl`.
+/// But setting a thread's name needs it, too, and all filters that we know allow it.
 pub(crate) fn begin() {
     FENCED.store(is_filtered(), Relaxed); // before there are threads
 }
@@ -63,9 +64,10 @@ pub(crate) fn is_confined() -> bool {
     CONFINED.load(Relaxed) // by itself
 }
 
-/// The same, for somebody who has just said that it is about to ask.
+/// The same, for a caller that has just announced that it is about to ask.
 pub(crate) fn is_confined_now() -> bool {
-    // ORDERING: SeqCst, pairs with `confine`: what was written before in that order is seen by who confines, or we see it.
+    // ORDERING: SeqCst, pairs with `confine`: the confining thread sees what was written before in that order, or we
+    // see it confine.
     CONFINED.load(SeqCst)
 }
 

@@ -2,11 +2,11 @@
 //! the counter's rate is known.
 //!
 //! The rate comes from two readings of both clocks that lie at least 10 ms apart: the first epoch's end takes the first
-//! (our constructor, if a variable is about epochs), a later one the second. So nothing waits for it. (CPUID tells a nominal rate on some machines, and
-//! none on most virtual ones; on 64-bit ARM a register does.)
+//! (our constructor, if a variable is about epochs), a later one the second. So nothing waits for it. (CPUID gives a
+//! nominal rate on some machines, and none on most virtual ones; 64-bit ARM has a register.)
 //!
-//! While the machine is suspended the counter may go on and the kernel's clock does not. Readings with that between
-//! them say nothing: then the second counts as the first.
+//! While the machine is suspended the counter may go on, but the kernel's clock stops. If that happens between the
+//! two readings, they are useless: then the second counts as the first.
 
 #[cfg(target_arch = "x86_64")]
 use crate::access::{self, Access};
@@ -19,7 +19,7 @@ static RATE: AtomicU64 = AtomicU64::new(0);
 /// The first reading: the counter and the kernel's clock, ns; 0: not taken.
 static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
 static FIRST_NS: AtomicU64 = AtomicU64::new(0);
-/// How long the machine had been suspended before it, ns.
+/// How long the machine had been suspended before the first reading, ns.
 static FIRST_SUSPENDED_NS: AtomicU64 = AtomicU64::new(0);
 /// [`UNKNOWN`] and so on.
 static STATE: AtomicU8 = AtomicU8::new(UNKNOWN);
@@ -31,10 +31,10 @@ const NONE: u8 = 1;
 /// Its rate will be known once time has passed.
 const WAITING: u8 = 2;
 
-/// What the difference of two clocks, read one after the other, may change by chance, ns.
+/// By how much the difference of two clocks, read one after the other, may change by chance, ns.
 const SUSPENDED_NS: u64 = 2_000_000;
 
-/// Between the two readings, ns: their own error is some 50 ns, so the rate is right to 5 in a million.
+/// Between the two readings, ns: their error is some 50 ns, so the rate is right to 5 in a million.
 const BASELINE_NS: u64 = 10_000_000;
 
 /// A point in time, in ticks of the counter or in ns.
@@ -48,7 +48,7 @@ impl Instant {
     /// Now.
     #[inline(always)]
     pub(crate) fn now() -> Self {
-        // A number by itself: whoever sees it may use it.
+        // An independent number: a thread that sees it may use it.
         if RATE.load(Relaxed) != 0 {
             Self { at: ticks(), in_ticks: true }
         } else {
@@ -101,8 +101,8 @@ pub(crate) fn prepare() {
 /// Goes one step on towards the rate.
 fn learn(now_ns: u64) {
     match STATE.load(Relaxed) {
-        // Relaxed, throughout: if two threads do this at once, each writes a pair of readings of its own, and
-        // a mixed pair would be off by the time between them; so only one of them writes.
+        // Relaxed, throughout. If two threads did this at once, a mixed pair of readings would be off by the
+        // time between them; so only one of them writes.
         UNKNOWN if STATE.compare_exchange(UNKNOWN, NONE, Relaxed, Relaxed).is_ok() => {
             if let Some(rate) = known_rate() {
                 RATE.store(rate, Relaxed);
@@ -126,7 +126,8 @@ fn first((ticks, ns): (u64, u64)) {
 
 #[cold]
 fn second() {
-    // ORDERING: Acquire, pairs with the Release in `first`: all first readings are there. One thread gets on.
+    // ORDERING: Acquire, pairs with the Release in `first`: all first readings are there. Only one thread
+    // goes on.
     if STATE.compare_exchange(WAITING, NONE, Acquire, Relaxed).is_err() {
         return;
     }
@@ -137,7 +138,7 @@ fn second() {
     let ticks = ticks.saturating_sub(FIRST_TICKS.load(Relaxed));
     let ns = ns.saturating_sub(FIRST_NS.load(Relaxed));
     let rate = (u128::from(ns) << 32).checked_div(u128::from(ticks)).unwrap_or(0);
-    // From 100 MHz to 100 GHz: anything else is no counter that we know.
+    // From 100 MHz to 100 GHz: anything else isn't a counter that we know.
     let is_sane = ((1 << 32) / 100..=10 << 32).contains(&rate);
     if is_sane {
         RATE.store(rate as u64, Relaxed); // as in `now`
@@ -154,7 +155,7 @@ fn suspended_ns() -> u64 {
     all.saturating_sub(futex::now(Clock::Monotonic))
 }
 
-/// Both clocks at one moment: of five readings the one that was disturbed least.
+/// Both clocks at one moment: the least disturbed of five readings.
 fn both() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..5 {
@@ -177,7 +178,7 @@ fn known_rate() -> Option<u64> {
     (1_000_000_000_u64 << 32).checked_div(hertz & 0xffff_ffff)
 }
 
-/// It doesn't, or not truly enough.
+/// It doesn't, or not exactly enough.
 #[cfg(target_arch = "x86_64")]
 fn known_rate() -> Option<u64> {
     None
@@ -238,7 +239,7 @@ mod tests {
         let _alone = TESTED.write().unwrap_or_else(PoisonError::into_inner);
         prepare();
         for _ in 0..3 {
-            // The machine may stand still between two readings; it does not do so each time.
+            // The machine may stand still between two readings, but not each time.
             let agrees = (0..20).any(|_| {
                 let before = futex::now(Clock::Monotonic);
                 let start = Instant::now();
@@ -256,7 +257,7 @@ mod tests {
             FIRST_SUSPENDED_NS.store(suspended_ns() + 3_600_000_000_000, Relaxed);
             second();
             assert_eq!((STATE.load(Relaxed), RATE.load(Relaxed)), (WAITING, 0));
-            // Whatever keeps us between two readings looks like a suspended machine: then it begins anew again.
+            // Any delay between two readings looks like a suspended machine: then it begins anew.
             let ends = (0..20).any(|_| {
                 sleep(Duration::from_millis(12));
                 second();

@@ -1,12 +1,12 @@
 //! `pthread_cond_*` and `cnd_*`: our list, the mutex's kinds, deadlines, cancellation.
 //!
-//! Cancellation is glibc's own: `pthread_cancel` knows nothing of us. While a waiter [rests](Waiting::rest), and only
-//! then, it may be torn anywhere; a request from before acts as that begins. A canceller touches nothing of the
-//! target's, which may be detached, and gone.
+//! Cancellation is glibc's own: `pthread_cancel` knows nothing of us. Only while a waiter [rests](Waiting::rest) may
+//! it be torn, at any point; an earlier request acts when the rest begins. A canceller touches none of the target's
+//! memory, since the target may be detached, and gone.
 //!
-//! Who leaves, so or in another way (see `leave`), goes through [`Waiting::leave`], from any stage of its wait: out of
-//! the list, its signal passed on, the mutex acquired again. The node lies on the waiter's stack, so a signal handler
-//! that interrupts a wait may itself wait for another condvar.
+//! A waiter that leaves, by cancellation or otherwise (see `leave`), goes through [`Waiting::leave`], from any stage
+//! of its wait: it leaves the list, passes its signal on, and acquires the mutex again. The node lies on the waiter's
+//! stack, so a signal handler that interrupts a wait may itself wait for another condvar.
 
 use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
@@ -30,7 +30,7 @@ unsafe extern "C-unwind" {
     fn pthread_testcancel();
 }
 
-/// By which clock `until` is meant.
+/// The clock of `until`.
 #[derive(Clone, Copy, Debug)]
 pub enum By {
     /// The condvar's own.
@@ -39,7 +39,7 @@ pub enum By {
     Clock(libc::clockid_t),
 }
 
-/// Waits, for ever or until a time.
+/// Waits, with or without a deadline.
 ///
 /// # Safety
 /// Valid, initialised objects; the caller holds the mutex; `until` points to a timespec if given.
@@ -88,7 +88,8 @@ unsafe fn wait_any(
     unsafe { wait_here(c, mutex, deadline) }
 }
 
-/// How far a wait has come. Each is written before the first step that the next one must not take for done.
+/// How far a wait has come. Each is written before the first step of the next stage, so that no step counts
+/// as done too early.
 mod stage {
     /// Nothing has been done.
     pub(super) const NOTHING: u32 = 0;
@@ -106,7 +107,8 @@ mod stage {
 struct Waiting<'a> {
     cond: &'a Cond,
     mutex: *mut Mutex,
-    /// The thread's own cancellation type; none: the wait is no cancellation point, and leaves it alone.
+    /// The thread's own cancellation type; none: the wait isn't a cancellation point, and leaves it
+    /// alone.
     kind: Option<c_int>,
     sleeper: Sleeper<Native>,
     stage: AtomicU32,
@@ -118,7 +120,7 @@ impl<'a> Waiting<'a> {
         Self { cond, mutex, kind, sleeper: Sleeper::default(), stage }
     }
 
-    /// For ourselves, should a signal handler not return.
+    /// For ourselves, if a signal handler does not return.
     fn has_come_to(&self, stage: u32) {
         // ORDERING: SeqCst, for the compiler alone; pairs with our own signal handlers: they see what came before
         // the stage, and nothing that comes after it.
@@ -130,7 +132,7 @@ impl<'a> Waiting<'a> {
 
     /// The mutex, which the waiter holds, or will hold again: so it is there.
     fn mutex(&self) -> &'a Mutex {
-        // SAFETY: POSIX wants so much of it.
+        // SAFETY: POSIX requires that.
         unsafe { &*self.mutex }
     }
 
@@ -147,7 +149,7 @@ impl<'a> Waiting<'a> {
 
     /// Sleeps until the wait is over.
     fn sleep(&self, deadline: Option<Deadline>) -> Outcome {
-        let spin_ns = config::spin_ns(); // may take locks of ours: not to be torn there
+        let spin_ns = config::spin_ns(); // may take locks of ours: must not be torn there
         let rest = || self.sleeper.rest(spin_ns, deadline);
         let outcome = if self.kind.is_some() { leave::cancellable(rest) } else { rest() };
         if outcome == Outcome::TimedOut {
@@ -190,13 +192,13 @@ fn list(c: &Cond) -> condvar::Cond<'_, Native> {
 unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> c_int {
     // SAFETY: the mutex is held, as POSIX wants it for the clean-up handlers.
     unsafe { pthread_testcancel() };
-    // Not to be torn but where it rests.
+    // May be torn only where it rests.
     let kind = leave::hold_back_cancellation();
     let waiting = Waiting::new(c, mutex, Some(kind));
     // SAFETY: the caller's promise.
     let wait = || unsafe { wait_guarded(&waiting, deadline) };
     let result = leave::guarded(&waiting, wait);
-    // The mutex is held again, should a cancellation that is pending act at once.
+    // The mutex is held again, in case a pending cancellation acts at once.
     leave::let_cancellation_in(kind);
     match result {
         Ok((0, Outcome::TimedOut)) => libc::ETIMEDOUT,
@@ -204,7 +206,7 @@ unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> 
     }
 }
 
-/// What acquiring the mutex again said, and how the wait ended; or what releasing it said.
+/// The result of acquiring the mutex again, and how the wait ended; or the result of releasing it.
 unsafe fn wait_guarded(
     waiting: &Waiting<'_>,
     deadline: Option<Deadline>,
@@ -229,8 +231,8 @@ unsafe fn wait_guarded(
     Ok((error, outcome))
 }
 
-/// Waits as [`wait`] does, but is no cancellation point, and says EINVAL if somebody waits with another mutex.
-/// Programs need not be trusted for that: a waiter's mutex is the one that we look at.
+/// Waits as [`wait`] does, but isn't a cancellation point, and returns EINVAL if others wait with another
+/// mutex. We don't trust the program for that: we look at the waiters' mutex.
 ///
 /// # Safety
 /// Both are there until it returns; the caller holds `mutex`, which is of the plain kind.
@@ -354,7 +356,7 @@ unsafe fn broadcast_here(cond: *mut Cond) -> c_int {
     0
 }
 
-/// Destroys; waits for waiters that have timed out or were cancelled and have yet to leave the list.
+/// Destroys. First waits until waiters that have timed out or were cancelled have left the list.
 ///
 /// # Safety
 /// A valid, initialised condvar for which nobody waits without having been woken.

@@ -1,4 +1,5 @@
-//! The LOCKWRIGHT_* variables, read once by our constructor; here: those that say which lock.
+//! The LOCKWRIGHT_* variables, read once by our constructor. This file has those that say which
+//! lock.
 //!
 //! * `LOCKWRIGHT_LOCK=NAME[:key=value,...]`: the lock of every mutex that no rule names (default `auto`).
 //! * `LOCKWRIGHT_TOPOLOGY=big:0-3,little:4-7`: the CPUs' classes (`machine`).
@@ -10,12 +11,12 @@
 //!
 //! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of those that
 //!   were given none (`epoch`).
-//! * `LOCKWRIGHT_STATS=DIR`: where to record what epochs came to (`recording`).
+//! * `LOCKWRIGHT_STATS=DIR`: where to record the results of epochs (`recording`).
 //! * `LOCKWRIGHT_TRACE=DIR`, `LOCKWRIGHT_TRACE_LIMIT=N`: where to record operations on mutexes, up to about N
 //!   acquisitions (`trace`).
 //!
-//! What can't be understood is said once, on stderr, and the program goes on: a bad lock with glibc's
-//! algorithm, a bad rule or topology without it.
+//! What can't be understood is reported once, on stderr, and the program goes on. A bad lock becomes
+//! glibc's algorithm; a bad rule or topology is ignored.
 
 use crate::env::{cut, say, variable};
 use crate::policy::{self, Front, How, Policy, Table};
@@ -31,16 +32,16 @@ use lockwright_locks::front::{SPIN_NS, Tuning, Window};
 use lockwright_locks::spec::{GLIBC, Spec, Why};
 use lockwright_record::mailbox::TEXT;
 
-/// What options are applied to: as for several CPUs, however many there are. `Policy::tuning` adapts it at each use, so
+/// The tuning that options change: for several CPUs, whatever the machine. `Policy::tuning` adapts it at each use, so
 /// the machine need not be known when a lock's options are read.
 const TUNING: Tuning = Tuning::for_any();
 
 /// 0: not looked at yet, 1: ours, 2: glibc's.
 static GLIBC_ONLY: AtomicU8 = AtomicU8::new(0);
 
-/// How long a waiter of no particular lock stays awake, ns.
+/// How long a waiter that belongs to no particular lock stays awake, ns.
 pub(crate) fn spin_ns() -> u32 {
-    machine::learn(); // whoever asks has to wait
+    machine::learn(); // the caller has to wait
     if machine::cpus() > 1 { SPIN_NS } else { 0 }
 }
 
@@ -60,16 +61,16 @@ pub(crate) fn is_glibc_only() -> bool {
     }
 }
 
-/// The lock of every mutex that no rule names, where nothing else is said.
+/// The default lock of every mutex that no rule names.
 const DEFAULT: &[u8] = b"auto";
 
-/// Reads LOCKWRIGHT_LOCK and LOCKWRIGHT_RULES, and publishes the table of them. What is bad in it is said, and left out.
+/// Reads LOCKWRIGHT_LOCK and LOCKWRIGHT_RULES, and publishes the table of them. Bad parts are reported, and left out.
 ///
 /// # Safety
 /// Called once, by the constructor.
 pub(crate) unsafe fn load() {
     struct First(UnsafeCell<MaybeUninit<Table>>);
-    // SAFETY: `load` alone has it, and is called once.
+    // SAFETY: only `load` uses it, and is called once.
     unsafe impl Sync for First {}
     static FIRST: First = First(UnsafeCell::new(MaybeUninit::zeroed()));
 
@@ -92,7 +93,7 @@ pub(crate) unsafe fn load() {
             GLIBC.as_bytes()
         }
     };
-    // What is bad is not written: `switch` shows what is in force, and goes on from it.
+    // Bad parts are not written: `switch` shows what is in force, and starts from that.
     let rules = pieces(rules).filter(|rule| parse_rule(rule).inspect_err(Bad::say).is_ok());
     // SAFETY: zeroes that nobody else has; called once, before any other table.
     let table = unsafe {
@@ -131,11 +132,11 @@ fn pieces(rules: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     rules.split(|&byte| byte == b';').filter(|rule| !rule.is_empty())
 }
 
-/// Makes the rest of a table from its words. What is bad is complained of, and left out; a bad default is glibc's
+/// Makes the rest of a table from its words. Bad parts are reported, and left out; a bad default becomes glibc's
 /// algorithm.
 ///
 /// # Safety
-/// Zeroes but for the words, of which the caller has the only pointer, and which stay for ever. Called by one thread at
+/// All zeroes except the words; the caller has the only pointer, and the memory stays forever. Called by one thread at
 /// a time.
 pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) -> &'static Table {
     // SAFETY: as above: initialised, and not written again.
@@ -168,7 +169,7 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
     unsafe { &*table }
 }
 
-/// Looks whether all of a table in words can be understood, and has room.
+/// Checks that all of a table in words can be understood, and that there is room for it.
 ///
 /// # Safety
 /// As [`fill`].
@@ -253,13 +254,13 @@ impl Lock {
     const GLIBC: Self = Self { policy: Policy::new(How::Glibc, TUNING), entry: None };
 }
 
-/// Understands a rule. What is bad in it makes all of it bad.
+/// Parses a rule. One bad part makes all of it bad.
 fn parse_rule(rule: &'static [u8]) -> Result<(Target<'static>, Lock), Bad<'static>> {
     let (target, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
     Ok((target, parse(spec, TUNING).map_err(|_| Bad::Rule(rule))?))
 }
 
-/// Understands `NAME[:key=value,...]`.
+/// Parses `NAME[:key=value,...]`.
 fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
     let text = core::str::from_utf8(spec).map_err(|_| Bad::Name(spec))?;
     let spec = Spec::parse(text).map_err(|bad| match bad.why {
@@ -291,13 +292,13 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
     Ok(Lock { policy: Policy::new(how, tuning), entry })
 }
 
-/// The catalogue's name that differs from `name` in the fewest letters.
+/// The catalogue's name that is closest to `name`.
 fn nearest(name: &[u8]) -> &'static str {
     let ids = CATALOG.iter().map(|entry| entry.id);
     ids.min_by_key(|id| distance(id.as_bytes(), name)).unwrap_or("auto")
 }
 
-/// Letters to insert, delete or change (Levenshtein); of names up to 31 letters.
+/// Letters to insert, delete or change (Levenshtein), for names of up to 31 letters.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let (a, b) = (&a[..a.len().min(31)], &b[..b.len().min(31)]);
     let mut row: [usize; 32] = core::array::from_fn(|at| at);

@@ -1,25 +1,25 @@
 //! Libraries whose references pass us by: opened with `RTLD_DEEPBIND`, or by `dlmopen`.
 //!
-//! The former looks in its own libraries first, and libc is one of them. It would get glibc's functions, and its
-//! waits for a condvar would not meet ours: also where it shares nothing knowingly. (`std::condition_variable`'s
-//! timed waits are inline and call pthread from the library, its `notify_one` lies in a libstdc++ that has ours.)
+//! The former look in their own libraries first, and libc is one of them. They would get glibc's functions, and
+//! their waits for a condvar would not meet ours, even if they share nothing knowingly.
+//! (`std::condition_variable`'s timed waits are inline and call pthread from the library; its `notify_one` lies
+//! in a libstdc++ that has ours.)
 //!
-//! So libc's own table of symbols is made to say our addresses, when the first such library is about to be opened.
-//! Then each look-up that ends there finds us: immediate or lazy, by `dlsym`, from the library's constructors too.
-//! The library keeps the isolation that it asked for, in all other names.
+//! So we write our addresses into libc's own symbol table, when the first such library is about to be opened. Then
+//! each look-up that ends there finds us: immediate or lazy, by `dlsym`, and from the library's constructors, too.
+//! For all other names the library keeps the isolation that it asked for.
 //!
-//! The other ways were tried in thought. Without the flag, a library that brings other versions of the program's
-//! libraries breaks. Mending its references after `dlopen` is too late: constructors have run, and threads
-//! that they started (OpenBLAS's) may sleep in glibc's wait, on a condvar that would be ours from then on.
+//! We considered other ways. Dropping the flag breaks a library that brings other versions of the program's
+//! libraries. Changing its references after `dlopen` is too late: constructors have run, and threads that they
+//! started (OpenBLAS's) may sleep in glibc's wait, on a condvar that would be ours from then on.
 //!
 //! A library in a namespace of its own has its own libc, with its own notion of how many threads there are, and its
-//! table does not exist before the library does. (To open that libc first would make it the one that all in the
-//! namespace look in first.) Mutexes are served by both copies; condvars that are shared are not, and one line
-//! says so.
+//! table does not exist before the library does. (If we opened that libc first, all in the namespace would look
+//! in it first.) Both copies may serve a shared mutex, but not a shared condvar, and one line says so.
 //!
-//! `dlopen` is jumped to, because it looks at its caller. Where another library stands behind us and wraps glibc's
-//! functions the table stays as it is: the wrapper's own look-ups would end at us, and ours at it. Then one line
-//! says so; likewise where the table can't be written.
+//! We jump to `dlopen`, because it looks at its caller. If another library stands behind us and wraps glibc's
+//! functions, the table stays as it is: the wrapper's own look-ups would end at us, and ours at it. One line says
+//! so, also if the table can't be written.
 
 use crate::env::say;
 use crate::object::{self, Object};
@@ -29,7 +29,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 
-/// Our names, each in all its versions, that we hold: there are about 80.
+/// Room for our names, each in all its versions: there are about 80.
 const NAMES: usize = 160;
 
 static DLOPEN: Symbol = Symbol::new(c"dlopen");
@@ -115,16 +115,16 @@ unsafe fn tell(path: *const c_char, how: &[&[u8]; 2], hint: &[u8]) {
 
 /// Makes glibc's symbols of our names mean our functions.
 fn lead_here() -> u8 {
-    // ORDERING: Acquire, pairs with the Release below. (Whoever looks a symbol up reads one word, old or new.)
+    // ORDERING: Acquire, pairs with the Release below. (A look-up reads one word, old or new.)
     let known = TABLE.load(Acquire);
     if known != UNTOUCHED {
         return known;
     }
-    // Ours must be known before: afterwards a look-up finds ourselves.
+    // glibc's own functions must be known before: afterwards a look-up finds ours.
     let mut answer = if real::resolve().all(is_glibcs) { LEADS_HERE } else { WRAPPED };
     if answer == LEADS_HERE {
         let own = Own::collect();
-        // Here one thread at a time: nobody protects the pages while we write.
+        // One thread at a time here: nobody write-protects the pages while we write.
         object::each(|info, _| {
             if let Some(libc) = Object::of(info).filter(is_glibc)
                 && !own.replace(&libc)

@@ -9,16 +9,16 @@
 //! ```
 //!
 //! * An interval below 20 us counts by the time-stamp counter. A longer one may contain a sleep, a blocking call
-//!   or another thread's turn: it counts by the thread's CPU clock, less what has been accounted for since that
+//!   or another thread's turn: it counts by the thread's CPU clock, minus what has been accounted for since that
 //!   clock was last read. The clock is read after each long interval or wait, and when 200 us are accounted for:
 //!   a short wait counts as awake, and the error of the sleeps among them stays below that.
-//! * Our own cost is measured once, at the start, and taken off the spin; a lock operation's own instructions are
-//!   slowed as the program's are.
+//! * Our own cost is measured once, at the start, and subtracted from the spin. A lock operation's own
+//!   instructions are slowed like the program's.
 //! * An interval has the speed of the CPU on which it began. If the thread moves while it spins, what is left is
 //!   done at the new CPU's speed; what it does not run does not count.
-//! * On a CPU of full speed nothing is stamped: it stays as fast as it is.
+//! * On a CPU of full speed nothing is stamped or slowed.
 //!
-//! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mode`.
+//! Off, the normal case, this costs the plain mutex nothing: see `mode`.
 
 use crate::env::{say, variable};
 use crate::fork::{self, When};
@@ -40,7 +40,7 @@ struct Account {
     clock: Cell<u64>,
     /// Ticks accounted for since that reading.
     known: Cell<u64>,
-    /// Ticks that it has yet to spin; below 0: that it need not, for it spent them in our code.
+    /// Ticks that it has yet to spin; below 0: ticks that it already spent in our code.
     owed: Cell<i64>,
     /// Lock operations that it is in: a condition variable's wait contains two of a mutex.
     depth: Cell<u32>,
@@ -53,7 +53,7 @@ static FACTORS: [AtomicU32; CPUS] = [const { AtomicU32::new(0) }; CPUS];
 static TICKS_PER_MS: AtomicU64 = AtomicU64::new(1_000_000);
 /// Ticks that an empty interval seems to take.
 static EMPTY: AtomicU64 = AtomicU64::new(0);
-/// Ticks of a lock operation that finds the lock free: compute, as the program's is.
+/// Ticks of a lock operation that finds the lock free: they count as compute, like the program's.
 static OPERATION: AtomicU64 = AtomicU64::new(0);
 /// Ticks of our own, each time, on both sides of the spin.
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
@@ -74,7 +74,7 @@ pub(crate) fn spec() -> Option<&'static [u8]> {
 }
 
 /// The time-stamp counter, read after all that was computed before and before all that comes after: otherwise
-/// the processor does our bookkeeping beside the program's work, and what it costs can't be told.
+/// the processor overlaps our bookkeeping with the program's work, and its cost can't be measured.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn ticks() -> u64 {
@@ -122,9 +122,9 @@ fn us(count: u64) -> u64 {
 
 /// Intervals and waits from here on count by the CPU clock.
 const LONG_US: u64 = 20;
-/// The CPU clock is read at least when so much is accounted for.
+/// The CPU clock is read at the latest when this much is accounted for.
 const KNOWN_US: u64 = 200;
-/// A spinning thread that sees so much pass at once did not run.
+/// A spinning thread that sees this much pass at once did not run.
 const GAP_US: u64 = 2;
 
 /// The calling thread stops computing: a lock operation begins. Spins as long as its CPU is to be slower.
@@ -150,7 +150,8 @@ fn stop() {
     let factor = account.factor.get();
     let own = (computed + OPERATION.load(Relaxed)).saturating_mul(u64::from(factor) - 1000) / 1000;
     let overhead = OVERHEAD.load(Relaxed) as i64;
-    // What is not spun is not forgotten; but who computed nothing for long has no credit of milliseconds.
+    // A debt is not forgotten, but a thread that computed nothing for long gets no credit of
+    // milliseconds.
     let owed = (account.owed.get() + own as i64 - overhead).max(-(us(LONG_US) as i64));
     if owed <= 0 {
         account.owed.set(owed);
@@ -232,8 +233,8 @@ fn forget_clock() {
     account.known.set(0);
 }
 
-/// Reads LOCKWRIGHT_EMULATE, which changes the CPUs' classes; `false`: nothing is emulated. `rehearse` does so many pairs
-/// of operations on a mutex of its own.
+/// Reads LOCKWRIGHT_EMULATE, which changes the CPUs' classes; `false`: nothing is emulated. `rehearse` does that many
+/// pairs of operations on a mutex of its own.
 ///
 /// # Safety
 /// Called once, by the constructor.

@@ -20,7 +20,7 @@ pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
     .filter(|value| !value.is_empty())
 }
 
-/// What stands before the first `at`, and after it.
+/// The parts before and after the first `at`.
 pub(crate) fn cut(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let place = text.iter().position(|&byte| byte == at)?;
     Some((&text[..place], &text[place + 1..]))
@@ -34,7 +34,8 @@ pub(crate) fn say(pieces: &[&[u8]]) {
     write_to_stderr(&line[..len]);
 }
 
-/// Writes the message to `line`, and tells its length. An escaped byte is written whole or not at all.
+/// Writes the message to `line`, and returns its length. An escaped byte is written whole or not at
+/// all.
 fn message(pieces: &[&[u8]], line: &mut [u8; 512]) -> usize {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let (mut len, mut before) = (0, 0);
@@ -78,8 +79,8 @@ pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
     say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
 }
 
-/// By raw system calls: libc's `write` is a cancellation point. If nobody reads stderr any more, the SIGPIPE for it is
-/// ours, not the program's. A failure to speak is nobody's failure.
+/// By raw system calls: libc's `write` is a cancellation point. If nobody reads stderr any more, we swallow the
+/// SIGPIPE, which is not the program's. A failure to write is ignored.
 fn write_to_stderr(line: &[u8]) {
     const SET: usize = size_of::<u64>(); // the kernel's signal set
     let pipe = 1_u64 << (libc::SIGPIPE - 1);

@@ -82,7 +82,7 @@ impl Environment for Here {
         if !is_single_threaded() {
             return try_take::<Native>(&m.word);
         }
-        // Whatever the line: it may be from before a fork.
+        // Ignores the line, which may be from before a fork.
         let free = m.word.load(Relaxed) == FREE;
         if free {
             m.word.store(HELD, Relaxed); // nobody else is there to see it
@@ -96,7 +96,7 @@ impl Environment for Here {
     }
 }
 
-/// Takes word 0 if it is free and nobody queues; while operations are watched never.
+/// Takes word 0 if it is free and nobody queues; never while operations are watched.
 #[inline(always)]
 pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
     if !mutex.tail.load(Relaxed).is_null() {
@@ -114,13 +114,13 @@ pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
     free
 }
 
-/// The mode, whoever watches.
+/// The mode, ignoring watchers.
 #[inline(always)]
 pub(crate) fn threads() -> u32 {
     u32::from(is_single_threaded())
 }
 
-/// Releases word 0 if nobody needs a wake; while operations are watched never. After the write that does, the mutex
+/// Releases word 0 if nobody needs a wake; never while operations are watched. After the write that does, the mutex
 /// may be gone.
 #[inline(always)]
 pub(crate) fn fast_give(mutex: &Mutex, mode: u32) -> bool {

@@ -8,12 +8,12 @@
 //!
 //! 1. A thread's block belongs to that thread; its signal handlers may interrupt any line here, run epochs of their
 //!    own, and return. So the depth is raised before an entry is written and lowered after it was read.
-//! 2. Blocks are never unmapped: one that an ended thread has given back serves another.
-//! 3. `Thread::narrowed_ns` is 100 ms less the window of the innermost epoch, so that a new thread's zero means
-//!    100 ms.
+//! 2. Blocks are never unmapped: a block that an ended thread has given back serves another thread.
+//! 3. `Thread::narrowed_ns` is 100 ms minus the window of the innermost epoch, so that a new thread's zero
+//!    means 100 ms.
 //!
-//! Nian Liu et al., *Asymmetry-aware Scalable Locking*, PPoPP 2022, Algorithm 2. There, the metadata of an epoch
-//! hold its start too; we keep that on the stack, so that an epoch may contain itself.
+//! Nian Liu et al., *Asymmetry-aware Scalable Locking*, PPoPP 2022, Algorithm 2. There, an epoch's metadata
+//! contain its start; we keep that on the stack, so that an epoch may contain itself.
 
 use crate::clock::Instant;
 use crate::env::{say, variable};
@@ -29,7 +29,7 @@ use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_native::place;
 use lockwright_record::Sample;
 
-/// Epochs within each other that a thread can have; those still further inside count as part of the innermost.
+/// How deep a thread's epochs can be nested; those still further inside count as part of the innermost.
 const DEPTH: usize = 64;
 /// What a thread keeps for each epoch.
 #[repr(C)]
@@ -49,11 +49,11 @@ struct Entry {
     /// Was `started` read in ticks?
     in_ticks: AtomicU32,
     started: AtomicU64,
-    /// Where the frame of the function lies whose call is the epoch; 0: the program says itself when it ends.
+    /// The frame of the function whose call is the epoch; 0: the program itself says when it ends.
     frame: AtomicU64,
 }
 
-/// A thread's epochs. All fields are its own thread's, but for the two links. Zeroed is right for a new thread.
+/// A thread's epochs. All fields except the two links belong to the thread. Zeroes are right for a new thread.
 #[repr(C)]
 struct Block {
     /// Epochs that run.
@@ -122,8 +122,8 @@ pub fn start(id: c_int) {
     }
 }
 
-/// The epoch `id` ends; it should have taken `slo_ns` at most. Epochs inside of it that have not ended do so
-/// without a trace. Nothing happens if it does not run.
+/// The epoch `id` ends; it should have taken `slo_ns` at most. Epochs inside it that have not ended are
+/// dropped. Nothing happens if it does not run.
 #[inline(always)]
 pub fn end(id: c_int, slo_ns: u64) {
     watch::boundary();
@@ -133,7 +133,7 @@ pub fn end(id: c_int, slo_ns: u64) {
     }
 }
 
-/// A call of the function `index` begins, the frame of which lies at `frame`.
+/// A call of the function `index` begins; its frame lies at `frame`.
 pub fn enter(index: u32, frame: usize) {
     watch::boundary();
     if index as usize >= FUNCTIONS {
@@ -141,7 +141,7 @@ pub fn enter(index: u32, frame: usize) {
     }
     // SAFETY: the calling thread's own block.
     if let Some(block) = unsafe { block().as_ref() } {
-        // What `longjmp` has left behind lies at or below us; the stack grows downwards.
+        // Frames that `longjmp` has left behind lie at or below us; the stack grows downwards.
         let mut depth = block.depth.load(Relaxed); // own thread only, as is all of this
         while depth > 0 && {
             let left = block.stack[depth as usize - 1].frame.load(Relaxed);
@@ -164,7 +164,7 @@ pub fn leave(index: u32, frame: usize) {
     }
 }
 
-/// The innermost call ends by an exception: it counts as none.
+/// The innermost call ends by an exception: it is not counted.
 pub fn abort() {
     // SAFETY: the calling thread's own block.
     let Some(block) = (unsafe { block().as_ref() }) else { return };
@@ -179,7 +179,7 @@ pub fn abort() {
     }
 }
 
-/// Makes calls of the function `index` epochs called `name`; `false` if there can't be so many.
+/// Makes calls of the function `index` epochs called `name`; `false` if there are too many.
 pub fn define(index: u32, name: &[u8], slo_ns: u64, percentile: Option<Percentile>) -> bool {
     let Some(common) = COMMON.get(NUMBERED + index as usize) else { return false };
     common.slo_inverted.store(!slo_ns, Relaxed); // before any call is an epoch
@@ -267,7 +267,7 @@ fn finish(id: u32, frame: u64, slo_ns: u64) {
 }
 
 impl Block {
-    /// The window of an epoch; sets it up when the thread has it for the first time.
+    /// The window of an epoch; sets it up at the thread's first execution.
     #[inline(always)]
     fn window_of(&self, id: u32) -> u32 {
         let own = &self.own[id as usize];
@@ -280,7 +280,7 @@ impl Block {
     }
 
     /// A thread's first execution: with the SLO as its window, or less where an earlier thread needed less; with
-    /// none as long as nobody has told us the SLO, which may be tight.
+    /// none as long as the SLO is unknown, since it may be tight.
     #[cold]
     fn first_window(&self, id: u32) -> u32 {
         // Relaxed: hints, and the thread's own words.
@@ -297,7 +297,7 @@ impl Block {
         first.window_ns
     }
 
-    /// One execution more: the next window.
+    /// After one more execution: the next window.
     #[inline(always)]
     fn learn(&self, id: u32, latency_ns: u64, slo_ns: u64) {
         // Relaxed: as in `first_window`.
@@ -311,7 +311,7 @@ impl Block {
         let next = if before.unit_ns != 0 {
             before.after(latency_ns, slo_ns, percentile)
         } else {
-            // It ran with a window that knew nothing of the SLO: that says nothing.
+            // Its window did not depend on the SLO, so its latency says nothing.
             Feedback::first(slo_ns, percentile)
         };
         own.set(next);
@@ -337,7 +337,7 @@ impl Block {
         // Relaxed, throughout: own thread only.
         let beyond = self.beyond.load(Relaxed);
         if beyond > 0 && frame == 0 {
-            // Which one it is we have not noted: it is taken for the innermost.
+            // We have not noted which one it is: assume the innermost.
             self.beyond.store(beyond - 1, Relaxed);
             return None;
         }
@@ -421,7 +421,7 @@ fn attach() -> *mut Block {
     fresh
 }
 
-/// The key; made by whoever is first.
+/// The key; the first thread makes it.
 fn key() -> libc::pthread_key_t {
     let known = KEY.load(Relaxed); // a number by itself
     if known != 0 {
@@ -454,7 +454,7 @@ unsafe extern "C" fn detach(block: *mut c_void) {
 }
 
 impl Block {
-    /// Makes it as new, and keeps the windows for threads to come.
+    /// Makes it as new, and keeps the windows for later threads.
     fn clear(&self) {
         // Relaxed: own thread only, and hints.
         self.depth.store(0, Relaxed);
@@ -488,7 +488,7 @@ fn map() -> *mut Block {
     loop {
         // SAFETY: ours alone until the exchange succeeds.
         unsafe { (*block).older.store(newest, Relaxed) };
-        // ORDERING: Release, pairs with nothing but the fork of this thread, which reads `older` in the child.
+        // ORDERING: Release, pairs only with a fork by this thread, which reads `older` in the child.
         match NEWEST.compare_exchange(newest, block, Release, Relaxed) {
             Ok(_) => return block,
             Err(seen) => newest = seen,
@@ -540,7 +540,7 @@ fn at_page(top: u64) -> *mut Block {
 /// In the child of a fork: the other threads' blocks are free.
 fn in_child() {
     FREE.store(0, Relaxed); // one thread
-    // From here on a signal handler's epoch finds no block but fresh ones, and those that we have given.
+    // From here on a signal handler's epoch finds only fresh blocks, and those that we have given back.
     let own = self::block();
     let mut block = NEWEST.load(Relaxed);
     // SAFETY: blocks are never unmapped; nobody but us uses them.

@@ -1,6 +1,7 @@
 //! Small files of the kernel, read without allocating and without touching `errno`.
 //!
-//! By raw system calls: libc's functions are cancellation points, and an epoch's end is none.
+//! By raw system calls: libc's functions are cancellation points, and an epoch's end must not be
+//! one.
 
 use core::ffi::CStr;
 

@@ -1,10 +1,10 @@
-//! In a fork's child only the forking thread exists: queues of the parent's threads must be forgotten.
+//! In a forked child only the forking thread exists: queues of the parent's threads must be forgotten.
 //!
 //! A handler of `fork` does that; but handlers run in the order in which they were registered, and other
 //! libraries' constructors come before ours. So there is also a page that the kernel wipes in the child:
-//! whoever finds it wiped is the first one here, handler or not.
+//! the first code to find it wiped is the first to run here, handler or not.
 //!
-//! Who has something to forget says so ([`tell_child`]).
+//! Modules with something to forget register by [`tell_child`].
 
 use crate::{access, thread};
 use core::ffi::{c_int, c_void};
@@ -27,9 +27,9 @@ unsafe extern "C" {
 /// Forks between the program's start and this process, modulo 64.
 static ERA: AtomicUsize = AtomicUsize::new(0);
 /// A word that is 1, and 0 in a child that has not been here yet; null: nobody has asked for an era yet, so nothing
-/// bears one.
+/// carries one.
 static WITNESS: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-/// What WITNESS points to where the kernel has no such page: then the handler has to do.
+/// WITNESS points here if the kernel has no such page: then the handler must suffice.
 static NONE: AtomicU32 = AtomicU32::new(1);
 
 /// The era of this process; see `lockwright_locks::front::Tuning`.
@@ -39,7 +39,7 @@ pub(crate) fn era() -> usize {
     let witness = WITNESS.load(Acquire);
     if witness.is_null() {
         find_witness();
-    // SAFETY: mapped for ever, once it is published.
+    // SAFETY: mapped forever, once it is published.
     } else if unsafe { (*witness).load(Relaxed) } == 0 {
         in_child();
     }
@@ -53,7 +53,8 @@ pub(crate) fn watch() {
     unsafe { __register_atfork(None, None, Some(handler), (&raw const __dso_handle).cast_mut()) };
 }
 
-/// From now on a child of which we are not told finds out. A program that never asks for an era does without.
+/// From now on a child finds out even if no handler runs. A program that never asks for an era needs none of
+/// this.
 #[cold]
 fn find_witness() {
     // SAFETY: the calling thread's own `errno`, which a lock operation leaves alone.
@@ -104,9 +105,9 @@ unsafe extern "C" fn handler() {
 /// When a handler is called in a child.
 #[derive(Clone, Copy)]
 pub(crate) enum When {
-    /// Before [`era`] says that this is a child: what a signal handler that comes now must find.
+    /// Before [`era`] says that this is a child: what a signal handler must find if it comes now.
     Unseen,
-    /// After that: a signal handler does not do all this once more.
+    /// After that: a signal handler does not repeat all this.
     Seen,
 }
 

@@ -1,25 +1,26 @@
 //! Functions whose calls are epochs, in a program that knows nothing of epochs.
 //!
-//! `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`, written by `lockwright run --epoch`. Every word that the
-//! dynamic linker fills with such a function's address (slots of the linkage and the offset table, words of data
-//! as in tables of functions and C++'s virtual tables) leads to a trampoline instead. That is done by our
-//! constructor, and again for what is loaded later:
+//! `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`, written by `lockwright run --epoch`. We make every word
+//! that the dynamic linker fills with such a function's address point to a trampoline instead: slots of the linkage
+//! and the offset table, and words of data, as in tables of functions and C++'s virtual tables. Our constructor does
+//! that, and it is repeated for what is loaded later:
 //!
-//! * `dlsym` is caught, so that nobody can look a function up in a library that was not looked at yet, and so that
-//!   the function itself, looked up, is its trampoline. The real `dlsym` is jumped to: it looks at its caller.
-//! * `dlopen` is caught. It looks at its caller too, for the folders that the caller's file names; where there are
-//!   none it is called from here, and what it loaded is looked at before the program sees it. Otherwise it is
-//!   jumped to, and the next `dlsym` or `dlopen` does the rest.
+//! * `dlsym` is intercepted. So nobody can look a function up in a library that we have not patched yet, and a
+//!   look-up of the function itself gives its trampoline. We jump to the real `dlsym`, because it looks at its
+//!   caller.
+//! * `dlopen` is intercepted. It looks at its caller, too, for the folders that the caller's file names. If there
+//!   are none, we call it from here, and patch what it loaded before the program sees it. Otherwise we jump to it,
+//!   and the next `dlsym` or `dlopen` does the rest.
 //!
-//! Which function a word means: the word itself says so, once it is bound. A slot that is not bound yet (lazy
-//! binding) is looked up as the dynamic linker would: by name and version, in the program's own libraries and then
-//! in those that came with the object.
+//! Which function does a word mean? Once bound, the word itself says so. A slot that is not bound yet (lazy
+//! binding) is looked up as the dynamic linker would do it: by name and version, in the program's own libraries
+//! and then in those that came with the object.
 //!
 //! Not reached: calls inside of one object that its linker bound (static, hidden or `-Bsymbolic` functions),
 //! pointers that were taken before, other namespaces (`dlmopen`), and what a library's constructors call while it
-//! is being opened. A slot that another thread binds in the very moment in which we write may be missed.
+//! is being opened. A slot that another thread binds at the very moment when we write may be missed.
 //!
-//! Locks: ours is held for a few instructions and `mprotect`, and no other is taken under it. An object that is
+//! Locks: we hold ours for a few instructions and `mprotect`, and take no other under it. An object that is
 //! being loaded by another thread must not be touched (it is not relocated yet): `dlopen(RTLD_NOLOAD)` waits
 //! until that is done, and keeps the object while we look at it.
 
@@ -34,11 +35,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use lockwright_locks::amp::feedback::Percentile;
 
-/// Functions that we hold.
+/// Room for this many functions.
 const FUNCTIONS: usize = 32;
-/// Bytes of LOCKWRIGHT_EPOCHS that we hold.
+/// Room for this many bytes of LOCKWRIGHT_EPOCHS.
 const TEXT: usize = 16 * 1024;
-/// Objects that we remember as done.
+/// How many objects we remember as done.
 const OBJECTS: usize = 4096;
 /// Bytes of a path.
 const PATH: usize = 4096;
@@ -89,15 +90,16 @@ static STORE: Shared =
 static ON: AtomicBool = AtomicBool::new(false);
 
 /// Stand-ins for the functions, in a program whose code takes their addresses at fixed places: its own linkage
-/// table's entries. What calls them gets to the trampoline by the program's slot.
+/// table's entries. Calls to them reach the trampoline by the program's slot.
 static STAND_INS: [AtomicUsize; FUNCTIONS] = [const { AtomicUsize::new(0) }; FUNCTIONS];
-/// What was loaded, by `Generation::number`, when somebody had looked at all of it.
+/// What was loaded, by `Generation::number`, when all of it had last been looked at.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 /// What was unloaded when `DONE` was emptied.
 static EMPTIED: AtomicU64 = AtomicU64::new(0);
 /// Objects that are done: their `key`s, hashed.
 static DONE: [AtomicUsize; OBJECTS] = [const { AtomicUsize::new(0) }; OBJECTS];
-/// Has some library that isn't the program the old kind of path, which holds for its libraries' libraries?
+/// Does some library (not the program) have the old kind of path, which also applies to its libraries'
+/// libraries?
 static OLD_PATHS: AtomicBool = AtomicBool::new(false);
 /// 0, or the era of the process whose thread writes, and 1.
 static WRITER: AtomicUsize = AtomicUsize::new(0);
@@ -170,7 +172,7 @@ pub(crate) unsafe fn load(text: &[u8]) {
     // ORDERING: Release, pairs with the Acquire in `store`.
     ON.store(true, Release);
     look();
-    // SAFETY: no preconditions. What our look-ups failed to find is no error of the program's.
+    // SAFETY: no preconditions. Our failed look-ups are not the program's errors.
     unsafe { libc::dlerror() };
 }
 
@@ -183,14 +185,14 @@ struct Said<'a> {
     percentile: Option<Percentile>,
 }
 
-/// Understands `NAME=FUNCTION:SLO_NS[@PERCENTILE]`; the error says what is wrong.
+/// Parses `NAME=FUNCTION:SLO_NS[@PERCENTILE]`; the error says what is wrong.
 fn parse(piece: &[u8]) -> Result<Said<'_>, &'static [u8]> {
     let (name, rest) = cut(piece, b'=').ok_or(b"no '='".as_slice())?;
     let colon = rest.iter().rposition(|&byte| byte == b':').ok_or(b"no SLO".as_slice())?;
     let (function, slo) = (&rest[..colon], &rest[colon + 1..]);
     let (slo, percentile) = cut(slo, b'@').map_or((slo, None), |(slo, rest)| (slo, Some(rest)));
     let slo_ns = core::str::from_utf8(slo).ok().and_then(|text| text.parse().ok());
-    let slo_ns = slo_ns.ok_or(b"its SLO is no number of ns".as_slice())?;
+    let slo_ns = slo_ns.ok_or(b"its SLO isn't a number of ns".as_slice())?;
     let percentile = match percentile.map(Percentile::parse) {
         Some(None) => return Err(b"its percentile is not from 90 to 99.9"),
         percentile => percentile.flatten(),
@@ -213,9 +215,9 @@ fn find(name: &[u8]) -> Option<usize> {
     functions.position(|function| &store.text[function.start..function.end] == name)
 }
 
-/// Looks at the objects that were loaded since somebody looked last.
+/// Looks at the objects that were loaded since the last look.
 fn look_again() {
-    // Relaxed: a number that only says whether to look; who sees it new sees slots no later than they were written.
+    // Relaxed: a number that only says whether to look; a thread that sees the new one sees the slots as written.
     if Generation::now().number() != LOOKED.load(Relaxed) {
         look();
     }
@@ -229,7 +231,7 @@ fn look() {
     for _ in 0..PASSES {
         let now = Generation::now();
         pass(&now);
-        // What is unloaded moves the others up the list, and we may have passed by one.
+        // An unloaded object moves the others up the list, and we may have missed one.
         if Generation::now().unloaded == now.unloaded {
             LOOKED.store(now.number(), Relaxed); // see `look_again`
             return;
@@ -239,7 +241,7 @@ fn look() {
 
 fn pass(now: &Generation) {
     if EMPTIED.swap(now.unloaded, Relaxed) != now.unloaded {
-        // Those keys hold no longer.
+        // Those keys are no longer valid.
         for done in &DONE {
             done.store(0, Relaxed); // a hint: at worst an object is looked at twice
         }
@@ -288,8 +290,8 @@ fn next(at: usize, now: &Generation, path: &mut [u8; PATH]) -> Option<(Object, u
     found
 }
 
-/// Its dynamic section's address, for as long as nothing is unloaded: then another object may come to lie there,
-/// and be asked for before a look that began earlier has remembered the old one.
+/// Its dynamic section's address, valid while nothing is unloaded: after that another object may lie there, and
+/// be asked for before an earlier look has remembered the old one.
 fn key(object: &Object, now: &Generation) -> usize {
     object.dynamic.addr() ^ (now.unloaded << 48) as usize
 }
@@ -367,7 +369,7 @@ fn wanted(name: &CStr) -> Option<Wanted> {
     }
 }
 
-/// Leads the object's words to the trampolines.
+/// Makes the object's words point to the trampolines.
 fn patch(object: &Object, pin: &Pin, is_program: bool) {
     if !is_program && object::says_paths(object.dynamic, true) {
         OLD_PATHS.store(true, Relaxed); // before the program can open a library by this object
@@ -387,7 +389,7 @@ fn patch(object: &Object, pin: &Pin, is_program: bool) {
         if word.kind != Kind::Jump && value == stand_in {
             return;
         }
-        // Not bound yet: it leads to the object's own linkage table.
+        // Not bound yet: it points to the object's own linkage table.
         let lazy = word.kind == Kind::Jump
             && object.holds(value)
             && !(word.defined && word.own == Some(value));
@@ -414,7 +416,7 @@ fn patch(object: &Object, pin: &Pin, is_program: bool) {
     });
 }
 
-/// The definition that the dynamic linker would bind the word to; 0: none.
+/// The definition that the dynamic linker would bind the word to; 0: there is none.
 fn definition(object: &Object, pin: &Pin, word: &Word<'_>, stand_in: usize) -> usize {
     let look = |handle: *mut c_void| {
         // SAFETY: a handle, and NUL-terminated names.
@@ -478,14 +480,14 @@ fn write(object: &Object, word: &Word<'_>, old: usize, new: usize) {
         }
         return;
     }
-    // Relaxed: if another thread has bound it meanwhile, that call's successors are missed, as said above.
-    // ORDERING: Release, pairs with the address dependency of whoever jumps by it: the stub is filled.
+    // Relaxed: if another thread has bound it meanwhile, later calls are missed, as said above.
+    // ORDERING: Release, pairs with the address dependency of a jump through it: the stub is filled.
     let _ = word.slot.compare_exchange(old, new, Release, Relaxed);
     protect(libc::PROT_READ);
 }
 
-/// Our lock: for a few instructions and system calls, with nothing else taken under it. A forked child doesn't wait
-/// for its parent's threads.
+/// Our lock: held for a few instructions and system calls, with no other lock taken under it. A forked child
+/// doesn't wait for its parent's threads.
 struct Lock;
 
 impl Lock {
@@ -513,7 +515,7 @@ impl Drop for Lock {
     }
 }
 
-// `dlsym` and `dlopen` find their caller by their return address, so they are jumped to with the caller's.
+// `dlsym` and `dlopen` find their caller by their return address, so we jump to them with the caller's.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".macro lockwright_hook name, before, real, instead",
@@ -564,7 +566,7 @@ unsafe extern "C" {
     fn dlopen_hook();
 }
 
-/// Before somebody looks a symbol up: what the look-up finds, if that is a function whose calls are epochs.
+/// Before a symbol is looked up: the result, if it is a function whose calls are epochs.
 unsafe extern "C" fn before_dlsym(
     handle: *mut c_void,
     name: *const c_char,
@@ -593,7 +595,7 @@ unsafe extern "C" fn before_dlsym(
     stub(at, target).unwrap_or(0)
 }
 
-/// Before somebody opens a library: 1 if it makes no difference that we are the caller.
+/// Before a library is opened: 1 if it makes no difference that we are the caller.
 unsafe extern "C" fn before_dlopen(path: *const c_char, _mode: c_int, caller: usize) -> usize {
     look_again();
     if path.is_null() {
@@ -601,7 +603,7 @@ unsafe extern "C" fn before_dlopen(path: *const c_char, _mode: c_int, caller: us
     }
     // SAFETY: the caller's NUL-terminated path.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    // `$ORIGIN` is the caller's folder; old paths hold for whatever the caller loads.
+    // `$ORIGIN` is the caller's folder; old paths apply to everything that the caller loads.
     if path.contains(&b'$') || OLD_PATHS.load(Relaxed) {
         return 0;
     }
@@ -612,7 +614,7 @@ unsafe extern "C" fn before_dlopen(path: *const c_char, _mode: c_int, caller: us
     usize::from(says == Some(false))
 }
 
-/// Opens a library and looks at it and its libraries before the program does.
+/// Opens a library, and patches it and its libraries before the program sees them.
 unsafe extern "C-unwind" fn open(path: *const c_char, mode: c_int) -> *mut c_void {
     // SAFETY: the real function's address and type; the caller's arguments.
     let handle = unsafe {
@@ -622,7 +624,7 @@ unsafe extern "C-unwind" fn open(path: *const c_char, mode: c_int) -> *mut c_voi
     };
     if !handle.is_null() {
         look_again();
-        // SAFETY: no preconditions. What our look-ups failed to find is no error of the program's.
+        // SAFETY: no preconditions. Our failed look-ups are not the program's errors.
         unsafe { libc::dlerror() };
     }
     handle

@@ -1,12 +1,12 @@
 //! Tools that watch a program's locks: ThreadSanitizer, helgrind, drd. They know glibc's functions, and what those
-//! order; of ours they would say that nothing orders anything. So under them every function of ours is glibc's, called
-//! by its address: there the tool's own function stands, in front of it or in its place.
+//! order; they would think that ours order nothing. So under them each of our functions calls glibc's by its address,
+//! where the tool has put its own function, in front of glibc's or in its place.
 //!
-//! Under memcheck too: an unlock of ours wakes by an address alone, which may be that of a stack that is gone by then
-//! (the kernel doesn't mind), and memcheck calls that an error. AddressSanitizer does not look there: under it our locks
-//! are ours.
+//! The same under memcheck: our unlock wakes by an address alone, which may be on a stack that is gone by then. The
+//! kernel doesn't mind, but memcheck calls that an error. AddressSanitizer does not look there: under it our locks are
+//! ours.
 //!
-//! Normally nothing of this costs the plain mutex anything: it is a kind of being watched, see `mode`.
+//! Normally this costs the plain mutex nothing: it is one way of being watched, see `mode`.
 
 use crate::env::{say, variable};
 use crate::watch::{self, Who};
@@ -17,7 +17,8 @@ pub(crate) fn tool() -> Option<&'static [u8]> {
     if !symbol::thread_sanitizer().is_null() {
         return Some(b"ThreadSanitizer");
     }
-    // Valgrind's tools preload a library of their own. In a child that valgrind does not follow it has taken it out.
+    // Valgrind's tools preload a library of their own. In a child that it does not follow, valgrind has removed that
+    // library.
     let preloaded = variable(c"LD_PRELOAD")?;
     let has = |name: &[u8]| preloaded.windows(name.len()).any(|piece| piece == name);
     let tool: &[u8] = if has(b"vgpreload_helgrind") {
@@ -32,7 +33,7 @@ pub(crate) fn tool() -> Option<&'static [u8]> {
     is_valgrind().then_some(tool)
 }
 
-/// Makes glibc's functions of ours, if a tool asks for it, and says so; `false`: none does.
+/// Makes our functions call glibc's, if a tool needs that, and says so; `false`: no tool does.
 ///
 /// # Safety
 /// Called once, by the constructor.

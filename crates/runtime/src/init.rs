@@ -1,4 +1,4 @@
-//! Our constructor's work: the preloaded library's, and the part of it that a program's own runtime does too.
+//! Our constructor's work: the preloaded library's, and the part that it shares with a program's own runtime.
 
 #[cfg(target_arch = "x86_64")]
 use crate::got;
@@ -9,7 +9,7 @@ use crate::{machine, mutex, policy, real, recording, switch, thread, trace};
 /// other libraries' constructors run first.
 ///
 /// Most programs that we are preloaded into end soon, or never contend for a lock. So this asks the kernel for next to
-/// nothing, unless a variable wants something that must begin now; the rest is learnt by the first thread that waits.
+/// nothing, unless a variable needs something that must begin now. The first thread that waits learns the rest.
 ///
 /// `true`: a tool watches the program's locks, and all of them are glibc's.
 ///
@@ -19,7 +19,7 @@ pub unsafe fn init() -> bool {
     let _ = real::resolve();
     // SAFETY: called once.
     if unsafe { guard::stand_aside() } {
-        // Now, while there is one thread: what is written later, without a lock, the tool may take for a race.
+        // Now, while there is one thread: the tool may take a later write without a lock for a race.
         real::resolve_late();
         config::is_glibc_only();
         return true;
@@ -38,8 +38,8 @@ pub unsafe fn init() -> bool {
     false
 }
 
-/// What every runtime begins with: it follows forks, and reads the variables that are about locks and epochs. Watchers
-/// are known here alone; they make themselves known to `watch` if a variable wants them.
+/// How every runtime begins: it follows forks, and reads the variables about locks and epochs. Only this module knows
+/// the watchers; they register with `watch` if a variable asks for them.
 ///
 /// # Safety
 /// Called once.

@@ -36,7 +36,7 @@ pub type Mutex = posix::Mutex<Here>;
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct Room(pub(crate) UnsafeCell<[u8; 8]>);
-// SAFETY: whole.rs alone looks inside, and what it puts there is shared as locks are.
+// SAFETY: only whole.rs looks inside, and what it puts there may be shared, as locks are.
 unsafe impl Sync for Room {}
 
 // A waiter's node is one line.
@@ -59,7 +59,7 @@ pub struct Cond {
     record: Atomic32,
     /// Bytes 28 to 39: `__wrefs`, wherever this glibc keeps it, and zeroes.
     flags: [AtomicU32; 3],
-    /// The mutex that the listed waiters came with. Valid only while somebody is listed.
+    /// The listed waiters' mutex. Valid only while somebody is listed.
     pub(crate) mutex: AtomicAddress<Mutex>,
 }
 
@@ -92,7 +92,7 @@ impl Cond {
         self.flags[0].load(Relaxed) | self.flags[2].load(Relaxed)
     }
 
-    /// As the thread with this id sees it, in a process of this era.
+    /// Seen by the thread with this id, in a process of this era.
     pub(crate) fn list(&self, me: u32, era: u32) -> condvar::Cond<'_, Native> {
         let Self { lock, first, last, record, .. } = self;
         condvar::Cond { lock, first, last, record, me, era }

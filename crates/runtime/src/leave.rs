@@ -8,16 +8,17 @@
 //!                            └─ buffer, on our stack ◄──── runs what was pushed ◄────────────────┘
 //! ```
 //!
-//! What is pushed is a buffer of `_pthread_cleanup_push`, as glibc's own `pthread_cond_wait` does: cancellation,
-//! `pthread_exit` and `longjmp` run those that lie in frames which they take down, before that memory is used again.
-//! So nothing depends on our frames' unwind tables, or on which unwinder the program brings. Two calls that store a
-//! pointer each, and only by threads that have to wait anyway.
+//! We push a buffer by `_pthread_cleanup_push`, as glibc's own `pthread_cond_wait` does. Cancellation,
+//! `pthread_exit` and `longjmp` run the buffers in frames that they take down, before that memory is used again. So
+//! nothing depends on our frames' unwind tables, or on the program's unwinder. The cost is two calls that store a
+//! pointer each, and only for threads that have to wait anyway.
 //!
-//! Not covered: exceptions thrown by a handler through our frames, and handlers that go on on another stack.
+//! Not covered: exceptions thrown by a handler through our frames, and handlers that continue on another
+//! stack.
 //!
-//! A clean-up runs on the leaver's thread, below the dead frames; what they had in memory is as the interrupted
-//! instruction left it. It must not wait for what the thread was waiting for, with one exception: a condvar's waiter
-//! acquires the mutex again, because the program's own clean-up handlers expect to hold it.
+//! A clean-up runs on the leaving thread, below the dead frames; their memory is as the interrupted instruction left
+//! it. It must not wait for what the thread was waiting for, with one exception: a condvar's waiter acquires the
+//! mutex again, because the program's own clean-up handlers expect to hold it.
 
 use crate::layout::Mutex;
 use crate::thread;
@@ -60,7 +61,7 @@ pub(crate) trait Wait {
     fn leave(&self);
 }
 
-/// Runs `run`, which is `wait`, or a part of it.
+/// Runs `run`, all or part of `wait`.
 #[inline(always)]
 pub(crate) fn guarded<W: Wait, R>(wait: &W, run: impl FnOnce() -> R) -> R {
     guarded_late(wait, |guard| {
@@ -69,7 +70,8 @@ pub(crate) fn guarded<W: Wait, R>(wait: &W, run: impl FnOnce() -> R) -> R {
     })
 }
 
-/// As [`guarded`], from when `run` first calls what it is given: a lock that is free has nothing to guard.
+/// As [`guarded`], but only from the moment when `run` first calls its argument: a free lock has nothing
+/// to guard.
 #[inline(always)]
 pub(crate) fn guarded_late<W: Wait, R>(wait: &W, run: impl FnOnce(&dyn Fn()) -> R) -> R {
     unsafe extern "C-unwind" fn routine<W: Wait>(wait: *mut c_void) {
@@ -86,7 +88,7 @@ pub(crate) fn guarded_late<W: Wait, R>(wait: &W, run: impl FnOnce(&dyn Fn()) -> 
             unsafe { _pthread_cleanup_push(buffer.get().cast(), routine::<W>, argument) };
         }
     });
-    // No destructor, which a thread that is torn would skip.
+    // Not a destructor, which a torn thread would skip.
     if is_set.get() {
         // SAFETY: pushed above, and the one that was pushed last.
         unsafe { _pthread_cleanup_pop(buffer.get().cast(), 0) };
@@ -94,20 +96,21 @@ pub(crate) fn guarded_late<W: Wait, R>(wait: &W, run: impl FnOnce(&dyn Fn()) -> 
     result
 }
 
-/// From now on a cancellation waits, until [`let_cancellation_in`]; returns the type that the thread had.
+/// From now on cancellations are held back, until [`let_cancellation_in`]; returns the type that the
+/// thread had.
 pub(crate) fn hold_back_cancellation() -> c_int {
     let mut kind = DEFERRED;
     // SAFETY: a valid kind and a writable word.
     unsafe { pthread_setcanceltype(DEFERRED, &mut kind) };
     if kind != DEFERRED {
-        // A canceller that saw the type from before has a signal under way, and the thread must not end before it has
-        // come: it would overwrite what the thread returns. (As glibc's own waits do when they end.)
+        // A canceller that saw the old type has a signal under way. The thread must not end before it arrives: it
+        // would overwrite what the thread returns. (As glibc's own waits do when they end.)
         thread::await_canceller();
     }
     kind
 }
 
-/// What is left undone if a thread is torn out of [`undisturbed`].
+/// What must be undone if a thread is torn out of [`undisturbed`].
 struct Undone(fn());
 
 impl Wait for Undone {
@@ -116,8 +119,8 @@ impl Wait for Undone {
     }
 }
 
-/// Runs what one thread does at a time, if `claim` says that it is this one: cancellation waits, and if a signal handler
-/// does not return, `undo` is called.
+/// Runs something that only one thread may do at a time, if `claim` says that it is this thread. Cancellation is held
+/// back, and if a signal handler does not return, `undo` is called.
 pub(crate) fn undisturbed(claim: impl FnOnce() -> bool, undo: fn(), run: impl FnOnce()) {
     let kind = hold_back_cancellation();
     if claim() {
@@ -126,8 +129,8 @@ pub(crate) fn undisturbed(claim: impl FnOnce() -> bool, undo: fn(), run: impl Fn
     let_cancellation_in(kind);
 }
 
-/// Runs `rest`, a sleep in a [`guarded`] wait, in which a cancellation, one that is pending too, tears the thread: so glibc's
-/// canceller needs to know nothing of where it sleeps.
+/// Runs `rest`, a sleep in a [`guarded`] wait. A cancellation, even one already pending, tears the thread out of it: so
+/// glibc's canceller need not know where it sleeps.
 pub(crate) fn cancellable<R>(rest: impl FnOnce() -> R) -> R {
     let_cancellation_in(ASYNCHRONOUS);
     let result = rest();
@@ -135,7 +138,8 @@ pub(crate) fn cancellable<R>(rest: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Gives the thread its type back. One that has come meanwhile acts here, if the thread is to be torn anywhere.
+/// Gives the thread its type back. A cancellation that has come meanwhile acts here, if the type is
+/// asynchronous.
 pub(crate) fn let_cancellation_in(kind: c_int) {
     if kind != DEFERRED {
         // SAFETY: glibc's own value.
@@ -193,7 +197,7 @@ impl Wait for InLine<'_> {
     }
 }
 
-/// Runs a front lock's wait, which says in the seat where it is.
+/// Runs a front lock's wait, which records in the seat where it is.
 #[inline(always)]
 pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&dyn Seat<Native>)) {
     let (node, kind) = (Cell::new(ptr::null()), Cell::new(DEFERRED));
@@ -210,13 +214,14 @@ impl Wait for OnWord<'_> {
     }
 }
 
-/// Runs a wait that sleeps on word 0. Who leaves it is in no list, but may have taken a wake along.
+/// Runs a wait that sleeps on word 0. A thread that leaves it is in no list, but may have got a
+/// wake.
 #[inline(always)]
 pub(crate) fn on_word<R>(mutex: &Mutex, run: impl FnOnce() -> R) -> R {
     guarded(&OnWord(mutex), run)
 }
 
-/// A mutex that is released, should the thread be torn.
+/// A mutex that is released if the thread is torn.
 struct Held<'a>(&'a Mutex, &'a Tuning);
 
 impl Wait for Held<'_> {
@@ -225,8 +230,8 @@ impl Wait for Held<'_> {
     }
 }
 
-/// Runs `acquire`, the wait of a textbook lock: nobody can leave its queue. So an asynchronous cancellation waits until
-/// the thread has come out of it, and then acts as if it had come in the queue: with the mutex released.
+/// Runs `acquire`, the wait of a textbook lock: nobody can leave its queue. So an asynchronous cancellation is held
+/// back until the thread has left the queue, and then acts with the mutex released, as if it had come in the queue.
 pub(crate) fn held_back(mutex: &Mutex, tuning: &Tuning, acquire: impl FnOnce()) {
     let kind = hold_back_cancellation();
     acquire();

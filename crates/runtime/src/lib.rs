@@ -20,9 +20,10 @@
 //!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
 //! ```
 //!
-//! Watchers lie below decisions because they decide nothing: they need a clock, a file and a thread's memory. What they want of
-//! an upper floor (a mutex to rehearse on, the number of CPUs) `init` hands them; what the upper floors have to tell them goes by
-//! way of `watch`. So a process that is not watched runs none of their code, and a new one changes no lock.
+//! Watchers lie below decisions because they decide nothing: they need a clock, a file and a thread's memory. If they
+//! need something of an upper floor (a mutex to rehearse on, the number of CPUs), `init` hands it to them. Upper floors
+//! tell them what happens by way of `watch`. So a process that is not watched runs none of their code, and a new
+//! watcher changes no lock.
 #![no_std]
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! The machine, as far as it matters to locks: the CPUs that the program may use (`taskset`, cpusets, quotas), and those
+//! What locks need to know of the machine: the CPUs that the program may use (`taskset`, cpusets, quotas), and those
 //! that are online, with their classes.
 //!
-//! Learnt by the first thread that has to wait for a lock: a program that never contends pays nothing. Until then, and for
-//! those that wait meanwhile, there are two CPUs of one class. Then looked at again now and then, by a thread that has
-//! to wait anyway: about once a second by two system calls, and when those tell of a change, or a minute has passed, by
-//! the kernel's files. Nobody waits for the thread that does it.
+//! The first thread that has to wait for a lock learns the machine: a program that never contends pays nothing. Until
+//! then, and for threads that wait meanwhile, there are two CPUs of one class. Later a thread that has to wait anyway
+//! looks again now and then: about once a second by two system calls; and when those show a change, or a minute has
+//! passed, by the kernel's files. Nobody waits for the thread that does it.
 //!
-//! Whoever looks may have little stack left, and the process no descriptor: what is large is static, and what can't be read
-//! stays as it was last seen.
+//! The thread that looks may have little stack left, and the process no descriptor. So large things are static, and
+//! what can't be read stays as it was last seen.
 //!
-//! A file is open for some microseconds, and in that time it has the lowest free number: a thread that closes a descriptor
-//! and counts on getting its number back is disturbed if it does so just then. Hence files are rare. Keeping them open
-//! under a high number would be worse: the first number from 64 on makes the kernel enlarge the process's table, for
-//! which a process with threads stands still for 10 ms; and programs count their descriptors, and close all of them.
+//! A file is open for some microseconds, and in that time it has the lowest free number. That disturbs a thread that
+//! just then closes a descriptor and expects to get its number back. Hence we seldom read files. Keeping them open
+//! under a high number would be worse: the first number above 63 makes the kernel enlarge the process's table, and a
+//! process with threads stands still for 10 ms meanwhile. And programs count their descriptors, and close all of them.
 //!
-//! What may be asked depends on who filters our system calls (`access`). A process that confines itself by `prctl`
-//! (which without privileges it needs: for no new privileges, or for the filter itself) is seen by the preloaded library:
-//! then it learns what it still may, before.
+//! What we may ask depends on who filters our system calls (`access`). The preloaded library notices a process that
+//! confines itself by `prctl` (which it needs if it has no privileges: for no new privileges, or for the filter
+//! itself). Before that, it learns what it still may.
 
 use crate::access::{self, Access};
 use crate::env::{say, variable};
@@ -30,9 +30,10 @@ use lockwright_native::cpus::{Reach, Room};
 use lockwright_native::place;
 use lockwright_native::topology::{self, Topology};
 
-/// A thread looks at the clock once in so many contended acquisitions.
+/// A thread looks at the clock once in this many contended acquisitions.
 const WAITS_PER_LOOK: u32 = 64;
-/// Seconds after which the files are read again, whatever the system calls say: a quota tells nobody that it changes.
+/// Seconds after which the files are read again, whatever the system calls say: nothing announces a change of a
+/// quota.
 const FILES_EVERY: u32 = 60;
 
 /// CPUs that the program may keep busy; 0: not read yet.
@@ -47,11 +48,11 @@ static ONLINE: AtomicU64 = AtomicU64::new(0);
 static LOOKING: AtomicBool = AtomicBool::new(false);
 /// Nobody has looked yet.
 static IS_NEW: AtomicBool = AtomicBool::new(true);
-/// Where whoever looks reads.
+/// Memory to read into.
 static ROOM: Shared = Shared(UnsafeCell::new(Room::new()));
 
 struct Shared(UnsafeCell<Room>);
-// SAFETY: who has set LOOKING has it alone.
+// SAFETY: only the thread that has set LOOKING uses it.
 unsafe impl Sync for Shared {}
 
 /// Called by the constructor.
@@ -86,7 +87,7 @@ pub(crate) fn look_now_and_then() {
     }
 }
 
-/// Reads everything, for somebody who needs it now. `has_classes`: the CPUs' classes are known; if not, whoever looks next
+/// Reads everything, for a caller that needs it now. `has_classes`: the CPUs' classes are known; if not, the next look
 /// reads them. Called by the constructor.
 fn know(has_classes: bool) {
     fork::era(); // recordings tell children by it
@@ -108,7 +109,7 @@ pub(crate) fn learn() {
 #[inline(never)]
 fn learn_first() {
     if IS_NEW.swap(false, Relaxed) {
-        // A child of which we are not told must find out that nobody looks.
+        // A child that we are not told of must find out that nobody looks.
         fork::tell_child(When::Seen, in_child); // before our constructor, too
         fork::era();
         LOOKED.store(seconds(), Relaxed); // a hint
@@ -137,7 +138,7 @@ fn look_if_due() {
     }
 }
 
-/// Do system calls tell that affinity has changed?
+/// Do system calls show that affinity has changed?
 fn has_changed() -> bool {
     if access::is_fenced() {
         return false; // it may not ask
@@ -161,7 +162,7 @@ pub(crate) fn look() {
             // SAFETY: LOOKING is ours.
             && unsafe { read_topology() }
         {
-            ONLINE.store(online, Relaxed); // who looks next has LOOKING after us
+            ONLINE.store(online, Relaxed); // the next to look sets LOOKING after us
         }
         let reach = match access {
             Access::Files => Reach::by_files(room),
@@ -177,14 +178,14 @@ pub(crate) fn look() {
 /// The CPUs' classes, as last read.
 struct Classes {
     topology: Topology,
-    /// LOCKWRIGHT_TOPOLOGY, for when CPUs come or go; zeroes after it.
+    /// LOCKWRIGHT_TOPOLOGY, kept for when CPUs come or go; followed by zeroes.
     wanted: [u8; 512],
-    /// They are not the machine's, and stay.
+    /// The classes are not the machine's, and don't change.
     are_made_up: bool,
 }
 
 struct SharedClasses(UnsafeCell<Classes>);
-// SAFETY: who has set LOOKING has it alone.
+// SAFETY: only the thread that has set LOOKING uses it.
 unsafe impl Sync for SharedClasses {}
 static CLASSES: SharedClasses = SharedClasses(UnsafeCell::new(Classes {
     topology: Topology::new(),
@@ -192,12 +193,13 @@ static CLASSES: SharedClasses = SharedClasses(UnsafeCell::new(Classes {
     are_made_up: false,
 }));
 
-/// Variables that want the machine known before the program begins: what is in them depends on it, or what is recorded.
+/// Variables that need the machine known before the program begins: their contents depend on it, or what is recorded
+/// does.
 const NEED_THE_MACHINE: [&CStr; 4] =
     [c"LOCKWRIGHT_TOPOLOGY", c"LOCKWRIGHT_EMULATE", c"LOCKWRIGHT_STATS", c"LOCKWRIGHT_TRACE"];
 
-/// Reads LOCKWRIGHT_TOPOLOGY and everything else, if some variable needs it now; if not, whoever looks first does.
-/// `make_up` may change the classes, and says whether it has.
+/// Reads LOCKWRIGHT_TOPOLOGY and everything else, if some variable needs it now; if not, the first thread that
+/// looks does. `make_up` may change the classes, and returns whether it has.
 ///
 /// # Safety
 /// Called once, by the constructor.
@@ -239,7 +241,7 @@ fn load_classes(classes: &mut Classes, make_up: impl FnOnce(&mut Topology) -> bo
     learnt != Err(Unlearnt::Unread)
 }
 
-/// Why the locks were not given what they should know of the CPUs.
+/// Why the locks did not get the right classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unlearnt {
     /// The kernel's files can't be read now: they were given nothing.
@@ -273,7 +275,7 @@ unsafe fn read_topology() -> bool {
     learn_topology(topology, &wanted[..length]) != Err(Unlearnt::Unread)
 }
 
-/// Whoever looked has been torn away by a signal handler: the next one looks.
+/// The thread that looked has been torn away by a signal handler: the next one looks.
 fn give_up_looking() {
     // ORDERING: Release, as in `alone`.
     LOOKING.store(false, Release);
@@ -296,7 +298,7 @@ fn alone(look: impl FnOnce(&mut Room)) {
     });
 }
 
-/// `prctl`, as glibc's own. What confines the process makes us look for the last time, first.
+/// `prctl`, as glibc's own. Before a call that confines the process, we look for the last time.
 ///
 /// # Safety
 /// As the system call.
@@ -312,7 +314,8 @@ pub unsafe fn prctl(
         // [confine] ORDERING: SeqCst in there, pairs with `alone`.
         access::confine();
         for _ in 0..1000 {
-            // ORDERING: SeqCst, as above: who looks now has ended when we go on, unless we have interrupted it.
+            // ORDERING: SeqCst, as above: a thread that looks now has finished when we go on, unless we have
+            // interrupted it.
             if !LOOKING.load(SeqCst) {
                 break;
             }
@@ -325,7 +328,7 @@ pub unsafe fn prctl(
     unsafe { libc::syscall(number, c_long::from(operation), second, third, fourth, fifth) as c_int }
 }
 
-/// In the child of a fork: whoever looked is not here.
+/// In the child of a fork: a thread that looked does not exist here.
 fn in_child() {
     LOOKING.store(false, Relaxed); // the child has one thread
 }
@@ -363,7 +366,7 @@ mod tests {
             libc::CPU_SET(libc::sched_getcpu() as usize, &mut one);
             assert!(sees(&one, &|| 1), "{}", cpus());
             assert!(sees(&all, &cpus::usable), "{}", cpus());
-            // A thread that binds itself is no reason to think that the program has one CPU.
+            // That a thread binds itself does not mean that the program has one CPU.
             if cpus() > 1 {
                 std::thread::spawn(move || {
                     libc::sched_setaffinity(0, size_of_val(&one), &one);

@@ -1,4 +1,5 @@
-//! What the plain mutex's fast paths go by: has the process one thread, and is it watched?
+//! What the plain mutex's fast paths depend on: does the process have one thread, and is it
+//! watched?
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8};
@@ -20,14 +21,14 @@ pub(crate) fn is_single_threaded() -> bool {
 pub(crate) const SEVERAL: u32 = 0;
 /// [`mode`]: it has one.
 pub(crate) const SINGLE: u32 = 1;
-/// [`mode`]: it has several, and threads hold mutexes by nodes: they unlock by those, before they look at the mutex.
+/// [`mode`]: it has several, and threads hold mutexes by nodes: they try those first when they unlock.
 pub(crate) const GRANTING: u32 = 8;
-/// [`mode`]: operations are watched, whatever the threads. Added to no word it gives what SINGLE does.
+/// [`mode`]: operations are watched, however many threads there are.
 const WATCHED: u32 = 4;
 
-// The address of the byte that `mode` reads: glibc's, or ours that says WATCHED. So emulation and traces cost a
-// process that doesn't use them nothing: the byte is looked at anyway. In assembly, because Rust's own static would
-// be reached by one load more.
+// The address of the byte that `mode` reads: glibc's, or ours that says WATCHED. So emulation and traces cost
+// nothing in a process that doesn't use them: the byte is read anyway. In assembly, because reaching a Rust static
+// would take one more load.
 core::arch::global_asm!(
     ".pushsection .data.lockwright_mode,\"aw\",@progbits",
     ".balign 8",
@@ -47,12 +48,12 @@ unsafe extern "C" {
     static MODE: AtomicPtr<AtomicU8>;
 }
 
-/// What the plain kinds' fast paths go by.
+/// What the plain kinds' fast paths depend on.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(crate) fn mode() -> u32 {
     let mode: u32;
-    // SAFETY: reads our variable, and the byte that it points to, which lives for ever.
+    // SAFETY: reads our variable, and the byte that it points to, which lives forever.
     unsafe {
         core::arch::asm!(
             "mov {at}, qword ptr [rip + lockwright_mode]",
@@ -63,15 +64,15 @@ pub(crate) fn mode() -> u32 {
     mode
 }
 
-/// What the plain kinds' fast paths go by. Untested on this architecture.
+/// What the plain kinds' fast paths depend on. Untested on this architecture.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub(crate) fn mode() -> u32 {
-    // SAFETY: our variable, and the byte that it points to, which lives for ever.
+    // SAFETY: our variable, and the byte that it points to, which lives forever.
     unsafe { u32::from((*MODE.load(Relaxed)).load(Relaxed)) }
 }
 
-/// Runs `several`, `single`, or `other` where [`mode`] is neither. (With one comparison, which a compiler makes two of.)
+/// Runs `several`, `single`, or `other` where [`mode`] is neither. (With one comparison; a compiler would make two.)
 #[inline(always)]
 pub(crate) fn by_mode<R>(
     several: impl FnOnce() -> R,
@@ -102,7 +103,8 @@ pub(crate) fn by_mode<R>(
     }
 }
 
-/// From now on [`mode`] says GRANTING, if operations are not watched. Whoever does not see that finds out by the mutex.
+/// From now on [`mode`] says GRANTING, if operations are not watched. A thread that does not see that yet finds out by
+/// the mutex.
 #[inline]
 pub(crate) fn grants() {
     let (glibcs, ours) = (&raw const SINGLE_THREADED, &raw const ALWAYS_GRANTING);

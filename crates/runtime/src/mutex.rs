@@ -50,7 +50,7 @@ fn as_glibcs(mutex: *const Mutex) -> *mut libc::pthread_mutex_t {
     mutex.cast_mut().cast()
 }
 
-/// glibc's word for an answer.
+/// The error number for an answer.
 #[inline(always)]
 fn errno(answer: Result<(), Refused>) -> c_int {
     match answer {
@@ -64,8 +64,8 @@ fn errno(answer: Result<(), Refused>) -> c_int {
     }
 }
 
-/// Is it of the plain kind? Its line is read now and written to in a moment: fetched for both, it travels once from core to
-/// core, not twice. (As many instructions as Rust's own load, test and jump.)
+/// Is it of the plain kind? Its line is read now and written soon: if fetched for both, it travels from core to core
+/// once, not twice. (As many instructions as Rust's own load, test and jump.)
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn is_plain(m: &Mutex) -> bool {
@@ -107,7 +107,7 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
     if !fast_take(m, mode) {
         return lock_contended(m, caller);
     }
-    // No call in the middle, for which registers would be saved: see `is_plain`.
+    // No call in the middle, which would save registers: see `is_plain`.
     let Some(id) = thread::known_id() else { return own(m) };
     m.owner.store(id, Relaxed); // for gdb, and for `destroy`
     0
@@ -237,7 +237,7 @@ pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
 pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
-    // The mode first: who has it by a node does not look at the mutex.
+    // The mode first: a thread that holds it by a node does not look at the mutex.
     by_mode(
         || {
             if !is_plain(m) {

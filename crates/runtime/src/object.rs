@@ -178,8 +178,7 @@ fn entry(dynamic: *const c_void, tag: i64) -> Option<usize> {
     None
 }
 
-/// Does the object with this dynamic section say itself where its libraries are? `old`: for its libraries' own
-/// libraries too.
+/// Does the object with this dynamic section say where its libraries are? `old`: also those of its libraries.
 pub(crate) fn says_paths(dynamic: *const c_void, old: bool) -> bool {
     entry(dynamic, DT_RPATH).is_some() || (!old && entry(dynamic, DT_RUNPATH).is_some())
 }
@@ -396,7 +395,7 @@ impl Object {
         }
     }
 
-    /// The name of the object's own version `index`; none if that is no version of a symbol.
+    /// The name of the object's own version `index`; none if that isn't a version of a symbol.
     fn defined(&self, index: u16, strings: *const c_char) -> Option<&CStr> {
         const BASE: u16 = 1; // a flag: the object's own name
         let mut at: *const Defined = self.table(DT_VERDEF);

@@ -3,10 +3,10 @@
 //! Place 1 is the default's (LOCKWRIGHT_LOCK), 2 to 30 are the rules'; 31 is what runs before our constructor: the front
 //! lock `auto`, as for two CPUs, and the default from then on. (How a mutex gets its place: `posix::places` of the locks.)
 //!
-//! A table never changes. Another one takes its place whole, by one pointer, while the program runs (`switch`). Readers
-//! hold on to a table for as long as they like, at no cost: a table is never given back. What a program goes through is
-//! bounded instead ([`TABLES`]), and a table that comes again is found again. A grace period would have to be counted by
-//! every contended operation, for some kilobytes.
+//! A table never changes. While the program runs, `switch` may replace it as a whole, by one pointer. Readers may keep
+//! a table for as long as they like, at no cost, because tables are never freed. Instead, the number of tables is
+//! bounded ([`TABLES`]), and a table that was used before is found again. A grace period would cost every contended
+//! operation a count, and save some kilobytes.
 
 use crate::layout::Here;
 use crate::rules::{DEFAULT_PLACE, Order, PLACES};
@@ -30,7 +30,7 @@ static EARLY: Policy = Policy::new(
     Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, budget_ns: 0, ..Tuning::for_any() },
 );
 const EARLY_PLACE: u32 = PLACE_MAX;
-/// Different tables that a process can go through.
+/// How many different tables a process can have.
 pub(crate) const TABLES: usize = 64;
 
 /// What each place means, and which rules lead there.
@@ -57,7 +57,7 @@ static GENERATION: AtomicU32 = AtomicU32::new(0);
 pub(crate) fn current() -> Option<&'static Table> {
     // ORDERING: Acquire, pairs with `publish`: the table is filled.
     let table = CURRENT.load(Acquire);
-    // SAFETY: null, or a table that stays for ever.
+    // SAFETY: null, or a table that stays forever.
     unsafe { table.as_ref() }
 }
 
@@ -73,7 +73,8 @@ pub(crate) fn publish(table: &'static Table) {
 
 /// Mutexes choose their places anew.
 pub(crate) fn choose_anew() {
-    // ORDERING: Release, pairs with `generation`: who sees the number chooses by the present table.
+    // ORDERING: Release, pairs with `generation`: a thread that sees the number chooses by the
+    // present table.
     GENERATION.fetch_add(1, Release);
 }
 

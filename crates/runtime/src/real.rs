@@ -1,6 +1,6 @@
 //! glibc's own functions, for what is not ours: process-shared, robust, PI and PP objects.
 //!
-//! Those of mutexes and condvars are looked up by our constructor; or on first use, if somebody needs one before that.
+//! Our constructor looks up those of mutexes and condvars; or the first use does, if that comes earlier.
 
 #[cfg(target_arch = "x86_64")]
 use crate::object::{self, Object};
@@ -21,8 +21,8 @@ impl Symbol {
         Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// The address of glibc's own, for those who may ask late: `dlsym` waits for a lock of the dynamic linker, which may be
-    /// held by a thread that loads a library and waits for a lock that the caller has.
+    /// The address of glibc's own, for callers that may ask late: `dlsym` waits for a lock of the dynamic linker, and
+    /// its holder may load a library and wait for a lock that the caller has.
     pub(crate) fn of_glibc(&self) -> *mut c_void {
         let known = self.address.load(Relaxed); // as in `get`
         #[cfg(target_arch = "x86_64")]
@@ -46,10 +46,10 @@ impl Symbol {
     }
 }
 
-/// What a reference to a condvar's function gets that asks for no version, or for the oldest: glibc's oldest.
+/// A condvar function for references without a version, or with the oldest one: glibc's oldest.
 ///
-/// Unless libtsan stands between us and glibc, which has the function with no version. A program that was linked with that
-/// one asks for no version either, and means today's condvars.
+/// Except if libtsan stands between us and glibc: it has the function without a version. A program linked with libtsan
+/// asks for no version, either, and means today's condvars.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug)]
 pub struct Oldest(Symbol);
@@ -131,7 +131,7 @@ macro_rules! real {
     };
 }
 
-/// glibc's functions that few programs need: looked up when they do.
+/// glibc's functions that few programs need: looked up on use.
 macro_rules! late {
     ($($name:literal)*) => {
         const NAMES: &[&CStr] = &[$($name),*];

@@ -1,6 +1,6 @@
-//! LOCKWRIGHT_STATS=DIR: what epochs came to, in a file for each process.
+//! LOCKWRIGHT_STATS=DIR: the results of epochs, in a file for each process.
 //!
-//! The file is made by our constructor; a fork's child makes its own when its first epoch ends. A process that
+//! The file is made by our constructor; a forked child makes its own when its first epoch ends. A process that
 //! can't have one goes on without.
 
 use crate::env::{refused, say, variable};
@@ -25,8 +25,8 @@ struct Store {
 }
 
 struct Shared(UnsafeCell<Store>);
-// SAFETY: all but `writer` is written by the constructor, before STATE leaves OFF. `writer` is written by whoever has made
-// STATE BUSY, and read while it is OPEN.
+// SAFETY: all but `writer` is written by the constructor, before STATE leaves OFF. `writer` is written by the thread that
+// has made STATE BUSY, and read while it is OPEN.
 unsafe impl Sync for Shared {}
 static STORE: Shared = Shared(UnsafeCell::new(Store {
     dir: [0; 4096],
@@ -59,7 +59,7 @@ const FULL: u8 = u8::MAX;
 /// What is done about epochs.
 static HOOKS: Epochs = Epochs { ended: record, changed };
 
-/// Reads LOCKWRIGHT_STATS. Written down is what is emulated.
+/// Reads LOCKWRIGHT_STATS. The file says what is emulated.
 ///
 /// # Safety
 /// Called once, by the constructor.
@@ -123,10 +123,10 @@ fn open() -> Option<Result<(), Refused>> {
     Some(made.map(drop))
 }
 
-/// The file. Made now, if this is a fork's child that has none yet.
+/// The file. Made now, if this is a forked child that has none yet.
 fn writer() -> Option<Writer> {
-    fork::era(); // a child of which we have not been told finds out
-    // Making it takes some 50 us. In a signal handler that interrupts just that we would wait for ever.
+    fork::era(); // a child that we have not been told of finds out
+    // Making it takes some 50 us. A signal handler that interrupts just that would wait forever.
     for _ in 0..1000 {
         // ORDERING: Acquire, pairs with the Release in `open`.
         match STATE.load(Acquire) {
@@ -145,7 +145,7 @@ fn writer() -> Option<Writer> {
 
 /// In the child of a fork: the file is the parent's.
 fn in_child() {
-    // Relaxed, all of it: there is one thread. One that was BUSY does not exist any more.
+    // Relaxed, all of it: there is one thread. A thread that made it BUSY does not exist here.
     if STATE.load(Relaxed) != OFF {
         for slot in &SLOTS {
             slot.store(0, Relaxed);
@@ -177,7 +177,7 @@ fn record(id: u32, sample: &Sample) {
 fn slot(writer: &Writer, id: u32) -> Option<Slot> {
     let known = SLOTS.get(id as usize)?;
     match known.load(Relaxed) {
-        // Relaxed: a place stays its epoch's for ever.
+        // Relaxed: a place stays its epoch's forever.
         0 => {
             let slot = writer.slot(id);
             match slot {

@@ -1,7 +1,6 @@
 //! LOCKWRIGHT_RULES: which mutexes have a lock of their own, by who calls or where the mutex lies.
 //!
-//! What a rule is for, its target, has one place for ever, whichever tables name it; a table says in which order targets
-//! are asked.
+//! A rule's target keeps one place forever, whichever tables name it. A table says in which order targets are asked.
 
 use crate::access::{self, Access};
 use crate::env::cut;
@@ -13,10 +12,10 @@ use core::ffi::{CStr, c_char};
 pub(crate) const DEFAULT_PLACE: u32 = 1;
 /// Places from 0, which is not decided yet, to 30.
 pub(crate) const PLACES: usize = 31;
-/// Targets that we hold: one place each, beside the default's.
+/// How many targets there can be: one place each, in addition to the default's.
 const TARGETS: usize = PLACES - 1 - DEFAULT_PLACE as usize;
 
-/// How a target tells mutexes.
+/// How a target selects mutexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     /// Those first contended by a call from these addresses.
@@ -82,14 +81,14 @@ pub(crate) unsafe fn have_room<'a>(wanted: impl Iterator<Item = Target<'a>> + Cl
     // SAFETY: nobody else writes.
     let targets = unsafe { &(*STORE.0.get()).targets };
     let is_known = |target: &Target<'_>| targets.iter().flatten().any(|known| known == target);
-    // Each of them once, though a table may name it twice.
+    // Count each once, though a table may name it twice.
     let new = wanted.clone().enumerate().filter(|(at, target)| {
         !is_known(target) && !wanted.clone().take(*at).any(|before| before == *target)
     });
     new.count() <= TARGETS - targets.iter().flatten().count()
 }
 
-/// The place of a target, which has none yet or has had it for long; `None`: there is no place left.
+/// The place of a target, an old one or a new one; `None`: there is no place left.
 ///
 /// # Safety
 /// Called by one thread at a time.
@@ -117,7 +116,7 @@ fn load_program(store: &mut Store) {
     let name = if access::now() == Access::All {
         files::program(&mut path)
     } else {
-        // As it was started, which a symbolic link may call otherwise.
+        // By the name it was started with, which may be a symbolic link.
         // SAFETY: no preconditions.
         let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
         // SAFETY: the kernel's own C string, at the top of the stack.
@@ -128,7 +127,7 @@ fn load_program(store: &mut Store) {
     store.program[..store.program_len].copy_from_slice(&name[..store.program_len]);
 }
 
-/// Understands `WHAT:TARGET=SPEC`: the target and the specification.
+/// Parses `WHAT:TARGET=SPEC` into the target and the specification.
 pub(crate) fn parse(piece: &[u8]) -> Option<(Target<'_>, &[u8])> {
     let (what, rest) = cut(piece, b':')?;
     let (target, spec) = cut(rest, b'=')?;

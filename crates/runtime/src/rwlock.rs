@@ -4,8 +4,8 @@
 //! process may run without us. `pthread_rwlock_init`, `_destroy` and the attributes stay glibc's too: its
 //! `init` zeroes the words and leaves preference and sharing where we read them.
 //!
-//! Invariant: who serves a lock never changes, because the two protocols differ. It depends on the lock's
-//! sharing and on a setting that is read once.
+//! Invariant: a lock is always served by the same side, because the two protocols differ. Which side
+//! depends on the lock's sharing and on a setting that is read once.
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};

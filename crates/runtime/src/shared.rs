@@ -1,4 +1,5 @@
-//! What all threads share of an epoch: its SLO, its percentile, its name. Hints, each by itself.
+//! What all threads share about an epoch: its SLO, its percentile, its name. Each is an independent
+//! hint.
 
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -6,7 +7,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_native::arena;
 
-/// Numbers that a program may give to its epochs: below this.
+/// A program's numbers for its epochs are below this.
 pub(crate) const NUMBERED: usize = 1024;
 /// Epochs that are calls of functions; their ids follow.
 pub const FUNCTIONS: usize = 64;
@@ -36,7 +37,7 @@ pub(crate) static COMMON: [Common; IDS] = [const {
 /// Names, each in a line of the arena; null: none.
 static NAMES: [AtomicPtr<[AtomicU8; NAME]>; IDS] = [const { AtomicPtr::new(null_mut()) }; IDS];
 
-/// Where nothing else is said, millionths.
+/// The default, millionths.
 pub(crate) static DEFAULT_PERCENTILE: AtomicU32 = AtomicU32::new(Percentile::P99.millionths());
 
 /// Names an epoch.
@@ -57,7 +58,7 @@ pub(crate) fn set_name(id: u32, name: &[u8]) {
             }
         }
     }
-    // SAFETY: lines stay readable for ever; the bytes are atomic.
+    // SAFETY: lines stay readable forever; the bytes are atomic.
     let line = unsafe { &*line };
     for (at, byte) in line[..NAME - 1].iter().enumerate() {
         // For people's eyes, on a terminal: no control characters.
@@ -70,7 +71,7 @@ pub(crate) fn set_name(id: u32, name: &[u8]) {
 pub(crate) fn name(id: u32, buffer: &mut [u8; NAME]) -> &[u8] {
     // ORDERING: Acquire, pairs with `set_name`.
     let line = NAMES[id as usize].load(Acquire);
-    // SAFETY: null, or a line, which stays readable for ever.
+    // SAFETY: null, or a line, which stays readable forever.
     let Some(line) = (unsafe { line.as_ref() }) else { return &[] };
     for (to, from) in buffer.iter_mut().zip(line) {
         *to = from.load(Relaxed); // for people's eyes

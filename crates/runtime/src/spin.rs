@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A waiter looks for a bounded time and then gives its CPU away between two looks: with more threads than
-//! CPUs the holder may be waiting for that very CPU. glibc's waits awake for as long as it takes.
+//! CPUs the holder may be waiting for that very CPU. glibc's spins for as long as it takes.
 //! `pthread_spin_init` and `_destroy` stay glibc's: a constant and nothing. Process-shared locks need
 //! nothing special, because nobody sleeps on the word.
 

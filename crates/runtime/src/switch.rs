@@ -1,9 +1,9 @@
 //! Another table of locks while the program runs: `lockwright switch` writes it to a [`Mailbox`], and the next thread that
-//! has to wait for a mutex puts it in force. A program in which nobody waits has no use for it.
+//! has to wait for a mutex puts it in force. A program in which nobody waits doesn't need it.
 //!
-//! That thread is on the lock path: it allocates from the kernel, takes no lock, and what it finds wrong it writes back.
-//! Who waits already goes on waiting by the lock that it came to, and whoever comes from then on is served by the new one:
-//! word 0 is what both agree on (`locks::posix`).
+//! That thread is on the lock path: it allocates from the kernel, takes no lock, and writes errors back to the mailbox.
+//! Threads that already wait go on under the old lock, and later ones get the new one: both agree on word 0
+//! (`locks::posix`).
 
 use crate::access::{self, Access};
 use crate::config::{self, Bad};
@@ -24,13 +24,14 @@ pub static lockwright_mailbox: Mailbox = Mailbox::new();
 /// Some thread makes a table. The command has no say in this one.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// The tables so far, and whether each can be put in force. Who has set BUSY looks here, and nobody else.
+/// The tables so far, and whether each can be put in force. Only the thread that has set BUSY looks here.
 struct Known([Cell<Option<(&'static Table, bool)>>; TABLES]);
 // SAFETY: as above.
 unsafe impl Sync for Known {}
 static KNOWN: Known = Known([const { Cell::new(None) }; TABLES]);
 
-/// Tells the command what is in force. Called by the constructor, and by who has set BUSY.
+/// Tells the command what is in force. Called by the constructor, and by the thread that has set
+/// BUSY.
 pub(crate) fn tell(table: &'static Table) {
     let words = table.words();
     let mailbox = &lockwright_mailbox;
@@ -50,7 +51,7 @@ pub(crate) fn look() {
 #[cold]
 #[inline(never)]
 fn take() {
-    // A child of which we are not told must not wait for a thread that it doesn't have.
+    // A child that we are not told of must not wait for a thread that it doesn't have.
     fork::tell_child(When::Seen, in_child);
     // ORDERING: Acquire, pairs with the Release in `be_idle`.
     let claim = || !BUSY.swap(true, Acquire);
@@ -66,11 +67,11 @@ fn be_idle() {
     BUSY.store(false, Release);
 }
 
-/// In a fork's child, which has one thread.
+/// In a forked child, which has one thread.
 fn in_child() {
     if BUSY.swap(false, Relaxed) {
-        lockwright_mailbox.state.fetch_and(!STATE, Relaxed); // EMPTY: who was at it does not exist
-        policy::choose_anew(); // it may have come to the table, and no further
+        lockwright_mailbox.state.fetch_and(!STATE, Relaxed); // EMPTY: the thread that was at it does not exist
+        policy::choose_anew(); // the table may have been set, and nothing after it
     }
 }
 
@@ -85,7 +86,8 @@ fn take_alone() {
     let fresh = map();
     if let Some(fresh) = fresh {
         let len = (mailbox.len.load(Relaxed) as usize).min(TEXT);
-        // SAFETY: zeroes that nobody else has. What the command changes meanwhile is not believed: the state has changed.
+        // SAFETY: zeroes that nobody else has. If the command changes the text meanwhile, the copy is discarded: the
+        // state has changed.
         unsafe { config::write_words(fresh, &(&*mailbox.text.get())[..len]) };
     }
     let taken = posted - POSTED + TAKEN;
@@ -117,7 +119,7 @@ fn take_alone() {
             REFUSED
         }
     };
-    // ORDERING: Release, for the command: what it reads then has been written. It may have lost patience, and have posted
+    // ORDERING: Release, for the command: what it reads then has been written. It may have timed out, and posted
     // something else.
     let _ = mailbox.state.compare_exchange(taken, posted - POSTED + end, Release, Relaxed);
 }
@@ -147,7 +149,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Says this, and nothing else: there is no table.
+    /// Says only this: there is no table.
     fn because<T>(&mut self, pieces: &[&[u8]]) -> Option<T> {
         self.len = 0;
         for byte in pieces.iter().copied().flatten() {
@@ -182,7 +184,7 @@ fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
     // SAFETY: zeroes but for the words, that nobody else has; by BUSY no other thread makes a table.
     let table =
         unsafe { config::fill(fresh, |bad| why.because(&bad.pieces()).unwrap_or_default()) };
-    // Even if it is refused: rules may have places by now, whose names are in its words.
+    // Kept even if refused: rules may have places by now, whose names are in its words.
     let is_good = why.len == 0;
     slot.set(Some((table, is_good)));
     is_good.then_some(table)
@@ -196,7 +198,7 @@ fn is_legal(words: &[u8], why: &mut Refusal) -> bool {
     if let Err(bad) = unsafe { config::check(words) } {
         return refuse(bad);
     }
-    // A mutex's 8 bytes are one textbook lock for ever, and mutexes may come from any place to any other.
+    // A mutex's 8 bytes are one textbook lock forever, and mutexes may come from any place to any other.
     for new in config::textbooks(words) {
         let so_far = known().flat_map(|(table, _)| config::textbooks(table.words()));
         if let Some(old) = so_far.chain(config::textbooks(words)).find(|old| !ptr::eq(*old, new)) {

@@ -1,8 +1,8 @@
 //! The locks for programs that name them: `lockwright-sync` (Rust), `liblockwright_static.a` (C, C++).
 //!
-//! Such a program has a runtime of its own, linked in. Is the preloaded library in the process too, then the
-//! program's runtime stays out of it: every call goes to the library's, by its [`Table`]. So a process has one
-//! set of policies, epochs, statistics and emulated clocks, whoever made the lock.
+//! Such a program has a runtime of its own, linked in. If the preloaded library is in the process, too, the
+//! program's runtime stays out of it: every call goes to the library's runtime, by its [`Table`]. So a process
+//! has one set of policies, epochs, statistics and emulated clocks, whichever copy made the lock.
 //!
 //! ```text
 //!   Rust, C, C++ ──► lock, wait, ... ──► SERVER? ─┬─ none: this runtime ──► mutex, cond, rwlock
@@ -26,7 +26,7 @@ use lockwright_platform::{Platform, Word};
 /// Changes whenever the layout of [`Table`] or of the locks does, or what a function means.
 const VERSION: u32 = 1;
 
-/// Declares the functions once: those that callers use, those of this runtime, and the table of them.
+/// Declares the functions once: those that callers use, those of this runtime, and the table.
 macro_rules! table {
     ($(
         $(#[$doc:meta])*
@@ -148,7 +148,7 @@ table! {
         unsafe { cond::broadcast(cond) }
     }
 
-    /// Destroys, once waiters whose time was up have left. Always 0.
+    /// Destroys, once timed-out waiters have left. Always 0.
     ///
     /// # Safety
     /// As [`cond_signal`], and nobody waits without having been woken.
@@ -253,7 +253,7 @@ table! {
     }
 }
 
-/// The deadline that is meant: none for null; an error for one that can't be.
+/// The deadline: none for null; an error for an invalid one.
 ///
 /// # Safety
 /// `until` is null or readable.
@@ -272,7 +272,7 @@ fn own_table() -> *mut Table {
     (&raw const TABLE).cast_mut()
 }
 
-/// The preloaded library's functions, if it is in the process. Never changes once it was asked for.
+/// The preloaded library's functions, if it is in the process. Never changes after the first call.
 #[inline(always)]
 fn other() -> Option<&'static Table> {
     // ORDERING: Acquire, pairs with [server].
@@ -285,8 +285,8 @@ fn other() -> Option<&'static Table> {
     if ptr::eq(server, own_table()) { None } else { Some(unsafe { &*server }) }
 }
 
-/// Finds out who serves, and readies this runtime if that is us. For a program's constructor; and what is called
-/// before it calls this itself.
+/// Finds out which runtime serves, and readies this one if it does. For a program's constructor; functions that
+/// are called earlier call this themselves.
 pub fn start() {
     other();
 }
@@ -388,7 +388,7 @@ mod tests {
             assert!(all.1.is_locked(), "refused, so still held");
             cond_signal(at(&all.2));
             assert_eq!(waiter.join().unwrap(), 0);
-            // Nobody waits any more: now the second one is as good.
+            // Nobody waits any more: now the second mutex is as good.
             let until = soon(1);
             let answer = cond_wait(at(&all.2), at(&all.1), libc::CLOCK_MONOTONIC, &until);
             assert_eq!(answer, libc::ETIMEDOUT);

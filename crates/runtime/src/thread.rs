@@ -1,6 +1,6 @@
-//! What each thread keeps: its reorder window, its epochs, and accounts of those who watch it. And what glibc keeps of it:
-//! its kernel id (a child of a raw `clone` has glibc's word as the program left it, which Chromium's zygote mends, and so has
-//! whoever locks by glibc's own code), and whether it is being cancelled.
+//! What each thread keeps: its reorder window, its epochs, and the watchers' accounts. And what glibc keeps about it:
+//! whether it is being cancelled, and its kernel id. (A child of a raw `clone` has glibc's word as the program left it,
+//! as glibc's own lock code does; Chromium's zygote corrects the word.)
 //!
 //! In static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
 //! `thread_local!` would call `__tls_get_addr` here, which may allocate, in a library that must work
@@ -35,7 +35,7 @@ pub(crate) struct Thread {
 
 const _: () = assert!(size_of::<Thread>() <= 128);
 
-/// Room for an account that we know nothing of.
+/// Room for an account of an unknown type.
 #[repr(C, align(8))]
 pub(crate) struct Room<const BYTES: usize>(UnsafeCell<[u8; BYTES]>);
 
@@ -99,7 +99,7 @@ pub(crate) fn this() -> *const Thread {
 }
 
 // Where glibc keeps a thread's kernel id (`struct pthread`'s `tid`), by distance from the thread pointer; 0: not known.
-// In assembly, because Rust's own static would be reached by one load more.
+// In assembly, because reaching a Rust static would take one more load.
 core::arch::global_asm!(
     ".pushsection .data.lockwright_tid_at,\"aw\",@progbits",
     ".balign 8",
@@ -196,12 +196,12 @@ fn pointer() -> usize {
     at
 }
 
-/// Learns where glibc keeps a thread's id: glibc says it to debuggers; and the kernel knows which word it shall clear
-/// when the thread ends, which is that one (a static program has only this). Believed if our own id stands there.
+/// Learns where glibc keeps a thread's id: glibc tells debuggers; and the kernel knows which word to clear when the
+/// thread ends, which is the same word (a static program has only this). We believe it if our own id stands there.
 ///
 /// Called by a constructor. Before it, and where it finds nothing, the id is our own copy.
 pub(crate) fn learn() {
-    // Where a word of the calling thread's control block lies, as glibc says it to libthread_db.
+    // Where a word of the calling thread's control block lies, as glibc tells libthread_db.
     let word_of = |name| {
         // {size in bits, elements, distance from the control block}
         let field: *const [u32; 3] = symbol::find(Scope::Process, name).cast();
@@ -224,7 +224,7 @@ pub(crate) fn learn() {
     // SAFETY: no preconditions.
     let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     let is_it = |word: &usize| {
-        // Not in some variable of the program's, wherever that lies; and somewhere else than at the pointer itself.
+        // It must not be some variable of the program's, nor lie at the pointer itself.
         (1..NEAR).contains(&word.abs_diff(pointer()))
             && word.is_multiple_of(align_of::<u32>())
             // SAFETY: in the calling thread's control block, or so near to it that it is there.
@@ -240,7 +240,7 @@ pub(crate) fn learn() {
     }
 }
 
-/// Where glibc keeps what is known of a thread's cancellation (`struct pthread`'s `cancelhandling`), by distance from the
+/// Where glibc keeps a thread's state of cancellation (`struct pthread`'s `cancelhandling`), by distance from the
 /// thread pointer; 0: not known.
 static CANCEL_AT: AtomicUsize = AtomicUsize::new(0);
 
@@ -272,7 +272,7 @@ fn has_known_cancellation() -> bool {
     minor.and_then(|text| text.parse().ok()).is_some_and(|minor: u32| (34..=40).contains(&minor))
 }
 
-/// How long a control block is at most: that of glibc 2.36 has 2304 bytes, the id at 720.
+/// The largest size of a control block: glibc 2.36's has 2304 bytes, with the id at 720.
 const NEAR: usize = 2048;
 
 /// Our own copy of the id.
@@ -291,7 +291,7 @@ fn cached_id() -> u32 {
     }
 }
 
-/// In the child of a fork: the thread has another kernel id. (glibc's own word says so by itself.)
+/// In the child of a fork: the thread has another kernel id. (glibc updates its own word.)
 pub(crate) fn forget_id() {
     // SAFETY: the calling thread's own memory.
     unsafe { (*this()).tid.store(0, Relaxed) } // own thread only

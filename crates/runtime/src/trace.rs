@@ -4,14 +4,14 @@
 //! operations a thread computes, within one it waits. A thread writes to a chunk of the file that is its own.
 //!
 //! * An interval from 20 us on may contain a sleep, or another thread's turn on the CPU. Then the thread's CPU clock
-//!   says how long it ran, and its count of voluntary switches which of both it was. They are read at the end of each
-//!   such interval or operation, and when 200 us have passed: until then shorter ones count as running.
-//! * What recording itself costs is measured at the start, on a mutex of our own; the reader takes it off. What it
-//!   costs now and then (a fresh chunk, the CPU clock) is recorded as [`What::Away`].
-//! * A fork's child is not recorded: the file is its parent's. Nor does recording go on in a process that confines
-//!   itself, where a system call of ours may be its last.
+//!   says how long it ran, and its count of voluntary switches says which of the two it was. They are read at the end
+//!   of each such interval or operation, and when 200 us have passed: until then shorter ones count as running.
+//! * The cost of recording is measured at the start, on a mutex of our own, and the reader subtracts it.
+//!   Occasional costs (a fresh chunk, the CPU clock) are recorded as [`What::Away`].
+//! * A forked child is not recorded: the file is its parent's. Recording also stops in a process that confines
+//!   itself, where a system call of ours may kill it.
 //!
-//! Off, which is the normal case, nothing of this costs the plain mutex anything: see `mode`.
+//! Off, the normal case, this costs the plain mutex nothing: see `mode`.
 
 use crate::access::{self, Access};
 use crate::env::{refused, say, variable};
@@ -46,9 +46,9 @@ struct Account {
 
 /// Intervals and operations from here on count by the CPU clock, ns.
 const LONG_NS: u64 = 20_000;
-/// The CPU clock is read at least when so much is accounted for, ns.
+/// The CPU clock is read at the latest when this much is accounted for, ns.
 const KNOWN_NS: u32 = 200_000;
-/// The two clocks may disagree by so much, ns.
+/// The two clocks may disagree by this much, ns.
 const DISAGREE_NS: u64 = 2_000;
 /// Records that one operation may add.
 const ROOM: usize = 3;
@@ -82,7 +82,7 @@ static HOOKS: Hooks = Hooks { before: |what| what.and_then(request), after };
 /// An operation has ended.
 fn after(note: Note, done: Option<(What, usize)>) {
     let (Some((chunk, from_ns)), Some((what, lock))) = (note, done) else { return };
-    // SAFETY: `request` noted a chunk, which is mapped for ever.
+    // SAFETY: `request` noted a chunk, which is mapped forever.
     Request { chunk: unsafe { &*chunk.cast() }, from_ns }.done(what, lock);
 }
 
@@ -94,12 +94,12 @@ struct Request {
 
 /// The program asks for an operation; `None`: it is not recorded.
 fn request(what: What) -> Note {
-    fork::era(); // a child of which we have not been told finds out
+    fork::era(); // a child that we have not been told of finds out
     if !watch::is_by(Who::Trace) {
         return None;
     }
     let account = account();
-    // SAFETY: null, or a chunk, which is mapped for ever.
+    // SAFETY: null, or a chunk, which is mapped forever.
     let chunk = match unsafe { account.chunk.get().as_ref() } {
         Some(chunk) => chunk,
         None => first_chunk(account, what)?,
@@ -125,7 +125,7 @@ fn note(chunk: &'static Chunk, from_ns: u64) -> Note {
 }
 
 impl Request {
-    /// It is done; the lock's address is not looked at.
+    /// The operation is done; the memory at the lock's address is not read.
     fn done(self, what: What, lock: usize) {
         let account = account();
         let to = now();
@@ -158,7 +158,8 @@ fn first_chunk(account: &Account, what: What) -> Option<&'static Chunk> {
     Some(chunk)
 }
 
-/// The thread computed for long, or did not: records how long it was away. Tells the time after that.
+/// The thread computed for long, or was away: records how long it was away. Returns the time after
+/// that.
 #[cold]
 fn long_gap(account: &Account, chunk: &Chunk, now_ns: u64, gap: u64) -> u64 {
     let (known, before) = (account.known_ns.get(), account.switches.get());
@@ -210,8 +211,8 @@ fn read_clock(account: &Account) -> u64 {
     ran
 }
 
-/// Reads LOCKWRIGHT_TRACE and LOCKWRIGHT_TRACE_LIMIT. Written down are what is emulated, and that there are so many CPUs.
-/// `rehearse` does so many pairs of operations on a mutex of its own, as they are watched.
+/// Reads LOCKWRIGHT_TRACE and LOCKWRIGHT_TRACE_LIMIT. The file says what is emulated, and the number of CPUs.
+/// `rehearse` does the given number of pairs of operations on a mutex of its own, while they are watched.
 ///
 /// # Safety
 /// Called once, by the constructor, after emulation has begun.
@@ -255,7 +256,7 @@ fn list_objects(tracer: Tracer) {
     let program = if access::now() == Access::All {
         files::program(&mut program)
     } else {
-        // As it was started, which a symbolic link may call otherwise.
+        // By the name it was started with, which may be a symbolic link.
         // SAFETY: no preconditions.
         let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
         // SAFETY: the kernel's own C string, at the top of the stack.
@@ -282,7 +283,7 @@ fn list_objects(tracer: Tracer) {
 fn measure(tracer: Tracer, rehearse: fn(usize)) {
     let account = account();
     rehearse(REHEARSED);
-    // SAFETY: null, or a chunk, which is mapped for ever.
+    // SAFETY: null, or a chunk, which is mapped forever.
     let Some(chunk) = (unsafe { account.chunk.get().as_ref() }) else { return };
     let (mut gaps, mut operations) = (Counts::default(), Counts::default());
     let mut last = None;
@@ -306,7 +307,7 @@ fn measure(tracer: Tracer, rehearse: fn(usize)) {
     account.until_ns.set(now());
 }
 
-/// How often each of some times, ns; a long one counts as the longest.
+/// How often each time occurred, ns; longer ones count as the longest.
 struct Counts([u16; 1024]);
 
 impl Default for Counts {

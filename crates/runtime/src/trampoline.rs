@@ -4,10 +4,10 @@
 //!   caller's GOT slot ──► stub N ──► common: enter(epoch of N) ─ call target of N ─ leave ──► caller
 //! ```
 //!
-//! The stubs are 256 copies of the same instructions; the address of the one that runs says which target and
-//! epoch are meant. `common` keeps every argument register, copies 256 bytes of stack arguments and returns what
-//! the target returned (rax, rdx, xmm0, xmm1; nothing touches the x87 registers). Its frame is an ordinary one
-//! with unwind tables: exceptions, cancellation and backtraces go through it.
+//! The stubs are 256 copies of the same instructions; the address of the one that runs tells its target and
+//! epoch. `common` keeps every argument register, copies 256 bytes of stack arguments and returns what the
+//! target returned (rax, rdx, xmm0, xmm1; nothing touches the x87 registers). Its frame is an ordinary one with
+//! unwind tables: exceptions, cancellation and backtraces go through it.
 //!
 //! Legal: targets that read up to 256 bytes of arguments from the stack, that throw, are cancelled, or are left by
 //! `longjmp`. Illegal: targets that look at their caller's frame or return twice (`setjmp`, `vfork`, `dlsym`);
@@ -162,7 +162,7 @@ core::arch::global_asm!(
     ".popsection",
 );
 
-/// What `common` goes on with.
+/// What `common` needs to go on.
 #[repr(C)]
 struct Entered {
     target: usize,
@@ -172,7 +172,7 @@ struct Entered {
 
 /// `frame` is the trampoline's frame pointer: the caller's stack arguments begin 16 bytes above.
 extern "C" fn enter(stub: usize, frame: usize) -> Entered {
-    // Own stub's values, written before anybody could get here.
+    // This stub's values, written before anybody could get here.
     let (target, index) = (TARGETS[stub].load(Relaxed), EPOCHS[stub].load(Relaxed));
     with_errno_kept(|| {
         let arguments = readable(frame + 16);
@@ -238,8 +238,8 @@ fn is_readable(page: usize) -> bool {
 }
 
 /// The unwinder's question at our frame. In its second phase it takes the frame down, so the epoch ends here,
-/// without a sample. It asks innermost frames first, and the innermost epoch is this frame's: the unwinder's
-/// own functions, which could tell the frame's address, may be anywhere or nowhere in the program.
+/// without a sample. It asks innermost frames first, so the innermost epoch is this frame's. (The unwinder's
+/// functions could tell the frame's address, but they may be anywhere or nowhere in the program.)
 extern "C" fn personality(
     _version: c_int,
     actions: c_int,
@@ -281,7 +281,7 @@ pub(crate) unsafe fn stub(target: usize, index: u32) -> Option<usize> {
 /// Takes back every stub whose target is gone, as `gone` says.
 ///
 /// # Safety
-/// One thread at a time. Nobody can be in, or get to, the stubs of targets that are gone.
+/// One thread at a time. Nobody can be in, or reach, the stubs of targets that are gone.
 pub(crate) unsafe fn reclaim(gone: impl Fn(usize) -> bool) {
     for target in &TARGETS {
         let known = target.load(Relaxed); // one writer at a time, which is us

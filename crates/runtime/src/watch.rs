@@ -1,8 +1,9 @@
 //! Whether lock operations are watched: by emulation, which slows what lies between them, by the trace, which records
 //! them, or by both; or by somebody else's tool, for which they become glibc's. And whether epochs are.
 //!
-//! A watcher comes to us and leaves its functions here, before the program's main. `init`, which starts it, is alone in
-//! knowing it: who operates on a lock tells us, and we tell it. Normally nobody watches, and then it costs the plain mutex nothing: see `mode`.
+//! A watcher registers its functions here, before the program's main. Only `init`, which starts it, knows it: lock
+//! operations tell us, and we tell the watcher. Normally nobody watches, and then this costs the plain mutex nothing:
+//! see `mode`.
 
 use crate::layout::Mutex;
 use crate::mode;
@@ -13,7 +14,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8};
 use lockwright_record::Sample;
 use lockwright_record::trace::What;
 
-// Who watches. In assembly, because Rust's own static would be reached by one load more.
+// Who watches. In assembly, because reaching a Rust static would take one more load.
 core::arch::global_asm!(
     ".pushsection .bss.lockwright_watched,\"aw\",@nobits",
     ".hidden lockwright_watched",
@@ -44,16 +45,17 @@ pub(crate) enum Who {
 
 /// What a watcher does about an operation.
 pub(crate) struct Hooks {
-    /// It begins; `None`: it acquires and releases no mutex by itself. What it notes is for `after`.
+    /// It begins; `None`: it acquires and releases no mutex by itself. Its notes are for `after`.
     pub(crate) before: fn(Option<What>) -> Note,
-    /// It has ended; with what it did, and to which mutex, if it did anything. That mutex is not looked at.
+    /// It has ended; with what it did, and to which mutex, if it did anything. The mutex's memory is not
+    /// read.
     pub(crate) after: fn(Note, Option<(What, usize)>),
 }
 
 /// What a watcher notes at an operation's beginning.
 pub(crate) type Note = Option<(*const c_void, u64)>;
 
-/// What emulation and the trace have left, in this order: what slows lies around what records.
+/// The hooks of emulation and of the trace, in this order: what slows lies around what records.
 static HOOKS: [AtomicPtr<Hooks>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 const HOOKED: [Who; 2] = [Who::Emulation, Who::Trace];
 
@@ -63,7 +65,7 @@ fn hooks(place: usize) -> Option<&'static Hooks> {
     if !is_by(HOOKED[place]) {
         return None;
     }
-    // SAFETY: null, or what `begin` was given, for ever. Relaxed: `is_by` has acquired it.
+    // SAFETY: null, or what `begin` was given, forever. Relaxed: `is_by` has acquired it.
     unsafe { HOOKS[place].load(Relaxed).as_ref() }
 }
 
@@ -111,7 +113,7 @@ pub(crate) fn begin(who: Who, hooks: Option<&'static Hooks>) {
     mode::watch(true);
 }
 
-/// This one watches no more. Called in the child of a fork, by its only thread.
+/// This one no longer watches. Called in the child of a fork, by its only thread.
 pub(crate) fn end(who: Who) {
     // SAFETY: our variable; one thread.
     let before = unsafe { WATCHED.fetch_and(!(who as u8), Relaxed) };
@@ -238,7 +240,7 @@ pub(crate) fn elsewhere<R>(lock: *const Mutex, wait: impl FnOnce() -> R) -> R {
     result
 }
 
-/// What rehearses lock operations for a watcher, which has to know what its own code costs.
+/// How lock operations are rehearsed for a watcher, which has to know what its own code costs.
 #[derive(Clone, Copy)]
 pub(crate) enum Rehearsal {
     /// As with several threads.
@@ -271,6 +273,6 @@ pub(crate) fn watch_epochs(watcher: Option<&'static Epochs>) {
 #[inline(always)]
 pub(crate) fn epochs() -> Option<&'static Epochs> {
     // ORDERING: Acquire, pairs with the Release in `watch_epochs`.
-    // SAFETY: null, or what `watch_epochs` was given, for ever.
+    // SAFETY: null, or what `watch_epochs` was given, forever.
     unsafe { EPOCHS.load(Acquire).as_ref() }
 }

@@ -4,8 +4,8 @@ use crate::outcome::Outcome;
 use crate::run::Run;
 use rayon::prelude::*;
 
-/// Runs all of them, on all usable cores; the results are in the order of `runs`, and are those of one after the other. `done`
-/// hears the number of each run that is over, in no order.
+/// Runs all of them, on all usable cores. The results are in the order of `runs`, and the same as if they ran one after
+/// the other. `done` gets the number of each run when it is over, in any order.
 pub fn run_all(runs: &[Run], done: impl Fn(usize) + Sync) -> Vec<Outcome> {
     let one = |(number, run): (usize, &Run)| {
         let outcome = run.outcome();

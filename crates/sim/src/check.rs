@@ -73,7 +73,7 @@ pub enum Violation {
         /// Each thread that is left, and what it waits for.
         who: Vec<String>,
     },
-    /// First come first served: somebody who came later got the lock first.
+    /// First come first served: a thread that came later got the lock first.
     #[error(
         "{first} waited for lock {lock} since {waited_since_ns} ns; {second} came at {came_ns} ns and got it first"
     )]
@@ -103,7 +103,7 @@ pub enum Violation {
         /// How often it may be.
         bound: u32,
     },
-    /// Nobody gets anywhere, though everybody runs on.
+    /// No thread makes progress, though all keep running.
     #[error(
         "nobody gets the lock any more at {at_ns} ns (a livelock): {steps} steps, {since} of them since the last acquisition, every thread that can go on in turn: {}", who.join("; ")
     )]
@@ -137,12 +137,12 @@ pub enum Violation {
         /// Who tried.
         who: String,
     },
-    /// An operation said what it must not say in this state.
+    /// An operation returned something that it must not return in this state.
     #[error("{who} asked for {what}")]
     Answer {
         /// Who asked.
         who: String,
-        /// For what, what was said, and what should have been.
+        /// For what, what was returned, and what should have been.
         what: String,
     },
     /// A thread used a word whose memory had been given up.
@@ -155,7 +155,7 @@ pub enum Violation {
         /// Where in the source.
         site: String,
     },
-    /// Happens-before: a thread used a word whose making it need not have seen.
+    /// Happens-before: a thread used a word without a happens-before from its initialisation.
     #[error(
         "{second} used a word without a happens-before from its making by {first}, at {at_ns} ns, in {site}: it was published without a Release, or found without an Acquire"
     )]

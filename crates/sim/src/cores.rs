@@ -1,14 +1,16 @@
 //! Cores: which thread runs where, and for how long.
 //!
 //! The scheduler is the simplest that has the effects that matter to locks: a queue per CPU, time slices, preemption of
-//! whoever runs (holders too), woken threads that go to an idle CPU if they may, and idle CPUs that take work from others.
+//! any running thread (holders, too), woken threads that go to an idle CPU if they may, and idle CPUs that take work
+//! from others.
 
 use crate::engine::{Engine, Ps, State, Then, Tid, What, ps};
 use crate::profile::{Power, Profile};
 use crate::timeline::Activity;
 use std::collections::VecDeque;
 
-/// A spinning thread gives its core away after so many looks, if another one waits for it: as our native platform.
+/// A spinning thread gives its core away after this many looks, if another one waits for it, as on our native
+/// platform.
 const LOOKS_BEFORE_YIELD: u64 = 4096;
 
 /// One hardware thread.
@@ -96,8 +98,9 @@ impl Cpu {
 }
 
 impl Engine {
-    /// How much longer the CPU's work takes because its core's other hardware thread works too. One that spins leaves the
-    /// core to it: a pause instruction, a barrier and an atomic operation on a line that is elsewhere all stall its own thread.
+    /// How much longer the CPU's work takes because its core's other hardware thread works too. A spinning thread
+    /// leaves the core to the other: a pause instruction, a barrier and an atomic operation on a remote line all stall
+    /// only its own thread.
     pub(crate) fn smt_factor(&self, cpu: u32) -> f64 {
         let me = &self.cpus[cpu as usize];
         let works = |one: &Cpu| {
@@ -132,7 +135,7 @@ impl Engine {
                 self.cpus[first..].iter().take_while(|one| one.core == self.cpus[number].core);
             siblings.filter(|one| !one.is_idle()).count()
         };
-        // Where it was, if that is idle; else the fastest idle one, on a core that is idle as a whole if there is one.
+        // Its last CPU, if idle; else the fastest idle one, preferably on a core that is entirely idle.
         let place = |(number, cpu): (usize, &Cpu)| {
             let elsewhere = number != thread.cpu as usize;
             cpu.is_idle().then(|| (crowded(number), elsewhere, cpu.class, number))
@@ -171,7 +174,7 @@ impl Engine {
         if !one.slice_armed && !one.queue.is_empty() {
             one.slice_armed = true;
             let (at, turn) = (one.since.max(self.now) + slice, one.turn);
-            // As long as somebody waits for a CPU this is what lets it go on: see `any_ready`.
+            // As long as a thread waits for a CPU, this event lets it go on: see `any_ready`.
             self.post(at, What::Slice { cpu, turn });
             if let Some(runs) = self.cpus[cpu as usize].running {
                 self.yields_later(runs);
@@ -310,7 +313,7 @@ impl Engine {
         }
     }
 
-    /// An interrupt: whoever runs there goes on later.
+    /// An interrupt: the thread that runs there goes on later.
     pub(crate) fn noise(&mut self, cpu: u32) {
         let every = ps(self.profile.kernel.noise_every_ns);
         let at = self.now + self.about(every);

@@ -8,7 +8,8 @@
 //!
 //! Time is counted in picoseconds. Every operation of a lock costs some (`advance`); a thread whose operation ends before
 //! the next event runs on without a switch. The same seed gives the same run, event by event: ties are broken by the order
-//! in which events were made, and nothing depends on addresses but which words share a line of 128 bytes.
+//! in which events were made, and the only thing that depends on addresses is which words share a line of
+//! 128 bytes.
 //!
 //! Invariants:
 //! 1. At most one coroutine runs; while none does, every thread is in exactly one [`State`].
@@ -73,10 +74,10 @@ struct Event {
     what: What,
 }
 
-/// What a thread that waits for a core does first when it has one.
+/// What a thread does first when it gets the core that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Finishes what it was doing, which takes so long.
+    /// Finishes what it was doing, which takes this long.
     Finish(Ps),
     /// Looks again at the line that it spins on.
     Look(u32),
@@ -140,7 +141,7 @@ pub(crate) struct Thread {
     pub(crate) window_ns: u32,
     /// What it holds by nodes.
     pub(crate) held: Box<Held<Sim>>,
-    /// It spends time as its workload says, outside of any lock: that ends by itself, however long it takes.
+    /// It spends time as its workload says, outside of any lock. That ends by itself.
     on_its_own: bool,
 }
 
@@ -188,7 +189,7 @@ thread_local! {
 /// Bytes of a coroutine's stack.
 const STACK: usize = 128 << 10;
 
-/// Makes `engine` the machine that platform calls on this thread mean, while `body` runs.
+/// Makes `engine` the machine for platform calls on this thread, while `body` runs.
 pub(crate) fn with_engine<R>(engine: &mut Engine, body: impl FnOnce(*mut Engine) -> R) -> R {
     struct Restore(*mut Engine);
     impl Drop for Restore {
@@ -253,7 +254,7 @@ pub(crate) fn advance(cost: Ps, activity: Activity) {
     suspend();
 }
 
-/// What the calling thread does of its own, as its workload says.
+/// The calling thread's own work, as its workload says.
 pub(crate) fn on_its_own(body: impl FnOnce()) {
     let set = |is| {
         let e = engine();
@@ -431,7 +432,7 @@ impl Engine {
         self.give_up_cpu(cpu, 0);
     }
 
-    /// Handles the next event; returns the thread that can go on, if it is one's turn.
+    /// Handles the next event; returns the thread that can go on, if any.
     fn step(&mut self) -> Option<Tid> {
         let Some(Reverse(event)) = self.events.pop() else {
             self.stuck("no event is left");
@@ -480,7 +481,7 @@ impl Engine {
         }
     }
 
-    /// Some thread has got somewhere: nobody is stuck for a while.
+    /// Some thread has made progress: nobody counts as stuck for a while.
     pub(crate) fn progress(&mut self) {
         self.limit = self.limit.max(self.now + self.grace);
     }
@@ -518,7 +519,7 @@ impl Engine {
         }
     }
 
-    /// Says that nobody will ever go on, and who waits for what.
+    /// Reports that no thread will ever go on, and what each waits for.
     fn stuck(&mut self, why: &'static str) {
         if self.violation.is_none() {
             let who = (0..self.threads.len()).filter_map(|id| self.waits_for(id)).collect();
@@ -552,7 +553,7 @@ impl Engine {
     }
 }
 
-/// The calling thread reports what must not be; the run ends here.
+/// The calling thread reports a violation; the run ends here.
 pub(crate) fn fail(violation: Violation) -> ! {
     engine().violation.get_or_insert(violation);
     loop {

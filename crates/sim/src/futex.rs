@@ -2,8 +2,9 @@
 //!
 //! A wait is: enter the kernel, take the bucket, compare, queue, let the bucket go, leave the core. A wake: enter, take the
 //! bucket, unqueue, send each of the woken on its way (on kernels before wake queues, with the bucket still held), which takes
-//! `turnaround_ns` and, from a deep idle core, more. Calls of one bucket take it first come first served, and spin for it;
-//! the more of them, the longer it takes to change hands, which is why many threads at one futex are slower than one by one.
+//! `turnaround_ns` and, from a deep idle core, more. Calls of one bucket take it first come first served, and spin for
+//! it. The more there are, the longer it takes to change hands. That is why threads at one futex are slower than one by
+//! one.
 
 use crate::engine::{Ps, State, Tid, What, advance, engine, ps, suspend};
 use crate::lines::{Access, reach};
@@ -33,7 +34,7 @@ struct Bucket {
 pub(crate) struct Futexes {
     sleepers: VecDeque<Sleeper>,
     buckets: Vec<Bucket>,
-    /// Calls that found the word changed, sleeps, and wakes of somebody, for reports.
+    /// Calls that found the word changed, sleeps, and wakes that woke a thread, for reports.
     pub(crate) sleeps: u64,
     pub(crate) wakes: u64,
 }
@@ -57,8 +58,8 @@ fn bucket_of(address: usize) -> usize {
     (line as usize * 31 + offset) % e.futexes.buckets.len()
 }
 
-/// Takes a bucket, after those who came before, and holds it for as long as a call does. Whoever has a bucket, or spins
-/// for one, is not preempted.
+/// Takes a bucket, after those who came before, and holds it for as long as a call does. A thread that has a bucket, or
+/// spins for one, is not preempted.
 fn take_bucket(bucket: usize) {
     let e = engine();
     let me = e.me();
@@ -77,7 +78,7 @@ fn take_bucket(bucket: usize) {
     advance(share(engine().profile.kernel.bucket_ns, 1.0), Activity::Kernel);
 }
 
-/// Lets a bucket go; the next one in the queue has it when its line has got through all those who spin on it.
+/// Lets a bucket go; the next one in the queue has it when the line has passed all spinning threads.
 fn let_go(bucket: usize) {
     let e = engine();
     let me = e.me();
@@ -162,7 +163,7 @@ pub(crate) unsafe fn wait(
     }
 }
 
-/// Wakes at most `count` of those who sleep at `address`; if `moved`, only those who sleep there movably.
+/// Wakes at most `count` sleepers at `address`; if `moved`, only movable ones.
 pub(crate) fn wake(address: usize, count: u32, moved: bool) -> u32 {
     let e = engine();
     let kernel = &e.profile.kernel;

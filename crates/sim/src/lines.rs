@@ -6,10 +6,10 @@
 //! ```
 //!
 //! A transfer takes `latency` from request to grant, but only `occupancy` of that blocks the line: requests overlap. Readers
-//! of a line that is shared already follow each other after `share_ns`. A core that got it to write keeps it for `hold_ns` more,
-//! and may use it again and again. On a machine whose lines migrate, a read takes a line that another core has changed away from
-//! there. A write takes every copy away: whoever spins on one
-//! asks again. What an operation does to the word happens at the moment that it is served.
+//! of a line that is shared already follow each other after `share_ns`. A core that got it for writing keeps it for
+//! another `hold_ns`, and may use it again and again. On a machine whose lines migrate, a read of a line that another
+//! core has changed moves it. A write removes every copy: threads that spin on one ask again. An operation changes the
+//! word at the moment when it is served.
 
 use crate::cores::Cpu;
 use crate::engine::{Engine, Ps, State, Tid, What, advance, engine, ps, suspend};
@@ -35,7 +35,7 @@ struct Line {
     dirty: bool,
     /// Who has a copy, the owner included.
     sharers: u128,
-    /// Who had it last: the data come from there.
+    /// The last owner: the data come from there.
     last: u32,
     /// From then on it can serve.
     free_at: Ps,
@@ -189,8 +189,8 @@ pub(crate) enum Access {
     Modify,
 }
 
-/// The calling thread gets the line of `address`; returns when it has it, at the moment at which the operation takes
-/// place, with the time that the operation takes from then on.
+/// The calling thread gets the line of `address`. Returns when it has the line, which is when the operation takes
+/// place, with the rest of the operation's time.
 pub(crate) fn reach(address: usize, access: Access) -> Ps {
     let e = engine();
     let (me, cpu) = (e.me(), e.my_cpu());
@@ -212,7 +212,7 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
     };
     let granted_at = e.lines.lines[id as usize].granted_at;
     if has(e) && granted_at > e.now {
-        // A store has sent for it, and it is not there yet; by then somebody else may have it.
+        // A store has requested it, and it is still on its way; by then another core may have it.
         advance(granted_at - e.now, Activity::Work);
     }
     if access == Access::Modify && has(engine()) {
@@ -266,21 +266,21 @@ pub(crate) fn fetch(address: usize) -> Ps {
 /// How a wait for a change of a word ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The line was written since; it has been read again: look. So much of the read is left to be paid, ps.
+    /// The line was written since; it has been read again: look. The rest of the read's time, ps.
     Maybe(Ps),
     /// The time is up.
     TimedOut,
 }
 
-/// Writes to the line of `address` so far: if they are the same later, the word is.
+/// Writes to the line of `address` so far: if their number stays the same, so does the word.
 pub(crate) fn writes(address: usize) -> u64 {
     let e = engine();
     let id = e.lines.at(address);
     e.lines.lines[id as usize].writes
 }
 
-/// The calling thread spins on its copy of `address`'s line until somebody writes to the line, or until `end`. It has
-/// looked when the line had seen `seen` writes.
+/// The calling thread spins on its copy of `address`'s line until the line is written, or until `end`. When it
+/// looked, the line had seen `seen` writes.
 pub(crate) fn spin(address: usize, seen: u64, end: Option<Ps>) -> Change {
     let e = engine();
     let (me, cpu) = (e.me(), e.my_cpu());
@@ -290,7 +290,7 @@ pub(crate) fn spin(address: usize, seen: u64, end: Option<Ps>) -> Change {
     }
     let line = &mut e.lines.lines[id as usize];
     if line.writes != seen || line.sharers & bit(cpu) == 0 {
-        // Somebody was faster than our wait (invariant 3 of the engine).
+        // A write came before our wait (invariant 3 of the engine).
         let pause = e.cpus[cpu as usize].pause;
         advance(pause, Activity::SpinLocal);
         return Change::Maybe(reach(address, Access::Load));

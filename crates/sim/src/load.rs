@@ -55,7 +55,7 @@ pub struct ParamSpec {
     pub max: f64,
 }
 
-/// A workload: what the list says of it, and how it is set up. Each one's file exports its own as `ENTRY`.
+/// A workload: its description, and how it is set up. Each one's file exports its own as `ENTRY`.
 pub struct Workload {
     /// The name on the command line.
     pub id: &'static str,
@@ -103,8 +103,8 @@ impl World {
         Rc::new(Self { locks, data, collect: RefCell::new(collect), from, end, seed, threads })
     }
 
-    /// Threads of which each waits for a lock that the next one holds, and the last one for one of the first's: what each of
-    /// them waits for. Not if each lock is taken in one order.
+    /// A circle of threads, each waiting for a lock that the next one holds: what each waits for. Empty if there is
+    /// none.
     pub(crate) fn circle(&self, name: impl Fn(Tid) -> String) -> Option<Vec<String>> {
         let locks = self.locks.borrow();
         let waits = locks.iter().enumerate().flat_map(|(number, lock)| {
@@ -152,7 +152,7 @@ pub struct Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// A lock of the kind that the run is about.
+    /// A lock of the run's kind.
     pub fn lock(&mut self) -> LockId {
         let mut locks = self.world.locks.borrow_mut();
         let number = u32::try_from(locks.len()).expect("few");
@@ -271,7 +271,7 @@ impl Me {
         self.works(count * e.cpus[e.my_cpu() as usize].nop);
     }
 
-    /// Computes what takes the fastest class `ns` nanoseconds.
+    /// Computes something that takes the fastest class `ns` nanoseconds.
     pub fn compute(&self, ns: f64) {
         let e = engine();
         self.works(ns * 1000.0 * e.cpus[e.my_cpu() as usize].compute);
@@ -407,7 +407,7 @@ impl Me {
             epochs.push(Epoch { id, feedback: None });
             epochs.len() - 1
         });
-        // A first execution, whose SLO nobody has told yet, is first come first served.
+        // In a first execution the SLO is still unknown: it is first come first served.
         let feedback = self.epochs.borrow()[index].feedback;
         self.window.set(feedback.map_or(0, |feedback| feedback.window_ns));
         let counted_from = self.begins();
@@ -423,8 +423,8 @@ impl Me {
         self.count_since(counted_from, Some(slo_ns));
     }
 
-    /// One operation with an SLO, ns, in which each acquisition may be overtaken for `window_ns`: a window that was chosen
-    /// beforehand, without feedback.
+    /// One operation with an SLO, ns, in which each acquisition may be overtaken for `window_ns`: a fixed window,
+    /// without feedback.
     pub fn operation_within(&self, window_ns: u32, slo_ns: Option<u64>, body: impl FnOnce()) {
         let outer = self.window.replace(window_ns.min(WINDOW_MAX_NS));
         let start = self.begins();
@@ -443,7 +443,7 @@ impl Me {
 
     fn count_since(&self, start: Ps, slo_ns: Option<u64>) {
         let e = engine();
-        // As a benchmark of fixed length counts: what ended within it.
+        // Counts as a benchmark of fixed length does: what ended within it.
         if start >= self.world.from && e.now <= self.world.end {
             let class = e.cpus[e.my_cpu() as usize].class;
             let mut collect = self.world.collect.borrow_mut();

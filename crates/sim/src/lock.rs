@@ -48,7 +48,7 @@ impl LockSpec {
         &self.text
     }
 
-    /// What the catalogue says of it; none of glibc's algorithm.
+    /// What the catalogue says of it; `None` for glibc's algorithm.
     pub fn entry(&self) -> Option<&'static Entry> {
         self.entry
     }
@@ -67,7 +67,8 @@ impl LockSpec {
         Self::parse(&format!("{name}:{}", options.join(",")))
     }
 
-    /// For how long a thread on a slower core lets others go first, at most, unless an epoch says so, ns; `None`: it does not.
+    /// The longest time for which a thread on a slower core lets others go first outside epochs, ns; `None`: it does
+    /// not.
     pub fn window_ns(&self) -> Option<u32> {
         self.entry?.stands_by.then(|| self.value("window").unwrap_or(WINDOW_MAX_NS))
     }
@@ -79,7 +80,7 @@ impl LockSpec {
         given.map(|(_, value)| *value).or_else(|| self.option(key)?.default)
     }
 
-    /// The same lock, with some of the options that it was not given drawn: often their defaults, or else small values.
+    /// The same lock; options that were not given are drawn: often their defaults, or else small values.
     pub(crate) fn varied(&self, rng: &mut fastrand::Rng) -> Self {
         let mut varied = self.clone();
         for option in self.entry.map_or(&[][..], |entry| entry.options) {
@@ -163,26 +164,27 @@ pub(crate) trait AnyLock {
     fn lock(&self, thread: Tid, window_ns: u32);
     /// Tries to.
     fn try_lock(&self, thread: Tid) -> bool;
-    /// Acquires by sleeping on the lock's own word, as glibc's code does, and as timed lockers do, for so many ns at most;
-    /// `None`: it has no such way.
+    /// Acquires by sleeping on the lock's own word, as glibc's code and timed lockers do, for at most the given ns;
+    /// `None`: it can't.
     fn lock_on_word(&self, thread: Tid, ns: Option<u32>) -> Option<bool> {
         let _ = (thread, ns);
         None
     }
-    /// Joins the lock's line, is torn out of its wait, awake or asleep (for so many ns, or already woken), and leaves;
-    /// `false`: it has no such way.
+    /// Joins the lock's line, is torn out of its wait, awake or asleep (after the given ns, or already woken), and
+    /// leaves; `false`: it can't.
     fn torn_wait(&self, asleep: bool, ns: Option<u32>) -> bool {
         let _ = (asleep, ns);
         false
     }
-    /// Releases as glibc's own code does, from then on at any time; `false`: it has no such way, and nothing was done.
+    /// Releases as glibc's own code does, and from then on may do so at any time; `false`: it can't, and nothing was
+    /// done.
     fn unlock_as_glibc(&self, thread: Tid) -> bool {
         let _ = thread;
         false
     }
     /// Releases.
     fn unlock(&self, thread: Tid);
-    /// Has `section` run under the lock for a thread, which may be by another one.
+    /// Runs `section` under the lock for a thread, maybe on another thread.
     fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
         self.lock(thread, window_ns);
         section.run();

@@ -1,4 +1,4 @@
-//! Happens-before, by vector clocks: what a thread may know of others' writes to plain data.
+//! Happens-before, by vector clocks: what a thread may know about others' writes to plain data.
 //!
 //! Operations on words take effect one after the other here, whatever their ordering says; so a hand-over that is Relaxed
 //! would work. These clocks close the gap: only a Release that an Acquire has read from carries knowledge (C11 with its

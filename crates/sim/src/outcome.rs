@@ -58,7 +58,7 @@ impl Quantiles {
 pub struct ClassOutcome {
     /// The class's name.
     pub class: String,
-    /// Threads on its CPUs; where the scheduler places them, those that find no CPU of another class.
+    /// Threads on its CPUs; with free placement, those that find no CPU of another class.
     pub threads: u32,
     /// Operations.
     pub operations: u64,
@@ -140,7 +140,7 @@ pub struct Outcome {
     pub acquisitions: u64,
     /// Acquisitions by another thread than the last holder, from the start on.
     pub hand_overs: u64,
-    /// The most often that a waiter, seen waiting, was overtaken by later arrivals.
+    /// The largest number of later arrivals that overtook one waiter, once it was seen waiting.
     pub most_overtaken: u32,
     /// Line transfers, from the start on.
     pub transfers: u64,
@@ -231,7 +231,7 @@ impl Collect {
         }
     }
 
-    /// What it all comes to.
+    /// The totals.
     pub(crate) fn outcome(self) -> Outcome {
         let mut all = histogram();
         for class in &self.classes {

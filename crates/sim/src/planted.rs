@@ -1,4 +1,4 @@
-//! Locks with planted faults: the checks around a lock find them in any workload, also in one that touches no data.
+//! Locks with planted faults: the checks around a lock find them in any workload, even in one that touches no data.
 
 use crate::check::Violation;
 use crate::engine::Tid;
@@ -36,7 +36,7 @@ impl AnyLock for Tas {
     }
 }
 
-/// Naps for ever, once it has been taken.
+/// Naps forever, once it has been taken.
 struct Naps(SimWord);
 
 impl AnyLock for Naps {
@@ -51,7 +51,7 @@ impl AnyLock for Naps {
     fn unlock(&self, _: Tid) {}
 }
 
-/// Test-and-set again, in a lock that says that it has a line: everybody who has to wait is its head, and all overtake.
+/// Test-and-set again, in a lock that claims to have a line: every waiter is its head, and all overtake.
 struct Overtakes(SimWord);
 
 impl AnyLock for Overtakes {
@@ -135,7 +135,7 @@ fn a_lock_that_nobody_gets_any_more_is_found_soon_after_the_end() {
     }
 }
 
-/// A lock that is in no list, and says what one of the catalogue says.
+/// A lock outside the catalogue, with the entry of one from it.
 static IN_ORDER: Entry = Entry { id: "planted", promise: Promise::Arrival, ..fifo::ENTRY };
 static BOUNDED: Entry = Entry {
     id: "planted",

@@ -1,7 +1,7 @@
 //! [`Platform`] on the virtual machine: what a lock does costs simulated time.
 //!
-//! Words are as large as real ones, so that what shares a line on the real machine shares it here. Outside of a simulated
-//! thread (while a run is set up, or taken down) operations cost nothing.
+//! Words are as large as real ones, so that words that share a line on the real machine share it here. Outside of a
+//! simulated thread (while a run is set up, or taken down) operations cost nothing.
 
 use crate::engine::{Engine, Ps, advance, current, engine, inside};
 use crate::futex;
@@ -115,7 +115,7 @@ impl<V: Copy + Eq> SimCell<V> {
             }
         };
         let e = engine();
-        // An acquire of a value that was not acted upon teaches nothing that could be used.
+        // Acquiring a value that was not acted upon teaches nothing useful.
         e.orders.load(e.me(), address, order);
         advance(back, Activity::Work);
         value
@@ -196,7 +196,7 @@ impl<T> Ptr<T> for SimPtr<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
-/// A line is written to, as a whole or in part, by whoever takes it or gives it back.
+/// Taking a line or giving it back writes to it.
 fn write_line(line: *mut u8) {
     let cost = reach(line.addr(), Access::Store);
     advance(cost, Activity::Work);

@@ -60,7 +60,7 @@ impl Meters {
         let meter = &mut self.cores[cpus[0].core as usize];
         let mut start = std::mem::replace(&mut meter.until, now);
         while start < now {
-            // What changes by itself: an idle thread gets there, and later falls into deep idleness.
+            // Some states change by themselves: an idle thread becomes idle, and later deeply idle.
             let idle = cpus.iter().filter(|cpu| cpu.doing == Activity::Idle);
             let changes = idle.flat_map(|cpu| [cpu.doing_since, cpu.doing_since + self.deep_after]);
             let stop = changes.filter(|&at| at > start).min().map_or(now, |at| at.min(now));

@@ -32,7 +32,7 @@ impl Environment for Product {
     }
 
     fn policy(place: u32) -> Policy<Self> {
-        // A mutex that is not decided yet has the first; it makes no difference, since all of a run's are alike.
+        // An undecided mutex has the first; that makes no difference, since all of a run's are alike.
         engine().table[(place.max(1) - 1) as usize]
     }
 
@@ -115,8 +115,8 @@ fn count(m: &posix::Mutex<Product>, by: u32) {
     m.users.store(m.users.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
-/// glibc's own `pthread_mutex_lock` of a mutex that is not held by its caller, or `pthread_mutex_timedlock`: does not look
-/// at the line, announces itself nowhere; counts holders, in the word that has our hints, by `count`.
+/// glibc's own `pthread_mutex_lock` of a mutex that is not held by its caller, or `pthread_mutex_timedlock`: it does
+/// not look at the line or announce itself, and counts holders, in the word of our hints, by `count`.
 pub(crate) fn lock_as_glibc<E: Environment>(
     m: &posix::Mutex<E>,
     deadline: Option<<E::Platform as Platform>::Deadline>,

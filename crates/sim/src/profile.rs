@@ -1,4 +1,4 @@
-//! A machine profile: what the simulator needs to know of a machine, as data, with where each figure comes from.
+//! A machine profile: what the simulator needs to know about a machine, as data, with the origin of each figure.
 //!
 //! ```toml
 //! name = "m1"
@@ -246,19 +246,19 @@ pub enum Origin {
     Measured,
     /// Somebody else's measurement or data sheet.
     Published,
-    /// So that the simulator meets the targets named.
+    /// Chosen so that the simulator meets the named targets.
     Fitted,
     /// Nobody published it: taken from the machine most like it, or a round figure.
     Assumed,
 }
 
-/// Why a text is no profile.
+/// Why a text isn't a profile.
 #[derive(Debug, Error)]
 pub enum ProfileError {
-    /// Not the TOML that a profile consists of.
+    /// Not the TOML of a profile.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
-    /// Figures that contradict each other, or no machine can have.
+    /// Figures that contradict each other, or are impossible.
     #[error("{path} = {value}: {why}")]
     Value {
         /// Which figure.
@@ -305,7 +305,7 @@ impl Profile {
     }
 
     /// Changes the figure at `path`, as [`figures`](Self::figures) names it; a cell of a matrix by its row and column
-    /// (`memory.latency_ns.0.1`). If that makes no machine, nothing changes.
+    /// (`memory.latency_ns.0.1`). If the result isn't a valid machine, nothing changes.
     pub fn set(&mut self, path: &str, value: f64) -> Result<(), ProfileError> {
         let mut whole = toml::Value::try_from(&*self).expect("serializable");
         let none = || ProfileError::NoFigure(path.to_owned());

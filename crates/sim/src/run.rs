@@ -1,4 +1,4 @@
-//! One run: a lock, a machine, a workload, so many threads, a seed.
+//! One run: a lock, a machine, a workload, a number of threads, a seed.
 
 use crate::check::Violation;
 use crate::engine::{Engine, with_engine};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Simulated time after its end, or after any thread's later progress, within which a run's threads have to come to theirs, ns.
+/// How long a run's threads may take to end, in simulated ns, after the run's end or any thread's later progress.
 const GRACE_NS: u64 = 2_000_000_000;
 
 /// Where threads run.
@@ -27,7 +27,7 @@ pub enum Placement {
     Cpus(Vec<u32>),
 }
 
-/// One run: owns what it is about, so that it can wait, and run on any thread.
+/// One run: owns everything that it needs, so that it can wait, and run on any thread.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The machine.
@@ -50,7 +50,7 @@ pub struct Run {
     pub duration_ns: u64,
     /// Keep each operation?
     pub samples: bool,
-    /// Keep what each core did, from the end of the warm-up on, at most so many entries.
+    /// Keep what each core did, from the end of the warm-up on, at most this many entries.
     pub timeline: Option<usize>,
 }
 
@@ -166,7 +166,7 @@ fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
     outcome.events = e.handled;
     outcome.violation = violation;
     outcome.timeline = e.timeline.take();
-    // Last: what the locks give back they give to the machine.
+    // Last: locks give memory back to the machine.
     drop(locks);
     drop(world);
     outcome

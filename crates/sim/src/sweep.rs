@@ -1,4 +1,4 @@
-//! Sweeps: one thing about a run that takes several values.
+//! Sweeps: one parameter of a run takes several values.
 
 use crate::Run;
 use crate::lock::LockError;
@@ -85,7 +85,7 @@ impl Run {
     }
 }
 
-/// Why a text is no list of values.
+/// Why a text isn't a list of values.
 #[derive(Debug, Error, PartialEq)]
 pub enum ValuesError {
     /// Nothing there.
@@ -97,7 +97,7 @@ pub enum ValuesError {
     /// `LOW..HIGH` without a count.
     #[error("'{0}' does not say how many values")]
     Count(String),
-    /// A count that is none, or too many.
+    /// Not a count, or too large a count.
     #[error("'{0}' is not 2 to 10000 values")]
     Values(String),
     /// What follows the count.

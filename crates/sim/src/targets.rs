@@ -122,7 +122,7 @@ pub struct Row {
     pub quote: Option<String>,
     /// Another profile than the figure's.
     pub machine: Option<String>,
-    /// Nothing was fitted to it and it is only reported: no result is wrong.
+    /// Nothing was fitted to it, and it is only reported: any result is acceptable.
     #[serde(default)]
     pub held_out: bool,
     /// The fitted figures of the machine's profile were fitted to it; any other row is a prediction.
@@ -131,7 +131,7 @@ pub struct Row {
     /// How much it counts in the fit, to other rows.
     #[serde(default = "one")]
     pub weight: f64,
-    /// What else the number may mean where the paper contradicts itself.
+    /// Other readings of the number, where the paper contradicts itself.
     #[serde(default)]
     pub reading: Vec<Reading>,
 }
@@ -176,13 +176,13 @@ pub struct NotReproduced {
     pub reason: String,
 }
 
-/// Why a text is no figure.
+/// Why a text isn't a figure.
 #[derive(Debug, Error)]
 pub enum TargetError {
-    /// Not the TOML that a figure consists of.
+    /// Not the TOML of a figure.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
-    /// Its chosen numbers are another figure's, and it has some.
+    /// It takes another figure's chosen numbers, but has some of its own.
     #[error("chosen_as and chosen exclude each other")]
     Chosen,
     /// A row that says nothing, or contradicts itself.
@@ -236,8 +236,8 @@ impl Row {
             && high.is_none_or(|high| result <= high)
     }
 
-    /// How far a result is from what the paper says: its logarithm, to the nearest value that fits; 0 within a bound.
-    /// What is no result, or none above 0, is infinitely far.
+    /// How far a result is from what the paper says: the logarithm of its ratio to the nearest acceptable value; 0
+    /// within a bound. A missing result, or one that isn't above 0, is infinitely far.
     pub fn error(&self, result: f64) -> f64 {
         if !result.is_finite() || result <= 0.0 {
             return f64::INFINITY;
@@ -247,7 +247,7 @@ impl Row {
         low.or(high).map_or(0.0, |nearest| (result / nearest).ln())
     }
 
-    /// Locks that there are not yet: the row can't be measured.
+    /// Locks that don't exist yet: the row can't be measured.
     pub fn missing(&self) -> Vec<&str> {
         let unknown = |id: &&str| LockSpec::parse(id).is_err();
         self.locks.iter().map(String::as_str).filter(unknown).collect()

@@ -23,11 +23,11 @@ struct Waiter {
 /// What a lock promises, in this run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Promised {
-    /// Nobody is served before one who was seen waiting, and came earlier.
+    /// Nobody is served before a thread that was seen waiting, and came earlier.
     pub(crate) in_order: bool,
-    /// How often a head of the line may be overtaken by those who came after it joined.
+    /// How often threads that came after it joined may overtake a head of the line.
     pub(crate) bypass: Option<u32>,
-    /// Waiters on other than the fastest cores stand by first.
+    /// Waiters on slower cores stand by first.
     pub(crate) reorders: bool,
 }
 
@@ -92,7 +92,7 @@ impl Watch {
         self.waiters.borrow().iter().map(|waiter| waiter.thread).collect()
     }
 
-    /// The calling thread asks, and waits in whatever way the lock has for it; returns since when.
+    /// The calling thread asks, and waits as the lock makes it wait; returns since when.
     pub(crate) fn asks(&self) -> Ps {
         let e = engine();
         let (me, asked) = (e.me(), e.now);
@@ -113,13 +113,14 @@ impl Watch {
         self.serves(engine().me(), asked);
     }
 
-    /// `me`, which has asked, has the lock now, or somebody who runs its section for it.
+    /// `me`, which has asked, has the lock now, or another thread that runs its section for it.
     fn serves(&self, me: Tid, asked: Ps) {
         let mut waiters = self.waiters.borrow_mut();
         let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
         waiters.swap_remove(mine);
         let e = engine();
-        // Who reads an old tail looks at the line as it was before a waiter joined: that is not overtaking it.
+        // A thread that reads an old tail sees the line as it was before a waiter joined: that does not count
+        // as overtaking.
         let is_weak = e.explore.as_ref().is_some_and(|x| x.is_weak());
         let passed = e.threads[me as usize].passed;
         let (mut out_of_order, mut too_often) = (None, None);
@@ -154,7 +155,7 @@ impl Watch {
         self.acquired(me, asked);
     }
 
-    /// Looks whether `me`, which has the lock now, was in its line soon enough.
+    /// Checks whether `me`, which has the lock now, was in its line soon enough.
     fn stood_by(&self, me: Tid, asked: Ps) {
         let e = engine();
         // Explorations let time pass at will.
@@ -170,7 +171,7 @@ impl Watch {
         }
     }
 
-    /// The calling thread has the lock, in a way that promises nothing.
+    /// The calling thread got the lock in a way without promises.
     pub(crate) fn took(&self, asked: Ps) {
         self.acquired(engine().me(), asked);
     }
@@ -184,7 +185,7 @@ impl Watch {
         // Explorations have data of their own in every critical section.
         if e.explore.is_none() {
             let last = self.stamp.get();
-            // Whoever runs the section must have seen the last one.
+            // The thread that runs the section must have seen the last one.
             if let (Some(last), None) = (last, e.orders.write(e.me(), last)) {
                 let (first, second) = (e.name(last.thread()), e.name(me));
                 fail(Violation::HandOver { lock: self.number, at_ns: e.now / 1000, first, second });

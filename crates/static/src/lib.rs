@@ -1,4 +1,5 @@
-//! `liblockwright_static.a`: the functions of `lockwright_sync.h` and `lockwright.h`, each a line onto the runtime, and nothing else.
+//! `liblockwright_static.a`: the functions of `lockwright_sync.h` and `lockwright.h`. Each is a line that calls the
+//! runtime; there is nothing else.
 //!
 //! For programs that the preloaded library can't reach (static ones), or that want our locks without it.
 #![no_std]
@@ -12,7 +13,7 @@ use lockwright_runtime::layout::{Cond, Mutex};
 use lockwright_runtime::rwlock::RwLock;
 use lockwright_runtime::sync;
 
-/// The program's constructor: what LOCKWRIGHT_* say is understood, or complained of, before `main`.
+/// The program's constructor: reads LOCKWRIGHT_*, and complains about them, before `main`.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {

@@ -49,7 +49,8 @@ pub struct Epoch {
     pub slo_ns: u64,
     /// The percentile for which the SLO holds: 99.0 is P99.
     pub percentile: f64,
-    /// What its executions came to, by the class of the core on which they ended, fastest class first.
+    /// The totals of its executions, by the class of the core on which they ended, fastest class
+    /// first.
     pub classes: Vec<ClassStats>,
 }
 
@@ -83,7 +84,7 @@ impl Epoch {
     }
 }
 
-/// What executions of an epoch that ended on cores of one class came to.
+/// The totals of an epoch's executions that ended on cores of one class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ClassStats {
     /// The class: 0 is the fastest.

@@ -37,7 +37,7 @@ pub fn read_dir(dir: &Path) -> Result<Vec<Process>, Error> {
 /// One recording.
 ///
 /// # Errors
-/// The file can't be read, is no recording, or one of another version.
+/// The file can't be read, isn't a recording, or has another version.
 pub fn read_file(path: &Path) -> Result<Process, Error> {
     let failed = |why| Error { path: path.to_owned(), why };
     let system = |error| failed(Why::System(error));

@@ -2,7 +2,7 @@
 //!
 //! A [`Trace`] is what `lockwright record` writes, from the files that processes left in a folder
 //! (`LOCKWRIGHT_TRACE=DIR`, [`Trace::collect`]). All that it says is what was measured on the machine that it was
-//! recorded on; it can be replayed on any other, because waiting is told apart from a thread's own time.
+//! recorded on; it can be replayed on any other, because waiting is separated from a thread's own time.
 //!
 //! ```no_run
 //! use lockwright_stats::trace::{Step, Trace};
@@ -56,7 +56,7 @@ pub struct Meta {
     pub span_ns: u64,
     /// Acquisitions that were not recorded, because there was no room: all of them after those that were.
     pub dropped: u64,
-    /// Was there no room on the disk? Else it was the limit.
+    /// Was the disk full? Otherwise it was the limit.
     pub is_disk_full: bool,
 }
 
@@ -96,10 +96,10 @@ pub struct TraceThread {
     pub steps: Vec<Step>,
 }
 
-/// One step of a thread. Time in which it waited for a lock, or for a CPU that others used, is in none of them.
+/// One step of a thread. They don't contain time in which it waited for a lock, or for a CPU that others used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
-    /// It computed for so long, ns.
+    /// It computed for this long, ns.
     Compute(u64),
     /// It acquired a lock.
     Acquire {
@@ -110,7 +110,7 @@ pub enum Step {
     },
     /// It released a lock: a place in [`Trace::locks`].
     Release(u32),
-    /// It slept for so long, ns: for a condition variable, for input or output, or until a time.
+    /// It slept for this long, ns: for a condition variable, for input or output, or until a time.
     Idle(u64),
 }
 

@@ -48,7 +48,7 @@ impl Epoch {
         Self { id, slo_ns, thread: PhantomData }
     }
 
-    /// So many per cent of the executions of epoch `id` are to keep the SLO: 90 to 99.9; 99 unless told.
+    /// The percentage of executions of epoch `id` that must keep the SLO: 90 to 99.9; the default is 99.
     pub fn percentile(id: u32, percent: f64) {
         // SAFETY: any values are legal.
         unsafe { sync::epoch_percentile(id as libc::c_int, percent) };

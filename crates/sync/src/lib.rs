@@ -62,7 +62,7 @@ static START: extern "C" fn() = {
 /// By which clock all our times are meant: the one of [`Instant`].
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
-/// The time `timeout` from now; `None` if that is for ever (more than 100 years).
+/// The time `timeout` from now; `None` if that is forever (more than 100 years).
 fn after(timeout: Duration) -> Option<libc::timespec> {
     const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
     if timeout > FOR_EVER {

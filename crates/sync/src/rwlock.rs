@@ -142,7 +142,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
     }
 }
 
-// SAFETY: readers join readers, whoever waits.
+// SAFETY: readers join readers, even if others wait.
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     fn lock_shared_recursive(&self) {
         lock_api::RawRwLock::lock_shared(self);

@@ -25,7 +25,7 @@ pub(super) struct Part {
     pub(super) command: String,
     /// Of its draws.
     pub(super) seed: u64,
-    /// A run counts for so long, ms.
+    /// How long a run counts, ms.
     pub(super) run_ms: f64,
     /// Interleaved rounds; 1 where the same seed gives the same figures.
     pub(super) rounds: u32,
@@ -57,7 +57,7 @@ impl Machine {
     }
 }
 
-/// What the threads did, and what came of it under each lock.
+/// What the threads did, and the results under each lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Point {
     pub(super) threads: u32,

@@ -11,7 +11,7 @@ use lockwright_sim::{LockSpec, Outcome, Placement, Run, workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The reference, which is no lock of the catalogue.
+/// The reference, which isn't in the catalogue.
 pub(super) const GLIBC: &str = "glibc";
 
 /// Of all runs.
@@ -35,10 +35,10 @@ const WARMUP_MS: u64 = 2;
 pub(super) const EPOCHS_RUN_MS: u64 = 100;
 const EPOCHS_WARMUP_MS: u64 = 20;
 
-/// Beyond so many threads a run takes longer than it tells.
+/// With more threads a run takes too long for what it shows.
 const MANY: u32 = 128;
 
-/// All front locks; of the textbook ones those that are no presets, and the first one that lets slow cores stand by.
+/// All front locks; of the textbook ones those that aren't presets, and the first one that lets slow cores stand by.
 pub(super) fn family() -> Vec<&'static Entry> {
     let standing_by = CATALOG.iter().find(|entry| entry.kind == Kind::Whole && entry.stands_by);
     let belongs = |entry: &&'static Entry| {

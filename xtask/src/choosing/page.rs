@@ -1,4 +1,4 @@
-//! The page: what a user needs first, what was measured after it.
+//! The page: first what a user needs, then the measurements.
 
 use super::data::{Machine, Part, Point, Results};
 use super::grid::EPOCHS_RUN_MS;
@@ -16,7 +16,7 @@ pub(super) fn page(results: &Results, file: &str) -> String {
         "<!-- made by `cargo xtask choosing`: change xtask/src/choosing/, not this file -->\n\n";
     let parts = || [&results.simulated, &results.real].into_iter().flatten();
     if parts().any(|part| part.quick) {
-        page += "**Short runs: they show that all works, and measure nothing.**\n\n";
+        page += "**Short runs: they show that everything works, and measure nothing.**\n\n";
     }
     if let Some(part) = &results.simulated {
         rule_of_thumb(&mut page, part);
@@ -49,10 +49,10 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much: the geometric \
-         mean, over all simulated machines of that kind, of a lock's throughput to the best lock's at the same point \
-         (1.00 is the best everywhere). Only locks that we recommend to programs are in them; *no wait over {}* are those \
-         under which no thread waited longer at any point.",
+            "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much. Each figure is a \
+         lock's throughput relative to the best lock's at the same point: the geometric mean over all simulated machines of \
+         that kind (1.00: the best everywhere). The tables contain only locks that we recommend for programs. *No wait over {}* \
+         means that no thread waited longer at any point.",
             limit(SHORT_NS),
         ),
     );
@@ -67,8 +67,8 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "`{AUTO}` has at least {GOOD} of the best lock's throughput at {} of {total} points; of the best lock for \
-         programs, textbook locks left out, at {}.{}{}",
+            "`{AUTO}` has at least {GOOD} of the best lock's throughput at {} of {total} points; without textbook \
+         locks, at {}.{}{}",
             tables::good(&all),
             all.iter().filter(|point| to_front(point) >= GOOD).count(),
             worst(part),
@@ -144,8 +144,8 @@ fn slos(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "A program that states an SLO ([epochs.md](epochs.md)), on big and little cores: at how many of {} simulated points it \
-         is kept, as P99 on the slowest class: {}. Throughput is in the machines' tables.",
+            "Which lock keeps the SLO that a program states ([epochs.md](epochs.md)), on big and little cores? Of {} simulated \
+         points, each lock kept it at (P99 on the slowest class): {}. Throughput is in the machines' tables.",
             points().count(),
             each.join(", "),
         ),
@@ -157,7 +157,7 @@ fn other_locks(page: &mut String) {
     paragraph(
         page,
         "Find your machine and number of threads below, then try the lock that is named there on your own \
-        program. What it does with its locks decides, and only it knows that:",
+        program. What the program does with its locks decides:",
     );
     page.push_str(
         "    lockwright run --lock fifo -- ./server       # another lock for all mutexes\n    \
@@ -171,7 +171,7 @@ fn other_locks(page: &mut String) {
     paragraph(
         page,
         "Compare throughput and tail in turns, several times each; a difference of 3 % is noise. Textbook \
-        locks (`tas`, `mcs` and the like) are in the tables to show what can be reached. They are not for programs: with more \
+        locks (`tas`, `mcs` and the like) are in the tables to show what is possible. They are not for programs: with more \
         threads than CPUs some of them stop for a time slice at each hand-over, others never let some threads in.",
     );
 }
@@ -182,14 +182,15 @@ fn how_it_picks(page: &mut String) {
     let budget = budget.and_then(|option| option.default).unwrap_or_default() / 1_000_000;
     paragraph(
         page,
-        "It decides at each lock, by the core that asks and by what it sees of the lock; the program says nothing:",
+        "It decides at each lock, by the core that asks and by what it sees of the lock. The program need not say \
+        anything:",
     );
     let mut rule = |text: String| {
         page.push_str(wrapped(&format!("- {text}")).trim_end());
         page.push('\n');
     };
     rule(format!(
-        "Up to 4 CPUs, a core of the fastest class (which all are, where they are equal): `{}`, {}.",
+        "Up to 4 CPUs, a core of the fastest class (equal cores all are): `{}`, {}.",
         barging::ENTRY.id,
         barging::ENTRY.idea
     ));
@@ -204,7 +205,7 @@ fn how_it_picks(page: &mut String) {
         *saturated* and stays on that core for a turn. Turns share three quarters of the budget, {budget} ms \
         (`{AUTO}:budget=NS`; 0: never)."
     ));
-    rule("More threads wait than CPUs are there, or the holder has lost its CPU: waiters stay awake for a shorter time, \
+    rule("More threads wait than there are CPUs, or the holder has lost its CPU: waiters stay awake for a shorter time, \
         or not at all. One CPU (affinity, or a container's quota): nobody spins, and nothing is left to another core.".into());
     page.push('\n');
     paragraph(
@@ -234,16 +235,16 @@ fn reading(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "*Which lock*: the most throughput of any lock; of those for programs; of those under which \
-        nobody waited for more than {} (the budget of `{AUTO}`, and wake-ups), and more than {}; beside it what `{AUTO}` has.",
+            "*Which lock*: the lock with the most throughput: of all; of those for programs; of those under which nobody \
+        waited for more than {} (the budget of `{AUTO}`, and wake-ups); and for more than {}. `{AUTO}` stands beside it.",
             limit(LONG_NS),
             limit(SHORT_NS)
         ),
     );
     paragraph(
         page,
-        "*Every lock*: `fewer`, `each`, `more` is throughput to the best lock's (geometric mean) with fewer threads \
-        than CPUs, one a CPU, and more; `worst` the smallest at any point. `P99` (of an operation: asking for the lock, and the \
+        "*Every lock*: `fewer`, `each`, `more`: throughput relative to the best lock's (geometric mean) with fewer \
+        threads than CPUs, one a CPU, and more; `worst`: the smallest at any point. `P99` (of an operation: asking for the lock, and the \
         section), `CPU` and `J` (CPU time and energy of an operation) are geometric means of the ratio to glibc's; `longest` is \
         the longest wait for the lock at any point. With more threads than CPUs time slices of some ms are in it.",
     );
@@ -258,17 +259,17 @@ fn reading(page: &mut String, part: &Part) {
     paragraph(
         page,
         &format!(
-            "*`{AUTO}` at each point*: its throughput to the best lock's. Points are named by the nanoseconds in the \
-        section and out of it, `100/400`; a section modifies two shared cache lines besides. Below the table stands each \
-        point with less than {GOOD}, under the lock that is the best there."
+            "*`{AUTO}` at each point*: its throughput relative to the best lock's. Points are named by the nanoseconds in the \
+        section and out of it, `100/400`; a section also modifies two shared cache lines. Below the table is each \
+        point with less than {GOOD}, listed under the lock that is the best there."
         ),
     );
     paragraph(
         page,
         &format!(
             "*Epochs with an SLO*: LibASL's Bench-1, four sections under two locks, one thread a CPU, {EPOCHS_RUN_MS} ms a run; gap in NOPs. An SLO \
-        is kept if P99 on the slowest cores is at most 1.05 times it. *best*: the fastest lock that keeps it, of the front locks, glibc's, and a textbook \
-        one that knows SLOs. *front*: the fastest front lock that keeps it, and its throughput to the best's. *{AUTO}*: the same of `{AUTO}`, whether \
+        is kept if P99 on the slowest cores is at most 1.05 times it. *best*: the fastest lock that keeps it, among the front locks, glibc's, and a textbook \
+        one that knows SLOs. *front*: the fastest front lock that keeps it, and its throughput relative to the best's. *{AUTO}*: the same of `{AUTO}`, whether \
         or not it keeps the SLO (`P99/SLO` tells). *longest*: its longest wait."
         ),
     );
@@ -331,7 +332,7 @@ fn sources<'a>(page: &mut String, parts: impl Iterator<Item = &'a Part>, file: &
         page,
         &format!(
             "All figures, with rates, P99, longest waits, CPU time and energy in plain units: [{file}](../{file}). \
-        Simulated ones come out the same, to the last digit, for the same source and seed."
+        Simulated ones are the same, to the last digit, for the same source and seed."
         ),
     );
     for part in parts {

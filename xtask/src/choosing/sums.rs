@@ -1,4 +1,4 @@
-//! What the points come to: each lock to the best of the family, by threads and machine.
+//! The points' totals: each lock relative to the best of the family, by threads and machine.
 
 use super::data::{Figures, Machine, Part, Point};
 use super::grid::{GLIBC, family};
@@ -11,7 +11,7 @@ pub(super) const AUTO: &str = auto::ENTRY.id;
 /// Below this share of the best, a choice is not the right one.
 pub(super) const GOOD: f64 = 0.9;
 
-/// Waits, ns: what `auto`'s budget of 10 ms may come to, wake-ups included; and one that few programs mind.
+/// Waits, ns: `auto`'s budget of 10 ms with wake-ups; and one that few programs mind.
 pub(super) const LONG_NS: u64 = 12_000_000;
 pub(super) const SHORT_NS: u64 = 1_000_000;
 
@@ -142,7 +142,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// An epoch's lock keeps its SLO if the slowest class's P99 is no more than that, with what a sampled percentile is off.
+/// A lock keeps an epoch's SLO if the slowest class's P99 is at most the SLO times this factor, for the error of a
+/// sampled percentile.
 pub(super) fn keeps(figures: &Figures, slo_us: u32) -> bool {
     figures.slow_p99_ns > 0 && figures.slow_p99_ns as f64 <= f64::from(slo_us) * 1000.0 * 1.05
 }

@@ -94,7 +94,7 @@ impl Figure {
         self == Figure::Throughput
     }
 
-    /// A difference that matters: what is rare varies more.
+    /// A difference that matters: rare events vary more.
     fn margin(self) -> f64 {
         match self {
             Figure::Throughput | Figure::Cpu => 1.02,

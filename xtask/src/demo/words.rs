@@ -22,14 +22,14 @@ struct Findings {
 /// What is better, what is not, what to do next.
 pub(super) fn sentences(panels: &[Panel], next: &str) -> [String; 3] {
     let next = format!(
-        "What to do next: run your own program under it, `{next}`, and compare the figures that you watch anyway \
+        "What to do next: run your own program under it, `{next}`, and compare the figures that matter to you \
          (for big and little cores see docs/epochs.md)."
     );
     let untold = |group: &Group| {
         group.summaries.iter().any(|lock| lock.verdict(Figure::Throughput) == Verdict::Untold)
     };
     if panels.iter().flat_map(|panel| &panel.groups).any(untold) {
-        let few = |what| format!("{what}: untold, because fewer than {ROUNDS} rounds were run.");
+        let few = |what| format!("{what}: unknown, because fewer than {ROUNDS} rounds were run.");
         return [few("What is better"), few("What is not"), next];
     }
     let mut found = Findings::default();
@@ -71,7 +71,7 @@ fn range(ratios: &[f64]) -> String {
     if low == high { low } else { format!("{low} to {high}") }
 }
 
-/// In so many of so many settings.
+/// In `count` of `of` settings.
 fn times(count: usize, of: usize) -> String {
     match count {
         n if n == of && of > 1 => "each time".into(),
@@ -132,7 +132,7 @@ fn machine(panel: &Panel, found: &mut Findings) {
     }
 }
 
-/// Big and little cores: our own lock, or asl where there is none, database by database.
+/// Big and little cores: our own lock, or else asl, database by database.
 fn cores(panel: &Panel, found: &mut Findings) {
     let has = |lock: &str| {
         panel.groups.iter().all(|group| group.summaries.iter().any(|own| own.subject.lock == lock))
@@ -155,7 +155,8 @@ fn cores(panel: &Panel, found: &mut Findings) {
                     );
                     if of_slo > KEPT {
                         verdict = Verdict::Worse;
-                        // Where nobody is overtaken and it is missed too, no lock of this kind can keep it.
+                        // If fifo, where nobody is overtaken, misses it, too, no lock of this kind can keep
+                        // it.
                         let fifo = group.summaries.iter().find(|own| own.subject.lock == FIFO);
                         if let Some(fifo) = fifo {
                             let _ = write!(said, ", fifo's: {}", ratio_digits(fifo.of_slo(slo_ns)));

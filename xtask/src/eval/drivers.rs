@@ -72,7 +72,7 @@ impl Database {
         let known = DATABASES.map(|database| database.id).join(", ");
         ensure!(
             id != "upscaledb",
-            "database 'upscaledb': it cannot be had, Debian 12 has no package of it\nhint: one of {known}"
+            "database 'upscaledb': not available, Debian 12 has no package of it\nhint: one of {known}"
         );
         found.with_context(|| format!("unknown database '{id}'\nhint: one of {known}"))
     }
@@ -113,7 +113,7 @@ pub(super) struct Subject {
     pub(super) slo_ns: Option<u64>,
 }
 
-/// What is as good as no objective: the window is capped far below.
+/// As good as no objective: the window is capped far below.
 pub(super) const NO_LIMIT_NS: u64 = 10_000_000_000;
 
 impl Subject {
@@ -223,7 +223,7 @@ impl Driver {
         self.run_with(subject, seed, None)
     }
 
-    /// A run in which some class did nothing says nothing: a machine that stands still for so long, or a lock that
+    /// A run in which some class did nothing says nothing: a machine that stands still that long, or a lock that
     /// lets nobody in from little cores meanwhile, gets more time.
     fn run_with(&self, subject: &Subject, seed: u64, stats: Option<&Path>) -> Result<Run> {
         let mut idle = "";

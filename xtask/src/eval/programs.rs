@@ -48,7 +48,7 @@ pub(super) struct Args {
     /// Folder of the report (default: `eval/programs` in cargo's target folder).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// One round of 1 s: shows that all works, measures nothing, judges nothing.
+    /// One round of 1 s: shows that everything works, measures nothing, judges nothing.
     #[arg(long, conflicts_with_all = ["time", "rounds"])]
     quick: bool,
     /// Print the programs.
@@ -56,7 +56,7 @@ pub(super) struct Args {
     list: bool,
 }
 
-/// All that was measured, and what the report says of how.
+/// All measurements, and what the report says about how they were made.
 struct Evaluation {
     results: Vec<Results>,
     /// Programs that can't be had here, and those that failed: name and why.
@@ -331,7 +331,7 @@ fn tell(evaluation: &Evaluation, page: &Path) {
         println!("real; glibc: medians; others: times glibc's of the same round, medians");
     }
     if evaluation.quick {
-        println!("a quick run: it shows that all works, the figures mean nothing");
+        println!("a quick run: it shows that everything works, the figures mean nothing");
     }
     for line in evaluation.missed() {
         println!("missed: {line}");

@@ -49,7 +49,7 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     Ok(page_path)
 }
 
-/// What lies in the folder, for who comes across it.
+/// What lies in the folder, for people who find it.
 fn readme(evaluation: &Evaluation) -> String {
     let tag = evaluation.machine.tag();
     let mut text = format!(
@@ -111,13 +111,13 @@ fn page(evaluation: &Evaluation) -> String {
          <title>lockwright: LibASL’s databases</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <header>\n<h1>LibASL’s databases <span class=\"tag\" title=\"{what}\">{tag}</span></h1>\n\
          <p class=\"lead\">Four databases of <i>Asymmetry-aware Scalable Locking</i> (PPoPP 2022, section 4.2) under \
-         its locks and ours, on {} ({tag}: {what}). Upscaledb, the fifth, cannot be had: Debian 12 has no \
+         its locks and ours, on {} ({tag}: {what}). Upscaledb, the fifth, is not available: Debian 12 has no \
          package of it.</p>\n",
         escape(&evaluation.machine.spec)
     );
     if evaluation.quick {
         page.push_str(
-            "<p class=\"warning\">A quick run: it shows that all works. The figures mean nothing.</p>\n",
+            "<p class=\"warning\">A quick run: it only shows that everything works. The figures mean nothing.</p>\n",
         );
     }
     if evaluation.interrupted {
@@ -181,7 +181,7 @@ fn section(page: &mut String, results: &Results) {
                  within a round. Right: P99 of all rounds together. Asl stands with its SLO."
             }
             "sweep" => {
-                "SLO 0 is FIFO, “max” is no limit. Little cores’ P99 should follow Y = X where the SLO is \
+                "SLO 0 is FIFO, “max” means no limit. Little cores’ P99 should follow Y = X where the SLO is \
                  feasible, until the window no longer matters."
             }
             _ => "Latencies include the wait for locks. Dashed line: asl’s SLO.",
@@ -256,7 +256,7 @@ fn method(page: &mut String, evaluation: &Evaluation) {
     let slowness = if evaluation.machine.emulated() {
         format!(
             "<dt>{tag}</dt><dd>the machine’s CPUs are equal. With <code>{name}={}</code> the library lets threads \
-             on little CPUs compute so many times longer, in and outside of critical sections, and never while they \
+             on little CPUs compute longer by these factors, in and outside of critical sections, and never while they \
              wait. What moving data between unequal cores costs is not emulated.</dd>\n",
             escape(spec)
         )

@@ -37,7 +37,7 @@ impl Param {
 /// When the search gives up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
-    /// After so many evaluations.
+    /// After this many evaluations.
     pub(crate) evaluations: usize,
     /// At that time. A search that it ends depends on the machine's speed.
     pub(crate) until: Instant,

@@ -48,10 +48,10 @@ pub(crate) fn origin(rows: &[Row]) -> &'static str {
     }
 }
 
-/// Fewer rounds than these, and a median says little.
+/// With fewer rounds than this, a median says little.
 const ROUNDS: u32 = 9;
 
-/// Others are noise if they use more than this of the CPUs, or wait in a line longer than [`LOAD`] for one.
+/// Other programs disturb the figures if they use a larger part of the CPUs than this, or if the load average is above [`LOAD`].
 const OTHERS: f64 = 0.05;
 const LOAD: f64 = 0.5;
 
@@ -60,7 +60,7 @@ pub(crate) fn caution(plan: &Plan, measured: &Measured, machine: &Machine) -> Op
     let loaded = match measured.others_cpus {
         Some(others) => (others > OTHERS * machine.cpus as f64)
             .then(|| format!("other programs used {others:.1} of {} CPUs", machine.cpus)),
-        // The kernel does not tell what they used: who ran before may be running still.
+        // The kernel does not tell what they used: programs that ran before the start may still be running.
         None => {
             (machine.load > LOAD).then(|| format!("load average {:.1} at the start", machine.load))
         }
@@ -73,7 +73,7 @@ pub(crate) fn caution(plan: &Plan, measured: &Measured, machine: &Machine) -> Op
     (!why.is_empty()).then(|| format!("warning: {}", why.join("; ")))
 }
 
-/// What was kept and discarded, and whatever else the reader must know.
+/// What was kept and discarded, and anything else that the reader must know.
 pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
     let mut lines = vec![format!(
         "groups kept: {}, discarded because the line transfer changed by more than 1.6 times: {}{}",

@@ -26,7 +26,7 @@ const CROWDED_MS: u64 = 20;
 /// Mean critical section and gap of the epochs, ns.
 const EPOCH_NS: (u32, u32) = (2_000, 0);
 
-/// A bar: what is measured, and within which bounds its median must lie.
+/// A bar: what is measured, and the bounds for its median.
 struct Bar {
     row: usize,
     lock: String,
@@ -36,7 +36,7 @@ struct Bar {
     measure: Box<Measure>,
 }
 
-/// What was measured; and a word on it: what it was compared with.
+/// The result, and a note: what it was compared with.
 type Measure = dyn Fn(&Plan, &Measured, usize) -> (Option<Spread>, String);
 
 fn named(plan: &Plan, name: &str) -> Option<usize> {
@@ -82,7 +82,8 @@ fn p99(plan: &Plan, measured: &Measured, row: usize, lock: &str) -> Option<f64> 
     spread(plan, measured, row, lock, Answer::slowest_p99).map(|p99| p99.median)
 }
 
-/// `asl`'s throughput by the best static window's whose P99 is no larger than the larger of `asl`'s and the SLO.
+/// `asl`'s throughput divided by that of the best static window whose P99 is at most the larger of `asl`'s and
+/// the SLO.
 fn of_best_window(
     plan: &Plan,
     measured: &Measured,

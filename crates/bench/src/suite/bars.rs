@@ -60,7 +60,7 @@ impl Figure {
     }
 }
 
-/// A figure of the lock, and what it must be: at least or at most, as the figure has it.
+/// A figure of the lock, and its bound: at least or at most, depending on the figure.
 #[derive(Clone, Copy, Debug)]
 struct Promise {
     row: usize,

@@ -1,4 +1,4 @@
-//! A suite, and what became of its bars.
+//! A suite, and the results for its bars.
 
 use crate::measured::Measured;
 use crate::plan::{Plan, Row};
@@ -18,13 +18,13 @@ pub(crate) struct Suite {
 pub(super) type Judge = dyn Fn(&Plan, &Measured) -> Vec<Verdict>;
 
 impl Suite {
-    /// Holds what was measured against the bars.
+    /// Compares the measurements with the bars.
     pub(crate) fn judge(&self, plan: &Plan, measured: &Measured) -> Vec<Verdict> {
         (self.judge)(plan, measured)
     }
 }
 
-/// A bar and what was measured against it.
+/// A bar and its measurement.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Verdict {
     /// Which row of the grid.
@@ -41,6 +41,6 @@ pub(crate) struct Verdict {
     pub measured: Option<Spread>,
     /// Was it met? `None`: not measured, or no bar.
     pub met: Option<bool>,
-    /// What is compared with, in a few words.
+    /// The reference, in a few words.
     pub against: Option<String>,
 }

@@ -10,7 +10,7 @@ use crate::point::Call;
 use crate::spec::{Answer, Spec};
 use std::time::Duration;
 
-/// Of a thread's acquisitions by `yield`, one in so many yields the CPU in its section.
+/// Of a thread's acquisitions by `yield`, one in this many yields the CPU in its section.
 const YIELD_EVERY: u64 = 64;
 
 /// A mutex and what it protects.

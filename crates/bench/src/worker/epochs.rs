@@ -52,7 +52,7 @@ impl EpochApi {
     }
 }
 
-/// Classes of cores that are told apart, as many as the topology does.
+/// How many classes of cores are distinguished: as many as the topology has.
 const CLASSES: usize = lockwright_native::topology::CLASSES;
 
 /// One class's epochs.

@@ -53,7 +53,7 @@ pub(super) struct Pass<'a> {
     crowded: bool,
 }
 
-/// What came of a pass.
+/// The result of a pass.
 pub(super) struct Passed<T> {
     pub(super) threads: Vec<T>,
     pub(super) elapsed: Duration,

@@ -67,7 +67,7 @@ impl<M: Mutex> Ask<M> for Try {
     }
 }
 
-/// Waits for so long.
+/// Waits for this long.
 #[derive(Clone, Copy)]
 pub(super) struct WaitFor(pub(super) Duration);
 

@@ -31,13 +31,13 @@ impl Row {
         self.ratio().max(1.0 / self.ratio())
     }
 
-    /// Nobody can say which of the two is faster on the real machine.
+    /// It is not clear which of the two is faster on the real machine.
     fn overlaps(&self, other: &Self) -> bool {
         self.spread_ns.0 <= other.spread_ns.1 && other.spread_ns.0 <= self.spread_ns.1
     }
 }
 
-/// One thread within so much of the real one.
+/// One thread: how close to the real figure counts.
 pub(super) const WITHIN: f64 = 0.10;
 /// One thread: the share that is.
 pub(super) const SHARE: f64 = 1.0;
@@ -48,7 +48,7 @@ pub(super) const P90: f64 = 2.0;
 /// Share of pairs of locks whose order is right.
 pub(super) const ORDER: f64 = 0.80;
 
-/// How well the simulator did. A share of nothing, and a factor of nothing, are `None`.
+/// How well the simulator did. Shares and factors are `None` if nothing was compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// One thread: comparisons.
@@ -71,7 +71,7 @@ pub struct Summary {
     pub order: Option<f64>,
 }
 
-/// What is asked of the simulator, and what came of it.
+/// A requirement on the simulator, and the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
     /// What it is about, with the bar.
@@ -87,9 +87,9 @@ pub struct Bar {
 pub enum Met {
     /// It is.
     Yes,
-    /// It is not; also where passes were made, and none could be compared.
+    /// It is not; or passes were made, but none could be compared.
     No,
-    /// It takes two CPUs, and there is one.
+    /// It needs two CPUs, and there is only one.
     NotMeasured,
 }
 
@@ -196,7 +196,7 @@ mod tests {
         // Nothing was compared with one thread, and nothing is apart.
         let met = |one_cpu| summary.bars(one_cpu).map(|bar| bar.met);
         assert_eq!(met(false), [Met::No, Met::Yes, Met::No, Met::No]);
-        // With one CPU that is nobody's fault; one thread was to be compared all the same.
+        // With one CPU nobody is to blame for that; but one thread should have been compared.
         assert_eq!(met(true), [Met::No, Met::NotMeasured, Met::NotMeasured, Met::NotMeasured]);
     }
 

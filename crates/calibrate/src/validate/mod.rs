@@ -75,7 +75,7 @@ impl Verdict {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Validation {
     /// What could be compared.
@@ -91,7 +91,7 @@ pub struct Validation {
 }
 
 impl Validation {
-    /// What is asked, and what came of it.
+    /// The requirements, and the results.
     pub fn bars(&self) -> [Bar; 4] {
         self.summary.bars(self.one_cpu)
     }
@@ -121,9 +121,10 @@ struct Cell {
     kept: Vec<f64>,
 }
 
-/// Fewer that count are no figure.
+/// Fewer passes don't make a figure.
 const LEAST: usize = 3;
-/// One thread's probe may be off the profile's by this factor: less than what is to be shown would be too strict.
+/// One thread's probe may differ from the profile's by this factor: a limit below the required accuracy would be
+/// too strict.
 const NEAR_ALONE: f64 = 1.10;
 /// Two threads'.
 const NEAR_TWO: f64 = 1.25;
@@ -223,7 +224,7 @@ struct Watch<'a> {
     is: f64,
     should: f64,
     near: f64,
-    /// All that a pass does takes longer as the probe does: its figure becomes what it would be at the profile's.
+    /// Everything in a pass slows down as the probe does: so scale its figure to the profile's probe.
     scales: bool,
     look: Box<dyn Fn() -> f64 + 'a>,
 }
@@ -294,7 +295,7 @@ impl Watch<'_> {
     }
 }
 
-/// What the virtual machine makes of the same.
+/// The same on the virtual machine.
 fn simulate(
     profile: &Profile,
     cells: &mut [Cell],

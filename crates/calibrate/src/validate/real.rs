@@ -1,7 +1,7 @@
 //! A load on the real machine: the very steps of the simulator's workload `bench`.
 //!
-//! Computation begins when all before it has been executed, and nothing after it begins earlier than its end. Otherwise a core
-//! that executes out of order would fetch the next lock while it computes, which the simulator knows nothing of.
+//! Computation begins when all before it has been executed, and nothing after it begins earlier than its end. Otherwise
+//! a core that executes out of order would fetch the next lock while it computes, which the simulator does not model.
 
 use super::grid::Load;
 use crate::alone::{cycle, per_turn};
@@ -73,7 +73,7 @@ impl Job<'_> {
             let switches = preemptions();
             let (mut done, mut x) = (0u64, who as u64);
             let mut batches = steps.chunks_exact(BATCH).cycle();
-            // Nothing is looked up on the way without need: after an atomic operation, all that follows waits for it.
+            // Avoid needless look-ups on the way: after an atomic operation, everything that follows waits for it.
             let (computes, pauses) = (load.cs_ns > 0.0, load.gap_ns > 0.0);
             let start = Instant::now();
             while !over.load(Relaxed) {
@@ -115,7 +115,7 @@ impl Job<'_> {
     }
 }
 
-/// Computes with `x` for so many turns, each of which needs the one before.
+/// Computes with `x` for the given number of turns; each turn needs the one before.
 #[inline(never)]
 fn mix(mut x: u64, turns: u32) -> u64 {
     in_order();
@@ -126,7 +126,7 @@ fn mix(mut x: u64, turns: u32) -> u64 {
     x
 }
 
-/// What comes before has been executed when what comes after begins.
+/// A barrier: everything before it has been executed when anything after it begins.
 #[inline(always)]
 fn in_order() {
     #[cfg(target_arch = "x86_64")]
@@ -145,7 +145,7 @@ fn in_order() {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Speed {
     turn_ns: f64,
-    /// A call without any turn, and the branch at the end of the loop that nobody predicts.
+    /// A call without any turn, and the mispredicted branch at the end of the loop.
     call_ns: f64,
 }
 
@@ -153,7 +153,7 @@ impl Speed {
     /// On the calling thread's core, if that runs at `ghz`.
     pub(super) fn at(ghz: f64) -> Self {
         const TURNS: u32 = 4096;
-        // Whatever disturbs makes it longer.
+        // Disturbances only make it longer.
         let least =
             |measure: &dyn Fn() -> f64| (0..400).map(|_| measure()).fold(f64::INFINITY, f64::min);
         let cycle = least(&cycle);

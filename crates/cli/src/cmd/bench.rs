@@ -16,8 +16,8 @@ use std::process::ExitCode;
   lockwright bench --workload epoch --lock asl --emulate big:0,little:1x3.75
 
 Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc,
-parking_lot, std, all. The reference, glibc, always runs. Figures are real, of
-this machine, or say that they are emulated.")]
+parking_lot, std, all. The reference, glibc, always runs. Figures are real, from
+this machine, unless they say emulated.")]
 pub(crate) struct Args {
     #[command(flatten)]
     bench: lockwright_bench::Args,

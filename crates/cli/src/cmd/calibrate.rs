@@ -11,16 +11,16 @@ use std::process::ExitCode;
 
 /// Measure this machine, and write its profile for the simulator
 ///
-/// Every sample lies between two probes of the machine. Where those differ it is rejected, and counted. What can't be measured
-/// here is assumed; the file says of each figure how it was got.
+/// Every sample lies between two probes of the machine. If those differ, the sample is rejected, and counted. Figures
+/// that can't be measured here are assumed; the file says where each figure comes from.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright calibrate                             a minute; writes here.toml
   lockwright calibrate --quick --output now.toml   seconds, fewer samples
   lockwright calibrate --force --json | jq '.figures[] | {path, kind}'
 
-Let nothing else run meanwhile. Figures are real, of this machine, or say that
-they are assumed.
+Let nothing else run meanwhile. Figures are real, from this machine, unless they
+say assumed.
 Ctrl-C ends it without a file (exit code 130). Methods: docs/calibrate.md")]
 pub(crate) struct Args {
     /// Where the profile goes
@@ -29,10 +29,10 @@ pub(crate) struct Args {
     /// Fewer samples: ten seconds at most
     #[arg(long)]
     quick: bool,
-    /// Of machines whose line transfers have several speeds: which one
+    /// Which speed, if line transfers have several
     #[arg(long, value_name = "WHICH", default_value = "frequent")]
     regime: Regime,
-    /// Replace the file if there is one
+    /// Replace the file if it exists
     #[arg(long)]
     force: bool,
     /// Print the table as JSON
@@ -42,7 +42,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Regime {
-    /// The one that is seen most
+    /// The most frequent one
     Frequent,
     /// The one with the fastest transfers
     Fast,
@@ -53,7 +53,7 @@ enum Regime {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    // Writing comes last; that it will fail should be said first.
+    // Writing comes last; if it will fail, say so first.
     launch::keep(&args.output, args.force, "a profile", "lockwright calibrate --force")?;
     launch::can_write(&args.output).map_err(|why| launch::unwritable(&args.output, &why))?;
     let options = Options {

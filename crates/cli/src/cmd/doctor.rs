@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Tell whether a program can be reached, and how many of its waits are our locks'
+/// Tell whether a program can be reached, and how many of its waits are for our locks
 ///
 /// A script is followed to its interpreter. Exit code 0: reachable; 1: not, or by less than a tenth of its waits (--run).
 #[derive(clap::Args)]
@@ -24,15 +24,15 @@ use std::time::Duration;
   lockwright doctor ./script.py
   lockwright doctor --run --limit 10 ./server --port 8080
 
-With --run the program runs under the library, and every futex wait of it and of
-its children is counted for whoever asked for it: our locks, those of Rust's
-std, abseil and others, or glibc. The verdict follows their shares. What the
-program prints goes to standard error.")]
+With --run the program runs under the library. Every futex wait of the program
+and its children is counted by who asked for it: our locks, those of Rust's std,
+abseil and others, or glibc. The verdict depends on their shares. The program's
+output goes to standard error.")]
 pub(crate) struct Args {
     /// Run the program, and count whose locks it sleeps on
     #[arg(long)]
     run: bool,
-    /// End the program after so many seconds
+    /// End the program after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "run",
         value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: u64,
@@ -160,7 +160,7 @@ impl Found {
         }
     }
 
-    /// The same, after a run in which next to nobody waited.
+    /// The same, after a run with hardly any waits.
     fn verdict_without_waits(&self, program: &Program) -> Verdict {
         let verdict = self.verdict(program);
         if !verdict.is_reachable {
@@ -192,7 +192,7 @@ fn own_locks(program: &Program, objects: &[ObjectFile]) -> BTreeMap<Whose, Strin
     let Some((first, libraries)) = objects.split_first() else { return own };
     let functions = first.symbols.iter().filter(|symbol| symbol.is_function);
     let linked = whose::linked(functions.map(|symbol| &symbol.name));
-    // A language is no more than a guess where its locks are seen.
+    // A language is only a guess if its locks are seen.
     let made_by = program.made_by.filter(|_| !linked.contains(&Whose::RustStd));
     own.extend(linked.into_iter().chain(made_by).map(|whose| (whose, String::new())));
     for library in libraries {
@@ -212,7 +212,7 @@ fn has_thread_sanitizer(object: &ObjectFile) -> bool {
     object.symbols.iter().any(|symbol| symbol.name == "__tsan_init")
 }
 
-/// Waits of a run, but for those for threads to end.
+/// Waits of a run, except those for threads to end.
 struct Waits {
     /// Our library's file name.
     library: String,
@@ -241,11 +241,11 @@ impl Waits {
         100.0 * count as f64 / self.total as f64
     }
 
-    /// `None`: there was no wait. Where few of them are ours, another lock would change little.
+    /// `None`: there was no wait. If few of them are ours, another lock would change little.
     fn verdict(&self) -> Option<Verdict> {
         const FEW: f64 = 10.0;
         const MOST: f64 = 50.0;
-        // Starting and ending a thread may wait inside glibc: that is nothing to judge by.
+        // Starting and ending a thread may wait inside glibc: that says nothing.
         const ENOUGH: u64 = 10;
         if self.total < ENOUGH {
             return None;

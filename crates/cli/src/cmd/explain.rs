@@ -56,16 +56,16 @@ fn page(entry: &Entry) -> String {
     page
 }
 
-/// The C library's lock is no entry of the catalogue: it is what remains without ours.
+/// The C library's lock isn't in the catalogue: it is what remains without ours.
 fn glibc() -> String {
     let mut page = "glibc (the C library's own)\n\n".to_owned();
     for (label, text) in [
         ("idea", "everything passes through: the program runs on the C library's locks"),
-        ("order", "none: a woken waiter competes with whoever comes meanwhile"),
+        ("order", "none: a woken waiter competes with threads that come meanwhile"),
         ("wakes", "one sleeping waiter at each unlock that finds the lock marked as waited for"),
         (
             "advice",
-            "to compare with; in a configuration file, for mutexes that shall stay as they are",
+            "to compare with; in a configuration file, for mutexes that should stay unchanged",
         ),
         ("source", "U. Drepper, Futexes Are Tricky, 2011"),
     ] {

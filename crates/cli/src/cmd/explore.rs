@@ -13,8 +13,9 @@ use std::time::Duration;
 
 /// Search a lock for schedules that break a rule
 ///
-/// Two to four threads take the lock a few times, in all ways that it has, on big and little cores; who goes next is drawn at
-/// each operation. Checked: exclusion, happens-before, lost wake-ups, livelocks, order and bypass bounds, use after the end.
+/// Two to four threads take the lock a few times, in all ways that it has, on big and little cores. At each operation,
+/// the next thread to run is drawn at random. Checked: exclusion, happens-before, lost wake-ups, livelocks, order and
+/// bypass bounds, use after the end.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright explore mcs               ten seconds of schedules
@@ -25,33 +26,34 @@ use std::time::Duration;
   lockwright explore mcs --mutants     would it notice a fault of the lock?
   lockwright explore mcs --mutant queue/mcs.rs:133:31:relaxed
 
-Exit codes: 0 nothing found (with --mutants: every fault of the hand-over was),
-1 otherwise, 2 usage.
+Exit codes: 0 nothing found (with --mutants: every fault of the hand-over
+found), 1 otherwise, 2 wrong usage.
 A finding's last line replays it: docs/explore.md")]
 pub(crate) struct Args {
     /// Locks, NAME[:key=value,...], or all; options that are not given are drawn, too. Or runtime: a pthread mutex and
     /// condition variable on several locks at once
     #[arg(value_parser = catalog::SUBJECT, hide_possible_values = true)]
     lock: String,
-    /// Who goes next: a random walk, or random priorities (PCT) [default: both in turn]
+    /// Which thread runs next: a random walk, or random priorities (PCT) [default: both in turn]
     #[arg(long, value_name = "STRATEGY")]
     strategy: Option<Choice>,
     /// The first schedule's seed; the next one's is one more
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Look at so many schedules [default: as many as there is time for; --mutants: 30000 each]
+    /// Explore this many schedules [default: as many as there is time for; --mutants: 30000 each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
-    /// Look for so long at each lock: seconds, or with a unit (500ms) [default: 10; with --schedules: as long as they take]
+    /// Explore each lock for this long: seconds, or with a unit (500ms) [default: 10; with --schedules: as long as they
+    /// take]
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
-    /// Look at the lock with one fault, FILE:LINE:COLUMN:MUTATION as --mutants lists them
+    /// Explore the lock with one fault, FILE:LINE:COLUMN:MUTATION as --mutants lists them
     #[arg(long, value_name = "MUTANT", conflicts_with = "mutants")]
     mutant: Option<String>,
-    /// Look at each fault that one of the lock's operations may have: is it found?
+    /// Plant each fault that one of the lock's operations may have: is it found?
     #[arg(long)]
     mutants: bool,
-    /// Operating-system threads that look [default: one a CPU]
+    /// Operating-system threads that explore [default: one a CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
     /// Tell what happened in the schedule that was found, step by step

@@ -15,8 +15,9 @@ use std::process::{Command, ExitCode};
 
 /// Record which locks a program takes, when, and for how long
 ///
-/// The program runs as this command's child, under our library: signals are passed on to it, and its end is ours.
-/// FILE gets the trace, standard error a summary. What is recorded, and what it costs: docs/record.md.
+/// The program runs as this command's child, under our library: signals are passed on to it, and this command
+/// ends as it does. The trace goes to FILE, a summary to standard error. docs/record.md says what is recorded,
+/// and what it costs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright record -- ./server --port 8080
@@ -31,17 +32,18 @@ pub(crate) struct Args {
     /// Lock for the whole program, NAME[:key=value,...]; see `lockwright list`
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
-    /// Replace the file if there is one
+    /// Replace the file if it exists
     #[arg(long)]
     force: bool,
-    /// Room for so many acquisitions of each process, 48 bytes each, and for 5440 at least; those that come later are counted
+    /// Room for this many acquisitions of each process, 48 bytes each, and for at least 5440; later ones are only
+    /// counted
     #[arg(long, value_name = "N", default_value_t = 2_000_000,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     limit: u64,
     /// The library to preload [default: beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// Run nothing: print the summary of a trace that is there
+    /// Run nothing: print the summary of an existing trace
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["output", "force", "lock", "limit", "library", "command"])]
     show: Option<PathBuf>,

@@ -17,7 +17,7 @@ use std::{fs, io};
 /// Run the papers' figures on the simulated machine and set the results beside the papers'
 ///
 /// The locks' own source runs on a model of the paper's machine: the same seeds give the same figures. Each target says
-/// which results are accepted; targets of locks that there are not yet are listed as missing.
+/// which results are accepted; targets of locks that don't exist yet are listed as missing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright reproduce libasl-8b
@@ -28,12 +28,12 @@ use std::{fs, io};
 
 DIR gets report.html, figures.json and the plots (SVG). A result is the median
 over the seeds. Figures are simulated. Exit code 0: every result is accepted;
-1: one is not, or a check such as mutual exclusion failed.")]
+1: a result is not accepted, or a check such as mutual exclusion failed.")]
 pub(crate) struct Args {
     /// Figures, or all
     #[arg(value_name = "FIGURE", required_unless_present = "list")]
     figures: Vec<String>,
-    /// Another machine than the figure's: a name, or a profile in TOML
+    /// A machine other than the figure's: a name, or a profile in TOML
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
     /// Runs of each point, each with its own seed
@@ -184,7 +184,8 @@ fn choose(words: &[String]) -> Result<Vec<(Figure, &'static Experiment)>, Failur
     Ok(ids.into_iter().map(of).collect())
 }
 
-/// What a word that is no figure may mean: figures of that number in any paper, else the nearest name.
+/// What a word that isn't a figure may mean: figures of that number in any paper, else the nearest
+/// name.
 fn meant<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
     let number = |id: &&&str| id.split_once('-').is_some_and(|(_, number)| number == word);
     let same: Vec<&str> = known.iter().filter(number).copied().collect();

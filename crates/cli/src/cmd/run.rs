@@ -15,7 +15,8 @@ use std::process::{Command, ExitCode};
 /// Run a program with its pthread locks replaced
 ///
 /// The program takes this command's place: its exit code, its signals and its process id are its own.
-/// With --stats it is this command's child: signals are passed on to it, and its end is ours.
+/// With --stats it is this command's child: signals are passed on to it, and this command ends as it
+/// does.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright run -- ./server --port 8080
@@ -49,15 +50,15 @@ pub(crate) struct Args {
     /// Classes of cores, fastest first, as in big:0-3,little:4-7
     #[arg(long, value_name = "CLASSES")]
     topology: Option<String>,
-    /// The same classes, with factors: on the cores of a class x3.75 the program computes 3.75 times as long
+    /// The same, with factors: on the cores of a class x3.75 the program computes 3.75 times as long
     #[arg(long, value_name = "CLASSES", conflicts_with = "topology")]
     emulate: Option<String>,
     /// Make each call of a function an epoch with an SLO, as in get=leveldb_get:50us@p99; may be given again.
-    /// The lock is asl then, unless another one is asked for
+    /// The lock is then asl, unless you name another
     #[arg(long, value_name = "NAME=FUNCTION:SLO[@pP]")]
     epoch: Vec<String>,
     /// The SLO of every epoch, whatever the program or --epoch says, as in 50us; 0: nobody is overtaken.
-    /// The lock is asl then, too
+    /// The lock is then asl, too
     #[arg(long, value_name = "TIME")]
     slo: Option<String>,
     /// Print a table of the epochs on standard error afterwards; FILE gets all figures, as JSON (or, if it
@@ -133,7 +134,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The lock that we were started with. It and the one `asked` for, which goes first, are checked.
+/// The lock that we were started with. Both it and the one `asked` for, which has priority, are
+/// checked.
 pub(super) fn inherited_lock(asked: Option<&str>) -> Result<Option<String>, Failure> {
     let inherited = env::var_os(LOCK)
         .filter(|lock| !lock.is_empty())
@@ -214,10 +216,10 @@ fn names_results(program: &OsStr) -> bool {
     Path::new(program).extension().is_some_and(|end| end == "json" || end == "csv")
 }
 
-/// The variables that load the library into the program and what it starts.
+/// The variables that load the library into the program and its children.
 ///
-/// AddressSanitizer refuses to start behind another library, unless it is told not to mind. Its own library in front of
-/// ours would be in everything that the program starts, too, and ends a shell or a compiler with leaks that are none.
+/// AddressSanitizer refuses to start behind another library, unless told otherwise. If we put its library in front of
+/// ours, it would be in everything that the program starts, too, and would end a shell or a compiler with false leaks.
 pub(crate) fn under(library: &Path) -> [(&'static str, OsString); 2] {
     const ASAN: &str = "ASAN_OPTIONS";
     let mut options = env::var_os(ASAN).filter(|options| !options.is_empty()).unwrap_or_default();

@@ -58,13 +58,14 @@ pub(crate) struct Args {
     /// Which seeds
     #[arg(long, value_name = "SEED", value_delimiter = ',')]
     seed: Vec<u64>,
-    /// Simulated time that counts [default: 20ms; a trace: as long as it took, at most 1s]
+    /// Simulated time that counts [default: 20ms; for a trace its length, at most 1s]
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
-    /// Simulated time before that; 0: none [default: 2ms; a trace: 0]
+    /// Simulated time before that; 0: none [default: 2ms; for a trace 0]
     #[arg(long, value_name = "TIME")]
     warmup: Option<String>,
-    /// Vary threads, an option of workload or lock, or a figure of the machine; several: every combination
+    /// Vary threads, an option of workload or lock, or a figure of the machine; if repeated, every
+    /// combination runs
     #[arg(long = "sweep", value_name = "KEY=VALUES")]
     sweeps: Vec<String>,
     /// Write report, plots and data there
@@ -76,10 +77,10 @@ pub(crate) struct Args {
     /// Write what each core did in the first seed's run, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// List machines and workloads, or tell of those named
+    /// List machines and workloads, or describe those named
     #[arg(long)]
     list: bool,
-    /// Names without their flag: taken so as to say which
+    /// Names without their flag: taken only to say which flag is missing
     #[arg(hide = true)]
     stray: Vec<String>,
     /// No progress bar
@@ -198,10 +199,10 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 
 fn unwritable(file: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("cannot write '{}': {}", file.display(), cause(error)))
-        .hint("--timeline FILE.json, in a folder that is there")
+        .hint("--timeline FILE.json, in an existing folder")
 }
 
 fn unmakable(dir: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(error)))
-        .hint("--output sim-report, or any folder that is there or can be made")
+        .hint("--output sim-report, or any folder that exists or can be made")
 }

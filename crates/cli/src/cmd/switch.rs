@@ -17,9 +17,10 @@ use std::time::{Duration, Instant};
 
 /// Show which locks a running process has, or give it others
 ///
-/// The process runs under `lockwright run`, or has our library linked in. It takes the new locks when one of its threads next
-/// has to wait for a mutex: until somebody waits, locks make no difference. We look for two seconds whether it does.
-/// Threads that wait already go on waiting as they came. Readers-writer locks and condition variables have no lock to choose.
+/// The process runs under `lockwright run`, or has our library linked in. It takes the new locks when one of its
+/// threads next has to wait for a mutex; until then, locks make no difference. We watch for two seconds whether it
+/// does. Threads that already wait go on as before. Readers-writer locks and condition variables have no lock to
+/// choose.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright switch 4242                         which locks it has
@@ -33,13 +34,13 @@ pub(crate) struct Args {
     /// Lock of the mutexes that no rule names, NAME[:key=value,...]; see `lockwright list`
     #[arg(value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
-    /// Choose locks by library, mutex or caller, in place of the rules so far; an empty file drops them all. A file without
-    /// `default` leaves the default as it is
+    /// Choose locks by library, mutex or caller, instead of the present rules; an empty file drops them all. A file
+    /// without `default` keeps the default
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
 
-/// How long somebody may take to wait for a lock before we leave it at that.
+/// How long we watch for a thread that waits for a lock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -57,7 +58,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    // What is posted, and was not taken yet, is what this changes.
+    // If something is posted, and not taken yet, this changes that.
     let base = waiting.unwrap_or(now);
     let (default, rules) = base.split_once('\n').unwrap_or((&base, ""));
     let table = match args.config {
@@ -159,7 +160,7 @@ impl<'a> Remote<'a> {
                         process.pid,
                         map.path.display()
                     ))
-                    .hint("restart it, with the library that is there now"));
+                    .hint("restart it, with the present library"));
                 }
             };
             let remote = Self { process, at: map.start + offset };
@@ -219,7 +220,7 @@ impl<'a> Remote<'a> {
             }
             let mut bytes = vec![0; len];
             self.process.read(at, &mut bytes)?;
-            // What changes while we look is another table.
+            // If it changes while we look, it is another table.
             if at == self.word64(offset_of!(Mailbox, now))?
                 && len == self.word(offset_of!(Mailbox, now_len))? as usize
             {
@@ -229,7 +230,7 @@ impl<'a> Remote<'a> {
         Err(fail())
     }
 
-    /// What has been posted, and not been taken yet.
+    /// What has been posted, and not taken yet.
     fn posted(&self) -> Result<Option<String>, Failure> {
         let state = self.state()?;
         let mut text = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(TEXT)];

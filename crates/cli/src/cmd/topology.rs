@@ -42,7 +42,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What this machine tells of itself.
+/// What this machine tells about itself.
 fn read() -> Box<Topology> {
     let mut topology = Box::new(Topology::new());
     topology.read(b"/sys");
@@ -58,7 +58,7 @@ pub(crate) fn check(spec: &str) -> Result<(), Failure> {
 /// The variable by which the library emulates slower cores.
 pub(crate) const EMULATE: &str = "LOCKWRIGHT_EMULATE";
 
-/// Would the library emulate this? In words: which cores are how slow. `who` gave it.
+/// Would the library emulate this? Says in words how slow which cores are. `who` gave it.
 pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> {
     let mut topology = read();
     let online: Vec<_> = topology.online().map(|(cpu, _)| cpu).collect();

@@ -18,15 +18,15 @@ use std::time::Duration;
 
 /// Run a program over a range of SLOs, draw throughput and latency, and recommend one
 ///
-/// Every run has the SLO for all of the program's epochs, annotated ones and those of --epoch. DIR gets
-/// tune.html, tune.svg, tune.json, tune.csv, and the program's output in tune.log.
+/// The SLO of a run applies to all of the program's epochs, annotated ones and those of --epoch. DIR
+/// gets tune.html, tune.svg, tune.json, tune.csv, and the program's output in tune.log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright tune --slo-range 20us..2ms --steps 12 --time 5 -- ./server
   lockwright tune --slo-range 50us..5ms --epoch get=leveldb_get -- ./db_bench
   lockwright tune --slo-range 20us..2ms --emulate big:0,little:1x3.75 -- ./app
 
-Ctrl-C ends the measurement; what was measured until then is reported (exit
+Ctrl-C ends the measurement, and reports what was measured until then (exit
 code 130).")]
 pub(crate) struct Args {
     /// Smallest and largest SLO, as in 20us..2ms
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, alias = "runs", value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// End each run after so many seconds
+    /// End each run after this many seconds
     #[arg(long, value_name = "SECONDS")]
     time: Option<f64>,
     /// Make each call of an exported function an epoch, NAME=FUNCTION[@pPERCENTILE]
@@ -101,7 +101,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             .hint("lockwright tune --out DIR ...")
     })?;
 
-    // Other locks take no notice of it; something must stand there.
+    // Other locks ignore it, but the flag needs a value.
     let middle = ((low as f64) * (high as f64)).sqrt() as u64;
     let command = |setting: &Setting| {
         let (lock, slo) = match setting {
@@ -150,7 +150,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             None => {
                 output::say("interrupted before the first run was complete: nothing to report\n");
                 if limit.is_none() {
-                    output::say("hint: does the program run for ever? --time 5 ends each run\n");
+                    output::say("hint: does the program run forever? --time 5 ends each run\n");
                 }
                 Ok(ExitCode::from(INTERRUPTED))
             }
@@ -189,7 +189,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// As shells say it of SIGINT.
+/// The shells' exit code for SIGINT.
 const INTERRUPTED: u8 = 130;
 
 fn slo_range(text: &str) -> Result<(u64, u64), Failure> {

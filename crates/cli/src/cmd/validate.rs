@@ -14,11 +14,11 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Compare this machine with the simulator's idea of it
+/// Compare this machine with its simulation
 ///
-/// Runs locks of the catalogue under loads that no profile is made from, with one thread and with two, each bound to a CPU; and
-/// simulates the same by the profile. A pass on the real machine counts if the machine was as the profile says, before and
-/// after.
+/// Runs locks of the catalogue with one thread and with two, each bound to a CPU, under loads that were not used to
+/// make the profile. Then simulates the same by the profile. A pass on the real machine counts if the machine was as
+/// the profile says, before and after.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright calibrate && lockwright validate   is this machine's profile good?
@@ -33,7 +33,7 @@ Bars, of locks and loads together (factors count both ways: 0.5 is 2):
 
 Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 not all. On the
 machine of the run in docs/sim.md the first is missed: expect 1. With one CPU
-two threads are not measured: no miss.")]
+the bars for two threads are not measured, which is no miss.")]
 pub(crate) struct Args {
     /// The machine's profile, as `lockwright calibrate` wrote it
     #[arg(long, value_name = "FILE", default_value = HERE)]
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Where `calibrate` writes unless told otherwise.
+/// Where `calibrate` writes by default.
 const HERE: &str = "here.toml";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -125,7 +125,7 @@ fn read(path: &Path) -> Result<(Profile, String), Failure> {
         }
     })?;
     let profile = words::profile(&text)
-        .map_err(|why| Failure::new(format!("'{shown}' is no profile: {why}")).hint(anew()))?;
+        .map_err(|why| Failure::new(format!("'{shown}' isn't a profile: {why}")).hint(anew()))?;
     Ok((profile, text))
 }
 

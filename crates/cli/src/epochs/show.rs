@@ -102,7 +102,7 @@ pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
     output::plain(&table)
 }
 
-/// Why the verdict is what it is, in one line.
+/// The reason for the verdict, in one line.
 pub(crate) fn explain(epoch: &Epoch, names: &ClassNames) -> String {
     let (slo, at) = (time(epoch.slo_ns as f64), percentile(epoch));
     let worst = executed(epoch).into_iter().max_by_key(|class| (tail(epoch, class), class.class));

@@ -1,4 +1,4 @@
-//! What the reader of a study's table should know before they believe it: who got nothing.
+//! What readers of a study's table should know before they believe it: which threads got nothing.
 
 use super::plan::Plan;
 use super::report::classes;
@@ -43,7 +43,7 @@ fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
             ));
         }
     }
-    // Where a whole class got nothing, that has been said.
+    // If a whole class got nothing, that has been said.
     let idle = runs.iter().filter(|(_, outcome)| {
         outcome.classes.iter().all(|class| !is_starved(outcome, &class.class))
     });

@@ -15,9 +15,9 @@ use lockwright_sim::{LockSpec, Placement};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// More runs than anybody waits for.
+/// More runs than anybody would wait for.
 const MANY_RUNS: usize = 1_000_000;
-/// A trace that took longer is not replayed to its end, ns, unless somebody says so.
+/// A longer trace is not replayed to its end, ns, by default.
 const LONG_NS: u64 = 1_000_000_000;
 
 /// What the command asks for, as words.
@@ -371,7 +371,7 @@ mod tests {
             "lockwright sim --machine m1 --lock mcs --workload sections:gap=0,lines=2 --threads 1 \
              --sweep memory.occupancy=0.2 --seed 3 --duration 1ms --warmup 0"
         );
-        // Files and classes may have any name; a shell has to read the command as it was given.
+        // Files and classes may have any name; the shell must read the command as it was given.
         let mut plan = plan;
         plan.machine_words[0] = "sp 'a/my $m.toml".into();
         plan.trace = Some("a b.bin".into());

@@ -6,10 +6,10 @@ use crate::chart::{Axis, Bars, Curve, Heading, Panel, Range, bars, curves};
 use lockwright_bench::Spread;
 use lockwright_sim::{ClassOutcome, Outcome};
 
-/// What stands for the latency of operations of which none ended.
+/// Replaces the latency if no operation ended.
 const NONE: &str = "none ended";
 
-/// More panels in one picture show nothing.
+/// With more panels a picture is unreadable.
 const MANY_PANELS: usize = 12;
 
 /// A figure of a run; `None` where nothing was counted.
@@ -20,12 +20,12 @@ struct Figure {
     name: String,
     dashed: bool,
     of: Of,
-    /// The class of cores that it is of, by its rank.
+    /// Its class of cores, by rank.
     rank: Option<usize>,
 }
 
 impl Figure {
-    /// Had the runs a thread that it is about?
+    /// Did the runs have a thread of that class?
     fn ran(&self, row: &Row<'_>) -> bool {
         let ran = |outcome: &Outcome| match self.rank {
             Some(rank) => outcome.classes.get(rank).is_some_and(ClassOutcome::ran),
@@ -58,7 +58,7 @@ fn plots(plan: &Plan) -> Vec<Plot> {
         }),
         rank: Some(rank),
     };
-    // Machines whose classes have other names share no curve: all cores together then.
+    // Machines whose classes have different names can't share a curve: then all cores together.
     let classes = &plan.machines[0].class;
     let same = plan.machines.iter().all(|machine| {
         machine.class.iter().map(|class| &class.name).eq(classes.iter().map(|class| &class.name))
@@ -110,7 +110,7 @@ fn value(row: &Row<'_>, figure: &Figure) -> Option<Range> {
     Spread::of(&values?).map(range)
 }
 
-/// Are they so far apart that only ratios tell?
+/// Are they so far apart that they need a logarithmic axis?
 fn spans_decades(values: impl Iterator<Item = f64>) -> bool {
     let (low, high) = values
         .filter(|value| *value > 0.0)
@@ -216,7 +216,7 @@ fn over(
     curves(&heading, &key, &panels.iter().map(panel).collect::<Vec<_>>())
 }
 
-/// What the key says of dots that are not there because no operation ended.
+/// The key's text for dots that are missing because no operation ended.
 fn missing<'a>(rows: impl Iterator<Item = &'a &'a Row<'a>>, figure: &Figure) -> Option<String> {
     let ran: Vec<_> = rows.filter(|row| figure.ran(row)).collect();
     let none = ran.iter().filter(|row| value(row, figure).is_none()).count();

@@ -307,7 +307,7 @@ pub(crate) fn write(
         let path = dir.join(name);
         fs::write(&path, text).map_err(|error| {
             Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
-                .hint("--output sim-report, or any folder that is there or can be made")
+                .hint("--output sim-report, or any folder that exists or can be made")
         })?;
         Ok(path)
     };

@@ -102,9 +102,9 @@ pub(crate) fn machine(word: &str) -> Result<Profile, Failure> {
 /// More bytes than any profile has.
 const MANY_BYTES: u64 = 1 << 20;
 
-/// The text of a profile's file, which is none of a device's or a pipe's: those might never end.
+/// The text of a profile's file. Devices and pipes are refused: they might never end.
 pub(crate) fn text(path: &Path) -> io::Result<String> {
-    // Before it is opened: that alone would wait for a pipe's writer.
+    // Before opening it: opening a pipe would already wait for its writer.
     let about = fs::metadata(path)?;
     if about.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
@@ -131,17 +131,17 @@ fn file(word: &str) -> Result<Profile, Failure> {
     })
 }
 
-/// A profile, or why it is none, in one line.
+/// A profile, or in one line why it isn't one.
 pub(crate) fn profile(text: &str) -> Result<Profile, String> {
     Profile::parse(text).map_err(|error| {
-        // TOML's own message has lines that show the place; the first says it all.
+        // TOML's own message has lines that show the place; the first line is enough.
         let text = error.to_string();
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         let why = match lines[..] {
             [place, .., why] if !why.is_empty() => format!("{place}: {why}"),
             _ => lines.join(" "),
         };
-        // Words of the file are in it, which a terminal might obey.
+        // It contains words of the file, which a terminal might obey.
         why.chars().filter(|c| !c.is_control()).collect()
     })
 }
@@ -174,7 +174,7 @@ fn workload(word: &str) -> Result<Chosen, Failure> {
     let what = workload_named(name)?;
     let mut params = BTreeMap::new();
     for option in options.split(',').filter(|_| word.contains(':')) {
-        // Of the option that was meant, if that is known.
+        // For the option that was meant, if that is known.
         let bad = |why: String| {
             let key = option.split('=').next().unwrap_or(option);
             let close = nearest(key, what.params.iter().map(|spec| spec.key));
@@ -237,7 +237,7 @@ pub(super) fn thread_counts(text: &str, cpus: u32) -> Result<Vec<u32>, Failure> 
     if all.is_empty() { Err(bad("no number in it".into())) } else { Ok(all) }
 }
 
-/// Where threads run, on all those machines, which have those names.
+/// Where threads run, on all these machines, which have these names.
 pub(super) fn placement(
     text: &str,
     machines: &[Arc<Profile>],

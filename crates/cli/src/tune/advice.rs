@@ -1,4 +1,4 @@
-//! Which SLO to take, and why. Rules and words; the figures are a curve's.
+//! Which SLO to take, and why: rules and words. The figures come from a curve.
 
 use super::{Curve, Point};
 use crate::epochs::Verdict;
@@ -9,7 +9,7 @@ use lockwright_bench::{si, time};
 const AS_GOOD: f64 = 0.98;
 /// A percentile below this share of its SLO doesn't use it.
 const UNUSED: f64 = 0.9;
-/// Less change over the whole range is no effect.
+/// Less change over the whole range doesn't count as an effect.
 const EFFECT: f64 = 0.05;
 /// Rounds that differ by more than this leave doubts.
 const NOISY: f64 = 1.3;
@@ -98,7 +98,7 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
                 if below { ", which is below: the runs differ, so measure again" } else { "" };
             format!("; {at} on {cores} under fifo is {is}{but}")
         });
-        // Noise may make single ones infeasible above others that aren't.
+        // Because of noise, single SLOs may seem infeasible above others that aren't.
         let mut lowest = slos.iter().zip(&infeasible);
         let lowest = lowest.all(|((slo, _), infeasible)| slo == infeasible);
         let which = if lowest { range(&infeasible) } else { listed(&infeasible) };

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 pub(crate) struct Plan<'a> {
     pub(crate) settings: &'a [Setting],
     pub(crate) rounds: u32,
-    /// The program is ended after so long.
+    /// The program is ended after this long.
     pub(crate) limit: Option<Duration>,
     /// The program under a setting.
     pub(crate) command: &'a dyn Fn(&Setting) -> Command,
@@ -28,7 +28,7 @@ pub(crate) struct Plan<'a> {
     pub(crate) quiet: bool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Default)]
 pub(crate) struct Measured {
     pub(crate) runs: Vec<Run>,
@@ -38,7 +38,7 @@ pub(crate) struct Measured {
     pub(crate) failure: Option<Failure>,
 }
 
-/// A program that was asked to end gets so long for it.
+/// A program that was asked to end has this long for it.
 const GRACE: Duration = Duration::from_secs(2);
 /// Output of a run that is kept.
 const OUTPUT: u64 = 64 * 1024;
@@ -130,7 +130,7 @@ fn once(
     }
     let record = Record::read(folder.path())?;
     if setting == 0 && round == 1 {
-        // What the library, or the dynamic linker about it, had to say.
+        // Messages of the library, or of the dynamic linker about it.
         for line in said.lines().filter(|line| is_ours(line)) {
             bar.suspend(|| {
                 warn(format!("'{program}' says: {line}"), format!("see '{}'", plan.log.display()));

@@ -1,9 +1,9 @@
-//! What a program that runs under us has a right to.
+//! What a program that runs under us may expect.
 
 use super::*;
 
-/// AddressSanitizer refuses to start behind another library, unless it is told not to mind; what the program starts
-/// is not loaded with it.
+/// AddressSanitizer refuses to start behind another library, unless told otherwise; programs that the program
+/// starts are not loaded with it.
 #[test]
 fn a_program_with_address_sanitizer_runs() -> Result<()> {
     let program = compiled("asan", "contend.c", &["-fsanitize=address"]);

@@ -1,4 +1,4 @@
-//! Text that others wrote is shown, and no terminal obeys it.
+//! Text that others wrote is shown, but no terminal obeys it.
 
 use super::*;
 use lockwright_stats::trace::{LockInfo, Meta, Step, Trace, TraceThread};

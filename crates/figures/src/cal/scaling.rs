@@ -69,7 +69,7 @@ impl Scaling {
         shared.iter().zip(alone).map(|(shared, alone)| fairness(shared, alone)).collect()
     }
 
-    /// The largest of what some locks have, seed by seed; nothing if one of them is missing.
+    /// The largest value among some locks, seed by seed; nothing if one of them is missing.
     fn largest(locks: &[Vec<f64>]) -> Vec<f64> {
         let seeds = locks.iter().map(Vec::len).min().unwrap_or(0);
         let largest = |seed: usize| locks.iter().map(|lock| lock[seed]).fold(0.0, f64::max);

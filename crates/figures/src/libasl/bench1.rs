@@ -12,7 +12,7 @@ const SLOS_8A: [u32; 4] = [0, 25, 50, 65];
 /// Fixed windows among which the one is sought that has the tail of LibASL-50, us.
 const WINDOWS: [u32; 8] = [2, 4, 6, 8, 10, 12, 14, 17];
 
-/// Machines that nothing is fitted to.
+/// Machines without fitted figures.
 const HELD_OUT: [&str; 2] = ["hikey970", "i5-13400"];
 
 /// Under a queue lock the order of the threads changes so slowly that runs of 50 ms differ by 2 %.
@@ -34,7 +34,7 @@ fn with_slo(lock: &str, slo: u32) -> Result<Load, Error> {
     Ok(bench1(lock)?.with("slo_us", f64::from(slo)).lasting(warmup, duration))
 }
 
-/// A lock that there was before LibASL.
+/// A lock from before LibASL.
 fn existing(lock: &str) -> Result<Load, Error> {
     if lock == "mcs" { mcs() } else { bench1(lock) }
 }
@@ -135,8 +135,8 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Throughput at the fixed window that gives little cores the tail that they have at `with_slo`: between two windows,
-/// linearly. Nothing for a seed whose tail is none of these windows'.
+/// Throughput at the fixed window that gives little cores the same tail as `with_slo`, interpolated linearly between
+/// two windows. Nothing for a seed whose tail is outside these windows' range.
 fn at_same_tail(results: &Results, windows: &[Key], with_slo: Key) -> Vec<f64> {
     let curves: Vec<(Vec<f64>, Vec<f64>)> =
         windows.iter().map(|&key| (results.p99_of(key, LITTLE), results.throughput(key))).collect();

@@ -14,7 +14,7 @@ const FEASIBLE: [(&str, Range<u64>); 4] = [
     ("violations 250-300ms", 250..300),
 ];
 const IMPOSSIBLE: Range<u64> = 300..350;
-/// What a change of load is given to settle, ms.
+/// Time to settle after a change of load, ms.
 const SETTLE_MS: u64 = 5;
 /// Dots that a plot shows of each class of cores in each phase.
 const DOTS: usize = 600;
@@ -77,7 +77,7 @@ fn p99(outcome: &Outcome, phase: &Range<u64>, length: f64, class: usize) -> f64 
     all.get(all.len().saturating_sub(1) * 99 / 100).map_or(f64::NAN, |&ns| ns as f64)
 }
 
-/// Latencies over time, of the first seed: the longest of every so many epochs, so that no violation is left out.
+/// Latencies over time, of the first seed: the longest of each group of epochs, so that no violation is left out.
 #[allow(clippy::cast_precision_loss, reason = "times far below 2^52 ns")]
 fn scatter(outcome: &Outcome, slo_us: f64, length: f64) -> Plot {
     let dots = |class| {

@@ -83,7 +83,8 @@ pub(super) fn figure_8c(context: &Context<'_>) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Seed by seed, the largest throughput of those whose little cores keep the SLO; no number if none does.
+/// Seed by seed, the largest throughput of those whose little cores keep the SLO; not a number if none
+/// does.
 fn best(results: &Results, keys: &[Key], slo_us: f64) -> Vec<f64> {
     let all: Vec<(Vec<f64>, Vec<f64>)> =
         keys.iter().map(|&key| (results.throughput(key), results.p99_of(key, LITTLE))).collect();

@@ -33,7 +33,7 @@ struct Scaling {
 impl Scaling {
     fn run(context: &Context<'_>) -> Result<Self, Error> {
         let (lines, gap) = (chosen("libasl-4", "lines")?, chosen("libasl-4", "gap")?);
-        // As Figure 4, so that what both need is run once.
+        // As Figure 4, so that shared runs are made once.
         let load = |lock: &str| {
             Load::new("sections", lock).with("lines", lines).with("gap", gap).lasting(1.0, 20.0)
         };

@@ -10,7 +10,7 @@ const GAPS: [u32; 16] = [
     0, 500, 1000, 2000, 3000, 5000, 7500, 10_000, 13_000, 16_000, 20_000, 25_000, 35_000, 50_000,
     75_000, 120_000,
 ];
-/// Those at which the locks are run that no row needs there.
+/// The gaps for locks that no row needs.
 const SOME: [u32; 6] = [0, 1000, 5000, 13_000, 25_000, 75_000];
 /// MCS on the 4 big cores saturates the lock where it has this share of its largest throughput.
 const SATURATED: f64 = 0.97;

@@ -28,7 +28,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "libasl-8i", measure: bench6::figure_8i },
 ];
 
-/// What fits need of them: the rows that machines are fitted to, the same as in the whole figure.
+/// The parts that fits need: the fitted rows, measured as in the whole figure.
 pub static FITTED: &[Experiment] = &[
     Experiment { id: "libasl-1", measure: motivation::rows_of_1 },
     Experiment { id: "libasl-4", measure: motivation::rows_of_4 },

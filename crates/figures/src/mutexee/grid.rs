@@ -86,7 +86,8 @@ fn best_is_best(grid: &Grid) -> f64 {
     share(grid, agree)
 }
 
-/// Where the two bests differ: the best of something to what the best of the other has.
+/// Where the two best locks differ: the best value of one measure, relative to that of the lock
+/// that is best by the other.
 fn otherwise(grid: &Grid, of: impl Fn(&Point) -> f64) -> f64 {
     let apart = grid.iter().filter(|points| !agree(points));
     mean(apart.map(|points| {

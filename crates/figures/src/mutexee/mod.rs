@@ -21,7 +21,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "mutexee-t2", measure: alone::table_2 },
 ];
 
-/// What fits need of them: the rows that machines are fitted to, the same as in the whole figure.
+/// The parts that fits need: the fitted rows, measured as in the whole figure.
 pub static FITTED: &[Experiment] = &[Experiment { id: "mutexee-11", measure: single::rows_of_11 }];
 
 /// The paper's locks, by our names, without and with its own.
@@ -36,7 +36,7 @@ fn load(lock: &str, threads: u32, cs: f64, locks: f64) -> Load {
     if threads > CPUS { load.placement(Placement::Free) } else { load }
 }
 
-/// The largest of what some locks have, seed by seed; nothing if one of them is missing.
+/// The largest value among some locks, seed by seed; nothing if one of them is missing.
 fn largest(locks: &[Vec<f64>]) -> Vec<f64> {
     by_seed(locks, |values| values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }

@@ -12,15 +12,16 @@
 //! ```
 //!
 //! We differ in three points.
-//! 1. *The unit never falls below a 1024th of what it is for a window as large as the SLO.* By integers, and
-//!    after many violations, it would become 0, and the window stay there for ever.
-//! 2. *A window that has grown to four times what it was reduced to has its unit doubled.* Where the load has
-//!    changed for good, the window reaches its new size in a number of executions that grows with the
-//!    logarithm of the way, not with the way. A unit never exceeds half of what a reduction from the present
-//!    window would make it, so this does not make violations more frequent than the percentile allows.
-//! 3. *The first window is the SLO itself.* From a much smaller one growth takes ten thousand executions.
+//! 1. *The unit never falls below a 1024th of what it is for a window as large as the SLO.* In integers,
+//!    after many violations, it would become 0, and the window would never grow again.
+//! 2. *A window that has grown to four times what it was reduced to has its unit doubled.* After a lasting
+//!    change of load, the number of executions until the window fits grows with the logarithm of the
+//!    distance, not with the distance. A unit never exceeds half of what a reduction from the present window
+//!    would make it, so this does not make violations more frequent than the percentile allows.
+//! 3. *The first window is the SLO itself.* From a much smaller one, growth takes ten thousand
+//!    executions.
 
-/// The longest reorder window, ns: what bounds every wait for others to overtake (100 ms).
+/// The longest reorder window, ns: it bounds every wait for others to overtake (100 ms).
 pub const WINDOW_MAX_NS: u32 = 100_000_000;
 
 /// The share of executions that must keep the SLO, in millionths: P90 to P99.9.
@@ -30,15 +31,16 @@ pub struct Percentile(u32);
 const MILLION: u64 = 1_000_000;
 
 impl Percentile {
-    /// The 99th percentile, what holds unless told otherwise.
+    /// The 99th percentile, the default.
     pub const P99: Self = Self(990_000);
 
-    /// The percentile of so many millionths; `None` below P90 and above P99.9.
+    /// The percentile of this many millionths; `None` below P90 and above P99.9.
     pub const fn from_millionths(millionths: u32) -> Option<Self> {
         if millionths >= 900_000 && millionths <= 999_000 { Some(Self(millionths)) } else { None }
     }
 
-    /// What `text` says in decimal: `99`, `99.9`; `None` if that is no number from 90 to 99.9.
+    /// The percentile that `text` says in decimal: `99`, `99.9`; `None` if that isn't a number from
+    /// 90 to 99.9.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut millionths = 0_u32;
         let mut weight = None; // before the point
@@ -93,7 +95,7 @@ impl Feedback {
         Self { window_ns, unit_ns: at_least(percentile.unit_ns(window_ns), window_ns, percentile) }
     }
 
-    /// The same with a window of at most `window_ns`: what another thread's has come to.
+    /// The same with a window of at most `window_ns`, which another thread ended with.
     #[must_use]
     pub const fn at_most(self, window_ns: u32, slo_ns: u64, percentile: Percentile) -> Self {
         if self.window_ns <= window_ns {

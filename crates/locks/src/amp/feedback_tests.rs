@@ -117,7 +117,7 @@ struct Machine {
     percentile: Percentile,
 }
 
-/// What a run of executions came to.
+/// The result of a run of executions.
 struct Run {
     violations: f64,
     windows: Vec<u32>,
@@ -159,7 +159,7 @@ fn noisy(window: f64, machine: &mut Machine) -> f64 {
     base + overtaken
 }
 
-/// Violations come to the share that the percentile allows, and not to less than half of it: then the window
+/// Violations reach the share that the percentile allows, and at least half of it: with fewer, the window
 /// would be smaller than it could be.
 #[test]
 fn violations_converge_to_the_percentile() {

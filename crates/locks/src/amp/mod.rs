@@ -1,4 +1,4 @@
-//! Asymmetry-aware locking: what is not one front lock's alone.
+//! Asymmetry-aware locking: the parts that several locks share.
 
 pub mod feedback;
 pub mod reorderable;

@@ -12,16 +12,17 @@
 //!   little cores  lock_reorder ── standby, window ──┘     (no queue of its own: windows differ)
 //! ```
 //!
-//! Our deviation: the paper's standby looks whether the lock is free, and joins the queue if it is. Ours tries to take it,
-//! and goes on standing by if somebody was faster: it does not wait in the queue, with others behind it, for a lock that was
-//! free a moment ago; and where it succeeds the line came once, not twice. Simulated on an M1 (LibASL, Fig 8g): at least
-//! 0.97 of MCS on all cores at every load, 0.86 before. Classes slower than the second look first, as published.
+//! Our deviation: the paper's standby looks whether the lock is free, and joins the queue if it is. Ours tries to take
+//! it, and goes on standing by if somebody was faster. So it does not wait in the queue, with others behind it, for a
+//! lock that was free a moment ago; and where it succeeds, the cache line travels once, not twice. Simulated on an M1
+//! (LibASL, Fig 8g): at least 0.97 of MCS on all cores at every load, 0.86 before. Classes slower than the second look
+//! first, as published.
 //!
 //! Invariants:
-//! 1. Who holds the lock is decided by the base lock alone; standby does nothing but look and try.
-//! 2. A window ends after 100 ms at the latest, and then the thread is in the base lock's queue: whoever asks gets
-//!    the lock if the base lock starves nobody.
-//! 3. The window is a hint: others may come in between its end and the joining.
+//! 1. The base lock alone decides who holds the lock; standby only looks and tries.
+//! 2. A window ends after 100 ms at the latest, and then the thread is in the base lock's queue: so it gets the
+//!    lock if the base lock starves nobody.
+//! 3. The window is a hint: others may arrive between its end and the joining.
 
 use super::standby::{Waiting, at_once, stand_by};
 use crate::entry::Entry;
@@ -66,8 +67,8 @@ impl<F> Reorderable<F> {
         unsafe { self.base.lock(node) }
     }
 
-    /// Lets others go first for up to `window_ns` nanoseconds (at most 100 ms), or until the lock is free, as which it
-    /// counts while `is_free` says so; then joins the base lock's queue. 0: as `lock_immediately`.
+    /// Lets others go first for up to `window_ns` nanoseconds (at most 100 ms), or until the lock is free (`is_free`
+    /// must agree); then joins the base lock's queue. 0: as `lock_immediately`.
     ///
     /// # Safety
     /// As [`RawLock::lock`].

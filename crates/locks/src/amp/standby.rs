@@ -11,25 +11,27 @@
 //! ```
 //!
 //! Our deviations: "free" must be seen twice on the second class of cores, three times on the third, and so on: a
-//! lock whose holder is back for it within 150 ns is not free, and a faster class finds it first. Intervals
-//! stop doubling at 20 us, so that a lock that falls idle is not left idle for half a window. A thread that finds
-//! itself on a big core asks at once. And who has found the lock taken for 0.1 ms sleeps between two looks, until
-//! shortly before its window ends; at once, and to the end, where threads are more than CPUs.
+//! lock whose holder is back within 150 ns does not count as free, and a faster class finds a free lock first.
+//! Intervals stop doubling at 20 us, so that a lock that falls idle is not left idle for half a window. A thread
+//! that finds itself on a big core asks at once. A thread that has found the lock taken for 0.1 ms sleeps
+//! between two looks, until shortly before its window ends. If threads outnumber CPUs, it sleeps from the start
+//! and to the end.
 
 use lockwright_platform::{Class, Platform, Word};
 
-/// Whoever stands by asks for the lock after 100 ms at the latest, so nobody starves.
+/// A thread that stands by asks for the lock after 100 ms at the latest, so nobody starves.
 pub use super::feedback::WINDOW_MAX_NS;
 
 /// Between the first look and the second, awake, ns.
 const FIRST_NS: u32 = 100;
 /// The longest interval, awake, ns.
 const LONGEST_NS: u32 = 20_000;
-/// Between two looks that both must find the lock free, ns: longer than a holder takes that comes straight back.
+/// Between two looks that both must find the lock free, ns: longer than it takes a holder to come straight back.
 const AGAIN_NS: u32 = 150;
 /// The same for one that slept in between, ns: it has time to make sure that nobody comes back.
 const AGAIN_ASLEEP_NS: u32 = 4_000;
-/// Who has waited so long awake, ns, at a lock that was never free, sleeps from then on ...
+/// A thread that has waited awake for this long, ns, at a lock that was never free, sleeps from
+/// then on ...
 const AWAKE_NS: u64 = 100_000;
 /// ... but not so shortly before its window ends, ns: it might oversleep.
 const OVERSLEPT_NS: u32 = 100_000;
@@ -37,13 +39,13 @@ const OVERSLEPT_NS: u32 = 100_000;
 const FIRST_SLEEP_NS: u32 = 50_000;
 /// The longest interval, asleep, ns.
 const LONGEST_SLEEP_NS: u32 = 1_000_000;
-/// An interval that took so much longer than asked for, ns, was spent without a CPU.
+/// An interval that took this much longer than asked for, ns, was spent without a CPU.
 const PREEMPTED_NS: u64 = 500_000;
 
 /// How to wait between two looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Waiting {
-    /// Awake at first, and towards the end of the window; asleep where threads are more than CPUs.
+    /// Awake at first, and towards the end of the window; asleep if threads outnumber CPUs.
     #[default]
     Auto,
     /// Awake: the paper's non-blocking version.
@@ -52,7 +54,7 @@ pub enum Waiting {
     Asleep,
 }
 
-/// How many looks in a row must find a lock free, for a thread of this class, before it asks: once more for each class.
+/// How many looks in a row must find a lock free before a thread of this class asks: one more for each class.
 pub(crate) fn confirmed(class: Class) -> u8 {
     class.0.min(3) + 1
 }
@@ -66,7 +68,7 @@ pub(crate) fn at_once(_: Class) -> u8 {
 /// [`WINDOW_MAX_NS`]); `true` if it did.
 ///
 /// `is_free` looks; `ask` is called when it has been free in `looks_for` looks in a row, and may fail: then we stand by
-/// again. `is_crowded` says whether waiters and holder are more than CPUs; asked for by [`Waiting::Auto`].
+/// again. `is_crowded` says whether waiters and holder outnumber the CPUs; only [`Waiting::Auto`] asks.
 pub(crate) fn stand_by<P: Platform>(
     window_ns: u32,
     waiting: Waiting,
@@ -133,8 +135,8 @@ mod tests {
     use core::cell::Cell;
     use lockwright_platform::Platform;
 
-    /// Stands by at a lock that is free as `script` says, for each look (the last entry, for ever).
-    /// Returns: was it got, how many looks, how long it took.
+    /// Stands by at a lock that is free as `script` says, for each look (the last entry forever).
+    /// Returns whether it got the lock, the number of looks, and how long it took.
     fn looks(class: u8, window_ns: u32, waiting: Waiting, script: &[bool]) -> (bool, usize, u64) {
         run_on(class);
         let (start, count) = (Threads::now(), Cell::new(0));
@@ -214,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_too_late_stands_by_again() {
+    fn a_thread_that_was_too_late_stands_by_again() {
         run_on(1);
         let asked = Cell::new(0);
         let ask = || {

@@ -24,7 +24,8 @@
 //!    ends its use, in unlock, after it has seen next.
 //! 4. A gate is opened once an acquisition, by the predecessor. From then on the node may be gone: the predecessor
 //!    keeps its address for the wake, and nothing else.
-//! 5. A gate that was ASLEEP when opened gets one wake. Legal to wake whoever sleeps at that address by then.
+//! 5. A gate that was ASLEEP when opened gets one wake. If another thread sleeps at that address by then, it
+//!    may be woken, too.
 //!
 //! Facts: first come first served; 8 B a lock, one node of 16 B a waiter; waiters sleep, the unlocker wakes the next;
 //! each waiter is delayed by those before it, and by the wake of each that sleeps.

@@ -5,9 +5,9 @@
 //!          └            31 … 8               ┴   7    ┴  6 … 1  ┴   0    ┘
 //! ```
 //!
-//! The era says in which process the word was written last: a child of a fork finds its parent's, whatever
-//! threads of the parent's held or listed, and begins anew (invariant 5). The holder's id tells a thread that
-//! is torn out of its wait whether it was at work in the list.
+//! The era says in which process the word was written last. A forked child finds its parent's era, and begins
+//! anew, whatever the parent's threads held or listed (invariant 5). The holder's id tells a thread that is
+//! torn out of its wait whether it was at work in the list.
 
 use super::{Cond, LISTED, LISTED_AWAKE, Sleeper, UNLISTED};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -18,7 +18,7 @@ const ASLEEP: u32 = 1;
 const ERA: u32 = 63 << 1;
 const HOLDER: u32 = !0 << 8;
 
-/// How long the list's own lock is waited for awake, ns.
+/// How long to wait awake for the list's own lock, ns.
 const LOCK_SPIN_NS: u32 = 5_000;
 
 impl<P: Platform> Cond<'_, P> {
@@ -49,7 +49,8 @@ impl<P: Platform> Cond<'_, P> {
         }
     }
 
-    /// As [`lock_list`](Self::lock_list), by a thread that may have been woken for it before, and has not told.
+    /// As [`lock_list`](Self::lock_list), by a thread that may have been woken for it before, and must not
+    /// swallow that wake.
     pub(super) fn lock_list_for_others(&self) {
         self.lock_list_slow(ASLEEP);
     }
@@ -71,7 +72,7 @@ impl<P: Platform> Cond<'_, P> {
                 }
                 continue;
             }
-            // Relaxed: whoever unlocks reads it by an RMW. The sleep compares the word.
+            // Relaxed: unlock reads it by an RMW. The sleep compares the word.
             match self.lock.compare_exchange(now, now | ASLEEP, Relaxed, Relaxed) {
                 Ok(_) => {
                     P::park(self.lock, now | ASLEEP, None);
@@ -150,7 +151,7 @@ impl<P: Platform> Cond<'_, P> {
 
     /// The list as it was, without `me`, whose own edit of it was torn at any point. The lock is ours.
     ///
-    /// From `first` on, `next` leads to everybody who is listed, at each point of `append` and `link`.
+    /// From `first` on, `next` leads to every listed waiter, at each point of `append` and `link`.
     pub(super) fn mend_without(&self, me: &Sleeper<P>) {
         // All Relaxed: under the list's lock (invariant 1).
         let mut previous: *mut Sleeper<P> = core::ptr::null_mut();
@@ -182,7 +183,7 @@ impl<P: Platform> Cond<'_, P> {
         (record & 15, record >> 4)
     }
 
-    /// Keeps the score, under the list's lock: did a waiter that was so `listed` stay awake, and did it pay?
+    /// Keeps the score, under the list's lock: did a waiter with this `listed` stay awake, and did that pay?
     pub(super) fn score(&self, listed: u32, paid: bool) {
         if listed == LISTED_AWAKE {
             let (score, waits) = self.record();

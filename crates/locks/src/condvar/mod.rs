@@ -1,5 +1,5 @@
-//! Condition variable: a list of waiters, each asleep at its own gate; who is signalled is decided when
-//! the signal is sent, first come first served.
+//! Condition variable: a list of waiters, each asleep at its own gate. The signaller decides who is
+//! signalled when it sends the signal, first come first served.
 //!
 //! Idea and order after Birrell, *Implementing Condition Variables with Semaphores*, 2003, and Mesa's
 //! monitors (Lampson & Redell, CACM 1980). glibc's counters let a later waiter steal a signal (its bug
@@ -27,8 +27,8 @@
 //! | waiter that is CANCELLED, under `lock` | (CANCELLED, listed) | unlisted |
 //!
 //! The only waiter of a condvar stays awake for a moment if that has paid lately: a producer and a
-//! consumer in step then never call the kernel. It decides so before it releases the mutex, and whoever
-//! signals it keeps the score, because of invariant 2.
+//! consumer in step then never call the kernel. It decides that before it releases the mutex, and the
+//! signaller keeps the score, because of invariant 2.
 //!
 //! Invariants:
 //! 1. The list, `listed` and `record` are written under `lock` only. A listed waiter stays where it is.
@@ -39,9 +39,9 @@
 //!    for one when it got it.
 //! 3. MOVED only while the signaller holds the mutex: so the waiter can't return, and free the mutex,
 //!    before the signaller is done with it.
-//! 4. Whoever slept on `lock` takes it with ASLEEP set: somebody else may still sleep there.
-//! 5. `lock` names the era of the process that wrote it last. In another one, a fork's child, its holder and
-//!    the listed waiters do not exist: the list is empty, and the lock is free.
+//! 4. A thread that slept on `lock` takes it with ASLEEP set: another may still sleep there.
+//! 5. `lock` names the era of the process that wrote it last. In another process, a forked child, its holder
+//!    and the listed waiters do not exist: the list is empty, and the lock is free.
 
 mod list;
 mod signal;
@@ -69,7 +69,7 @@ const LISTED_AWAKE: u32 = 2;
 /// How long the only waiter stays awake at most, ns.
 const AWAKE_NS: u32 = 10_000;
 
-/// A condvar's memory, inside a `pthread_cond_t` or wherever, and who asks.
+/// A condvar's memory, inside a `pthread_cond_t` or elsewhere, and who asks.
 pub struct Cond<'a, P: Platform> {
     /// The list's lock, a futex word; see `list.rs`. 0: free, in era 0.
     pub lock: &'a P::Word,
@@ -135,7 +135,8 @@ impl<P: Platform> Cond<'_, P> {
         unsafe { self.enlist_if(me, |_| true) };
     }
 
-    /// As [`enlist`](Self::enlist), if `may` agrees: asked under the list's lock, with "is the list empty?".
+    /// As [`enlist`](Self::enlist), if `may` agrees. It is called under the list's lock, and told whether
+    /// the list is empty.
     ///
     /// # Safety
     /// As [`enlist`](Self::enlist).
@@ -161,7 +162,7 @@ impl<P: Platform> Cond<'_, P> {
         outcome
     }
 
-    /// Takes a waiter out of the list that has timed out: no signal was for it, and none will be. The condvar is there until
+    /// Takes a timed-out waiter out of the list: no signal was for it, and none will be. The condvar must exist until
     /// this is done.
     pub fn withdraw(&self, me: &Sleeper<P>) {
         self.lock_list();
@@ -173,8 +174,8 @@ impl<P: Platform> Cond<'_, P> {
     /// Ends a wait that was torn at any point between the begin of [`enlist`](Self::enlist) and the end of
     /// [`sleep`](Self::sleep), by its own thread: a signal handler interrupted it, and does not return.
     ///
-    /// A signal that was for us goes to another waiter; `held` as for [`signal`](Self::signal). The answer is how to
-    /// acquire the mutex, should that have been released.
+    /// A signal that was for us goes to another waiter; `held` as for [`signal`](Self::signal). Returns how to
+    /// acquire the mutex, if that has been released.
     pub fn leave<'m>(
         &self,
         me: &Sleeper<P>,
@@ -211,7 +212,8 @@ impl<P: Platform> Sleeper<P> {
     ///
     /// `spin_ns` bounds how long it stays awake; 0 where one CPU must do.
     pub fn rest(&self, spin_ns: u32, deadline: Option<P::Deadline>) -> Outcome {
-        // Relaxed: whoever claims our gate may write UNLISTED; then there is nothing to stay awake for.
+        // Relaxed: a thread that claims our gate may write UNLISTED; then there is nothing to stay
+        // awake for.
         if self.listed.load(Relaxed) == LISTED_AWAKE {
             P::spin_for(&self.gate, Relaxed, spin_ns.min(AWAKE_NS), |gate| gate != AWAKE);
         }

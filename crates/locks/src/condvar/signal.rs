@@ -11,7 +11,8 @@ impl<P: Platform> Cond<'_, P> {
     /// `held` is asked, while a waiter is in the list, for its mutex if the caller holds it.
     pub fn signal<'m>(&self, held: impl FnOnce() -> Option<Parts<'m, P>>) {
         if self.first.load(Relaxed).is_null() {
-            // Whoever joined before us in the program's own order (under the mutex) is visible.
+            // Waiters that joined before us in the program's own order (under the mutex) are
+            // visible.
             return;
         }
         self.lock_list();
@@ -82,7 +83,7 @@ impl<P: Platform> Cond<'_, P> {
         waiters
     }
 
-    /// Takes a waiter out of the list and gives it its signal, the `only` one; one that was cancelled stays in the
+    /// Takes a waiter out of the list and gives it its signal, the `only` one; a cancelled waiter stays in the
     /// list.
     fn give(&self, waiter: &Sleeper<P>, held: Option<Parts<'_, P>>, only: bool) -> Claim<P> {
         let listed = waiter.listed.load(Relaxed); // under the list's lock

@@ -42,7 +42,7 @@ impl Memory {
     }
 }
 
-/// Tears `operation` of the middle one of three waiters at each of its steps, after `before`, and lets it leave.
+/// After `before`, tears `operation` of the middle one of three waiters at each of its steps, and lets it leave.
 fn tear(
     before: impl Fn(&Cond<'_, Threads>, &[Node; 3]),
     operation: impl Fn(&Cond<'_, Threads>, &Node),

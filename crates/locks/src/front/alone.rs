@@ -30,13 +30,13 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
         }
     }
 
-    /// Its memory, for who is nobody in particular.
+    /// Its memory, for a caller that need not be told apart.
     pub fn parts(&self) -> Parts<'_, P> {
         let Self { word, side, mood, tail, .. } = self;
         Parts { word, side, mood, by: core::ptr::null(), thread: 0, tail, owner: None }
     }
 
-    /// The same, for who unlocks with this node.
+    /// The same, for a caller that unlocks with this node.
     fn parts_for(&self, by: *mut By<P>) -> Parts<'_, P> {
         Parts { by: by.cast(), ..self.parts() }
     }
@@ -66,7 +66,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
     }
 }
 
-/// How a caller has the lock: by this node of the line, or by the word, where that is null.
+/// How a caller holds the lock: by this node of the line, or, if null, by the word.
 pub struct By<P: Platform>(*const Waiter<P>);
 
 impl<P: Platform> Default for By<P> {

@@ -1,9 +1,9 @@
 //! ASL: big cores overtake little ones, as often as the latency SLO of the program's own operations allows.
 //!
-//! LibASL, *Asymmetry-aware Scalable Locking*, PPoPP 2022, section 3.3, algorithm 3. A thread that runs on a core of the
-//! fastest class when it asks joins the line at once. One that runs on any other stands by first, for a window of
-//! time (amp/standby.rs), and takes the lock meanwhile only if it is free. The window is the thread's current
-//! epoch's, which feedback keeps as long as the SLO allows (amp/feedback.rs); outside epochs it is 100 ms.
+//! LibASL, *Asymmetry-aware Scalable Locking*, PPoPP 2022, section 3.3, algorithm 3. A thread that asks on a core of
+//! the fastest class joins the line at once. On any other core it stands by first, for a window of time
+//! (amp/standby.rs), and takes the lock meanwhile only if it is free. The window is the thread's current epoch's, which
+//! feedback keeps as long as the SLO allows (amp/feedback.rs); outside epochs it is 100 ms.
 //!
 //! ```text
 //!   arrival on a big core ─────────────────────────► line (fifo's) ─► head ─► word
@@ -11,13 +11,13 @@
 //!                                 └ free ──────────────────────────────────────┘
 //! ```
 //!
-//! Our deviations: who stands by *takes* a lock that it finds free, and stands by again if somebody was faster (the
-//! paper joins the queue); the base is fifo's line in front of word 0 (the paper: MCS). With more waiters than CPUs
-//! it is barging's, and standby sleeps (the paper's blocking version: pthread's mutex and nanosleep), by itself.
+//! Our deviations: a thread that stands by *takes* a lock that it finds free, and stands by again if another was faster (the
+//! paper joins the queue). The base is fifo's line in front of word 0 (the paper: MCS). With more waiters than CPUs it is
+//! barging's line, and standby sleeps, with no option for it (the paper: a blocking version, by pthread's mutex and nanosleep).
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. Standby holds nothing, and nobody waits for who stands by.
-//! 2. After `window` ns, 100 ms at the most, the thread is in the line: who asks waits for a bounded number of others.
+//! 1. A thread that stands by holds nothing, and nobody waits for it.
+//! 2. After `window` ns, 100 ms at the most, the thread is in the line: so it waits for a bounded number of others.
 //! 3. A window of 0 is fifo.
 
 use super::{Arrived, Rule, Taken, Tuning, View, Window, barging, fifo, tuning};
@@ -37,7 +37,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::ArrivalOrBypass,
     stands_by: true,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool; 24 bytes per thread and epoch",
-    wakes: "as fifo; as barging where waiters are more than CPUs, and standby sleeps there",
+    wakes: "as fifo; as barging where waiters outnumber CPUs, and standby sleeps there",
     delay: "a little core, by its window (the epoch's, 100 ms outside epochs); then as fifo",
     advice: "machines with unequal cores; give latency-critical operations an SLO (docs/epochs.md)",
     options: &[tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(fifo::BYPASS)],
@@ -69,12 +69,12 @@ pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     if lock.tuning.window_ns == 0 || P::place().class.is_big() {
         return None;
     }
-    // A line from before a fork is nobody's: a free lock must not look as if it were in use.
+    // A line from before a fork has no owner: a free lock must not look as if it were in use.
     lock.is_line_empty();
     lock.take_if_free().or_else(|| reorder(lock))
 }
 
-/// Stands by, counted as one who waits beside the line.
+/// Stands by, counted as waiting beside the line.
 fn reorder<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     let counted = lock.count_in(u32::MAX);
     let mut taken = None;
@@ -83,7 +83,7 @@ fn reorder<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
         lock.tuning.waiting,
         confirmed,
         || lock.is_free(),
-        // Those who stand by, the asking thread among them, and the holder.
+        // The threads that stand by, this one included, and the holder.
         || lock.is_crowded() || lock.beside() + 1 > lock.tuning.cpus,
         || {
             taken = lock.take_if_free();

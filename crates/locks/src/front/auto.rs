@@ -1,11 +1,11 @@
 //! Auto: the default. What suits this machine, and the core that asks.
 //!
-//! On more than four CPUs it is slo.rs: waiters stand in line, and are granted the lock. Where cores are equal it does not believe the
-//! first sign that a lock is saturated (`Eager`), because sections of random lengths give such signs, too.
+//! On more than four CPUs it is slo.rs: waiters stand in line, and are granted the lock. On equal cores it does not
+//! believe the first sign that a lock is saturated (`Eager`), because sections of random lengths give such signs, too.
 //!
-//! On few CPUs, and cores of the fastest class, which are all where cores are equal, it is barging.rs with the tuning that suits the CPUs
-//! ([`Tuning::for_cpus`]): the next in line has seldom a CPU, and whoever finds the lock free had better take it. With one CPU (affinity,
-//! or a container's quota) nobody spins, and no lock is left to another core.
+//! On few CPUs, on cores of the fastest class (all cores, if they are equal), it is barging.rs with the tuning that
+//! suits the CPUs ([`Tuning::for_cpus`]): the next in line seldom has a CPU, so a thread that finds the lock free
+//! should take it. With one CPU (affinity, or a container's quota) nobody spins, and no lock is left to another core.
 //!
 //! ```text
 //!   few CPUs, fastest class ─ word free? take ─ spin ─ line ─► head: naps while the lock is saturated, till its turn ─► word
@@ -42,7 +42,7 @@ pub const ENTRY: Entry = Entry {
     ],
 };
 
-/// On so few CPUs whoever finds the lock free had better take it: the next in line has seldom a CPU.
+/// On at most this many CPUs a thread that finds the lock free should take it: the next in line seldom has a CPU.
 const FEW: u32 = 4;
 
 /// The rule.
@@ -59,7 +59,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        if lock.tuning.cpus <= FEW && P::place().class.is_big() {
+        if lock.tuning.cpus <= FEW && P::place().class.is_big() || lock.tuning.cpus > FEW && lock.is_crowded() {
             barging::Lock::arrive(lock)
         } else {
             slo::Lock::arrive(lock)

@@ -1,15 +1,14 @@
-//! Barging: whoever finds the word free takes it; who has waited longest is woken first.
+//! Barging: any thread that finds the word free takes it; the one that has waited longest is woken first.
 //!
-//! The idea is glibc's (an arrival may overtake sleepers: a lock that is free and a thread that runs
-//! should not wait for one that has yet to wake up), with two differences. Waiters first stay awake for
-//! about as long as a sleep and a wake would cost (Karlin et al., *Competitive Randomized Algorithms for
-//! Non-Uniform Problems*, SODA 1990), few at a time. And sleepers stand in a line of which only the head
-//! is ever woken, once: the many wakes of glibc's lock, whose woken threads find it taken again and
-//! mark it "wake somebody" again, are what makes it slow with more threads than CPUs.
+//! The idea is glibc's: an arrival may overtake sleepers, because a free lock and a running thread should not wait for a thread that
+//! has yet to wake up. There are two differences. Waiters first stay awake for about as long as a sleep and a wake would cost (Karlin
+//! et al., *Competitive Randomized Algorithms for Non-Uniform Problems*, SODA 1990), few at a time. And sleepers stand in a line, and
+//! only its head is ever woken, once. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again:
+//! that makes it slow with more threads than CPUs.
 //!
 //! A lock whose last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy, is
-//! *saturated*: handing it to another core would only move its data there. Then the line's head naps until its turn, and leaves it to
-//! those who come back (front/batch.rs).
+//! *saturated*: handing it to another core would only move its data there. Then the line's head naps until its turn,
+//! and leaves the lock to the thread that comes back (front/batch.rs).
 //!
 //! Overtaking has a bound: after `bypass` arrivals the head's turn has come, and arrivals join the line.
 //! So a head that was woken but waits for a CPU gets one, because those who overtook it go to sleep.
@@ -28,7 +27,7 @@ use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
 /// Arrivals that may overtake the line's head, by default: a fraction of a millisecond of short critical
-/// sections, against which a sleep and a wake are little.
+/// sections, compared with which a sleep and a wake cost little.
 pub const BYPASS: u32 = 500;
 
 /// What the catalogue says.
@@ -36,7 +35,7 @@ pub const ENTRY: Entry = Entry {
     id: "barging",
     kind: Kind::Front,
     preset_of: None,
-    idea: "whoever finds it free takes it; waiters spin briefly, then sleep in a line",
+    idea: "any thread that finds it free takes it; waiters spin briefly, then sleep in a line",
     source: "glibc's 0/1/2 futex word (Drepper, Futexes Are Tricky, 2011) with a K42-style line of \
              sleepers; spin budget after Karlin et al., SODA 1990",
     order: "none among runners; sleepers are woken first come first served",
@@ -61,7 +60,7 @@ impl<P: Platform> Rule<P> for Lock {
 
 /// Awake, beside the line, if few enough are.
 fn spin_in_front<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
-    // A hint, all of it: who may take the lock is decided when it is taken.
+    // All of these are hints: `take` decides who may have the lock.
     if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass || lock.is_turn() {
         return None;
     }

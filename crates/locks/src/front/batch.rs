@@ -1,34 +1,35 @@
-//! Saturation: is it worth handing the lock to another core? And where it is not: for how long does it stay?
+//! Saturation: is it worth handing the lock to another core? And if not, how long does it stay?
 //!
 //! A waiter that takes the lock as soon as it is free makes the lock, and all data that it protects, travel between
-//! cores. If its last holder comes back and is through with the next section before that, nothing is gained: its own core
+//! cores. If the last holder would come back and finish its next section before that, nothing is gained: its own core
 //! has the data. So waiters learn: now and then, and more often once they suspect it, a waiter that finds the word free
-//! doesn't take it. It watches for some microseconds who comes back (`__owner` tells) and how long his rounds are. Short
-//! ones, of the last holder: a step towards *saturated*. None, long ones, or somebody else: two steps back. (Leaving the
-//! lock to the core that has the data is what NUMA locks do between sockets: Radovic & Hagersten, HPCA 2003.) On two CPUs
-//! they ask how busy he keeps it (busy.rs).
+//! doesn't take it. For some microseconds it watches who comes back (`__owner` tells) and how long the rounds are.
+//! Short rounds of the last holder are a step towards *saturated*. No rounds, long ones, or another thread's are two
+//! steps back. (Leaving the lock to the core that has the data is what NUMA locks do between sockets: Radovic &
+//! Hagersten, HPCA 2003.) On two CPUs they ask how busy the holder keeps it (busy.rs).
 //!
 //! ```text
 //!   holder   [cs]..[cs]..[cs]..[cs]..        [cs]................[cs].....
 //!   waiter        ^ watches: short rounds        ^ watches: nobody; takes it
 //! ```
 //!
-//! The line's head leaves a saturated lock to its *runner*, who comes back for it, until its turn has come. What a turn may
-//! cost is a **wait budget**, in time. Turns share three quarters of it, by the number of waiters; the rest is for standby
-//! (slo.rs) and for what a turn takes to begin. Long turns are few moves of the data, and they keep long waits rare: a runner
-//! that has had 1000 operations in its turn waits in one of 1000. Meanwhile the head looks now and then whether it is gone. On two
-//! CPUs it then says that its turn has come (TURN), and the runner gives way at once: it joins the line.
+//! The line's head leaves a saturated lock to its *runner*, who comes back for it, until its turn has come. A **wait
+//! budget**, in time, limits what turns may cost. The waiters' turns share three quarters of it equally; the rest is
+//! for standby (slo.rs) and for starting turns. Long turns mean few moves of the data, and rare waits: a runner with
+//! 1000 operations in its turn waits in one of the 1000. Meanwhile the head checks now and then whether the runner is
+//! gone. On two CPUs the head sets TURN when its turn has come, and the runner gives way at once: it joins the line.
 //!
 //! ```text
 //!   runner   [cs][cs][cs] ... [cs]│ joins the line's end
 //!   head     naps  ^look    ^look │ its turn: [cs][cs][cs] ...
 //! ```
 //!
-//! The budget bounds naps. A wait has the wake-ups of those before it, too, and what a lock that is not saturated takes.
+//! The budget bounds naps only. A wait also contains the wake-ups of those before it, and what it would take at an
+//! unsaturated lock.
 //!
-//! Everything here is a hint: who holds the lock is decided by word 0 alone.
+//! Everything here is a hint: word 0 alone decides who holds the lock.
 
-use super::busy::{BUSY, GRACE_MAX_NS, MOVED_NS, STILL_BUSY, WATCH_NS, few, is_busy, until};
+use super::busy::{BUSY, GRACE_MAX_NS, MOVED_NS, STILL_BUSY, WATCH_NS, few, is_busy, until, who};
 use super::{FREE, Parts, Tuning, View, mood, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Stage, Word};
@@ -36,32 +37,35 @@ use lockwright_platform::{Platform, Stage, Word};
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
 
-/// So long after its predecessor has acquired it learns that it is head, and after the release it can have acquired: together, ns.
+/// From its predecessor's acquisition until a waiter learns that it is head, plus from a release until it can have acquired, ns.
 const HEADSHIP_NS: u64 = 200;
 
-/// Sections of random lengths look as if some took longer with data that has just arrived. This factor is beyond chance.
+/// With random lengths, some sections look as if they took longer because the data has just arrived. This factor is beyond chance.
 const FASTER: u64 = 2;
 
-/// A runner who has not been back for so long is gone, ns.
+/// A runner that has not been back for this long is gone, ns.
 const GONE_NS: u64 = 1_000;
 
-/// Once in this time, ns, there is a slice in which all heads leave their locks and watch: who needs several locks in turn then
-/// meets none that is handed over.
+/// Once in this time, ns, there is a slice in which all heads leave their locks and watch. A thread that needs several
+/// locks in turn then meets none that is handed over.
 const SLICES_NS: u64 = 1 << 20;
 
 /// Such a slice, ns.
-const SLICE_NS: u64 = 1 << 15;
+const SLICE_NS: u64 = 1 << 13;
 
-/// A head that was overtaken so often while it was on its way suspects that somebody comes back for the lock.
+/// A head that was overtaken this often while it was on its way suspects that somebody comes back for the lock.
 const OVERTAKEN: u32 = 16;
 
-/// The turn of a core of a slower class is this part of another one's: it does less in it.
+/// A slower core's turn is this fraction of a fast one's, because it does less in it.
 const SLOW_SHARE: u64 = 3;
 
-/// After one turn in this many the lock goes from core to core for a while, to see whether that pays by now.
+/// After one turn in this many the lock goes from core to core for a while, to see whether that pays now.
 const TRY_EACH: u64 = 32;
 
-/// A head that naps looks at the lock after so long, ns, then after twice as long ...
+/// The same where turns of granting are cheap to measure: once in this time, ns.
+const TRIES_NS: u64 = 1 << 26;
+
+/// A head that naps looks at the lock after this long, ns, then after twice as long ...
 const FIRST_LOOK_NS: u32 = 20_000;
 
 /// ... up to this: a lock that falls idle is not left idle for longer.
@@ -73,19 +77,17 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
 }
 
 /// Is it, or may it be, better not to hand it over? Then it is not granted to anybody.
-pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>) -> bool {
-    lock.tuning.budget_ns != 0
-        && (lock.parts.mood.load(Relaxed) & (mood::SATURATED | mood::STEPS) != 0
-            || is_slice(P::now()))
+pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>, now: u64) -> bool {
+    lock.tuning.budget_ns != 0 && (is_saturated(&lock.parts, lock.tuning) || is_slice(now))
 }
 
-/// Is it a moment at which all heads leave their locks and watch?
+/// Is this a slice in which all heads leave their locks and watch?
 pub(super) fn is_slice(now: u64) -> bool {
     now % SLICES_NS < SLICE_NS
 }
 
-/// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head does, and has it slept?
-/// None: somebody beside the line.
+/// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head calls; has it
+/// slept? None: a thread beside the line calls.
 pub(super) fn spin<P: Platform>(
     lock: &View<'_, P>,
     head: Option<bool>,
@@ -96,9 +98,11 @@ pub(super) fn spin<P: Platform>(
     let start = P::now();
     // Somebody kept coming back while it was on its way.
     let overtaken = head == Some(true) && lock.overtaken() >= OVERTAKEN;
+    let is_known = lock.pace.is_some_and(|pace| pace.grants > 0);
     let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
+            _ if lock.pace.is_some() => is_known,
             _ if overtaken && !few(lock) => true,
             0 => is_slice(start) || start / 64 % if few(lock) { 64 } else { 32 } == 0,
             // The clock's low bits are as good as a dice.
@@ -113,7 +117,11 @@ pub(super) fn spin<P: Platform>(
             if value == FREE {
                 held = false;
                 let late = if head.is_some() || lock.is_eager() { HEADSHIP_NS } else { 0 };
-                let moved = (!overtaken).then(|| P::now().saturating_sub(since) + late);
+                let moved = match lock.pace {
+                    Some(pace) if is_known => Some(pace.ns.into()),
+                    _ if overtaken => None,
+                    _ => Some(P::now().saturating_sub(since) + late),
+                };
                 got = !is_back(lock, holder, moved) && take();
             } else if parts.holder() != holder {
                 (holder, since) = (parts.holder(), P::now());
@@ -121,7 +129,7 @@ pub(super) fn spin<P: Platform>(
             value == FREE
         });
         if held && parts.holder() == holder {
-            note(parts, 1); // it came at any moment, perhaps to the runner's CPU, and the lock was held
+            note(parts, 1); // the lock was held, though it came at a random moment, perhaps to the runner's CPU
         }
     };
     match (watches, head) {
@@ -139,9 +147,9 @@ pub(super) fn spin<P: Platform>(
 }
 
 /// The word is free: does its last holder come back, and so soon that a move does not pay? Notes the answer; `false`: the
-/// word is still free. `holder`: who that was, 0 if it isn't known; `moved`: what a section takes whose core has just got
+/// word is still free. `last`: who that was, 0 if it isn't known; `moved`: what a section takes whose core has just got
 /// the data, with the move, ns.
-fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>) -> bool {
+fn is_back<P: Platform>(lock: &View<'_, P>, mut last: u32, moved: Option<u64>) -> bool {
     let (parts, eager) = (&lock.parts, lock.is_eager());
     if few(lock) {
         let busy = is_busy(parts, BUSY);
@@ -150,44 +158,51 @@ fn is_back<P: Platform>(lock: &View<'_, P>, mut holder: u32, moved: Option<u64>)
         }
         return busy.is_some();
     }
-    let (least, faster, enough) =
-        if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
+    let moved = moved.unwrap_or(0).min(GRACE_MAX_NS);
+    let is_known = lock.pace.is_some_and(|pace| pace.grants > 0);
+    let others = if is_known { 3 } else { 0 };
+    let (least, faster, enough) = if eager { (GONE_NS, 1, 3) } else { (MOVED_NS, FASTER, u64::MAX) };
     let start = P::now();
-    let (mut rounds, mut held, mut back) = (0, 0, start);
+    let (mut released, mut taken) = (start, 0);
+    // Rounds of one thread, and how long the lock was free, and held, in them, ns.
+    let (mut rounds, mut free, mut held) = (0, 0, 0);
+    let is_enough = loop {
+        let patience = (moved * (taken + 1)).saturating_sub(P::now().saturating_sub(start));
+        let Some(back) = until(parts, false, patience.max(least)) else { break rounds >= enough };
+        taken += 1;
+        let by = if is_known { who(parts) } else { parts.holder() };
+        let Some(end) = until(parts, true, WATCH_NS) else { break rounds >= enough };
+        if by == 0 || last == 0 || by == last {
+            rounds += 1;
+            free += back.saturating_sub(released);
+            held += end.saturating_sub(back);
+        }
+        (last, released) = (if by == 0 { last } else { by }, end);
+        if taken - rounds > others {
+            break rounds > enough;
+        }
+        if end.saturating_sub(start) > WATCH_NS {
+            break rounds > 0;
+        }
+    };
     // Either it is back sooner than a move takes, whatever the section; or sections take far longer where the data has just
     // arrived.
-    let stays = loop {
-        let left = moved.unwrap_or(0).min(GRACE_MAX_NS) * (rounds + 1);
-        let Some(now) =
-            until(parts, false, left.saturating_sub(P::now().saturating_sub(start)).max(least))
-        else {
-            break rounds >= enough;
-        };
-        (rounds, back) = (rounds + 1, now);
-        let by = parts.holder();
-        if by != 0 && holder != 0 && by != holder {
-            break rounds > enough; // somebody else has it
-        }
-        holder = if holder == 0 { by } else { holder };
-        if back.saturating_sub(start) > WATCH_NS {
-            break true;
-        }
-        let Some(released) = until(parts, true, WATCH_NS) else { break rounds >= enough };
-        held += released.saturating_sub(back);
-    };
-    let stays = stays && {
-        let all = back.saturating_sub(start);
-        all.saturating_sub(held) < rounds * MOVED_NS
-            || all * faster < rounds * moved.unwrap_or(0).min(GRACE_MAX_NS)
-    };
+    let watched = if is_known { rounds * MOVED_NS } else { 0 };
+    let stays = is_enough && (free < rounds * MOVED_NS || (free + held) * faster < rounds * moved + watched);
     let in_slice = start % SLICES_NS < 2 * SLICE_NS;
-    let up = if in_slice { 7 } else { 1 };
-    note(parts, if stays { up } else { -2 });
-    rounds != 0
+    match (stays, is_known) {
+        (true, false) if !in_slice => note(parts, 1),
+        (true, true) => note(parts, lock.pace.map_or(0, |pace| pace.grants.min(4) as i32)),
+        (true, false) => note(parts, 7),
+        (false, false) => note(parts, -2),
+        (false, true) if rounds >= enough => note(parts, -7),
+        (false, true) => {} // others have it, and nothing is known of him
+    }
+    taken != 0
 }
 
-/// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it when
-/// the runner does not come back. `asked_ns`: when it asked; 0 if it did not look.
+/// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it
+/// when the runner does not come back. `asked_ns`: when it asked; 0 if it did not read the clock.
 pub(super) fn nap<P: Platform>(
     lock: &View<'_, P>,
     asked_ns: u64,
@@ -198,7 +213,7 @@ pub(super) fn nap<P: Platform>(
     let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, as all of these
     let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1, mood::MOST));
     if few(lock) {
-        turn = turn.min(budget / 2); // one waiter's turns are rare enough then, and the longest wait is shorter
+        turn = turn.min(budget / 2); // with one waiter turns are rare enough, and the longest wait is shorter
     }
     if parts.mood.load(Relaxed) & mood::SLOW != 0 {
         turn /= SLOW_SHARE;
@@ -222,8 +237,14 @@ pub(super) fn nap<P: Platform>(
             }
         }
     });
-    if P::now() / 64 % TRY_EACH == 0 {
+    let tries = match lock.pace {
+        Some(_) => start / TRIES_NS != P::now() / TRIES_NS,
+        None => P::now() / 64 % TRY_EACH == 0,
+    };
+    if tries {
         doubt(parts);
+    } else if !gone && lock.pace.is_some() {
+        note(parts, 1);
     }
     if !gone && few(lock) {
         parts.side.fetch_or(side::TURN, Relaxed); // until it has the lock nobody overtakes it: a hint
@@ -262,8 +283,8 @@ fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
     answer
 }
 
-/// Waits awake for `ns` at most; `done` sees each new value of the word. Notes whether its holder seems to have lost its CPU:
-/// then others need not wait awake for it.
+/// Waits awake for `ns` at most; `done` sees each new value of the word. Notes whether the holder seems to have lost
+/// its CPU: then others need not wait awake for it.
 pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl FnMut(u32) -> bool) {
     let (holder, mut over, mut free) = (parts.holder(), false, false);
     P::spin_for(parts.word, Relaxed, ns, |value| {
@@ -280,7 +301,7 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
     }
 }
 
-/// Does the runner of a saturated lock not come back, or not soon? `first`: the first look of this nap.
+/// Is the runner of a saturated lock gone, at least for now? `first`: the first look of this nap.
 fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     let (parts, eager) = (&lock.parts, lock.is_eager());
     if few(lock) {
@@ -295,7 +316,7 @@ fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     let until = |is_free| until(parts, is_free, GONE_NS).unwrap_or_else(P::now);
     let (released, back) = (until(true), until(false));
     if parts.word.load(Relaxed) == FREE {
-        note(parts, -2);
+        note(parts, if lock.pace.is_some() { -1 } else { -2 });
         return true;
     }
     let hold = until(true).saturating_sub(back);
@@ -306,7 +327,7 @@ fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     false
 }
 
-/// A saturated lock is no longer taken for one, but for one that probably is.
+/// A saturated lock is now taken for one that is only probably saturated.
 fn doubt<P: Platform>(parts: &Parts<'_, P>) {
     let now = parts.mood.load(Relaxed);
     let next = now & !(mood::STEPS | mood::SATURATED) | (mood::SATURATED_AT - mood::STEP);
@@ -325,7 +346,7 @@ fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
         next &= !mood::SATURATED;
     }
     if next != now {
-        // If somebody else notes something at the same time, theirs will do.
+        // If another thread notes something at the same time, its note will do.
         let _ = parts.mood.compare_exchange(now, next, Relaxed, Relaxed);
     }
 }

@@ -1,10 +1,10 @@
-//! Fifo: whoever came first is served first.
+//! Fifo: first come, first served.
 //!
 //! The line of front/line.rs (after Mellor-Crummey & Scott, TOCS 1991), and a rule: no arrival overtakes
-//! a waiter while the threads fit the CPUs. When they don't, strict order is what makes queue locks
-//! collapse, because the next in line has to be woken, and may have to wait for a CPU, while the lock
-//! stands idle. So then, and only while the lock is free because its next holder has yet to wake up, up
-//! to `bypass` arrivals may take it in between, counted from one headship to the next.
+//! a waiter while the threads fit the CPUs. When they don't, strict order makes queue locks collapse:
+//! the next in line has to be woken, and may have to wait for a CPU, while the lock stands idle. So
+//! then up to `bypass` arrivals, counted from one headship to the next, may take the lock in between,
+//! but only while it is free because its next holder has yet to wake up.
 //!
 //! ```text
 //!   arrival ─ line empty? take ─ crowded, free, and fewer than `bypass` so far? take, counted
@@ -62,7 +62,7 @@ impl<P: Platform> Rule<P> for Lock {
 }
 
 /// Takes a lock that is free, and a crowded one past its head. From a quarter of the bound on, one arrival in 32 is
-/// sent to join instead: the head, woken long ago, may wait for a CPU, and that arrival, going to sleep, gives it one.
+/// sent to join instead: the head, woken long ago, may wait for a CPU, and gets one when that arrival goes to sleep.
 fn overtake<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     let is_sent = |so_far| so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
     let may = lock.is_line_empty() || lock.is_crowded() && !is_sent(lock.overtaken());

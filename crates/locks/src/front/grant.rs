@@ -1,8 +1,8 @@
 //! Hand-over: who is next, and how it learns that.
 //!
-//! A holder may stay in the line, and grant the lock to the next waiter when it unlocks: by that waiter's own gate, as MCS
-//! does, while word 0 stays held. Whoever holds it so knows its own node, and unlocks by that: neither it nor its successor
-//! touches the mutex, which arrivals fight for. So long as grants follow each other, they are a *chain*:
+//! A holder may stay in the line, and grant the lock to the next waiter when it unlocks: by that waiter's own gate, as
+//! MCS does, while word 0 stays held. Such a holder knows its own node, and unlocks by it: neither it nor its successor
+//! touches the mutex, for whose line of memory arrivals compete. Consecutive grants form a *chain*:
 //!
 //! ```text
 //!   word 0 = 3
@@ -11,34 +11,34 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Of those in the line that are GRANTED, one has the lock at most; nobody before it does anything any more. Those behind it
-//!    are WAITING, ASLEEP or LEFT, but for the first of them that is not LEFT, which may be PROMOTED.
-//! 2. Nobody sleeps at its gate behind a GRANTED one that does not know ([`BEHIND`]): who falls asleep tells the one before it by a
-//!    step on that one's gate, and learns by the same step if it need not. Who is GRANTED, and told, wakes it, or leaves the line at
-//!    once and makes it head, on word 0.
-//! 3. A lock that is released by code that knows of no chain leaves it behind: word 0 free, H GRANTED. The next waiter sees
-//!    that by itself, now and then and before it sleeps (`is_first`), and competes for the word (PROMOTED). With nobody in line but
-//!    the dead, whoever takes the word clears them away.
-//! 4. Whoever sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
+//! 1. Of those in the line that are GRANTED, at most one has the lock, and those before it do nothing any more. Those
+//!    behind it are WAITING, ASLEEP or LEFT; the first of them that is not LEFT may be PROMOTED.
+//! 2. Nobody sleeps at its gate behind a GRANTED one that does not know ([`BEHIND`]): a waiter that falls asleep tells
+//!    the one before it by a step on that one's gate, and the same step says if it need not sleep. A GRANTED one that
+//!    has been told wakes the sleeper, or leaves the line at once and makes it head, on word 0.
+//! 3. Code that knows of no chain may release the lock and leave the chain behind: word 0 free, H GRANTED. The next
+//!    waiter checks that now and then and before it sleeps (`is_first`), and competes for the word (PROMOTED). If only
+//!    dead nodes are in line, the next thread that takes the word clears them away.
+//! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
 use super::SOMEBODY;
 use super::choice::choose;
 use super::line::{note_length, successor};
 use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Waiter, give_back, grants, state};
-use super::waiter::{SLICED, is_sliced};
+use super::waiter::{Pace, is_sliced, sliced};
 use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake, side};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
-/// After so many grants the holder looks at the mutex: does anybody sleep on the word, are waiters more than the CPUs?
+/// After this many grants the holder looks at the mutex: does anybody sleep on the word, do waiters outnumber the CPUs?
 const LOOKS_EACH: u32 = 16;
 
-/// So many of those behind it are woken at a time.
+/// How many of those behind it are woken at a time.
 const WAKES: usize = 16;
 
-/// After so many it asks the clock, if the lock's rule cares.
+/// After this many grants it asks the clock, if the lock's rule cares.
 const ASKS_EACH: u32 = 4;
 
 /// There is no chain any more: word 0 says so, too, unless somebody sleeps there.
@@ -49,8 +49,8 @@ fn end<P: Platform>(parts: &Parts<'_, P>) {
     }
 }
 
-/// The head, or who was granted the lock, has it: `gate`. Stays in the line if that may end in a grant, or leaves it.
-/// `true`: it stays, and unlocks by its node.
+/// The caller has the lock, as head or by a grant: `gate` says which. Stays in the line if that may end in a grant,
+/// or leaves it. `true`: it stays, and unlocks by its node.
 pub(super) fn settle<P: Platform, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
@@ -84,8 +84,8 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
     if R::AHEAD > 0 && state(gate) == OPEN {
         choose::<P, R>(lock, node);
     }
-    if let Some(head) = open_next(parts, me, node, era) {
-        move_to_word(parts, head);
+    if let Some(head) = open_next(parts, me, node, Pace::default(), era) {
+        move_to_word(lock, head);
     }
     end(parts);
     false
@@ -98,8 +98,10 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if parts.by.is_null()
         || node.next.load(Relaxed).is_null()
         || lock.is_crowded()
-        || batch::may_stay(lock)
     {
+        return false;
+    }
+    if batch::may_stay(lock, P::now()) {
         return false;
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {
@@ -107,11 +109,11 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         node.gate.fetch_and(!BEHIND, Acquire);
         wake_behind(node);
     }
-    let sliced = if lock.tuning.budget_ns == 0 { 0 } else { SLICED };
+    let granted = if lock.tuning.budget_ns == 0 { GRANTED } else { sliced(P::now()) };
     // It must be this very value, without BEHIND.
-    // [stay] ORDERING: Release, pairs with `ask_before`: whoever was chosen before us has gone.
+    // [stay] ORDERING: Release, pairs with `ask_before`: all chosen before us have gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
-    let stays = |from| node.gate.compare_exchange(from, GRANTED | sliced, Release, Relaxed).is_ok();
+    let stays = |from| node.gate.compare_exchange(from, granted, Release, Relaxed).is_ok();
     if !stays(OPEN) && !stays(PROMOTED) {
         return false;
     }
@@ -120,14 +122,14 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if side.load(Relaxed) & side::BY_NODE == 0 {
         side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
     }
-    // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`: no dead node
-    // in the line looks as if it had the lock.
-    // SURVIVES: it takes code that knows nothing of chains, and a signal, under the same mutex.
+    // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`:
+    // no dead node in the line seems to hold the lock.
+    // SURVIVES: needs code that knows nothing of chains, and a signal, under the same mutex.
     let _ = parts.word.compare_exchange(HELD, CHAINED, Release, Relaxed);
     true
 }
 
-/// Wakes those who sleep behind `node`, which it has told, for the lock to find them awake; `false`: the next one won't be.
+/// Wakes those that sleep behind `node`, and have told it so, for the lock to find them awake; `false`: the next one won't be.
 ///
 /// All at once: a wake takes longer than many sections, and woken one by one each would hold up the line for that long.
 pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
@@ -155,12 +157,13 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
     next_is_awake == Some(true)
 }
 
-/// Makes the first waiter behind `node` head that has not left, and gives the nodes from `first` on back. That waiter, if it is
-/// asleep at its gate.
+/// Makes head the first waiter behind `node` that has not left, and gives the nodes from `first` on back. Returns
+/// that waiter if it sleeps at its gate.
 pub(super) fn open_next<'a, P: Platform>(
     parts: &Parts<'_, P>,
     first: *mut Waiter<P>,
     mut node: &'a Waiter<P>,
+    pace: Pace,
     era: usize,
 ) -> Option<&'a Waiter<P>> {
     let (until, opened) = loop {
@@ -169,12 +172,13 @@ pub(super) fn open_next<'a, P: Platform>(
         };
         // SAFETY: linked behind a node that is ours to pass.
         let waiter = unsafe { &*next };
+        waiter.set_pace(pace);
         match waiter.open() {
             LEFT => node = waiter,
             was => break (next, (was == ASLEEP).then_some(waiter)),
         }
     };
-    // SAFETY: who is head now is behind them, or the line is empty.
+    // SAFETY: the new head is behind them, or the line is empty.
     unsafe { give_back(first, until) };
     opened
 }
@@ -182,7 +186,13 @@ pub(super) fn open_next<'a, P: Platform>(
 /// Moves a head that sleeps at its gate to the word; the caller holds the lock.
 ///
 /// An acquirer must not spend its critical section on waking: our unlock will, or glibc's. One that isn't asleep yet sees OPEN.
-fn move_to_word<P: Platform>(parts: &Parts<'_, P>, head: &Waiter<P>) {
+///
+/// Until it is awake a saturated lock is left to its runner, as while it naps: waking up may take longer than many turns.
+fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
+    let parts = &lock.parts;
+    if lock.is_saturated() {
+        parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: the head clears it
+    }
     let gate = &raw const head.gate;
     // Its gate may learn meanwhile that somebody sleeps behind it, once.
     if P::requeue(gate, OPEN, parts.word, 1) == 0 {
@@ -191,7 +201,7 @@ fn move_to_word<P: Platform>(parts: &Parts<'_, P>, head: &Waiter<P>) {
     owe_wake(parts);
 }
 
-/// Those who were granted the lock since the mutex was last looked at are in line no more.
+/// Those that were granted the lock since a holder last looked at the mutex are no longer in line.
 fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
     let count = grants(gate);
     if count > 0 {
@@ -199,13 +209,14 @@ fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
     }
 }
 
-/// Unlock, by who stayed in the line: grants the lock to the next waiter, if that one is awake and it is no time to look at the
-/// mutex. `true`: it is another's, and the mutex may be gone.
+/// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that one is awake and no look at
+/// the mutex is due. `true`: the lock is another's, and the mutex may be gone.
 #[inline]
 pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     let gate = node.gate.load(Relaxed); // only BEHIND comes from others
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
-    let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == ASKS_EACH - 1;
+    let asks_the_clock =
+        is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
     if grants(gate) >= LOOKS_EACH || asks_the_clock && batch::is_slice(P::now()) {
         return false;
     }
@@ -214,7 +225,7 @@ pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     if next.is_null() {
         return false;
     }
-    let granted = GRANTED | (gate & SLICED) | ((grants(gate) + 1) * GRANT);
+    let granted = (gate & !BEHIND) + GRANT;
     // [grant] STATE: (3, q, s) stays; its holder changes.
     // SAFETY: linked behind a node that is ours to pass.
     let passes = unsafe { &*next }.turn(WAITING, granted).is_ok();
@@ -230,7 +241,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     let (parts, era) = (&lock.parts, lock.tuning.era);
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
     forget_granted(parts, gate);
-    // Read by debuggers. (Whom `tell_whose` has named may have left since.)
+    // Read by debuggers. (The holder that `tell_whose` has named may have left since.)
     let owned_by = |whom| {
         parts
             .owner
@@ -238,9 +249,12 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
             .inspect(|owner| owner.store(whom, Relaxed));
     };
     owned_by(SOMEBODY);
-    let grants = !note_length(lock) && !batch::may_stay(lock);
+    let now = P::now();
+    let pace = Pace::of(gate, now);
+    let grants = !note_length(lock) && !batch::may_stay(lock, now);
+    let granted = if is_sliced(gate) { sliced(now) } else { GRANTED };
     let mut last = node;
-    // Relaxed: who makes it 2 after this is served by a later look.
+    // Relaxed: a thread that makes it 2 after this is served by a later look.
     while grants && parts.word.load(Relaxed) == CHAINED {
         let Some(next) = successor(parts, last, era) else {
             // SAFETY: the line is empty.
@@ -252,7 +266,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         // SAFETY: linked behind a node that is ours to pass.
         let waiter = unsafe { &*next };
         // As [grant].
-        match waiter.turn(WAITING, GRANTED | gate & SLICED) {
+        match waiter.turn(WAITING, granted) {
             Ok(_) => {
                 // SAFETY: they are before the holder. Nobody else looks at them.
                 unsafe { give_back(first, next) };
@@ -263,8 +277,8 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         }
     }
     owned_by(0); // glibc's code asserts it of a mutex that is free
-    if let Some(head) = open_next(parts, first, last, era) {
-        move_to_word(parts, head);
+    if let Some(head) = open_next(parts, first, last, pace, era) {
+        move_to_word(lock, head);
     }
     false
 }

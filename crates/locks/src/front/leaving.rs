@@ -1,11 +1,11 @@
-//! Leaving the line from where one stands: for a thread that is torn out of its wait (`pthread_exit` in a signal handler).
+//! Leaving the line from anywhere in it: for a thread that is torn out of its wait (`pthread_exit` in a signal handler).
 //!
-//! Its node outlives its stack. So it says LEFT, and who comes to that steps over it and gives it back (after the abandoned
-//! nodes of Scott & Scherer, *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the next in line cleans up).
-//! Who is behind it, and asks it whether to sleep, asks the one before it instead.
+//! Its node outlives its stack. So the node says LEFT, and a thread that reaches it steps over it and gives it back
+//! (after the abandoned nodes of Scott & Scherer, *Scalable Queue-Based Spin Locks with Timeout*, PPoPP 2001, where the
+//! next in line cleans up). A waiter behind it that would ask it whether to sleep asks the one before it instead.
 
 use super::grant::{hand_on_or_leave, open_next};
-use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, WAITING, Waiter, state};
+use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, Pace, WAITING, Waiter, state};
 use super::{
     FREE, HELD, Parts, Tuning, View, meet_left_behind, mood, pass_on, take_as, unlock_slow,
 };
@@ -13,8 +13,7 @@ use core::ptr::from_ref;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Word};
 
-/// Where a thread that waits says where it is, for whoever takes it out of a wait that is torn
-/// ([`leave_line`]).
+/// Where a waiting thread says where it is, so that it can be taken out of a torn wait ([`leave_line`]).
 pub trait Seat<P: Platform> {
     /// It is about to join the line. Torn between this and [`sits`](Self::sits), it leaves a node that nobody can pass.
     fn joins(&self);
@@ -38,7 +37,7 @@ pub unsafe fn leave_line<P: Platform>(
     let node = unsafe { &*node };
     loop {
         // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
-        // EXPLORED: it takes one that is granted the lock when it is torn, and locks again.
+        // EXPLORED: needs a waiter that is granted the lock when it is torn, and locks again.
         let now = state(node.gate.load(Acquire));
         if now == GRANTED {
             if !hand_on_or_leave(&View::new(parts, tuning), node) {
@@ -59,7 +58,7 @@ pub unsafe fn leave_line<P: Platform>(
                 wake(if next.is_null() { node.next(Acquire) } else { next });
             }
             pass_on::<P>(parts.word); // a wake there may have been meant for us
-            // Left behind by glibc's code, with nobody in line to see that? Then we clear it away.
+            // Did glibc's code leave the line behind, with nobody in it to see that? Then we clear it away.
             if parts.word.load(Relaxed) == FREE && take_as::<P>(parts.word, HELD) {
                 meet_left_behind(&parts, tuning.era);
                 // ORDERING: Release, pairs with every Acquire that takes the word.
@@ -73,14 +72,14 @@ pub unsafe fn leave_line<P: Platform>(
     }
     parts.mood.fetch_sub(mood::WAITER, Relaxed); // as above
     parts.mood.fetch_and(!mood::NAPPING, Relaxed);
-    if let Some(head) = open_next(&parts, from_ref(node).cast_mut(), node, tuning.era) {
+    if let Some(head) = open_next(&parts, from_ref(node).cast_mut(), node, Pace::default(), tuning.era) {
         // Nobody holds the lock for us, so it can't be moved to the word: it has to look.
         P::unpark(&raw const head.gate, 1);
     }
     pass_on::<P>(parts.word); // as above
 }
 
-/// Who sleeps behind one that has left tells the one before that.
+/// A waiter that sleeps behind one that has left tells the one before that.
 fn wake<P: Platform>(mut next: *mut Waiter<P>) {
     while !next.is_null() {
         // SAFETY: linked once, and still readable. Somebody else's by now? Then it wakes for nothing.

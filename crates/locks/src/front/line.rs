@@ -9,14 +9,14 @@ use super::grant::{settle, wake_behind};
 use super::leaving::Seat;
 use super::rule::{Arrived, Rule, View};
 use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
-use super::waiter::{give_back, state};
+use super::waiter::{Pace, give_back, state};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
 
-/// A waiter looks after so long, awake, whether it is first of a line that nobody grants the lock to any more, ns; then after
-/// twice as long.
+/// How long a waiter waits awake before it checks whether it is first in a line that nobody grants the lock to any
+/// more, ns; then twice as long.
 const LOOK_NS: u32 = 4_000;
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
@@ -39,7 +39,7 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
         return true;
     }
     if !untag(tail, era).is_null() {
-        // Left behind by code that knows nothing of the line? It has a free word, and whoever takes that clears it away.
+        // Left behind by code that knows nothing of the line? Then the word is free, and its next taker clears it away.
         return parts.word.load(Relaxed) == FREE && is_left_behind(parts, era);
     }
     // Left over from before a fork. Relaxed: there is nobody to synchronize with.
@@ -51,7 +51,7 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
     cleared
 }
 
-/// Does the line consist of nodes that had the lock, or left? The word is free, or the caller's who is not in the line.
+/// Does the line consist of nodes that had the lock, or left? The word is free, or held by the caller, which is not in the line.
 pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
     // ORDERING: Acquire, pairs with [join]: the node is fully made.
     let last = untag(parts.tail.load(Acquire), era);
@@ -59,7 +59,7 @@ pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> b
     !last.is_null() && unsafe { (*last).had_the_lock() }
 }
 
-/// The caller has the word, and is not in the line: if that consists of nodes that had the lock, or left, they are nobody's.
+/// The caller has the word, and is not in the line: nodes in it that had the lock, or left, belong to nobody.
 pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
     // ORDERING: Acquire, pairs with [join]: the node is fully made.
     let tail = parts.tail.load(Acquire);
@@ -68,7 +68,7 @@ pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
     if last.is_null() || !unsafe { (*last).had_the_lock() } {
         return;
     }
-    // Relaxed: as in `successor`. Somebody has joined? That one sees to it.
+    // Relaxed: as in `successor`. If somebody has joined, that one sees to it.
     if parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed).is_ok() {
         // SAFETY: no others are in the line, and nobody comes to them any more.
         unsafe { give_back((*last).first_of_the_dead(), core::ptr::null_mut()) };
@@ -100,7 +100,7 @@ pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
     passed
 }
 
-/// What the line of a fork's parent left behind must not bind the child.
+/// What the parent's line left behind must not bind a forked child.
 fn forget<P: Platform>(parts: &Parts<'_, P>) {
     parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints
 }
@@ -113,7 +113,9 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     tuning: &Tuning,
     seat: Option<&dyn Seat<P>>,
 ) -> *const Waiter<P> {
-    let lock = View { seat, ..View::new(parts, tuning) };
+    let mut lock = View { seat, ..View::new(parts, tuning) };
+    let grants = R::grants(tuning) && !parts.by.is_null() && !lock.is_crowded();
+    lock.pace = grants.then(Pace::default);
     let mut note = match R::arrive(&lock) {
         Arrived::Took(_) => return core::ptr::null(),
         Arrived::Joins(note) => note,
@@ -138,10 +140,11 @@ pub fn acquire<P: Platform, R: Rule<P>>(
             }
             R::hold_back(&lock, &node.note);
         }
+        lock.pace = lock.pace.map(|_| node.pace());
         slept = wait_as_head::<P, R>(&lock, node, slept);
         gate = node.gate.load(Relaxed); // only BEHIND, and OPEN for PROMOTED, come from others: see `settle`
     }
-    seat.inspect(|seat| seat.sits(core::ptr::null())); // who dies from here on dies with the lock held
+    seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies from here on dies with the lock held
     if state(gate) != GRANTED {
         batch::runs(&lock);
     }
@@ -162,7 +165,7 @@ pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: 
     }
     parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, and the mutex's line is ours at the moment
     if last.is_null() {
-        node.open(); // whoever is behind us by now may have told us that it sleeps
+        node.open(); // the one behind us may have told us by now that it sleeps
         return false;
     }
     // SAFETY: it can't leave before it has seen its `next`, which only we write.
@@ -170,8 +173,8 @@ pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: 
     true
 }
 
-/// Not head yet: everything concerns our own gate, and the one of who is before us. What our gate says then, and whether
-/// we slept.
+/// Not head yet: only our own gate matters, and that of the waiter before us. Returns what our gate says then, and
+/// whether we slept.
 fn wait_in_line<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>, mut left: u32) -> (u32, bool) {
     let (mut look, mut slept) = (left.min(LOOK_NS), false);
     loop {
@@ -183,7 +186,7 @@ fn wait_in_line<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>, mut left: u32
         left -= look;
         look = left.min(2 * look);
         if left > 0 {
-            // Released by somebody who knows nothing of us? A hint: then we compete for the word, as everybody may.
+            // Released by code that knows nothing of us? A hint: then we compete for the word, as everybody may.
             if lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok() {
                 return (PROMOTED, slept);
             }
@@ -194,7 +197,7 @@ fn wait_in_line<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>, mut left: u32
                 }
             } else {
                 slept = sleep_at_gate(node) || slept;
-                // Woken before its time, to be awake then? So is the one behind it.
+                // Woken early, to be awake when its time comes? Then wake the one behind it, too.
                 (left, look) = (lock.tuning.spin_ns, LOOK_NS.min(lock.tuning.spin_ns));
                 if node.gate.load(Relaxed) == WAITING | BEHIND && !lock.is_crowded() {
                     wake_behind(node);
@@ -204,7 +207,7 @@ fn wait_in_line<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>, mut left: u32
     }
 }
 
-/// Sleeps until the gate says something else; did it?
+/// Sleeps until the gate says something else; returns whether it slept.
 fn sleep_at_gate<P: Platform>(node: &Waiter<P>) -> bool {
     let mut slept = false;
     loop {
@@ -265,11 +268,11 @@ pub(super) fn successor<P: Platform>(
     if !next.is_null() {
         return Some(next);
     }
-    // Relaxed: whoever joins next finds nobody, and needs nothing that we wrote but by the word.
+    // Relaxed: the next to join finds nobody, and what we wrote reaches it by the word.
     let (mine, none) = (tag(me, era), core::ptr::null_mut());
     if parts.tail.compare_exchange(mine, none, Relaxed, Relaxed).is_ok() {
         if parts.mood.load(Relaxed) & mood::LENGTH != 0 {
-            parts.mood.fetch_and(!mood::LENGTH, Relaxed); // it heals; one who is about to join may count for nothing
+            parts.mood.fetch_and(!mood::LENGTH, Relaxed); // it heals; a thread that is about to join may not be counted
         }
         return None;
     }

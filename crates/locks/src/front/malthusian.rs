@@ -1,8 +1,8 @@
 //! Malthusian: no more threads circulate over the lock than it takes to keep it busy; the rest wait aside.
 //!
 //! Dave Dice, *Malthusian Locks*, EuroSys 2017, section 4, MCSCR: a saturated lock serves no more operations when
-//! more threads compete for it, but they cost it caches, CPUs and context switches. So excess waiters are culled into
-//! a passive set, and one of them is let back now and then, for fairness' sake, or when the lock falls idle.
+//! more threads compete for it, but they cost caches, CPUs and context switches. So excess waiters are culled into a
+//! passive set, and one of them is let back now and then, for fairness' sake, or when the lock falls idle.
 //!
 //! ```text
 //!   circulating   holder, and `spinners` beside the line, awake
@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Our deviations: the passive set is the line, first come first served (the paper's is a stack), so that the one let
-//! back has waited longest; an arrival that finds the circulating set full goes there by itself, where the paper's
-//! unlock moves it; and one in `bypass` acquisitions lets one back, where the paper draws with a chance of 1/1000.
+//! back has waited longest. An arrival that finds the circulating set full joins the passive set by itself; in the
+//! paper unlock moves it. One in `bypass` acquisitions lets one back; the paper draws with a chance of 1/1000.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
@@ -24,7 +24,7 @@ use lockwright_platform::Platform;
 /// Threads beside the holder that circulate, by default.
 const SPINNERS: u32 = 1;
 
-/// Acquisitions for one that lets a passive waiter back, by default.
+/// One in this many acquisitions lets a passive waiter back, by default.
 const BYPASS: u32 = 500;
 
 /// How long a passive head sleeps before it looks for the first time, ns; then twice as long, up to eight times.
@@ -77,7 +77,7 @@ impl<P: Platform> Rule<P> for Lock {
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {
         for look in 0..LOOKS {
-            // Hints: how often it has been overtaken is checked by those who do.
+            // Hints: those that overtake it check how often they may.
             if lock.beside() == 0 || lock.overtaken() >= lock.tuning.bypass || is_idle(lock) {
                 break;
             }

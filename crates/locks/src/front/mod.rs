@@ -1,4 +1,4 @@
-//! Front locks: word 0 of `pthread_mutex_t` is the lock, in glibc's own protocol; what differs is who
+//! Front locks: word 0 of `pthread_mutex_t` is the lock, in glibc's own protocol. They differ in who
 //! waits, where, and who may overtake whom.
 //!
 //! ```text
@@ -16,23 +16,23 @@
 //! | who | from | to |
 //! |---|---|---|
 //! | arrival, or head that never slept | (0, q, s) | (1, q, s) held by it |
-//! | whoever found the word held | (1, q, s) | (2, q, s + 1), then sleeps on the word |
-//! | whoever slept | (0, q, s) | (2, q, s) held by it |
+//! | a thread that found the word held | (1, q, s) | (2, q, s + 1), then sleeps on the word |
+//! | a thread that has slept | (0, q, s) | (2, q, s) held by it |
 //! | head that leaves, before a successor that sleeps at its gate | (1, q, s) | (2, q, s + 1): it moves it to the word |
 //! | signal, by the holder | (1, q, s) | (2, q, s + 1), a condvar's sleeper now sleeps on the word |
 //! | head that has it, before an awake successor | (1, q, s) | (3, q, s): it stays in the line (grant.rs) |
-//! | unlock by who stayed | (3, q, s) | (3, q - 1, s), held by its successor; or (0, q, s), and that one is head |
-//! | who was granted it, before a sleeper, in a crowded line | (3, q, s) | (2, q, s + 1) as above |
-//! | whoever found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; an unlock ends the chain soon |
+//! | unlock by a holder that stayed | (3, q, s) | (3, q - 1, s), held by its successor; or (0, q, s), and that one is head |
+//! | holder by a grant, before a sleeper, in a crowded line | (3, q, s) | (2, q, s + 1) as above |
+//! | a thread that found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; an unlock ends the chain soon |
 //! | unlock by glibc's code | (2 or 3, q, s) | (0, q, s): the next in line sees that by itself, and is head |
 //! | unlock | (1, q, s) | (0, q, s) |
 //! | unlock | (2, q, s) | (0, q, s), then wakes, by address, those that signals moved here, or else one that sleeps on the word |
 //!
 //! Invariants:
-//! 1. *Duty* is glibc's own. While anybody sleeps on the word, it says 2, or somebody whom an unlock has woken
-//!    is on its way and will make it 2. So whoever has slept, on the word or at a gate, acquires as 2, and whoever
-//!    unlocks, by our code or by glibc's, needs to know the word and nothing else.
-//! 2. Who sleeps at its gate is never the next to have the lock: whoever makes it head while it sleeps there holds
+//! 1. *Duty* is glibc's own. While anybody sleeps on the word, it says 2, or a thread that an unlock has woken is
+//!    on its way and will make it 2. So a thread that has slept, on the word or at a gate, acquires as 2, and an
+//!    unlock, by our code or by glibc's, needs to know only the word.
+//! 2. A waiter asleep at its gate is never the next to have the lock: the thread that makes it head while it sleeps there holds
 //!    the lock, and moves it to the word; and it does not fall asleep behind one that has the lock (grant.rs).
 //! 3. The line is edited by its head alone, which may stay in it while it holds the lock (joining touches the tail).
 //! 4. After the write of 0 that releases, or the grant, unlock uses nothing but addresses, for futex calls: the mutex
@@ -81,7 +81,7 @@ pub const WAITED: u32 = 2;
 /// Word 0: held, by one of a chain of grants (grant.rs), and nobody needs a wake. glibc's code takes it for "more than 1".
 pub const CHAINED: u32 = 3;
 
-/// Owner: whoever is GRANTED the lock (grant.rs). No thread's id.
+/// Owner: some thread that is GRANTED the lock (grant.rs). Not a thread's id.
 pub const SOMEBODY: u32 = 1 << 30;
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
@@ -92,7 +92,7 @@ pub struct Parts<'a, P: Platform> {
     pub side: &'a P::Word,
     /// What the lock has learnt, see [`mood`]; the lower half belongs to the runtime.
     pub mood: &'a P::Word,
-    /// Who asks: something that tells threads apart while they hold locks by nodes (grant.rs). Null: it never does.
+    /// Who asks: tells threads apart while they hold locks by nodes (grant.rs). Null: it never does that.
     pub by: *const (),
     /// Its id, where an owner is kept.
     pub thread: u32,
@@ -103,7 +103,7 @@ pub struct Parts<'a, P: Platform> {
 }
 
 impl<P: Platform> Parts<'_, P> {
-    /// Who holds it: a hint; 0 if nobody does, or it isn't known.
+    /// The holder: a hint; 0 if there is none, or it isn't known.
     fn holder(&self) -> u32 {
         self.owner.map_or(0, |owner| owner.load(Relaxed)) % SOMEBODY
     }
@@ -172,7 +172,7 @@ fn sleep_on_word<P: Platform>(
             return true;
         }
         if P::park(parts.word, WAITED, deadline) == Woken::TimedOut {
-            // Only the kernel's own word for it counts: had it woken us, we would owe a wake.
+            // Only the kernel's own answer counts: had it woken us, we would owe a wake.
             return false;
         }
         slept = true;
@@ -187,16 +187,16 @@ pub(crate) fn mark<P: Platform>(word: &P::Word) -> bool {
     word.swap(WAITED, Acquire) == FREE
 }
 
-/// Passes a wake on that the caller may have had at the word, and does not acquire by: to whoever else sleeps there, now or
+/// Passes on a wake that the caller may have got at the word, if it does not acquire: to another sleeper there, now or
 /// by the holder's unlock.
 pub fn pass_on<P: Platform>(word: &P::Word) {
     let mut now = HELD;
-    // STATE: (1|3, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it. No load, which might read
-    // an old 2.
+    // STATE: (1|3, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it. Not a load, which
+    // might read an old 2.
     while let Err(seen) = word.compare_exchange(now, WAITED, Relaxed, Relaxed) {
         match seen {
-            // Whoever takes it meanwhile slept not: so wake, all the same.
-            // EXPLORED: it takes four threads, two of them asleep on the word.
+            // A thread that takes it meanwhile has not slept: so wake, all the same.
+            // EXPLORED: needs four threads, two of them asleep on the word.
             FREE => return P::unpark(word, 1),
             WAITED => return,
             _ => now = seen,
@@ -210,7 +210,7 @@ pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> 
     if !claim() {
         return false;
     }
-    // Relaxed, both: we hold the lock, and our own unlock reads them. Too many to count are woken one by one.
+    // Relaxed, both: we hold the lock, and our own unlock reads them. Those beyond what can be counted are woken one by one.
     if parts.side.load(Relaxed) & side::MOVEDS != side::MOVEDS {
         parts.side.fetch_add(side::MOVED, Relaxed);
     }
@@ -224,7 +224,7 @@ fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
     parts.word.swap(WAITED, Relaxed);
 }
 
-/// Unlock, by who has the lock by its `node`; `false`: that takes a look at the mutex, by [`release`].
+/// Unlock, by a thread that holds the lock by its `node`; `false`: a look at the mutex is needed, by [`release`].
 ///
 /// # Safety
 /// [`acquire`] gave the node to the calling thread's lock operation, and [`Waiter::is_held`] says that it holds by it.
@@ -250,13 +250,13 @@ pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *
 
 /// Releases a word that is not 1: somebody may need a wake.
 ///
-/// The rule of the mutex has no say, and a line need not exist: whoever needs the wake sleeps on the word.
+/// The mutex's rule does not matter, and a line need not exist: a thread that needs the wake sleeps on the word.
 #[cold]
 pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     match parts.word.load(Relaxed) {
-        FREE => return, // nobody held it: undefined, and harmless as with glibc
+        FREE => return, // nobody held it: undefined in POSIX, and as harmless as with glibc
         HELD => {}
-        // Not by who has it by a node, or that one has forgotten: then its node is in the way.
+        // The holder does not hold by a node, or has forgotten it: then its node is in the way.
         now if now == CHAINED || parts.side.load(Relaxed) & side::BY_NODE != 0 => {
             line::meet_left_behind(&parts, tuning.era);
         }
@@ -264,7 +264,7 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     }
     let word: *const P::Word = parts.word;
     // Signals moved them here while the lock was held, which is when these fields are written. They come first, up to a
-    // herd: each has its signal, and passes the duty on. But not always: who else sleeps there has its turn, too.
+    // limit: each has its signal, and passes the duty on. But not always: other sleepers there have their turn, too.
     let now = parts.side.load(Relaxed);
     let mut moved = ((now & side::MOVEDS) / side::MOVED).min(tuning.herd.max(1));
     if now & side::PREFERENCES == side::PREFERENCES || moved == 0 {
@@ -279,7 +279,7 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     // STATE: (1|2, q, s) -> (0, q, s). From here on only the address, by invariant 4.
     let before = parts.word.swap(FREE, Release);
     debug_assert!(before != FREE || moved == 0, "released a lock that nobody holds");
-    // The count of the moved is too high where one woke up by itself; then the wake is somebody else's.
+    // The count of moved threads is too high if one woke up by itself; then the wake goes to another sleeper.
     // SURVIVES: without it they are woken one by one, by the duty that each passes on.
     let woken = if moved > 0 { P::unpark_moved(word, moved) } else { 0 };
     if woken == 0 && before == WAITED {

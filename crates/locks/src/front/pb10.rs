@@ -2,8 +2,8 @@
 //!
 //! The static proportion that LibASL is compared with (*Asymmetry-aware Scalable Locking*, PPoPP 2022, section 4,
 //! "SHFL-PB10": ShflLock with two "nodes", big and little). Waiters on little cores stand in the line, in order;
-//! its head holds back until `big` threads of big cores have overtaken it. Those take the word when it is free,
-//! awake, and counted; where nobody waits to be overtaken, they join the line as everybody.
+//! its head holds back until `big` threads of big cores have overtaken it. Those wait awake, take the word when
+//! it is free, and are counted. If nobody waits to be overtaken, they join the line like everybody else.
 //!
 //! ```text
 //!   big     ─ line empty? join it ─ else wait awake ─► word, overtaking the head: 1, 2, ... `big`
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Our deviations: a big core that has not had its turn for `spin` ns joins the line, where it may sleep; the head
-//! also goes if nobody wants the lock, so a lock is not left idle for the proportion's sake.
+//! also takes the lock if nobody else wants it, so a lock is not left idle for the proportion's sake.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. While the line's head is a little core's, at most `big` others take the word before it.
@@ -72,7 +72,7 @@ impl<P: Platform> Rule<P> for Lock {
 
     /// The head lets big cores go first.
     fn hold_back(lock: &View<'_, P>, note: &Note) {
-        // Hints, all of them: how often it has been overtaken is checked by those who do.
+        // Hints, all of them: those that overtake it check how often they may.
         let had_their_turns = || lock.overtaken() >= lock.tuning.bypass;
         if note.class.is_big() || had_their_turns() {
             return;

@@ -5,11 +5,12 @@
 //!   arrival                            in line     head         head    holder      holder   holder
 //! ```
 //!
-//! A rule sees the lock through a [`View`], which looks, waits and tries. All that a rule reads is a hint, and all
-//! that it says is advice: it can't break exclusion, lose a waiter, or have the head overtaken more often than the
-//! tuning's `bypass` says (by those who queue). The proof of an acquisition is a [`Taken`], which only a view makes.
+//! A rule sees the lock through a [`View`], which looks, waits and tries. A rule reads only hints, and gives only
+//! advice: it can't break exclusion, lose a waiter, or let others (that queue) overtake the head more often than the
+//! tuning's `bypass` says. The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::{has_passed, is_empty, is_left, is_left_behind};
+use super::waiter::Pace;
 use super::{
     Eager, FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow,
 };
@@ -17,15 +18,15 @@ use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Word};
 
-/// In a line of so many waiters one stays awake for twice as long as in front of it.
+/// In a line of this many waiters one stays awake for twice as long as in front of it.
 const LONG_LINE: u32 = 8;
 
-/// A front lock's decisions. Those that are not made here are fifo's.
+/// A front lock's decisions. The defaults are fifo's.
 pub trait Rule<P: Platform>: Send + Sync + 'static {
     /// How many waiters behind the head's successor [`next`](Self::next) may choose from; 0: none.
     const AHEAD: usize = 0;
 
-    /// May who unlocks grant the lock to the next in line, past all who might take a free word (grant.rs)?
+    /// May unlock grant the lock to the next in line, past all that might take a free word (grant.rs)?
     fn grants(tuning: &Tuning) -> bool {
         let _ = tuning;
         false
@@ -45,13 +46,13 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         if lock.is_crowded() || lock.is_stalled() {
             return 0;
         }
-        // Who falls asleep in a long line delays all behind it.
+        // A sleeper in a long line delays all behind it.
         let waiters = lock.parts.mood.load(Relaxed) / mood::WAITER;
         let waiters = if waiters < mood::MOST { waiters } else { 0 };
         lock.tuning.spin_ns / LONG_LINE * (LONG_LINE + waiters)
     }
 
-    /// Does its head hold back? Who was woken for the headship passes that wake on before it does.
+    /// Does its head hold back? A head that was woken for the headship first passes that wake on.
     const HOLDS_BACK: bool = false;
 
     /// It has become head, and may let others go first, within the bound.
@@ -59,8 +60,8 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         let _ = (lock, note);
     }
 
-    /// The head waits awake; `take` tries to take the word, and says whether it did. So does the answer. `slept`: it was not
-    /// awake all the time.
+    /// The head waits awake; `take` tries to take the word. Both return whether that worked. `slept`: it was not awake
+    /// all the time.
     fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
         batch::spin(lock, Some(slept), take)
     }
@@ -76,7 +77,7 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
     }
 
     /// Which of these, the next in line and up to [`AHEAD`](Self::AHEAD) behind it, becomes head. Anything out of
-    /// range is 0. Who has been passed over `bypass` times is next, whatever a rule says.
+    /// range is 0. A waiter that has been passed over `bypass` times is next, whatever a rule says.
     fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
         let _ = (lock, waiters);
         0
@@ -124,6 +125,8 @@ impl Default for Note {
 pub struct View<'a, P: Platform> {
     pub(super) parts: Parts<'a, P>,
     pub(super) seat: Option<&'a dyn Seat<P>>,
+    /// How long grants took lately. None: it is granted to nobody.
+    pub(super) pace: Option<Pace>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
 }
@@ -131,16 +134,16 @@ pub struct View<'a, P: Platform> {
 impl<'a, P: Platform> View<'a, P> {
     /// The lock in these parts.
     pub fn new(parts: Parts<'a, P>, tuning: &'a Tuning) -> Self {
-        Self { parts, seat: None, tuning }
+        Self { parts, seat: None, pace: None, tuning }
     }
 
     /// The same lock with another tuning.
     pub fn with<'b>(&'b self, tuning: &'b Tuning) -> View<'b, P> {
-        View { parts: self.parts, seat: self.seat, tuning }
+        View { tuning, ..*self }
     }
 
-    /// The one door past the line: takes a free word. With somebody in line that counts, and fails once the head
-    /// has been overtaken `bypass` times; a head that naps leaves the lock to others, for a bounded time.
+    /// The only way past the line: takes a free word. With somebody in line that is counted, and fails once the
+    /// head has been overtaken `bypass` times. A head that naps leaves the lock to others, for a bounded time.
     #[inline]
     pub fn take(&self) -> Option<Taken> {
         let Parts { word, side, mood, .. } = self.parts;
@@ -221,7 +224,7 @@ impl<'a, P: Platform> View<'a, P> {
         self.beside_in(self.parts.side.load(Relaxed))
     }
 
-    /// As [`beside`](Self::beside), by this value of the side word. Who counted itself before a fork does not exist.
+    /// As [`beside`](Self::beside), by this value of the side word. Threads from before a fork don't exist.
     pub(super) fn beside_in(&self, side: u32) -> u32 {
         if side & side::ERA == self.era() { (side & side::SPINNERS) / side::SPINNER } else { 0 }
     }
@@ -231,18 +234,14 @@ impl<'a, P: Platform> View<'a, P> {
         (self.tuning.era as u32).wrapping_mul(side::FORK)
     }
 
-    /// Should waiters leave the lock to those who come back for it?
+    /// Should waiters leave the lock to a thread that comes back for it?
     pub fn is_saturated(&self) -> bool {
         batch::is_saturated(&self.parts, self.tuning)
     }
 
     /// Is the lock taken for saturated at the first good sign?
     pub(super) fn is_eager(&self) -> bool {
-        match self.tuning.eager {
-            Eager::Never => false,
-            Eager::Unequal => P::is_unequal(),
-            Eager::Always => true,
-        }
+        self.pace.is_some()
     }
 
     /// Does the holder seem to have lost its CPU?
@@ -302,7 +301,7 @@ impl<'a, P: Platform> View<'a, P> {
     }
 }
 
-/// A rule with other defaults: how the catalogue has several locks of one rule.
+/// A rule with other defaults: so the catalogue can have several locks of one rule.
 #[derive(Debug)]
 pub struct Preset<R, T>(PhantomData<fn(R, T)>);
 

@@ -1,9 +1,9 @@
 //! Slo: a saturated lock stays on one core, the fastest class first, for as long as every waiter's budget allows.
 //!
 //! Our own. LibASL (asl.rs) hands a saturated lock from big core to big core, because little ones are slow. But each
-//! hand-over moves the data to the next core, which may cost more than the section itself. So here who has the lock keeps it for
-//! a *turn* (front/batch.rs), the others sleep, and the turn goes round: what overtaking and batching may cost a waiter is
-//! a budget in time. Within it they are free.
+//! hand-over moves the data to the next core, which may cost more than the section itself. So here the holder keeps the
+//! lock for a *turn* (front/batch.rs), the others sleep, and the turn goes round. A budget in time limits what
+//! overtaking and batching may cost a waiter. Within it they are free.
 //!
 //! ```text
 //!   arrival on a little core ─ standby: window, a quarter of the budget at most ┐
@@ -13,12 +13,12 @@
 //!   budget  ├─ standby ─┼─ turns of those before it: three quarters, in equal parts; little cores' a third of that ─┤
 //! ```
 //!
-//! The window is the epoch's, which feedback keeps as long as the SLO allows, as in asl. Long turns keep an SLO in another way,
-//! too: a thread waits once a turn, so that its P99 is that of its own core at work, once a turn has 100 operations, and
-//! its P99.9 with 1000. What remains is the longest wait. The budget bounds the naps that it consists of.
+//! The window is the epoch's, which feedback keeps as long as the SLO allows, as in asl. Long turns help an SLO in another way,
+//! too: a thread waits only once a turn. So with 100 operations in a turn its P99 is that of its own core working alone, and
+//! with 1000 its P99.9. That leaves the longest wait, which consists of naps, and the budget bounds those.
 //!
-//! While the lock is not saturated this is asl, but that an arrival also takes a word that has stayed free in front of a
-//! head that sleeps.
+//! While the lock is not saturated this is asl, except that an arrival also takes a word that has stayed free in front
+//! of a sleeping head.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake a head that does not nap.
@@ -28,7 +28,7 @@ use super::{Arrived, Eager, Note, Rule, Tuning, View, Window, asl, barging, tuni
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
-/// The part of its budget for which a waiter on a little core stands by, at most.
+/// A waiter on a little core stands by for at most this fraction of its budget.
 const STANDBY_SHARE: u32 = 4;
 
 /// A head that is awake takes a free word within this time, ns.
@@ -81,7 +81,7 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-/// Takes a word that the head leaves to others, or is not there to take.
+/// Takes a word that the head leaves to others, or is too slow to take.
 fn come_back<P: Platform>(lock: &View<'_, P>, saturated: bool) -> Option<super::Taken> {
     if saturated || lock.is_left() {
         return lock.take();

@@ -15,9 +15,9 @@ pub struct Tuning {
     pub spinners: u32,
     /// Arrivals that may overtake the line's head before it has the lock (0 to 511).
     pub bypass: u32,
-    /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: it does not.
+    /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: not at all.
     pub budget_ns: u32,
-    /// Is a lock taken for saturated at the first good sign?
+    /// Does a lock count as saturated at the first good sign?
     pub eager: Eager,
     /// CPUs that the program may use.
     pub cpus: u32,
@@ -33,7 +33,7 @@ pub struct Tuning {
     pub era: usize,
 }
 
-/// When a lock is taken for saturated at the first good sign. Else chance must not do as well.
+/// When a lock counts as saturated at the first good sign. Otherwise chance must be ruled out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eager {
     /// Never.
@@ -65,12 +65,12 @@ const CROWDED_SPIN_NS: u32 = 4_000;
 /// While holders seem to lose their CPUs, one waiter in this many stays awake, to see whether they still do.
 const TRY_EACH: u64 = 16;
 
-/// In place of a number of spinners: as many as suit the machine, see [`Tuning::on`].
+/// Instead of a number of spinners: as many as suit the machine, see [`Tuning::on`].
 const SUITED: u32 = 8;
 
 impl Tuning {
-    /// The tuning for a machine that is not known yet: [`Tuning::on`] makes of it what [`Tuning::for_cpus`] says, but for
-    /// what options have set meanwhile.
+    /// The tuning for a machine that is not known yet: [`Tuning::on`] later turns it into [`Tuning::for_cpus`], but
+    /// keeps what options have set meanwhile.
     pub const fn for_any() -> Self {
         Self {
             spin_ns: SPIN_NS,
@@ -120,8 +120,8 @@ impl Tuning {
         }
     }
 
-    /// How long a waiter stays awake now, ns. Where waiters are more than the CPUs, a holder that does not
-    /// release at once has probably lost its CPU: then the waiter had better give it its own.
+    /// How long a waiter stays awake now, ns. If waiters outnumber the CPUs, a holder that does not
+    /// release at once has probably lost its CPU: then the waiter should give up its own.
     pub(super) fn awake_ns<P: Platform>(&self, parts: &Parts<'_, P>) -> u32 {
         // Hints, both: awake or asleep, both work.
         if parts.mood.load(Relaxed) & mood::STALLED != 0 && P::now() / 64 % TRY_EACH != 0 {
@@ -132,8 +132,8 @@ impl Tuning {
     }
 }
 
-/// Declares options: what `explain`, the docs and every parser of `NAME:key=value` know of them, and which part of the
-/// tuning they set.
+/// Declares options: what `explain`, the docs and every parser of `NAME:key=value` know about them, and which part of
+/// the tuning they set.
 macro_rules! options {
     ($($name:ident $key:literal $range:expr, default $default:expr, $meaning:literal, $set:expr;)*) => {
         $(

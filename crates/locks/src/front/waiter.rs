@@ -2,23 +2,23 @@
 //!
 //! ```text
 //!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: who is behind it sleeps, or is about to
-//!      └────┬────┴─► OPEN        competes for the word: opened by whoever was before it, which has left
-//!           ├──────► PROMOTED    competes for the word: by itself, since whoever is before it had the lock; maybe then OPEN
+//!      └────┬────┴─► OPEN        competes for the word: opened by the one before it, which has left
+//!           ├──────► PROMOTED    competes for the word: by itself, since the one before it had the lock; maybe then OPEN
 //!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
 //!           ├──────► LEFT        was torn out of its wait (leaving.rs)
 //!           └ GRANTED ─► ENDED   its node has been given back
 //! ```
 //!
-//! Nodes lie in lines that stay readable (`Platform::take_line`), so a late look at one that has ended does no harm: at most
-//! BEHIND stands where nobody sleeps, which costs a hand-over its speed. Whoever looks at the one before it, to act on what
-//! it sees, then changes its own gate, from WAITING or ASLEEP; that works only while the one before it is still there.
+//! Nodes lie in lines that stay readable (`Platform::take_line`), so a late look at one that has ended does no harm: at worst BEHIND is
+//! set where nobody sleeps, which slows one hand-over down. A waiter that looks at the one before it, to act on what it sees, then
+//! changes its own gate, from WAITING or ASLEEP. That works only while the one before it is still there.
 
 use super::{CHAINED, Note, Parts, SOMEBODY, WAITED};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Ordering, Platform, Ptr, Word};
 
-/// How many eras a tagged address can tell apart: nodes are aligned to so much.
+/// How many eras a tagged address can tell apart; nodes are aligned to this.
 pub(super) const ERAS: usize = 64;
 
 /// Awake, and not head.
@@ -29,25 +29,34 @@ pub(crate) const ASLEEP: u32 = 1;
 pub(super) const OPEN: u32 = 2;
 /// Head: those before it are still in the line, and have had the lock.
 pub(crate) const PROMOTED: u32 = 3;
-/// It has the lock, or had it until somebody released it that knows nothing of the line.
+/// It has the lock, or had it until code that knows nothing of the line released it.
 pub(crate) const GRANTED: u32 = 4;
-/// It is no waiter any more; whoever passes it gives its node back.
+/// It is no longer a waiter; a thread that passes it gives its node back.
 pub(super) const LEFT: u32 = 5;
 
-/// Who has joined behind another links its node to that one's within this time, or has lost its CPU, ns.
+/// A thread that has joined behind another links its node to that one's within this time, or has lost its CPU, ns.
 const LINK_NS: u64 = 1_000_000;
 
-/// It has left the line, and the node is nobody's.
+/// It has left the line, and the node has no owner.
 const ENDED: u32 = 6;
 
 /// In a gate: the one behind sleeps, or is about to.
 pub(super) const BEHIND: u32 = 8;
 
-/// In a GRANTED gate: the lock's rule leaves it to others for a slice of each millisecond (batch.rs).
+/// In a GRANTED gate: the lock's rule leaves the lock to others for a slice of each millisecond (batch.rs).
 pub(super) const SLICED: u32 = 16;
 
-/// In a GRANTED gate: one grant since a holder last looked at the mutex.
+/// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
+
+/// In a GRANTED gate: one tick of the clock, when that was (22 bits, which wrap).
+const TICK: u32 = 1 << 10;
+
+/// A slower pace is this one, ns.
+const PACE_MAX_NS: u32 = 1_000_000;
+
+/// Such a tick, ns.
+const TICK_NS: u64 = 16;
 
 /// What a gate says of its own waiter.
 pub(crate) fn state(gate: u32) -> u32 {
@@ -56,7 +65,39 @@ pub(crate) fn state(gate: u32) -> u32 {
 
 /// Grants since a holder last looked at the mutex.
 pub(super) fn grants(gate: u32) -> u32 {
-    gate / GRANT
+    gate % TICK / GRANT
+}
+
+/// A GRANTED gate, at `now`, of a lock whose rule leaves it to others now and then.
+pub(super) fn sliced(now: u64) -> u32 {
+    GRANTED | SLICED | ((now / TICK_NS) as u32).wrapping_mul(TICK)
+}
+
+/// How long grants took lately, as the head is told that comes after them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// One, with its section, ns.
+    pub ns: u32,
+    /// How many there were, up to 7; 0: it isn't known.
+    pub grants: u32,
+}
+
+impl Pace {
+    /// By a [`sliced`] gate.
+    pub(super) fn of(gate: u32, now: u64) -> Self {
+        let ticks = (sliced(now) / TICK).wrapping_sub(gate / TICK) % (u32::MAX / TICK + 1);
+        let grants = if is_sliced(gate) { grants(gate) } else { 0 };
+        let ns = (ticks * TICK_NS as u32).checked_div(grants).unwrap_or(0);
+        Self { ns: ns.min(PACE_MAX_NS), grants: grants.min(7) }
+    }
+
+    fn from_word(word: u32) -> Self {
+        Self { ns: word / 8, grants: word % 8 }
+    }
+
+    fn to_word(self) -> u32 {
+        self.ns * 8 + self.grants
+    }
 }
 
 /// Does it say [`SLICED`]?
@@ -70,9 +111,11 @@ pub struct Waiter<P: Platform> {
     pub(crate) gate: P::Word,
     /// How often others of the line were let past it. Written by heads that leave.
     pub(super) passed: P::Word,
+    /// A [`Pace`], written before its gate is.
+    pace: P::Word,
     /// The next one; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
-    /// Who is before it. Written by itself before it is linked, and by those who choose.
+    /// The one before it. Written by itself before it is linked, and by threads that choose a successor.
     before: P::Ptr<Waiter<P>>,
     /// Which lock it waits for: its word's address.
     of: P::Ptr<P::Word>,
@@ -84,7 +127,7 @@ pub struct Waiter<P: Platform> {
 }
 
 impl<P: Platform> Waiter<P> {
-    /// A node, for who waits for the lock in these parts.
+    /// A node, for a thread that waits for the lock in these parts.
     pub(crate) fn take<'a>(parts: &Parts<'_, P>, note: Note) -> &'a Self {
         const { assert!(size_of::<Self>() <= P::LINE) }
         let line = P::take_line();
@@ -95,6 +138,7 @@ impl<P: Platform> Waiter<P> {
             node.write(Self {
                 gate: new(WAITING),
                 passed: new(0),
+                pace: new(0),
                 next: P::Ptr::new(none),
                 before: P::Ptr::new(none),
                 of: P::Ptr::new(from_ref(parts.word).cast_mut()),
@@ -106,20 +150,30 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
+    /// How long the grants before it took, if it was made head after some.
+    pub(super) fn pace(&self) -> Pace {
+        Pace::from_word(self.pace.load(Relaxed)) // a hint
+    }
+
+    /// Tells it.
+    pub(super) fn set_pace(&self, pace: Pace) {
+        self.pace.store(pace.to_word(), Relaxed);
+    }
+
     /// Who is behind it; null: nobody, or not yet.
     pub(super) fn next(&self, order: Ordering) -> *mut Self {
         self.next.load(order)
     }
 
-    /// Has `by` the lock whose word this is, by this node? Of a node that is another's by now it has not.
+    /// Does `by` hold the lock whose word this is, by this node? No, if the node is another's by now.
     pub(crate) fn is_held(&self, word: &P::Word, by: *const ()) -> bool {
         self.is_by(by) && core::ptr::eq(self.of.load(Relaxed), word)
     }
 
-    /// Does `by` have a lock by it?
+    /// Does `by` hold a lock by it?
     pub(crate) fn is_by(&self, by: *const ()) -> bool {
         // ORDERING: Acquire, pairs with [turn] and [stay]: if it is another one's by now, we see whose.
-        // SURVIVES: it takes a node that is used again, and explorations use each once.
+        // SURVIVES: needs a node that is used again, and explorations use each once.
         state(self.gate.load(Acquire)) == GRANTED && core::ptr::eq(self.by.load(Relaxed), by)
     }
 
@@ -145,15 +199,16 @@ impl<P: Platform> Waiter<P> {
     /// Links `next` behind this node.
     pub(super) fn link(&self, next: *mut Self) {
         let me = from_ref(self).cast_mut();
-        // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice this node may be one that they don't know.
+        // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice this node may be new to
+        // them.
         // SAFETY: in the line, or about to be, as this one.
         unsafe { (*next).before.store(me, Release) };
         // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
         self.next.store(next, Release);
     }
 
-    /// It is GRANTED, as far as it says: is it still in the line that ends with `last`? A mutex's memory may be another one's by
-    /// now, which the caller holds by the word, though it never released this one. In doubt, no: a release by the word is right, too.
+    /// Its gate says GRANTED: is it still in the line that ends with `last`? Its mutex's memory may belong to another mutex by now,
+    /// which the caller holds by the word, though it never released this one. In doubt, no: a release by the word is right, too.
     pub(super) fn is_still_in(&self, parts: &Parts<'_, P>, last: *mut Self) -> bool {
         if last.is_null() || ![CHAINED, WAITED].contains(&parts.word.load(Relaxed)) {
             return false;
@@ -169,8 +224,8 @@ impl<P: Platform> Waiter<P> {
         true
     }
 
-    /// It falls asleep on the word, behind one that is GRANTED the lock: the mutex says whose it is, for who looks into a program that
-    /// hangs. (Nobody can be granted the lock past it, and who unlocks writes 0 after this, or finds that.)
+    /// It falls asleep on the word, behind one that is GRANTED the lock: writes the holder into the mutex, for debugging a program that
+    /// hangs. (Nobody can be granted the lock past it, and unlock writes 0 after this, or finds what this wrote.)
     pub(super) fn tell_whose(&self, parts: &Parts<'_, P>) {
         let Some(owner) = parts.owner else { return };
         if owner.load(Relaxed) == SOMEBODY {
@@ -181,12 +236,13 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Changes the gate from `from` to `to`, whatever it says of who is behind; the gate as it was, or as it is.
+    /// Changes the gate from `from` to `to`, keeping what it says about those behind; returns the gate as it was, or as it is.
     pub(crate) fn turn(&self, from: u32, to: u32) -> Result<u32, u32> {
         let mut now = from;
         loop {
-            // [turn] ORDERING: Release pairs with the Acquires of gates: what the last holder wrote, where it is GRANTED. Acquire, pairs
-            // with [tell]: who leaves must not find an old gate behind it. Relaxed on failure: it is looked at again.
+            // [turn] ORDERING: Release pairs with the Acquires of gates: what the last holder wrote, where it is
+            // GRANTED. Acquire, pairs with [tell]: a thread that leaves must not find an old gate behind it. Relaxed on
+            // failure: it is looked at again.
             // SURVIVES: Acquire, on paper only: what is explored here never fails on an old gate.
             match self.gate.compare_exchange(now, (now & BEHIND) | to, AcqRel, Relaxed) {
                 Err(other) if other != now && state(other) == from => now = other,
@@ -195,7 +251,7 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Makes it head, if it has not left; what its gate said before.
+    /// Makes it head, if it has not left; returns what its gate said before.
     pub(super) fn open(&self) -> u32 {
         let mut now = WAITING;
         loop {
@@ -209,14 +265,14 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Has who is before it had the lock, or has it now? Then it is first.
+    /// Did the one before it have the lock, or does it have it now? Then this one is first.
     pub(super) fn is_first(&self) -> bool {
         // ORDERING: Acquire, pairs with [turn] and [stay]: a choice that came before them is known.
-        // SURVIVES: it takes a node that is used again, and explorations use each once.
+        // SURVIVES: needs a node that is used again, and explorations use each once.
         self.ask_before(|gate| gate.load(Acquire))
     }
 
-    /// Has it had the lock, and is still in the line? Or all of those before it, if it has left.
+    /// Has it had the lock, and is it still in the line? If it has left, the same of all before it.
     pub(super) fn had_the_lock(&self) -> bool {
         // ORDERING: Acquire, as above.
         match state(self.gate.load(Acquire)) {
@@ -225,7 +281,7 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Tells who is before it that it sleeps, which its own gate says already; `true`: it need not, it is first.
+    /// Tells the one before it that it sleeps, which its own gate says already; `true`: it need not sleep, it is first.
     pub(crate) fn tell_before(&self) -> bool {
         // [tell] ORDERING: AcqRel: Release pairs with [turn], of one that leaves: it sees that we are ASLEEP. Acquire, as above.
         // SURVIVES: as above, both.
@@ -251,15 +307,14 @@ impl<P: Platform> Waiter<P> {
 
 /// Gives nodes back, from `first` on, up to `until`.
 ///
-/// # Safety
-/// Nobody comes to them by the line any more.
+/// # Safety Nobody can reach them by the line any more.
 pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
     while first != until {
         // SAFETY: the caller's promise. The rest stays as it is, for late looks.
         unsafe {
             // ORDERING: Acquire, pairs with [link].
             let next = (*first).next(Acquire);
-            // Whoever has held by it, and does not know that it no longer does, finds out. (See `is_held`.)
+            // So a thread that held by it, and does not know that it no longer does, finds out. (See `is_held`.)
             (*first).gate.store(ENDED, Relaxed);
             P::give_line(first.cast());
             first = next;

@@ -25,8 +25,7 @@ pub mod side {
     pub const MOVED: u32 = 1 << 21;
     /// The field of moved threads.
     pub const MOVEDS: u32 = 31 << 21;
-    /// One unlock that preferred moved threads to all others asleep on word 0, since the last that did not (3 bits).
-    /// The holder's.
+    /// One unlock that preferred moved threads to others asleep on word 0, since the last that did not (3 bits). The holder's.
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 7 << 26;
@@ -38,18 +37,18 @@ pub mod side {
     pub const ERA: u32 = 3 << 30;
 }
 
-/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters), and glibc's own code, where
-/// it works on the mutex, counts holders in the whole word, not atomically: it may undo what we write, or borrow from us.
+/// The mood word's fields, all hints. The lower half belongs to the runtime (condvar waiters). glibc's own code, if it works
+/// on the mutex, counts holders in the whole word, not atomically: it may undo our writes, or change our half by a carry.
 ///
-/// That costs time, and never a wake: who sleeps, and who is woken, is decided by word 0, gates and `next` alone. It heals:
-/// NAPPING, which lets arrivals overtake uncounted, when the head looks at the word again; LENGTH, when the line empties;
-/// the others by what waiters see.
+/// That costs time, but never a wake: word 0, gates and `next` alone decide who sleeps and who is woken. And it heals:
+/// NAPPING, which lets arrivals overtake uncounted, when the head looks at the word again; LENGTH, when the line
+/// empties; the others by what waiters see.
 pub mod mood {
     /// One step towards "saturated" (3 bits).
     pub const STEP: u32 = 1 << 16;
     /// The field of steps.
     pub const STEPS: u32 = 7 << 16;
-    /// Who has the lock for a turn runs on a core of a slower class.
+    /// The thread that has its turn runs on a core of a slower class.
     pub const SLOW: u32 = 1 << 19;
     /// The lock counts as saturated.
     pub const SATURATED: u32 = 1 << 21;
@@ -57,7 +56,7 @@ pub mod mood {
     pub const SATURATED_AT: u32 = 6 << 16;
     /// Steps below which it no longer does.
     pub const IDLE_AT: u32 = 3 << 16;
-    /// Holders seem to lose their CPUs: somebody has waited awake for as long as pays, and the holder did not release.
+    /// Holders seem to lose their CPUs: a thread has waited awake for as long as that pays, and the holder did not release.
     pub const STALLED: u32 = 1 << 22;
     /// One waiter in the line (9 bits, which wrap).
     pub const WAITER: u32 = 1 << 23;
@@ -65,8 +64,8 @@ pub mod mood {
     pub const WAITERS: u32 = 1 << 9;
     /// The field of waiters.
     pub const LENGTH: u32 = (WAITERS - 1) << 23;
-    /// More of them are none: a fork's child may have counted from too low.
+    /// Larger values count as 0: a forked child may have counted down from too low.
     pub const MOST: u32 = WAITERS - 64;
-    /// The line's head naps: whoever finds the word free may take it.
+    /// The line's head naps: any thread that finds the word free may take it.
     pub const NAPPING: u32 = 1 << 20;
 }

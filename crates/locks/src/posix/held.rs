@@ -1,7 +1,8 @@
-//! What a thread holds by nodes of lines (front/grant.rs): it unlocks by them, and needs not touch the mutex.
+//! What a thread holds by nodes of lines (front/grant.rs): it unlocks by them, and need not touch the mutex.
 //!
-//! A thread remembers a few. Of what it forgets, the unlock frees the word, and the line finds that out by itself. It also may
-//! remember what it no longer holds, because somebody else unlocked it, or code that knows nothing of us: then the node says so.
+//! A thread remembers a few. For those that it forgets, unlock frees the word, and the line finds that out by itself.
+//! It may also remember a lock that it no longer holds, because another thread unlocked it, or code that knows nothing
+//! of us: then the node says so.
 
 use crate::front::{CHAINED, Waiter};
 use core::cell::Cell;
@@ -9,7 +10,7 @@ use core::ptr::{from_ref, null};
 use lockwright_platform::Ordering::Acquire;
 use lockwright_platform::{Platform, Word};
 
-/// So many mutexes of contended lines does a thread hold at a time, for all that we care.
+/// How many mutexes held by nodes a thread remembers at a time.
 const MOST: usize = 2;
 
 /// A thread's own. Zeroes are one that holds nothing.
@@ -53,26 +54,27 @@ impl<P: Platform> Held<P> {
         let free = |slot: &Cell<*const Waiter<P>>| slot.get().is_null() || is_stale(slot.get());
         match self.nodes.iter().find(|slot| free(slot)) {
             Some(slot) => slot.set(node),
-            // The first may be out of date, and nobody ever asks for it.
+            // The first may be out of date, with nobody asking for it any more.
             None => self.nodes[0].set(self.nodes[MOST - 1].replace(node)),
         }
         debug_assert!(is_held(word, node, self.by()), "just acquired");
     }
 
-    /// Does the thread have it by a node? Where code may have unlocked it that knows nothing of us, and where somebody sleeps on the
-    /// word, the answer is no.
+    /// Does the thread hold it by a node? No, if code that knows nothing of us may have unlocked it, or if somebody
+    /// sleeps on the word.
     pub(super) fn is_surely_held(&self, word: &P::Word, era: usize) -> bool {
-        // ORDERING: Acquire, pairs with the Release with which a chain begins (front/grant.rs): whoever
-        // began one after ours has ended our node.
+        // ORDERING: Acquire, pairs with the Release with which a chain begins (front/grant.rs): a
+        // thread that began one after ours has ended our node.
         self.is_any() && word.load(Acquire) == CHAINED && self.slot(word, era).is_some()
     }
 
-    /// Does the thread have it by a node, or seems to?
+    /// Does the thread hold it by a node, or seem to?
     pub fn has(&self, word: &P::Word, era: usize) -> bool {
         self.is_any() && self.slot(word, era).is_some()
     }
 
-    /// By which node does the thread have it, or seems to? Null: by the word. It is about to unlock.
+    /// By which node does the thread hold it, or seem to? Null: by the word. The thread is about to
+    /// unlock.
     pub(super) fn take(&self, word: &P::Word, era: usize) -> *const Waiter<P> {
         match self.slot(word, era) {
             Some(slot) => slot.replace(null()),

@@ -1,5 +1,5 @@
 //! What a `pthread_mutex_t` means, on any machine: kinds, owners and answers (mutex.rs), and which lock serves it
-//! (places.rs). A process has the rest: threads' ids, the table of locks, its fastest paths.
+//! (places.rs). The rest belongs to a process: threads' ids, the table of locks, its fastest paths.
 //!
 //! ```text
 //!   0 word │ 4 count │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
@@ -9,9 +9,9 @@
 //! meaning, so that it may lock and unlock the same mutex, unannounced.
 //!
 //! Invariants:
-//! 1. Which lock a mutex runs on is read from the mutex and the process's table, each time that somebody has to wait or
-//!    owes a wake. It is a hint: who holds the mutex, and who needs a wake, is in word 0 alone. So both may change at any
-//!    moment, but for one thing: a mutex's room serves one textbook lock, ever.
+//! 1. The mutex and the process's table say which lock a mutex runs on. They are read each time that a thread has to
+//!    wait or owes a wake. That is a hint: word 0 alone says who holds the mutex, and who needs a wake. So both may
+//!    change at any moment, with one exception: a mutex's room serves one textbook lock, ever.
 //! 2. `count` is the holder's. `owner` is a thread's own id if and only if that thread wrote it there.
 
 mod held;
@@ -49,14 +49,15 @@ pub trait Environment: Sized + 'static {
         0
     }
 
-    /// Which place of the table a mutex gets that a call at `caller` finds contended first: 1 to [`PLACE_MAX`].
+    /// Which place of the table (1 to [`PLACE_MAX`]) a mutex gets when a call at `caller` is the first to find
+    /// it contended.
     fn choose(mutex: &Mutex<Self>, caller: usize) -> u32;
 
-    /// What is at that place now. [`UNDECIDED`]: what a mutex runs on meanwhile.
+    /// What is at that place now. [`UNDECIDED`]: what a mutex runs on until then.
     fn policy(place: u32) -> Policy<Self>;
 
-    /// Counts the tables that choose in another way than the one before: a mutex is given a place anew when it is contended
-    /// for the first time under a new one. Wraps at [`GENERATIONS`].
+    /// Counts the tables that choose differently from the one before. A mutex gets a new place when it is first
+    /// contended under a new one. Wraps at [`GENERATIONS`].
     fn generation() -> u32 {
         0
     }
@@ -69,7 +70,8 @@ pub trait Environment: Sized + 'static {
     /// The calling thread has to wait for a mutex, and has time for other things.
     fn before_wait() {}
 
-    /// Runs a wait for word 0, in the line or beside it; it says in the seat, if there is one, where it stands.
+    /// Runs a wait for word 0, in the line or beside it; the seat, if there is one, says where the thread
+    /// stands.
     fn in_line(
         mutex: &Mutex<Self>,
         tuning: &Tuning,
@@ -130,8 +132,8 @@ pub struct Mutex<E: Environment> {
     pub word: WordOf<E>,
     /// `__count`: how often its holder holds a recursive mutex. The holder's.
     pub count: WordOf<E>,
-    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder; of those who hold it by nodes the first writes
-    /// [`SOMEBODY`](crate::front::SOMEBODY), and who falls asleep behind one of them writes that one's id.
+    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder. In a chain of holders by nodes, the first writes
+    /// [`SOMEBODY`](crate::front::SOMEBODY), and a waiter that falls asleep behind one of them writes that one's id.
     pub owner: WordOf<E>,
     /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
     /// the upper half the front locks' mood.

@@ -17,16 +17,16 @@ pub enum Refused {
     TooOften,
     /// The caller does not hold it: EPERM.
     NotHolder,
-    /// The deadline is none: EINVAL.
+    /// The deadline is invalid: EINVAL.
     Invalid,
     /// The deadline has passed: ETIMEDOUT.
     TimedOut,
 }
 
-/// What came of it.
+/// The result of an operation.
 type Answer = Result<(), Refused>;
 
-/// Is it not glibc's to handle (robust, PI, PP, process-shared, destroyed)?
+/// Is it ours to serve, and not glibc's (robust, PI, PP, process-shared, destroyed)?
 #[inline(always)]
 pub fn is_ours<E: Environment>(m: &Mutex<E>) -> bool {
     m.kind.load(Relaxed) & !KINDS == 0
@@ -85,7 +85,8 @@ pub fn try_lock<E: Environment>(m: &Mutex<E>) -> Answer {
     if E::try_take(m) { own(m, kind) } else { Err(Refused::Busy) }
 }
 
-/// Locks, or gives up at the deadline; `None`: that is none, which matters to those who have to wait.
+/// Locks, or gives up at the deadline; `None`: the deadline is invalid, which matters only if the
+/// thread has to wait.
 #[inline(always)]
 pub fn lock_until<E: Environment>(
     m: &Mutex<E>,
@@ -165,8 +166,8 @@ pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> A
     own(m, m.kind.load(Relaxed))
 }
 
-/// Does the calling thread hold it, as one of ours? `None`: that is not certain, because threads have held it by nodes, and code may
-/// have unlocked it that knows nothing of them.
+/// Does the calling thread hold it, as one of ours? `None`: that is not certain, because threads have held it by nodes,
+/// and code that knows nothing of nodes may have unlocked it.
 pub fn holds<E: Environment>(m: &Mutex<E>) -> Option<bool> {
     if !is_ours(m) || m.word.load(Relaxed) == FREE {
         return Some(false);

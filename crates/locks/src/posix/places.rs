@@ -1,7 +1,7 @@
 //! Which lock a mutex runs on: decided when it is first contended, and kept in five bits of its side word, as a place
-//! in the process's table. 0 is "not decided yet". Two bits more tell by which generation of tables: under a new one the
-//! next thread that has to wait decides again. (They wrap: a mutex that nobody waited for during four changes, or eight,
-//! may keep its place. What it runs on then is a lock that it could have had.)
+//! in the process's table. 0 is "not decided yet". Two more bits tell which generation of tables it belongs to: under a
+//! new one the next thread that has to wait decides again. (They wrap: if nobody waits for a mutex during four changes,
+//! or eight, it may keep its place. It then runs on a lock that it could have had anyway.)
 //!
 //! ```text
 //!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
@@ -143,7 +143,7 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
 #[cold]
 #[inline(never)]
 pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bool {
-    // Who has the lock for a turn comes by here each time: the shortest way.
+    // A thread that has its turn passes here each time: so this is the shortest path.
     if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.side) {
             front::meet_left_behind(&mutex.parts_of(kind), E::era());
@@ -182,14 +182,14 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     true
 }
 
-/// Unlock, if the calling thread has the mutex by a node, and nobody but the next waiter needs to know; else `false`. Looks at
-/// nothing of the mutex but its address.
+/// Unlock, if the calling thread holds the mutex by a node, and only the next waiter needs to know; else `false`. Uses
+/// only the mutex's address.
 #[inline]
 pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     let node = E::with_held(|held| {
         if held.is_any() { held.take(&mutex.word, E::era()) } else { core::ptr::null() }
     });
-    // SAFETY: the thread has it by this node.
+    // SAFETY: the thread holds it by this node.
     !node.is_null()
         && (unsafe { front::hand_on(node) } || {
             leave(mutex, node);
@@ -208,8 +208,8 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
     unsafe { front::release(parts, &tuning, node) };
 }
 
-/// Releases word 0, which is not 1. Who needs the wake, and gets it, does not depend on the mutex's lock, which may
-/// be decided at this very moment.
+/// Releases word 0, which is not 1. Which thread gets the wake does not depend on the mutex's lock, which may be
+/// decided at this very moment.
 pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     if hand_on(mutex) {
         return;
@@ -228,8 +228,8 @@ pub(super) fn must_queue<E: Environment>(mutex: &Mutex<E>) -> bool {
     matches!(E::policy(place).how, How::Whole(_))
 }
 
-/// Acquires word 0, queueing in `lock`, which stands in front of it: whoever holds that may compete for the word. So
-/// trylock, timed locks and condvars need to know the word only.
+/// Acquires word 0, queueing in `lock`, which stands in front of it: the holder of `lock` may compete for the word.
+/// So trylock, timed locks and condvars need to know only the word.
 pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
     mutex: &Mutex<E>,
     lock: &L,
@@ -238,7 +238,7 @@ pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
     let mut node = L::Node::default();
     // SAFETY: the node stays here until `unlock` returns.
     unsafe {
-        // A hint, to those who reorder: the lock is free when the word is.
+        // A hint, for locks that reorder: the lock is free when the word is.
         let is_free = || mutex.word.load(Relaxed) == FREE;
         lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
     }

@@ -131,7 +131,7 @@ impl<P: Platform> RawLock<P> for Mcs<P> {
             if self.tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
-            // Somebody has joined, and will say who at once.
+            // Somebody has joined, and will link at once.
             // ORDERING: Acquire [see]: the successor's node was made before we write to it.
             next = P::spin_until_ptr(&me.next, Acquire, |next| !next.is_null());
         }

@@ -5,7 +5,7 @@
 //! on its way" bit is that of Go's `sync.Mutex`. Deviations, each with its reason:
 //! * a write phase that waits for a woken writer may be taken by any writer that already runs, and with
 //!   [`Prefer::Readers`] be turned into a read phase: the lock does not idle while somebody wakes up;
-//! * writers sleep on a count of themselves, not on a flag: who releases knows exactly whether one is left.
+//! * writers sleep on a count of themselves, not on a flag: so a release knows exactly whether one is left.
 //!
 //! ```text
 //! state    ┌─ WRITERS ─┬────── readers ──────┬─ ASLEEP ─┬─ WRITE ─┐    writers  ┌── waiting ──┬ WOKEN ┬ OPEN ┐
@@ -26,18 +26,18 @@
 //! 2. A reader counted in `state` holds the lock if `WRITE` is clear. `WRITE` is set only when no reader is
 //!    counted, or by the last one: a counted reader that has once seen it clear holds the lock until it leaves.
 //! 3. `WRITE` and not `OPEN`: one thread owns the phase. `OPEN` implies `WRITE` and a counted waiting writer
-//!    that is awake or being woken: whoever clears `OPEN` owns the phase.
+//!    that is awake or being woken: the thread that clears `OPEN` owns the phase.
 //! 4. A writer sleeps only while it is counted in `writers` and `WRITERS` was set after it was counted. Only
 //!    the owner of a write phase clears `WRITERS`, and it looks at `writers` again afterwards.
 //! 5. `WOKEN` implies that a counted writer is awake; each clears it before it looks at `state` for the last
 //!    time before sleeping, and when it stops waiting. So no more than one wake-up is under way.
-//! 6. Whoever releases touches the lock's memory no more after the operation that releases; the wake-up that
-//!    follows uses an address only.
+//! 6. After the operation that releases, the releaser touches the lock's memory no more; the wake-up that
+//!    follows uses only an address.
 //!
 //! Facts: readers together, writers by arrival with overtaking; 12 bytes; one wake a hand-over; writers may
 //! be delayed without bound by [`Prefer::Readers`], readers by [`Prefer::WritersStrictly`].
 //!
-//! Here is who gets in, and who lets in whom; `waiting.rs` is how they wait.
+//! This file says who gets in, and who lets in whom; `waiting.rs` says how they wait.
 
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Word};
@@ -89,7 +89,7 @@ pub enum Prefer {
     Readers,
     /// A leaving writer prefers writers; readers still join readers. A thread may read-lock again.
     Writers,
-    /// Readers wait for waiting writers. A thread that read-locks again may wait for ever.
+    /// Readers wait for waiting writers. A thread that read-locks again may wait forever.
     WritersStrictly,
 }
 
@@ -121,7 +121,7 @@ pub struct Parts<'a, P: Platform> {
 }
 
 impl<P: Platform> Parts<'_, P> {
-    /// Acquires for reading. `waiter` is told where it is counted already.
+    /// Acquires for reading. `waiter` learns where it is counted.
     #[inline]
     pub fn read<'w>(&self, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
         if self.prefer == Prefer::WritersStrictly {
@@ -270,7 +270,7 @@ impl<P: Platform> Parts<'_, P> {
             let writers = self.writers.load(Relaxed); // verified by the exchange, or looked at again
             let to_readers = self.prefer == Prefer::Readers && readers(seen) > 0;
             if !has_writers(seen) || (to_readers && waiting(writers) > 0) {
-                // STATE: write phase -> read phase or free. With WRITERS, the last reader sees to them.
+                // STATE: write phase -> read phase or free. With WRITERS, the last reader lets them in.
                 // ORDERING: Release [leave]: pairs with every Acquire on `state`.
                 let left = seen & !(WRITE | ASLEEP);
                 if self.state.compare_exchange(seen, left, Release, Relaxed).is_ok() {
@@ -281,7 +281,7 @@ impl<P: Platform> Parts<'_, P> {
                 }
             } else if waiting(writers) > 0 {
                 // STATE: owned -> OPEN.
-                // ORDERING: Release [wake]: pairs with the Acquire of whoever claims it.
+                // ORDERING: Release [wake]: pairs with the Acquire of the thread that claims it.
                 let open = writers | OPEN | WOKEN;
                 if self.writers.compare_exchange(writers, open, Release, Relaxed).is_ok() {
                     if writers & WOKEN == 0 {
@@ -290,10 +290,11 @@ impl<P: Platform> Parts<'_, P> {
                     return;
                 }
             } else {
-                // ORDERING: Acquire, pairs with [announce]: who set the bit is counted (invariant 4).
+                // ORDERING: Acquire, pairs with [announce]: the writer that set the bit is counted
+                // (invariant 4).
                 self.state.fetch_and(!WRITERS, Acquire);
                 if waiting(self.writers.load(Relaxed)) > 0 {
-                    self.state.fetch_or(WRITERS, Relaxed); // still our phase: who counts, announces
+                    self.state.fetch_or(WRITERS, Relaxed); // still our phase: a counted writer announces itself
                 }
             }
         }

@@ -28,7 +28,7 @@ pub struct Waiter<'a, P: Platform> {
     pub spin_ns: u32,
     /// When it gives up.
     pub deadline: Option<P::Deadline>,
-    /// Where to write where it is counted from then on, for [`Parts::leave`].
+    /// Records where it is counted from then on, for [`Parts::leave`].
     pub counted: Option<&'a Cell<Counted>>,
 }
 
@@ -42,8 +42,8 @@ impl<P: Platform> Waiter<'_, P> {
 }
 
 impl<P: Platform> Parts<'_, P> {
-    /// Ends a wait that was torn by its own thread: a signal handler interrupted it, and does not return. If the lock
-    /// is ours meanwhile, it is released.
+    /// Ends a wait that was torn by its own thread: a signal handler interrupted it, and does not return. If we got
+    /// the lock meanwhile, it is released.
     #[cold]
     pub fn leave(&self, counted: Counted) {
         match counted {
@@ -142,7 +142,7 @@ impl<P: Platform> Parts<'_, P> {
             }
             let asleep = seen | ASLEEP;
             // ORDERING: AcqRel, pairs with [give up]: either that writer sees ASLEEP, or we see its count.
-            // SURVIVES: the Release; the bit is all that we tell.
+            // SURVIVES: the Release; the bit is all that we publish.
             if self.state.compare_exchange(seen, asleep, AcqRel, Relaxed).is_ok()
                 && !self.may_join(asleep)
                 && P::park(self.state, asleep, waiter.deadline) == Woken::TimedOut
@@ -201,7 +201,7 @@ impl<P: Platform> Parts<'_, P> {
                 continue;
             }
             // Written even if it is set: a plain load could be older than its clearing.
-            // ORDERING: Release [announce]: whoever sees the bit finds us counted.
+            // ORDERING: Release [announce]: a thread that sees the bit finds us counted.
             if self.state.compare_exchange(seen, seen | WRITERS, Release, Relaxed).is_err() {
                 continue;
             }
@@ -237,7 +237,7 @@ impl<P: Platform> Parts<'_, P> {
         let mut seen = self.writers.load(Relaxed); // verified by the exchange
         loop {
             if is_open(seen) {
-                // Who leaves an open phase breaks invariant 3.
+                // Leaving an open phase would break invariant 3.
                 if self.claim_counted(seen) {
                     return Outcome::Acquired;
                 }

@@ -1,4 +1,4 @@
-//! tas: whoever swaps 1 into the word and finds 0 has the lock.
+//! tas: a thread that swaps 1 into the word and finds 0 has the lock.
 //!
 //! The oldest spin lock; as a baseline in T. E. Anderson, *The Performance of Spin Lock Alternatives for
 //! Shared-Memory Multiprocessors*, IEEE TPDS 1(1), 1990, section II ("spin on test-and-set"). Our deviation: a short
@@ -19,7 +19,7 @@
 //! 1. word = 1 exactly while a thread holds the lock.
 //! 2. Only the holder writes 0.
 //!
-//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed for ever.
+//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed forever.
 
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Release};
@@ -30,7 +30,7 @@ pub const ENTRY: Entry = Entry {
     id: "tas",
     kind: Kind::Whole,
     preset_of: None,
-    idea: "whoever swaps 1 into the word and finds 0 has the lock",
+    idea: "a thread that swaps 1 into the word and finds 0 has the lock",
     source: "T. E. Anderson, The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors, IEEE TPDS 1(1), 1990, section II",
     order: "none: any waiter may win, the releaser's own core most easily",
     promise: Promise::Nothing,
@@ -53,7 +53,7 @@ const PAUSE_NS: u32 = 20;
 
 /// A test-and-set lock.
 pub struct Tas<P: Platform> {
-    /// Written by whoever takes the lock, and by the holder.
+    /// Written by threads that take the lock, and by the holder.
     word: P::Word,
 }
 

@@ -21,7 +21,7 @@
 //! 2. Only the holder writes 0.
 //! 3. A waiter writes only after it has read 0.
 //!
-//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed for ever, by up to the longest
+//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed forever, by up to the longest
 //! pause after each release.
 
 use crate::entry::{Entry, Kind, Promise};
@@ -58,7 +58,7 @@ const PAUSE_NS_MAX: u32 = 3_200;
 
 /// A test-and-test-and-set lock with exponential back-off.
 pub struct Ttas<P: Platform> {
-    /// Written by whoever takes the lock, and by the holder.
+    /// Written by threads that take the lock, and by the holder.
     word: P::Word,
 }
 

@@ -196,7 +196,7 @@ impl Topology {
                 None => range,
                 Some((range, factor)) => {
                     let Some(factor) = Factor::parse(factor) else {
-                        // Without emulation a stray letter is no factor, but no CPU either.
+                        // Without emulation a stray letter isn't a factor, but isn't a CPU either.
                         let problem =
                             if emulated { SpecProblem::BadFactor } else { SpecProblem::NotACpu };
                         return fail(piece, problem);

@@ -94,7 +94,7 @@ fn ends_out_of_order_end_what_is_inside_and_strange_ones_nothing() {
         assert_eq!(depth(), 3);
         end(6, LONG);
         assert_eq!((depth(), window_ns()), (0, MAX));
-        // 7 and 8 were given up: they have learnt nothing.
+        // 7 and 8 were dropped: they have learnt nothing.
         assert_eq!((own(7), own(8)), (0, 0));
         end(7, 1);
         for id in [-1, 1024, i32::MAX, i32::MIN] {

@@ -1,7 +1,7 @@
 //! Who goes next: the state of an exploration, and its strategies.
 //!
-//! Every operation on a word, every sleep, wake and pause is a point at which any other thread may go first. Who waits is
-//! taken out of the choice until something happens that may end its wait:
+//! Every operation on a word, every sleep, wake and pause is a point at which any other thread may go first. A waiting
+//! thread is not a candidate until something happens that may end its wait:
 //!
 //! | a thread that | waits until |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | pauses | its time is up |
 //! | sleeps on a word | somebody wakes it, its time is up, or (in some schedules) for no reason |
 //!
-//! Time goes by with each step; it also jumps to the end of somebody's wait, by chance, and whenever nobody else can go on:
+//! Time goes by with each step; it also jumps to the end of a wait, by chance, and whenever nobody else can go on:
 //! threads that run may be preempted for as long as it takes. So whatever happens here can happen on a machine.
 
 use super::machine::{Explored, Line};
@@ -77,18 +77,18 @@ enum Chooser {
     /// Stays with the running thread with this chance, or else draws anybody.
     Random { stay: f64 },
     /// Burckhardt, Kothari, Musuvathi, Nagarakatte, *A Randomized Scheduler with Probabilistic Guarantees of Finding
-    /// Bugs*, ASPLOS 2010: the first by priority; at so many steps, drawn in advance, the running thread becomes the last.
+    /// Bugs*, ASPLOS 2010: the first by priority; at some steps, drawn in advance, the running thread becomes the last.
     Pct { priorities: Vec<u32>, changes: Vec<u32> },
 }
 
-/// What an exploration knows beside the machine.
+/// What an exploration knows in addition to the machine.
 pub(crate) struct Explorer {
     rng: fastrand::Rng,
     chooser: Chooser,
     waiters: Vec<Waiter>,
     /// Who can go on, by bits.
     runnable: u32,
-    /// When the first of those who wait for time is due, or earlier.
+    /// When the first timed wait is due, or earlier.
     next_end: Ps,
     /// Who goes on, if that has been chosen already.
     chosen: Option<Tid>,
@@ -209,7 +209,7 @@ impl Explorer {
         }
     }
 
-    /// Wakes at most `count` of those who sleep on the word, in any order: the kernel's goes by priority.
+    /// Wakes at most `count` sleepers on the word, in any order: the kernel wakes by priority.
     pub(crate) fn wake(&mut self, word: usize, count: u32, moved: bool) -> u32 {
         for woken in 0..count {
             let meant = |waiter: &Waiter| match waiter.wait {
@@ -245,7 +245,7 @@ impl Explorer {
         }
     }
 
-    /// Somebody who sleeps goes on for no reason.
+    /// A sleeper goes on for no reason.
     fn wake_for_no_reason(&mut self) {
         let thread = self.rng.usize(0..self.waiters.len());
         if matches!(self.waiters[thread].wait, Wait::Sleeps { .. }) {
@@ -279,7 +279,7 @@ impl Explorer {
 
     fn pick(&mut self, running: Option<Tid>) -> Tid {
         if self.steps > BOUND / 2 {
-            // Fair from here on: whoever still gets nowhere never will.
+            // Fair from here on: a thread that still makes no progress never will.
             let after = running.map_or(self.steps % 32, |one| one + 1);
             return self.runnable.rotate_right(after).trailing_zeros().wrapping_add(after) % 32;
         }
@@ -312,7 +312,7 @@ impl Explorer {
         }
     }
 
-    /// May loads return old values in this schedule? Then nobody can say who came first.
+    /// May loads return old values in this schedule? Then it is undefined who came first.
     pub(crate) fn is_weak(&self) -> bool {
         self.old > 0.0
     }
@@ -322,7 +322,7 @@ impl Explorer {
         self.old > 0.0 && self.rng.f64() < self.old
     }
 
-    /// Memory that nobody else has had or will have, so that late looks at it are noticed.
+    /// Memory that is never reused, so that late looks at it are noticed.
     pub(crate) fn memory(&mut self) -> *mut u8 {
         self.memory.push(Line::zeroed());
         self.memory.last_mut().expect("just added").start()
@@ -345,14 +345,14 @@ impl Explorer {
         self.rng.u32(from..=to)
     }
 
-    /// Notes a site of the lock, while they are looked for.
+    /// Notes a site of the lock, while sites are being collected.
     pub(crate) fn note(&mut self, at: At, op: Op, yes: Ordering, no: Ordering) {
         if let Some(sites) = &mut self.sites {
             sites.note(at, op, yes, no);
         }
     }
 
-    /// What is done to this place of the source, if it is the mutant's.
+    /// The fault at this place of the source, if it is the mutant's.
     pub(crate) fn mutation(&self, at: At) -> Option<Mutation> {
         self.mutant.filter(|mutant| mutant.site.is(at)).map(|mutant| mutant.mutation)
     }
@@ -403,7 +403,7 @@ impl Explorer {
         steps.map(line).collect()
     }
 
-    /// What a pointer points to, as far as that is known by its words.
+    /// What a pointer points to, if its words are known.
     fn owner_of(&self, pointer: u64) -> String {
         let words = self.trace.iter().flat_map(|trace| &trace.words);
         let near = |word: &&usize| (**word as u64).wrapping_sub(pointer & !63) < 64;

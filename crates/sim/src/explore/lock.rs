@@ -178,7 +178,8 @@ pub(super) fn make(spec: &LockSpec, threads: usize) -> Made {
     making.made.expect("every lock of the catalogue is visited")
 }
 
-/// glibc's algorithm on a front lock's memory: whoever finds the lock taken sleeps, and tries again when it is woken.
+/// glibc's algorithm on a front lock's memory: a thread that finds the lock taken sleeps, and tries again when it is
+/// woken.
 struct Glibc<P: Platform>(Alone<P, fifo::Lock>);
 
 impl<P: Platform> Sections<P> for Glibc<P> {

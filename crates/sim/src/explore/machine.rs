@@ -4,8 +4,9 @@
 //! its thread need not know a newer one. The order of the stores to one word is that in which they ran.
 //!
 //! A word also knows who made it and who has used it. Rules, as in the models of `crates/model`:
-//! 1. A thread that uses a word has to know of its making: a node that is published without a Release is noticed.
-//! 2. Whoever ends a word has to know of all its uses, and nobody uses it later.
+//! 1. A thread that uses a word must know of its initialisation: so a node that is published without a Release is
+//!    noticed.
+//! 2. A thread that ends a word must know of all its uses, and nobody uses it later.
 
 use super::THREADS;
 use super::explorer::{At, Ended, Wait, block, explorer, point};
@@ -47,7 +48,7 @@ struct Stored<V> {
     value: V,
     by: u32,
     clock: u32,
-    /// What whoever acquires it learns.
+    /// What an Acquire of it teaches.
     known: [u32; THREADS],
 }
 
@@ -110,7 +111,7 @@ impl<V: Value> ExploreCell<V> {
     /// The calling thread is about to use the word.
     fn touch(&self, e: &mut Engine, at: At) {
         let me = e.me();
-        // A wild pointer of a mutant leads to the first page, or to what was a word once.
+        // A mutant's wild pointer leads to the first page, or to a former word.
         if self.address() < 4096 || self.alive.get() != ALIVE {
             fail(Violation::Dangling { at_ns: e.now / 1000, who: e.name(me), site: shown(at) });
         }
@@ -180,7 +181,8 @@ impl<V: Value> ExploreCell<V> {
         self.seen.set(seen);
     }
 
-    /// The calling thread reads: the newest value, or if `may_be_old` one that it need not know better than.
+    /// The calling thread reads: the newest value, or, if `may_be_old`, an older one that it need not know
+    /// to be outdated.
     fn get(&self, e: &mut Engine, order: Ordering, may_be_old: bool, at: At) -> V {
         let me = e.me();
         let stores = self.stores.borrow();
@@ -231,7 +233,8 @@ impl<V: Value> ExploreCell<V> {
         }
     }
 
-    /// Writes what `new` makes of the value; `Err`: does not, and that is what a mutant writes.
+    /// Writes what `new` makes of the value; `Err`: doesn't write, and this is what a mutant would
+    /// write.
     fn modify(
         &self,
         op: Op,
@@ -286,8 +289,8 @@ impl<V: Value> ExploreCell<V> {
             if done(value) || last {
                 return value;
             }
-            may_be_old = false; // whoever waits sees the newest value in the end
-            // Also where `done` looks once more by itself, and where the value has come back meanwhile.
+            may_be_old = false; // a waiter sees the newest value in the end
+            // Even if `done` itself looks once more, or if the old value has come back meanwhile.
             let newest = self.newest(&self.stores.borrow());
             if self.seen.get()[engine().me() as usize] != newest {
                 point(at); // it is another one by now, or has been all the time
@@ -397,7 +400,7 @@ fn in_ns(ns: u32) -> Ps {
     engine().now + Ps::from(ns) * 1000
 }
 
-/// Sleeps while the word holds `seen`: the comparison and the falling asleep are one step.
+/// Sleeps while the word holds `seen`: comparing and falling asleep are one step.
 fn sleep(word: &ExploreCell<u32>, seen: u32, end: Option<Ps>, movable: bool, at: At) -> Woken {
     let (e, mutation) = word.begin(Op::Park, Ordering::Relaxed, Ordering::Relaxed, at);
     if word.value.get() != seen && mutation != Some(Mutation::NoCompare) {

@@ -5,8 +5,8 @@
 //!                                                                                              strategy, by the seed
 //! ```
 //!
-//! The same coroutines, checks and vector clocks as in the timed machine; what differs is that any thread may be preempted
-//! anywhere, for as long as it takes. A seed and a strategy are a schedule: the same ones give it again.
+//! The same coroutines, checks and vector clocks as in the timed machine; the difference is that any thread may be
+//! preempted anywhere, for any length of time. A seed and a strategy determine a schedule: the same ones repeat it.
 
 mod explorer;
 mod lock;
@@ -38,7 +38,7 @@ pub use survivors::why_it_survives;
 /// Threads of one schedule, at most.
 pub(crate) const THREADS: usize = 4;
 
-/// How it is decided who goes next.
+/// How the next thread is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
     /// A random walk: the running thread goes on with some chance, or anybody who can does.
@@ -67,7 +67,7 @@ impl Strategy {
     }
 }
 
-/// What a schedule's seed says before the first step.
+/// What a schedule's seed determines before the first step.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) threads: u32,
@@ -100,7 +100,7 @@ impl Drawn {
     }
 }
 
-/// What came of a schedule.
+/// The result of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// Operations.
@@ -109,7 +109,7 @@ pub struct Schedule {
     pub switches: u32,
     /// Which threads went on when: the same for the same schedule.
     pub path: u64,
-    /// What must not be.
+    /// The violation, if any.
     pub finding: Option<Finding>,
 }
 
@@ -130,7 +130,7 @@ impl Exploration {
     /// # Panics
     /// If the profiles that come with the program are broken.
     pub fn new(subject: impl Into<Subject>, mutant: Option<Mutant>) -> Self {
-        // Explorations have no lines, no energy and no scheduler of their own: the less there is to set up, the better.
+        // Explorations don't use lines, energy or the scheduler: so the smallest machine is best.
         let mut profile = profile::builtin("m1").expect("a profile of ours");
         profile.provenance.clear();
         profile.class.truncate(1);
@@ -160,7 +160,7 @@ impl Exploration {
         schedule
     }
 
-    /// The places in the lock's source that so many schedules come to.
+    /// The places in the lock's source that this many schedules reach.
     pub fn sites(&self, schedules: u64) -> Vec<Site> {
         let mut sites = mutant::Sites::default();
         for seed in 0..schedules {

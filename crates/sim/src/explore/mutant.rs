@@ -1,7 +1,7 @@
 //! Mutants: one operation of a lock, by its place in the source, does less than it says.
 //!
-//! Nothing is built again: the machine knows who calls it (`#[track_caller]`), and acts differently there. So a lock's
-//! mutants are its own machine code, on a machine with one fault.
+//! Nothing is rebuilt: the machine knows which line calls it (`#[track_caller]`), and acts differently there. So a
+//! mutant is the lock's own machine code, on a machine with one fault.
 
 use super::explorer::At;
 use lockwright_platform::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -105,11 +105,11 @@ pub enum Mutation {
     Order(Ordering),
     /// Another ordering of a `compare_exchange` that fails.
     Failure(Ordering),
-    /// It says that it has written, and has not.
+    /// It claims to have written, and has not.
     NoStore,
     /// It reads and writes in two steps.
     Split,
-    /// A `compare_exchange` that fails writes all the same.
+    /// A `compare_exchange` that fails writes anyway.
     AlwaysWrites,
     /// It wakes nobody.
     NoWake,
@@ -156,7 +156,7 @@ pub enum MutantError {
     /// There is no such mutation.
     #[error("mutant '{0}': no mutation '{1}'; there are {names}", names = mutation_names())]
     Mutation(String, String),
-    /// The lock's schedules do not come to that place.
+    /// The lock's schedules do not reach that place.
     #[error(
         "mutant '{0}': this lock's schedules come to no such place, or there is no such mutation of it"
     )]
@@ -248,13 +248,13 @@ impl Site {
     }
 }
 
-/// The sites that schedules have come to.
+/// The sites that schedules have reached.
 #[derive(Debug, Default)]
 pub(crate) struct Sites(Vec<Site>);
 
 impl Sites {
     pub(crate) fn note(&mut self, at: At, op: Op, order: Ordering, failure: Ordering) {
-        // The explorer's own steps are no lock's.
+        // The explorer's own steps belong to no lock.
         if at.file().contains(SOURCES) && !self.0.iter().any(|site| site.place.is(at)) {
             let (file, line, column) = (short(at.file()), at.line(), at.column());
             self.0.push(Site { place: Place { file, line, column }, op, order, failure });

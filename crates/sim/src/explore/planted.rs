@@ -1,4 +1,4 @@
-//! Faults that are planted in what is explored, and locks that are in no list: they are found, or found well.
+//! Explorations of planted faults, which must be found, and of locks outside the catalogue, which must pass.
 
 use super::explorer::explorer;
 use super::lock::front;

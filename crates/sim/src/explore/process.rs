@@ -1,5 +1,5 @@
-//! A process whose mutexes are explored: the runtime's own code (`lockwright_locks::posix`) in an environment that is
-//! drawn, and glibc's code, which knows nothing of it.
+//! A process whose mutexes are explored: the runtime's own code (`lockwright_locks::posix`) in a random environment,
+//! and glibc's code, which knows nothing of it.
 
 use super::explorer::explorer;
 use super::machine::Explored;
@@ -139,7 +139,7 @@ impl Plan {
         })
     }
 
-    /// How often the head of a line may be overtaken, whichever of the locks serves whom; `None`: by all of the others.
+    /// How often the head of a line may be overtaken, whichever lock serves which thread; `None`: no bound.
     pub(super) fn bypass(&self) -> Option<u32> {
         let all = self.places.iter().flatten();
         let is_front = |spec: &LockSpec| spec.entry().is_some_and(|e| e.kind == Kind::Front);
@@ -192,8 +192,8 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
     find.2.unwrap_or_else(|| Policy::new(How::Whole(queue), tuning))
 }
 
-/// Adds, as a plain instruction does: what others write meanwhile is undone. The store is a swap, because on the machines
-/// that there are a store does not come between what two others' atomic operations order.
+/// Adds as a plain instruction does: it undoes what others write meanwhile. The store is a swap, because on existing
+/// machines a store does not come between two ordered atomic operations of others.
 pub(super) fn recount(m: &Mutex, by: u32) {
     m.users.swap(m.users.load(Relaxed).wrapping_add(by), AcqRel);
 }

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   thread 0   visits, and gives permits: under the mutex or after it, by signals or a broadcast
-//!   others     visits, and waits for permits, for ever or for a time
+//!   others     visits, and waits for permits, forever or for a time
 //!   a visit    lock, trylock, timedlock; glibc's own lock; torn out of the line      unlock: ours or glibc's own
 //!   anybody    swaps the table of locks, at some moment; and perhaps swaps it back
 //! ```
 //!
-//! The mutex begins without a lock; whoever finds it contended first chooses one of two or three, by its own rule.
+//! The mutex begins without a lock; the first thread that finds it contended chooses one of two or three, by its
+//! own rule.
 
 use super::explorer::explorer;
 use super::machine::{ExploreCell, Explored};
@@ -76,7 +77,7 @@ struct World {
     rng: RefCell<fastrand::Rng>,
 }
 
-/// The calling thread has been told something wrong.
+/// The calling thread got a wrong answer.
 fn wrong(asked: &str, said: Result<(), Refused>, right: Result<(), Refused>) -> ! {
     let e = engine();
     let what = format!("{asked}, and was told {said:?}; right is {right:?}");
@@ -158,7 +159,7 @@ impl World {
         true
     }
 
-    /// A critical section, with all that the kind has to say meanwhile.
+    /// A critical section, with all checks of the mutex's kind in it.
     fn section(&self, caller: usize) {
         let m = &self.mutex;
         let x = explorer(engine());
@@ -310,7 +311,7 @@ impl World {
             fail(Violation::NotFree { who: e.name(me) });
         }
         expect("an unlock", posix::unlock(&self.mutex), Ok(()));
-        // Where glibc's code unlocked last, a node may still be in line, until somebody comes.
+        // If glibc's code unlocked last, a node may still be in line, until another thread comes.
         expect("a lock", posix::lock(&self.mutex, 1), Ok(()));
         expect("an unlock", posix::unlock(&self.mutex), Ok(()));
         check_lines();
@@ -321,7 +322,7 @@ impl World {
     }
 }
 
-/// Makes mutex, condition variable and threads. What is returned has to stay until they have ended.
+/// Makes mutex, condition variable and threads. The returned value must stay until they have ended.
 pub(super) fn set_up(
     e: &mut Engine,
     plan: &Plan,

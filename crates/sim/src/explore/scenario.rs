@@ -34,7 +34,7 @@ struct World {
     lock: Watched,
     data: Protected,
     finished: Cell<u32>,
-    /// The one that the others may overtake has had its turn.
+    /// The thread that the others may overtake has had its turn.
     victim_done: Cell<bool>,
     /// glibc's own code unlocks at times.
     foreign: bool,
@@ -66,7 +66,7 @@ impl World {
     /// One acquisition, with a critical section.
     fn visit(&self, way: Way) {
         let got = match way {
-            // Where glibc's code may unlock, it is not the lock that ends the section.
+            // If glibc's code may unlock, the lock does not end the section.
             Way::Lock { window_ns } if !self.foreign => {
                 return self.lock.with(window_ns, || self.acquired_section());
             }
@@ -110,14 +110,15 @@ impl World {
             fail(Violation::NotFree { who: e.name(me) });
         }
         self.lock.unlock();
-        // Where glibc's code unlocked last, a node may still be in line, until somebody comes.
+        // If glibc's code unlocked last, a node may still be in line, until another thread comes.
         self.lock.lock(0);
         self.lock.unlock();
         check_lines();
     }
 }
 
-/// Makes lock and threads. What is returned has to stay until they have ended: what no thread ends needs no knowledge.
+/// Makes lock and threads. The returned value must stay until they have ended; it may be dropped without a
+/// happens-before.
 pub(super) fn set_up(
     e: &mut Engine,
     spec: &LockSpec,

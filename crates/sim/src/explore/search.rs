@@ -23,9 +23,9 @@ pub struct Search {
     pub schedules: u64,
     /// Time, at most.
     pub time: Duration,
-    /// Operating-system threads that look.
+    /// Operating-system threads that search.
     pub jobs: usize,
-    /// Asked now and then: is what was looked at enough?
+    /// Asked now and then: is this enough?
     pub stop: fn() -> bool,
 }
 
@@ -36,7 +36,7 @@ pub struct Tally {
     pub schedules: u64,
     /// Operations in them.
     pub steps: u64,
-    /// Of those, the ones after which another thread went on.
+    /// Those of them after which another thread went on.
     pub switches: u64,
     /// Different ones among the first million schedules.
     pub different: u64,
@@ -64,7 +64,7 @@ struct Shared {
 }
 
 impl Search {
-    /// Searches; the finding is that of the lowest seed, however many look.
+    /// Searches; the finding is that of the lowest seed, however many threads search.
     pub fn run(&self, exploration: &Exploration) -> (Tally, Option<Hit>) {
         let start = Instant::now();
         let next = AtomicU64::new(0);

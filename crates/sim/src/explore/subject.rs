@@ -1,4 +1,4 @@
-//! What is explored: a lock of the catalogue by itself, or what a process makes of several.
+//! What is explored: a single lock of the catalogue, or a process with several.
 
 use super::lock::{Made, make};
 use super::process::Unlock;
@@ -8,7 +8,7 @@ use lockwright_locks::posix;
 /// The name of [`Subject::runtime`].
 pub const RUNTIME: &str = "runtime";
 
-/// How a lock is made for so many threads.
+/// How to make a lock for a number of threads.
 pub(super) type Make = fn(&LockSpec, usize) -> Made;
 
 /// A lock, or the runtime's mutex and condition variable.
@@ -22,7 +22,7 @@ pub(super) enum What {
 }
 
 impl Subject {
-    /// A `pthread_mutex_t` as the runtime serves it, by locks and options that are drawn, several at once, with its
+    /// A `pthread_mutex_t` as the runtime serves it, by several random locks and options at once, with its
     /// condition variable and glibc's own code.
     pub fn runtime() -> Self {
         Self(What::Runtime { unlock: posix::unlock })
@@ -41,7 +41,7 @@ impl Subject {
         }
     }
 
-    /// A lock that is made otherwise than by the catalogue.
+    /// A lock that isn't made by the catalogue.
     #[cfg(test)]
     pub(super) fn made(spec: LockSpec, make: Make) -> Self {
         Self(What::Lock { spec, make })

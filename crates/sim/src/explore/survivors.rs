@@ -1,5 +1,5 @@
-//! Why some mutants survive: what the sources say of themselves (`// SURVIVES: reason`, as for `cargo xtask weaken`), and
-//! what is true of explorations alone.
+//! Why some mutants survive: the sources' own reasons (`// SURVIVES: reason`, as for `cargo xtask weaken`), and those
+//! that apply only to explorations.
 
 use super::mutant::{Mutation, Op, Site};
 use lockwright_locks::spec::GLIBC;
@@ -21,7 +21,7 @@ const SOURCES: [(&str, &str); 11] = [
 
 /// Why nobody notices this mutation of a site of `lock`, if that is known.
 pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<String> {
-    // What is said is said of orderings, wakes and sleeps.
+    // The reasons are about orderings, wakes and sleeps.
     let may_be_said = matches!(
         mutation,
         Mutation::Order(_) | Mutation::Failure(_) | Mutation::NoWake | Mutation::NoCompare

@@ -1,5 +1,5 @@
-//! Which figures a machine can have. Profiles are files that anybody may write: what passes here neither overflows a time,
-//! nor keeps a run from ending.
+//! Which figures a machine can have. Profiles are files that anybody may write: figures that pass here can't overflow a
+//! time, or keep a run from ending.
 
 use super::{Profile, ProfileError};
 

@@ -1,4 +1,5 @@
-//! So many cycles under one of some locks, drawn each time: MUTEXEE's microbenchmarks (Fig 8 to 12, Table 2).
+//! A number of cycles under one of some locks, drawn each time: MUTEXEE's microbenchmarks (Fig 8 to 12, Table
+//! 2).
 //!
 //! As in the authors' programs (lockin, bmarks/stress_one_in.c and stress_test_in.c), a critical section computes and touches
 //! no data, and a thread that has released waits for `fair` cycles for each thread before it asks again, so that

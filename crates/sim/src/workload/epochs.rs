@@ -1,5 +1,5 @@
-//! What the workloads of LibASL have in common: operations that may have an SLO, or a window that was chosen beforehand;
-//! and Bench-1's epoch, of which its other benchmarks are variants.
+//! What the workloads of LibASL have in common: operations that may have an SLO, or a fixed window; and Bench-1's
+//! epoch, of which its other benchmarks use variants.
 
 use crate::load::{DataId, LockId, Me, ParamSpec, Setup};
 use lockwright_locks::amp::feedback::Percentile;

@@ -7,7 +7,7 @@ use std::cell::Cell;
 /// One step of a recorded thread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Step {
-    /// Computes what took so long, ns, on the machine that was recorded, which counts as of the fastest class.
+    /// Computes something that took this long, ns, on the recorded machine, which counts as the fastest class.
     Compute(u64),
     /// Sleeps, ns.
     Sleep(u64),
@@ -34,7 +34,7 @@ const SLEEP_NS: u64 = 500_000_000;
 
 const PARAMS: &[ParamSpec] = &[ParamSpec {
     key: "scale",
-    meaning: "computing takes so many times as long as it was recorded, on cores of the fastest class",
+    meaning: "a factor: how many times as long computing takes as recorded, on cores of the fastest class",
     default: 1.0,
     min: 0.01,
     max: 100.0,

@@ -33,7 +33,7 @@ impl Trace {
     /// Reads one that was written.
     ///
     /// # Errors
-    /// The system's; a file that is no trace, one of another version, or one that is damaged.
+    /// The system's; or the file isn't a trace, has another version, or is damaged.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let failed = |why| Error::new(path, why);
         let bytes = fs::read(path).map_err(|error| failed(Why::System(error)))?;
@@ -66,7 +66,7 @@ mod tests {
     use crate::trace::{LockInfo, Meta, Place, Step, TraceThread};
     use proptest::prelude::*;
 
-    /// What a thread may do next, were there no rule of what it holds.
+    /// What a thread may do next, ignoring the rules about what it holds.
     fn steps() -> impl Strategy<Value = Vec<(u8, u32, u64)>> {
         prop::collection::vec((0..4_u8, 0..5_u32, any::<u64>()), 0..60)
     }

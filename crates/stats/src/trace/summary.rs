@@ -3,7 +3,7 @@
 use super::{Step, Trace};
 use std::collections::HashSet;
 
-/// What a trace comes to.
+/// A trace's totals.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// How long all threads computed, ns.
@@ -62,7 +62,7 @@ impl Times {
 }
 
 impl Trace {
-    /// What it comes to.
+    /// The totals.
     pub fn summary(&self) -> Summary {
         let mut summary =
             Summary { locks: vec![LockSummary::default(); self.locks.len()], ..Summary::default() };

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Who is connected to at once: a server that takes longer has not started.
+/// How long a server may take to accept: one that takes longer has not started.
 const START_LIMIT: u64 = 30;
 
 /// What is known before a run.
@@ -31,7 +31,7 @@ pub(super) struct Bench<'a> {
     pub(super) shared: &'a Path,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sample {
     /// Operations per second.
@@ -47,7 +47,7 @@ pub(super) struct Sample {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Tail {
     Of(Tails),
-    /// A batch program is one operation; it took so long, ns.
+    /// A batch program is one operation, which took this long, ns.
     Whole(f64),
 }
 
@@ -233,7 +233,7 @@ impl Server<'_> {
         read: impl FnOnce(&str) -> Result<Load>,
     ) -> Result<Sample> {
         let said = load.run()?;
-        // If the server is no more, that is the news.
+        // If the server is gone, report that.
         let cpu = cpu_seconds(&self.running.pid().to_string(), OWN).map(|cpu| cpu - self.cpu);
         let bench = self.bench;
         let outcome = self.running.stop()?;
@@ -260,7 +260,7 @@ pub(super) const CHILDREN: [usize; 2] = [13, 14];
 /// How long every process is looked at: reading its maps costs it time, and so it must cost all of them the same.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Is a process looked at that runs for so long, and that lacks what it should have?
+/// Is a process noticed that runs for this long, and lacks what it should have?
 fn looks(took: Duration, lacks: bool) -> bool {
     took < LOOK || lacks
 }

@@ -1,4 +1,5 @@
-//! The programs: what is installed, how each is run, and what its operations are. All are as Debian has them.
+//! The programs: what is installed, how each is run, and what its operations are. All are Debian's own
+//! packages.
 
 use super::bench::{Bench, Sample, free_port, listens};
 use super::load;
@@ -419,7 +420,7 @@ impl Random {
     }
 }
 
-/// So many bytes of something like words, frequent ones and rare ones.
+/// The given number of bytes of something like words, frequent ones and rare ones.
 fn text(bytes: usize) -> Vec<u8> {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut text = Vec::with_capacity(bytes + 16);

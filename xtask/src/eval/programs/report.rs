@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 const INTERRUPTED: &str = "Interrupted: some programs, or rounds of the last one, are missing";
-const QUICK: &str = "A quick run: it shows that all works. The figures mean nothing";
+const QUICK: &str = "A quick run: it shows that everything works. The figures mean nothing";
 
 /// Writes all files to `out`; the answer is the page's path.
 pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
@@ -61,7 +61,7 @@ fn warnings(evaluation: &Evaluation) -> Vec<String> {
     warnings
 }
 
-/// What lies in the folder, for who comes across it.
+/// What lies in the folder, for people who find it.
 fn readme(evaluation: &Evaluation) -> String {
     let mut text = format!(
         "# Unmodified programs: real\n\nAll figures are *real*. `report.html` has all of it; docs/eval.md of the project \
@@ -118,7 +118,7 @@ fn page(evaluation: &Evaluation, plot: &str) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <title>lockwright: programs</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
          <header>\n<h1>Unmodified programs <span class=\"tag\" title=\"measured on the machine named below, not \
-         simulated\">real</span></h1>\n<p class=\"lead\">Programs as Debian has them, under glibc’s lock and under ours, on \
+         simulated\">real</span></h1>\n<p class=\"lead\">Debian’s own programs, under glibc’s lock and under ours, on \
          this machine.</p>\n"
     );
     for warning in warnings(evaluation) {
