@@ -109,7 +109,11 @@ impl Side {
 pub(crate) fn main(args: Args) -> Result<()> {
     let suite = Suite::prepare()?;
     let tests = suite.tests(args.filter.as_ref())?;
-    ensure!(!tests.is_empty(), "no test matches\nhint: cargo xtask conformance --filter mutex");
+    ensure!(
+        !tests.is_empty(),
+        "no test matches '{}'\nhint: cargo xtask conformance --filter mutex",
+        args.filter.as_ref().map_or("", Regex::as_str)
+    );
     if args.build_only {
         return Ok(());
     }

@@ -68,7 +68,7 @@ pub(crate) struct Args {
         value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Vec<u32>,
     /// How many rounds; every round runs every lock once.
-    #[arg(long, value_name = "N", default_value_t = 9,
+    #[arg(long = "rounds", alias = "reps", value_name = "N", default_value_t = 9,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: u32,
     /// A lock to compare with glibc's on this machine, with options as in `fifo:bypass=64`; may be given again.

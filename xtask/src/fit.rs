@@ -87,7 +87,7 @@ impl Fit {
         let of = |text: &str| Profile::parse(text).map(|profile| Fitted::of(&profile));
         if !BUILTIN.iter().any(|(known, _)| *known == name) {
             let names: Vec<&str> = BUILTIN.iter().map(|(known, _)| *known).collect();
-            bail!("no profile '{name}'\nhint: one of {}", names.join(", "));
+            bail!("unknown profile '{name}'\nhint: one of {}", names.join(", "));
         }
         let path = root().join(format!("crates/sim/profiles/{name}.toml"));
         let text = fs::read_to_string(&path);
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn a_profile_that_is_not_there_or_not_fitted_is_named_with_a_hint() {
         let why = |name: &str| Fit::open(name).err().unwrap().to_string();
-        assert!(why("m9").starts_with("no profile 'm9'\nhint: one of m1, "), "{}", why("m9"));
+        assert!(why("m9").starts_with("unknown profile 'm9'\nhint: one of m1, "), "{}", why("m9"));
         let none = why("hikey970");
         assert!(
             none.contains("'hikey970'") && none.ends_with("hint: cargo xtask fit m1"),

@@ -12,9 +12,10 @@ mod test;
 mod tidy;
 mod weaken;
 
-use clap::{Parser, Subcommand};
-use std::fmt;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
+use std::{fmt, io};
 
 /// lockwright's own commands: see README.md for the two that matter.
 #[derive(Parser)]
@@ -73,7 +74,17 @@ impl fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 fn main() -> ExitCode {
-    let result = match Args::parse().command {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let args = Args::try_parse().unwrap_or_else(|error| match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => error.exit(),
+        _ => {
+            eprintln!("error: {}", misused(&error, &help(&words)));
+            std::process::exit(2);
+        }
+    });
+    let result = match args.command {
         Command::Demo(args) => demo::main(args),
         Command::Eval(args) => eval::main(args),
         Command::Choosing(args) => choosing::main(args),
@@ -88,7 +99,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", describe(&error));
+            eprintln!("error: {}", describe(&error, Some(&help(&words))));
             ExitCode::from(match () {
                 () if error.is::<No>() => 1,
                 () if error.is::<Interrupted>() => 130,
@@ -98,17 +109,69 @@ fn main() -> ExitCode {
     }
 }
 
-/// The error and its causes in one line, then what each of them hints at.
-fn describe(error: &anyhow::Error) -> String {
-    let (mut line, mut hints) = (Vec::new(), String::new());
-    for cause in error.chain().map(ToString::to_string) {
-        let (what, hint) = cause.split_once("\nhint: ").unwrap_or((&cause, ""));
+/// The command that tells more of what these words ask for.
+fn help(words: &[String]) -> String {
+    let mut command = Args::command();
+    let mut text = "cargo xtask".to_owned();
+    for word in words {
+        let Some(known) = command.find_subcommand(word).cloned() else { break };
+        text += &format!(" {word}");
+        command = known;
+    }
+    text + " --help"
+}
+
+/// clap's message without its tips and usage, on one line, then a hint.
+fn misused(error: &clap::Error, help: &str) -> String {
+    let text = error.render().to_string();
+    let lines: Vec<_> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let line = lines.join(" ");
+    let meant =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue]
+            .into_iter()
+            .find_map(|kind| match error.get(kind)? {
+                ContextValue::String(word) => Some(word.clone()),
+                ContextValue::Strings(words) => words.first().cloned(),
+                _ => None,
+            });
+    let meant = meant.map_or(String::new(), |word| format!("did you mean '{word}'? "));
+    format!("{}\nhint: {meant}{help}", line.trim_start_matches("error: "))
+}
+
+/// The error and its causes in one line, what each of them hints at (`help`, if none does), then what a program said.
+fn describe(error: &anyhow::Error, help: Option<&str>) -> String {
+    let (mut line, mut hints, mut said) = (Vec::new(), String::new(), String::new());
+    for cause in error.chain() {
+        let text = match cause.downcast_ref::<io::Error>() {
+            Some(error) => plain(error),
+            None => cause.to_string(),
+        };
+        let (text, hint) = match text.split_once("\nhint: ") {
+            Some((text, hint)) => (text.to_owned(), Some(hint.to_owned())),
+            None => (text, None),
+        };
+        let (what, rest) = text.split_once('\n').unwrap_or((&text, ""));
         line.push(what.to_owned());
-        if !hint.is_empty() {
+        if let Some(hint) = hint {
             hints += &format!("\nhint: {hint}");
         }
+        if !rest.is_empty() {
+            said += &format!("\n{rest}");
+        }
     }
-    line.join(": ") + &hints
+    // An answer, or Ctrl-C, is nobody's mistake.
+    let is_answer = error.is::<No>() || error.is::<Interrupted>();
+    if let Some(help) = help.filter(|_| hints.is_empty() && !is_answer) {
+        hints = format!("\nhint: {help}");
+    }
+    line.join(": ") + &hints + &said
+}
+
+/// An error of the operating system in plain words: `no such file or directory`.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or_default();
+    words.chars().take(1).flat_map(char::to_lowercase).chain(words.chars().skip(1)).collect()
 }
 
 #[cfg(test)]
@@ -119,7 +182,42 @@ mod tests {
     #[test]
     fn hints_follow_the_causes() {
         let error = anyhow!("no such file").context("cannot read 'x'\nhint: make x").context("y");
-        assert_eq!(describe(&error), "y: cannot read 'x': no such file\nhint: make x");
+        assert_eq!(describe(&error, Some("-")), "y: cannot read 'x': no such file\nhint: make x");
+    }
+
+    #[test]
+    fn an_error_is_a_line_and_a_hint_and_then_what_a_program_said() {
+        let missing = io::Error::from_raw_os_error(2);
+        let error = anyhow!(missing).context("cannot read 'x'");
+        let told = describe(&error, Some("cargo xtask fit --help"));
+        assert_eq!(
+            told,
+            "cannot read 'x': no such file or directory\nhint: cargo xtask fit --help"
+        );
+        let error = anyhow!("ar: exit code 1\n--- stdout\nbusy").context("y");
+        assert_eq!(describe(&error, Some("h")), "y: ar: exit code 1\nhint: h\n--- stdout\nbusy");
+        assert_eq!(
+            describe(&anyhow!(No("3 of the bars missed".into())), Some("h")),
+            "3 of the bars missed"
+        );
+    }
+
+    #[test]
+    fn a_misused_command_is_a_line_and_a_hint() {
+        for (words, told) in [
+            ("bogus", "unrecognized subcommand 'bogus'\nhint: cargo xtask --help"),
+            (
+                "tidy --writ",
+                "unexpected argument '--writ' found\nhint: did you mean '--write'? cargo xtask tidy --help",
+            ),
+            ("eval nope", "unrecognized subcommand 'nope'\nhint: cargo xtask eval --help"),
+            ("deny x", "unexpected argument 'x' found\nhint: cargo xtask deny --help"),
+        ] {
+            let words: Vec<String> = words.split(' ').map(str::to_owned).collect();
+            let error =
+                Args::try_parse_from(["xtask".to_owned()].iter().chain(&words)).err().unwrap();
+            assert_eq!(misused(&error, &help(&words)), told);
+        }
     }
 
     #[test]

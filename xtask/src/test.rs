@@ -234,7 +234,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         return Ok(());
     }
     if let Some(name) = args.only.iter().find(|only| STEPS.iter().all(|step| step.name != *only)) {
-        bail!("no step '{name}'\nhint: cargo xtask test --list");
+        bail!("unknown step '{name}'\nhint: cargo xtask test --list");
     }
     install_packages(&PACKAGES)?;
     // Before a step builds a newer one: its path stays good.

@@ -72,7 +72,11 @@ pub(crate) fn main(args: Args) -> Result<()> {
     };
     let patient = Models { ms: 10 * models.ms, ..models.clone() };
     let mutants = chosen(&sites, &args);
-    ensure!(!mutants.is_empty(), "no such site\nhint: cargo xtask weaken --only front");
+    ensure!(
+        !mutants.is_empty(),
+        "--only '{}': no file of the locks with such a name has a site\nhint: cargo xtask weaken --only front",
+        args.only.as_deref().unwrap_or_default()
+    );
     let jobs = thread::available_parallelism().map_or(1, usize::from);
     // Whatever fails without a mutation would "catch" every mutant.
     let files: BTreeSet<_> = mutants.iter().map(|mutant| models_of(&mutant.site.file)).collect();

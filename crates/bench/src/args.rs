@@ -142,8 +142,8 @@ pub struct Args {
     #[arg(long, value_name = "S")]
     pub(crate) time: Option<f64>,
 
-    /// Repetitions
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Rounds; every round measures every lock once
+    #[arg(long = "rounds", alias = "reps", value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) reps: u32,
 
     /// Seed of the lengths

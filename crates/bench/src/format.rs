@@ -52,10 +52,10 @@ pub(crate) fn option<T>(value: Option<T>, text: impl Fn(T) -> String) -> String 
 }
 
 /// Columns of a terminal.
-pub(crate) const WIDTH: usize = 80;
+pub const WIDTH: usize = 80;
 
 /// Text whose lines are broken between words where they would be longer than a terminal's; what follows is indented.
-pub(crate) fn wrapped(text: &str) -> String {
+pub fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for (at, line) in text.lines().enumerate() {
         if at > 0 {

@@ -47,7 +47,7 @@ mod worker;
 
 pub use args::{Args, Pin, SuiteName, Workload};
 pub use compute::calibrate as turns_per_ns;
-pub use format::{si, time};
+pub use format::{WIDTH, si, time, wrapped};
 pub use names::{Names, advice, nearest};
 pub use progress::progress;
 pub use stats::Spread;
@@ -98,6 +98,9 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
             return format!("{machine_line}\n\n{nothing}\n");
         }
         let mut text = format!("{machine_line}\n");
+        if let Some(caution) = report::caution(&plan, &measured, &machine) {
+            text += &format!("{}\n", format::wrapped(&caution));
+        }
         // Of a suite the bars are what is asked for.
         if wide || verdicts.is_empty() {
             text += &format!("\n{}", report::tables(&plan, &summaries, &ceilings, wide));
@@ -105,7 +108,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
         if !verdicts.is_empty() {
             text += &format!("\n{}", report::bars(&plan, &verdicts));
         }
-        let notes = report::notes(&plan, &measured, &machine);
+        let notes = report::notes(&plan, &measured);
         text + &format!("\n{}\n", format::wrapped(&notes.join("\n")))
     };
     print!("{}", text(args.wide));

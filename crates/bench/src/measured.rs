@@ -52,10 +52,28 @@ pub(crate) struct Measured {
     pub kept: u32,
     /// Ended by Ctrl-C.
     pub interrupted: bool,
+    /// CPUs that other programs used meanwhile, of those that we may use; `None`: the kernel doesn't tell.
+    pub others_cpus: Option<f64>,
     /// Turns of the compute loop per nanosecond.
     pub turns_per_ns: f64,
     /// Lines for people: what failed and how.
     pub notes: Vec<String>,
+}
+
+impl Measured {
+    /// Nothing yet.
+    pub(crate) fn new(turns_per_ns: f64) -> Self {
+        Self {
+            samples: Vec::new(),
+            discarded: 0,
+            given_up: 0,
+            kept: 0,
+            interrupted: false,
+            others_cpus: None,
+            turns_per_ns,
+            notes: Vec::new(),
+        }
+    }
 }
 
 /// Kept samples of one row and subject that have an answer.
@@ -102,4 +120,22 @@ pub(crate) fn ours_failed(plan: &Plan, measured: &Measured) -> bool {
         matches!(s.status, Status::Hung | Status::Failed)
             && plan.subjects[s.subject].role == Role::Ours
     })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A run of three rounds.
+    pub(crate) fn measured(samples: Vec<Sample>) -> Measured {
+        Measured { samples, kept: 3, ..Measured::new(1.0) }
+    }
+
+    /// A measurement of `ops` operations in one second.
+    pub(crate) fn sample(row: usize, subject: usize, rep: u32, ops: u64) -> Sample {
+        let answer = Answer { ops, elapsed_ns: 1_000_000_000, ..Answer::default() };
+        let line_ns = (None, None);
+        let (kept, status) = (true, Status::Ok);
+        Sample { row, subject, rep, line_ns, kept, status, answer: Some(answer) }
+    }
 }

@@ -12,5 +12,5 @@ mod page;
 mod tables;
 
 pub(crate) use csv::{raw, sums};
-pub(crate) use page::{Report, notes, origin, readme};
+pub(crate) use page::{Report, caution, notes, origin, readme};
 pub(crate) use tables::{bars, tables};

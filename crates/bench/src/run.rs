@@ -7,7 +7,7 @@ use crate::plan::{self, Plan, Row};
 use crate::point::Work;
 use crate::progress::progress;
 use crate::spec::Spec;
-use crate::system;
+use crate::system::{self, Others};
 use anyhow::{Result, bail};
 use std::time::Duration;
 
@@ -19,15 +19,8 @@ const MEMORY_REPS: u32 = 3;
 /// Runs the plan, with a progress bar on stderr unless `quiet`.
 pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
     system::catch_interrupts();
-    let mut measured = Measured {
-        samples: Vec::new(),
-        discarded: 0,
-        given_up: 0,
-        kept: 0,
-        interrupted: false,
-        turns_per_ns: compute::calibrate(),
-        notes: Vec::new(),
-    };
+    let mut measured = Measured::new(compute::calibrate());
+    let others = Others::since_now();
     let reps_of = |row: &Row| match row.point.work {
         Work::Memory { .. } => plan.reps.min(MEMORY_REPS),
         _ => plan.reps,
@@ -98,6 +91,7 @@ pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
         }
     }
     bar.finish_and_clear();
+    measured.others_cpus = others.and_then(|others| others.cpus());
     Ok(measured)
 }
 

@@ -230,23 +230,10 @@ pub(crate) fn ceilings(plan: &Plan, measured: &Measured) -> Vec<Ceiling> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::Sample;
+    use crate::measured::tests::{measured, sample};
     use crate::plan::{Row, ceilings as places};
     use crate::point::{Length, Point};
     use crate::subject::Subject;
-
-    fn sample(subject: usize, rep: u32, ops: u64) -> Sample {
-        let answer = Answer { ops, elapsed_ns: 1_000_000_000, ..Answer::default() };
-        Sample {
-            row: 0,
-            subject,
-            rep,
-            line_ns: (None, None),
-            kept: true,
-            status: Status::Ok,
-            answer: Some(answer),
-        }
-    }
 
     #[test]
     fn a_ceiling_is_the_larger_of_two_in_the_same_group() {
@@ -268,17 +255,9 @@ mod tests {
         // glibc, two CPUs, one CPU: in the third group one CPU alone was faster.
         let rates = [(80, 100, 50), (90, 100, 60), (60, 40, 120)];
         let samples = (0..).zip(rates).flat_map(|(rep, (glibc, two, one))| {
-            [sample(0, rep, glibc), sample(1, rep, two), sample(2, rep, one)]
+            [sample(0, 0, rep, glibc), sample(0, 1, rep, two), sample(0, 2, rep, one)]
         });
-        let measured = Measured {
-            samples: samples.collect(),
-            discarded: 0,
-            given_up: 0,
-            kept: 3,
-            interrupted: false,
-            turns_per_ns: 1.0,
-            notes: Vec::new(),
-        };
+        let measured = measured(samples.collect());
         let sums = summarise(&plan, &measured);
         assert_eq!(sums.len(), 1, "a ceiling is no lock");
         let of = sums[0].of_ceiling.unwrap();

@@ -85,16 +85,77 @@ pub fn pin_to(cpu: usize) {
 
 /// User and system time of this process.
 pub(crate) fn cpu_time() -> Duration {
+    usage(libc::RUSAGE_SELF)
+}
+
+fn usage(whose: libc::c_int) -> Duration {
     // SAFETY: rusage is plain numbers, filled by the call.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        libc::getrusage(whose, &mut usage);
         usage
     };
     let time = |t: libc::timeval| {
         Duration::from_secs(t.tv_sec as u64) + Duration::from_micros(t.tv_usec as u64)
     };
     time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// What other programs use of the CPUs that this process may run on, from some moment on. The load average would count our
+/// own threads, and so would the kernel's account of pressure.
+pub(crate) struct Others {
+    at: Instant,
+    /// CPU time of all programs there, with stolen time; and our own, with that of the children that we waited for.
+    all: Duration,
+    own: Duration,
+}
+
+impl Others {
+    /// `None`: the kernel doesn't tell.
+    pub(crate) fn since_now() -> Option<Others> {
+        Some(Others { at: Instant::now(), all: busy_time(&cpus())?, own: tree_time() })
+    }
+
+    /// How many CPUs they used since then, on average.
+    pub(crate) fn cpus(&self) -> Option<f64> {
+        let now = Others::since_now()?;
+        let (all, own) = (now.all.checked_sub(self.all)?, now.own.saturating_sub(self.own));
+        besides(all.as_secs_f64(), own.as_secs_f64(), self.at.elapsed().as_secs_f64())
+    }
+}
+
+/// How many CPUs others used, if `all` seconds of CPU time were used within `elapsed` seconds, `own` of them by us.
+fn besides(all: f64, own: f64, elapsed: f64) -> Option<f64> {
+    // Some sandboxes have the kernel's file, but write no figures into it.
+    (all >= own / 2.0).then(|| (all - own).max(0.0) / elapsed.max(1e-3))
+}
+
+/// CPU time that was used on these CPUs since the machine started, or stolen from it.
+fn busy_time(cpus: &[usize]) -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    // SAFETY: asks for a constant.
+    let hertz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let ticks = busy_ticks(&text, cpus)?;
+    Some(Duration::from_secs_f64(
+        ticks as f64 / u32::try_from(hertz).ok().filter(|h| *h > 0)? as f64,
+    ))
+}
+
+/// The sum of user, nice, system and steal; interrupts belong to no program, and our own wakes cause some.
+fn busy_ticks(stat: &str, cpus: &[usize]) -> Option<u64> {
+    let of = |line: &str| {
+        let mut words = line.strip_prefix("cpu")?.split_whitespace();
+        let is_ours = cpus.contains(&words.next()?.parse().ok()?);
+        let ticks: Vec<u64> = words.map_while(|word| word.parse().ok()).collect();
+        is_ours.then(|| [0, 1, 2, 7].iter().filter_map(|&at| ticks.get(at)).sum::<u64>())
+    };
+    let all: Vec<u64> = stat.lines().filter_map(of).collect();
+    (all.len() == cpus.len()).then(|| all.iter().sum())
+}
+
+/// User and system time of this process and of the children that it has waited for.
+fn tree_time() -> Duration {
+    usage(libc::RUSAGE_SELF) + usage(libc::RUSAGE_CHILDREN)
 }
 
 /// Memory that this process has to itself, counted page by page (`status` only gives an estimate).
@@ -294,4 +355,27 @@ fn utc_now() -> String {
         tm.tm_min,
         tm.tm_sec
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn busy_is_who_ran_on_our_cpus_and_what_was_stolen() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 9 9\n\
+                    cpu0 100 10 5 7000 50 3 2 4 0 0\ncpu1 1 1 1 1 1 1 1 1 1 1\n\
+                    cpu12 20 0 0 9 0 0 0\nintr 12 0\n";
+        assert_eq!(busy_ticks(stat, &[0]), Some(119));
+        assert_eq!(busy_ticks(stat, &[0, 12]), Some(139), "an old kernel knows no stolen time");
+        assert_eq!(busy_ticks(stat, &[0, 2]), None, "a CPU that is not there");
+        assert_eq!(busy_ticks("", &[0]), None);
+    }
+
+    #[test]
+    fn what_we_use_ourselves_is_not_others_and_silence_is_no_answer() {
+        assert_eq!(besides(12.0, 10.0, 10.0), Some(0.2));
+        assert_eq!(besides(9.9, 10.0, 10.0), Some(0.0), "ticks are coarse");
+        assert_eq!(besides(0.0, 10.0, 10.0), None, "an account that nobody writes");
+    }
 }

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  what the threads do   compete calls uncontended memory order epochs │ monitors: a queue, a barrier │ readers
+//!  one turn of them      turn                                        │                              │
 //!  locks, all alike      mutex                                       │ monitor                      │ rw
 //!  what each of them     pass: threads that start together, and what the lock protects; times
 //!  needs
@@ -21,6 +22,7 @@ mod pass;
 mod readers;
 mod rw;
 mod times;
+mod turn;
 mod uncontended;
 
 use crate::point::Work;

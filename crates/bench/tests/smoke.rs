@@ -112,7 +112,7 @@ fn every_workload_gives_every_file() {
         "100",
         "--time",
         "0.01",
-        "--reps",
+        "--rounds",
         "1",
         "--count",
         "100",
@@ -193,7 +193,7 @@ fn every_workload_gives_every_file() {
 fn every_lock_of_the_catalogue_runs_in_process() {
     let ids = lockwright_locks::catalog::CATALOG.iter().map(|e| format!("in:{}", e.id));
     let ids: Vec<String> = ids.collect();
-    let mut args = vec!["--threads", "3", "--time", "0.01", "--reps", "1", "--quiet", "--lock"];
+    let mut args = vec!["--threads", "3", "--time", "0.01", "--rounds", "1", "--quiet", "--lock"];
     args.extend(ids.iter().map(String::as_str));
     let (code, stdout, stderr) = bench(&args, None);
     assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
@@ -208,7 +208,7 @@ fn wrong_library_is_found_out() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps.lines().filter_map(|l| l.split_whitespace().last());
     let loader = libc.into_iter().find(|p| p.contains("/libgcc_s")).expect("libgcc_s is loaded");
-    let args = ["--time", "0.01", "--reps", "1", "--quiet", "--lock", "auto"];
+    let args = ["--time", "0.01", "--rounds", "1", "--quiet", "--lock", "auto"];
     let (code, _, stderr) = bench(&args, Some(Path::new(loader)));
     assert_eq!(code, 2, "{stderr}");
     assert!(stderr.contains("was not measured: pthread_mutex_lock came from 'libc"), "{stderr}");
@@ -260,7 +260,7 @@ fn library_that_runs_another_lock_is_found_out() {
         (mailbox(MAGIC, "fifo\\n"), ""),
     ] {
         let library = imposter(&dir, &more);
-        let args = ["--time", "0.01", "--reps", "1", "--quiet", "--lock", "fifo"];
+        let args = ["--time", "0.01", "--rounds", "1", "--quiet", "--lock", "fifo"];
         let (code, stdout, stderr) = bench(&args, Some(&library));
         if said.is_empty() {
             assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
@@ -280,7 +280,7 @@ fn bad_values_are_named_with_a_hint() {
         (["--lock", "fifo:bypas=8"], "error: lock 'fifo:bypas=8': no option 'bypas', did you mean"),
         (["--peer", "x"], "error: 'x' is not NAME=LIBRARY\nhint: --peer "),
         (["--lock", "auto"], "error: no library\nhint: give one"),
-        (["--reps", "1"], "error: no library\nhint: give one"),
+        (["--rounds", "1"], "error: no library\nhint: give one"),
         (["--pairs", "4"], "error: '4' is not producers:consumers\nhint: --pairs 1:1,4:4"),
         (["--time", "-1"], "error: "),
         (["--slo", "20"], "error: "),

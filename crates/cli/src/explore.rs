@@ -44,7 +44,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 /// What was looked at, and what was found.
 pub(crate) fn report(lock: &Subject, tally: &Tally, hit: Option<&Hit>, story: bool) -> String {
     let mut text = format!(
-        "{}: explored {} ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {:.1} s, {} a second: {}\n",
+        "{}: explored {} ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {:.1} s, {} a second: {}",
         lock.name(),
         counted(tally.schedules, "schedule"),
         100.0 * ratio(tally.different, tally.counted),
@@ -54,14 +54,16 @@ pub(crate) fn report(lock: &Subject, tally: &Tally, hit: Option<&Hit>, story: bo
         rate(tally),
         if hit.is_some() { "1 finding" } else { "0 findings" },
     );
+    text = output::wrapped(&text) + "\n";
     if let Some(Hit { finding, .. }) = hit {
         if story {
             for line in &finding.story {
-                let _ = writeln!(text, "  {line}");
+                let _ = writeln!(text, "{}", output::wrapped(&format!("  {line}")));
             }
         }
-        let _ = writeln!(text, "{}: {}", finding.violation.check(), finding.violation);
-        let _ = writeln!(text, "in a schedule of {}", finding.setting);
+        let what = format!("{}: {}", finding.violation.check(), finding.violation);
+        let _ = writeln!(text, "{}", output::wrapped(&what));
+        let _ = writeln!(text, "in a schedule of {}", output::wrapped(&finding.setting));
     }
     text
 }
@@ -184,18 +186,23 @@ fn take(next: &AtomicUsize, all: &[(Site, Mutant)]) -> Option<(usize, (Site, Mut
 }
 
 fn print(lock: &Subject, fates: &[Fate]) -> Result<(), Failure> {
-    let mut table = output::table(&["mutant", "of", "schedules", "ms", "result"]);
+    let row = |mutation: &str, schedules: &str, ms: &str, result: &str| {
+        output::beside(&format!("  {mutation:<17}{schedules:>9}{ms:>9}  "), result)
+    };
+    let mut text = format!("{}\n", lock.name());
+    text += &row("mutation", "schedules", "ms", "result");
+    let mut last = String::new();
     for fate in fates {
-        table.add_row([
-            fate.mutant.to_string(),
-            fate.site.op.name().to_owned(),
-            fate.tally.schedules.to_string(),
-            format!("{:.1}", fate.tally.seconds * 1e3),
-            fate.result(),
-        ]);
+        let Mutant { site, mutation } = fate.mutant;
+        let heading = format!("{site} {}\n", fate.site.op.name());
+        if heading != last {
+            text += &heading;
+            last = heading;
+        }
+        let (schedules, ms) = (fate.tally.schedules.to_string(), fate.tally.seconds * 1e3);
+        text += &row(&mutation.to_string(), &schedules, &format!("{ms:.1}"), &fate.result());
     }
-    output::print(&format!("{}\n", lock.name()))?;
-    output::print_table(&table)?;
+    output::print(&text)?;
     output::print(&summary(fates))
 }
 
@@ -213,9 +220,10 @@ fn summary(fates: &[Fate]) -> String {
             1 => format!("; 1 survives and does not count: {why}"),
             harmless => format!("; {harmless} survive and do not count: {why}"),
         };
-        format!(
-            "{what}: {found} of {all} found, the slowest after {slowest:.1} ms; {missed} missed{rest}\n"
-        )
+        let line = format!(
+            "{what}: {found} of {all} found, the slowest after {slowest:.1} ms; {missed} missed{rest}"
+        );
+        output::wrapped(&line) + "\n"
     };
     let (of_hand_over, others) = fates.iter().partition(hands_over);
     line("faults of the hand-over", "the table says why", of_hand_over)

@@ -34,7 +34,7 @@ pub(crate) fn report(trace: &Trace) -> String {
     let count = |number: usize, what: &str| {
         format!("{} {what}{}", thousands(number as u64), if number == 1 { "" } else { "s" })
     };
-    let mut text = format!(
+    let mut head = format!(
         "{} of {} by {}, on lock {} and {}; every time is {}\n",
         count(trace.acquisitions() as usize, "acquisition"),
         count(trace.locks.len(), "lock"),
@@ -43,13 +43,14 @@ pub(crate) fn report(trace: &Trace) -> String {
         count(meta.cpus as usize, "CPU"),
         Origin(meta.emulated.as_deref()),
     );
-    text += &format!(
-        "in {}; all threads together computed {}, waited for locks {}, slept otherwise {}\n",
+    head += &format!(
+        "in {}; all threads together computed {}, waited for locks {}, slept otherwise {}",
         time(meta.span_ns as f64),
         time(summary.compute_ns as f64),
         time(summary.wait_ns as f64),
         time(summary.idle_ns as f64),
     );
+    let mut text = output::wrapped(&head) + "\n";
     if meta.dropped > 0 {
         let (why, hint) = match meta.is_disk_full {
             true => ("there was no room on the disk", "df /dev/shm"),
@@ -71,17 +72,16 @@ pub(crate) fn report(trace: &Trace) -> String {
 fn table(trace: &Trace, summary: &Summary) -> String {
     let mut locks: Vec<_> = trace.locks.iter().zip(&summary.locks).enumerate().collect();
     locks.sort_by_key(|(number, (_, lock))| (u64::MAX - lock.acquisitions(), *number));
-    let mut table = output::table(&[
-        "lock", "where", "threads", "count", "gap P50", "P99", "wait P50", "P99", "hold P50",
-        "P99", "waited",
-    ]);
+    const FIGURES: [&str; 9] =
+        ["threads", "count", "gap P50", "P99", "wait P50", "P99", "hold P50", "P99", "waited"];
+    let mut whole = output::table(&[&["lock", "where"][..], &FIGURES].concat());
+    let mut places = output::table(&["lock", "where"]);
+    let mut figures = output::table(&[&["lock"][..], &FIGURES].concat());
     locks.truncate(SHOWN);
     let is_short = locks.iter().any(|(_, (_, lock))| lock.hold.quantile(0.5) == 0);
     for (number, (info, lock)) in locks {
         let at = |times: &Times, q| time(times.quantile(q) as f64);
-        table.add_row([
-            number.to_string(),
-            place(info),
+        let of_lock = [
             thousands(lock.threads),
             thousands(lock.acquisitions()),
             at(&lock.gap, 0.5),
@@ -91,10 +91,18 @@ fn table(trace: &Trace, summary: &Summary) -> String {
             at(&lock.hold, 0.5),
             at(&lock.hold, 0.99),
             time(lock.wait.total_ns() as f64),
-        ]);
+        ];
+        let number = [number.to_string()];
+        let place = [place(info)];
+        whole.add_row([&number[..], &place, &of_lock].concat());
+        places.add_row([&number[..], &place].concat());
+        figures.add_row([&number[..], &of_lock].concat());
     }
-    let mut text: String =
-        table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    // A name is not broken: where there is no room for all, names have a table of their own.
+    let mut text = match output::fits(&whole, 1) {
+        true => output::plain(&whole),
+        false => output::plain(&figures) + "\n" + &output::plain(&places),
+    };
     if is_short {
         text += "hold 0 ns: no longer than recording itself takes, which is taken off\n";
     }
@@ -191,8 +199,9 @@ mod tests {
         let long = "a".repeat(NAME + 1);
         let heap = LockInfo { place: None, ..of(None) };
         let text = reported(vec![of(Some("table+0x8")), of(None), heap, of(Some(&long))], 5);
+        let (_, places) = text.split_once("lock  where\n").unwrap();
         let names: Vec<_> =
-            text.lines().skip(3).filter_map(|line| line.split_whitespace().nth(1)).collect();
+            places.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
         let cut = format!("{}...", &long[..NAME]);
         assert_eq!(names, ["table+0x8", "libcache.so.1+0x40", "0xabc", cut.as_str()], "{text}");
     }

@@ -34,7 +34,7 @@ use std::process::ExitCode;
 
 /// Locks for machines whose cores are not equal, for unmodified programs.
 #[derive(Parser)]
-#[command(name = "lockwright", version, after_help = EXAMPLES)]
+#[command(name = "lockwright", version, after_help = EXAMPLES, max_term_width = output::WIDTH)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -46,14 +46,14 @@ const EXAMPLES: &str = "Examples:
   lockwright switch 4242 fifo                   on another lock, while it runs
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
-  lockwright sim --machine m1 --lock mcs,asl    what locks would do on another machine
-  lockwright record -- ./server                 which locks it takes, for how long: a trace
+  lockwright sim --machine m1 --lock mcs,asl    what locks would do elsewhere
+  lockwright record -- ./server                 which locks it takes: a trace
   lockwright explore mcs                        schedules that break a lock?
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
 
-Exit codes: 0 fine, 1 the answer is no, 2 usage or our failure, 125/126/127 the program could not
-be started; else `run` passes the program's own code on.";
+Exit codes: 0 fine, 1 the answer is no, 2 usage or our failure, 125/126/127 the
+program could not be started; else `run` passes the program's own code on.";
 
 #[derive(Subcommand)]
 enum Command {

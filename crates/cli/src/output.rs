@@ -5,7 +5,8 @@
 //! that belongs on one line passes through [`shown`] where it is inserted.
 
 use crate::hints::{Failure, cause};
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets};
+pub(crate) use lockwright_bench::{WIDTH, wrapped};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, Write};
@@ -72,15 +73,64 @@ pub(crate) fn table(header: &[&str]) -> Table {
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(header);
-    table.column_iter_mut().for_each(|column| {
-        column.set_padding((0, 2));
-    });
     table
 }
 
-/// A table without blanks at the ends of its lines.
+/// Columns that a table may take: the terminal's, and where there is none those of a usual one.
+fn width(table: &Table) -> usize {
+    table.width().map_or(WIDTH, usize::from)
+}
+
+/// Does it fit as it is, with this many blanks between its columns?
+pub(crate) fn fits(table: &Table, blanks: u16) -> bool {
+    let mut table = table.clone();
+    table.set_content_arrangement(ContentArrangement::Disabled);
+    spread(&mut table, blanks);
+    // The last column's padding is not printed.
+    table.lines().all(|line| line.trim_end().chars().count() <= width(&table))
+}
+
+fn spread(table: &mut Table, blanks: u16) {
+    table.column_iter_mut().for_each(|column| {
+        column.set_padding((0, blanks));
+    });
+}
+
+/// A table that fits, without blanks at the ends of its lines: closer columns come before cells of two lines.
 pub(crate) fn plain(table: &Table) -> String {
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    let mut table = table.clone();
+    let blanks = if fits(&table, 2) { 2 } else { 1 };
+    spread(&mut table, blanks);
+    // The first column names what the line is of.
+    if let Some(first) = table.column_mut(0) {
+        first.set_constraint(ColumnConstraint::ContentWidth);
+    }
+    match fits(&table, blanks) {
+        true => table.set_content_arrangement(ContentArrangement::Disabled),
+        false => table.set_width(u16::try_from(width(&table)).unwrap_or(u16::MAX)),
+    };
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// `first` and the text beside it, broken where a line would be too long: what follows stands below the text.
+pub(crate) fn beside(first: &str, text: &str) -> String {
+    let indent = first.chars().count();
+    let (mut lines, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
+    for word in text.split_whitespace() {
+        let width = line.chars().count() + word.chars().count();
+        if width + usize::from(!is_empty) > WIDTH && !is_empty {
+            lines.push_str(&line);
+            lines.push('\n');
+            (line, is_empty) = (" ".repeat(indent), true);
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    lines.push_str(line.trim_end());
+    lines + "\n"
 }
 
 /// Prints a table, likewise.

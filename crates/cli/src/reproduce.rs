@@ -110,7 +110,8 @@ fn digits(value: f64) -> String {
 /// The text for a figure.
 pub(crate) fn text(done: &Done) -> String {
     let figure = &done.figure;
-    let mut text = format!("{}: {}\n{}\n\n", figure.figure, figure.title, done.source());
+    let head = format!("{}: {}\n{}", figure.figure, figure.title, done.source());
+    let mut text = output::wrapped(&head) + "\n\n";
     let mut table = output::table(&HEADER);
     for row in done.cells() {
         table.add_row(row);
@@ -118,20 +119,22 @@ pub(crate) fn text(done: &Done) -> String {
     for column in table.column_iter_mut().skip(1).take(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    for line in table.to_string().lines() {
-        let _ = writeln!(text, "{}", line.trim_end());
-    }
+    text += &output::plain(&table);
+    let mut notes = String::new();
     if done.is_elsewhere() {
-        let _ = writeln!(text, "note: {ELSEWHERE}");
+        let _ = writeln!(notes, "note: {ELSEWHERE}");
     }
     for (what, values) in &done.measured.also {
-        let _ =
-            writeln!(text, "beside it: {what} {}", median(values).map_or("-".to_owned(), digits));
+        let value = median(values).map_or("-".to_owned(), digits);
+        let _ = writeln!(notes, "beside it: {what} {value}");
     }
     for part in &figure.not_reproduced {
-        let _ = writeln!(text, "not reproduced: {}: {}", part.part, part.reason);
+        let _ = writeln!(notes, "not reproduced: {}: {}", part.part, part.reason);
     }
-    text + "\n"
+    match notes.is_empty() {
+        true => text + "\n",
+        false => text + &output::wrapped(&notes) + "\n\n",
+    }
 }
 
 /// `1 figure`, `2 figures`.
@@ -167,7 +170,7 @@ pub(crate) fn summary(all: &[Done]) -> String {
                 writeln!(text, "  {figure}: {name}: {result}, accepted {accepted} (paper {paper})");
         }
     }
-    text
+    output::wrapped(&text) + "\n"
 }
 
 /// What `--json` prints: an object for one figure, else an array of them.
@@ -274,9 +277,12 @@ mod tests {
         assert!(own.contains("yes, fitted") && !own.contains("note:"), "{own}");
         let other = done("libasl-8a", "xeon-2cpu-vm", measured());
         let said = text(&other);
-        assert!(!said.contains("fitted") && said.contains("no little cores"), "{said}");
+        // A cell may take two lines.
+        let words: Vec<&str> = said.split_whitespace().collect();
+        assert!(!said.contains("fitted") && words.join(" ").contains("no little cores"), "{said}");
         assert!(said.contains("note: the paper's figures are of another machine"), "{said}");
-        assert!(summary(&[other]).contains("1 row that the machine can't have"));
+        let summed = summary(&[other]).replace("\n  ", " ");
+        assert!(summed.contains("1 row that the machine can't have"), "{summed}");
     }
 
     #[test]

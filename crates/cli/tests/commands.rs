@@ -7,8 +7,20 @@ use std::time::Duration;
 #[test]
 fn words_are_as_in_the_snapshots() {
     trycmd::TestCases::new()
-        .env("COLUMNS", "100")
+        .env("COLUMNS", "80")
         .env("LOCKWRIGHT_LIBRARY", "/nonexistent/liblockwright.so")
         .timeout(Duration::from_secs(60))
         .case("tests/commands/*.trycmd");
+}
+
+/// The page has a row for each lock of the catalogue, and for no other.
+#[test]
+fn the_table_of_mutants_names_every_lock() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/explore.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let (_, table) = page.split_once("| lock | faults of the hand-over |").expect("the table");
+    let rows = table.lines().skip(2).take_while(|line| line.starts_with("| `"));
+    let named: Vec<_> = rows.filter_map(|line| line.split('`').nth(1)).collect();
+    let all: Vec<_> = lockwright_locks::catalog::CATALOG.iter().map(|entry| entry.id).collect();
+    assert_eq!(named, all);
 }

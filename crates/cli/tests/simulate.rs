@@ -105,12 +105,13 @@ fn a_class_that_got_nothing_is_said_everywhere() -> Result<()> {
     let dir = folder.path().to_str().context("a path in UTF-8")?;
     let asked = ["--machine", "m1", "--lock", "mcs,asl-mcs", "--seed", "1", "--output", dir];
     let text = good(&[&asked[..], &["--threads", "8"]].concat())?.text();
-    let little = text.lines().find(|line| line.starts_with("asl-mcs")).context("a row")?;
-    let column = text.lines().find_map(|line| line.find("P99 little")).context("a header")?;
-    ensure!(little[column..].split_whitespace().next() == Some("none"), "{text}");
+    // Latencies have a table of their own.
+    let (_, latencies) = text.rsplit_once("\n\nlock ").context("a second table")?;
+    let little = latencies.lines().find(|line| line.starts_with("asl-mcs")).context("a row")?;
+    ensure!(little.ends_with(" none") && latencies.contains("P99 little\n"), "{text}");
     let note = "note: asl-mcs: no operation ended on a little core within 100us, as its window is up to 100ms: \
                 --duration 300ms shows them";
-    ensure!(text.lines().any(|line| line == note), "{text}");
+    ensure!(unbroken(&text).contains(note), "{text}");
     ensure!(!text.contains("note: mcs"), "{text}");
     let file = |name: &str| fs::read_to_string(folder.path().join(name)).context(name.to_owned());
     ensure!(file("latency.svg")?.contains("none ended"));
@@ -128,18 +129,23 @@ fn a_class_that_got_nothing_is_said_everywhere() -> Result<()> {
     let text = good(&[&asked[..], &["--threads", "4"]].concat())?.text();
     ensure!(!text.contains("note:") && !text.contains("none"), "{text}");
     let text = good(&[&asked[..], &["--threads", "4,8"]].concat())?.text();
-    ensure!(text.contains("within 100us in 1 of 2 runs"), "{text}");
+    ensure!(unbroken(&text).contains("within 100us in 1 of 2 runs"), "{text}");
     ensure!(file("latency.svg")?.contains("little: none ended"));
     Ok(())
+}
+
+/// The text with its broken lines put together again.
+fn unbroken(text: &str) -> String {
+    text.replace("\n  ", " ")
 }
 
 #[test]
 fn threads_that_finished_nothing_are_counted() -> Result<()> {
     let text =
         good(&["--machine", "m1", "--lock", "mcs", "--seed", "1", "--threads", "200"])?.text();
-    let note = text.lines().find(|line| line.starts_with("note:")).context("a note")?;
     ensure!(
-        note.contains(" of 200 threads finished no operation within 100us: --duration 1ms"),
+        unbroken(&text)
+            .contains(" of 200 threads finished no operation within 100us: --duration 1ms"),
         "{text}"
     );
     Ok(())
@@ -207,6 +213,48 @@ fn a_recorded_program_runs_with_its_threads_for_as_long_as_it_did() -> Result<()
     assert_eq!((&point["workload"], &point["threads"]), (&"server.bin".into(), &3.into()));
     // A pass is the whole recording: 1 us, and the rest of the 150 us asleep.
     assert_eq!(point["runs"][0]["operations"], 3);
+    Ok(())
+}
+
+/// A replay of such threads on five CPUs of an M1, the last of which is a little one: its notes.
+fn notes_of(last: TraceThread, locks: &str) -> Result<Vec<String>> {
+    let steps = vec![
+        Step::Acquire { lock: 0, wait_ns: 40 },
+        Step::Compute(300),
+        Step::Release(0),
+        Step::Compute(9_000),
+    ];
+    let busy = TraceThread { process: 0, class: None, start_ns: 0, steps };
+    let threads = [vec![busy; 4], vec![last]].concat();
+    let meta = Meta { processes: vec!["server".into()], span_ns: 400_000, ..Meta::default() };
+    let trace =
+        Trace { meta, locks: vec![LockInfo { address: 64, ..LockInfo::default() }], threads };
+    let folder = TempDir::new()?;
+    let file = folder.path().join("server.bin");
+    trace.write(fs::File::create(&file)?, &file)?;
+    let file = file.to_str().context("a path in UTF-8")?;
+    let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright"))
+        .args(["sim", "--machine", "m1", "--seed", "1", "--lock", locks, "--trace", file])
+        .run()?;
+    ensure!(outcome.end == End::Code(0), outcome.describe());
+    let text = unbroken(&outcome.text());
+    Ok(text.lines().filter_map(|line| line.strip_prefix("note: ")).map(str::to_owned).collect())
+}
+
+#[test]
+fn a_replay_says_why_a_class_of_cores_finished_nothing() -> Result<()> {
+    let idle = TraceThread { steps: vec![Step::Compute(5_000)], ..TraceThread::default() };
+    let none =
+        "no operation ended on a little core within 400us: its threads take no lock in the trace";
+    // Whatever the lock: a window has nothing to do with it.
+    assert_eq!(notes_of(idle, "mcs,asl")?, [format!("mcs: {none}"), format!("asl: {none}")]);
+    let steps =
+        vec![Step::Acquire { lock: 0, wait_ns: 0 }, Step::Compute(300_000), Step::Release(0)];
+    let late = TraceThread { start_ns: 300_000, steps, ..TraceThread::default() };
+    let notes = notes_of(late, "asl")?;
+    let [note] = &notes[..] else { anyhow::bail!("{notes:?}") };
+    ensure!(note.contains(" us before the end; --duration 4ms may show some"), "{note}");
+    ensure!(note.contains(" within 400us: the first began "), "{note}");
     Ok(())
 }
 

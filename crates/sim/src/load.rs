@@ -392,7 +392,7 @@ impl Me {
 
     /// One operation: what throughput and latency are about.
     pub fn operation(&self, body: impl FnOnce()) {
-        let start = engine().now;
+        let start = self.begins();
         body();
         self.count_since(start, None);
     }
@@ -410,7 +410,7 @@ impl Me {
         // In a first execution the SLO is still unknown: it is first come first served.
         let feedback = self.epochs.borrow()[index].feedback;
         self.window.set(feedback.map_or(0, |feedback| feedback.window_ns));
-        let counted_from = engine().now;
+        let counted_from = self.begins();
         let start = Sim::now();
         body();
         let latency = Sim::now() - start;
@@ -427,10 +427,18 @@ impl Me {
     /// without feedback.
     pub fn operation_within(&self, window_ns: u32, slo_ns: Option<u64>, body: impl FnOnce()) {
         let outer = self.window.replace(window_ns.min(WINDOW_MAX_NS));
-        let start = engine().now;
+        let start = self.begins();
         body();
         self.window.set(outer);
         self.count_since(start, slo_ns);
+    }
+
+    /// An operation begins, now.
+    fn begins(&self) -> Ps {
+        let e = engine();
+        let class = e.cpus[e.my_cpu() as usize].class;
+        self.world.collect.borrow_mut().begins(self.number, class, e.now);
+        e.now
     }
 
     fn count_since(&self, start: Ps, slo_ns: Option<u64>) {

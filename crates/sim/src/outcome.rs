@@ -68,6 +68,9 @@ pub struct ClassOutcome {
     pub wait: Quantiles,
     /// Operations that took longer than their SLO.
     pub violations: u64,
+    /// When the first operation began there, ended or not, ns from the start of the run.
+    #[serde(skip)]
+    pub first_ns: Option<u64>,
 }
 
 impl ClassOutcome {
@@ -88,6 +91,9 @@ pub struct ThreadOutcome {
     pub busy_ns: u64,
     /// Time in acquisitions, ns.
     pub wait_ns: u64,
+    /// When its first operation began, ended or not, ns from the start of the run.
+    #[serde(skip)]
+    pub first_ns: Option<u64>,
 }
 
 /// One operation of a run that keeps them all.
@@ -166,6 +172,7 @@ struct OfClass {
     latency: Histogram<u64>,
     wait: Histogram<u64>,
     violations: u64,
+    first_ns: Option<u64>,
 }
 
 /// Collects while the run goes on.
@@ -177,12 +184,24 @@ pub(crate) struct Collect {
 
 impl Collect {
     pub(crate) fn new(classes: impl Iterator<Item = String>, threads: u32, samples: bool) -> Self {
-        let of = |name| OfClass { name, latency: histogram(), wait: histogram(), violations: 0 };
+        let of = |name| OfClass {
+            name,
+            latency: histogram(),
+            wait: histogram(),
+            violations: 0,
+            first_ns: None,
+        };
         Self {
             classes: classes.map(of).collect(),
             threads: vec![ThreadOutcome::default(); threads as usize],
             samples: samples.then(Vec::new),
         }
+    }
+
+    /// An operation begins.
+    pub(crate) fn begins(&mut self, thread: u32, class: usize, now: u64) {
+        self.classes[class].first_ns.get_or_insert(now / 1000);
+        self.threads[thread as usize].first_ns.get_or_insert(now / 1000);
     }
 
     pub(crate) fn acquired(&mut self, thread: u32, class: usize, waited: u64) {
@@ -225,6 +244,7 @@ impl Collect {
             latency: Quantiles::of(&of.latency),
             wait: Quantiles::of(&of.wait),
             violations: of.violations,
+            first_ns: of.first_ns,
         };
         Outcome {
             seconds: 0.0,

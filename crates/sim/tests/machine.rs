@@ -4,47 +4,41 @@ use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::spec::GLIBC;
 use lockwright_sim::batch::run_all;
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-fn run(lock: &str, threads: u32, seed: u64, params: &[(&str, f64)]) -> Outcome {
-    let profile = profile::builtin("m1").unwrap();
-    let lock = LockSpec::parse(lock).unwrap();
-    let params: BTreeMap<String, f64> = params.iter().map(|(k, v)| (k.to_string(), *v)).collect();
-    let run = Run {
-        profile: Arc::new(profile),
-        lock,
-        workload: workload::find("sections").unwrap(),
-        params,
+/// Of seed 1, pinned, and a millisecond long.
+fn plan(machine: &str, lock: &str, workload: &str, threads: u32, params: &[(&str, f64)]) -> Run {
+    Run {
+        profile: Arc::new(profile::builtin(machine).unwrap()),
+        lock: LockSpec::parse(lock).unwrap(),
+        workload: workload::find(workload).unwrap(),
+        params: params.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
         threads,
         placement: Placement::Pinned,
-        seed,
-        warmup_ns: 100_000,
+        seed: 1,
+        warmup_ns: 0,
         duration_ns: 1_000_000,
         samples: false,
         timeline: None,
-    };
-    run.outcome()
+    }
+}
+
+fn run(lock: &str, threads: u32, seed: u64, params: &[(&str, f64)]) -> Outcome {
+    let plan = plan("m1", lock, "sections", threads, params);
+    Run { seed, warmup_ns: 100_000, ..plan }.outcome()
+}
+
+/// As long as some turns of a busy lock take.
+fn turns(plan: Run) -> Outcome {
+    Run { warmup_ns: 1_000_000, duration_ns: 30_000_000, ..plan }.outcome()
 }
 
 #[test]
 #[should_panic(expected = "no CPU 8 on 'm1', only 0 to 7")]
 fn a_cpu_that_the_machine_lacks_is_named() {
-    let run = Run {
-        profile: Arc::new(profile::builtin("m1").unwrap()),
-        lock: LockSpec::parse("mcs").unwrap(),
-        workload: workload::find("sections").unwrap(),
-        params: BTreeMap::new(),
-        threads: 2,
-        placement: Placement::Cpus(vec![0, 8]),
-        seed: 1,
-        warmup_ns: 0,
-        duration_ns: 1000,
-        samples: false,
-        timeline: None,
-    };
-    run.outcome();
+    let plan = plan("m1", "mcs", "sections", 2, &[]);
+    Run { placement: Placement::Cpus(vec![0, 8]), ..plan }.outcome();
 }
 
 /// Of every lock that has a wait budget, whatever its name: the longest wait of a saturated lock.
@@ -56,20 +50,8 @@ fn no_wait_is_longer_than_the_budget_and_the_wake_ups_of_those_before() {
         for (machine, threads) in [("m1", 8), ("xeon-2x10", 20)] {
             for budget_ns in [500_000, 1_000_000, 10_000_000] {
                 let lock = format!("{}:budget={budget_ns}", entry.id);
-                let run = Run {
-                    profile: Arc::new(profile::builtin(machine).unwrap()),
-                    lock: LockSpec::parse(&lock).unwrap(),
-                    workload: workload::find("bench").unwrap(),
-                    params: [("lines", 2.0), ("gap", 0.0)].map(|(k, v)| (k.into(), v)).into(),
-                    threads,
-                    placement: Placement::Pinned,
-                    seed: 1,
-                    warmup_ns: 1_000_000,
-                    duration_ns: 30_000_000,
-                    samples: false,
-                    timeline: None,
-                };
-                let outcome = run.outcome();
+                let outcome =
+                    turns(plan(machine, &lock, "bench", threads, &[("lines", 2.0), ("gap", 0.0)]));
                 let longest = outcome.classes.iter().map(|class| class.wait.max_ns).max().unwrap();
                 let bound = budget_ns + u64::from(threads) * 100_000;
                 assert!(longest <= bound, "{lock}, {machine}: {longest} ns");
@@ -86,20 +68,7 @@ fn no_wait_is_longer_than_the_budget_and_the_wake_ups_of_those_before() {
 fn on_two_cpus_a_busy_lock_stays_and_another_one_does_not() {
     for lock in ["auto", "barging"] {
         let of = |cs: f64, gap: f64| {
-            let run = Run {
-                profile: Arc::new(profile::builtin("xeon-2cpu-vm").unwrap()),
-                lock: LockSpec::parse(lock).unwrap(),
-                workload: workload::find("cycles").unwrap(),
-                params: [("cs", cs), ("gap", gap)].map(|(k, v)| (k.into(), v)).into(),
-                threads: 2,
-                placement: Placement::Pinned,
-                seed: 1,
-                warmup_ns: 1_000_000,
-                duration_ns: 30_000_000,
-                samples: false,
-                timeline: None,
-            };
-            run.outcome()
+            turns(plan("xeon-2cpu-vm", lock, "cycles", 2, &[("cs", cs), ("gap", gap)]))
         };
         let busy = of(2000.0, 700.0);
         assert!(busy.hand_overs * 100 < busy.acquisitions, "{lock}: {}", busy.hand_overs);
@@ -138,22 +107,9 @@ fn the_same_seed_is_the_same_run_and_another_one_is_not() {
 
 #[test]
 fn threads_that_compute_for_long_are_not_stuck() {
-    let gap = BTreeMap::from([("gap".to_owned(), 1e9)]);
-    let run = Run {
-        profile: Arc::new(profile::builtin("m1").unwrap()),
-        lock: LockSpec::parse("mcs").unwrap(),
-        workload: workload::find("bench").unwrap(),
-        params: gap,
-        threads: 8,
-        placement: Placement::Pinned,
-        seed: 1,
-        warmup_ns: 0,
-        duration_ns: 1_000_000,
-        samples: false,
-        timeline: None,
-    };
+    let outcome = plan("m1", "mcs", "bench", 8, &[("gap", 1e9)]).outcome();
     // 3.75 s on little cores.
-    assert_eq!(run.outcome().violation, None);
+    assert_eq!(outcome.violation, None);
 }
 
 #[test]
@@ -168,19 +124,9 @@ fn one_thread_alone_pays_what_the_profile_says() {
 
 #[test]
 fn runs_side_by_side_are_those_of_single_runs_in_the_order_asked_for() {
-    let profile = Arc::new(profile::builtin("m1").unwrap());
-    let one = |(lock, seed): (&str, u64)| Run {
-        profile: profile.clone(),
-        lock: LockSpec::parse(lock).unwrap(),
-        workload: workload::find("sections").unwrap(),
-        params: BTreeMap::from([("gap".to_owned(), 300.0)]),
-        threads: 8,
-        placement: Placement::Pinned,
-        seed,
-        warmup_ns: 100_000,
-        duration_ns: 1_000_000,
-        samples: false,
-        timeline: None,
+    let one = |(lock, seed): (&str, u64)| {
+        let plan = plan("m1", lock, "sections", 8, &[("gap", 300.0)]);
+        Run { seed, warmup_ns: 100_000, ..plan }
     };
     let all: Vec<_> = ["mcs", "tas", "asl"].into_iter().flat_map(|l| [(l, 1), (l, 2)]).collect();
     let runs: Vec<_> = all.iter().copied().map(one).collect();

@@ -188,6 +188,15 @@ pub(super) mod tests {
         }
     }
 
+    /// The same with three locks, of which the default is the best at the first point alone.
+    pub(in crate::choosing) fn three() -> Part {
+        part(&[
+            ("glibc", [100, 400, 900], 900_000),
+            ("auto", [200, 100, 450], 3_000_000),
+            ("mcs", [50, 500, 1800], 19_000_000),
+        ])
+    }
+
     #[test]
     fn what_is_written_is_read() {
         let part = part(&[("glibc", [1000, 900, 5], 1), ("a", [10, 20, 30], 2)]);

@@ -41,7 +41,7 @@ pub(super) fn measure(
         let mut bench = Command::new(target.join("release/lockwright"));
         bench.args(["bench", "--no-ceiling", "--threads", if quick { "2" } else { THREADS }]);
         bench.args(["--cs", &section.to_string(), "--gap", &gaps.join(",")]);
-        bench.args(["--time", &seconds.to_string(), "--reps", &rounds.to_string()]);
+        bench.args(["--time", &seconds.to_string(), "--rounds", &rounds.to_string()]);
         bench.arg("--json").arg(&file).arg("--lock");
         bench.args(CATALOG.iter().filter(|lock| lock.kind == Kind::Front).map(|lock| lock.id));
         let status = bench.stdout(Stdio::null()).status().context("cannot start the bench")?;

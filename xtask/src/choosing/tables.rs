@@ -207,16 +207,12 @@ fn kept(point: &Point, slo: u32) -> [Option<(&str, &Figures)>; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::data::tests::part;
+    use super::super::data::tests::three;
     use super::*;
 
     #[test]
     fn tables_name_the_best_and_where_the_default_is_behind() {
-        let part = part(&[
-            ("glibc", [100, 400, 900], 900_000),
-            (AUTO, [200, 100, 450], 3_000_000),
-            ("mcs", [50, 500, 1800], 19_000_000),
-        ]);
+        let part = three();
         let machine = &part.machines[0];
         let text = choice(&part, |_| true, true);
         let row = |name: &str| {

@@ -99,7 +99,7 @@ pub(super) fn main(mut args: Args) -> Result<()> {
         match install_packages(program.packages) {
             Ok(()) => ready.push(program),
             Err(error) => {
-                let why = crate::describe(&error);
+                let why = crate::describe(&error, None);
                 eprintln!("skipped: {}: {why}", program.id);
                 skipped.push((program.id, why));
             }
@@ -138,7 +138,7 @@ fn chosen(only: &[String]) -> Result<Vec<&'static Program>> {
         only.iter().find(|name| !PROGRAMS.iter().any(|program| is_named(program, name)))
     {
         let known: Vec<_> = PROGRAMS.iter().map(|program| program.id).collect();
-        bail!("--only '{name}': no such program\nhint: one of {}", known.join(", "));
+        bail!("unknown program '{name}'\nhint: one of {}", known.join(", "));
     }
     let wanted =
         |program: &&Program| only.is_empty() || only.iter().any(|name| is_named(program, name));
@@ -213,7 +213,7 @@ fn measure(
             Ok(runs) if runs[0].is_empty() => {}
             Ok(runs) => results.push(Results { program, locks: locks.to_vec(), runs }),
             Err(error) => {
-                let why = crate::describe(&error);
+                let why = crate::describe(&error, None);
                 bar.suspend(|| eprintln!("failed: {}: {why}", program.id));
                 failed.push((program.id, why));
             }

@@ -22,7 +22,7 @@ pub(crate) struct Report<'a> {
     pub subjects: &'a [Subject],
     /// The grid.
     pub rows: &'a [Row],
-    /// Repetitions asked for.
+    /// Rounds asked for.
     pub reps: u32,
     /// Length of one measurement in seconds.
     pub time_s: f64,
@@ -48,8 +48,33 @@ pub(crate) fn origin(rows: &[Row]) -> &'static str {
     }
 }
 
+/// With fewer rounds than this, a median says little.
+const ROUNDS: u32 = 9;
+
+/// Other programs disturb the figures if they use a larger part of the CPUs than this, or if the load average is above [`LOAD`].
+const OTHERS: f64 = 0.05;
+const LOAD: f64 = 0.5;
+
+/// Why these figures may be noise, in a line that stands above them; `None`: no reason is known.
+pub(crate) fn caution(plan: &Plan, measured: &Measured, machine: &Machine) -> Option<String> {
+    let loaded = match measured.others_cpus {
+        Some(others) => (others > OTHERS * machine.cpus as f64)
+            .then(|| format!("other programs used {others:.1} of {} CPUs", machine.cpus)),
+        // The kernel does not tell what they used: programs that ran before the start may still be running.
+        None => {
+            (machine.load > LOAD).then(|| format!("load average {:.1} at the start", machine.load))
+        }
+    };
+    let few = (plan.reps < ROUNDS).then(|| {
+        let rounds = if plan.reps == 1 { "round" } else { "rounds" };
+        format!("{} {rounds}, medians want {ROUNDS}", plan.reps)
+    });
+    let why: Vec<String> = [loaded, few].into_iter().flatten().collect();
+    (!why.is_empty()).then(|| format!("warning: {}", why.join("; ")))
+}
+
 /// What was kept and discarded, and anything else that the reader must know.
-pub(crate) fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<String> {
+pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
     let mut lines = vec![format!(
         "groups kept: {}, discarded because the line transfer changed by more than 1.6 times: {}{}",
         measured.kept,
@@ -84,19 +109,6 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured, machine: &Machine) -> Vec<
     lines.push(format!(
         "which lock ran: each of {answers} workers was asked, and had the one that its line names"
     ));
-    if machine.load > 0.5 {
-        lines.push(format!(
-            "warning: load average {} at the start: others were running",
-            machine.load
-        ));
-    }
-    if plan.reps < 9 {
-        lines.push(format!(
-            "warning: {} {}: medians want at least 9",
-            plan.reps,
-            if plan.reps == 1 { "repetition" } else { "repetitions" }
-        ));
-    }
     if measured.interrupted {
         lines.push("warning: interrupted: what was measured until then".into());
     }
@@ -114,7 +126,7 @@ pub(crate) fn readme(report: &Report<'_>, text: &str, plots: &[String]) -> Strin
          | what | value |\n|---|---|\n\
          | processor | {} |\n| CPUs used | {} |\n| kernel | Linux {} |\n| C library | {} |\n| date | {} |\n\
          | load average at the start | {} |\n| command | `{}` |\n\
-         | one measurement | {} s, {} repetitions, seed {} |\n\
+         | one measurement | {} s, {} rounds, seed {} |\n\
          | groups kept, discarded, given up | {}, {}, {} |\n\n",
         machine.date.split('T').next().unwrap_or_default(),
         match report.origin {
@@ -143,4 +155,34 @@ pub(crate) fn readme(report: &Report<'_>, text: &str, plots: &[String]) -> Strin
         page += &format!("\n![{0}]({0})\n", plot);
     }
     page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::tests::measured;
+
+    #[test]
+    fn figures_that_may_be_noise_say_so_in_one_line() {
+        let of = |reps: u32, others: Option<f64>, load: f64| {
+            let plan = Plan {
+                subjects: Vec::new(),
+                rows: Vec::new(),
+                ceilings: Vec::new(),
+                reps,
+                time_s: 1.0,
+                seed: 1,
+            };
+            let machine = Machine { cpus: 2, load, ..Machine::here() };
+            caution(&plan, &Measured { others_cpus: others, ..measured(Vec::new()) }, &machine)
+        };
+        assert_eq!(of(9, Some(0.05), 3.0), None, "the load average may be our own");
+        assert_eq!(of(9, None, 0.4), None);
+        let loaded = of(9, Some(0.42), 0.0).unwrap();
+        assert_eq!(loaded, "warning: other programs used 0.4 of 2 CPUs");
+        assert_eq!(of(9, None, 1.25).unwrap(), "warning: load average 1.2 at the start");
+        assert_eq!(of(8, Some(0.0), 9.0).unwrap(), "warning: 8 rounds, medians want 9");
+        let both = of(1, Some(12.3), 0.0).unwrap();
+        assert!(both.contains("CPUs; 1 round, medians") && both.chars().count() <= 80, "{both}");
+    }
 }

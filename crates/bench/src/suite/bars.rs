@@ -258,7 +258,8 @@ fn verdict(promise: &Promise, plan: &Plan, measured: &Measured) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measured::{Sample, Status};
+    use crate::measured::tests::measured;
+    use crate::measured::{self, Sample};
     use crate::plan::ceilings;
     use crate::spec::Percentiles;
 
@@ -270,35 +271,13 @@ mod tests {
         (Plan { subjects, rows, ceilings, reps: 3, time_s: 1.0, seed: 1 }, judge)
     }
 
-    fn measured(samples: Vec<Sample>) -> Measured {
-        Measured {
-            samples,
-            discarded: 0,
-            given_up: 0,
-            kept: 3,
-            interrupted: false,
-            turns_per_ns: 1.0,
-            notes: Vec::new(),
-        }
-    }
-
     fn sample(plan: &Plan, row: usize, lock: &str, rep: u32, ops: u64, wait: f64) -> Sample {
         let wait = Percentiles { p50: wait, p90: wait, p99: wait, p999: wait, max: wait };
-        Sample {
-            row,
-            subject: plan.subjects.iter().position(|s| s.name == lock).unwrap(),
-            rep,
-            line_ns: (None, None),
-            kept: true,
-            status: Status::Ok,
-            answer: Some(Answer {
-                ops,
-                elapsed_ns: 1_000_000_000,
-                cpu_ns: 500_000_000,
-                wait: Some(wait),
-                ..Answer::default()
-            }),
-        }
+        let subject = plan.subjects.iter().position(|s| s.name == lock).unwrap();
+        let mut sample = measured::tests::sample(row, subject, rep, ops);
+        let answer = sample.answer.as_mut().unwrap();
+        (answer.cpu_ns, answer.wait) = (500_000_000, Some(wait));
+        sample
     }
 
     fn row_of(plan: &Plan, label: &str) -> usize {

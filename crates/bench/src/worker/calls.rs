@@ -4,10 +4,11 @@
 use super::mutex::Mutex;
 use super::pass::{Guarded, Line, Pass, answer_of};
 use super::times::{Times, percentiles};
-use crate::compute::{Plan, Random, compute};
+use super::turn::{Ask, Tally, turn};
+use crate::compute::{Plan, Random};
 use crate::point::Call;
 use crate::spec::{Answer, Spec};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Of a thread's acquisitions by `yield`, one in this many yields the CPU in its section.
 const YIELD_EVERY: u64 = 64;
@@ -18,17 +19,38 @@ struct Place<M> {
     guarded: Guarded,
 }
 
-/// What one thread did.
-struct Ran {
-    ops: u64,
-    failures: u64,
-    times: Times,
-}
-
 /// What all threads do.
 struct Draw<'a> {
     calls: &'a [Call],
     timeout_us: u32,
+}
+
+/// How one operation asks for its mutex.
+#[derive(Clone, Copy)]
+struct Drawn {
+    call: Call,
+    /// Until the deadline, if there is one.
+    time: Duration,
+}
+
+impl<M: Mutex> Ask<M> for Drawn {
+    #[inline(always)]
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        unsafe {
+            match self.call {
+                Call::Lock | Call::Yield => Some(lock.with(node, section)),
+                Call::Try => lock.try_with(node, section),
+                Call::Timed => lock.with_for(node, self.time, section),
+                Call::Clock => lock.with_for_monotonic(node, self.time, section),
+            }
+        }
+    }
 }
 
 /// One thread's loop. `STAMP`: the latency pass, which takes three times an operation.
@@ -39,10 +61,10 @@ fn one<M: Mutex, const STAMP: bool>(
     places: &[Place<M>],
     mut plan: Plan,
     mut random: Random,
-) -> Ran {
+) -> Tally {
     let mut node = M::Node::default();
     let node = &raw mut node;
-    let mut ran = Ran { ops: 0, failures: 0, times: Times::new() };
+    let mut ran = Tally::new();
     let mut yields = 0;
     loop {
         let step = plan.next();
@@ -58,45 +80,17 @@ fn one<M: Mutex, const STAMP: bool>(
             true => Duration::from_nanos(random.next() % (u64::from(draw.timeout_us) * 1000 + 1)),
             false => Duration::ZERO,
         };
-        let asked = if STAMP { Some(Instant::now()) } else { None };
-        let section = || {
-            let had = if STAMP { Some(Instant::now()) } else { None };
-            let stopped = pass.stopped();
-            if !stopped {
-                place.guarded.touch();
-                if yielding {
-                    std::thread::yield_now();
-                }
-                compute(step.cs);
+        let inside = || {
+            place.guarded.touch();
+            if yielding {
+                std::thread::yield_now();
             }
-            (had, stopped)
         };
-        let lock = &place.lock.0;
+        let (how, lock) = (Drawn { call, time }, &place.lock.0);
         // SAFETY: locks and node outlive the loop and don't move; one section at a time has the node.
-        let had = unsafe {
-            match call {
-                Call::Lock | Call::Yield => Some(lock.with(node, section)),
-                Call::Try => lock.try_with(node, section),
-                Call::Timed => lock.with_for(node, time, section),
-                Call::Clock => lock.with_for_monotonic(node, time, section),
-            }
-        };
-        let Some((had, stopped)) = had else {
-            ran.failures += 1;
-            if pass.stopped() {
-                break;
-            }
-            compute(step.gap);
-            continue;
-        };
-        if let (Some(asked), Some(had)) = (asked, had) {
-            ran.times.add(had - asked, had.elapsed());
-        }
-        if stopped {
+        if !unsafe { turn::<M, STAMP>(&mut ran, pass, step, how, lock, node, inside) } {
             break;
         }
-        ran.ops += 1;
-        compute(step.gap);
     }
     ran
 }
@@ -134,7 +128,7 @@ pub(super) fn calls<M: Mutex>(
             || (),
         )
     });
-    let sum = |threads: &[Ran]| threads.iter().map(|ran| ran.ops).sum::<u64>();
+    let sum = |threads: &[Tally]| threads.iter().map(|ran| ran.ops).sum::<u64>();
     let ops = sum(&counted.threads);
     let mut answer = answer_of(&counted, ops);
     answer.failures = counted.threads.iter().map(|ran| ran.failures).sum();

@@ -3,6 +3,7 @@
 use super::mutex::Mutex;
 use super::pass::{Guarded, Line, Pass, Passed, answer_of};
 use super::times::{Times, percentiles};
+use super::turn::{Ask, Tally, Try, Wait, WaitFor, turn};
 use crate::compute::{Plan, compute};
 use crate::point::Work;
 use crate::spec::{Answer, ClassResult, Spec};
@@ -16,9 +17,7 @@ const ALONE: Duration = Duration::from_micros(600);
 
 /// What one competing thread did.
 struct Ran {
-    ops: u64,
-    failures: u64,
-    times: Times,
+    tally: Tally,
     class: u8,
     alone_ns: f64,
 }
@@ -46,71 +45,6 @@ fn alone(plan: &mut Plan) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-/// How a thread asks. A parameter of the type, so that each loop has one way only, and its section is inlined there.
-trait Ask<M: Mutex>: Copy + Sync {
-    /// Runs `section` under `lock`; `None`: it was not run.
-    ///
-    /// # Safety
-    /// As [`Mutex::with`].
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R>;
-}
-
-/// Waits as long as it takes.
-#[derive(Clone, Copy)]
-struct Wait;
-
-impl<M: Mutex> Ask<M> for Wait {
-    #[inline(always)]
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise is the same.
-        Some(unsafe { lock.with(node, section) })
-    }
-}
-
-/// Does not wait.
-#[derive(Clone, Copy)]
-struct Try;
-
-impl<M: Mutex> Ask<M> for Try {
-    #[inline(always)]
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise is the same.
-        unsafe { lock.try_with(node, section) }
-    }
-}
-
-/// Waits for this long.
-#[derive(Clone, Copy)]
-struct WaitFor(Duration);
-
-impl<M: Mutex> Ask<M> for WaitFor {
-    #[inline(always)]
-    unsafe fn ask<R: Send>(
-        self,
-        lock: &M,
-        node: *mut M::Node,
-        section: impl FnOnce() -> R + Send,
-    ) -> Option<R> {
-        // SAFETY: the caller's promise is the same.
-        unsafe { lock.with_for(node, self.0, section) }
-    }
-}
-
 /// One thread's loop. `STAMP`: the latency pass, which takes three times an operation.
 #[inline(always)]
 fn compete<M: Mutex, const STAMP: bool>(
@@ -123,39 +57,18 @@ fn compete<M: Mutex, const STAMP: bool>(
 ) -> Ran {
     let mut node = M::Node::default();
     let node = &raw mut node;
-    let mut ran = Ran { ops: 0, failures: 0, times: Times::new(), class: 0, alone_ns };
+    let mut tally = Tally::new();
     loop {
         let step = plan.next();
-        let asked = if STAMP { Some(Instant::now()) } else { None };
-        let section = || {
-            let had = if STAMP { Some(Instant::now()) } else { None };
-            let stopped = pass.stopped();
-            if !stopped {
-                guarded.touch();
-                compute(step.cs);
-            }
-            (had, stopped)
-        };
         // SAFETY: lock and node outlive the loop and don't move.
-        let Some((had, stopped)) = (unsafe { how.ask(lock, node, section) }) else {
-            ran.failures += 1;
-            if pass.stopped() {
-                break;
-            }
-            compute(step.gap);
-            continue;
+        let goes_on = unsafe {
+            turn::<M, STAMP>(&mut tally, pass, step, how, lock, node, || guarded.touch())
         };
-        if let (Some(asked), Some(had)) = (asked, had) {
-            ran.times.add(had - asked, had.elapsed());
-        }
-        if stopped {
+        if !goes_on {
             break;
         }
-        ran.ops += 1;
-        compute(step.gap);
     }
-    ran.class = Native::place().class.0;
-    ran
+    Ran { tally, class: Native::place().class.0, alone_ns }
 }
 
 /// Lock, critical section, unlock, gap; also with trylock and deadlines.
@@ -198,10 +111,10 @@ fn between<M: Mutex>(how: impl Ask<M>, spec: &Spec) -> Answer {
             || (),
         )
     });
-    let sum = |passed: &Passed<Ran>| passed.threads.iter().map(|t| t.ops).sum::<u64>();
+    let sum = |passed: &Passed<Ran>| passed.threads.iter().map(|t| t.tally.ops).sum::<u64>();
     let mut answer = answer_of(&counted, sum(&counted));
-    answer.failures = counted.threads.iter().map(|t| t.failures).sum();
-    answer.per_thread = counted.threads.iter().map(|t| t.ops).collect();
+    answer.failures = counted.threads.iter().map(|t| t.tally.failures).sum();
+    answer.per_thread = counted.threads.iter().map(|t| t.tally.ops).collect();
     answer.alone_ns = counted.threads.iter().map(|t| t.alone_ns).collect();
     answer.counted = guarded.counted();
     answer.expected = sum(&counted) + timed.as_ref().map_or(0, sum);
@@ -210,15 +123,15 @@ fn between<M: Mutex>(how: impl Ask<M>, spec: &Spec) -> Answer {
     for ran in &counted.threads {
         let class = classes.entry(ran.class).or_insert_with(|| (0, 0, Times::new()));
         class.0 += 1;
-        class.1 += ran.ops;
+        class.1 += ran.tally.ops;
     }
     let mut all = Times::new();
     for ran in timed.iter().flat_map(|t| &t.threads) {
         // Equal bounds: adding cannot fail.
-        let _ = all.wait.add(&ran.times.wait);
-        let _ = all.hold.add(&ran.times.hold);
+        let _ = all.wait.add(&ran.tally.times.wait);
+        let _ = all.hold.add(&ran.tally.times.hold);
         let class = classes.entry(ran.class).or_insert_with(|| (0, 0, Times::new()));
-        let _ = class.2.wait.add(&ran.times.wait);
+        let _ = class.2.wait.add(&ran.tally.times.wait);
     }
     answer.wait = percentiles(&all.wait);
     answer.hold = percentiles(&all.hold);

@@ -137,6 +137,18 @@ impl Drop for Held<'_> {
     }
 }
 
+impl Pthread {
+    /// Runs `section` and unlocks, if the call that was to lock it answered 0.
+    #[inline(always)]
+    fn section<R>(&self, answer: libc::c_int, section: impl FnOnce() -> R) -> Option<R> {
+        if answer != 0 {
+            return None;
+        }
+        let _held = Held(self);
+        Some(section())
+    }
+}
+
 // SAFETY: POSIX promises exclusion.
 unsafe impl Mutex for Pthread {
     type Node = ();
@@ -161,11 +173,8 @@ unsafe impl Mutex for Pthread {
         section: impl FnOnce() -> R + Send,
     ) -> Option<R> {
         // SAFETY: an initialised mutex that the caller keeps in place.
-        if unsafe { libc::pthread_mutex_trylock(self.0.get()) } != 0 {
-            return None;
-        }
-        let _held = Held(self);
-        Some(section())
+        let answer = unsafe { libc::pthread_mutex_trylock(self.0.get()) };
+        self.section(answer, section)
     }
 
     #[inline(always)]
@@ -177,11 +186,8 @@ unsafe impl Mutex for Pthread {
     ) -> Option<R> {
         let until = after(time, libc::CLOCK_REALTIME);
         // SAFETY: an initialised mutex that the caller keeps in place.
-        if unsafe { libc::pthread_mutex_timedlock(self.0.get(), &until) } != 0 {
-            return None;
-        }
-        let _held = Held(self);
-        Some(section())
+        let answer = unsafe { libc::pthread_mutex_timedlock(self.0.get(), &until) };
+        self.section(answer, section)
     }
 
     #[inline(always)]
@@ -194,11 +200,8 @@ unsafe impl Mutex for Pthread {
         let clock = libc::CLOCK_MONOTONIC;
         let until = after(time, clock);
         // SAFETY: an initialised mutex that the caller keeps in place.
-        if unsafe { pthread_mutex_clocklock(self.0.get(), clock, &until) } != 0 {
-            return None;
-        }
-        let _held = Held(self);
-        Some(section())
+        let answer = unsafe { pthread_mutex_clocklock(self.0.get(), clock, &until) };
+        self.section(answer, section)
     }
 }
 

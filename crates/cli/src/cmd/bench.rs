@@ -10,13 +10,14 @@ use std::process::ExitCode;
 #[group(skip)]
 #[command(after_help = "Examples:
   lockwright bench --lock auto fifo --threads 2,8
-  lockwright bench --lock in:mcs parking_lot --cs 500 --gap 500 --pin --json out.json
+  lockwright bench --lock in:mcs parking_lot --cs 500 --gap 500 --pin
   lockwright bench --suite bars --out bench/runs/today
-  lockwright bench --workload calls --calls try,timed --timeout 60 --threads 64 --lock auto
-  lockwright bench --workload epoch --lock fifo asl --slo 20us,50us --emulate big:0,little:1x3.75
+  lockwright bench --workload calls --calls try,timed --threads 64 --lock auto
+  lockwright bench --workload epoch --lock asl --emulate big:0,little:1x3.75
 
-Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc, parking_lot, std, all.
-The reference, glibc, always runs. Figures are real, from this machine, unless they say emulated.")]
+Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc,
+parking_lot, std, all. The reference, glibc, always runs. Figures are real, from
+this machine, unless they say emulated.")]
 pub(crate) struct Args {
     #[command(flatten)]
     bench: lockwright_bench::Args,

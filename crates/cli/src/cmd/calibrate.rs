@@ -15,11 +15,12 @@ use std::process::ExitCode;
 /// that can't be measured here are assumed; the file says where each figure comes from.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright calibrate                                  a minute; writes here.toml
-  lockwright calibrate --quick --output now.toml        a few seconds, fewer samples
-  lockwright calibrate --force --json | jq '.figures[] | select(.kind == \"assumed\").path'
+  lockwright calibrate                             a minute; writes here.toml
+  lockwright calibrate --quick --output now.toml   seconds, fewer samples
+  lockwright calibrate --force --json | jq '.figures[] | {path, kind}'
 
-Let nothing else run meanwhile. Figures are real, from this machine, unless they say assumed.
+Let nothing else run meanwhile. Figures are real, from this machine, unless they
+say assumed.
 Ctrl-C ends it without a file (exit code 130). Methods: docs/calibrate.md")]
 pub(crate) struct Args {
     /// Where the profile goes
@@ -87,10 +88,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.json {
         output::print_json(&as_json(&calibration, &args.output))?;
     } else {
-        output::print(&format!("real: {}\n\n", calibration.profile.title))?;
+        let title = format!("real: {}", calibration.profile.title);
+        output::print(&format!("{}\n\n", output::wrapped(&title)))?;
         print_table(&calibration.figures)?;
         for note in &calibration.notes {
-            output::print(&format!("\nnote: {note}"))?;
+            output::print(&output::wrapped(&format!("\nnote: {note}")))?;
         }
         output::print(&format!("\nwritten: {shown}\n"))?;
     }

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 /// Print a shell's completions
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright completions bash > ~/.local/share/bash-completion/completions/lockwright
+  d=~/.local/share/bash-completion/completions
+  lockwright completions bash > $d/lockwright
   lockwright completions fish > ~/.config/fish/completions/lockwright.fish
   lockwright completions zsh > ~/.zfunc/_lockwright")]
 pub(crate) struct Args {

@@ -24,9 +24,10 @@ use std::time::Duration;
   lockwright doctor ./script.py
   lockwright doctor --run --limit 10 ./server --port 8080
 
-With --run the program runs under the library. Every futex wait of the program and its children is
-counted by who asked for it: our locks, those of Rust's std, abseil and others, or glibc. The
-verdict depends on their shares. The program's output goes to standard error.")]
+With --run the program runs under the library. Every futex wait of the program
+and its children is counted by who asked for it: our locks, those of Rust's std,
+abseil and others, or glibc. The verdict depends on their shares. The program's
+output goes to standard error.")]
 pub(crate) struct Args {
     /// Run the program, and count whose locks it sleeps on
     #[arg(long)]

@@ -2,8 +2,8 @@
 
 use super::list;
 use crate::hints::Failure;
-use crate::{catalog, output};
-use lockwright_locks::entry::{Entry, Kind};
+use crate::{catalog, output, units};
+use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_locks::spec::GLIBC;
 use std::fmt::Write;
 use std::process::ExitCode;
@@ -24,9 +24,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     output::print(&page)?;
     Ok(ExitCode::SUCCESS)
 }
-
-/// Columns of text: comfortable to read, and fits every terminal.
-const WIDTH: usize = 92;
 
 fn page(entry: &Entry) -> String {
     let place = match entry.kind {
@@ -49,10 +46,10 @@ fn page(entry: &Entry) -> String {
     }
     page.push_str(if entry.options.is_empty() { "\nno options\n" } else { "\noptions\n" });
     for option in entry.options {
-        let default =
-            option.default.map_or("the machine decides".to_owned(), |value| value.to_string());
-        let text =
-            format!("{} ({} to {}; default: {default})", option.meaning, option.min, option.max);
+        let value = |value: u32| in_its_unit(option, value);
+        let default = option.default.map_or("the machine decides".to_owned(), value);
+        let (least, most) = (option.min, value(option.max));
+        let text = format!("{} ({least} to {most}; default: {default})", option.meaning);
         paragraph(&mut page, option.key, &text);
     }
     let _ = write!(page, "\ntry it: lockwright run --lock {} -- PROGRAM\n", entry.id);
@@ -77,19 +74,15 @@ fn glibc() -> String {
     page + "\nno options\n\ntry it: lockwright run --lock glibc -- PROGRAM\n"
 }
 
-/// `  label     text`, wrapped at [`WIDTH`].
-fn paragraph(page: &mut String, label: &str, text: &str) {
-    let mut line = format!("  {label:<10}");
-    let indent = line.len();
-    for word in text.split_whitespace() {
-        if line.chars().count() + word.chars().count() > WIDTH && line.len() > indent {
-            page.push_str(line.trim_end());
-            page.push('\n');
-            line = " ".repeat(indent);
-        }
-        line.push_str(word);
-        line.push(' ');
+/// The value of an option as it is typed, and of a time what that is: `10000000 ns = 10ms`.
+fn in_its_unit(option: &OptionSpec, value: u32) -> String {
+    match option.meaning.starts_with("ns ") {
+        true => format!("{value} ns = {}", units::word(value.into())),
+        false => value.to_string(),
     }
-    page.push_str(line.trim_end());
-    page.push('\n');
+}
+
+/// `  label     text`, with the text's lines below each other.
+fn paragraph(page: &mut String, label: &str, text: &str) {
+    page.push_str(&output::beside(&format!("  {label:<10}"), text));
 }

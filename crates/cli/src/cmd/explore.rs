@@ -18,15 +18,16 @@ use std::time::Duration;
 /// bypass bounds, use after the end.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright explore mcs                          ten seconds of schedules
+  lockwright explore mcs               ten seconds of schedules
   lockwright explore fifo:bypass=1 --time 60
   lockwright explore all --time 1
-  lockwright explore runtime                      a pthread mutex on several locks at once, condvar, glibc's code
+  lockwright explore runtime           a pthread mutex on several locks at once
   lockwright explore mcs --strategy pct --seed 17 --schedules 1 --story
-  lockwright explore mcs --mutants                would it notice a fault of the lock?
+  lockwright explore mcs --mutants     would it notice a fault of the lock?
   lockwright explore mcs --mutant queue/mcs.rs:133:31:relaxed
 
-Exit codes: 0 nothing found (with --mutants: every fault of the hand-over found), 1 otherwise, 2 wrong usage.
+Exit codes: 0 nothing found (with --mutants: every fault of the hand-over
+found), 1 otherwise, 2 wrong usage.
 A finding's last line replays it: docs/explore.md")]
 pub(crate) struct Args {
     /// Locks, NAME[:key=value,...], or all; options that are not given are drawn, too. Or runtime: a pthread mutex and

@@ -22,7 +22,7 @@ use std::process::{Command, ExitCode};
 #[command(after_help = "Examples:
   lockwright record -- ./server --port 8080
   lockwright record --lock fifo --output server.bin -- ./server
-  lockwright record --force -- ./server          replaces the trace that is there
+  lockwright record --force -- ./server     replaces the trace that is there
   lockwright record --show lockwright-trace.bin
   lockwright record --show server.bin --json | jq '.locks[0].hold.p99_ns'")]
 pub(crate) struct Args {

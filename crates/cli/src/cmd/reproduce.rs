@@ -26,8 +26,9 @@ use std::{fs, io};
   lockwright reproduce libasl-8g --machine here.toml
   lockwright reproduce --list
 
-DIR gets report.html, figures.json and the plots (SVG). A result is the median over the seeds.
-Figures are simulated. Exit code 0: every result is accepted; 1: a result is not accepted, or a check such as mutual exclusion failed.")]
+DIR gets report.html, figures.json and the plots (SVG). A result is the median
+over the seeds. Figures are simulated. Exit code 0: every result is accepted;
+1: a result is not accepted, or a check such as mutual exclusion failed.")]
 pub(crate) struct Args {
     /// Figures, or all
     #[arg(value_name = "FIGURE", required_unless_present = "list")]

@@ -22,19 +22,20 @@ use std::process::{Command, ExitCode};
   lockwright run -- ./server --port 8080
   lockwright run --lock fifo:spin=5000 -- ./server
   lockwright run --topology big:0-3,little:4-7 -- ./server
-  lockwright run --emulate big:0,little:1x3.75 --lock asl -- ./server     (docs/emulation.md)
+  lockwright run --emulate big:0,little:1x3.75 --lock asl -- ./server
   lockwright run --config locks.toml -- ./server
   lockwright run --lock asl --stats=epochs.json -- ./server
   lockwright run --epoch 'get=leveldb_get:50us@p99.9' -- ./server
   lockwright run --lock asl --slo 2ms -- ./annotated
 
-A configuration file chooses locks by library, mutex or calling function; the first match wins:
+A configuration file chooses locks by library, mutex or calling function; the
+first match wins:
   default = \"auto\"
   [[lock]]
   library = \"libleveldb.so.1\"
   use = \"fifo\"
   [[lock]]
-  mutex = \"g_lock\"              # with object = \"libfoo.so\" if it isn't the program's own
+  mutex = \"g_lock\"      # with object = \"libfoo.so\" if it isn't the program's
   use = \"fifo:bypass=100\"
   [[lock]]
   caller = \"leveldb_get\"

@@ -20,17 +20,18 @@ const TIMELINE: usize = 300_000;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright sim --machine m1 --lock mcs,tas,asl-mcs --threads 1..8
-  lockwright sim --machine m1 --lock mcs,tas --sweep gap=0,100..100k:7:log --output sim
-  lockwright sim --machine m1,xeon-2x10 --lock all --threads max --seeds 3 --json
+  lockwright sim --machine m1 --lock mcs,tas --sweep gap=0,100..100k:7:log
+  lockwright sim --machine m1,xeon-2x10 --lock all --seeds 3 --output sim
   lockwright sim --machine m1 --lock tas --sweep memory.occupancy=0.3..1:8
-  lockwright sim --machine m1 --lock asl --seed 1 --duration 200us --timeline asl.json
+  lockwright sim --machine m1 --lock asl --seed 1 --timeline asl.json
   lockwright sim --machine m1 --lock asl,glibc --trace lockwright-trace.bin
   lockwright sim --list
 
-Values: A,B,...; LOW..HIGH:N is N even steps, LOW..HIGH:N:log N even ratios; k, M, G may follow.
-DIR gets report.html, throughput.svg, latency.svg, energy.svg, results.json and results.csv.
-Figures are simulated. Exit code 1: a check failed, such as mutual exclusion; a line on standard
-error says which, and how to see it again.")]
+Values: A,B,...; LOW..HIGH:N is N even steps, LOW..HIGH:N:log N even ratios;
+k, M, G may follow. DIR gets report.html, throughput.svg, latency.svg,
+energy.svg, results.json and results.csv.
+Figures are simulated. Exit code 1: a check failed, such as mutual exclusion; a
+line on standard error says which, and how to see it again.")]
 pub(crate) struct Args {
     /// Locks, NAME[:key=value,...], or all
     #[arg(long = "lock", value_name = "LOCKS", required_unless_present = "list")]
@@ -173,7 +174,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     if !written.is_empty() && !args.json {
         let names: Vec<_> = written.iter().map(|file| file.display().to_string()).collect();
-        output::print(&format!("\nwritten: {}\n", names.join(" ")))?;
+        output::print(&format!("\n{}", output::beside("written: ", &names.join(" "))))?;
     }
     let violations = report::violations(&plan, &rows);
     for line in &violations {

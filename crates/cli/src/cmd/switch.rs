@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:
   lockwright switch 4242                         which locks it has
   lockwright switch 4242 fifo                    another default, the same rules
-  lockwright switch 4242 --config locks.toml     other rules, as with `lockwright run`
+  lockwright switch 4242 --config locks.toml     other rules, as with `run`
   lockwright switch $(pidof server) auto:spin=5000")]
 pub(crate) struct Args {
     /// The process

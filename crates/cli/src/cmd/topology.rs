@@ -15,7 +15,7 @@ pub(crate) const VARIABLE: &str = "LOCKWRIGHT_TOPOLOGY";
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright topology
-  lockwright topology --set big:0,little:1      check an override, print the variable to export
+  lockwright topology --set big:0,little:1      check an override
   lockwright topology --json | jq '.cpus[] | select(.class == \"big\").cpu'")]
 pub(crate) struct Args {
     /// Check these classes, fastest first, and show the cores with them

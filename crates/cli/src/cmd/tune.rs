@@ -23,10 +23,11 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright tune --slo-range 20us..2ms --steps 12 --time 5 -- ./server
-  lockwright tune --slo-range 50us..5ms --epoch get=leveldb_get@p99.9 -- ./db_bench
-  lockwright tune --slo-range 20us..2ms --emulate 'big:0,little:1x3.75' -- ./server
+  lockwright tune --slo-range 50us..5ms --epoch get=leveldb_get -- ./db_bench
+  lockwright tune --slo-range 20us..2ms --emulate big:0,little:1x3.75 -- ./app
 
-Ctrl-C ends the measurement, and reports what was measured until then (exit code 130).")]
+Ctrl-C ends the measurement, and reports what was measured until then (exit
+code 130).")]
 pub(crate) struct Args {
     /// Smallest and largest SLO, as in 20us..2ms
     #[arg(long, value_name = "FROM..TO")]
@@ -35,10 +36,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 12,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     steps: u32,
-    /// Runs of each setting
-    #[arg(long, value_name = "N", default_value_t = 3,
+    /// Rounds; every round runs every setting once
+    #[arg(long, alias = "runs", value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
-    runs: u32,
+    rounds: u32,
     /// End each run after this many seconds
     #[arg(long, value_name = "SECONDS")]
     time: Option<f64>,
@@ -136,7 +137,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let measured = measure(&Plan {
         settings: &settings,
-        rounds: args.runs,
+        rounds: args.rounds,
         limit,
         command: &command,
         program: &program,
@@ -167,7 +168,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         command: lockwright_bench::command_line(),
         program: program.rsplit('/').next().unwrap_or(&program),
         settings: &settings,
-        rounds: args.runs,
+        rounds: args.rounds,
         runs: &measured.runs,
         curves: &curves,
         names: &names,
@@ -180,7 +181,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let files = report.write(&args.out)?;
     output::print(&report.text())?;
     let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-    output::print(&format!("\nwritten: {}\n", files.join(" ")))?;
+    output::print(&format!("\n{}", output::beside("written: ", &files.join(" "))))?;
     match measured.failure {
         Some(failure) => Err(failure),
         None if measured.interrupted => Ok(ExitCode::from(INTERRUPTED)),

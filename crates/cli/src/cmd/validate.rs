@@ -21,19 +21,19 @@ use std::process::ExitCode;
 /// the profile says, before and after.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright calibrate && lockwright validate           is the profile of this machine any good?
-  lockwright validate --quick                           seconds, a few locks and loads
-  lockwright validate --output runs/today               with every pass as raw data
+  lockwright calibrate && lockwright validate   is this machine's profile good?
+  lockwright validate --quick                   seconds, a few locks and loads
+  lockwright validate --output runs/today       with every pass as raw data
 
 Bars, of locks and loads together (factors count both ways: 0.5 is 2):
   1 thread     all within 10 % of the real figure
   2 threads    median factor at most 1.4
   2 threads    90 % of the factors at most 2.0
-  2 threads    the faster of two locks is the faster one, for at least 0.8 of the pairs
+  2 threads    the faster of two locks is the faster one, for 0.8 of the pairs
 
-Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 not all. On the machine of the run in
-docs/sim.md the first is missed: expect 1. With one CPU the bars for two threads are not measured,
-which is no miss.")]
+Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 not all. On the
+machine of the run in docs/sim.md the first is missed: expect 1. With one CPU
+the bars for two threads are not measured, which is no miss.")]
 pub(crate) struct Args {
     /// The machine's profile, as `lockwright calibrate` wrote it
     #[arg(long, value_name = "FILE", default_value = HERE)]
@@ -193,7 +193,7 @@ fn in_words(profile: &Profile, validation: &Validation) -> String {
         };
         let _ = writeln!(text, "{what}: {result}");
     }
-    text
+    output::wrapped(&text) + "\n"
 }
 
 fn rows(rows: &[Row]) -> String {

@@ -99,7 +99,7 @@ pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
         };
         row(&name, names.of(only.class), only, true, judge(epoch));
     }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+    output::plain(&table)
 }
 
 /// The reason for the verdict, in one line.
@@ -141,16 +141,17 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
         );
     }
     let processes = if record.processes == 1 { "process" } else { "processes" };
-    let mut text = format!(
-        "\nepochs of '{program}', {}: lock {}, {} {processes}, {:.1} s\n{}",
+    let head = format!(
+        "\nepochs of '{program}', {}: lock {}, {} {processes}, {:.1} s",
         Origin(record.emulated.as_deref()),
         shown(&record.lock),
         record.processes,
         record.seconds,
-        table(record, names)
     );
+    let mut text = format!("{}\n{}", output::wrapped(&head), table(record, names));
     for (name, epoch) in record.epochs() {
-        let _ = writeln!(text, "{}: {}", shown(&name), explain(epoch, names));
+        let line = format!("{}: {}", shown(&name), explain(epoch, names));
+        let _ = writeln!(text, "{}", output::wrapped(&line));
     }
     if record.running > 0 {
         let _ = writeln!(text, "{} of the processes still run: figures until now", record.running);
@@ -287,7 +288,7 @@ mod tests {
         let (record, names) = record();
         let text = table(&record, &names);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("epoch  cores") && lines[0].contains("P99"), "{text}");
+        assert!(lines[0].starts_with("epoch cores") && lines[0].contains("P99"), "{text}");
         assert!(lines[1].contains("all") && lines[1].ends_with("infeasible"), "{text}");
         assert!(lines[2].contains(names.of(0)) && lines[2].ends_with("kept"), "{text}");
         assert_eq!(lines.len(), 4, "{text}");

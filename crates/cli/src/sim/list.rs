@@ -87,7 +87,8 @@ fn cpus(profile: &Profile) -> Vec<Cpus<'_>> {
 }
 
 fn print_machine(profile: &Profile) -> Result<(), Failure> {
-    output::print(&format!("{}: {}\n\n", profile.name, profile.title))?;
+    let title = format!("{}: {}", profile.name, profile.title);
+    output::print(&format!("{}\n\n", output::wrapped(&title)))?;
     let mut table =
         output::table(&["CPUs", "class", "cluster", "node", "hardware threads of a core"]);
     for (number, cpus) in cpus(profile).iter().enumerate() {
@@ -105,7 +106,7 @@ fn print_machine(profile: &Profile) -> Result<(), Failure> {
     }
     output::print_table(&table)?;
     output::print(
-        "\nThe CPUs of a cluster share a cache. Figures, which --sweep takes by their names:\n\n",
+        "\nThe CPUs of a cluster share a cache. Figures, by the names that --sweep takes:\n\n",
     )?;
     let mut table = output::table(&["figure", "value", "from", "source"]);
     for (path, values) in figures(profile) {
@@ -147,7 +148,8 @@ fn figures(profile: &Profile) -> Vec<(String, Vec<f64>)> {
 }
 
 fn print_workload(what: &Workload) -> Result<(), Failure> {
-    output::print(&format!("{}: {}\n  from {}\n", what.id, what.idea, what.source))?;
+    let head = format!("{}: {}\n  from {}", what.id, what.idea, what.source);
+    output::print(&format!("{}\n", output::wrapped(&head)))?;
     let mut table = output::table(&["  option", "default", "range", "meaning"]);
     for spec in what.params {
         table.add_row([

@@ -4,6 +4,7 @@ use super::plan::Plan;
 use super::report::classes;
 use super::{Row, class};
 use crate::units;
+use lockwright_bench::time;
 use lockwright_sim::{Outcome, Run};
 
 /// Longest time that `--duration` takes, ns.
@@ -38,7 +39,7 @@ fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
             let count = of_runs(starved.len());
             notes.push(format!(
                 "{name}: no operation ended{whom} within {within}{count}{}",
-                why(run)
+                why(plan, run, outcome, which)
             ));
         }
     }
@@ -47,7 +48,9 @@ fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
         outcome.classes.iter().all(|class| !is_starved(outcome, &class.class))
     });
     let idle = idle.map(|(run, outcome)| {
-        (outcome.threads.iter().filter(|thread| thread.operations == 0).count(), run.threads)
+        let none = |number: &usize| outcome.threads[*number].operations == 0;
+        let all = (0..outcome.threads.len()).filter(|number| takes_locks(plan, *number));
+        (all.filter(none).count(), run.threads)
     });
     let idle: Vec<(usize, u32)> = idle.filter(|(count, _)| *count > 0).collect();
     if let Some((most, threads)) = idle.iter().max() {
@@ -66,8 +69,31 @@ fn is_starved(outcome: &Outcome, which: &str) -> bool {
     class(outcome, which).is_some_and(|class| class.threads > 0 && class.operations == 0)
 }
 
-/// For how long threads may have been overtaken, if that is longer than the run; and what shows them.
-fn why(run: &Run) -> String {
+/// Does this thread of a run take any lock? Those of a trace may not.
+fn takes_locks(plan: &Plan, number: usize) -> bool {
+    plan.locking.get(number % plan.locking.len().max(1)).copied().unwrap_or(true)
+}
+
+/// Why nothing ended on a class of cores, and what shows more: nobody asked for a lock there, or too late; or threads may
+/// have been overtaken for longer than the run, as slower cores may.
+fn why(plan: &Plan, run: &Run, outcome: &Outcome, which: &str) -> String {
+    let end_ns = run.warmup_ns + run.duration_ns;
+    let rank = outcome.classes.iter().position(|class| class.class == which).unwrap_or(0);
+    let may_show = format!("--duration {} may show some", units::word(longer(run.duration_ns)));
+    let Some(first_ns) = outcome.classes[rank].first_ns else {
+        let silent = (0..outcome.threads.len()).filter(|n| outcome.threads[*n].first_ns.is_none());
+        return match silent.into_iter().any(|number| takes_locks(plan, number)) {
+            true => format!(": none began; {may_show}"),
+            false => ": its threads take no lock in the trace".to_owned(),
+        };
+    };
+    let left_ns = end_ns.saturating_sub(first_ns);
+    if left_ns < run.duration_ns / 2 {
+        return format!(": the first began {} before the end; {may_show}", time(left_ns as f64));
+    }
+    if rank == 0 {
+        return format!(": {may_show}");
+    }
     let chosen = run.params.get("window_us").filter(|us| **us >= 0.0);
     #[allow(
         clippy::cast_possible_truncation,
@@ -82,7 +108,7 @@ fn why(run: &Run) -> String {
             units::word(ns),
             units::word(3 * ns)
         ),
-        None => format!(": --duration {} may show some", units::word(longer(run.duration_ns))),
+        None => format!(": {may_show}"),
     }
 }
 

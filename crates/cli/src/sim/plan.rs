@@ -68,6 +68,8 @@ pub(crate) struct Plan {
     pub(crate) workloads: Vec<Chosen>,
     /// The trace's file, if one is replayed.
     pub(crate) trace: Option<String>,
+    /// Which of the trace's threads take a lock.
+    pub(crate) locking: Vec<bool>,
     /// Does the number of threads vary?
     pub(crate) threads_vary: bool,
     pub(crate) placement: Placement,
@@ -107,6 +109,7 @@ impl Plan {
             machine_words,
             workloads,
             trace: trace.map(|(_, file)| file.clone()),
+            locking: trace.map_or(Vec::new(), |(recorded, _)| recorded.locking.clone()),
             threads_vary: false,
             placement,
             seeds: asked.seeds.clone(),

@@ -14,6 +14,8 @@ pub(crate) struct Recorded {
     pub(crate) threads: usize,
     /// How long it ran, ns.
     pub(crate) span_ns: u64,
+    /// Which of its threads take a lock.
+    pub(crate) locking: Vec<bool>,
 }
 
 pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
@@ -31,9 +33,13 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
         );
     }
     let span_ns = trace.meta.span_ns;
-    let threads = trace.threads.iter().map(|thread| thread_of(thread, span_ns)).collect();
+    let threads: Vec<Thread> =
+        trace.threads.iter().map(|thread| thread_of(thread, span_ns)).collect();
+    let takes_one = |thread: &Thread| thread.steps.iter().any(|s| matches!(s, Step::Acquire(_)));
+    let locking = threads.iter().map(takes_one).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    Ok(Recorded { workload: workload(&name, threads), threads: trace.threads.len(), span_ns })
+    let count = threads.len();
+    Ok(Recorded { workload: workload(&name, threads), threads: count, span_ns, locking })
 }
 
 fn thread_of(thread: &TraceThread, span_ns: u64) -> Thread {

@@ -117,27 +117,44 @@ fn cells(plan: &Plan, rows: &[Row<'_>]) -> Cells {
     (header, body)
 }
 
+/// How the columns of latencies begin, which have a table of their own where one is too wide.
+const LATENCIES: [&str; 3] = ["P50", "P99", "max"];
+
 /// What is printed.
 pub(crate) fn text(plan: &Plan, rows: &[Row<'_>]) -> String {
     let (header, body) = cells(plan, rows);
-    let mut table = output::table(&header.iter().map(String::as_str).collect::<Vec<_>>());
     let left = place(&rows[0], None).len() + 1;
-    for cells in body {
-        table.add_row(cells);
-    }
-    for column in table.column_iter_mut().skip(left) {
-        column.set_cell_alignment(comfy_table::CellAlignment::Right);
-    }
-    let mut text = format!("{}\n\n", source(plan));
-    for line in table.to_string().lines() {
-        let _ = writeln!(text, "{}", line.trim_end());
+    let draw = |is_shown: &dyn Fn(usize) -> bool| {
+        let chosen = |cells: &[String]| -> Vec<String> {
+            let shown = cells.iter().enumerate().filter(|(at, _)| is_shown(*at));
+            shown.map(|(_, cell)| cell.clone()).collect()
+        };
+        let mut table =
+            output::table(&chosen(&header).iter().map(String::as_str).collect::<Vec<_>>());
+        for cells in &body {
+            table.add_row(chosen(cells));
+        }
+        for column in table.column_iter_mut().skip(left) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+        table
+    };
+    let is_latency = |at: usize| at >= left && LATENCIES.iter().any(|l| header[at].starts_with(l));
+    let whole = draw(&|_| true);
+    let mut text = output::wrapped(&source(plan)) + "\n\n";
+    if output::fits(&whole, 1) {
+        text += &output::plain(&whole);
+    } else {
+        text += &output::plain(&draw(&|at| !is_latency(at)));
+        text.push('\n');
+        text += &output::plain(&draw(&|at| at < left || is_latency(at)));
     }
     let notes = notes(plan, rows);
     if !notes.is_empty() {
         text.push('\n');
     }
     for note in notes {
-        let _ = writeln!(text, "note: {note}");
+        let _ = writeln!(text, "{}", output::wrapped(&format!("note: {note}")));
     }
     text
 }

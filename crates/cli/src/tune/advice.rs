@@ -162,7 +162,7 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
     ranges.sort_by(f64::total_cmp);
     if let Some(range) = ranges.get(ranges.len() / 2).filter(|&&range| range > NOISY) {
         notes.push(format!(
-            "noisy: the rounds of one setting differ by a factor of {range:.1}; a quiet machine, more --runs \
+            "noisy: the rounds of one setting differ by a factor of {range:.1}; a quiet machine, more --rounds \
              or a longer --time would tell more"
         ));
     }

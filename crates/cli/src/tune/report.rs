@@ -65,21 +65,20 @@ impl Report<'_> {
 
     /// What is printed.
     pub(crate) fn text(&self) -> String {
-        let mut text = format!("{}\n{}\n", self.source(), self.extent());
+        let head = format!("{}\n{}", self.source(), self.extent());
+        let mut text = output::wrapped(&head) + "\n";
         for curve in self.curves {
             let (header, rows) = cells(curve, self.lock);
             let mut table = output::table(&header.each_ref().map(String::as_str));
             for (_, row) in rows {
                 table.add_row(row);
             }
-            let _ = writeln!(text, "\nepoch '{}'", curve.epoch);
-            for line in table.to_string().lines() {
-                let _ = writeln!(text, "{}", line.trim_end());
-            }
+            let _ = writeln!(text, "\nepoch '{}'\n{}", curve.epoch, output::plain(&table));
             let advice = advise(curve);
-            let _ = writeln!(text, "\nrecommended for '{}': {}", curve.epoch, advice.reason);
+            let reason = format!("recommended for '{}': {}", curve.epoch, advice.reason);
+            let _ = writeln!(text, "{}", output::wrapped(&reason));
             for note in &advice.notes {
-                let _ = writeln!(text, "  - {note}");
+                text += &output::beside("  - ", note);
             }
         }
         text

@@ -6,7 +6,7 @@ use super::*;
 fn ran(options: &[&str]) -> Result<Vec<(String, String)>> {
     let file = FOLDER.path().join("bench.json");
     let name = file.to_str().context("a path in UTF-8")?;
-    let tiny = ["--threads", "2", "--time", "0.01", "--reps", "1", "--quiet", "--json", name];
+    let tiny = ["--threads", "2", "--time", "0.01", "--rounds", "1", "--quiet", "--json", name];
     let outcome = lockwright().args(["bench"]).args(options).args(tiny).run()?;
     ensure!(outcome.end == End::Code(0), outcome.describe());
     let json: serde_json::Value = serde_json::from_slice(&fs::read(&file)?)?;

@@ -1,0 +1,130 @@
+//! One turn of a thread: it asks for a lock, works in the section, releases, and works outside.
+
+use super::mutex::Mutex;
+use super::pass::Pass;
+use super::times::Times;
+use crate::compute::{Step, compute};
+use std::time::{Duration, Instant};
+
+/// What one thread did.
+pub(super) struct Tally {
+    pub(super) ops: u64,
+    pub(super) failures: u64,
+    pub(super) times: Times,
+}
+
+impl Tally {
+    pub(super) fn new() -> Self {
+        Self { ops: 0, failures: 0, times: Times::new() }
+    }
+}
+
+/// How a thread asks. A parameter of the type, so that each loop has one way only, and its section is inlined there.
+pub(super) trait Ask<M: Mutex>: Copy + Sync {
+    /// Runs `section` under `lock`; `None`: it was not run.
+    ///
+    /// # Safety
+    /// As [`Mutex::with`].
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R>;
+}
+
+/// Waits as long as it takes.
+#[derive(Clone, Copy)]
+pub(super) struct Wait;
+
+impl<M: Mutex> Ask<M> for Wait {
+    #[inline(always)]
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        Some(unsafe { lock.with(node, section) })
+    }
+}
+
+/// Does not wait.
+#[derive(Clone, Copy)]
+pub(super) struct Try;
+
+impl<M: Mutex> Ask<M> for Try {
+    #[inline(always)]
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { lock.try_with(node, section) }
+    }
+}
+
+/// Waits for this long.
+#[derive(Clone, Copy)]
+pub(super) struct WaitFor(pub(super) Duration);
+
+impl<M: Mutex> Ask<M> for WaitFor {
+    #[inline(always)]
+    unsafe fn ask<R: Send>(
+        self,
+        lock: &M,
+        node: *mut M::Node,
+        section: impl FnOnce() -> R + Send,
+    ) -> Option<R> {
+        // SAFETY: the caller's promise is the same.
+        unsafe { lock.with_for(node, self.0, section) }
+    }
+}
+
+/// One turn; `false`: the pass is over. `inside` comes first in the section, whose rest is computing. `STAMP`: the latency pass,
+/// which takes three times an operation.
+///
+/// # Safety
+/// As [`Mutex::with`].
+#[inline(always)]
+pub(super) unsafe fn turn<M: Mutex, const STAMP: bool>(
+    tally: &mut Tally,
+    pass: &Pass<'_>,
+    step: Step,
+    how: impl Ask<M>,
+    lock: &M,
+    node: *mut M::Node,
+    inside: impl FnOnce() + Send,
+) -> bool {
+    let asked = if STAMP { Some(Instant::now()) } else { None };
+    let section = || {
+        let had = if STAMP { Some(Instant::now()) } else { None };
+        let stopped = pass.stopped();
+        if !stopped {
+            inside();
+            compute(step.cs);
+        }
+        (had, stopped)
+    };
+    // SAFETY: the caller's promise is the same.
+    let Some((had, stopped)) = (unsafe { how.ask(lock, node, section) }) else {
+        tally.failures += 1;
+        if pass.stopped() {
+            return false;
+        }
+        compute(step.gap);
+        return true;
+    };
+    if let (Some(asked), Some(had)) = (asked, had) {
+        tally.times.add(had - asked, had.elapsed());
+    }
+    if stopped {
+        return false;
+    }
+    tally.ops += 1;
+    compute(step.gap);
+    true
+}

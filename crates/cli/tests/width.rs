@@ -1,0 +1,100 @@
+//! Whatever the command shows fits a terminal of 80 columns, also where the output is no terminal.
+
+use anyhow::{Context, Result, ensure};
+use lockwright_stats::trace::{LockInfo, Meta, Step, Trace, TraceThread};
+use lockwright_tests::{Child, End};
+use std::fs::File;
+use tempfile::TempDir;
+
+const WIDTH: usize = 80;
+
+/// What it says, on both outputs.
+fn said(words: &[&str]) -> Result<String> {
+    let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright")).args(words).run()?;
+    ensure!(outcome.end == End::Code(0), "{words:?}: {}", outcome.describe());
+    Ok(outcome.text() + &outcome.errors())
+}
+
+fn fits(words: &[&str]) -> Result<()> {
+    let text = said(words)?;
+    // A command to be copied stays on one line.
+    let long = text.lines().find(|line| line.chars().count() > WIDTH && !line.contains("replay: "));
+    ensure!(long.is_none(), "{words:?} is wider than {WIDTH} columns: {long:?}");
+    Ok(())
+}
+
+/// Its subcommands, as its help lists them.
+fn subcommands() -> Result<Vec<String>> {
+    let help = said(&["--help"])?;
+    let list = help.split("Commands:\n").nth(1).context("no commands")?;
+    let lines = list.lines().take_while(|line| !line.is_empty());
+    // A line that goes on is indented further.
+    let names = lines.filter(|line| !line.starts_with("   "));
+    Ok(names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
+}
+
+#[test]
+fn every_help_and_every_listing_fits() -> Result<()> {
+    let all = subcommands()?;
+    ensure!(all.iter().any(|name| name == "run") && all.len() > 10, "{all:?}");
+    fits(&["--help"])?;
+    for name in all.iter().filter(|name| *name != "help") {
+        fits(&[name, "--help"])?;
+        fits(&[name, "-h"])?;
+    }
+    for words in [
+        &["list"][..],
+        &["topology"],
+        &["sim", "--list"],
+        &["sim", "--list", "--machine", "m1,xeon-2x10,niagara2-128,i5-13400"],
+        &["reproduce", "--list"],
+        &["explore", "ticket,fifo,runtime", "--schedules", "20", "--jobs", "1"],
+        &["explore", "ticket,mcs", "--mutants", "--schedules", "20", "--jobs", "1"],
+    ] {
+        // What is found of a lock's faults in so few schedules is no matter here.
+        match words.contains(&"--mutants") {
+            true => {
+                let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright")).args(words).run()?;
+                let text = outcome.text();
+                ensure!(text.contains("faults of the hand-over: "), "{}", outcome.describe());
+                let long = text.lines().find(|line| line.chars().count() > WIDTH);
+                ensure!(long.is_none(), "{long:?}");
+            }
+            false => fits(words)?,
+        }
+    }
+    let list: serde_json::Value = serde_json::from_str(&said(&["list", "--json"])?)?;
+    for lock in list.as_array().context("locks")? {
+        fits(&["explain", lock["name"].as_str().context("a name")?])?;
+    }
+    fits(&["explain", "glibc"])
+}
+
+#[test]
+fn every_table_of_results_fits() -> Result<()> {
+    let short = ["--seeds", "2", "--duration", "50us", "--warmup", "10us"];
+    for words in [
+        &["--machine", "m1", "--lock", "mcs,asl-mcs,fifo:spin=5000", "--threads", "2,8"][..],
+        &["--machine", "m1,xeon-2x10", "--lock", "mcs,tas", "--threads", "1,max"],
+        &["--machine", "m1", "--lock", "mcs,tas", "--sweep", "memory.occupancy=0.3,1"],
+        &["--machine", "m1", "--lock", "mcs"],
+    ] {
+        fits(&[&["sim"], words, &short].concat())?;
+    }
+    let steps = vec![
+        Step::Compute(123_456),
+        Step::Acquire { lock: 0, wait_ns: 1_234_567 },
+        Step::Compute(12_345),
+        Step::Release(0),
+    ];
+    let thread = TraceThread { process: 0, class: None, start_ns: 0, steps };
+    let meta = Meta { processes: vec!["server".into()], span_ns: 2_000_000, ..Meta::default() };
+    let locks = vec![LockInfo { address: 0x7fff_1234_5678, ..LockInfo::default() }];
+    let folder = TempDir::new()?;
+    let file = folder.path().join("server.bin");
+    let trace = Trace { meta, locks, threads: vec![thread; 5] };
+    trace.write(File::create(&file)?, &file)?;
+    let file = file.to_str().context("a path in UTF-8")?;
+    fits(&["record", "--show", file])?;
+    fits(&["sim", "--machine", "m1", "--lock", "mcs,asl", "--seeds", "1", "--trace", file])
+}
