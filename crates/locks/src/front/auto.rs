@@ -1,7 +1,8 @@
 //! Auto: the default. What suits this machine, and the core that asks.
 //!
-//! On more than four CPUs it is slo.rs: waiters stand in line, and are granted the lock. On equal cores it does not
-//! believe the first sign that a lock is saturated (`Eager`), because sections of random lengths give such signs, too.
+//! On more than four CPUs it is slo.rs: waiters stand in line, and are granted the lock. Once they are more than the CPUs,
+//! it is barging.rs on all cores: a sleeper takes longer to wake than most sections, so a free lock should not wait for
+//! it, and a slow core that stands by leaves its CPU idle.
 //!
 //! On few CPUs, on cores of the fastest class (all cores, if they are equal), it is barging.rs with the tuning that
 //! suits the CPUs ([`Tuning::for_cpus`]): the next in line seldom has a CPU, so a thread that finds the lock free
@@ -11,6 +12,7 @@
 //!   few CPUs, fastest class ─ word free? take ─ spin ─ line ─► head: naps while the lock is saturated, till its turn ─► word
 //!   few CPUs, slower class  ─ standby: window, a quarter of the budget at most ─ line ─┘
 //!   many CPUs ─ (slower class: standby) ─ line ─► granted, or head
+//!   many CPUs, and more waiters ─ word free? take ─ spin ─ line ─► head
 //! ```
 //!
 //! Invariants: those of barging and slo.
@@ -26,7 +28,7 @@ pub const ENTRY: Entry = Entry {
     preset_of: Some(barging::ENTRY.id), // and of slo: whole-system tests run under those two
     idea: "the default: what suits this machine's CPUs, affinity and quota: few, barging; many, or slower ones, slo",
     source: "our own choice among the front locks; see ARCHITECTURE.md",
-    order: "few CPUs: none among runners, sleepers first come first served; many: as slo",
+    order: "few CPUs, or fewer than waiters: none among runners, sleepers first come first served; else as slo",
     promise: Promise::Bypass,
     stands_by: true,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
@@ -59,12 +61,10 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        if lock.tuning.cpus <= FEW && P::place().class.is_big()
-            || lock.tuning.cpus > FEW && lock.is_crowded()
-        {
-            barging::Lock::arrive(lock)
-        } else {
-            slo::Lock::arrive(lock)
-        }
+        let barges = match lock.tuning.cpus {
+            ..=FEW => P::place().class.is_big(),
+            _ => lock.is_crowded(),
+        };
+        if barges { barging::Lock::arrive(lock) } else { slo::Lock::arrive(lock) }
     }
 }

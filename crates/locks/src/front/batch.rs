@@ -2,11 +2,10 @@
 //!
 //! A waiter that takes the lock as soon as it is free makes the lock, and all data that it protects, travel between
 //! cores. If the last holder would come back and finish its next section before that, nothing is gained: its own core
-//! has the data. So waiters learn: now and then, and more often once they suspect it, a waiter that finds the word free
-//! doesn't take it. For some microseconds it watches who comes back (`__owner` tells) and how long the rounds are.
-//! Short rounds of the last holder are a step towards *saturated*. No rounds, long ones, or another thread's are two
-//! steps back. (Leaving the lock to the core that has the data is what NUMA locks do between sockets: Radovic &
-//! Hagersten, HPCA 2003.) On two CPUs they ask how busy the holder keeps it (busy.rs).
+//! has the data. So waiters learn: now and then a waiter that finds the word free doesn't take it. For some microseconds
+//! it watches who comes back (`__owner` tells), and how fast (rounds.rs). If that is faster than handing over, it is a
+//! step towards *saturated*; otherwise a step back, or more. (Leaving the lock to the core that has the data is what NUMA
+//! locks do between sockets: Radovic & Hagersten, HPCA 2003.) On two CPUs they ask how busy the holder keeps it (busy.rs).
 //!
 //! ```text
 //!   holder   [cs]..[cs]..[cs]..[cs]..        [cs]................[cs].....
@@ -18,6 +17,8 @@
 //! for standby (slo.rs) and for starting turns. Long turns mean few moves of the data, and rare waits: a runner with
 //! 1000 operations in its turn waits in one of the 1000. Meanwhile the head checks now and then whether the runner is
 //! gone. On two CPUs the head sets TURN when its turn has come, and the runner gives way at once: it joins the line.
+//! The next head is often asleep, and may take longer to wake than a hundred sections: until it is awake, the lock is left
+//! to its runner, too.
 //!
 //! ```text
 //!   runner   [cs][cs][cs] ... [cs]│ joins the line's end
@@ -40,9 +41,6 @@ pub(super) const BUDGET_NS: u32 = 10_000_000;
 
 /// From its predecessor's acquisition until a waiter learns that it is head, plus from a release until it can have acquired, ns.
 const HEADSHIP_NS: u64 = 200;
-
-/// With random lengths, some sections look as if they took longer because the data has just arrived. This factor is beyond chance.
-const FASTER: u64 = 2;
 
 /// Once in this time, ns, there is a slice in which all heads leave their locks and watch. A thread that needs several
 /// locks in turn then meets none that is handed over.
