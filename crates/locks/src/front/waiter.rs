@@ -75,7 +75,7 @@ pub(super) fn sliced(now: u64) -> u32 {
 
 /// How long grants took lately, as the head is told that comes after them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
+pub(crate) struct Pace {
     /// One, with its section, ns.
     pub ns: u32,
     /// How many there were, up to 7; 0: it isn't known.
