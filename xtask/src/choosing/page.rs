@@ -201,18 +201,18 @@ fn how_it_picks(page: &mut String) {
         slo::ENTRY.idea
     ));
     rule(format!(
-        "The last holder comes back so soon that handing the lock over would only move its data: the lock is \
+        "The last holder comes back sooner than the lock could be handed over, which is measured: the lock is \
         *saturated* and stays on that core for a turn. Turns share three quarters of the budget, {budget} ms \
         (`{AUTO}:budget=NS`; 0: never)."
     ));
-    rule("More threads wait than there are CPUs, or the holder has lost its CPU: waiters stay awake for a shorter time, \
-        or not at all. One CPU (affinity, or a container's quota): nobody spins, and nothing is left to another core.".into());
+    rule("More threads wait than there are CPUs: `barging` on all cores. The holder has lost its CPU: waiters stay awake \
+        for a shorter time, or not at all. One CPU (affinity, or a container's quota): nobody spins, and nothing is left to another core.".into());
     page.push('\n');
     paragraph(
         page,
         &format!(
             "The code: `crates/locks/src/front/auto.rs`, `barging.rs`, `slo.rs` ([slo.md](slo.md)) and \
-        `batch.rs`, where saturation is learnt; `lockwright explain {AUTO}` has the options."
+        `rounds.rs`, where saturation is learnt; `lockwright explain {AUTO}` has the options."
         ),
     );
 }
