@@ -76,8 +76,8 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
 }
 
 /// Is it, or may it be, better not to hand it over? Then it is not granted to anybody.
-pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>, now: u64) -> bool {
-    lock.tuning.budget_ns != 0 && (is_saturated(&lock.parts, lock.tuning) || is_slice(now))
+pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>, now: impl FnOnce() -> u64) -> bool {
+    lock.tuning.budget_ns != 0 && (is_saturated(&lock.parts, lock.tuning) || is_slice(now()))
 }
 
 /// Is this a slice in which all heads leave their locks and watch?

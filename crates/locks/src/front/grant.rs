@@ -99,7 +99,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if parts.by.is_null() || node.next.load(Relaxed).is_null() || lock.is_crowded() {
         return false;
     }
-    if batch::may_stay(lock, P::now()) {
+    if batch::may_stay(lock, P::now) {
         return false;
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {
@@ -240,9 +240,8 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
             .inspect(|owner| owner.store(whom, Relaxed));
     };
     owned_by(SOMEBODY);
-    let now = P::now();
-    let pace = Pace::of(gate, now);
-    let grants = !note_length(lock) && !batch::may_stay(lock, now);
+    let now = if is_sliced(gate) { P::now() } else { 0 };
+    let grants = !note_length(lock) && !batch::may_stay(lock, || now);
     let granted = if is_sliced(gate) { sliced(now) } else { GRANTED };
     let mut last = node;
     // Relaxed: a thread that makes it 2 after this is served by a later look.
@@ -269,7 +268,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     }
     owned_by(0); // glibc's code asserts it of a mutex that is free
     batch::leave_to_runner(lock);
-    if let Some(head) = open_next(parts, first, last, pace, era) {
+    if let Some(head) = open_next(parts, first, last, Pace::of(gate, now), era) {
         move_to_word(parts, head);
     }
     false

@@ -133,7 +133,9 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         (gate, slept) = wait_in_line(&lock, node, awake_ns);
     }
     if state(gate) != GRANTED {
-        batch::is_awake(&parts);
+        if tuning.budget_ns != 0 {
+            batch::is_awake(&parts);
+        }
         P::reached(Stage::Head);
         if R::HOLDS_BACK {
             if slept {
