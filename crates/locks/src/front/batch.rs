@@ -47,7 +47,7 @@ const HEADSHIP_NS: u64 = 200;
 const SLICES_NS: u64 = 1 << 20;
 
 /// Such a slice, ns.
-const SLICE_NS: u64 = 1 << 13;
+const SLICE_NS: u64 = 1 << 14;
 
 /// Heads that have waited for a slice come this much later, ns.
 const LATER_NS: u64 = 1 << 15;
