@@ -129,8 +129,10 @@ pub(crate) struct Thread {
     pub(crate) seen_waiting: Option<Ps>,
     /// It is in a front lock's line since then.
     pub(crate) joined: Option<Ps>,
-    /// It is head of that line, and not napping.
-    pub(crate) is_head: bool,
+    /// It is head of that line since then, and not napping.
+    pub(crate) head: Option<Ps>,
+    /// When its last operation on memory took effect, before it took its time.
+    pub(crate) acted: Ps,
     /// It took its lock while the line's head was not awake to take it.
     pub(crate) passed: bool,
     /// The number of the lock that it waits for.
@@ -234,6 +236,7 @@ pub(crate) fn advance(cost: Ps, activity: Activity) {
     let e = engine();
     let me = e.me();
     let thread = &mut e.threads[me as usize];
+    thread.acted = e.now;
     let cost = cost + std::mem::take(&mut thread.debt);
     let cpu = thread.cpu;
     if thread.evict && !thread.unpreempted {
@@ -273,11 +276,15 @@ impl Engine {
         let thread = &mut self.threads[me as usize];
         match stage {
             Stage::Joined => thread.joined = Some(now),
-            Stage::Head => thread.is_head = true,
-            Stage::Naps => thread.is_head = false,
+            Stage::Head => thread.head = Some(now),
+            Stage::Naps => thread.head = None,
             Stage::Passed => {
-                let asks = thread.asks;
-                let meets = |thread: &Thread| thread.asks == asks && thread.is_head;
+                // What it has just read may be old by now.
+                let (asks, read) =
+                    (thread.asks, if self.explore.is_some() { now } else { thread.acted });
+                let meets = |other: &Thread| {
+                    other.asks == asks && other.head.is_some_and(|since| since <= read)
+                };
                 let passed = !self.threads.iter().any(meets);
                 self.threads[me as usize].passed = passed; // not on its word alone
             }
@@ -368,7 +375,8 @@ impl Engine {
             timed_out: false,
             seen_waiting: None,
             joined: None,
-            is_head: false,
+            head: None,
+            acted: 0,
             passed: false,
             asks: None,
             word: 0,

@@ -98,7 +98,7 @@ impl Watch {
         let (me, asked) = (e.me(), e.now);
         let thread = &mut e.threads[me as usize];
         (thread.seen_waiting, thread.joined) = (None, None);
-        (thread.is_head, thread.passed) = (false, false);
+        (thread.head, thread.passed) = (None, false);
         thread.asks = Some(self.number);
         self.waiters.borrow_mut().push(Waiter {
             thread: me,
@@ -135,7 +135,8 @@ impl Watch {
                     out_of_order.get_or_insert((waiter.thread, waiter.asked));
                 }
             }
-            if !passed && thread.is_head && thread.joined.is_some_and(|since| since < asked) {
+            if !passed && thread.head.is_some() && thread.joined.is_some_and(|since| since < asked)
+            {
                 waiter.overtaken_as_head += 1;
                 let bound = self.promised.bypass;
                 if !is_weak && bound.is_some_and(|bound| waiter.overtaken_as_head > bound) {

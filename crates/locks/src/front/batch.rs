@@ -250,8 +250,8 @@ pub(super) fn is_awake<P: Platform>(parts: &Parts<'_, P>) {
 
 /// The line's head leaves the lock to others for as long as `looks` takes.
 fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
-    parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
     P::reached(Stage::Naps);
+    parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
     let answer = looks();
     parts.mood.fetch_and(!mood::NAPPING, Relaxed);
     P::reached(Stage::Head);
