@@ -104,7 +104,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {
         // ORDERING: Acquire, pairs with [tell]: it is linked, and its gate says ASLEEP.
-        // EXPLORED: needs an old `next`, and glibc's code to unlock.
+        // EXPLORED: needs an old `next`, and glibc's code to unlock. SURVIVES relaxed: where few schedules grant (`auto`).
         node.gate.fetch_and(!BEHIND, Acquire);
         wake_behind(node);
     }

@@ -136,7 +136,7 @@ pub(super) fn set_up(
     let (lock, memory) = make(spec, threads as usize);
     explorer(e).lock = memory;
     let (kind, foreign) = (rng.u8(0..8), rng.u8(0..5) == 0);
-    let (one_waits, leaving) = (kind == 0, kind == 1 || kind == 2);
+    let (one_waits, leaving) = (kind == 0, kind == 2);
     if leaving {
         explorer(e).often_reads_old();
     }
