@@ -103,7 +103,8 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         return false;
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {
-        // ORDERING: Acquire, pairs with [tell]: its gate says ASLEEP.
+        // ORDERING: Acquire, pairs with [tell]: it is linked, and its gate says ASLEEP.
+        // EXPLORED: needs an old `next`, and glibc's code to unlock. SURVIVES relaxed: where few schedules grant (`auto`).
         node.gate.fetch_and(!BEHIND, Acquire);
         wake_behind(node);
     }
@@ -123,6 +124,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`:
     // no dead node in the line seems to hold the lock.
     // SURVIVES: needs code that knows nothing of chains, and a signal, under the same mutex.
+    // SURVIVES no-store: a chain that the word does not show ends like one that is left behind, by invariant 3.
     let _ = parts.word.compare_exchange(HELD, CHAINED, Release, Relaxed);
     true
 }

@@ -204,8 +204,8 @@ impl<P: Platform> Waiter<P> {
     /// Links `next` behind this node.
     pub(super) fn link(&self, next: *mut Self) {
         let me = from_ref(self).cast_mut();
-        // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice this node may be new to
-        // them.
+        // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice this node may be new to them.
+        // SURVIVES: no rule of the catalogue chooses; else they know it by [join].
         // SAFETY: in the line, or about to be, as this one.
         unsafe { (*next).before.store(me, Release) };
         // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
@@ -273,13 +273,14 @@ impl<P: Platform> Waiter<P> {
     /// Did the one before it have the lock, or does it have it now? Then this one is first.
     pub(super) fn is_first(&self) -> bool {
         // ORDERING: Acquire, pairs with [turn] and [stay]: a choice that came before them is known.
-        // SURVIVES: needs a node that is used again, and explorations use each once.
+        // SURVIVES: as in `had_the_lock`, or needs a node that is used again, and explorations use each once.
         self.ask_before(|gate| gate.load(Acquire))
     }
 
     /// Has it had the lock, and is it still in the line? If it has left, the same of all before it.
     pub(super) fn had_the_lock(&self) -> bool {
-        // ORDERING: Acquire, as above.
+        // ORDERING: Acquire, as above: if it has left, its `before` is known.
+        // SURVIVES: few schedules read a link that old, of one torn out of a line that glibc's code left behind.
         match state(self.gate.load(Acquire)) {
             LEFT => self.is_first(),
             now => now == GRANTED,
@@ -294,13 +295,14 @@ impl<P: Platform> Waiter<P> {
     }
 
     fn ask_before(&self, ask: impl Fn(&P::Word) -> u32) -> bool {
-        // ORDERING: Acquire, both, pairs with [before].
+        // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
         let told = self.before.load(Acquire);
         let mut before = told;
         while !before.is_null() {
             // SAFETY: a node, as long as our own gate does not change, and after that still readable.
             let waiter = unsafe { &*before };
             match state(ask(&waiter.gate)) {
+                // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
                 LEFT => before = waiter.before.load(Acquire),
                 // A choice may have put somebody else before us, and that one may have ended.
                 now => return now == GRANTED && self.before.load(Relaxed) == told,

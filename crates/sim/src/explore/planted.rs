@@ -134,3 +134,20 @@ fn a_line_that_does_not_count_whom_it_lets_past_is_found() {
     let checks: Vec<_> = found.map(|hit| hit.finding.violation.check()).collect();
     assert!(checks.contains(&"bypass"), "{checks:?}");
 }
+
+/// No rule of the catalogue chooses, so the sources say that these faults survive.
+#[test]
+fn a_waiter_that_does_not_know_whom_a_choice_put_before_it_is_found() {
+    let sites = Exploration::new(backwards(), None).sites(1_000);
+    let is_link = |site: &&super::Site| {
+        site.place.file == "front/waiter.rs" && site.op == Op::Store && site.order == Release
+    };
+    let relaxed = Mutation::Order(Relaxed);
+    let found = sites.iter().filter(is_link).filter_map(|site| {
+        let mutant = Mutant { site: site.place, mutation: relaxed };
+        search(backwards(), Some(mutant), 20_000)
+    });
+    let checks: Vec<_> = found.map(|hit| hit.finding.violation.check()).collect();
+    // `before` and `next`.
+    assert_eq!(checks, ["publication"; 2], "{checks:?}");
+}

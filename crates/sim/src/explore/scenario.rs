@@ -36,6 +36,8 @@ struct World {
     finished: Cell<u32>,
     /// The thread that the others may overtake has had its turn.
     victim_done: Cell<bool>,
+    /// Half of the waits are torn, and a lock may be left behind with a line of those that left.
+    leaving: bool,
     /// glibc's own code unlocks at times.
     foreign: bool,
     rng: RefCell<fastrand::Rng>,
@@ -50,7 +52,11 @@ impl World {
     }
 
     fn way(&self) -> Way {
-        match self.draw(9) {
+        let way = match self.leaving {
+            true => [0, 0, 1, 6, 6, 6, 6, 7][self.draw(8) as usize],
+            false => self.draw(9),
+        };
+        match way {
             0..=4 => Way::Lock { window_ns: [0, 300, 3_000, 100_000_000][self.draw(4) as usize] },
             5 => Way::Try,
             6 => {
@@ -129,14 +135,19 @@ pub(super) fn set_up(
     let threads = setting.threads;
     let (lock, memory) = make(spec, threads as usize);
     explorer(e).lock = memory;
-    let (one_waits, foreign) = (rng.u8(0..8) == 0, rng.u8(0..5) == 0);
+    let (kind, foreign) = (rng.u8(0..8), rng.u8(0..5) == 0);
+    let (one_waits, leaving) = (kind == 0, kind == 2);
+    if leaving {
+        explorer(e).often_reads_old();
+    }
     let lock = Watched::over::<Explored>(lock, spec, 0, threads as usize);
     let world = Rc::new(World {
         lock,
         data: Protected::default(),
         finished: Cell::default(),
         victim_done: Cell::default(),
-        foreign,
+        leaving,
+        foreign: foreign || leaving,
         rng: RefCell::new(rng),
     });
     for number in 0..threads {

@@ -1,7 +1,12 @@
-//! Why some mutants survive: the sources' own reasons (`// SURVIVES: reason`, as for `cargo xtask weaken`), and those
-//! that apply only to explorations.
+//! Why some mutants survive: the sources' own reasons (`// SURVIVES: reason`, as for `cargo xtask weaken`, about
+//! orderings, wakes and sleeps; `// SURVIVES MUTATION: reason`, about that mutation alone), and those that apply only to
+//! explorations.
 
+use super::machine::Explored;
 use super::mutant::{Mutation, Op, Site};
+use lockwright_locks::catalog::visit_front;
+use lockwright_locks::entry::{Entry, FrontVisitor};
+use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::spec::GLIBC;
 
 /// The locks' files that say so of some of their lines.
@@ -26,8 +31,19 @@ pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<St
         mutation,
         Mutation::Order(_) | Mutation::Failure(_) | Mutation::NoWake | Mutation::NoCompare
     );
-    if let Some(said) = said(site).filter(|_| may_be_said) {
-        return Some(said.to_owned());
+    let said = |mark: &str| {
+        let after = |line: &'static str| line.split_once(mark).map(|(_, why)| why.trim());
+        notes(site).find_map(after).map(str::to_owned)
+    };
+    let own = said(&format!("SURVIVES {mutation}:"));
+    if let Some(why) = own.or_else(|| said("SURVIVES:").filter(|_| may_be_said)) {
+        return Some(why);
+    }
+    if matches!(mutation, Mutation::Order(_) | Mutation::NoStore)
+        && notes(site).any(|line| FOR_GRANTS.iter().any(|what| line.contains(what)))
+        && !grants(lock)
+    {
+        return Some("this lock is never granted at a gate, and it serves nothing else".to_owned());
     }
     let in_line = ["front/line.rs", "front/mod.rs"].contains(&site.place.file);
     let why = match (site.op, mutation) {
@@ -42,15 +58,32 @@ pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<St
     Some(why.to_owned())
 }
 
-/// What the source says, on the line or in the comment right above.
-fn said(site: &Site) -> Option<&'static str> {
-    let (_, text) = SOURCES.iter().find(|(file, _)| *file == site.place.file)?;
-    let mut above =
-        text.lines().take(site.place.line as usize).collect::<Vec<_>>().into_iter().rev();
-    let reason = |line: &'static str| line.split_once("SURVIVES:").map(|(_, why)| why.trim());
-    let own = above.next()?;
-    let comments = above.take_while(|line| line.trim_start().starts_with("//"));
-    reason(own).or_else(|| comments.into_iter().find_map(reason))
+/// What the source says where an operation serves those alone that are granted the lock.
+const FOR_GRANTS: [&str; 3] = ["if we are GRANTED", "[before] ORDERING", "[tell] ORDERING"];
+
+/// Does this lock grant itself to waiters in its line? As far as is known: a lock without a rule of its own may.
+fn grants(lock: &str) -> bool {
+    struct Asked<'a>(&'a str, bool);
+    impl FrontVisitor<Explored> for Asked<'_> {
+        fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry) {
+            if self.0.split(':').next() == Some(entry.id) {
+                self.1 = R::grants(&R::defaults(Tuning::for_cpus(64)));
+            }
+        }
+    }
+    let mut asked = Asked(lock, true);
+    visit_front::<Explored>(&mut asked);
+    asked.1
+}
+
+/// The line of the source, and the comment right above, from below.
+fn notes(site: &Site) -> impl Iterator<Item = &'static str> + use<> {
+    let text =
+        SOURCES.iter().find(|(file, _)| *file == site.place.file).map_or("", |(_, text)| text);
+    let lines: Vec<_> = text.lines().take(site.place.line as usize).collect();
+    let mut above = lines.into_iter().rev();
+    let own = above.next();
+    own.into_iter().chain(above.take_while(|line| line.trim_start().starts_with("//")))
 }
 
 #[cfg(test)]
