@@ -90,13 +90,15 @@ pub(super) fn measure(
     for Planned { machine, mut point, runs } in plan {
         let of: Vec<Outcome> = outcomes.by_ref().take(runs.len()).collect();
         let glibc = of[0].throughput;
-        if glibc <= 0.0 || of[0].violation.is_some() {
+        if glibc <= 0.0 {
             bail!("glibc's lock did nothing on {} with {point:?}", machines[machine].name);
         }
         for (run, outcome) in runs.iter().zip(&of) {
-            if outcome.violation.is_none() {
-                point.of.insert(run.lock.name().to_owned(), figures(outcome, run, glibc));
+            if let Some(violation) = &outcome.violation {
+                let (lock, name) = (run.lock.name(), &machines[machine].name);
+                bail!("{lock} breaks its promise on {name} with {point:?}: {violation}");
             }
+            point.of.insert(run.lock.name().to_owned(), figures(outcome, run, glibc));
         }
         machines[machine].points.push(point);
     }
