@@ -95,6 +95,20 @@ fn a_lock_stays_on_one_core_only_where_that_is_faster_than_handing_over() {
     }
 }
 
+/// Two threads make no chains of grants: the head has nobody behind it.
+#[test]
+fn two_threads_learn_it_too() {
+    for machine in ["m1", "xeon-2x10"] {
+        let of = |lock| {
+            let run = plan(machine, lock, "sections", 2, &[("lines", 4.0), ("gap", 400.0)]);
+            Run { warmup_ns: 4_000_000, duration_ns: 6_000_000, ..run }.outcome().throughput
+        };
+        for lock in ["auto", "slo"] {
+            assert!(of(lock) > 2.0 * of("fifo"), "{machine}, {lock}: {}", of(lock));
+        }
+    }
+}
+
 /// A core of the HiKey takes 550 us to leave its deep sleep.
 #[test]
 fn a_saturated_lock_is_not_idle_while_the_next_head_wakes_up() {

@@ -11,7 +11,7 @@
 //! and leaves the lock to the thread that comes back (front/batch.rs).
 //!
 //! Overtaking has a bound: after `bypass` arrivals the head's turn has come, and arrivals join the line.
-//! So a head that was woken but waits for a CPU gets one, because those who overtook it go to sleep.
+//! So, unless the lock is saturated, a head that was woken but waits for a CPU gets one: those who overtook it go to sleep.
 //!
 //! ```text
 //!   arrival ─ line empty? spin (at most `spinners` threads, `spin` ns) and take
@@ -20,7 +20,8 @@
 //! ```
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. Between two headships at most `bypass` arrivals overtake the head.
+//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake, and does not nap. While the lock is
+//!    saturated, a head that does not get a CPU is overtaken without a bound (a real-time thread on its CPU, say).
 
 use super::{ANY, Arrived, Rule, Taken, View, tuning};
 use crate::entry::{Entry, Kind, Promise};

@@ -105,8 +105,12 @@ pub(super) fn spin<P: Platform>(
     let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
-            // Granted: whoever comes after some grants knows their pace.
-            _ if let Some(pace) = lock.pace => pace.is_known(),
+            // Granted: a head that comes after some grants knows their pace. With nobody else in line there are none to measure.
+            _ if let Some(pace) = lock.pace
+                && (pace.is_known() || now / mood::WAITER > 1) =>
+            {
+                pace.is_known()
+            }
             _ if overtaken && !few(lock) => true,
             0 => is_in_slice(start) || start / 64 % if few(lock) { 64 } else { 32 } == 0,
             // The clock's low bits are as good as a dice.

@@ -175,7 +175,12 @@ pub(super) fn open_next<'a, P: Platform>(
         waiter.set_pace(pace);
         match waiter.open() {
             LEFT => node = waiter,
-            was => break (next, (was == ASLEEP).then_some(waiter)),
+            was => {
+                if was == PROMOTED {
+                    batch::is_awake(parts); // head already, and it has said so
+                }
+                break (next, (was == ASLEEP).then_some(waiter));
+            }
         }
     };
     // SAFETY: the new head is behind them, or the line is empty.
@@ -242,9 +247,14 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
             .inspect(|owner| owner.store(whom, Relaxed));
     };
     owned_by(SOMEBODY);
-    let now = if is_sliced(gate) { P::now() } else { 0 };
+    let (now, pace, granted) = match lock.tuning.budget_ns {
+        0 => (0, Pace::default(), GRANTED),
+        _ => {
+            let now = P::now();
+            (now, Pace::of(gate, now), sliced(now))
+        }
+    };
     let grants = !note_length(lock) && !batch::may_stay(lock, || now);
-    let granted = if is_sliced(gate) { sliced(now) } else { GRANTED };
     let mut last = node;
     // Relaxed: a thread that makes it 2 after this is served by a later look.
     while grants && parts.word.load(Relaxed) == CHAINED {
@@ -270,7 +280,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     }
     owned_by(0); // glibc's code asserts it of a mutex that is free
     batch::leave_to_runner(lock);
-    if let Some(head) = open_next(parts, first, last, Pace::of(gate, now), era) {
+    if let Some(head) = open_next(parts, first, last, pace, era) {
         move_to_word(parts, head);
     }
     false

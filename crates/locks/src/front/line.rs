@@ -120,7 +120,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         Arrived::Took(_) => return core::ptr::null(),
         Arrived::Joins(note) => note,
     };
-    if note.asked_ns == 0 && lock.is_saturated() {
+    if note.asked_ns == 0 && tuning.budget_ns != 0 {
         note.asked_ns = P::now();
     }
     let awake_ns = R::awake_ns(&lock); // now, while the mutex's line is ours
@@ -133,7 +133,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         (gate, slept) = wait_in_line(&lock, node, awake_ns);
     }
     if state(gate) != GRANTED {
-        if tuning.budget_ns != 0 {
+        if tuning.budget_ns != 0 || R::HOLDS_BACK {
             batch::is_awake(&parts);
         }
         P::reached(Stage::Head);

@@ -62,7 +62,8 @@ pub(super) fn watch<P: Platform>(lock: &View<'_, P>, mut last: u32, guess: Optio
     // Rounds of one thread, and how long the lock was free, and held, in them, ns.
     let (mut rounds, mut free, mut held) = (0, 0, 0);
     let is_enough = loop {
-        let patience = (moved * (taken + 1)).saturating_sub(P::now().saturating_sub(start));
+        let patience =
+            (moved * (taken + 1)).saturating_sub(P::now().saturating_sub(start)).min(GRACE_MAX_NS);
         let Some(back) = until(parts, false, patience.max(least)) else { break rounds >= enough };
         taken += 1;
         let by = if pace.is_some() { who(parts) } else { parts.holder() };
@@ -91,6 +92,7 @@ pub(super) fn watch<P: Platform>(lock: &View<'_, P>, mut last: u32, guess: Optio
         (false, Some(_)) => 0, // too few
         (true, None) if is_in_slice(start) => ALL,
         (true, None) => 1,
+        (false, None) if lock.pace.is_some() => 0, // a chain will tell, if there are any
         (false, None) => -2,
     };
     Seen { came: taken != 0, votes }

@@ -87,7 +87,8 @@ impl Pace {
     pub(super) fn of(gate: u32, now: u64) -> Self {
         let ticks = (sliced(now) / TICK).wrapping_sub(gate / TICK) % (u32::MAX / TICK + 1);
         let grants = if is_sliced(gate) { grants(gate) } else { 0 };
-        let ns = (ticks * TICK_NS as u32).checked_div(grants).unwrap_or(0);
+        // The first holder's section, too, after a look at the mutex.
+        let ns = ticks * TICK_NS as u32 / (grants + 1);
         Self { ns: ns.min(PACE_MAX_NS), grants: grants.min(7) }
     }
 
@@ -314,7 +315,8 @@ impl<P: Platform> Waiter<P> {
 
 /// Gives nodes back, from `first` on, up to `until`.
 ///
-/// # Safety Nobody can reach them by the line any more.
+/// # Safety
+/// Nobody can reach them by the line any more.
 pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
     while first != until {
         // SAFETY: the caller's promise. The rest stays as it is, for late looks.

@@ -66,6 +66,6 @@ pub mod mood {
     pub const LENGTH: u32 = (WAITERS - 1) << 23;
     /// Larger values count as 0: a forked child may have counted down from too low.
     pub const MOST: u32 = WAITERS - 64;
-    /// The line's head naps: any thread that finds the word free may take it.
+    /// The line's head naps, or that of a saturated lock is not awake yet: any thread that finds the word free may take it.
     pub const NAPPING: u32 = 1 << 20;
 }
