@@ -1,17 +1,19 @@
 // A holder that others wait for asleep is named in __owner, however it came by the mutex: that is what one looks for in a
-// program that hangs.
+// program that hangs. No holder leaves it 0.
 #include "check.h"
 #include <stdatomic.h>
 
-enum { ROUNDS = 50, OTHERS = 3 };
+enum { ROUNDS = 200, OTHERS = 3 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static volatile int *owner = &mutex.__data.__owner;
 static atomic_bool over;
 
 static void *contends(void *unused)
 {
     while (!over) {
         OK(pthread_mutex_lock(&mutex));
+        CHECK(*owner != 0);
         OK(pthread_mutex_unlock(&mutex));
     }
     return unused;
@@ -26,7 +28,6 @@ int main(void)
     for (int i = 0; i < ROUNDS; i++) {
         OK(pthread_mutex_lock(&mutex));
         // The others come, find it held, and fall asleep.
-        volatile int *owner = &mutex.__data.__owner;
         while (*owner != me)
             sched_yield();
         OK(pthread_mutex_unlock(&mutex));

@@ -39,8 +39,10 @@ fn give_watched(m: &Mutex) -> c_int {
     // SAFETY: our caller's promise, of a mutex of the plain kind.
     let glibc = || unsafe { real::pthread_mutex_unlock(as_glibcs(m)) };
     watch::release(m, glibc, || {
-        m.owner.store(0, Relaxed); // as in `unlock`
-        give(m);
+        if !posix::hand_on(m) {
+            m.owner.store(0, Relaxed); // as in `unlock`
+            give(m);
+        }
         0
     })
 }

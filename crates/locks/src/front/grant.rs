@@ -108,6 +108,8 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         node.gate.fetch_and(!BEHIND, Acquire);
         wake_behind(node);
     }
+    // Before the gate says so: who reads that (Acquire), and sleeps, puts our name here. See `tell_whose`.
+    parts.owner.inspect(|owner| owner.store(SOMEBODY, Relaxed));
     let granted = if lock.tuning.budget_ns == 0 { GRANTED } else { sliced(P::now()) };
     // It must be this very value, without BEHIND.
     // [stay] ORDERING: Release, pairs with `ask_before`: all chosen before us have gone.
@@ -116,7 +118,6 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if !stays(OPEN) && !stays(PROMOTED) {
         return false;
     }
-    parts.owner.inspect(|owner| owner.store(SOMEBODY, Relaxed)); // read by debuggers, and changed by `tell_whose`
     let side = parts.side;
     if side.load(Relaxed) & side::BY_NODE == 0 {
         side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`

@@ -208,12 +208,9 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
     unsafe { front::release(parts, &tuning, node) };
 }
 
-/// Releases word 0, which is not 1. Which thread gets the wake does not depend on the mutex's lock, which may be
+/// Releases word 0, which is not 1, for a thread that holds by no node ([`hand_on`] comes first). Which thread gets the wake does not depend on the mutex's lock, which may be
 /// decided at this very moment.
 pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
-    if hand_on(mutex) {
-        return;
-    }
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts_of(kind);
     if let How::Front(front) = how {
