@@ -1,7 +1,9 @@
 //! `lockwright sim`, whole: what it prints and writes, and that a rerun gives the same bytes.
 
+mod recorded;
+
 use anyhow::{Context, Result, ensure};
-use lockwright_stats::trace::{LockInfo, Meta, Step, Trace, TraceThread};
+use lockwright_stats::trace::{Step, TraceThread};
 use lockwright_tests::{Child, End, Outcome};
 use serde_json::Value;
 use std::fs;
@@ -195,14 +197,8 @@ fn a_recorded_program_runs_with_its_threads_for_as_long_as_it_did() -> Result<()
         Step::Compute(300),
         Step::Release(0),
     ];
-    let thread = TraceThread { process: 0, class: None, start_ns: 0, steps };
-    let meta = Meta { processes: vec!["server".into()], span_ns: 150_000, ..Meta::default() };
-    let locks = vec![LockInfo { address: 64, ..LockInfo::default() }];
-    let trace = Trace { meta, locks, threads: vec![thread.clone(), thread.clone(), thread] };
     let folder = TempDir::new()?;
-    let file = folder.path().join("server.bin");
-    trace.write(fs::File::create(&file)?, &file)?;
-    let file = file.to_str().context("a path in UTF-8")?;
+    let file = &*recorded::write(&folder, vec![recorded::thread(steps); 3], 150_000)?;
     let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright"))
         .args(["sim", "--machine", "m1", "--lock", "mcs", "--seed", "1", "--json", "--trace", file])
         .run()?;
@@ -224,15 +220,9 @@ fn notes_of(last: TraceThread, locks: &str) -> Result<Vec<String>> {
         Step::Release(0),
         Step::Compute(9_000),
     ];
-    let busy = TraceThread { process: 0, class: None, start_ns: 0, steps };
-    let threads = [vec![busy; 4], vec![last]].concat();
-    let meta = Meta { processes: vec!["server".into()], span_ns: 400_000, ..Meta::default() };
-    let trace =
-        Trace { meta, locks: vec![LockInfo { address: 64, ..LockInfo::default() }], threads };
+    let threads = [vec![recorded::thread(steps); 4], vec![last]].concat();
     let folder = TempDir::new()?;
-    let file = folder.path().join("server.bin");
-    trace.write(fs::File::create(&file)?, &file)?;
-    let file = file.to_str().context("a path in UTF-8")?;
+    let file = &*recorded::write(&folder, threads, 400_000)?;
     let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright"))
         .args(["sim", "--machine", "m1", "--seed", "1", "--lock", locks, "--trace", file])
         .run()?;
@@ -307,14 +297,8 @@ fn ctrl_c_ends_long_work_with_a_line_and_writes_nothing() -> Result<()> {
 #[test]
 fn of_a_trace_with_very_many_threads_the_first_run_and_that_is_said() -> Result<()> {
     let steps = vec![Step::Acquire { lock: 0, wait_ns: 0 }, Step::Release(0)];
-    let thread = TraceThread { process: 0, class: None, start_ns: 0, steps };
-    let meta = Meta { processes: vec!["server".into()], span_ns: 20_000, ..Meta::default() };
-    let locks = vec![LockInfo { address: 64, ..LockInfo::default() }];
-    let trace = Trace { meta, locks, threads: vec![thread; 1030] };
     let folder = TempDir::new()?;
-    let file = folder.path().join("server.bin");
-    trace.write(fs::File::create(&file)?, &file)?;
-    let file = file.to_str().context("a path in UTF-8")?;
+    let file = &*recorded::write(&folder, vec![recorded::thread(steps); 1030], 20_000)?;
     let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright"))
         .args([
             "sim",

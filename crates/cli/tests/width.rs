@@ -1,9 +1,10 @@
 //! Whatever the command shows fits a terminal of 80 columns, also where the output is no terminal.
 
+mod recorded;
+
 use anyhow::{Context, Result, ensure};
-use lockwright_stats::trace::{LockInfo, Meta, Step, Trace, TraceThread};
+use lockwright_stats::trace::Step;
 use lockwright_tests::{Child, End};
-use std::fs::File;
 use tempfile::TempDir;
 
 const WIDTH: usize = 80;
@@ -87,14 +88,8 @@ fn every_table_of_results_fits() -> Result<()> {
         Step::Compute(12_345),
         Step::Release(0),
     ];
-    let thread = TraceThread { process: 0, class: None, start_ns: 0, steps };
-    let meta = Meta { processes: vec!["server".into()], span_ns: 2_000_000, ..Meta::default() };
-    let locks = vec![LockInfo { address: 0x7fff_1234_5678, ..LockInfo::default() }];
     let folder = TempDir::new()?;
-    let file = folder.path().join("server.bin");
-    let trace = Trace { meta, locks, threads: vec![thread; 5] };
-    trace.write(File::create(&file)?, &file)?;
-    let file = file.to_str().context("a path in UTF-8")?;
+    let file = &*recorded::write(&folder, vec![recorded::thread(steps); 5], 2_000_000)?;
     fits(&["record", "--show", file])?;
     fits(&["sim", "--machine", "m1", "--lock", "mcs,asl", "--seeds", "1", "--trace", file])
 }
