@@ -6,8 +6,9 @@
  *     handle(request);               // takes any locks, as often as it likes
  *     lw_epoch_end(1, 200000);       // should have taken 200 us at most
  *
- * Under `lockwright run --lock asl -- PROGRAM`, threads on little cores let others go first at each lock, as long
- * as epochs keep their SLO. Without lockwright these functions do nothing: there is no library to link with.
+ * Under the locks `asl`, `slo` and `auto` (`lockwright run -- PROGRAM`), threads on little cores let others go first at
+ * each lock, as long as epochs keep their SLO. Without lockwright these functions do nothing: there is no library to
+ * link with.
  *
  * Needs GCC or Clang, and glibc. C99, or C++11 (with a guard: lockwright::epoch).
  * docs/epochs.md says what the numbers mean, what it costs, and what is not covered.

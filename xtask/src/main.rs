@@ -14,6 +14,7 @@ mod weaken;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
+use lockwright_stats::cause;
 use std::process::ExitCode;
 use std::{fmt, io};
 
@@ -141,10 +142,10 @@ fn misused(error: &clap::Error, help: &str) -> String {
 /// The error and its causes in one line, what each of them hints at (`help`, if none does), then what a program said.
 fn describe(error: &anyhow::Error, help: Option<&str>) -> String {
     let (mut line, mut hints, mut said) = (Vec::new(), String::new(), String::new());
-    for cause in error.chain() {
-        let text = match cause.downcast_ref::<io::Error>() {
-            Some(error) => plain(error),
-            None => cause.to_string(),
+    for part in error.chain() {
+        let text = match part.downcast_ref::<io::Error>() {
+            Some(error) => cause(error),
+            None => part.to_string(),
         };
         let (text, hint) = match text.split_once("\nhint: ") {
             Some((text, hint)) => (text.to_owned(), Some(hint.to_owned())),
@@ -165,13 +166,6 @@ fn describe(error: &anyhow::Error, help: Option<&str>) -> String {
         hints = format!("\nhint: {help}");
     }
     line.join(": ") + &hints + &said
-}
-
-/// An error of the operating system in plain words: `no such file or directory`.
-fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split(" (os error").next().unwrap_or_default();
-    words.chars().take(1).flat_map(char::to_lowercase).chain(words.chars().skip(1)).collect()
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
     let mutants = chosen(&sites, &args);
     ensure!(
         !mutants.is_empty(),
-        "--only '{}': no file of the locks with such a name has a site\nhint: cargo xtask weaken --only front",
+        "--only '{}': no lock file of that name has an ordering or a wake to weaken\nhint: cargo xtask weaken --only front",
         args.only.as_deref().unwrap_or_default()
     );
     let jobs = thread::available_parallelism().map_or(1, usize::from);

@@ -65,7 +65,7 @@ pub(crate) fn ceilings(
 fn has_ceiling(work: &Work) -> bool {
     match work {
         Work::Mutex | Work::Trylock | Work::Timedlock { .. } | Work::Epoch { .. } => true,
-        // A ticket's line moves beside the lock's; the others' figures are no throughput under a lock that excludes.
+        // A ticket's line moves beside the lock's; the others' figures are not throughput under a lock that excludes.
         Work::Order { .. } | Work::Rwlock { .. } | Work::Queue { .. } | Work::Barrier => false,
         // Several locks, and some who ask give up.
         Work::Calls { .. } => false,

@@ -281,6 +281,7 @@ fn bad_values_are_named_with_a_hint() {
         (["--peer", "x"], "error: 'x' is not NAME=LIBRARY\nhint: --peer "),
         (["--lock", "auto"], "error: no library\nhint: give one"),
         (["--rounds", "1"], "error: no library\nhint: give one"),
+        (["--reps", "1"], "error: no library\nhint: give one"),
         (["--pairs", "4"], "error: '4' is not producers:consumers\nhint: --pairs 1:1,4:4"),
         (["--time", "-1"], "error: "),
         (["--slo", "20"], "error: "),

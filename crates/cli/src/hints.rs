@@ -2,8 +2,8 @@
 
 use crate::output::{say, shown};
 pub(crate) use lockwright_bench::nearest;
+pub(crate) use lockwright_stats::cause;
 use std::fmt::{self, Display};
-use std::io;
 use std::process::ExitCode;
 
 /// An error that ends the command.
@@ -63,13 +63,6 @@ impl Display for Failure {
         f.write_str(&shown(&self.message))?;
         self.hint.as_ref().map_or(Ok(()), |hint| write!(f, "\nhint: {}", shown(hint)))
     }
-}
-
-/// An error of the operating system in plain words: `no such file or directory`.
-pub(crate) fn cause(error: &io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split(" (os error").next().unwrap_or_default();
-    words.chars().take(1).flat_map(char::to_lowercase).chain(words.chars().skip(1)).collect()
 }
 
 /// Something that the user should know; the command goes on.

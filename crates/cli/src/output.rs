@@ -76,7 +76,7 @@ pub(crate) fn table(header: &[&str]) -> Table {
     table
 }
 
-/// Columns that a table may take: the terminal's, and where there is none those of a usual one.
+/// Columns that a table may take: the terminal's, or 80 without one.
 fn width(table: &Table) -> usize {
     table.width().map_or(WIDTH, usize::from)
 }

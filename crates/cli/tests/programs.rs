@@ -773,7 +773,7 @@ fn tune_keeps_what_was_measured_when_interrupted() -> Result<()> {
 
 #[test]
 fn tune_says_what_is_wrong_with_the_program() -> Result<()> {
-    let options = ["--steps", "2", "--rounds", "1"];
+    let options = ["--steps", "2", "--runs", "1"]; // its old name
     let (child, _) = tune("tune-none", &options, &[epochs_path(), "0.1", "plain"]);
     let outcome = child.run()?;
     assert_eq!(outcome.end, End::Code(2), "{}", outcome.describe());

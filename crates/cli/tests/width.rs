@@ -1,4 +1,4 @@
-//! Whatever the command shows fits a terminal of 80 columns, also where the output is no terminal.
+//! Help, listings and tables fit 80 columns, even if the output isn't a terminal.
 
 mod recorded;
 
@@ -17,7 +17,10 @@ fn said(words: &[&str]) -> Result<String> {
 }
 
 fn fits(words: &[&str]) -> Result<()> {
-    let text = said(words)?;
+    narrow(words, &said(words)?)
+}
+
+fn narrow(words: &[&str], text: &str) -> Result<()> {
     // A command to be copied stays on one line.
     let long = text.lines().find(|line| line.chars().count() > WIDTH && !line.contains("replay: "));
     ensure!(long.is_none(), "{words:?} is wider than {WIDTH} columns: {long:?}");
@@ -52,14 +55,13 @@ fn every_help_and_every_listing_fits() -> Result<()> {
         &["explore", "ticket,fifo,runtime", "--schedules", "20", "--jobs", "1"],
         &["explore", "ticket,mcs", "--mutants", "--schedules", "20", "--jobs", "1"],
     ] {
-        // What is found of a lock's faults in so few schedules is no matter here.
+        // How many faults so few schedules find does not matter here.
         match words.contains(&"--mutants") {
             true => {
                 let outcome = Child::new(env!("CARGO_BIN_EXE_lockwright")).args(words).run()?;
                 let text = outcome.text();
                 ensure!(text.contains("faults of the hand-over: "), "{}", outcome.describe());
-                let long = text.lines().find(|line| line.chars().count() > WIDTH);
-                ensure!(long.is_none(), "{long:?}");
+                narrow(words, &text)?;
             }
             false => fits(words)?,
         }

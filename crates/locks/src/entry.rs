@@ -24,7 +24,7 @@ pub enum Promise {
     /// before it.
     Arrival,
     /// While a waiter is head of the line, at most `bypass` (the tuning's) threads that came after it joined
-    /// take the lock; not counted while it naps, for a bounded time.
+    /// take the lock; not counted while it naps or watches, for a bounded time.
     Bypass,
     /// `Arrival` unless threads outnumber the CPUs; always `Bypass`.
     ArrivalOrBypass,

@@ -1,7 +1,10 @@
 //! What the front locks' words and seats say, step by step.
 
-use crate::front::{FREE, HELD, Parts, Rule, Seat, Tuning, View, Waiter, acquire};
-use crate::front::{malthusian, mood, pb10, side};
+use crate::front::{
+    CHAINED, FREE, GRANTED, HELD, Note, Parts, Rule, SOMEBODY, Seat, Tuning, View, Waiter, acquire,
+    release,
+};
+use crate::front::{fifo, malthusian, mood, pb10, side};
 use crate::testing::{Threads, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
@@ -132,4 +135,16 @@ fn those_beside_the_line_stay_behind_at_a_fork() {
     child.count_out();
     child.count_out();
     assert_eq!(memory.side.load(Relaxed) & side::SPINNERS, 0);
+}
+
+#[test]
+fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
+    let memory = Memory::new(CHAINED, 0);
+    let owner = <<Threads as Platform>::Word as Word>::new(SOMEBODY);
+    let parts = || Parts { owner: Some(&owner), ..memory.parts() };
+    let node = Waiter::take(&parts(), Note::default());
+    node.gate.store(GRANTED, Relaxed);
+    // SAFETY: it says that it holds the lock, and is nobody else's.
+    unsafe { release(parts(), &tuning::<fifo::Lock>(), node) };
+    assert_eq!((memory.word.load(Relaxed), owner.load(Relaxed)), (FREE, 0));
 }

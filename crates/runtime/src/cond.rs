@@ -17,7 +17,7 @@ use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
 use lockwright_locks::condvar::{self, Outcome, Sleeper};
 use lockwright_locks::front::Parts;
-use lockwright_locks::posix::Environment;
+use lockwright_locks::posix::{self, Environment};
 use lockwright_native::{Clock, Deadline, Native};
 use lockwright_platform::{Ptr, Word};
 
@@ -169,7 +169,8 @@ impl Wait for Waiting<'_> {
             let outcome = list(self.cond).leave(&self.sleeper, || held(self.cond));
             moved = outcome == Outcome::Moved;
         }
-        // Our own id is there if and only if we hold it by its word, whatever the kind.
+        // Our own id is there if we hold it by its word, whatever the kind, or by a node that a waiter has named. (Only of
+        // a thread that held three mutexes by nodes, and was torn right here, neither may be known.)
         let by_word = || self.mutex().owner.load(Relaxed) == thread::id();
         let by_node = || Here::with_held(|held| held.has(&self.mutex().word, fork::era()));
         let is_held = || by_word() || by_node();
@@ -276,6 +277,8 @@ unsafe fn wait_in_glibc(
     until: Option<(By, *const libc::timespec)>,
 ) -> c_int {
     // SAFETY: the caller's promise.
+    posix::forget(unsafe { &*mutex });
+    // SAFETY: as above.
     let wait = || unsafe { wait_by_glibc(cond, mutex, until) };
     if watch::is_on() { watch::elsewhere(mutex, wait) } else { wait() }
 }

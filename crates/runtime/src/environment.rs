@@ -96,7 +96,7 @@ impl Environment for Here {
     }
 }
 
-/// Takes word 0 if it is free and nobody queues; never while operations are watched.
+/// Takes word 0 if it is free and nobody queues; never if the mode that it goes by says that operations are watched.
 #[inline(always)]
 pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
     if !mutex.tail.load(Relaxed).is_null() {
@@ -120,7 +120,7 @@ pub(crate) fn threads() -> u32 {
     u32::from(is_single_threaded())
 }
 
-/// Releases word 0 if nobody needs a wake; never while operations are watched. After the write that does, the mutex
+/// Releases word 0 if nobody needs a wake; never if the mode that it goes by says that operations are watched. After the write that does, the mutex
 /// may be gone.
 #[inline(always)]
 pub(crate) fn fast_give(mutex: &Mutex, mode: u32) -> bool {

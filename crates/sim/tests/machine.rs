@@ -63,7 +63,7 @@ fn no_wait_is_longer_than_the_budget_and_the_wake_ups_of_those_before() {
     assert!(locks > 0);
 }
 
-/// On two CPUs: who keeps a lock busy has it for a turn; who leaves it free for most of the time shares it.
+/// On two CPUs a thread that keeps a lock busy has it for a turn; one that leaves it free for most of the time shares it.
 #[test]
 fn on_two_cpus_a_busy_lock_stays_and_another_one_does_not() {
     for lock in ["auto", "barging"] {
@@ -78,7 +78,7 @@ fn on_two_cpus_a_busy_lock_stays_and_another_one_does_not() {
     }
 }
 
-/// One big core alone makes 1.9 M sections a second there, and four that hand over make 3.9 M. At gap 0 it is 8 M and 4.5 M.
+/// With a gap handing over is faster than one big core alone; without one it is slower.
 #[test]
 fn a_lock_stays_on_one_core_only_where_that_is_faster_than_handing_over() {
     for (machine, cores) in [("m1", 4), ("i5-13400", 6), ("hikey970", 4), ("xeon-2x10", 10)] {

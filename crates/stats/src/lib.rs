@@ -14,7 +14,7 @@ mod error;
 mod read;
 pub mod trace;
 
-pub use error::Error;
+pub use error::{Error, cause};
 pub use read::{read_dir, read_file};
 
 use lockwright_record::histogram::{BUCKETS, bucket, middle};

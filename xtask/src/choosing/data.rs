@@ -111,7 +111,7 @@ CPU time an operation, ns; energy an operation, nJ; millionths of glibc's throug
 
 impl Results {
     pub(super) fn read(text: &str) -> Result<Self> {
-        serde_json::from_str(text).context("these are no results of 'cargo xtask choosing'")
+        serde_json::from_str(text).context("these are not results of 'cargo xtask choosing'")
     }
 
     /// JSON with a line a point.

@@ -205,7 +205,7 @@ fn how_it_picks(page: &mut String) {
         *saturated* and stays on that core for a turn. Turns share three quarters of the budget, {budget} ms \
         (`{AUTO}:budget=NS`; 0: never)."
     ));
-    rule("More threads wait than there are CPUs: `barging` on all cores. The holder has lost its CPU: waiters stay awake \
+    rule("More than four CPUs, and more waiters than CPUs: `barging` on all cores. The holder has lost its CPU: waiters stay awake \
         for a shorter time, or not at all. One CPU (affinity, or a container's quota): nobody spins, and nothing is left to another core.".into());
     page.push('\n');
     paragraph(

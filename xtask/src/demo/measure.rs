@@ -132,8 +132,8 @@ impl Program {
             threads(setting.threads),
             subject.name()
         );
-        // On a machine that stood still for so long, or under a lock that lets the little core wait for so long, the little
-        // core has done nothing: it gets more time.
+        // If the machine stood still that long, or the lock kept the little core out, the little core has done nothing: it
+        // gets more time.
         for longer in [1.0, 2.0, 4.0] {
             let text =
                 self.text(setting, subject, cores, seed, (length * longer, warmup), &context)?;
@@ -209,7 +209,7 @@ pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
     let timed = match cores {
         None => Some(&report),
         Some(cores) => {
-            ensure!(report["epochs"] == true, "its operations are no epochs");
+            ensure!(report["epochs"] == true, "its operations are not epochs");
             let cpus = report["cpus"].as_array().context("'cpus' is missing")?;
             cpus.iter().find(|own| own["cpu"].as_u64() == Some(cores.little as u64))
         }

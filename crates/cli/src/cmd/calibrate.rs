@@ -15,7 +15,7 @@ use std::process::ExitCode;
 /// that can't be measured here are assumed; the file says where each figure comes from.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright calibrate                             a minute; writes here.toml
+  lockwright calibrate                             20 to 60 s; writes here.toml
   lockwright calibrate --quick --output now.toml   seconds, fewer samples
   lockwright calibrate --force --json | jq '.figures[] | {path, kind}'
 

@@ -24,7 +24,7 @@ use std::time::Duration;
   lockwright explore runtime           a pthread mutex on several locks at once
   lockwright explore mcs --strategy pct --seed 17 --schedules 1 --story
   lockwright explore mcs --mutants     would it notice a fault of the lock?
-  lockwright explore mcs --mutant queue/mcs.rs:133:31:relaxed
+  lockwright explore mcs --mutant queue/mcs.rs:140:31:relaxed
 
 Exit codes: 0 nothing found (with --mutants: every fault of the hand-over
 found), 1 otherwise, 2 wrong usage.
@@ -47,7 +47,7 @@ pub(crate) struct Args {
     /// take]
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
-    /// Explore the lock with one fault, FILE:LINE:COLUMN:MUTATION as --mutants lists them
+    /// Explore the lock with one fault, FILE:LINE:COLUMN:MUTATION: a heading of --mutants, and a row below it
     #[arg(long, value_name = "MUTANT", conflicts_with = "mutants")]
     mutant: Option<String>,
     /// Plant each fault that one of the lock's operations may have: is it found?

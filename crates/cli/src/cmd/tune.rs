@@ -4,6 +4,7 @@ use super::run;
 use super::topology::{self, EMULATE};
 use crate::epochs::ClassNames;
 use crate::hints::{Failure, cause, warn};
+use crate::interrupt::INTERRUPTED;
 use crate::tune::measure::{Plan, measure};
 use crate::tune::report::Report;
 use crate::tune::{Setting, curves, steps};
@@ -188,9 +189,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         None => Ok(ExitCode::SUCCESS),
     }
 }
-
-/// The shells' exit code for SIGINT.
-const INTERRUPTED: u8 = 130;
 
 fn slo_range(text: &str) -> Result<(u64, u64), Failure> {
     let bad = |why: String| {

@@ -28,7 +28,7 @@ pub const ENTRY: Entry = Entry {
     preset_of: Some(barging::ENTRY.id), // and of slo: whole-system tests run under those two
     idea: "the default: what suits this machine's CPUs, affinity and quota: few, barging; many, or slower ones, slo",
     source: "our own choice among the front locks; see ARCHITECTURE.md",
-    order: "few CPUs, or fewer than waiters: none among runners, sleepers first come first served; else as slo",
+    order: "with few CPUs, or more waiters than CPUs: none among runners, sleepers first come first served; else as slo",
     promise: Promise::Bypass,
     stands_by: true,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",

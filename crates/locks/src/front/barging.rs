@@ -20,7 +20,7 @@
 //! ```
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake, and does not nap. While the lock is
+//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake, and neither naps nor watches. While the lock is
 //!    saturated, a head that does not get a CPU is overtaken without a bound (a real-time thread on its CPU, say).
 
 use super::{ANY, Arrived, Rule, Taken, View, tuning};

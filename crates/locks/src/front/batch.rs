@@ -31,7 +31,7 @@
 //! Everything here is a hint: word 0 alone decides who holds the lock.
 
 use super::busy::{BUSY, MOVED_NS, STILL_BUSY, few, is_busy, until};
-use super::rounds::{self, GONE_NS};
+use super::rounds::{self, ALL, GONE_NS};
 use super::{FREE, Parts, Tuning, View, mood, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Stage, Word};
@@ -75,8 +75,8 @@ pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -
     tuning.budget_ns != 0 && parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
-/// Is it, or may it be, better not to hand it over? Then it is not granted to anybody.
-pub(super) fn may_stay<P: Platform>(lock: &View<'_, P>, now: impl FnOnce() -> u64) -> bool {
+/// Is it, or may it be, better to leave the lock to a core that keeps it? Then it is not granted to anybody.
+pub(super) fn keeps_core<P: Platform>(lock: &View<'_, P>, now: impl FnOnce() -> u64) -> bool {
     lock.tuning.budget_ns != 0 && (is_saturated(&lock.parts, lock.tuning) || is_slice(now()))
 }
 
@@ -216,7 +216,7 @@ pub(super) fn nap<P: Platform>(
     gone && take()
 }
 
-/// The head has the lock, or begins to nap.
+/// The head's turn is over: it has the lock, or begins to nap.
 fn end_turn<P: Platform>(lock: &View<'_, P>) {
     if lock.is_turn() {
         lock.parts.side.fetch_and(!side::TURN, Relaxed); // a hint
@@ -241,12 +241,12 @@ pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
 /// many sections: until it is awake a saturated lock is left to its runner, as while it naps.
 pub(super) fn leave_to_runner<P: Platform>(lock: &View<'_, P>) {
     if lock.is_saturated() {
-        lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: `is_awake` takes it back
+        lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: `has_woken` takes it back
     }
 }
 
-/// Head, and awake.
-pub(super) fn is_awake<P: Platform>(parts: &Parts<'_, P>) {
+/// The head is awake: from now on nobody may pass it uncounted.
+pub(super) fn has_woken<P: Platform>(parts: &Parts<'_, P>) {
     if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
         parts.mood.fetch_and(!mood::NAPPING, Relaxed); // or glibc's code said so, see `mood`
     }
@@ -317,7 +317,7 @@ fn doubt<P: Platform>(parts: &Parts<'_, P>) {
 fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
     let now = parts.mood.load(Relaxed);
     let so_far = ((now & mood::STEPS) / mood::STEP) as i32;
-    let steps = (so_far + by).clamp(0, 7) as u32 * mood::STEP;
+    let steps = (so_far + by).clamp(0, ALL) as u32 * mood::STEP;
     let mut next = now & !mood::STEPS | steps;
     if steps >= mood::SATURATED_AT {
         next |= mood::SATURATED;

@@ -22,7 +22,7 @@ pub(super) const GRACE_MAX_NS: u64 = 2_000;
 /// What a move to another core costs at least: the word, and a few lines of data, ns. (Watching a runner costs it about as much.)
 pub(super) const MOVED_NS: u64 = 150;
 
-/// Who takes the word writes its owner within this time, ns.
+/// A thread that has taken the word writes its id within this time, ns.
 const OWNER_NS: u32 = 100;
 
 /// How long a runner is watched, ns.
@@ -59,7 +59,7 @@ pub(super) fn who<P: Platform>(parts: &Parts<'_, P>) -> u32 {
     parts.holder()
 }
 
-/// Watches a runner. Busy: the lock is free for `most` quarters of the time for which it is held, at most. None: its last holder does
+/// Watches a runner. Busy: the lock is free for at most `most` quarters of the time that it is held. None: its last holder does
 /// not come back; perhaps the watcher has its CPU.
 pub(super) fn is_busy<P: Platform>(parts: &Parts<'_, P>, most: u64) -> Option<bool> {
     let (mut free, mut held, mut holder, mut count) = (0, 0, 0, 0);

@@ -40,7 +40,7 @@ pub(super) fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<
     let (first, last, next) = (waiters[0], waiters[chosen - 1], waiters[chosen]);
     // SAFETY: as above; nobody else writes these links.
     unsafe {
-        // Who sleeps behind one of them may have told another: so none of them may stay in the line with the lock.
+        // Who sleeps behind one of them may have told another: so each wakes those behind it before it stays (`stay`).
         for &waiter in &waiters[..count] {
             (*waiter).gate.fetch_or(BEHIND, Relaxed); // published by the word, to whom it matters
         }

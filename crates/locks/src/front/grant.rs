@@ -7,7 +7,7 @@
 //! ```text
 //!   word 0 = 3
 //!   H (GRANTED) ─► S (WAITING, awake) ─► ... ◄─ tail      H has the lock, and H's thread knows that (posix/held.rs)
-//!   H unlocks:  S.gate := GRANTED, H's node is given back;  one in LOOKS_EACH looks at the mutex before
+//!   H unlocks:  S.gate := GRANTED, H's node is given back;  after LOOKS_EACH grants it looks at the mutex first
 //! ```
 //!
 //! Invariants:
@@ -38,7 +38,7 @@ const LOOKS_EACH: u32 = 16;
 /// How many of those behind it are woken at a time.
 const WAKES: usize = 16;
 
-/// After this many grants it asks the clock, if the lock's rule cares.
+/// At the first of this many grants it asks the clock, if the lock's rule cares.
 const ASKS_EACH: u32 = 4;
 
 /// There is no chain any more: word 0 says so, too, unless somebody sleeps there.
@@ -99,7 +99,7 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if parts.by.is_null() || node.next.load(Relaxed).is_null() || lock.is_crowded() {
         return false;
     }
-    if batch::may_stay(lock, P::now) {
+    if batch::keeps_core(lock, P::now) {
         return false;
     }
     if node.gate.load(Relaxed) & BEHIND != 0 {
@@ -178,7 +178,7 @@ pub(super) fn open_next<'a, P: Platform>(
             LEFT => node = waiter,
             was => {
                 if was == PROMOTED {
-                    batch::is_awake(parts); // head already, and it has said so
+                    batch::has_woken(parts); // head already, and it has said so
                 }
                 break (next, (was == ASLEEP).then_some(waiter));
             }
@@ -255,7 +255,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
             (now, Pace::of(gate, now), sliced(now))
         }
     };
-    let grants = !note_length(lock) && !batch::may_stay(lock, || now);
+    let grants = !note_length(lock) && !batch::keeps_core(lock, || now);
     let mut last = node;
     // Relaxed: a thread that makes it 2 after this is served by a later look.
     while grants && parts.word.load(Relaxed) == CHAINED {

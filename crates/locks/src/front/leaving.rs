@@ -55,6 +55,7 @@ pub unsafe fn leave_line<P: Platform>(
             parts.mood.fetch_sub(mood::WAITER, Relaxed); // hints, both
             parts.mood.fetch_and(!mood::NAPPING, Relaxed);
             if gate & BEHIND != 0 {
+                // ORDERING: as above, pairs with [link].
                 wake(if next.is_null() { node.next(Acquire) } else { next });
             }
             pass_on::<P>(parts.word); // a wake there may have been meant for us

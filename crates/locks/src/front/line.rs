@@ -134,7 +134,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     }
     if state(gate) != GRANTED {
         if tuning.budget_ns != 0 || R::HOLDS_BACK {
-            batch::is_awake(&parts);
+            batch::has_woken(&parts);
         }
         P::reached(Stage::Head);
         if R::HOLDS_BACK {
@@ -168,7 +168,7 @@ pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: 
     }
     parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, and the mutex's line is ours at the moment
     if last.is_null() {
-        node.open(); // the one behind us may have told us by now that it sleeps
+        node.open(); // the one behind us may already have told us that it sleeps
         return false;
     }
     // SAFETY: it can't leave before it has seen its `next`, which only we write.
@@ -245,7 +245,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         }
     }
     loop {
-        batch::is_awake(parts);
+        batch::has_woken(parts);
         if R::spin(lock, slept, || take(slept)) || mark::<P>(parts.word) {
             return slept;
         }

@@ -26,6 +26,7 @@
 //! | a thread that found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; an unlock ends the chain soon |
 //! | unlock by glibc's code | (2 or 3, q, s) | (0, q, s): the next in line sees that by itself, and is head |
 //! | unlock | (1, q, s) | (0, q, s) |
+//! | unlock by a holder that has forgotten its node | (3, q, s) | (0, q, s), and the next in line is head, as after glibc's code |
 //! | unlock | (2, q, s) | (0, q, s), then wakes, by address, those that signals moved here, or else one that sleeps on the word |
 //!
 //! Invariants:
@@ -34,7 +35,9 @@
 //!    unlock, by our code or by glibc's, needs to know only the word.
 //! 2. A waiter asleep at its gate is never the next to have the lock: the thread that makes it head while it sleeps there holds
 //!    the lock, and moves it to the word; and it does not fall asleep behind one that has the lock (grant.rs).
-//! 3. The line is edited by its head alone, which may stay in it while it holds the lock (joining touches the tail).
+//!    A head that is torn out of its wait holds nothing: it wakes the next one instead (leaving.rs).
+//! 3. Only its head, or a holder that stayed in it, passes nodes (joining touches the tail). Lines of dead nodes alone, and
+//!    those of a fork's parent, are cleared as a whole, by a thread that took the word or is the first to see them.
 //! 4. After the write of 0 that releases, or the grant, unlock uses nothing but addresses, for futex calls: the mutex
 //!    may be gone by then. (Nodes are not: they lie in lines that stay.)
 //! 5. Only the holder writes the count of overtakers, after it took the word: so the count is exact.
@@ -66,6 +69,8 @@ pub(crate) use line::join;
 pub(crate) use line::{has_passed, is_left, meet_left_behind};
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
 pub use tuning::{ANY, SPIN_NS, Tuning, Window};
+#[cfg(test)]
+pub(crate) use waiter::GRANTED;
 pub use waiter::Waiter;
 pub(crate) use waiter::{ASLEEP, PROMOTED, WAITING};
 pub use words::{mood, side};
@@ -184,7 +189,7 @@ fn sleep_on_word<P: Platform>(
 pub(crate) fn mark<P: Platform>(word: &P::Word) -> bool {
     // ORDERING: Acquire, pairs with [release] if it was free. Release is not needed: the sleeper has nothing to
     // tell the unlock that finds this 2, which goes by the word alone.
-    // STATE: (0, q, s) -> (2, q, s) held by us, or (1|2, q, s) -> (2, q, s) and we sleep.
+    // STATE: (0, q, s) -> (2, q, s) held by us, or (1|2|3, q, s) -> (2, q, s) and we sleep.
     word.swap(WAITED, Acquire) == FREE
 }
 
@@ -221,7 +226,7 @@ pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> 
 
 /// The holder has moved a sleeper to the word, or is about to: its unlock owes a wake.
 fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
-    // STATE: (1|2, q, s) -> (2, q, s + 1). Relaxed: we hold it, and only our own unlock has to find it.
+    // STATE: (1|2|3, q, s) -> (2, q, s + 1). Relaxed: we hold it, and only our own unlock has to find it.
     parts.word.swap(WAITED, Relaxed);
 }
 
@@ -244,6 +249,9 @@ pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *
     // SAFETY: the caller's promise.
     let node = unsafe { &*node };
     let in_line = line::is_in_line(&parts, node, tuning.era);
+    if !in_line {
+        parts.owner.inspect(|owner| owner.store(0, Relaxed)); // glibc's code asserts it of a mutex that is free
+    }
     if !in_line || !grant::hand_on_or_leave(&View::new(parts, tuning), node) {
         unlock_slow(parts, tuning);
     }
@@ -264,8 +272,8 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
         _ => {}
     }
     let word: *const P::Word = parts.word;
-    // Signals moved them here while the lock was held, which is when these fields are written. They come first, up to a
-    // limit: each has its signal, and passes the duty on. But not always: other sleepers there have their turn, too.
+    // Signals moved them here while the lock was held, which is when these fields are written. They come first,
+    // `herd` of them at most: each has its signal, and passes the duty on. After seven such unlocks another sleeper's turn comes.
     let now = parts.side.load(Relaxed);
     let mut moved = ((now & side::MOVEDS) / side::MOVED).min(tuning.herd.max(1));
     if now & side::PREFERENCES == side::PREFERENCES || moved == 0 {
@@ -277,7 +285,7 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
         parts.side.fetch_add(side::PREFERENCE.wrapping_sub(moved * side::MOVED), Relaxed);
     }
     // [release] ORDERING: Release, pairs with every Acquire that takes the word.
-    // STATE: (1|2, q, s) -> (0, q, s). From here on only the address, by invariant 4.
+    // STATE: (1|2|3, q, s) -> (0, q, s). From here on only the address, by invariant 4.
     let before = parts.word.swap(FREE, Release);
     debug_assert!(before != FREE || moved == 0, "released a lock that nobody holds");
     // The count of moved threads is too high if one woke up by itself; then the wake goes to another sleeper.

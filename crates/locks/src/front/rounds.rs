@@ -1,4 +1,4 @@
-//! Rounds: does a runner come back so soon that handing the lock on does not pay? What decides that on more than two CPUs.
+//! Rounds: on more than two CPUs they decide whether a runner comes back so soon that handing the lock on doesn't pay.
 //!
 //! A head that finds the word free does not take it. It watches for some microseconds who does. Rounds of one and the same
 //! thread tell how fast the lock is on a core that has its data. Against that stands what one section takes when the lock
@@ -19,7 +19,7 @@
 
 use super::batch::is_in_slice;
 use super::busy::{GRACE_MAX_NS, MOVED_NS, WATCH_NS, until, who};
-use super::{View, waiter::Pace};
+use super::{View, mood, waiter::Pace};
 use lockwright_platform::Platform;
 
 /// A runner that has not been back for this long is gone, ns.
@@ -38,11 +38,11 @@ const FASTER: u64 = 2;
 const VOTES: u32 = 4;
 
 /// As many votes as decide.
-const ALL: i32 = 7;
+pub(super) const ALL: i32 = (mood::STEPS / mood::STEP) as i32;
 
 /// What a watcher has seen.
 pub(super) struct Seen {
-    /// Somebody has taken the word meanwhile.
+    /// Somebody took the word meanwhile.
     pub(super) came: bool,
     /// Steps towards saturated, or away from it.
     pub(super) votes: i32,

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A rule sees the lock through a [`View`], which looks, waits and tries. A rule reads only hints, and gives only
-//! advice: it can't break exclusion, lose a waiter, or let others (that queue) overtake the head more often than the
-//! tuning's `bypass` says. The proof of an acquisition is a [`Taken`], which only a view makes.
+//! advice: it can't break exclusion, lose a waiter, or let others (that queue) overtake a head more often than the
+//! tuning's `bypass` says, unless that head leaves the lock to others (batch.rs). The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::{has_passed, is_empty, is_left, is_left_behind};
 use super::waiter::Pace;
@@ -270,7 +270,7 @@ impl<'a, P: Platform> View<'a, P> {
         let mut now = side.load(Relaxed); // re-checked by the exchange
         loop {
             let beside = self.beside_in(now);
-            if beside >= most.min(7) {
+            if beside >= most.min(side::SPINNERS / side::SPINNER) {
                 return false;
             }
             let others = now & !(side::SPINNERS | side::ERA) | self.era();

@@ -21,7 +21,7 @@
 //! of a sleeping head.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake, and does not nap. The time in which it
+//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake, and neither naps nor watches. The time in which it
 //!    wakes up is the scheduler's, and not in the budget.
 //! 2. A head naps for three quarters of the budget at most, and not past the budget's end, counted from when it asked.
 

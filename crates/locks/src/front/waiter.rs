@@ -52,6 +52,9 @@ pub(super) const GRANT: u32 = 32;
 /// In a GRANTED gate: one tick of the clock, when that was (22 bits, which wrap).
 const TICK: u32 = 1 << 10;
 
+/// A pace counts fewer grants than this.
+const PACE_GRANTS: u32 = 8;
+
 /// A slower pace is this one, ns.
 const PACE_MAX_NS: u32 = 1_000_000;
 
@@ -78,7 +81,7 @@ pub(super) fn sliced(now: u64) -> u32 {
 pub(crate) struct Pace {
     /// One, with its section, ns.
     pub ns: u32,
-    /// How many there were, up to 7; 0: it isn't known.
+    /// How many there were, fewer than [`PACE_GRANTS`]; 0: it isn't known.
     pub grants: u32,
 }
 
@@ -89,7 +92,7 @@ impl Pace {
         let grants = if is_sliced(gate) { grants(gate) } else { 0 };
         // The first holder's section, too, after a look at the mutex.
         let ns = ticks * TICK_NS as u32 / (grants + 1);
-        Self { ns: ns.min(PACE_MAX_NS), grants: grants.min(7) }
+        Self { ns: ns.min(PACE_MAX_NS), grants: grants.min(PACE_GRANTS - 1) }
     }
 
     /// Does it say anything?
@@ -98,11 +101,11 @@ impl Pace {
     }
 
     fn from_word(word: u32) -> Self {
-        Self { ns: word / 8, grants: word % 8 }
+        Self { ns: word / PACE_GRANTS, grants: word % PACE_GRANTS }
     }
 
     fn to_word(self) -> u32 {
-        self.ns * 8 + self.grants
+        self.ns * PACE_GRANTS + self.grants
     }
 }
 
@@ -213,8 +216,9 @@ impl<P: Platform> Waiter<P> {
         self.next.store(next, Release);
     }
 
-    /// Its gate says GRANTED: is it still in the line that ends with `last`? Its mutex's memory may belong to another mutex by now,
-    /// which the caller holds by the word, though it never released this one. In doubt, no: a release by the word is right, too.
+    /// Its gate says GRANTED: is it still in the line that ends with `last`? The program may have
+    /// reused the memory for another mutex without a release of this one; then the caller holds that one by the word. If in doubt,
+    /// no: to release by the word is right, too.
     pub(super) fn is_still_in(&self, parts: &Parts<'_, P>, last: *mut Self) -> bool {
         if last.is_null() || ![CHAINED, WAITED].contains(&parts.word.load(Relaxed)) {
             return false;

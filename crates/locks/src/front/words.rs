@@ -29,7 +29,7 @@ pub mod side {
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
     pub const PREFERENCES: u32 = 7 << 26;
-    /// Somebody has held it by a node since the line was last seen empty. The holder's.
+    /// Somebody has held it by a node, and no unlock by a node has found the line empty since. The holder's.
     pub const BY_NODE: u32 = 1 << 29;
     /// One fork before those who wait beside the line counted themselves (2 bits, the highest: they wrap).
     pub const FORK: u32 = 1 << 30;
@@ -66,6 +66,7 @@ pub mod mood {
     pub const LENGTH: u32 = (WAITERS - 1) << 23;
     /// Larger values count as 0: a forked child may have counted down from too low.
     pub const MOST: u32 = WAITERS - 64;
-    /// The line's head naps, or that of a saturated lock is not awake yet: any thread that finds the word free may take it.
+    /// The line's head naps or watches (batch.rs), or that of a saturated lock is not awake yet: any thread that finds the word
+    /// free may take it, uncounted.
     pub const NAPPING: u32 = 1 << 20;
 }

@@ -12,7 +12,8 @@
 //! 1. The mutex and the process's table say which lock a mutex runs on. They are read each time that a thread has to
 //!    wait or owes a wake. That is a hint: word 0 alone says who holds the mutex, and who needs a wake. So both may
 //!    change at any moment, with one exception: a mutex's room serves one textbook lock, ever.
-//! 2. `count` is the holder's. `owner` is a thread's own id if and only if that thread wrote it there.
+//! 2. `count` is the holder's. `owner` is a thread's own id if that thread wrote it there; of the plain kind also if the thread holds
+//!    by a node, and a waiter that falls asleep behind it wrote it (`tell_whose`).
 
 mod held;
 mod mutex;
@@ -22,7 +23,7 @@ pub use held::Held;
 pub use mutex::{Refused, destroy, give_slow, holds, is_ours};
 pub use mutex::{lock, lock_again, lock_until, try_lock, unlock};
 pub use places::{Front, GENERATIONS, How, PLACE_MAX, Policy, UNDECIDED};
-pub use places::{acquire, hand_on, queue_in_front};
+pub use places::{acquire, forget, hand_on, queue_in_front};
 
 use crate::front::{self, FREE, HELD, Parts, Seat, Tuning, Waiter};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -128,7 +129,8 @@ type WordOf<E> = <<E as Environment>::Platform as Platform>::Word;
 /// `pthread_mutex_t`, `mtx_t`.
 #[repr(C)]
 pub struct Mutex<E: Environment> {
-    /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake.
+    /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake; 3 held in a chain
+    /// of grants, which glibc's code takes for 2.
     pub word: WordOf<E>,
     /// `__count`: how often its holder holds a recursive mutex. The holder's.
     pub count: WordOf<E>,

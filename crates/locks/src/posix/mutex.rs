@@ -1,6 +1,6 @@
 //! Kinds, owners, and answers. Callers have looked whether the mutex is [ours](is_ours).
 
-use super::places::{acquire, hand_on, must_queue, policy, release};
+use super::places::{acquire, forget, hand_on, must_queue, policy, release};
 use super::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
 use crate::front::{self, FREE, side};
 use lockwright_platform::Ordering::Relaxed;
@@ -147,7 +147,7 @@ pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
     // Below 0: glibc's code has unlocked what ours locked, and counted its holder down.
     let users = m.users.load(Relaxed) & USERS;
     // A program that does not ask for the answer may use this memory for another mutex.
-    E::with_held(|held| held.take(&m.word, E::era()));
+    forget(m);
     if m.word.load(Relaxed) != FREE || (1..=USERS / 2).contains(&users) {
         return Err(Refused::Busy);
     }

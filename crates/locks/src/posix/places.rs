@@ -182,6 +182,11 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     true
 }
 
+/// The calling thread is about to let code unlock the mutex that knows nothing of nodes: then it doesn't hold by one.
+pub fn forget<E: Environment>(mutex: &Mutex<E>) {
+    E::with_held(|held| held.take(&mutex.word, E::era()));
+}
+
 /// Unlock, if the calling thread holds the mutex by a node, and only the next waiter needs to know; else `false`. Uses
 /// only the mutex's address.
 #[inline]
@@ -208,8 +213,8 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
     unsafe { front::release(parts, &tuning, node) };
 }
 
-/// Releases word 0, which is not 1, for a thread that holds by no node ([`hand_on`] comes first). Which thread gets the wake does not depend on the mutex's lock, which may be
-/// decided at this very moment.
+/// Releases word 0, which is not 1, for a thread that holds by no node ([`hand_on`] comes first). Which thread gets
+/// the wake does not depend on the mutex's lock, which may be decided at this very moment.
 pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts_of(kind);
