@@ -67,7 +67,7 @@ pub(crate) fn caution(plan: &Plan, measured: &Measured, machine: &Machine) -> Op
     };
     let few = (plan.reps < ROUNDS).then(|| {
         let rounds = if plan.reps == 1 { "round" } else { "rounds" };
-        format!("only {} {rounds}: a steady median needs {ROUNDS}", plan.reps)
+        format!("{} {rounds}; a steady median needs {ROUNDS}", plan.reps)
     });
     let why: Vec<String> = [loaded, few].into_iter().flatten().collect();
     (!why.is_empty()).then(|| format!("warning: {}", why.join("; ")))
@@ -181,11 +181,8 @@ mod tests {
         let loaded = of(9, Some(0.42), 0.0).unwrap();
         assert_eq!(loaded, "warning: other programs used 0.4 of 2 CPUs");
         assert_eq!(of(9, None, 1.25).unwrap(), "warning: load average 1.2 at the start");
-        assert_eq!(
-            of(8, Some(0.0), 9.0).unwrap(),
-            "warning: only 8 rounds: a steady median needs 9"
-        );
+        assert_eq!(of(8, Some(0.0), 9.0).unwrap(), "warning: 8 rounds; a steady median needs 9");
         let both = of(1, Some(12.3), 0.0).unwrap();
-        assert!(both.contains("CPUs; only 1 round: ") && both.chars().count() <= 80, "{both}");
+        assert!(both.contains("CPUs; 1 round; ") && both.chars().count() <= 80, "{both}");
     }
 }
