@@ -120,6 +120,11 @@ impl Platform for Native {
         futex::now(Clock::Monotonic)
     }
 
+    fn give_way() {
+        // SAFETY: sched_yield has no preconditions.
+        unsafe { libc::sched_yield() };
+    }
+
     fn after(ns: u32) -> Deadline {
         Deadline::after(u64::from(ns))
     }

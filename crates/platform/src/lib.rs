@@ -153,6 +153,9 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// Nanoseconds since some fixed moment.
     fn now() -> u64;
 
+    /// Lets another thread have this CPU, if one waits for it. A hint.
+    fn give_way() {}
+
     /// About `ns` nanoseconds from now.
     fn after(ns: u32) -> Self::Deadline;
 

@@ -293,6 +293,13 @@ impl Engine {
         }
     }
 
+    /// The running thread gives up its core at the end of what it does, if somebody waits for that.
+    pub(crate) fn gives_way(&mut self) {
+        let waited_for = !self.cpus[self.my_cpu() as usize].queue.is_empty();
+        let me = self.me() as usize;
+        self.threads[me].evict |= waited_for;
+    }
+
     pub(crate) fn yields(&mut self, id: Tid, turn: u32) {
         let thread = &self.threads[id as usize];
         let spins = matches!(thread.state, State::Spinning(_)) && thread.turn == turn;

@@ -3,7 +3,7 @@
 //! Words are as large as real ones, so that words that share a line on the real machine share it here. Outside of a
 //! simulated thread (while a run is set up, or taken down) operations cost nothing.
 
-use crate::engine::{Engine, Ps, advance, current, engine, inside};
+use crate::engine::{Engine, Ps, advance, current, engine, inside, ps};
 use crate::futex;
 use crate::lines::{Access, Change, fetch, reach, spin, writes};
 use crate::timeline::Activity;
@@ -254,6 +254,13 @@ impl Platform for Sim {
         let pause = e.cpus[e.my_cpu() as usize].pause;
         let late = e.rng.u64(0..=pause);
         advance(Ps::from(ns) * 1000 + late, Activity::SpinLocal);
+    }
+
+    fn give_way() {
+        let e = engine();
+        let cost = ps(e.profile.kernel.bucket_ns); // of a short system call
+        e.gives_way();
+        advance(cost, Activity::Kernel);
     }
 
     fn park(word: &SimWord, seen: u32, deadline: Option<Moment>) -> Woken {

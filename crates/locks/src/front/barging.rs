@@ -3,8 +3,9 @@
 //! The idea is glibc's: an arrival may overtake sleepers, because a free lock and a running thread should not wait for a thread that
 //! has yet to wake up. There are two differences. Waiters first stay awake for about as long as a sleep and a wake would cost (Karlin
 //! et al., *Competitive Randomized Algorithms for Non-Uniform Problems*, SODA 1990), few at a time. And sleepers stand in a line, and
-//! only its head is ever woken, once. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again:
-//! that makes it slow with more threads than CPUs.
+//! its head is woken once. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again.
+//! That makes it slow with more threads than CPUs. But it never runs out of runners: so in a crowd on few CPUs an
+//! arrival first dozes on the word a few times, as glibc's waiters do (beside.rs).
 //!
 //! A lock whose last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy, is
 //! *saturated*: handing it to another core would only move its data there. Then the line's head naps until its turn,
@@ -16,6 +17,7 @@
 //! ```text
 //!   arrival ─ line empty? spin (at most `spinners` threads, `spin` ns) and take
 //!           ├ free, and the head was overtaken fewer than `bypass` times? take
+//!           ├ few CPUs, crowded, not saturated? doze on the word, and take
 //!           └ join the line ─► head ─► take
 //! ```
 //!
@@ -23,13 +25,16 @@
 //! 1. Between two headships at most `bypass` arrivals overtake a head that is awake, and neither naps nor watches. While the lock is
 //!    saturated, a head that does not get a CPU is overtaken without a bound (a real-time thread on its CPU, say).
 
-use super::{ANY, Arrived, Rule, Taken, View, tuning};
+use super::{ANY, Arrived, Note, Rule, Taken, View, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
 /// Arrivals that may overtake the line's head, by default: a fraction of a millisecond of short critical
 /// sections, compared with which a sleep and a wake cost little.
 pub const BYPASS: u32 = 500;
+
+/// An arrival dozes at most this often before it joins the line.
+const DOZES: u32 = 4;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -43,7 +48,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::Bypass,
     stands_by: false,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
-    wakes: "unlock wakes the line's head, at most one thread on its way at a time",
+    wakes: "unlock wakes the line's head, or, in a crowd, the next one that sleeps on the word",
     delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, `budget` and 0.1 ms a waiter",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",
     options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(BYPASS), tuning::BUDGET],
@@ -55,7 +60,22 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        Arrived::or_joins(lock.take().or_else(|| spin_in_front(lock)))
+        give_way(lock);
+        let taken = lock.take().or_else(|| spin_in_front(lock));
+        if taken.is_some() || lock.tuning.spinners != ANY || !lock.is_crowded() {
+            return Arrived::or_joins(taken);
+        }
+        let note = Note { asked_ns: P::now(), ..Note::default() };
+        doze(lock).map_or(Arrived::Joins(note), Arrived::Took)
+    }
+}
+
+/// In a crowd, four times before the head's turn: the head may wait for this very CPU. (If all runners stopped for it at the
+/// bound, the other CPUs would be idle until it has woken the next one.)
+fn give_way<P: Platform>(lock: &View<'_, P>) {
+    let part = (lock.tuning.bypass / 4).max(1);
+    if lock.overtaken() % part == part - 1 && lock.is_crowded() && !lock.is_left() {
+        P::give_way();
     }
 }
 
@@ -74,4 +94,13 @@ fn spin_in_front<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     let taken = lock.spin();
     lock.count_out();
     taken
+}
+
+/// Asleep, beside the line, a few times, unless the lock is left to a runner: see beside.rs. (On few CPUs, where that was measured.)
+fn doze<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
+    (0..DOZES).find_map(|_| {
+        let may =
+            lock.is_crowded() && !lock.is_line_empty() && !lock.is_saturated() && !lock.is_left();
+        if may { lock.doze() } else { None }
+    })
 }

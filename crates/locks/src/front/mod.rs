@@ -47,6 +47,7 @@ pub mod asl;
 pub mod auto;
 pub mod barging;
 mod batch;
+mod beside;
 mod busy;
 mod choice;
 pub mod fifo;

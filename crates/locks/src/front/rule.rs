@@ -144,15 +144,28 @@ impl<'a, P: Platform> View<'a, P> {
     /// head has been overtaken `bypass` times. A head that naps leaves the lock to others, for a bounded time.
     #[inline]
     pub fn take(&self) -> Option<Taken> {
-        let Parts { word, side, mood, .. } = self.parts;
-        let may_overtake = || {
-            is_empty(&self.parts, self.tuning.era)
-                || mood.load(Relaxed) & mood::NAPPING != 0
-                || (self.overtaken() < self.tuning.bypass && !self.is_turn())
-        };
-        if word.load(Relaxed) != FREE || !may_overtake() || !take_as::<P>(word, HELD) {
+        self.take_as(HELD)
+    }
+
+    /// Is nobody in line, or may its head be overtaken?
+    pub(super) fn may_overtake(&self) -> bool {
+        is_empty(&self.parts, self.tuning.era)
+            || self.parts.mood.load(Relaxed) & mood::NAPPING != 0
+            || (self.overtaken() < self.tuning.bypass && !self.is_turn())
+    }
+
+    /// As [`take`](Self::take); makes the word `value`: 2, if the caller has slept on it.
+    pub(super) fn take_as(&self, value: u32) -> Option<Taken> {
+        let word = self.parts.word;
+        if word.load(Relaxed) != FREE || !self.may_overtake() || !take_as::<P>(word, value) {
             return None;
         }
+        self.overtakes(value)
+    }
+
+    /// The caller has made a free word `value`: past the line? Then that is counted, or the word is freed again.
+    pub(super) fn overtakes(&self, value: u32) -> Option<Taken> {
+        let Parts { word, side, mood, .. } = self.parts;
         // Ours now, so the headship stays where it is, and the count is ours to write (invariant 5).
         if self.parts.tail.load(Relaxed).is_null() {
             return Some(Taken(()));
@@ -171,7 +184,7 @@ impl<'a, P: Platform> View<'a, P> {
         // The head's turn has come meanwhile. Nothing was done under the lock.
         // ORDERING: Release, pairs with every Acquire that takes the word.
         // SURVIVES: we did nothing; as an RMW it carries on what the last holder has released.
-        if word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+        if value != HELD || word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
             unlock_slow(self.parts, self.tuning);
         }
         None
@@ -217,21 +230,6 @@ impl<'a, P: Platform> View<'a, P> {
         (self.parts.side.load(Relaxed) & side::BYPASSES) / side::BYPASS
     }
 
-    /// Threads that wait beside the line, and have [counted](Self::count_in) themselves.
-    pub fn beside(&self) -> u32 {
-        self.beside_in(self.parts.side.load(Relaxed))
-    }
-
-    /// As [`beside`](Self::beside), by this value of the side word. Threads from before a fork don't exist.
-    pub(super) fn beside_in(&self, side: u32) -> u32 {
-        if side & side::ERA == self.era() { (side & side::SPINNERS) / side::SPINNER } else { 0 }
-    }
-
-    /// The era, as the side word has it.
-    fn era(&self) -> u32 {
-        (self.tuning.era as u32).wrapping_mul(side::FORK)
-    }
-
     /// Should waiters leave the lock to a thread that comes back for it?
     pub fn is_saturated(&self) -> bool {
         batch::is_saturated(&self.parts, self.tuning)
@@ -262,35 +260,6 @@ impl<'a, P: Platform> View<'a, P> {
         let nobody_wakes = P::Word::new(0);
         // SURVIVES: the word is our own, and never changes.
         P::park(&nobody_wakes, 0, Some(P::after(ns)));
-    }
-
-    /// Counts the calling thread as one that waits beside the line, if fewer than `most` do.
-    pub fn count_in(&self, most: u32) -> bool {
-        let side = self.parts.side;
-        let mut now = side.load(Relaxed); // re-checked by the exchange
-        loop {
-            let beside = self.beside_in(now);
-            if beside >= most.min(side::SPINNERS / side::SPINNER) {
-                return false;
-            }
-            let others = now & !(side::SPINNERS | side::ERA) | self.era();
-            let counted = others | ((beside + 1) * side::SPINNER);
-            // Relaxed: a count, it publishes nothing. Not a fetch_add: it would carry into the next field.
-            match side.compare_exchange(now, counted, Relaxed, Relaxed) {
-                Ok(_) => break,
-                Err(seen) => now = seen,
-            }
-        }
-        self.seat.inspect(|seat| seat.is_beside(true));
-        true
-    }
-
-    /// The opposite.
-    pub fn count_out(&self) {
-        self.seat.inspect(|seat| seat.is_beside(false));
-        if self.beside() > 0 {
-            self.parts.side.fetch_sub(side::SPINNER, Relaxed); // a count: it publishes nothing
-        }
     }
 }
 
