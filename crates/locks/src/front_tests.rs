@@ -1,10 +1,10 @@
 //! What the front locks' words and seats say, step by step.
 
 use crate::front::{
-    CHAINED, FREE, GRANTED, HELD, Note, Parts, Rule, SOMEBODY, Seat, Tuning, View, Waiter, acquire,
-    release,
+    CHAINED, FREE, GRANTED, HELD, Note, Parts, Rule, SOMEBODY, Seat, Tuning, View, WAITED, Waiter,
+    acquire, release,
 };
-use crate::front::{fifo, malthusian, mood, pb10, side};
+use crate::front::{barging, fifo, join, malthusian, mood, pb10, side};
 use crate::testing::{Threads, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
@@ -147,4 +147,26 @@ fn a_node_that_is_in_no_line_any_more_releases_the_word_and_clears_the_owner() {
     // SAFETY: it says that it holds the lock, and is nobody else's.
     unsafe { release(parts(), &tuning::<fifo::Lock>(), node) };
     assert_eq!((memory.word.load(Relaxed), owner.load(Relaxed)), (FREE, 0));
+}
+
+#[test]
+fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
+    let memory = Memory::new(HELD, 0);
+    let tuning = Tuning { bypass: 2, ..tuning::<barging::Lock>() };
+    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let dozes = || {
+        memory.word.store(HELD, Relaxed);
+        assert!(view.doze(2, 1_000).is_none(), "held");
+        memory.word.load(Relaxed) == WAITED
+    };
+    memory.side.store(side::CROWDED, Relaxed);
+    assert!(!dozes(), "nobody is in line");
+    assert!(!join(&memory.parts(), Waiter::take(&memory.parts(), Note::default()), &tuning));
+    assert!(dozes());
+    memory.side.store(side::CROWDED | side::BYPASS, Relaxed);
+    assert!(dozes());
+    memory.side.store(side::CROWDED | (2 * side::BYPASS), Relaxed);
+    assert!(!dozes(), "the head's turn has come");
+    memory.side.store(0, Relaxed);
+    assert!(!dozes(), "no crowd");
 }

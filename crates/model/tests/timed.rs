@@ -2,11 +2,13 @@
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
-use lockwright_locks::front::{self, Alone, Arrived, By, Note, Rule, Tuning, View};
+use lockwright_locks::front::{self, Alone, Arrived, By, Note, Rule, Tuning, View, barging, side};
 use lockwright_model::checker::{Budget, Checker, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
-use lockwright_model::scenario::{Section, Way, exclusion, explore, lock, lock_until, try_lock};
-use lockwright_platform::Ordering::Release;
+use lockwright_model::scenario::{
+    self, Section, Way, exclusion, explore, lock, lock_until, try_lock,
+};
+use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Platform, RawLock, Sections, TimedLock, TryLock, Word};
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,6 +145,39 @@ fn woken_heads_hold_back<C: Checker, const SPINS: usize>(budget: Budget) {
     exclusion::<C, SPINS, _>(&name, budget, ways, false);
 }
 
+/// Sleeps on the word before it joins the line.
+unsafe fn dozes<C: Checker, const SPINS: usize>(
+    lock: &Alone<Machine<C, SPINS>, barging::Lock>,
+    node: *mut By<Machine<C, SPINS>>,
+    section: Section<'_>,
+) -> bool {
+    let parts = lock.parts();
+    parts.side.fetch_or(side::CROWDED, Relaxed); // a hint: threads outnumber the CPUs
+    if View::new(parts, lock.tuning()).doze(2, 1_000).is_none() {
+        // SAFETY: the caller's promise.
+        return unsafe { scenario::lock::<C, SPINS, _>(lock, node, section) };
+    }
+    section();
+    // SAFETY: held, by the word, as a fresh node says.
+    unsafe { lock.unlock(node) };
+    true
+}
+
+/// No wake is lost between those who doze, the line's head, and who sleeps on the word for another reason.
+fn dozers<C: Checker, const SPINS: usize>(budget: Budget) {
+    let own: Own<C, SPINS, barging::Lock> = lock::<C, SPINS, _>;
+    let glibc: Own<C, SPINS, barging::Lock> = as_glibc::<C, SPINS, _>;
+    for (name, ways) in [
+        ("lock, lock, dozes", vec![own, own, dozes]),
+        ("lock, dozes, dozes", vec![own, dozes, dozes]),
+        ("lock, glibc, dozes", vec![own, glibc, dozes]),
+        ("lock, lock, dozes, dozes", vec![own, own, dozes, dozes]),
+    ] {
+        let name = format!("{name}, spins {SPINS}");
+        exclusion::<C, SPINS, _>(&name, budget, ways, false);
+    }
+}
+
 /// The rules of the catalogue that are not another's.
 struct All(Budget);
 
@@ -161,6 +196,7 @@ fn all<C: Checker, const SPINS: usize>() {
     visit_front::<Machine<C, SPINS>>(&mut All(budget));
     let budget = Budget { time: Duration::from_millis(600), draws: 2_000, ..budget };
     woken_heads_hold_back::<C, SPINS>(budget);
+    dozers::<C, SPINS>(budget);
 }
 
 #[test]

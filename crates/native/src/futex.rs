@@ -87,6 +87,12 @@ macro_rules! syscall {
     }};
 }
 
+/// Gives the CPU to another thread of the same priority, if one waits for it. (A SCHED_DEADLINE thread loses it until its next
+/// period.)
+pub fn yield_cpu() {
+    syscall!(libc::SYS_sched_yield);
+}
+
 /// Which sleepers a wake is for: one bit each, of the kernel's 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleeper {

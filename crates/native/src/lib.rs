@@ -121,8 +121,7 @@ impl Platform for Native {
     }
 
     fn give_way() {
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
+        futex::yield_cpu();
     }
 
     fn after(ns: u32) -> Deadline {

@@ -31,9 +31,7 @@ pub(crate) fn or_yield(looks: &mut u32, limit: u32) {
 fn give_away(looks: &mut u32, limit: u32) {
     if *looks - limit < YIELDS {
         *looks += 1;
-        // SAFETY: sched_yield has no preconditions.
-        unsafe { libc::sched_yield() };
-        return;
+        return futex::yield_cpu();
     }
     *looks = limit;
     // By a futex that nobody wakes: a program that confines itself allows that system call.

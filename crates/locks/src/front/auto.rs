@@ -9,7 +9,7 @@
 //! should take it. With one CPU (affinity, or a container's quota) nobody spins, and no lock is left to another core.
 //!
 //! ```text
-//!   few CPUs, fastest class ─ word free? take ─ spin ─ line ─► head: naps while the lock is saturated, till its turn ─► word
+//!   few CPUs, fastest class ─ word free? take ─ spin ─ crowd? doze ─ line ─► head: naps while the lock is saturated, till its turn ─► word
 //!   few CPUs, slower class  ─ standby: window, a quarter of the budget at most ─ line ─┘
 //!   many CPUs ─ (slower class: standby) ─ line ─► granted, or head
 //!   many CPUs, and more waiters ─ word free? take ─ spin ─ line ─► head

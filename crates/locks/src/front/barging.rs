@@ -3,9 +3,9 @@
 //! The idea is glibc's: an arrival may overtake sleepers, because a free lock and a running thread should not wait for a thread that
 //! has yet to wake up. There are two differences. Waiters first stay awake for about as long as a sleep and a wake would cost (Karlin
 //! et al., *Competitive Randomized Algorithms for Non-Uniform Problems*, SODA 1990), few at a time. And sleepers stand in a line, and
-//! its head is woken once. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again.
-//! That makes it slow with more threads than CPUs. But it never runs out of runners: so in a crowd on few CPUs an
-//! arrival first dozes on the word a few times, as glibc's waiters do (beside.rs).
+//! its head alone is woken. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again.
+//! That makes it slow with more threads than CPUs. But it never runs out of runners: so in a crowd on few CPUs
+//! (where spinners are not counted) an arrival first dozes on the word a few times, as glibc's waiters do (beside.rs).
 //!
 //! A lock whose last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy, is
 //! *saturated*: handing it to another core would only move its data there. Then the line's head naps until its turn,
@@ -33,8 +33,14 @@ use lockwright_platform::Platform;
 /// sections, compared with which a sleep and a wake cost little.
 pub const BYPASS: u32 = 500;
 
-/// An arrival dozes at most this often before it joins the line.
+/// An arrival dozes at most this often before it joins the line ...
 const DOZES: u32 = 4;
+
+/// ... and for this long, ns.
+const DOZE_NS: u32 = 10_000_000;
+
+/// If the head is overtaken less often than this from one time to the next, nobody gives way to it before its turn.
+const LEAST: u32 = 16;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -44,12 +50,12 @@ pub const ENTRY: Entry = Entry {
     idea: "any thread that finds it free takes it; waiters spin briefly, then sleep in a line",
     source: "glibc's 0/1/2 futex word (Drepper, Futexes Are Tricky, 2011) with a K42-style line of \
              sleepers; spin budget after Karlin et al., SODA 1990",
-    order: "none among runners; sleepers are woken first come first served",
+    order: "none among runners, or those who doze in a crowd; then first come first served",
     promise: Promise::Bypass,
     stands_by: false,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
     wakes: "unlock wakes the line's head, or, in a crowd, the next one that sleeps on the word",
-    delay: "a waiter waits for those before it, and `bypass` overtakers for each; where saturated, `budget` and 0.1 ms a waiter",
+    delay: "a waiter dozes for 10 ms, then waits for those before it, and `bypass` overtakers for each; where saturated, `budget` and 0.1 ms a waiter",
     advice: "the fastest where throughput counts; use fifo where the order of waiters does",
     options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(BYPASS), tuning::BUDGET],
 };
@@ -60,21 +66,25 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        give_way(lock);
+        let runs_short = lock.tuning.spinners == ANY && lock.is_crowded();
+        if runs_short {
+            give_way(lock);
+        }
         let taken = lock.take().or_else(|| spin_in_front(lock));
-        if taken.is_some() || lock.tuning.spinners != ANY || !lock.is_crowded() {
+        if taken.is_some() || !runs_short {
             return Arrived::or_joins(taken);
         }
         let note = Note { asked_ns: P::now(), ..Note::default() };
-        doze(lock).map_or(Arrived::Joins(note), Arrived::Took)
+        lock.doze(DOZES, DOZE_NS).map_or(Arrived::Joins(note), Arrived::Took)
     }
 }
 
-/// In a crowd, four times before the head's turn: the head may wait for this very CPU. (If all runners stopped for it at the
-/// bound, the other CPUs would be idle until it has woken the next one.)
+/// Four times before the head's turn comes: the head may wait for this very CPU. (If all runners stopped for it at the bound, the
+/// other CPUs would be idle until it has woken the next one.)
 fn give_way<P: Platform>(lock: &View<'_, P>) {
-    let part = (lock.tuning.bypass / 4).max(1);
-    if lock.overtaken() % part == part - 1 && lock.is_crowded() && !lock.is_left() {
+    let part = lock.tuning.bypass / 4;
+    let so_far = lock.overtaken();
+    if part >= LEAST && so_far % part == part - 1 && !lock.is_left() && !lock.is_line_empty() {
         P::give_way();
     }
 }
@@ -94,13 +104,4 @@ fn spin_in_front<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     let taken = lock.spin();
     lock.count_out();
     taken
-}
-
-/// Asleep, beside the line, a few times, unless the lock is left to a runner: see beside.rs. (On few CPUs, where that was measured.)
-fn doze<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
-    (0..DOZES).find_map(|_| {
-        let may =
-            lock.is_crowded() && !lock.is_line_empty() && !lock.is_saturated() && !lock.is_left();
-        if may { lock.doze() } else { None }
-    })
 }

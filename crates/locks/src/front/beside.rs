@@ -13,12 +13,12 @@
 //! (Real, 2 CPUs, 32 threads, 2 us in and 10 us out: 0.64 of glibc's throughput with one CPU idle, 1.01 with dozing.)
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. Whoever takes the word past the line is counted, asleep before or not: `bypass` bounds that.
-//! 2. A thread that dozed takes the word as 2, or passes on the wake that it may have got.
+//! 1. A thread that dozed takes the word like any arrival: counted, up to `bypass`.
+//! 2. It takes the word as 2, or passes on the wake that it may have got. When the head's turn has come it does so at once.
 
 use super::{Taken, View, WAITED, mark, pass_on, side};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Platform, Word};
+use lockwright_platform::{Platform, Woken, Word};
 
 impl<P: Platform> View<'_, P> {
     /// Threads that wait beside the line, and have [counted](Self::count_in) themselves.
@@ -65,24 +65,36 @@ impl<P: Platform> View<'_, P> {
         }
     }
 
-    /// Sleeps on the word once, if the line's head may be overtaken; then waits awake. Not forever: an unlock that finds 2 wakes
-    /// it, or the head, which comes first then.
-    pub fn doze(&self) -> Option<Taken> {
-        if !self.may_overtake() {
-            return None;
-        }
-        if mark::<P>(self.parts.word) {
-            return self.overtakes(WAITED);
-        }
-        P::park(self.parts.word, WAITED, None);
-        let mut taken = None;
-        self.spin_for(|_| {
-            taken = self.take_as(WAITED);
-            taken.is_some()
-        });
-        if taken.is_none() {
+    /// Sleeps on the word, `times` times and for `ns` at most, as long as threads outnumber the CPUs and the line's head may be
+    /// overtaken. An unlock that finds 2 wakes one of those who sleep there, real-time threads first, else by arrival.
+    pub fn doze(&self, times: u32, ns: u32) -> Option<Taken> {
+        let may = || {
+            let in_crowd = self.is_crowded() && !self.is_line_empty();
+            in_crowd && !self.is_saturated() && !self.is_left() && self.may_overtake()
+        };
+        let deadline = P::after(ns);
+        for _ in 0..times {
+            if !may() {
+                break;
+            }
+            if mark::<P>(self.parts.word) {
+                return self.overtakes(WAITED);
+            }
+            if P::park(self.parts.word, WAITED, Some(deadline)) == Woken::TimedOut {
+                break; // only the kernel's own answer counts: had it woken us, we would owe a wake
+            }
+            let mut taken = None;
+            if may() {
+                self.spin_for(|_| {
+                    taken = self.take_as(WAITED);
+                    taken.is_some()
+                });
+            }
+            if taken.is_some() {
+                return taken;
+            }
             pass_on::<P>(self.parts.word);
         }
-        taken
+        None
     }
 }

@@ -5,7 +5,7 @@
 //!                      ┌ beside the line: awake, or standing by, for a bounded time
 //!            arrivals ─┤
 //!   word 0 ◄───────────┴ line:  head ─► waiter ─► waiter ◄─ tail     (nodes in a pool)
-//!   0..=3   ◄─ asleep on word 0 itself: the line's head, timed lockers, moved condvar waiters, glibc's own code
+//!   0..=3   ◄─ asleep on word 0 itself: the line's head, those who doze, timed lockers, moved condvar waiters, glibc's code
 //! ```
 //!
 //! Word 0 is 0 (free), 1 (held), 2 (held, and somebody may sleep on the word) or 3 (held by one of a chain of grants). The line

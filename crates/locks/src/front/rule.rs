@@ -98,7 +98,7 @@ impl Arrived {
     }
 }
 
-/// The lock is the caller's. Made by [`View::take`] alone.
+/// The lock is the caller's. Only a [`View`] makes it.
 #[derive(Debug)]
 pub struct Taken(());
 
@@ -140,7 +140,7 @@ impl<'a, P: Platform> View<'a, P> {
         View { tuning, ..*self }
     }
 
-    /// The only way past the line: takes a free word. With somebody in line that is counted, and fails once the
+    /// The way past the line: takes a free word. With somebody in line that is counted, and fails once the
     /// head has been overtaken `bypass` times. A head that naps leaves the lock to others, for a bounded time.
     #[inline]
     pub fn take(&self) -> Option<Taken> {
