@@ -17,8 +17,7 @@
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
-//! 2. After `window` ns, 100 ms at the most, the thread is in the line: so it waits for a bounded number of others. (In a
-//!    crowd on few CPUs it dozes for 10 ms first, as barging.rs says.)
+//! 2. After `window` ns, 100 ms at the most, the thread is in the line: so it waits for a bounded number of others.
 //! 3. A window of 0 is fifo.
 
 use super::{Arrived, Rule, Taken, Tuning, View, Window, barging, fifo, tuning};

@@ -66,7 +66,9 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        let runs_short = lock.tuning.spinners == ANY && lock.is_crowded();
+        // Without a budget nobody knows whether the lock is saturated: then a dozer would only take it from its runner.
+        let knows = lock.tuning.spinners == ANY && lock.tuning.budget_ns != 0;
+        let runs_short = knows && lock.is_crowded();
         if runs_short {
             give_way(lock);
         }
