@@ -51,7 +51,7 @@ fn rule_of_thumb(page: &mut String, part: &Part) {
         &format!(
             "Start with `{AUTO}`, the default. The tables say where another lock is better, and by how much. Each figure is a \
          lock's throughput relative to the best lock's at the same point: the geometric mean over all simulated machines of \
-         that kind (1.00: the best everywhere). The tables contain only locks that we recommend for programs. *No wait over {}* \
+         that kind (1.00: the best everywhere). The best is sought among all locks, but the two tables below name only those that we recommend for programs: so even the best of them may be below 1.00. *No wait over {}* \
          means that no thread waited longer at any point.",
             limit(SHORT_NS),
         ),

@@ -47,7 +47,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: true,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool; 24 bytes per thread and epoch",
     wakes: "while saturated, the head wakes by itself, every 50 to 200 us; else as asl",
-    delay: "a waiter, by `budget` and 0.1 ms a waiter while the lock is saturated; else as asl",
+    delay: "a waiter may be delayed by `budget`, plus 0.1 ms for each other waiter, while the lock is saturated; else by those before it, and on a little core by its window",
     advice: "machines with unequal cores, where throughput and P99 count and a rare wait of milliseconds does not",
     options: &[tuning::BUDGET, tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(barging::BYPASS)],
 };
