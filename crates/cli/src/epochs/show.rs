@@ -57,49 +57,47 @@ fn executed(epoch: &Epoch) -> Vec<&ClassStats> {
     epoch.classes.iter().filter(|class| class.count > 0).collect()
 }
 
-/// One line for each class of each epoch, and one for all classes together.
+/// A block for each epoch: a line for each class, and one for all together.
 pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
     let mut percentiles: Vec<_> = record.epochs().map(|(_, epoch)| percentile(epoch)).collect();
     percentiles.dedup();
     let common = if let [one] = &percentiles[..] { Some(one.as_str()) } else { None };
-    let mut table = output::table(&[
-        "epoch",
+    let header = [
         "cores",
         "count",
         "P50",
         common.unwrap_or("percentile"),
-        "SLO",
         "violations",
         "window now",
         "verdict",
-    ]);
+    ];
+    let mut blocks = Vec::new();
     for (name, epoch) in record.epochs() {
         let classes = executed(epoch);
-        let mut row = |first: &str, cores: &str, class: &ClassStats, window: bool, verdict| {
+        let row = |cores: &str, class: &ClassStats, window: bool, verdict| {
             let at = time(tail(epoch, class) as f64);
-            table.add_row([
-                shown(first).into_owned(),
+            vec![
                 cores.to_owned(),
                 thousands(class.count),
                 time(class.quantile(0.5) as f64),
                 if common.is_some() { at } else { format!("{} {at}", percentile(epoch)) },
-                time(epoch.slo_ns as f64),
                 violations(class),
                 if window { time(class.window_ns as f64) } else { "-".to_owned() },
                 Verdict::word(verdict).to_owned(),
-            ]);
+            ]
         };
-        let [only] = classes[..] else {
-            row(&name, "all", &epoch.all(), false, judge(epoch));
-            for class in classes {
-                let verdict = judge_class(epoch, class);
-                row("", names.of(class.class), class, true, verdict);
+        let rows = match classes[..] {
+            [only] => vec![row(names.of(only.class), only, true, judge(epoch))],
+            _ => {
+                let each = classes.iter().map(|class| {
+                    row(names.of(class.class), class, true, judge_class(epoch, class))
+                });
+                [row("all", &epoch.all(), false, judge(epoch))].into_iter().chain(each).collect()
             }
-            continue;
         };
-        row(&name, names.of(only.class), only, true, judge(epoch));
+        blocks.push((format!("{}, SLO {}", shown(&name), time(epoch.slo_ns as f64)), rows));
     }
-    output::plain(&table)
+    output::blocks(&header, &blocks)
 }
 
 /// The reason for the verdict, in one line.
@@ -288,10 +286,27 @@ mod tests {
         let (record, names) = record();
         let text = table(&record, &names);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("epoch cores") && lines[0].contains("P99"), "{text}");
-        assert!(lines[1].contains("all") && lines[1].ends_with("infeasible"), "{text}");
-        assert!(lines[2].contains(names.of(0)) && lines[2].ends_with("kept"), "{text}");
-        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].starts_with("cores") && lines[0].contains("P99"), "{text}");
+        assert_eq!(lines[1], "get, SLO 200 us");
+        assert!(lines[2].contains("all") && lines[2].ends_with("infeasible"), "{text}");
+        assert!(lines[3].contains(names.of(0)) && lines[3].ends_with("kept"), "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
+    }
+
+    #[test]
+    fn two_epochs_with_percentiles_of_their_own_take_a_line_each() {
+        let times = [vec![727; 650_000], vec![4_800_000; 6_510]].concat();
+        let classes = || [0, 1].map(|number| class(number, 100_000, &times, true)).to_vec();
+        let mut other = epoch("audit of a name that is rather long", 5_000_000, classes());
+        other.percentile = 99.9;
+        let epochs = vec![epoch("transfer", 100_000, classes()), other];
+        let record = Record::of(vec![process(u32::MAX, "server", epochs)]);
+        let text = table(&record, &ClassNames::new(None));
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
+        assert!(text.contains("P99.9 4.78 ms") && text.contains("6 510 (0.99 %)"), "{text}");
+        assert!(text.contains("violations") && text.contains("percentile"), "{text}");
+        // Two lines of header at most, two headings, three lines of each epoch.
+        assert!((9..=10).contains(&text.lines().count()), "{text}");
     }
 
     #[test]
