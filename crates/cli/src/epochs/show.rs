@@ -151,10 +151,32 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
         let line = format!("{}: {}", shown(&name), explain(epoch, names));
         let _ = writeln!(text, "{}", output::wrapped(&line));
     }
+    if let Some(note) = one_class(record, names) {
+        let _ = writeln!(text, "{}", output::wrapped(&format!("note: {note}")));
+    }
     if record.running > 0 {
         let _ = writeln!(text, "{} of the processes still run: figures until now", record.running);
     }
     text
+}
+
+/// Why nobody gave way, if all executions ended on cores of one class.
+fn one_class(record: &Record, names: &ClassNames) -> Option<String> {
+    let mut used: Vec<u8> = record
+        .epochs()
+        .flat_map(|(_, epoch)| executed(epoch).into_iter().map(|class| class.class))
+        .collect();
+    used.sort_unstable();
+    used.dedup();
+    let [only] = used[..] else { return None };
+    let ended = "all executions ended on one class of cores, where nobody gives way";
+    Some(match names.count() {
+        1 => format!("{ended}: see `lockwright topology`, or try --emulate"),
+        _ => format!(
+            "{ended}: {}; perhaps the program was too short, or had too few threads that compute, for the others to take part",
+            names.of(only)
+        ),
+    })
 }
 
 /// Writes all figures to `file`: CSV if its `name` ends so, else JSON.
@@ -307,6 +329,33 @@ mod tests {
         assert!(text.contains("violations") && text.contains("percentile"), "{text}");
         // Two lines of header at most, two headings, three lines of each epoch.
         assert!((9..=10).contains(&text.lines().count()), "{text}");
+    }
+
+    #[test]
+    fn a_class_that_took_no_part_is_explained() {
+        let (both, _) = record();
+        let one = |number| {
+            let get = epoch("get", 200_000, vec![class(number, 200_000, &[10_000; 20], false)]);
+            Record::of(vec![process(u32::MAX, "server", vec![get])])
+        };
+        let mut topology = lockwright_native::topology::Topology::new();
+        topology.read(b"/sys");
+        let cpus: Vec<_> = topology.online().map(|(cpu, _)| cpu.to_string()).collect();
+        if let [first, rest @ ..] = &cpus[..]
+            && !rest.is_empty()
+        {
+            let spec = format!("big:{first},little:{}x3.75", rest.join(","));
+            let names = ClassNames::new(Some(&spec));
+            let text = report(&one(0), &names, "server").replace("\n  ", " ");
+            assert!(text.contains("note: all executions ended on one class of cores"), "{text}");
+            assert!(text.contains("gives way: big; perhaps the program was too short"), "{text}");
+            assert!(
+                report(&one(1), &names, "server").replace("\n  ", " ").contains("way: little;")
+            );
+            assert!(!report(&both, &names, "server").contains("note:"));
+        }
+        let equal = ClassNames::new(Some(&format!("all:{}", cpus.join(","))));
+        assert!(report(&one(0), &equal, "server").contains("lockwright topology"));
     }
 
     #[test]

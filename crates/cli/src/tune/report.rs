@@ -6,7 +6,7 @@ use crate::epochs::{ClassNames, Origin, csv_header, csv_rows, json};
 use crate::hints::{Failure, cause};
 use crate::html::{CSS, escape};
 use crate::output;
-use crate::units::word;
+use lockwright_bench::units::word;
 use lockwright_bench::{Machine, time};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
