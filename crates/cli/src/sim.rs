@@ -10,7 +10,7 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod words;
 
-use lockwright_bench::Spread;
+use lockwright_bench::{Spread, time};
 use lockwright_sim::Run;
 use lockwright_sim::sweep::Knob;
 use lockwright_sim::{ClassOutcome, Outcome, Placement, Violation};
@@ -96,7 +96,7 @@ pub(crate) fn source(plan: &Plan) -> String {
         }
     }
     let _ = write!(text, ", {}", placement(&plan.placement));
-    let _ = write!(text, ", {}", lockwright_bench::units::word(plan.duration_ns));
+    let _ = write!(text, ", {}", time(plan.duration_ns as f64));
     let _ = match plan.seeds[..] {
         [seed] => write!(text, ", seed {seed}"),
         [first, .., last] => write!(text, ", median of seeds {first} to {last}"),

@@ -29,13 +29,13 @@ impl Display for Origin<'_> {
     }
 }
 
-/// `12 345`.
+/// `12,345`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.char_indices() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
+            text.push(',');
         }
         text.push(digit);
     }
@@ -325,7 +325,7 @@ mod tests {
         let record = Record::of(vec![process(u32::MAX, "server", epochs)]);
         let text = table(&record, &ClassNames::new(None));
         assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
-        assert!(text.contains("P99.9 4.78 ms") && text.contains("6 510 (0.99 %)"), "{text}");
+        assert!(text.contains("P99.9 4.78 ms") && text.contains("6,510 (0.99 %)"), "{text}");
         assert!(text.contains("violations") && text.contains("percentile"), "{text}");
         // Two lines of header at most, two headings, three lines of each epoch.
         assert!((9..=10).contains(&text.lines().count()), "{text}");
@@ -363,7 +363,7 @@ mod tests {
         let (record, names) = record();
         let (_, epoch) = record.epochs().next().unwrap();
         let text = explain(epoch, &names);
-        assert!(text.starts_with("infeasible: of 1 100 executions"), "{text}");
+        assert!(text.starts_with("infeasible: of 1,100 executions"), "{text}");
         assert!(text.contains("10.0 % took longer than 200 us (allowed: 1.0 %)"), "{text}");
     }
 
@@ -381,6 +381,6 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1 000", "1 234 567"]);
+        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What readers of a study's table should know before they believe it: which threads got nothing.
+//! What readers of a study's table should know before they believe it: what was recorded, and which threads got nothing.
 
 use super::plan::Plan;
 use super::report::classes;
@@ -10,9 +10,10 @@ use lockwright_sim::{Outcome, Run};
 /// Longest time that `--duration` takes, ns.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// A line for each lock under which a class of cores, or a thread, finished nothing.
+/// What a trace's program did, and a line for each lock under which a class of cores, or a thread, finished nothing.
 pub(crate) fn notes(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
-    (0..plan.locks.len()).flat_map(|lock| of_lock(plan, rows, lock)).collect()
+    let locks = (0..plan.locks.len()).flat_map(|lock| of_lock(plan, rows, lock));
+    plan.recorded.iter().cloned().chain(locks).collect()
 }
 
 fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
@@ -22,7 +23,7 @@ fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
         .filter(|(_, outcome)| outcome.violation.is_none())
         .collect();
     let name = plan.locks[lock].name();
-    let within = units::word(plan.duration_ns);
+    let within = time(plan.duration_ns as f64);
     let of_runs = |count: usize| match count == runs.len() {
         true => String::new(),
         false => format!(" in {count} of {} runs", runs.len()),
