@@ -113,6 +113,20 @@ fn why(plan: &Plan, run: &Run, outcome: &Outcome, which: &str) -> String {
     }
 }
 
+/// Ten times as long, to three digits: it is to be typed.
 fn longer(ns: u64) -> u64 {
-    ns.saturating_mul(10).min(HOUR_NS)
+    let ten = ns.saturating_mul(10).min(HOUR_NS);
+    let digit = 10u64.pow(ten.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    ten.next_multiple_of(digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_duration_has_three_digits() {
+        let said = [100_000, 400_000, 11_208_156, HOUR_NS].map(|ns| units::word(longer(ns)));
+        assert_eq!(said, ["1ms", "4ms", "113ms", "3600s"]);
+    }
 }

@@ -1,6 +1,7 @@
 //! A trace of `lockwright record` as a workload.
 
 use crate::cmd::record;
+use crate::epochs::thousands;
 use crate::hints::{Failure, warn};
 use crate::output::shown;
 use lockwright_bench::{si, time};
@@ -52,10 +53,11 @@ fn rate(trace: &Trace) -> String {
     let (meta, acquisitions) = (&trace.meta, trace.acquisitions());
     let threads = trace.threads.len();
     format!(
-        "the trace has {} acquisitions a second ({acquisitions} in {} by {threads} thread{} on {} CPU{}, lock {}); here threads compute as \
+        "the trace has {} acquisitions a second ({} in {} by {threads} thread{} on {} CPU{}, lock {}); here threads compute as \
          long as there on the fastest cores, but have other cores, and pay this machine's costs for the lock's line, waits and \
          wakes; locks that are taken inside others count with these as one operation",
         si(acquisitions as f64 / (meta.span_ns.max(1) as f64 / 1e9)),
+        thousands(acquisitions as u64),
         time(meta.span_ns as f64),
         if threads == 1 { "" } else { "s" },
         meta.cpus,
