@@ -34,7 +34,9 @@ enum Command {
     Eval(eval::Args),
     /// Measure every lock on every simulated machine, or on this one; write docs/choosing.md: which lock for which program.
     Choosing(choosing::Args),
-    /// Pass every test, installing what they need.
+    /// Pass every test, installing what they need: about half an hour, as root on Debian 12.
+    ///
+    /// Installs what is missing with apt-get first; as another user it only says which packages those are.
     Test(test::Args),
     /// Check the house's conventions (also a test).
     Tidy(tidy::Args),

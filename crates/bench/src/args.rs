@@ -2,6 +2,7 @@
 
 use crate::names;
 use crate::point::{Call, Length};
+use crate::units;
 use std::path::PathBuf;
 
 /// What the threads do.
@@ -58,7 +59,7 @@ pub enum Pin {
 parking_lot, std, all.\nThe reference, glibc, always runs. Figures are real, from this machine, unless they say emulated."
 )]
 pub struct Args {
-    /// Locks, separated by spaces or by one --lock each
+    /// Locks, separated by spaces or commas
     #[arg(long = "lock", value_name = "LOCK", num_args = 1.., value_parser = names::LOCKS,
           hide_possible_values = true)]
     pub(crate) locks: Vec<String>,
@@ -119,7 +120,7 @@ pub struct Args {
     pub(crate) timeout: u32,
 
     /// Latency SLOs of the epochs, as 20us or 1ms (workload epoch) [default: 100us]
-    #[arg(long, value_name = "TIME", value_delimiter = ',', conflicts_with = "suite", value_parser = names::duration)]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', conflicts_with = "suite", value_parser = units::nanoseconds_or_zero)]
     pub(crate) slo: Vec<u64>,
 
     /// Locks that an epoch's critical sections take in turns, 1 or 2 (workload epoch) [default: 2]
@@ -138,8 +139,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
 
-    /// Length of one measurement in seconds [default: 0.4, and 0.2 with --suite bars]
-    #[arg(long, value_name = "S")]
+    /// Length of one measurement, as in 400ms; without a unit, of seconds [default: 0.4, and 0.2 with --suite bars]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     pub(crate) time: Option<f64>,
 
     /// Rounds; every round measures every lock once

@@ -1,6 +1,7 @@
 //! From the command line to the plan: which locks, at which points.
 
 use crate::args::{Args, Pin, SuiteName, Workload};
+use crate::names::split;
 use crate::plan::{self, Plan, Row};
 use crate::point::{Call, Point, Work};
 use crate::subject::Subject;
@@ -21,8 +22,8 @@ pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, O
     }
     let points = points(args)?;
     let mut chosen = Vec::new();
-    for name in args.locks.iter().flat_map(|l| l.split_whitespace()) {
-        match name {
+    for name in &args.locks.iter().flat_map(|locks| split(locks)).collect::<Vec<_>>() {
+        match name.as_str() {
             "all" => chosen.extend(Subject::all(library)?),
             _ => chosen.push(Subject::parse(name, library)?),
         }

@@ -21,7 +21,7 @@
 //!  spoken     spec: the question to a worker and its answer, as JSON
 //!  named      point: what the threads do, how many, how long
 //!  worded     format: numbers for people
-//!  ground     stats     system     progress     names
+//!  ground     stats     system     progress     names     units
 //! ```
 
 mod args;
@@ -43,12 +43,13 @@ mod subject;
 mod suite;
 mod summary;
 mod system;
+pub mod units;
 mod worker;
 
 pub use args::{Args, Pin, SuiteName, Workload};
 pub use compute::calibrate as turns_per_ns;
 pub use format::{WIDTH, si, time, wrapped};
-pub use names::{Names, advice, nearest};
+pub use names::{Names, advice, misspelt_class, nearest, split};
 pub use progress::progress;
 pub use stats::Spread;
 pub use system::{
@@ -73,7 +74,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
     }
     if !(0.001..=600.0).contains(&args.time_s()) {
         bail!(
-            "'{}' is no length of a measurement\nhint: --time 0.4, from 0.001 to 600 seconds",
+            "'{}' is no length of a measurement\nhint: --time 400ms, from 1ms to 600s",
             args.time_s()
         );
     }

@@ -1,5 +1,6 @@
 //! Names of locks: for a shell's completion (which accepts any text), and for messages about a wrong one.
 
+use crate::units::word;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::spec::{Bad, Why};
@@ -48,6 +49,20 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// A class of cores in `spec` whose name is almost that of a known one, and that one. A name of the user's own is another
+/// word; `mid1` and the like are the topology's.
+pub fn misspelt_class(spec: &str) -> Option<(&str, &'static str)> {
+    const KNOWN: [&str; 3] = ["big", "mid", "little"];
+    spec.split(',').find_map(|piece| {
+        let name = piece.split_once(':')?.0.trim();
+        let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        if KNOWN.contains(&stem) {
+            return None;
+        }
+        Some((name, nearest(name, KNOWN)?))
+    })
+}
+
 /// What to say of a bad lock, and a hint; `names`: those that it may have.
 pub fn advice<'a>(bad: &Bad<'_>, names: impl IntoIterator<Item = &'a str>) -> (String, String) {
     let (name, known) = (bad.name, bad.known());
@@ -68,6 +83,10 @@ pub fn advice<'a>(bad: &Bad<'_>, names: impl IntoIterator<Item = &'a str>) -> (S
     let hint = match example {
         Some(option) => {
             let value = option.default.unwrap_or(option.max.min(option.min.max(1000)));
+            let value = match option.is_time() {
+                true => word(value.into()),
+                false => value.to_string(),
+            };
             format!("for example '{name}:{}={value}'; lockwright explain {name}", option.key)
         }
         None => format!("'{name}' has no options: use '{name}'"),
@@ -75,34 +94,49 @@ pub fn advice<'a>(bad: &Bad<'_>, names: impl IntoIterator<Item = &'a str>) -> (S
     (format!("{bad}{meant}"), hint)
 }
 
-/// A time on the command line: `20us`, `1.5ms`, `500ns`, `1s`; 0 is 0. In nanoseconds.
-pub(crate) fn duration(text: &str) -> Result<u64, String> {
-    let bad = || "a time is a number and its unit, as in 20us".to_owned();
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let value: f64 = digits.parse().map_err(|_| bad())?;
-    let unit = match &text[digits.len()..] {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "" if value == 0.0 => 1.0,
-        _ => return Err(bad()),
-    };
-    let ns = value * unit;
-    if (0.0..=1e12).contains(&ns) { Ok(ns.round() as u64) } else { Err(bad()) }
+/// At commas and blanks, but not at those within an item's options: `fifo:spin=1,bypass=2,barging`.
+pub fn split(text: &str) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    let separates = |char: char| char == ',' || char.is_whitespace();
+    for piece in text.split(separates).filter(|piece| !piece.is_empty()) {
+        match items.last_mut() {
+            Some(last) if last.contains(':') && piece.contains('=') && !piece.contains(':') => {
+                *last = format!("{last},{piece}");
+            }
+            _ => items.push(piece.to_owned()),
+        }
+    }
+    items
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{duration, nearest};
+    use super::{misspelt_class, nearest, split};
 
     #[test]
-    fn times_have_units() {
-        assert_eq!(duration("20us"), Ok(20_000));
-        assert_eq!((duration("1.5ms"), duration("0")), (Ok(1_500_000), Ok(0)));
-        for bad in ["20", "us", "-1us", "1h", "", "1e99s"] {
-            assert!(duration(bad).is_err(), "{bad}");
+    fn a_class_may_have_any_name_but_a_mistyped_one() {
+        for (spec, name, meant) in [
+            ("big:0,litle:1x3.75", "litle", "little"),
+            ("bg:0,little:1", "bg", "big"),
+            ("Big:0,little:1", "Big", "big"),
+            ("big:0, litlte:1", "litlte", "little"),
+        ] {
+            assert_eq!(misspelt_class(spec), Some((name, meant)));
         }
+        for fine in
+            ["big:0-3,4,mid:5,little:6x2", "big:0,mid1:1,mid2:2,little:3", "huge:0,tiny:1x2"]
+        {
+            assert_eq!(misspelt_class(fine), None, "{fine}");
+        }
+    }
+
+    #[test]
+    fn locks_keep_their_options() {
+        let locks = ["fifo:spin=1,bypass=2", "barging", "glibc"];
+        assert_eq!(split("fifo:spin=1,bypass=2, barging,glibc"), locks);
+        assert_eq!(split("fifo:spin=1,bypass=2 barging  glibc"), locks);
+        assert_eq!(split("in:mcs,fifo"), ["in:mcs", "fifo"]);
+        assert!(split(" ").is_empty());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the bench asks of Linux.
 
+use crate::names::misspelt_class;
 use lockwright_native::topology::Topology;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -39,6 +40,11 @@ pub(crate) fn fastest_first(emulate: Option<&str>) -> Vec<usize> {
 
 /// Can this machine emulate `spec`?
 pub(crate) fn check_emulation(spec: &str) -> anyhow::Result<()> {
+    if let Some((name, meant)) = misspelt_class(spec) {
+        anyhow::bail!(
+            "bad emulated machine '{spec}': unknown class '{name}'\nhint: did you mean '{meant}'? A name of your own is less like it"
+        );
+    }
     let mut topology = Box::new(Topology::new());
     topology.read(b"/sys");
     topology.set_emulated(spec).map(drop).map_err(|error| {

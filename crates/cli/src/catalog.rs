@@ -1,6 +1,7 @@
 //! Locks on the command line, `NAME[:key=value,...]`, and messages about wrong ones.
 
 use crate::hints::{Failure, warn};
+pub(crate) use lockwright_bench::split;
 use lockwright_bench::{Names, advice};
 use lockwright_locks::catalog::{CATALOG, find};
 use lockwright_locks::entry::{Entry, Kind};
@@ -52,35 +53,7 @@ pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>, ins
     }
 }
 
-/// At commas, but not at those within an item's options: `fifo:spin=1,bypass=2,barging`.
-pub(crate) fn split(text: &str) -> Vec<String> {
-    let mut items: Vec<String> = Vec::new();
-    for piece in text.split(',').map(str::trim).filter(|piece| !piece.is_empty()) {
-        match items.last_mut() {
-            Some(last) if last.contains(':') && piece.contains('=') && !piece.contains(':') => {
-                *last = format!("{last},{piece}");
-            }
-            _ => items.push(piece.to_owned()),
-        }
-    }
-    items
-}
-
 /// The lock, with its options, or what is wrong with it.
 pub(crate) fn check(spec: &str) -> Result<Spec<'_>, Failure> {
     Spec::parse(spec).map_err(|bad| failure(&bad))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn locks_keep_their_options() {
-        assert_eq!(
-            split("fifo:spin=1,bypass=2, barging,glibc"),
-            ["fifo:spin=1,bypass=2", "barging", "glibc"]
-        );
-        assert!(split("").is_empty());
-    }
 }

@@ -7,7 +7,8 @@
 
 use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, nearest, warn};
-use crate::{rules, units};
+use crate::rules;
+use lockwright_bench::units;
 use lockwright_locks::amp::feedback::Percentile;
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -174,6 +174,11 @@ impl ClassNames {
         ClassNames(topology)
     }
 
+    /// How many classes there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.classes()
+    }
+
     pub(crate) fn of(&self, class: u8) -> &str {
         self.0.class_name(Class(class))
     }

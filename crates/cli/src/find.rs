@@ -1,8 +1,8 @@
 //! The file behind a command's name, as a shell finds it.
 
-use crate::hints::Failure;
+use crate::hints::{Failure, nearest};
 use std::env;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -18,9 +18,8 @@ pub(crate) fn program(name: &OsStr) -> Result<PathBuf, Failure> {
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
-                let above = Path::new(name).ancestors().skip(1).find(|folder| folder.is_dir());
                 Err(Failure::not_found(format!("cannot run '{shown}': no such file"))
-                    .hint(format!("ls -l '{}'", above.unwrap_or(Path::new(".")).display())))
+                    .hint(elsewhere(Path::new(name))))
             }
             Err(error) => {
                 Err(Failure::not_executable(format!("cannot run '{shown}': {}", plain(&error)))
@@ -28,7 +27,7 @@ pub(crate) fn program(name: &OsStr) -> Result<PathBuf, Failure> {
             }
         };
     }
-    let path = env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
+    let path = search_path();
     let mut refused = None;
     for folder in env::split_paths(&path) {
         let candidate =
@@ -52,6 +51,35 @@ pub(crate) fn program(name: &OsStr) -> Result<PathBuf, Failure> {
     }))
 }
 
+fn search_path() -> OsString {
+    env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into())
+}
+
+/// Where the program of this path, which is not there, may be.
+fn elsewhere(path: &Path) -> String {
+    let (folder, name) = (path.parent(), path.file_name().unwrap_or_default());
+    let folder = folder.filter(|folder| folder.is_dir());
+    let beside =
+        folder.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let beside: Vec<PathBuf> =
+        beside.map(|entry| entry.path()).filter(|file| check(file).is_ok()).collect();
+    let names = beside.iter().filter_map(|file| file.file_name()?.to_str());
+    if let Some(close) = name.to_str().and_then(|name| nearest(name, names)) {
+        return format!(
+            "did you mean '{}'?",
+            folder.unwrap_or(Path::new("")).join(close).display()
+        );
+    }
+    let mut folders = env::split_paths(&search_path()).collect::<Vec<_>>().into_iter();
+    if folders.any(|folder| check(&folder.join(name)).is_ok()) {
+        return format!("'{}' is in PATH: leave out the folder", name.display());
+    }
+    match path.ancestors().skip(1).find(|folder| folder.is_dir()) {
+        Some(above) if path.is_absolute() => format!("ls -l '{}'", above.display()),
+        _ => format!("if it is built: find . -name '{}'", name.display()),
+    }
+}
+
 fn plain(error: &std::io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::PermissionDenied => "not executable",
@@ -69,4 +97,22 @@ fn check(path: &Path) -> std::io::Result<()> {
         return Err(ErrorKind::PermissionDenied.into());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_nearly_that_name_is_found_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = folder.path().join("server");
+        fs::write(&server, "").unwrap();
+        let hint = |name: &str| elsewhere(&folder.path().join(name));
+        let listing = format!("ls -l '{}'", folder.path().display());
+        assert_eq!(hint("sever"), listing, "not a program");
+        fs::set_permissions(&server, fs::Permissions::from_mode(0o700)).unwrap();
+        assert_eq!(hint("sever"), format!("did you mean '{}'?", server.display()));
+        assert_eq!(hint("another"), listing);
+    }
 }

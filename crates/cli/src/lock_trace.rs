@@ -72,8 +72,10 @@ pub(crate) fn report(trace: &Trace) -> String {
 fn table(trace: &Trace, summary: &Summary) -> String {
     let mut locks: Vec<_> = trace.locks.iter().zip(&summary.locks).enumerate().collect();
     locks.sort_by_key(|(number, (_, lock))| (u64::MAX - lock.acquisitions(), *number));
-    const FIGURES: [&str; 9] =
-        ["threads", "count", "gap P50", "P99", "wait P50", "P99", "hold P50", "P99", "waited"];
+    const FIGURES: [&str; 9] = [
+        "threads", "count", "gap P50", "gap P99", "wait P50", "wait P99", "hold P50", "hold P99",
+        "waited",
+    ];
     let mut whole = output::table(&[&["lock", "where"][..], &FIGURES].concat());
     let mut places = output::table(&["lock", "where"]);
     let mut figures = output::table(&[&["lock"][..], &FIGURES].concat());
@@ -204,6 +206,17 @@ mod tests {
             places.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
         let cut = format!("{}...", &long[..NAME]);
         assert_eq!(names, ["table+0x8", "libcache.so.1+0x40", "0xabc", cut.as_str()], "{text}");
+    }
+
+    #[test]
+    fn every_figure_has_its_name_above_it() {
+        let text = reported(vec![LockInfo::default()], 5);
+        for name in ["gap", "wait", "hold"] {
+            for share in ["P50", "P99"] {
+                assert!(text.contains(&format!("{name} {share}")), "{text}");
+            }
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
     }
 
     #[test]

@@ -24,7 +24,6 @@ mod signals;
 mod sim;
 mod trace;
 mod tune;
-mod units;
 mod usage;
 mod whose;
 

@@ -241,14 +241,7 @@ fn list(objects: &[ObjectFile]) -> String {
     match objects {
         [] => "the program".to_owned(),
         [one] => format!("'{}'", one.name),
-        [program, _] => format!("'{}' and the library that it loads at its start", program.name),
-        [program, libraries @ ..] => {
-            format!(
-                "'{}' and the {} libraries that it loads at its start",
-                program.name,
-                libraries.len()
-            )
-        }
+        [program, ..] => format!("'{}' or the libraries that it loads at its start", program.name),
     }
 }
 

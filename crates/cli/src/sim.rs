@@ -10,7 +10,7 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod words;
 
-use lockwright_bench::Spread;
+use lockwright_bench::{Spread, time};
 use lockwright_sim::Run;
 use lockwright_sim::sweep::Knob;
 use lockwright_sim::{ClassOutcome, Outcome, Placement, Violation};
@@ -96,7 +96,7 @@ pub(crate) fn source(plan: &Plan) -> String {
         }
     }
     let _ = write!(text, ", {}", placement(&plan.placement));
-    let _ = write!(text, ", {}", crate::units::word(plan.duration_ns));
+    let _ = write!(text, ", {}", time(plan.duration_ns as f64));
     let _ = match plan.seeds[..] {
         [seed] => write!(text, ", seed {seed}"),
         [first, .., last] => write!(text, ", median of seeds {first} to {last}"),
@@ -146,7 +146,7 @@ fn quoted(word: &str) -> String {
 
 /// The command that runs this point again.
 pub(crate) fn replay(plan: &Plan, row: &plan::At, run: &Run) -> String {
-    use crate::units::word;
+    use lockwright_bench::units::word;
     let mut words = vec![
         "lockwright sim".to_owned(),
         format!("--machine {}", quoted(&plan.machine_words[row.machine])),

@@ -21,7 +21,10 @@ fn failure<P: CommandFactory>(error: &clap::Error) -> Failure {
         P::command().get_subcommands().any(|known| known.get_name() == argument)
     });
     let help = subcommand.map_or(format!("{name} --help"), |word| format!("{name} {word} --help"));
-    let failure = Failure::new(first_paragraph(&error.render().to_string()));
+    let failure = Failure::new(plainly(&first_paragraph(&error.render().to_string())));
+    if let Some(flag) = namesake::<P>(error) {
+        return failure.hint(format!("did you mean '{flag}'? {help}"));
+    }
     let known =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
     match known.into_iter().find_map(|kind| error.get(kind)) {
@@ -43,6 +46,47 @@ fn meant<P: CommandFactory>(error: &clap::Error) -> Option<String> {
     };
     let command = P::command();
     nearest(word, command.get_subcommands().map(clap::Command::get_name)).map(str::to_owned)
+}
+
+/// Flags that mean the same in different subcommands.
+const NAMESAKES: [[&str; 2]; 4] =
+    [["time", "duration"], ["out", "output"], ["seed", "seeds"], ["rounds", "seeds"]];
+
+/// The flag of this subcommand that means what an unknown one means in another.
+fn namesake<P: CommandFactory>(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    if error.kind() != ErrorKind::UnknownArgument {
+        return None;
+    }
+    let (command, word) = (P::command(), std::env::args().nth(1)?);
+    let subcommand = command.get_subcommands().find(|known| known.get_name() == word)?;
+    let has = |flag: &str| {
+        subcommand
+            .get_arguments()
+            .any(|known| known.get_long() == Some(flag) && !known.is_hide_set())
+    };
+    let given = given.strip_prefix("--")?;
+    let others = NAMESAKES.iter().filter_map(|pair| match pair {
+        [one, other] if *one == given => Some(other),
+        [other, one] if *one == given => Some(other),
+        _ => None,
+    });
+    others.into_iter().find(|other| has(other)).map(|other| format!("--{other}"))
+}
+
+/// Rust's words for a bad number in ours.
+fn plainly(message: &str) -> String {
+    [
+        ("invalid digit found in string", "not a number"),
+        ("invalid float literal", "not a number"),
+        ("cannot parse integer from empty string", "not a number"),
+        ("cannot parse float from empty string", "not a number"),
+        ("number too large to fit in target type", "too large"),
+    ]
+    .iter()
+    .fold(message.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
 /// clap's message without its tips and usage, on one line.

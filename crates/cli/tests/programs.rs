@@ -626,9 +626,9 @@ fn stats_show_each_class_of_an_annotated_programs_epochs() -> Result<()> {
         assert!(errors.starts_with(&head), "{errors}");
         let seconds = errors[head.len()..].split(' ').next().context("a time")?;
         assert!(seconds.parse::<f64>()? >= 0.2, "{errors}");
-        let rows: Vec<_> = errors.lines().skip(3).take(3).collect();
+        let rows: Vec<_> = errors.lines().skip(3).take(4).collect();
         assert!(rows.iter().all(|row| row.chars().count() <= 80), "{errors}");
-        for (row, cores) in rows.iter().zip(["work all", "big", "little"]) {
+        for (row, cores) in rows.iter().zip(["work, SLO", "all", "big", "little"]) {
             let words = row.split_whitespace().collect::<Vec<_>>().join(" ");
             assert!(words.starts_with(cores), "{errors}");
         }
@@ -656,7 +656,7 @@ fn stats_of_children_are_one_with_their_parents() -> Result<()> {
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
     let errors = outcome.errors();
     assert!(errors.contains(", 2 processes, "), "{errors}");
-    assert_eq!(errors.matches("\nwork ").count(), 1, "{errors}");
+    assert_eq!(errors.matches("\nwork, SLO ").count(), 1, "{errors}");
     Ok(())
 }
 

@@ -46,6 +46,11 @@ pub struct OptionSpec {
 }
 
 impl OptionSpec {
+    /// Is it a time, in ns?
+    pub fn is_time(&self) -> bool {
+        self.meaning.starts_with("ns ")
+    }
+
     /// The same, with a lock's own default.
     pub const fn or(self, default: u32) -> Self {
         Self { default: Some(default), ..self }

@@ -62,11 +62,22 @@ fn read<'a>(
 ) -> Result<(&'static OptionSpec, u32), Why<'a>> {
     let (key, value) = piece.split_once('=').ok_or(Why::NoPair(piece))?;
     let option = known.iter().find(|option| option.key == key).ok_or(Why::NoOption(key))?;
-    match value.parse() {
-        Ok(number) if (option.min..=option.max).contains(&number) => Ok((option, number)),
-        _ if is_number(value) => Err(Why::OutOfRange { option, value }),
+    let (digits, unit) = unit(value, option);
+    let number = digits.parse::<u32>().ok().and_then(|number| number.checked_mul(unit));
+    match number {
+        Some(number) if (option.min..=option.max).contains(&number) => Ok((option, number)),
+        _ if is_number(digits) => Err(Why::OutOfRange { option, value }),
         _ => Err(Why::NoNumber { key, value }),
     }
+}
+
+/// A value without its unit, and how many of the option's own units that is: a time may have one, as in `10ms`.
+fn unit<'a>(value: &'a str, option: &OptionSpec) -> (&'a str, u32) {
+    const UNITS: [(&str, u32); 4] =
+        [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+    let known = UNITS.iter().filter(|_| option.is_time());
+    let mut given = known.filter_map(|(name, ns)| Some((value.strip_suffix(name)?, *ns)));
+    given.next().unwrap_or((value, 1))
 }
 
 /// Digits, a sign, a point: enough for a message. Parsing an `f64` would bring its tables into the preloaded
@@ -191,6 +202,20 @@ mod tests {
     }
 
     #[test]
+    fn times_may_have_a_unit() {
+        let value = |text| Spec::parse(text).unwrap().options().next().unwrap().1;
+        for (text, ns) in [
+            ("auto:budget=10ms", 10_000_000),
+            ("auto:budget=1s", 1_000_000_000),
+            ("fifo:spin=20us", 20_000),
+            ("fifo:spin=300ns", 300),
+            ("fifo:spin=300", 300),
+        ] {
+            assert_eq!(value(text), ns, "{text}");
+        }
+    }
+
+    #[test]
     fn bad_names_are_unknown() {
         for (text, name) in [
             ("", ""),
@@ -219,7 +244,12 @@ mod tests {
             ("fifo:,spin=1", "", "option '' is not key=value"),
             ("fifo:spin=", "spin", "'spin': '' is not a number"),
             ("fifo:spin=x", "spin", "'spin': 'x' is not a number"),
-            ("fifo:spin=1us", "spin", "'spin': '1us' is not a number"),
+            ("fifo:spin=1h", "spin", "'spin': '1h' is not a number"),
+            ("fifo:spin=us", "spin", "'spin': 'us' is not a number"),
+            ("fifo:spin=1s", "spin", "'spin=1s' is not within 0 to 10000000"),
+            ("fifo:spin=5s", "spin", "'spin=5s' is not within 0 to 10000000"),
+            ("fifo:spin=1.5us", "spin", "'spin=1.5us' is not within 0 to 10000000"),
+            ("fifo:bypass=1us", "bypass", "'bypass': '1us' is not a number"),
             ("fifo:spin=-", "spin", "'spin': '-' is not a number"),
             ("fifo:spin=1:2", "spin", "'spin': '1:2' is not a number"),
             ("auto:spin=1,spinners=-1", "spinners", "'spinners=-1' is not within 0 to 7"),

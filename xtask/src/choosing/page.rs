@@ -162,7 +162,7 @@ fn other_locks(page: &mut String) {
     page.push_str(
         "    lockwright run --lock fifo -- ./server       # another lock for all mutexes\n    \
          LOCKWRIGHT_LOCK=fifo LD_PRELOAD=$PWD/target/release/liblockwright.so ./server\n    \
-         lockwright run --lock auto:budget=1000000 -- ./server   # shorter waits\n    \
+         lockwright run --lock auto:budget=1ms -- ./server   # shorter waits\n    \
          lockwright run --config locks.toml -- ./server          # for one mutex alone\n    \
          lockwright switch 4242 fifo                  # while it runs\n    \
          lockwright record --output server.bin -- ./server       # what it does, and\n    \

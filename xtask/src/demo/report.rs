@@ -22,12 +22,12 @@ pub(super) fn page(results: &Results, command: &str) -> Result<String> {
          <p class=\"lead\">An unmodified database program under glibc’s lock and under ours: on this machine as it \
          is, and on a big core and a little one.</p>\n"
     );
+    if let Some(warning) = stats::disturbed(results.disturbance) {
+        let _ = writeln!(page, "<p class=\"warning\">Warning: {}.</p>", escape(&warning));
+    }
     for sentence in words::sentences(&results.panels, &results.next) {
         let (what, rest) = sentence.split_once(": ").unwrap_or((&sentence, ""));
         let _ = writeln!(page, "<p class=\"said\"><b>{what}:</b> {}</p>", marked(rest));
-    }
-    if let Some(warning) = stats::disturbed(results.disturbance) {
-        let _ = writeln!(page, "<p class=\"warning\">Warning: {}.</p>", escape(&warning));
     }
     let _ = writeln!(
         page,

@@ -71,13 +71,13 @@ fn range(ratios: &[f64]) -> String {
     if low == high { low } else { format!("{low} to {high}") }
 }
 
-/// In `count` of `of` settings.
-fn times(count: usize, of: usize) -> String {
-    match count {
-        n if n == of && of > 1 => "each time".into(),
-        1 => "once".into(),
-        2 => "twice".into(),
-        n => format!("{n} times"),
+/// How a figure that is better, or worse, differs from glibc's.
+fn differs(figure: Figure, is_better: bool) -> &'static str {
+    match (figure.is_gain(), is_better) {
+        (true, true) => "higher",
+        (true, false) => "lower",
+        (false, true) => "shorter",
+        (false, false) => "longer",
     }
 }
 
@@ -89,42 +89,43 @@ fn machine(panel: &Panel, found: &mut Findings) {
         let name = panel.groups[0].summaries[n].name();
         let (mut gains, mut losses, mut none) = (Vec::new(), Vec::new(), Vec::new());
         for figure in Figure::ALL {
-            let of = |wanted| {
-                let is = move |group: &&Group| group.summaries[n].verdict(figure) == wanted;
-                panel.groups.iter().filter(is).collect::<Vec<_>>()
-            };
-            let ratios = |groups: &[&Group]| {
-                let median = |group: &&Group| group.summaries[n].ratio(figure).spread.median;
-                range(&groups.iter().map(median).collect::<Vec<_>>())
-            };
-            let (won, lost) = (of(Verdict::Better), of(Verdict::Worse));
             let words = figure.words();
-            if !won.is_empty() {
-                let often = times(won.len(), total);
-                gains.push(format!("{often} in {words} ({} of glibc's)", ratios(&won)));
+            let mut said = false;
+            for (wanted, to) in [(Verdict::Better, &mut gains), (Verdict::Worse, &mut losses)] {
+                let is = |group: &&Group| group.summaries[n].verdict(figure) == wanted;
+                let those: Vec<_> = panel.groups.iter().filter(is).collect();
+                if those.is_empty() {
+                    continue;
+                }
+                said = true;
+                let median = |group: &&Group| group.summaries[n].ratio(figure).spread.median;
+                let ratios = range(&those.iter().map(median).collect::<Vec<_>>());
+                let is_all = those.len() == total;
+                let often = match (is_all, those.len()) {
+                    (true, 1) => String::new(),
+                    (true, _) => format!(" in each of {total} settings"),
+                    (false, some) => format!(" in {some} of {total} settings"),
+                };
+                // What is worse somewhere: where?
+                let places = those.iter().map(|group| panel.label(group.setting));
+                let places = match wanted == Verdict::Worse && !is_all {
+                    true => format!(": {}", places.collect::<Vec<_>>().join("; ")),
+                    false => String::new(),
+                };
+                let whose = if to.is_empty() { format!("{name}'s") } else { "its".to_owned() };
+                let differs = differs(figure, wanted == Verdict::Better);
+                to.push(format!(
+                    "{whose} {words} is {differs}{often} ({ratios} of glibc's{places})"
+                ));
             }
-            if !lost.is_empty() {
-                let ratios = ratios(&lost);
-                losses.push(if lost.len() == total {
-                    format!("{} in {words} ({ratios} of glibc's)", times(total, total))
-                } else {
-                    let settings = lost.iter().map(|group| panel.label(group.setting));
-                    let settings = settings.collect::<Vec<_>>().join("; ");
-                    format!("in {words} ({ratios} of glibc's: {settings})")
-                });
-            }
-            if won.is_empty() && lost.is_empty() {
+            if !said {
                 none.push(words);
             }
         }
-        if !gains.is_empty() {
-            let gains = listed(&gains);
-            found.better.push(format!(
-                "on this machine (real; {total} settings) {name} beats glibc {gains}"
-            ));
-        }
-        if !losses.is_empty() {
-            found.worse.push(format!("on this machine (real) {name} loses {}", listed(&losses)));
+        for (said, to) in [(gains, &mut found.better), (losses, &mut found.worse)] {
+            if !said.is_empty() {
+                to.push(format!("on this machine (real) {}", listed(&said)));
+            }
         }
         if !none.is_empty() {
             found.even.push(format!("{name}'s {} on this machine", listed(&none)));
@@ -132,12 +133,18 @@ fn machine(panel: &Panel, found: &mut Findings) {
     }
 }
 
-/// Big and little cores: our own lock, or else asl, database by database.
+/// Big and little cores: the locks that know epochs.
 fn cores(panel: &Panel, found: &mut Findings) {
-    let has = |lock: &str| {
-        panel.groups.iter().all(|group| group.summaries.iter().any(|own| own.subject.lock == lock))
-    };
-    let Some(lock) = [OURS, ASL].into_iter().find(|lock| has(lock)) else { return };
+    for lock in [OURS, ASL] {
+        throughputs(panel, lock, found);
+        for has_slo in [true, false] {
+            tails(panel, lock, has_slo, found);
+        }
+    }
+}
+
+/// Throughput and objectives of a lock, database by database.
+fn throughputs(panel: &Panel, lock: &str, found: &mut Findings) {
     let (mut gains, mut losses) = (Vec::new(), Vec::new());
     for group in &panel.groups {
         let database = group.setting.name();
@@ -148,21 +155,20 @@ fn cores(panel: &Panel, found: &mut Findings) {
                 None => "without an SLO".into(),
                 Some(slo_ns) => {
                     let of_slo = own.of_slo(slo_ns);
-                    let mut said = format!(
-                        "with an SLO of {} (the little core's P99: {} of it",
-                        short(slo_ns),
-                        ratio_digits(of_slo)
-                    );
-                    if of_slo > KEPT {
+                    let is = ratio_digits(of_slo);
+                    let tail = if of_slo > KEPT {
                         verdict = Verdict::Worse;
                         // If fifo, where nobody is overtaken, misses it, too, no lock of this kind can keep
                         // it.
                         let fifo = group.summaries.iter().find(|own| own.subject.lock == FIFO);
-                        if let Some(fifo) = fifo {
-                            let _ = write!(said, ", fifo's: {}", ratio_digits(fifo.of_slo(slo_ns)));
-                        }
-                    }
-                    said + ")"
+                        let fifo = fifo.map_or(String::new(), |fifo| {
+                            format!(", fifo's {}", ratio_digits(fifo.of_slo(slo_ns)))
+                        });
+                        format!("missed: the little core's P99 is {is} of it{fifo}")
+                    } else {
+                        format!("the little core's P99: {is} of it")
+                    };
+                    format!("with an SLO of {} ({tail})", short(slo_ns))
                 }
             };
             match verdict {
@@ -181,6 +187,30 @@ fn cores(panel: &Panel, found: &mut Findings) {
                 listed(&ratios)
             ));
         }
+    }
+}
+
+/// Latencies of the little core that are longer than under glibc: the price of throughput.
+fn tails(panel: &Panel, lock: &str, has_slo: bool, found: &mut Findings) {
+    let mut longer = Vec::new();
+    for figure in [Figure::P99, Figure::P999, Figure::Longest] {
+        let summaries = panel.groups.iter().flat_map(|group| &group.summaries);
+        let worse = summaries.filter(|own| {
+            own.subject.lock == lock
+                && own.subject.slo_ns.is_some() == has_slo
+                && own.verdict(figure) == Verdict::Worse
+        });
+        let ratios: Vec<_> = worse.map(|own| own.ratio(figure).spread.median).collect();
+        if !ratios.is_empty() {
+            longer.push(format!("{} of the {}", range(&ratios), figure.words()));
+        }
+    }
+    if !longer.is_empty() {
+        found.worse.push(format!(
+            "on a big core and a little one (emulated) {lock} with{} an SLO has, of the little core's figures under glibc, {}",
+            if has_slo { "" } else { "out" },
+            listed(&longer)
+        ));
     }
 }
 

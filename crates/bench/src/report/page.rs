@@ -104,6 +104,11 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
             "(ceiling): two threads with a CPU each and a test-and-set lock, or one CPU alone, whichever is more; of the same groups"
                 .into(),
         );
+        lines.push(
+            "of the ceiling: may exceed 1, as runs follow each other (noise), other locks may take turns better than \
+             test-and-set does, and on more than two CPUs more threads may do more"
+                .into(),
+        );
     }
     let answers = measured.samples.iter().filter(|sample| sample.answer.is_some()).count();
     lines.push(format!(
@@ -161,6 +166,23 @@ pub(crate) fn readme(report: &Report<'_>, text: &str, plots: &[String]) -> Strin
 mod tests {
     use super::*;
     use crate::measured::tests::measured;
+
+    #[test]
+    fn where_there_are_ceilings_it_says_why_a_lock_may_exceed_them() {
+        let said = |ceilings| {
+            let plan = Plan {
+                subjects: Vec::new(),
+                rows: Vec::new(),
+                ceilings,
+                reps: 9,
+                time_s: 1.0,
+                seed: 1,
+            };
+            let lines = notes(&plan, &measured(Vec::new()));
+            lines.iter().any(|line| line.starts_with("of the ceiling: may exceed 1"))
+        };
+        assert!(said(vec![vec![0]]) && !said(vec![Vec::new()]));
+    }
 
     #[test]
     fn figures_that_may_be_noise_say_so_in_one_line() {

@@ -90,7 +90,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     } else {
         let title = format!("real: {}", calibration.profile.title);
         output::print(&format!("{}\n\n", output::wrapped(&title)))?;
-        print_table(&calibration.figures)?;
+        output::print(&table(&calibration.figures))?;
         for note in &calibration.notes {
             output::print(&output::wrapped(&format!("\nnote: {note}")))?;
         }
@@ -119,24 +119,29 @@ fn kind(origin: Origin) -> &'static str {
     }
 }
 
-fn print_table(figures: &[Figure]) -> Result<(), Failure> {
-    let mut table =
-        output::table(&["figure", "value", "unit", "p10 .. p90", "samples", "rejected", "kind"]);
+/// Figures under what they are of: `memory.hold_ns` is `hold_ns` under `memory`.
+fn table(figures: &[Figure]) -> String {
+    let mut blocks: Vec<(String, Vec<Vec<String>>)> = Vec::new();
     for figure in figures {
+        let (of, name) = figure.path.rsplit_once('.').unwrap_or(("", &figure.path));
         let spread = figure.spread.map(|(low, high)| format!("{low} .. {high}"));
         let tried = figure.between.map(|(low, high)| format!("in {low} .. {high}"));
-        let count = |count: usize| figure.spread.map_or("-".to_owned(), |_| count.to_string());
-        table.add_row([
-            figure.path.clone(),
+        let counted =
+            || format!("{} of {}", figure.samples, figure.samples + figure.rejected.all());
+        let cells = vec![
+            name.to_owned(),
             figure.value.to_string(),
             figure.unit.to_owned(),
             spread.or(tried).unwrap_or("-".into()),
-            count(figure.samples),
-            count(figure.rejected.all()),
+            figure.spread.map_or("-".to_owned(), |_| counted()),
             kind(figure.kind).to_owned(),
-        ]);
+        ];
+        match blocks.last_mut() {
+            Some((last, block)) if last == of => block.push(cells),
+            _ => blocks.push((of.to_owned(), vec![cells])),
+        }
     }
-    output::print_table(&table)
+    output::blocks(&["figure", "value", "unit", "p10 .. p90", "samples", "kind"], &blocks)
 }
 
 fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
@@ -149,4 +154,38 @@ fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
         "regime": calibration.regime,
         "notes": calibration.notes,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_calibrate::Rejected;
+
+    #[test]
+    fn a_figure_takes_one_line_under_what_it_is_of() {
+        let figure = |path: &str, value, spread, between| Figure {
+            path: path.into(),
+            value,
+            unit: "ns",
+            kind: Origin::Measured,
+            spread,
+            between,
+            samples: 720,
+            rejected: Rejected::default(),
+            source: String::new(),
+        };
+        let text = table(&[
+            figure("class.big.weight_back_to_back", 1.0, None, None),
+            figure("class.big.nop_ns", 0.02399, Some((0.02383, 0.02415)), None),
+            figure("kernel.wakeup_granularity_ns", 8e6, None, Some((4e6, 16e6))),
+        ]);
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!((lines[1], lines[4], lines.len()), ("class.big", "kernel", 6), "{text}");
+        assert!(
+            lines[3].contains("0.02383 .. 0.02415") && lines[3].contains("720 of 720"),
+            "{text}"
+        );
+        assert!(lines[5].contains("in 4000000 .. 16000000"), "{text}");
+    }
 }

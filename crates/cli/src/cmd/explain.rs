@@ -2,7 +2,8 @@
 
 use super::list;
 use crate::hints::Failure;
-use crate::{catalog, output, units};
+use crate::{catalog, output};
+use lockwright_bench::units;
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_locks::spec::GLIBC;
 use std::fmt::Write;
@@ -76,7 +77,7 @@ fn glibc() -> String {
 
 /// The value of an option as it is typed, and of a time what that is: `10000000 ns = 10ms`.
 fn in_its_unit(option: &OptionSpec, value: u32) -> String {
-    match option.meaning.starts_with("ns ") {
+    match option.is_time() {
         true => format!("{value} ns = {}", units::word(value.into())),
         false => value.to_string(),
     }

@@ -2,7 +2,8 @@
 
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::{catalog, explore, output, units};
+use crate::{catalog, explore, output};
+use lockwright_bench::units;
 use lockwright_bench::{catch_interrupts, interrupted};
 use lockwright_locks::catalog::CATALOG;
 use lockwright_sim::LockSpec;
@@ -155,12 +156,9 @@ fn one(lock: Subject, search: Search, args: &Args) -> Result<(bool, Tally, Value
 
 /// A number of seconds, or a time with its unit.
 fn time(text: &str) -> Result<Duration, Failure> {
-    let read = match text.parse::<f64>() {
-        Ok(seconds) => {
-            Duration::try_from_secs_f64(seconds).map_err(|_| "not a time in seconds".to_owned())
-        }
-        Err(_) => units::nanoseconds(text).map(Duration::from_nanos),
-    };
+    let read = units::seconds(text).and_then(|seconds| {
+        Duration::try_from_secs_f64(seconds).map_err(|_| "not a time in seconds".to_owned())
+    });
     read.map_err(|why| {
         Failure::new(format!("bad --time '{text}': {why}"))
             .hint("for example --time 10, --time 500ms")

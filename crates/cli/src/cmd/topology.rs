@@ -2,6 +2,7 @@
 
 use crate::hints::Failure;
 use crate::output;
+use lockwright_bench::misspelt_class;
 use lockwright_native::cpus::Usable;
 use lockwright_native::topology::{Class, Cpu, Factor, Topology};
 
@@ -60,6 +61,7 @@ pub(crate) const EMULATE: &str = "LOCKWRIGHT_EMULATE";
 
 /// Would the library emulate this? Says in words how slow which cores are. `who` gave it.
 pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> {
+    known_classes(spec, "emulated machine", who)?;
     let mut topology = read();
     let online: Vec<_> = topology.online().map(|(cpu, _)| cpu).collect();
     let factors = topology.set_emulated(spec).map_err(|error| {
@@ -81,7 +83,16 @@ pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> 
     })
 }
 
+/// A mistyped class would be one of its own.
+fn known_classes(spec: &str, what: &str, who: &str) -> Result<(), Failure> {
+    misspelt_class(spec).map_or(Ok(()), |(name, meant)| {
+        Err(Failure::new(format!("bad {what} '{spec}' ({who}): unknown class '{name}'"))
+            .hint(format!("did you mean '{meant}'? A name of your own is less like it")))
+    })
+}
+
 fn set(topology: &mut Topology, spec: &str, who: &str) -> Result<(), Failure> {
+    known_classes(spec, "topology", who)?;
     let online: Vec<_> = topology.online().map(|(cpu, _)| cpu).collect();
     topology.set(spec).map_err(|error| {
         Failure::new(format!("bad topology '{spec}' ({who}): {error}"))

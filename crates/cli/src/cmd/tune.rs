@@ -8,7 +8,8 @@ use crate::interrupt::INTERRUPTED;
 use crate::tune::measure::{Plan, measure};
 use crate::tune::report::Report;
 use crate::tune::{Setting, curves, steps};
-use crate::{catalog, elf, epoch, find, library, output, units};
+use crate::{catalog, elf, epoch, find, library, output};
+use lockwright_bench::units;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -41,8 +42,8 @@ pub(crate) struct Args {
     #[arg(long, alias = "runs", value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// End each run after this many seconds
-    #[arg(long, value_name = "SECONDS")]
+    /// End each run after this time, as in 500ms; without a unit, of seconds
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     time: Option<f64>,
     /// Make each call of an exported function an epoch, NAME=FUNCTION[@pPERCENTILE]
     #[arg(long = "epoch", value_name = "EPOCH")]

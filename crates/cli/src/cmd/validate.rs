@@ -4,6 +4,7 @@ use crate::hints::{Failure, cause};
 use crate::interrupt::INTERRUPTED;
 use crate::sim::words;
 use crate::{launch, output};
+use lockwright_bench::time;
 use lockwright_calibrate::Error;
 use lockwright_calibrate::validate::{Bar, Met, Raw, Row, Validation, Verdict, validate};
 use lockwright_sim::profile::Profile;
@@ -140,28 +141,27 @@ fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
         .hint("lockwright validate --output DIR")
 }
 
+/// Times to three digits; the files have more.
 fn table(rows: &[Row]) -> String {
-    let mut table = output::table(&[
-        "load",
-        "lock",
-        "threads",
-        "real ns",
-        "p10 .. p90",
-        "simulated ns",
-        "simulated / real",
-    ]);
+    let mut blocks: Vec<(String, Vec<Vec<String>>)> = Vec::new();
     for row in rows {
-        table.add_row([
-            row.load.clone(),
+        let cells = vec![
             row.lock.clone(),
             row.threads.to_string(),
-            format!("{:.1}", row.real_ns),
-            format!("{:.1} .. {:.1}", row.spread_ns.0, row.spread_ns.1),
-            format!("{:.1}", row.simulated_ns),
+            time(row.real_ns),
+            format!("{} .. {}", time(row.spread_ns.0), time(row.spread_ns.1)),
+            time(row.simulated_ns),
             format!("{:.2}", row.ratio()),
-        ]);
+        ];
+        match blocks.iter_mut().find(|(load, _)| *load == row.load) {
+            Some((_, block)) => block.push(cells),
+            None => blocks.push((row.load.clone(), vec![cells])),
+        }
     }
-    output::plain(&table)
+    output::blocks(
+        &["lock", "threads", "real", "p10 .. p90", "simulated", "simulated / real"],
+        &blocks,
+    )
 }
 
 fn in_words(profile: &Profile, validation: &Validation) -> String {
@@ -217,4 +217,31 @@ fn passes(raw: &[Raw]) -> String {
         );
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_stands_once_and_its_rows_take_a_line_each() {
+        let row = |lock: &str, load: &str, ns| Row {
+            lock: lock.into(),
+            load: load.into(),
+            threads: 2,
+            real_ns: ns,
+            spread_ns: (0.97 * ns, 1.12 * ns),
+            simulated_ns: 1.1 * ns,
+        };
+        let long = "16 lines + 1000 ns, gap 6000 ns, exponential";
+        let rows = [
+            row("barging", long, 3601.6),
+            row("tas", "0 lines", 29.87),
+            row("asl-mcs", long, 3492.4),
+        ];
+        let text = table(&rows);
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
+        assert_eq!((text.matches(long).count(), text.lines().count()), (1, 6), "{text}");
+        assert!(text.contains("3.60 us  3.49 us .. 4.03 us  3.96 us"), "{text}");
+    }
 }

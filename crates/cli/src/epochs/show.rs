@@ -29,13 +29,13 @@ impl Display for Origin<'_> {
     }
 }
 
-/// `12 345`.
+/// `12,345`.
 pub(crate) fn thousands(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.char_indices() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(' ');
+            text.push(',');
         }
         text.push(digit);
     }
@@ -57,49 +57,47 @@ fn executed(epoch: &Epoch) -> Vec<&ClassStats> {
     epoch.classes.iter().filter(|class| class.count > 0).collect()
 }
 
-/// One line for each class of each epoch, and one for all classes together.
+/// A block for each epoch: a line for each class, and one for all together.
 pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
     let mut percentiles: Vec<_> = record.epochs().map(|(_, epoch)| percentile(epoch)).collect();
     percentiles.dedup();
     let common = if let [one] = &percentiles[..] { Some(one.as_str()) } else { None };
-    let mut table = output::table(&[
-        "epoch",
+    let header = [
         "cores",
         "count",
         "P50",
         common.unwrap_or("percentile"),
-        "SLO",
         "violations",
         "window now",
         "verdict",
-    ]);
+    ];
+    let mut blocks = Vec::new();
     for (name, epoch) in record.epochs() {
         let classes = executed(epoch);
-        let mut row = |first: &str, cores: &str, class: &ClassStats, window: bool, verdict| {
+        let row = |cores: &str, class: &ClassStats, window: bool, verdict| {
             let at = time(tail(epoch, class) as f64);
-            table.add_row([
-                shown(first).into_owned(),
+            vec![
                 cores.to_owned(),
                 thousands(class.count),
                 time(class.quantile(0.5) as f64),
                 if common.is_some() { at } else { format!("{} {at}", percentile(epoch)) },
-                time(epoch.slo_ns as f64),
                 violations(class),
                 if window { time(class.window_ns as f64) } else { "-".to_owned() },
                 Verdict::word(verdict).to_owned(),
-            ]);
+            ]
         };
-        let [only] = classes[..] else {
-            row(&name, "all", &epoch.all(), false, judge(epoch));
-            for class in classes {
-                let verdict = judge_class(epoch, class);
-                row("", names.of(class.class), class, true, verdict);
+        let rows = match classes[..] {
+            [only] => vec![row(names.of(only.class), only, true, judge(epoch))],
+            _ => {
+                let each = classes.iter().map(|class| {
+                    row(names.of(class.class), class, true, judge_class(epoch, class))
+                });
+                [row("all", &epoch.all(), false, judge(epoch))].into_iter().chain(each).collect()
             }
-            continue;
         };
-        row(&name, names.of(only.class), only, true, judge(epoch));
+        blocks.push((format!("{}, SLO {}", shown(&name), time(epoch.slo_ns as f64)), rows));
     }
-    output::plain(&table)
+    output::blocks(&header, &blocks)
 }
 
 /// The reason for the verdict, in one line.
@@ -153,10 +151,32 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
         let line = format!("{}: {}", shown(&name), explain(epoch, names));
         let _ = writeln!(text, "{}", output::wrapped(&line));
     }
+    if let Some(note) = one_class(record, names) {
+        let _ = writeln!(text, "{}", output::wrapped(&format!("note: {note}")));
+    }
     if record.running > 0 {
         let _ = writeln!(text, "{} of the processes still run: figures until now", record.running);
     }
     text
+}
+
+/// Why nobody gave way, if all executions ended on cores of one class.
+fn one_class(record: &Record, names: &ClassNames) -> Option<String> {
+    let mut used: Vec<u8> = record
+        .epochs()
+        .flat_map(|(_, epoch)| executed(epoch).into_iter().map(|class| class.class))
+        .collect();
+    used.sort_unstable();
+    used.dedup();
+    let [only] = used[..] else { return None };
+    let ended = "all executions ended on one class of cores, where nobody gives way";
+    Some(match names.count() {
+        1 => format!("{ended}: see `lockwright topology`, or try --emulate"),
+        _ => format!(
+            "{ended}: {}; perhaps the program was too short, or had too few threads that compute, for the others to take part",
+            names.of(only)
+        ),
+    })
 }
 
 /// Writes all figures to `file`: CSV if its `name` ends so, else JSON.
@@ -288,10 +308,54 @@ mod tests {
         let (record, names) = record();
         let text = table(&record, &names);
         let lines: Vec<_> = text.lines().collect();
-        assert!(lines[0].starts_with("epoch cores") && lines[0].contains("P99"), "{text}");
-        assert!(lines[1].contains("all") && lines[1].ends_with("infeasible"), "{text}");
-        assert!(lines[2].contains(names.of(0)) && lines[2].ends_with("kept"), "{text}");
-        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[0].starts_with("cores") && lines[0].contains("P99"), "{text}");
+        assert_eq!(lines[1], "get, SLO 200 us");
+        assert!(lines[2].contains("all") && lines[2].ends_with("infeasible"), "{text}");
+        assert!(lines[3].contains(names.of(0)) && lines[3].ends_with("kept"), "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
+    }
+
+    #[test]
+    fn two_epochs_with_percentiles_of_their_own_take_a_line_each() {
+        let times = [vec![727; 650_000], vec![4_800_000; 6_510]].concat();
+        let classes = || [0, 1].map(|number| class(number, 100_000, &times, true)).to_vec();
+        let mut other = epoch("audit of a name that is rather long", 5_000_000, classes());
+        other.percentile = 99.9;
+        let epochs = vec![epoch("transfer", 100_000, classes()), other];
+        let record = Record::of(vec![process(u32::MAX, "server", epochs)]);
+        let text = table(&record, &ClassNames::new(None));
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
+        assert!(text.contains("P99.9 4.78 ms") && text.contains("6,510 (0.99 %)"), "{text}");
+        assert!(text.contains("violations") && text.contains("percentile"), "{text}");
+        // Two lines of header at most, two headings, three lines of each epoch.
+        assert!((9..=10).contains(&text.lines().count()), "{text}");
+    }
+
+    #[test]
+    fn a_class_that_took_no_part_is_explained() {
+        let (both, _) = record();
+        let one = |number| {
+            let get = epoch("get", 200_000, vec![class(number, 200_000, &[10_000; 20], false)]);
+            Record::of(vec![process(u32::MAX, "server", vec![get])])
+        };
+        let mut topology = lockwright_native::topology::Topology::new();
+        topology.read(b"/sys");
+        let cpus: Vec<_> = topology.online().map(|(cpu, _)| cpu.to_string()).collect();
+        if let [first, rest @ ..] = &cpus[..]
+            && !rest.is_empty()
+        {
+            let spec = format!("big:{first},little:{}x3.75", rest.join(","));
+            let names = ClassNames::new(Some(&spec));
+            let text = report(&one(0), &names, "server").replace("\n  ", " ");
+            assert!(text.contains("note: all executions ended on one class of cores"), "{text}");
+            assert!(text.contains("gives way: big; perhaps the program was too short"), "{text}");
+            assert!(
+                report(&one(1), &names, "server").replace("\n  ", " ").contains("way: little;")
+            );
+            assert!(!report(&both, &names, "server").contains("note:"));
+        }
+        let equal = ClassNames::new(Some(&format!("all:{}", cpus.join(","))));
+        assert!(report(&one(0), &equal, "server").contains("lockwright topology"));
     }
 
     #[test]
@@ -299,7 +363,7 @@ mod tests {
         let (record, names) = record();
         let (_, epoch) = record.epochs().next().unwrap();
         let text = explain(epoch, &names);
-        assert!(text.starts_with("infeasible: of 1 100 executions"), "{text}");
+        assert!(text.starts_with("infeasible: of 1,100 executions"), "{text}");
         assert!(text.contains("10.0 % took longer than 200 us (allowed: 1.0 %)"), "{text}");
     }
 
@@ -317,6 +381,6 @@ mod tests {
 
     #[test]
     fn thousands_are_set_apart() {
-        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1 000", "1 234 567"]);
+        assert_eq!([0, 999, 1000, 1234567].map(thousands), ["0", "999", "1,000", "1,234,567"]);
     }
 }

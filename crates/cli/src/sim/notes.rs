@@ -1,18 +1,19 @@
-//! What readers of a study's table should know before they believe it: which threads got nothing.
+//! What readers of a study's table should know before they believe it: what was recorded, and which threads got nothing.
 
 use super::plan::Plan;
 use super::report::classes;
 use super::{Row, class};
-use crate::units;
 use lockwright_bench::time;
+use lockwright_bench::units;
 use lockwright_sim::{Outcome, Run};
 
 /// Longest time that `--duration` takes, ns.
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// A line for each lock under which a class of cores, or a thread, finished nothing.
+/// What a trace's program did, and a line for each lock under which a class of cores, or a thread, finished nothing.
 pub(crate) fn notes(plan: &Plan, rows: &[Row<'_>]) -> Vec<String> {
-    (0..plan.locks.len()).flat_map(|lock| of_lock(plan, rows, lock)).collect()
+    let locks = (0..plan.locks.len()).flat_map(|lock| of_lock(plan, rows, lock));
+    plan.recorded.iter().cloned().chain(locks).collect()
 }
 
 fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
@@ -22,7 +23,7 @@ fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
         .filter(|(_, outcome)| outcome.violation.is_none())
         .collect();
     let name = plan.locks[lock].name();
-    let within = units::word(plan.duration_ns);
+    let within = time(plan.duration_ns as f64);
     let of_runs = |count: usize| match count == runs.len() {
         true => String::new(),
         false => format!(" in {count} of {} runs", runs.len()),
@@ -112,6 +113,20 @@ fn why(plan: &Plan, run: &Run, outcome: &Outcome, which: &str) -> String {
     }
 }
 
+/// Ten times as long, to three digits: it is to be typed.
 fn longer(ns: u64) -> u64 {
-    ns.saturating_mul(10).min(HOUR_NS)
+    let ten = ns.saturating_mul(10).min(HOUR_NS);
+    let digit = 10u64.pow(ten.checked_ilog10().unwrap_or(0).saturating_sub(2));
+    ten.next_multiple_of(digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_longer_duration_has_three_digits() {
+        let said = [100_000, 400_000, 11_208_156, HOUR_NS].map(|ns| units::word(longer(ns)));
+        assert_eq!(said, ["1ms", "4ms", "113ms", "3600s"]);
+    }
 }

@@ -70,6 +70,8 @@ pub(crate) struct Plan {
     pub(crate) trace: Option<String>,
     /// Which of the trace's threads take a lock.
     pub(crate) locking: Vec<bool>,
+    /// What the recorded program did.
+    pub(crate) recorded: Option<String>,
     /// Does the number of threads vary?
     pub(crate) threads_vary: bool,
     pub(crate) placement: Placement,
@@ -110,6 +112,7 @@ impl Plan {
             workloads,
             trace: trace.map(|(_, file)| file.clone()),
             locking: trace.map_or(Vec::new(), |(recorded, _)| recorded.locking.clone()),
+            recorded: trace.map(|(recorded, _)| recorded.rate.clone()),
             threads_vary: false,
             placement,
             seeds: asked.seeds.clone(),

@@ -1,10 +1,13 @@
 //! A trace of `lockwright record` as a workload.
 
 use crate::cmd::record;
+use crate::epochs::thousands;
 use crate::hints::{Failure, warn};
+use crate::output::shown;
+use lockwright_bench::{si, time};
 use lockwright_sim::load::Workload;
 use lockwright_sim::workload::replay::{Step, Thread, workload};
-use lockwright_stats::trace::{self, TraceThread};
+use lockwright_stats::trace::{self, Trace, TraceThread};
 use std::path::Path;
 
 /// A recorded program.
@@ -16,6 +19,8 @@ pub(crate) struct Recorded {
     pub(crate) span_ns: u64,
     /// Which of its threads take a lock.
     pub(crate) locking: Vec<bool>,
+    /// What it did there, to compare with.
+    pub(crate) rate: String,
 }
 
 pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
@@ -39,7 +44,26 @@ pub(crate) fn read(path: &Path) -> Result<Recorded, Failure> {
     let locking = threads.iter().map(takes_one).collect();
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let count = threads.len();
-    Ok(Recorded { workload: workload(&name, threads), threads: count, span_ns, locking })
+    let rate = rate(&trace);
+    Ok(Recorded { workload: workload(&name, threads), threads: count, span_ns, locking, rate })
+}
+
+/// How many acquisitions a second the program made where it was recorded, and why a simulation has other figures.
+fn rate(trace: &Trace) -> String {
+    let (meta, acquisitions) = (&trace.meta, trace.acquisitions());
+    let threads = trace.threads.len();
+    format!(
+        "the trace has {} acquisitions a second ({} in {} by {threads} thread{} on {} CPU{}, lock {}); here threads compute as \
+         long as there on the fastest cores, but have other cores, and pay this machine's costs for the lock's line, waits and \
+         wakes; locks that are taken inside others count with these as one operation",
+        si(acquisitions as f64 / (meta.span_ns.max(1) as f64 / 1e9)),
+        thousands(acquisitions as u64),
+        time(meta.span_ns as f64),
+        if threads == 1 { "" } else { "s" },
+        meta.cpus,
+        if meta.cpus == 1 { "" } else { "s" },
+        shown(&meta.lock),
+    )
 }
 
 fn thread_of(thread: &TraceThread, span_ns: u64) -> Thread {

@@ -3,7 +3,7 @@
 use super::plan::Chosen;
 use crate::catalog;
 use crate::hints::{Failure, cause, nearest};
-use crate::units;
+use lockwright_bench::units;
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::spec::GLIBC;
 use lockwright_sim::load::Workload;

@@ -2,7 +2,7 @@
 
 use super::{Curve, Point};
 use crate::epochs::Verdict;
-use crate::units::word;
+use lockwright_bench::units::word;
 use lockwright_bench::{si, time};
 
 /// Throughput within 2 % of the best counts as the best.

@@ -7,7 +7,7 @@ use crate::draw::{
     Area, Drawn, FAINT, INK, SOFT, dashes, document, drawn, line, log_ticks, mark, nice_step, text,
 };
 use crate::epochs::Verdict;
-use crate::units::word;
+use lockwright_bench::units::word;
 use lockwright_bench::{Spread, si, time};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;

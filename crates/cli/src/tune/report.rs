@@ -6,7 +6,7 @@ use crate::epochs::{ClassNames, Origin, csv_header, csv_rows, json};
 use crate::hints::{Failure, cause};
 use crate::html::{CSS, escape};
 use crate::output;
-use crate::units::word;
+use lockwright_bench::units::word;
 use lockwright_bench::{Machine, time};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -68,12 +68,7 @@ impl Report<'_> {
         let head = format!("{}\n{}", self.source(), self.extent());
         let mut text = output::wrapped(&head) + "\n";
         for curve in self.curves {
-            let (header, rows) = cells(curve, self.lock);
-            let mut table = output::table(&header.each_ref().map(String::as_str));
-            for (_, row) in rows {
-                table.add_row(row);
-            }
-            let _ = writeln!(text, "\nepoch '{}'\n{}", curve.epoch, output::plain(&table));
+            let _ = writeln!(text, "\nepoch '{}'\n{}", curve.epoch, table(curve, self.lock));
             let advice = advise(curve);
             let reason = format!("recommended for '{}': {}", curve.epoch, advice.reason);
             let _ = writeln!(text, "{}", output::wrapped(&reason));
@@ -235,16 +230,26 @@ impl Report<'_> {
 /// A line of the table.
 type Cells = [String; 7];
 
+/// The table of an epoch, for a terminal.
+fn table(curve: &Curve, lock: &str) -> String {
+    let (header, rows) = cells(curve, lock);
+    let mut table = output::table(&header.each_ref().map(String::as_str));
+    for (_, row) in rows {
+        table.add_row(row);
+    }
+    output::plain(&table)
+}
+
 /// The table of an epoch: its header, and rows with the SLO they stand for.
 fn cells(curve: &Curve, lock: &str) -> (Cells, Vec<(Option<u64>, Cells)>) {
     let at = &curve.percentile;
     let header = [
         "setting".to_owned(),
-        "throughput".to_owned(),
+        "rate".to_owned(),
         "[min .. max]".to_owned(),
         format!("{at} {}", curve.slow_cores()),
         format!("{at} overall"),
-        "violations".to_owned(),
+        "over SLO".to_owned(),
         "verdict".to_owned(),
     ];
     let row = |name: String, point: &Point, slo: bool| {
@@ -271,4 +276,41 @@ fn cells(curve: &Curve, lock: &str) -> (Cells, Vec<(Option<u64>, Cells)>) {
         .iter()
         .map(|(ns, point)| (Some(*ns), row(format!("{lock}, SLO {}", word(*ns)), point, true)));
     (header, others.chain(slos).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::epochs::Verdict;
+    use lockwright_bench::Spread;
+
+    #[test]
+    fn a_setting_takes_one_line() {
+        let spread = |values: &[f64]| Spread::of(values).expect("values");
+        let point = |verdict| Point {
+            rate: spread(&[123_456.0, 197_321.0, 1_312_000.0]),
+            all: spread(&[59_800.0]),
+            slow: spread(&[10_100_000.0]),
+            fast: None,
+            violations: 0.1234,
+            executions: 5000,
+            verdict,
+        };
+        let curve = Curve {
+            epoch: "get".into(),
+            percentile: "P99.9".into(),
+            classes: Some(("big".into(), "little".into())),
+            slos: [20_000, 1_230_000].map(|ns| (ns, point(Verdict::Infeasible))).to_vec(),
+            locks: vec![("barging".into(), point(Verdict::Kept))],
+        };
+        let text = table(&curve, "asl-max");
+        assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
+        let of = |name: &str| text.lines().find(|line| line.contains(name)).expect("its line");
+        let line = of("asl-max, SLO 1.23ms");
+        for cell in ["197 k/s", "[123 k .. 1.31 M]", "10.1 ms", "59.8 us", "12.34 %", "infeasible"]
+        {
+            assert!(line.contains(cell), "{text}");
+        }
+        assert!(of("barging").ends_with('-') && of("little").contains("SLO"), "{text}");
+    }
 }

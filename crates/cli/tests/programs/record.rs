@@ -21,7 +21,7 @@ fn record_writes_a_trace_and_ends_as_the_program_did() -> Result<()> {
         assert!(folder.contains("lockwright-trace-") && !Path::new(folder).exists(), "{folder}");
         let said = outcome.errors();
         let start = format!(
-            "trace: {name}\n24 000 acquisitions of 2 locks by 4 threads, on lock fifo and "
+            "trace: {name}\n24,000 acquisitions of 2 locks by 4 threads, on lock fifo and "
         );
         assert!(
             said.starts_with(&start) && said.replace("\n  ", " ").contains("every time is real\n"),

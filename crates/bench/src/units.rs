@@ -1,7 +1,7 @@
 //! Times with their units: `20us`, `1.5ms`, `300ns`, `2s`.
 
 /// Nanoseconds of a time with its unit, from 1 ns to an hour; else why not.
-pub(crate) fn nanoseconds(text: &str) -> Result<u64, String> {
+pub fn nanoseconds(text: &str) -> Result<u64, String> {
     const HOUR: f64 = 3600e9;
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -18,8 +18,21 @@ pub(crate) fn nanoseconds(text: &str) -> Result<u64, String> {
     if (1.0..=HOUR).contains(&ns) { Ok(ns as u64) } else { Err("not within 1ns to 3600s".into()) }
 }
 
+/// Seconds of a time; a number without a unit is of seconds.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) => Ok(seconds),
+        Err(_) => nanoseconds(text).map(|ns| ns as f64 / 1e9),
+    }
+}
+
+/// Nanoseconds of a time, or of 0, which needs no unit.
+pub(crate) fn nanoseconds_or_zero(text: &str) -> Result<u64, String> {
+    if text == "0" { Ok(0) } else { nanoseconds(text) }
+}
+
 /// The same time in one word, as [`nanoseconds`] reads it: `20us`, `1.5ms`; exact.
-pub(crate) fn word(ns: u64) -> String {
+pub fn word(ns: u64) -> String {
     for (factor, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
         if ns >= factor {
             return format!("{}{unit}", ns as f64 / factor as f64);
@@ -51,6 +64,14 @@ mod tests {
         {
             nanoseconds(bad).unwrap_err();
         }
+    }
+
+    #[test]
+    fn seconds_may_lack_their_unit_and_so_may_nothing() {
+        assert_eq!((seconds("0.4"), seconds("100ms"), seconds("2s")), (Ok(0.4), Ok(0.1), Ok(2.0)));
+        assert!(seconds("x").is_err() && seconds("2h").is_err());
+        assert_eq!((nanoseconds_or_zero("0"), nanoseconds_or_zero("20us")), (Ok(0), Ok(20_000)));
+        assert!(nanoseconds_or_zero("20").is_err());
     }
 
     #[test]
