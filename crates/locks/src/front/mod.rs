@@ -26,12 +26,13 @@
 //! | a thread that found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; an unlock ends the chain soon |
 //! | unlock by glibc's code | (2 or 3, q, s) | (0, q, s): the next in line sees that by itself, and is head |
 //! | unlock | (1, q, s) | (0, q, s) |
+//! | unlock that leaves a wake to a waiter that is awake | (2, q, s) | (4, q, s), then (0, q, s); if it is 2 again, as below |
 //! | unlock by a holder that has forgotten its node | (3, q, s) | (0, q, s), and the next in line is head, as after glibc's code |
 //! | unlock | (2, q, s) | (0, q, s), then wakes, by address, those that signals moved here, or else one that sleeps on the word |
 //!
 //! Invariants:
 //! 1. *Duty* is glibc's own. While anybody sleeps on the word, it says 2, or a thread that an unlock has woken is
-//!    on its way and will make it 2. So a thread that has slept, on the word or at a gate, acquires as 2, and an
+//!    on its way and will make it 2; or a thread that waits awake is OWED that wake, and will do so (owed.rs). So a thread that has slept, on the word or at a gate, acquires as 2, and an
 //!    unlock, by our code or by glibc's, needs to know only the word.
 //! 2. A waiter asleep at its gate is never the next to have the lock: the thread that makes it head while it sleeps there holds
 //!    the lock, and moves it to the word; and it does not fall asleep behind one that has the lock (grant.rs).
@@ -55,6 +56,8 @@ mod grant;
 mod leaving;
 mod line;
 pub mod malthusian;
+pub mod mutexee;
+mod owed;
 pub mod pb10;
 mod rounds;
 mod rule;
@@ -69,7 +72,7 @@ pub use line::acquire;
 pub(crate) use line::join;
 pub(crate) use line::{has_passed, is_left, meet_left_behind};
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
-pub use tuning::{ANY, SPIN_NS, Tuning, Window};
+pub use tuning::{ANY, BYPASS_MAX, SPIN_NS, Tuning, Window};
 #[cfg(test)]
 pub(crate) use waiter::GRANTED;
 pub use waiter::Waiter;
@@ -87,6 +90,10 @@ pub const HELD: u32 = 1;
 pub const WAITED: u32 = 2;
 /// Word 0: held, by one of a chain of grants (grant.rs), and nobody needs a wake. glibc's code takes it for "more than 1".
 pub const CHAINED: u32 = 3;
+
+/// Word 0: held, unlock owes somebody a wake, and is about to leave that to a waiter that is awake. Until the end of that
+/// unlock: whoever needs a wake now makes it [`WAITED`].
+const LEAVING: u32 = 4;
 
 /// Owner: some thread that is GRANTED the lock (grant.rs). Not a thread's id.
 pub const SOMEBODY: u32 = 1 << 30;
@@ -274,7 +281,7 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     }
     let word: *const P::Word = parts.word;
     // Signals moved them here while the lock was held, which is when these fields are written. They come first,
-    // `herd` of them at most: each has its signal, and passes the duty on. After seven such unlocks another sleeper's turn comes.
+    // `herd` of them at most: each has its signal, and passes the duty on. After three such unlocks another sleeper's turn comes.
     let now = parts.side.load(Relaxed);
     let mut moved = ((now & side::MOVEDS) / side::MOVED).min(tuning.herd.max(1));
     if now & side::PREFERENCES == side::PREFERENCES || moved == 0 {
