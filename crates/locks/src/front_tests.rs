@@ -4,7 +4,7 @@ use crate::front::{
     CHAINED, FREE, GRANTED, HELD, Note, Parts, Rule, SOMEBODY, Seat, Tuning, View, WAITED, Waiter,
     acquire, release,
 };
-use crate::front::{barging, fifo, join, malthusian, mood, mutexee, pb10, side};
+use crate::front::{barging, fifo, join, malthusian, mood, pb10, side};
 use crate::testing::{Threads, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
@@ -169,24 +169,4 @@ fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
     assert!(!dozes(), "the head's turn has come");
     memory.side.store(0, Relaxed);
     assert!(!dozes(), "no crowd");
-}
-
-#[test]
-fn a_wake_is_left_to_a_waiter_that_is_counted_and_to_nobody_else() {
-    let memory = Memory::new(WAITED, 0);
-    let tuning = tuning::<mutexee::Lock>();
-    let view = View::<Threads>::new(memory.parts(), &tuning);
-    assert!(!view.leave_to_waiter() && memory.word.load(Relaxed) == WAITED, "nobody is awake");
-    assert_eq!(memory.side.load(Relaxed), 0);
-    assert!(view.count_in(2) && view.leave_to_waiter());
-    assert_eq!(memory.word.load(Relaxed), FREE);
-    assert!(view.take().is_some());
-    view.count_out();
-    assert_eq!(memory.word.load(Relaxed), WAITED, "the holder owes the wake");
-    // One wake can be owed at a time.
-    assert!(view.count_in(2) && view.leave_to_waiter() && view.take().is_some());
-    memory.word.store(WAITED, Relaxed);
-    assert!(!view.leave_to_waiter() && memory.word.load(Relaxed) == WAITED);
-    view.count_out();
-    assert_eq!(memory.side.load(Relaxed), 0);
 }

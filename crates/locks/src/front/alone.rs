@@ -106,15 +106,15 @@ impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
         if !node.is_null() {
             // SAFETY: as above.
             if !unsafe { hand_on(node) } {
+                R::release(&View::new(self.parts(), &self.tuning));
                 // SAFETY: as above.
                 unsafe { release(self.parts(), &self.tuning, node) };
             }
             return;
         }
         // [release] ORDERING: Release, pairs with every Acquire that takes the word.
-        if self.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err()
-            && !R::release(&View::new(self.parts(), &self.tuning))
-        {
+        if self.word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
+            R::release(&View::new(self.parts(), &self.tuning));
             unlock_slow(self.parts(), &self.tuning);
         }
     }

@@ -17,7 +17,7 @@
 //! 2. It takes the word as 2, or passes on the wake that it may have got. When the head's turn has come it does so at once.
 
 use super::{Taken, View, WAITED, mark, pass_on, side};
-use lockwright_platform::Ordering::{Acquire, Relaxed};
+use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Woken, Word};
 
 impl<P: Platform> View<'_, P> {
@@ -57,20 +57,11 @@ impl<P: Platform> View<'_, P> {
         true
     }
 
-    /// The opposite of [`count_in`](Self::count_in), with the lock or without it. Passes on a wake that an unlock has left to it
-    /// (owed.rs).
+    /// The opposite of [`count_in`](Self::count_in).
     pub fn count_out(&self) {
         self.seat.inspect(|seat| seat.is_beside(false));
-        let side = self.parts.side;
-        let mut now = side.load(Relaxed); // re-checked by the exchange
-        while self.beside_in(now) > 0 {
-            let next = (now - side::SPINNER) & !side::OWED;
-            // ORDERING: Acquire, pairs with [owe]: if a wake is ours, the word says LEAVING, or what came after that.
-            match side.compare_exchange(now, next, Acquire, Relaxed) {
-                Ok(_) if now & side::OWED != 0 => return pass_on::<P>(self.parts.word),
-                Ok(_) => return,
-                Err(seen) => now = seen,
-            }
+        if self.beside() > 0 {
+            self.parts.side.fetch_sub(side::SPINNER, Relaxed); // a count: it publishes nothing
         }
     }
 

@@ -75,10 +75,9 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         None
     }
 
-    /// A holder by the word is about to free it, and it says 2 or 3. `true`: this has freed it.
-    fn release(lock: &View<'_, P>) -> bool {
+    /// The holder is about to free a word that says 2.
+    fn release(lock: &View<'_, P>) {
         let _ = lock;
-        false
     }
 
     /// Which of these, the next in line and up to [`AHEAD`](Self::AHEAD) behind it, becomes head. Anything out of
@@ -329,8 +328,8 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
         R::sleep_ns(lock, note)
     }
-    fn release(lock: &View<'_, P>) -> bool {
-        R::release(lock)
+    fn release(lock: &View<'_, P>) {
+        R::release(lock);
     }
     fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
         R::next(lock, waiters)

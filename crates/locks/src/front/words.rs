@@ -25,12 +25,10 @@ pub mod side {
     pub const MOVED: u32 = 1 << 21;
     /// The field of moved threads.
     pub const MOVEDS: u32 = 31 << 21;
-    /// One unlock that preferred moved threads to others asleep on word 0, since the last that did not (2 bits). The holder's.
+    /// One unlock that preferred moved threads to others asleep on word 0, since the last that did not (3 bits). The holder's.
     pub const PREFERENCE: u32 = 1 << 26;
     /// The field of preferences.
-    pub const PREFERENCES: u32 = 3 << 26;
-    /// An unlock has left a wake to one of those counted beside the line.
-    pub const OWED: u32 = 1 << 28;
+    pub const PREFERENCES: u32 = 7 << 26;
     /// Somebody has held it by a node, and no unlock by a node has found the line empty since. The holder's.
     pub const BY_NODE: u32 = 1 << 29;
     /// One fork before those who wait beside the line counted themselves (2 bits, the highest: they wrap).

@@ -30,7 +30,7 @@ type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<
 /// A front lock's rule, its type erased.
 pub struct Front<P: Platform> {
     acquire: Wait<P>,
-    release: fn(&View<'_, P>) -> bool,
+    release: fn(&View<'_, P>),
     /// Its own defaults, on top of what suits the machine.
     pub defaults: fn(Tuning) -> Tuning,
 }
@@ -204,8 +204,11 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
 
 #[cold]
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
-    let (_, tuning) = policy(mutex);
+    let (how, tuning) = policy(mutex);
     let parts = mutex.parts();
+    if let How::Front(front) = how {
+        (front.release)(&View::new(parts, &tuning));
+    }
     // SAFETY: as our caller's.
     unsafe { front::release(parts, &tuning, node) };
 }
@@ -215,13 +218,10 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
 pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts_of(kind);
-    let has_released = match how {
-        How::Front(front) => (front.release)(&View::new(parts, &tuning)),
-        How::Whole(_) | How::Glibc => false,
-    };
-    if !has_released {
-        front::unlock_slow(parts, &tuning);
+    if let How::Front(front) = how {
+        (front.release)(&View::new(parts, &tuning));
     }
+    front::unlock_slow(parts, &tuning);
 }
 
 /// Does every arrival at a marked mutex have to queue, whether or not its word is free?
