@@ -111,11 +111,11 @@ pub(super) fn figure_10(context: &Context<'_>) -> Result<Measured, Error> {
         let load = |threads| load(lock, threads, 2000.0, 1.0).lasting(2.0, ms);
         THREADS.map(|threads| plan.add(load(threads)))
     };
-    let unbounded = keys("mutexee", 20.0);
-    let us8 = keys("mutexee:timeout_ns=8192", 20.0);
+    let unbounded = keys("mutexee:timeout=0", 20.0);
+    let us8 = keys("mutexee:timeout=8192", 20.0);
     // Several timeouts long.
-    let ms4 = keys("mutexee:timeout_ns=4000000", 100.0);
-    let ms32 = keys("mutexee:timeout_ns=32000000", 200.0);
+    let ms4 = keys("mutexee:timeout=4ms", 100.0);
+    let ms32 = keys("mutexee:timeout=32ms", 200.0);
     let results = plan.run(context)?;
     let throughput = |key| results.throughput(key);
     let energy = |key| tpp(&results, key);

@@ -314,7 +314,7 @@ fn doubt<P: Platform>(parts: &Parts<'_, P>) {
 }
 
 /// Moves `by` steps towards saturated, or away from it.
-fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
+pub(super) fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
     let now = parts.mood.load(Relaxed);
     let so_far = ((now & mood::STEPS) / mood::STEP) as i32;
     let steps = (so_far + by).clamp(0, ALL) as u32 * mood::STEP;

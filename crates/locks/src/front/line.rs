@@ -252,8 +252,13 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         if state(node.gate.load(Relaxed)) == PROMOTED {
             node.tell_whose(parts);
         }
-        P::park(parts.word, WAITED, None);
-        slept = true;
+        match R::sleep_ns(lock, &node.note) {
+            Some(0) => {}
+            most => {
+                P::park(parts.word, WAITED, most.map(P::after));
+                slept = true;
+            }
+        }
     }
 }
 

@@ -5,10 +5,11 @@
 //!                      ┌ beside the line: awake, or standing by, for a bounded time
 //!            arrivals ─┤
 //!   word 0 ◄───────────┴ line:  head ─► waiter ─► waiter ◄─ tail     (nodes in a pool)
-//!   0..=3   ◄─ asleep on word 0 itself: the line's head, those who doze, timed lockers, moved condvar waiters, glibc's code
+//!   0..=4   ◄─ asleep on word 0 itself: the line's head, those who doze, timed lockers, moved condvar waiters, glibc's code
 //! ```
 //!
-//! Word 0 is 0 (free), 1 (held), 2 (held, and somebody may sleep on the word) or 3 (held by one of a chain of grants). The line
+//! Word 0 is 0 (free), 1 (held), 2 (held, and somebody may sleep on the word), 3 (held by one of a chain of grants) or
+//! 4 (held, somebody may sleep, and a thread that waits awake has promised to see to that). The line
 //! (line.rs, grant.rs) makes every edit; a [`Rule`] decides who joins it, who goes first, and how everybody waits.
 //!
 //! State: (word, line, s asleep on the word).  What moves it:
@@ -25,13 +26,16 @@
 //! | holder by a grant, before a sleeper, in a crowded line | (3, q, s) | (2, q, s + 1) as above |
 //! | a thread that found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; an unlock ends the chain soon |
 //! | unlock by glibc's code | (2 or 3, q, s) | (0, q, s): the next in line sees that by itself, and is head |
-//! | unlock | (1, q, s) | (0, q, s) |
+//! | a thread that waits awake, and promises to see to the sleepers (promise.rs) | (2, q, s) | (4, q, s) |
+//! | the same, when it gives up | (1, 3 or 4, q, s) | (2, q, s); or it wakes one of them |
+//! | the same, when it acquires | (0, q, s) | (2, q, s) held by it |
+//! | unlock | (1 or 4, q, s) | (0, q, s) |
 //! | unlock by a holder that has forgotten its node | (3, q, s) | (0, q, s), and the next in line is head, as after glibc's code |
 //! | unlock | (2, q, s) | (0, q, s), then wakes, by address, those that signals moved here, or else one that sleeps on the word |
 //!
 //! Invariants:
 //! 1. *Duty* is glibc's own. While anybody sleeps on the word, it says 2, or a thread that an unlock has woken is
-//!    on its way and will make it 2. So a thread that has slept, on the word or at a gate, acquires as 2, and an
+//!    on its way and will make it 2; or one that waits awake has promised to do so. So a thread that has slept, on the word or at a gate, acquires as 2, and an
 //!    unlock, by our code or by glibc's, needs to know only the word.
 //! 2. A waiter asleep at its gate is never the next to have the lock: the thread that makes it head while it sleeps there holds
 //!    the lock, and moves it to the word; and it does not fall asleep behind one that has the lock (grant.rs).
@@ -55,7 +59,9 @@ mod grant;
 mod leaving;
 mod line;
 pub mod malthusian;
+pub mod mutexee;
 pub mod pb10;
+mod promise;
 mod rounds;
 mod rule;
 pub mod slo;
@@ -69,7 +75,7 @@ pub use line::acquire;
 pub(crate) use line::join;
 pub(crate) use line::{has_passed, is_left, meet_left_behind};
 pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
-pub use tuning::{ANY, SPIN_NS, Tuning, Window};
+pub use tuning::{ANY, BYPASS_MAX, SPIN_NS, Tuning, Window};
 #[cfg(test)]
 pub(crate) use waiter::GRANTED;
 pub use waiter::Waiter;
@@ -87,6 +93,10 @@ pub const HELD: u32 = 1;
 pub const WAITED: u32 = 2;
 /// Word 0: held, by one of a chain of grants (grant.rs), and nobody needs a wake. glibc's code takes it for "more than 1".
 pub const CHAINED: u32 = 3;
+
+/// Word 0: held, somebody may sleep on the word, and a thread that waits awake sees to that (promise.rs). To glibc's code it is
+/// "more than 1", too.
+pub const PROMISED: u32 = 4;
 
 /// Owner: some thread that is GRANTED the lock (grant.rs). Not a thread's id.
 pub const SOMEBODY: u32 = 1 << 30;

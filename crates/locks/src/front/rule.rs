@@ -69,6 +69,12 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         let _ = (lock, note, slept);
     }
 
+    /// The head is about to sleep on the word: for how long at most, ns. None: as long as it takes. 0: it does not.
+    fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
+        let _ = (lock, note);
+        None
+    }
+
     /// The holder is about to free a word that says 2.
     fn release(lock: &View<'_, P>) {
         let _ = lock;
@@ -261,6 +267,28 @@ impl<'a, P: Platform> View<'a, P> {
         // SURVIVES: the word is our own, and never changes.
         P::park(&nobody_wakes, 0, Some(P::after(ns)));
     }
+
+    /// The line's head waits awake.
+    pub fn spin_as_head(&self, slept: bool, take: impl FnMut() -> bool) -> bool {
+        batch::spin(self, Some(slept), take)
+    }
+
+    /// The head's turn has come: until it has the lock nobody overtakes it. A hint.
+    pub fn begin_turn(&self) {
+        if !self.is_turn() {
+            self.parts.side.fetch_or(side::TURN, Relaxed);
+        }
+    }
+
+    /// Do most hand-overs go to waiters that have slept, as [noted](Self::note_asleep)?
+    pub fn is_asleep(&self) -> bool {
+        self.parts.mood.load(Relaxed) & mood::SATURATED != 0
+    }
+
+    /// Notes a hand-over: 1, to a waiter that has slept; -1, to another one.
+    pub fn note_asleep(&self, by: i32) {
+        batch::note(&self.parts, by);
+    }
 }
 
 /// A rule with other defaults: so the catalogue can have several locks of one rule.
@@ -296,6 +324,9 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     }
     fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
         R::acquired(lock, note, slept);
+    }
+    fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
+        R::sleep_ns(lock, note)
     }
     fn release(lock: &View<'_, P>) {
         R::release(lock);

@@ -21,6 +21,8 @@ pub struct Tuning {
     pub cpus: u32,
     /// Moved sleepers that one unlock wakes at most.
     pub herd: u32,
+    /// How long a waiter may sleep, ns; then it stays awake. 0: as long as it takes.
+    pub timeout_ns: u32,
     /// How long a waiter on a little core lets others go first, ns (at most 100 ms).
     pub window_ns: u32,
     /// Where `window_ns` comes from.
@@ -66,6 +68,7 @@ impl Tuning {
             budget_ns: batch::BUDGET_NS,
             cpus: 2,
             herd: 8,
+            timeout_ns: 0,
             window_ns: WINDOW_MAX_NS,
             window: Window::Fixed,
             waiting: Waiting::Auto,
@@ -160,6 +163,9 @@ options! {
     BUDGET "budget" (0..=1_000_000_000), default Some(batch::BUDGET_NS),
         "ns that a waiter may be made to wait so that a saturated lock stays where its data is",
         |tuning, ns| tuning.budget_ns = ns;
+    TIMEOUT "timeout" (0..=1_000_000_000), default None,
+        "ns after which a waiter no longer sleeps, and is not overtaken (0: never)",
+        |tuning, ns| tuning.timeout_ns = ns;
     WINDOW "window" (0..=WINDOW_MAX_NS), default None,
         "ns for which little cores let others go first (0: as fifo)",
         |tuning, ns| (tuning.window_ns, tuning.window) = (ns, Window::Fixed);

@@ -13,7 +13,7 @@
 //! set where nobody sleeps, which slows one hand-over down. A waiter that looks at the one before it, to act on what it sees, then
 //! changes its own gate, from WAITING or ASLEEP. That works only while the one before it is still there.
 
-use super::{CHAINED, Note, Parts, SOMEBODY, WAITED};
+use super::{CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Ordering, Platform, Ptr, Word};
@@ -220,7 +220,7 @@ impl<P: Platform> Waiter<P> {
     /// reused the memory for another mutex without a release of this one; then the caller holds that one by the word. If in doubt,
     /// no: to release by the word is right, too.
     pub(super) fn is_still_in(&self, parts: &Parts<'_, P>, last: *mut Self) -> bool {
-        if last.is_null() || ![CHAINED, WAITED].contains(&parts.word.load(Relaxed)) {
+        if last.is_null() || ![CHAINED, WAITED, PROMISED].contains(&parts.word.load(Relaxed)) {
             return false;
         }
         let start = P::now();

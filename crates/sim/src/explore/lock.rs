@@ -15,9 +15,9 @@ use std::mem::MaybeUninit;
 
 type Node<L> = <L as Sections<Explored>>::Node;
 /// What glibc's own code may do to a front lock, whose word 0 is glibc's.
-struct OnWord<L> {
+struct OnWord<L: RawLock<Explored>> {
     /// Sleeps on the word, until a deadline if there is one.
-    lock: fn(&L, Option<<Explored as Platform>::Deadline>) -> bool,
+    lock: fn(&L, *mut Node<L>, Option<<Explored as Platform>::Deadline>) -> bool,
     /// Releases.
     unlock: fn(&L),
     /// Joins the line and is torn out of its wait.
@@ -79,8 +79,8 @@ impl<L: TryLock<Explored> + 'static> AnyLock for Typed<L> {
 
     fn lock_on_word(&self, thread: Tid, ns: Option<u32>) -> Option<bool> {
         let on_word = self.on_word.as_ref()?;
-        self.begin(thread);
-        let got = (on_word.lock)(&self.lock, ns.map(Explored::after));
+        let node = self.begin(thread);
+        let got = (on_word.lock)(&self.lock, node, ns.map(Explored::after));
         if !got {
             self.end(thread);
         }
@@ -143,9 +143,9 @@ impl Visitor<Explored> for Making<'_> {
 pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
     let lock = Alone::<Explored, R>::tuned(tuning);
     let on_word: OnWord<Alone<Explored, R>> = OnWord {
-        lock: |lock, deadline| match deadline {
-            // SAFETY: a front lock has no node.
-            Some(end) => unsafe { lock.lock_until(std::ptr::null_mut(), end) },
+        lock: |lock, node, deadline| match deadline {
+            // SAFETY: the node is this acquisition's own.
+            Some(end) => unsafe { lock.lock_until(node, end) },
             None => {
                 lock_as_glibc(lock.parts());
                 true

@@ -1,0 +1,138 @@
+//! Mutexee: stay awake for as long as a sleep and a wake-up cost, and wake nobody while somebody is awake.
+//!
+//! Falsafi, Guerraoui, Picorel & Trigonakis, *Unlocking Energy*, USENIX ATC 2016, section 5. A futex call costs thousands
+//! of cycles, a waiter that stays awake costs a core's power for as long as it waits. Both are cheapest if few threads
+//! hand the lock to each other awake, and the others sleep for long (rows M07, M10 to M16):
+//!
+//! ```text
+//!   awake    arrival ─ takes a free lock ─ waits awake for `spin` ns, and promises to see to the sleepers ─► word
+//!   asleep   └ else the line: its head sleeps on the word, for `timeout` at most, then waits awake until it has the lock
+//!   unlock   has somebody promised? free the word ─ else free it, and wake the head
+//! ```
+//!
+//! *Spin mode and mutex mode.* If more than 30 % of contended hand-overs go to a thread that has slept, waiting awake does
+//! not pay: waiters then stay awake for 1/32 of the time. In one slice of time of eight they try again.
+//!
+//! Our deviations. The paper's unlock frees the lock, and watches it for 384 cycles: has another thread taken it? Ours asks
+//! beforehand (promise.rs says why). The paper takes its decision every so many unlocks, by
+//! two counters; ours are three bits, which go up at a sleeper's acquisition, and down at three in seven of the others. Sleepers are
+//! served by arrival, and nobody overtakes one that has timed out. The paper waits by `mfence`; this platform by what suits it.
+//!
+//! Invariants: those of the front locks (front/mod.rs), and
+//! 1. Between two headships at most `bypass` arrivals overtake the head.
+//! 2. A head that has waited for `timeout` no longer sleeps, and from then on no arrival overtakes it. (Hints say so: glibc's code
+//!    does not heed them.)
+
+use super::{Arrived, BYPASS_MAX, Note, Rule, Tuning, View, tuning};
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Platform;
+
+/// A waiter stays awake for this long in spin mode, by default, ns. The paper says 8000 cycles, 2.9 us of its Xeon (M10). On the simulated
+/// one twice as long gives the paper's gains over glibc; with 2.9 us sleepers are too many where 16 threads share 8 locks.
+const SPIN_NS: u32 = 6_000;
+
+/// A waiter that has waited for this long no longer sleeps, by default, ns (M16: shorter ones cost throughput).
+const TIMEOUT_NS: u32 = 32_000_000;
+
+/// In mutex mode waiters stay awake for this part of the time (M12: 256 cycles of 8000).
+const MUTEX_MODE: u32 = 32;
+
+/// Of as many slices of time as this one is in spin mode, whatever has been learnt.
+const TRY_EACH: u64 = 8;
+
+/// Such a slice, ns: long enough for dozens of hand-overs.
+const SLICE_NS: u64 = 1 << 16;
+
+/// One hand-over in this many counts.
+const SAMPLE: u64 = 4;
+
+/// In this many of [`OF`] hand-overs to a waiter that is awake the count goes down: it rises if more than 30 % sleep (M13).
+const DOWN: u64 = 3;
+
+/// See [`DOWN`].
+const OF: u64 = 7;
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "mutexee",
+    kind: Kind::Front,
+    preset_of: None,
+    idea: "a few waiters stay awake and hand the lock to each other; unlock wakes nobody meanwhile",
+    source: "Falsafi, Guerraoui, Picorel & Trigonakis, Unlocking Energy, USENIX ATC 2016, section 5",
+    order: "none among those awake; sleepers by arrival",
+    promise: Promise::Bypass,
+    stands_by: false,
+    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
+    wakes: "unlock wakes the sleeper in front, unless a waiter that is awake has promised to; a sleeper wakes by itself after `timeout`",
+    delay: "a sleeper waits for those before it, and `bypass` overtakers for each of them, or until its `timeout`",
+    advice: "where energy counts; sections up to some microseconds, and waits of milliseconds don't matter",
+    options: &[
+        tuning::SPIN.or(SPIN_NS),
+        tuning::BYPASS.or(BYPASS_MAX),
+        tuning::TIMEOUT.or(TIMEOUT_NS),
+    ],
+};
+
+/// The rule.
+#[derive(Debug)]
+pub struct Lock;
+
+/// How long a waiter stays awake now.
+fn awake_ns<P: Platform>(lock: &View<'_, P>, now: u64) -> u32 {
+    let is_mutex = lock.is_asleep() && !(now / SLICE_NS).is_multiple_of(TRY_EACH);
+    lock.tuning.spin_ns / if is_mutex { MUTEX_MODE } else { 1 }
+}
+
+/// Notes a hand-over: to a waiter that has slept, or to one that was awake. The clock's low bits are as good as a dice.
+fn note<P: Platform>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
+    let dice = asked_ns / 64;
+    if dice % SAMPLE == 0 && (slept || dice / SAMPLE % OF < DOWN) {
+        lock.note_asleep(if slept { 1 } else { -1 });
+    }
+}
+
+impl<P: Platform> Rule<P> for Lock {
+    fn defaults(tuning: Tuning) -> Tuning {
+        let spin_ns = SPIN_NS.min(tuning.spin_ns); // 0 on one CPU
+        Tuning { spin_ns, bypass: BYPASS_MAX, budget_ns: 0, timeout_ns: TIMEOUT_NS, ..tuning }
+    }
+
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        let mut taken = lock.take();
+        let start = if taken.is_none() { P::now() } else { 0 };
+        if taken.is_none() {
+            taken = lock.spin_and_promise(awake_ns(lock, start));
+            if taken.is_some() {
+                note(lock, start, false);
+            }
+        }
+        taken.map_or(Arrived::Joins(Note { asked_ns: start, ..Note::default() }), Arrived::Took)
+    }
+
+    /// Who is not in front sleeps.
+    fn awake_ns(_: &View<'_, P>) -> u32 {
+        0
+    }
+
+    fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
+        let tuning = Tuning { spin_ns: awake_ns(lock, P::now()), ..*lock.tuning };
+        lock.with(&tuning).spin_as_head(slept, take)
+    }
+
+    /// Until it has timed out; then it does not sleep again.
+    fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
+        if lock.tuning.timeout_ns == 0 {
+            return None;
+        }
+        let waited = P::now().saturating_sub(note.asked_ns);
+        let left = u64::from(lock.tuning.timeout_ns).saturating_sub(waited);
+        if left == 0 {
+            lock.begin_turn();
+        }
+        Some(left as u32)
+    }
+
+    fn acquired(lock: &View<'_, P>, asked: &Note, slept: bool) {
+        note(lock, asked.asked_ns, slept);
+    }
+}
