@@ -55,6 +55,7 @@ catalog! {
         ASL_OPT: Preset<front::asl::Lock, Opt> = ASL_OPT_ENTRY;
         PB10: front::pb10::Lock = front::pb10::ENTRY;
         MALTHUSIAN: front::malthusian::Lock = front::malthusian::ENTRY;
+        CAL: front::cal::Lock = front::cal::ENTRY;
         MUTEXEE: front::mutexee::Lock = front::mutexee::ENTRY;
     }
     whole {

@@ -93,6 +93,13 @@ pub enum Stage {
     Passed,
 }
 
+/// What a lock notes of itself, in a line of memory of its own.
+#[repr(align(128))]
+pub struct Memo<P: Platform>(pub [P::Word; 8]);
+
+/// How many memos there are.
+pub const MEMOS: usize = 256;
+
 /// A machine: everything a lock may ask for.
 pub trait Platform: Sized + Send + Sync + 'static {
     /// Its 32-bit atomic.
@@ -175,6 +182,13 @@ pub trait Platform: Sized + Send + Sync + 'static {
     /// A 128-aligned, zeroed piece of memory of [`LINE`](Self::LINE) bytes that stays readable forever (it may be handed
     /// out again). For algorithms whose waiters may look at a node that its owner has left (CLH).
     fn take_line() -> *mut u8;
+
+    /// One of [`MEMOS`] memos, in which locks note what they learn of themselves: zero at first, shared by all threads, and hints to
+    /// whoever reads them. None: this machine keeps none.
+    fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
+        let _ = (index, look);
+        None
+    }
 
     /// The calling thread waits for a lock, and reports what it has become, for machines that check what the lock
     /// promises. Others ignore it.

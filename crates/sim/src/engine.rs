@@ -30,7 +30,7 @@ use crate::timeline::{Activity, Timeline};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 use lockwright_locks::posix::{Held, Policy};
-use lockwright_platform::Stage;
+use lockwright_platform::{MEMOS, Memo, Stage, Word};
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -164,6 +164,8 @@ pub(crate) struct Engine {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) lines: Lines,
     pub(crate) futexes: Futexes,
+    /// What locks note of themselves.
+    pub(crate) memos: Box<[Memo<Sim>]>,
     pub(crate) orders: Orders,
     pub(crate) rng: fastrand::Rng,
     pub(crate) timeline: Option<Timeline>,
@@ -305,6 +307,7 @@ impl Engine {
             lines: Lines::new(profile, &cpus),
             futexes: Futexes::new(profile),
             orders: Orders::default(),
+            memos: (0..MEMOS).map(|_| Memo(std::array::from_fn(|_| Word::new(0)))).collect(),
             rng: fastrand::Rng::with_seed(seed),
             timeline: None,
             violation: None,

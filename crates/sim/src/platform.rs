@@ -7,7 +7,7 @@ use crate::engine::{Engine, Ps, advance, current, engine, inside, ps};
 use crate::futex;
 use crate::lines::{Access, Change, fetch, reach, spin, writes};
 use crate::timeline::Activity;
-use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
+use lockwright_platform::{Class, Memo, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
 use std::alloc::Layout;
 use std::cell::Cell;
 
@@ -254,6 +254,13 @@ impl Platform for Sim {
         let pause = e.cpus[e.my_cpu() as usize].pause;
         let late = e.rng.u64(0..=pause);
         advance(Ps::from(ns) * 1000 + late, Activity::SpinLocal);
+    }
+
+    fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
+        inside()?;
+        let memo = std::ptr::from_ref(&engine().memos[index]);
+        // SAFETY: the machine's memos stay where they are until it ends.
+        Some(look(unsafe { &*memo }))
     }
 
     fn give_way() {

@@ -1,14 +1,14 @@
 //! The choice of who is next, for rules that have one.
 
-use super::waiter::{BEHIND, Waiter};
+use super::waiter::{BEHIND, WAITING, Waiter, state};
 use super::{Note, Rule, View};
-use lockwright_platform::Ordering::{Acquire, Relaxed};
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Word};
 
 /// Waiters that a rule may choose from, and the head's successor itself, at most.
 const CHOICE: usize = 16;
 
-/// Lets the rule choose among those behind `node`, a head that has the lock and leaves, and moves its choice to the front of the
+/// Lets the rule choose among those behind `node`, a head that waits for the lock, and moves its choice to the front of the
 /// line.
 pub(super) fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
     let mut waiters = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
@@ -40,10 +40,6 @@ pub(super) fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<
     let (first, last, next) = (waiters[0], waiters[chosen - 1], waiters[chosen]);
     // SAFETY: as above; nobody else writes these links.
     unsafe {
-        // Who sleeps behind one of them may have told another: so each wakes those behind it before it stays (`stay`).
-        for &waiter in &waiters[..count] {
-            (*waiter).gate.fetch_or(BEHIND, Relaxed); // published by the word, to whom it matters
-        }
         for &passed in &waiters[..chosen] {
             (*passed).passed.fetch_add(1, Relaxed); // a count
         }
@@ -51,5 +47,15 @@ pub(super) fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<
         (*last).link(behind);
         (*next).link(first);
         node.link(next);
+        // One that sleeps has told the one that was before it. One that falls asleep after this step tells the one that is before it now.
+        // ORDERING: AcqRel. Acquire pairs with [turn], of one that fell asleep; Release with its Acquire, of one that is about to.
+        let sleeps = |waiter: *mut Waiter<P>| state((*waiter).gate.fetch_or(0, AcqRel)) != WAITING;
+        if [next, first, behind].map(sleeps).contains(&true) {
+            // Or one before it has left, and it has told another: so all of them wake those behind them before they stay (`stay`).
+            for &waiter in &waiters[..count] {
+                (*waiter).gate.fetch_or(BEHIND, Relaxed); // published by the word, to whom it matters
+            }
+            node.gate.fetch_or(BEHIND, Relaxed); // as above
+        }
     }
 }

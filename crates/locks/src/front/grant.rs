@@ -22,9 +22,8 @@
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
 use super::SOMEBODY;
-use super::choice::choose;
 use super::line::{note_length, successor};
-use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
+use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Waiter, give_back, grants, state};
 use super::waiter::{Pace, is_sliced, sliced};
 use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake, side};
@@ -33,10 +32,13 @@ use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
 /// After this many grants the holder looks at the mutex: does anybody sleep on the word, do waiters outnumber the CPUs?
-const LOOKS_EACH: u32 = 16;
+pub(super) const LOOKS_EACH: u32 = 16;
 
 /// How many of those behind it are woken at a time.
 const WAKES: usize = 16;
+
+/// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns.
+const CHOICE_NS: u32 = 1_000;
 
 /// At the first of this many grants it asks the clock, if the lock's rule cares.
 const ASKS_EACH: u32 = 4;
@@ -80,10 +82,6 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
         }
     }
     note_length(lock);
-    // (Behind one that was granted the lock the next may make itself head at any moment.)
-    if R::AHEAD > 0 && state(gate) == OPEN {
-        choose::<P, R>(lock, node);
-    }
     batch::leave_to_runner(lock);
     if let Some(head) = open_next(parts, me, node, Pace::default(), era) {
         move_to_word(parts, head);
@@ -151,7 +149,7 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
             Err(gate) => state(gate),
         };
         if now != LEFT {
-            next_is_awake = next_is_awake.or(Some(now == WAITING));
+            next_is_awake = next_is_awake.or(Some([WAITING, CHOOSING].contains(&now)));
         }
         next = waiter.next(Acquire); // ORDERING: as above, pairs with [link].
     }
@@ -227,12 +225,26 @@ pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     let granted = (gate & !BEHIND) + GRANT;
     // [grant] STATE: (3, q, s) stays; its holder changes.
     // SAFETY: linked behind a node that is ours to pass.
-    let passes = unsafe { &*next }.turn(WAITING, granted).is_ok();
+    let passes = grant(unsafe { &*next }, granted).is_ok();
     if passes {
         // SAFETY: it is before the holder. Nobody else looks at it.
         unsafe { give_back(from_ref(node).cast_mut(), next) };
     }
     passes
+}
+
+/// Grants the lock to a waiter that is awake. `Err`: its gate, which says something else.
+#[inline]
+fn grant<P: Platform>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
+    let answer = waiter.turn(WAITING, granted);
+    match answer {
+        Err(gate) if state(gate) == CHOOSING => {
+            // Relaxed: the turn says what it is.
+            P::spin_for(&waiter.gate, Relaxed, CHOICE_NS, |gate| state(gate) != CHOOSING);
+            waiter.turn(WAITING, granted)
+        }
+        _ => answer,
+    }
 }
 
 /// The same with a look at the mutex; `false`: the line has a head, or is empty, and the caller frees the word.
@@ -269,7 +281,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         // SAFETY: linked behind a node that is ours to pass.
         let waiter = unsafe { &*next };
         // As [grant].
-        match waiter.turn(WAITING, granted) {
+        match grant(waiter, granted) {
             Ok(_) => {
                 // SAFETY: they are before the holder. Nobody else looks at them.
                 unsafe { give_back(first, next) };

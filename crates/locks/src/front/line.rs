@@ -5,11 +5,12 @@
 //! to hand the lock itself on (grant.rs). Nodes (waiter.rs) belong to nobody's stack, so thread exit needs no clean-up. The head,
 //! when it sleeps, sleeps on word 0 itself, where glibc's unlock finds it, too.
 
-use super::grant::{settle, wake_behind};
+use super::choice::choose;
+use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::leaving::Seat;
 use super::rule::{Arrived, Rule, View};
-use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
-use super::waiter::{Pace, give_back, state};
+use super::waiter::{ASLEEP, BEHIND, CHOOSING, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
+use super::waiter::{Pace, give_back, grants, state};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
@@ -18,6 +19,9 @@ use lockwright_platform::{Platform, Ptr, Stage, Word};
 /// How long a waiter waits awake before it checks whether it is first in a line that nobody grants the lock to any
 /// more, ns; then twice as long.
 const LOOK_NS: u32 = 4_000;
+
+/// The same where the first in line chooses who follows it, ns.
+const FIRST_NS: u32 = 150;
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
@@ -114,8 +118,8 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     seat: Option<&dyn Seat<P>>,
 ) -> *const Waiter<P> {
     let mut lock = View { seat, ..View::new(parts, tuning) };
-    let grants = R::grants(tuning) && !parts.by.is_null() && !lock.is_crowded();
-    lock.pace = grants.then(Pace::default);
+    let may_grant = R::grants(tuning) && !parts.by.is_null() && !lock.is_crowded();
+    lock.pace = may_grant.then(Pace::default);
     let mut note = match R::arrive(&lock) {
         Arrived::Took(_) => return core::ptr::null(),
         Arrived::Joins(note) => note,
@@ -130,7 +134,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     seat.inspect(|seat| seat.sits(node));
     let (mut gate, mut slept) = (OPEN, false);
     if behind {
-        (gate, slept) = wait_in_line(&lock, node, awake_ns);
+        (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
     }
     if state(gate) != GRANTED {
         if tuning.budget_ns != 0 || R::HOLDS_BACK {
@@ -152,7 +156,12 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         batch::runs(&lock);
     }
     R::acquired(&lock, &node.note, slept);
-    if settle::<P, R>(&lock, node, gate) { node } else { core::ptr::null() }
+    let stays = settle::<P, R>(&lock, node, gate);
+    // Is there going to be a look at the mutex when it is released?
+    if R::MEASURES && (!stays || grants(gate) >= LOOKS_EACH) {
+        lock.may_measure_hold(P::now(), stays);
+    }
+    if stays { node } else { core::ptr::null() }
 }
 
 /// Joins the line; `true`: behind somebody.
@@ -178,16 +187,29 @@ pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: 
 
 /// Not head yet: only our own gate matters, and that of the waiter before us. Returns what our gate says then, and
 /// whether we slept.
-fn wait_in_line<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>, mut left: u32) -> (u32, bool) {
+fn wait_in_line<P: Platform, R: Rule<P>>(
+    lock: &View<'_, P>,
+    node: &Waiter<P>,
+    mut left: u32,
+) -> (u32, bool) {
     let (mut look, mut slept) = (left.min(LOOK_NS), false);
+    let mut chooses = R::AHEAD > 0;
     loop {
+        if chooses && left > 0 {
+            look = left.min(FIRST_NS);
+            if node.is_first() && node.turn(WAITING, CHOOSING).is_ok() {
+                chooses = false;
+                choose::<P, R>(lock, node);
+                let _ = node.turn(CHOOSING, WAITING); // or it is head by now
+            }
+        }
         // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
         let gate = P::spin_for(&node.gate, Acquire, look, |gate| state(gate) != WAITING);
         if state(gate) != WAITING {
             return (gate, slept);
         }
         left -= look;
-        look = left.min(2 * look);
+        look = if chooses { left.min(FIRST_NS) } else { left.min(2 * look.max(LOOK_NS / 2)) };
         if left > 0 {
             // Released by code that knows nothing of us? A hint: then we compete for the word, as everybody may.
             if lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok() {
@@ -234,6 +256,10 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         [OPEN, PROMOTED].contains(&state(node.gate.load(Relaxed))),
         "only the head competes"
     );
+    // While the lock is held that costs nobody anything. (Behind a chain the next may make itself head at any moment.)
+    if R::AHEAD > 0 && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
+        choose::<P, R>(lock, node);
+    }
     // By invariant 1.
     let take = |slept| take_as::<P>(parts.word, if slept { WAITED } else { HELD });
     if lock.is_saturated() {

@@ -86,7 +86,7 @@ fn awake_ns<P: Platform>(lock: &View<'_, P>, now: u64) -> u32 {
 /// Notes a hand-over: to a waiter that has slept, or to one that was awake. The clock's low bits are as good as a dice.
 fn note<P: Platform>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
     let dice = asked_ns / 64;
-    if dice % SAMPLE == 0 && (slept || dice / SAMPLE % OF < DOWN) {
+    if dice.is_multiple_of(SAMPLE) && (slept || dice / SAMPLE % OF < DOWN) {
         lock.note_asleep(if slept { 1 } else { -1 });
     }
 }

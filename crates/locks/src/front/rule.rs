@@ -50,6 +50,9 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         lock.tuning.spin_ns / LONG_LINE * (LONG_LINE + waiters)
     }
 
+    /// Does it want to know how long the lock is held (hold.rs)?
+    const MEASURES: bool = false;
+
     /// Does its head hold back? A head that was woken for the headship first passes that wake on.
     const HOLDS_BACK: bool = false;
 
@@ -304,6 +307,7 @@ pub trait Tune: 'static {
 impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     const AHEAD: usize = R::AHEAD;
     const HOLDS_BACK: bool = R::HOLDS_BACK;
+    const MEASURES: bool = R::MEASURES;
     fn grants(tuning: &Tuning) -> bool {
         R::grants(tuning)
     }

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: who is behind it sleeps, or is about to
+//!      │  ▲
+//!      ▼  │ ◄─► CHOOSING    first, behind one that was granted the lock, and changes who follows it (choice.rs)
 //!      └────┬────┴─► OPEN        competes for the word: opened by the one before it, which has left
 //!           ├──────► PROMOTED    competes for the word: by itself, since the one before it had the lock; maybe then OPEN
 //!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
@@ -36,6 +38,9 @@ pub(super) const LEFT: u32 = 5;
 
 /// A thread that has joined behind another links its node to that one's within this time, or has lost its CPU, ns.
 const LINK_NS: u64 = 1_000_000;
+
+/// Awake, not head, and about to change who follows it: nobody grants it the lock meanwhile.
+pub(super) const CHOOSING: u32 = 7;
 
 /// It has left the line, and the node has no owner.
 const ENDED: u32 = 6;
