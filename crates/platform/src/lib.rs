@@ -97,6 +97,9 @@ pub enum Stage {
 #[repr(align(128))]
 pub struct Memo<P: Platform>(pub [P::Word; 8]);
 
+/// The fastest cores' [`Platform::speed`].
+pub const FULL_SPEED: u32 = 1024;
+
 /// How many memos there are.
 pub const MEMOS: usize = 256;
 
@@ -168,6 +171,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
 
     /// Where the calling thread runs. Cheap, and stale as soon as it is read.
     fn place() -> Place;
+
+    /// How fast cores of this class are, in 1024ths of the speed of the fastest that the program may run on. A hint.
+    fn speed(class: Class) -> u32 {
+        let _ = class;
+        FULL_SPEED
+    }
 
     /// Moves at most `count` threads that sleep on `from` over to `to`, waking none; `from` must still
     /// hold `seen`. Only the addresses are used. Returns how many moved.

@@ -6,8 +6,11 @@
 use crate::engine::{Engine, Ps, advance, current, engine, inside, ps};
 use crate::futex;
 use crate::lines::{Access, Change, fetch, reach, spin, writes};
+use crate::profile::ClassProfile;
 use crate::timeline::Activity;
-use lockwright_platform::{Class, Memo, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
+use lockwright_platform::{
+    Class, FULL_SPEED, Memo, Ordering, Place, Platform, Ptr, Stage, Woken, Word,
+};
 use std::alloc::Layout;
 use std::cell::Cell;
 
@@ -297,6 +300,15 @@ impl Platform for Sim {
 
     fn after(ns: u32) -> Moment {
         Moment(in_ns(engine(), ns))
+    }
+
+    fn speed(class: Class) -> u32 {
+        let classes = &engine().profile.class;
+        let compute = |class: &ClassProfile| class.compute;
+        let slower = classes.get(usize::from(class.0)).map_or(1.0, compute);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 1024")]
+        let speed = (f64::from(FULL_SPEED) / slower) as u32;
+        speed.clamp(1, FULL_SPEED)
     }
 
     fn place() -> Place {

@@ -87,6 +87,11 @@ impl<P: Platform> Rule<P> for Lock {
         lock.end_of_hold();
     }
 
+    /// Sections of cores of one class count as equally long: the first of each class will do.
+    fn is_enough(waiters: &[Note]) -> bool {
+        waiters.iter().any(|note| note.class != waiters[0].class)
+    }
+
     fn next(_: &View<'_, P>, waiters: &[Note]) -> usize {
         next(P::now(), waiters)
     }

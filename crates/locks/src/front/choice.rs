@@ -1,61 +1,85 @@
 //! The choice of who is next, for rules that have one.
+//!
+//! Who is first in line chooses who follows it, while it waits, so that it holds nobody up:
+//!
+//! ```text
+//!   H (GRANTED) ─► S (WAITING) ─► a ─► b ─► c ◄─ tail     S looks at a and b (not at the last, which may be about to be followed)
+//!                  S (CHOOSING) ─► b ─► a ─► c            nobody grants it the lock meanwhile: `grant` waits for a moment
+//! ```
+//!
+//! A head that waits for the word does the same; it need not say so, since nobody makes it more than head.
 
-use super::waiter::{BEHIND, WAITING, Waiter, state};
+use super::waiter::{BEHIND, Waiter};
 use super::{Note, Rule, View};
-use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
+use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Platform, Word};
 
 /// Waiters that a rule may choose from, and the head's successor itself, at most.
 const CHOICE: usize = 16;
 
-/// Lets the rule choose among those behind `node`, a head that waits for the lock, and moves its choice to the front of the
-/// line.
-pub(super) fn choose<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
-    let mut waiters = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
-    let mut notes = [Note::default(); CHOICE];
-    // ORDERING: Acquire, pairs with [link].
-    let (mut count, mut at) = (0, node.next(Acquire));
-    while count < CHOICE.min(1 + R::AHEAD) && !at.is_null() {
-        // SAFETY: linked, and behind the head, which is the caller: it stays.
-        let waiter = unsafe { &*at };
+/// The waiters behind one, up to a rule's choice among them.
+pub(super) struct Choice<P: Platform> {
+    waiters: [*mut Waiter<P>; CHOICE],
+    chosen: usize,
+}
+
+impl<P: Platform> Choice<P> {
+    /// Lets the rule choose among those behind `node`, which is the caller's, and first in line. None: the line is right as it is.
+    pub(super) fn of<R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<Self> {
+        let mut waiters = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
+        let mut notes = [Note::default(); CHOICE];
         // ORDERING: Acquire, pairs with [link].
-        let behind = waiter.next(Acquire);
-        if count > 0 && behind.is_null() {
-            break; // the last may be about to be followed, and stays last
-        }
-        (waiters[count], notes[count]) = (at, waiter.note);
-        count += 1;
-        if waiter.passed.load(Relaxed) >= lock.tuning.bypass {
-            break; // nobody goes past that one any more
-        }
-        at = behind;
-    }
-    if count == 0 {
-        return;
-    }
-    let chosen = R::next(lock, &notes[..count]);
-    if chosen == 0 || chosen >= count {
-        return;
-    }
-    let (first, last, next) = (waiters[0], waiters[chosen - 1], waiters[chosen]);
-    // SAFETY: as above; nobody else writes these links.
-    unsafe {
-        for &passed in &waiters[..chosen] {
-            (*passed).passed.fetch_add(1, Relaxed); // a count
-        }
-        let behind = (*next).next(Relaxed); // not null, seen above with Acquire
-        (*last).link(behind);
-        (*next).link(first);
-        node.link(next);
-        // One that sleeps has told the one that was before it. One that falls asleep after this step tells the one that is before it now.
-        // ORDERING: AcqRel. Acquire pairs with [turn], of one that fell asleep; Release with its Acquire, of one that is about to.
-        let sleeps = |waiter: *mut Waiter<P>| state((*waiter).gate.fetch_or(0, AcqRel)) != WAITING;
-        if [next, first, behind].map(sleeps).contains(&true) {
-            // Or one before it has left, and it has told another: so all of them wake those behind them before they stay (`stay`).
-            for &waiter in &waiters[..count] {
-                (*waiter).gate.fetch_or(BEHIND, Relaxed); // published by the word, to whom it matters
+        let (mut count, mut at) = (0, node.next(Acquire));
+        while count < CHOICE.min(1 + R::AHEAD) && !at.is_null() {
+            // SAFETY: linked, and behind the caller, which stays; or readable, if the caller has been granted the lock meanwhile.
+            let waiter = unsafe { &*at };
+            // ORDERING: Acquire, pairs with [link].
+            let behind = waiter.next(Acquire);
+            if count > 0 && behind.is_null() {
+                break; // the last may be about to be followed, and stays last
             }
-            node.gate.fetch_or(BEHIND, Relaxed); // as above
+            (waiters[count], notes[count]) = (at, waiter.note);
+            count += 1;
+            if waiter.passed.load(Relaxed) >= lock.tuning.bypass || R::is_enough(&notes[..count]) {
+                break; // nobody goes past that one any more; or it will do
+            }
+            at = behind;
+        }
+        if count == 0 {
+            return None;
+        }
+        let chosen = R::next(lock, &notes[..count]);
+        (0 < chosen && chosen < count).then_some(Self { waiters, chosen })
+    }
+
+    /// Moves the chosen one to the front, behind `node`.
+    ///
+    /// # Safety
+    /// `node` is the same, and still first. Nobody grants it the lock, or makes it head, until this is over; or it is head.
+    pub(super) unsafe fn take_effect(self, node: &Waiter<P>) {
+        let Self { waiters, chosen } = self;
+        // SAFETY: they are in the line, behind the caller, and nobody else changes their order. What belongs to one waiter is done at a
+        // time: it waits for its line of memory.
+        unsafe {
+            let (first, last, next) = (&*waiters[0], &*waiters[chosen - 1], &*waiters[chosen]);
+            // ORDERING: Acquire, pairs with [link].
+            let behind = next.next(Acquire); // not null, seen before
+            let mut may_sleep = (*behind).is_moved_behind(last);
+            last.set_next(behind);
+            may_sleep |= first.is_moved_behind(next);
+            for &passed in &waiters[..chosen] {
+                (*passed).passed.fetch_add(1, Relaxed); // a count
+            }
+            next.set_next(waiters[0]);
+            may_sleep |= next.is_moved_behind(node);
+            node.set_next(waiters[chosen]);
+            if may_sleep {
+                // Or one before it has left, and it has told another: so all of them wake those behind them before they stay (`stay`).
+                for &waiter in &waiters[..=chosen] {
+                    (*waiter).gate.fetch_or(BEHIND, Relaxed); // published by the word, to whom it matters
+                }
+                node.gate.fetch_or(BEHIND, Relaxed); // as above
+            }
         }
     }
 }

@@ -1,18 +1,20 @@
-//! How long a lock is held: measured at few contended acquisitions, for each lock and class of cores.
+//! How long a lock is held: measured at few contended acquisitions.
 //!
 //! ```text
 //!   holder   word 1 ─► 4, notes when ─ critical section ─ word is not 1: notes how long ─ word 4 ─► 0
 //! ```
 //!
 //! The uncontended path reads no clock. A holder that came by the line, and whose turn it is to be measured, makes the word 4:
-//! so its unlock comes by the slow path, and wakes nobody for that (promise.rs; nobody sleeps on a word that says 1).
+//! so its unlock comes by the slow path, and wakes nobody for that (promise.rs; nobody sleeps on a word that says 1). A holder by
+//! its node is measured if its unlock looks at the mutex anyway (grant.rs).
 //!
 //! What is known of a lock lies in a memo of the machine's, which is found by the lock's address. Two locks may share one: then they
-//! turn each other out, and what has been learnt is lost. All of it is a hint.
+//! turn each other out, and what has been learnt is lost. It is kept as if measured on the fastest cores, whose sections are
+//! shorter; a thread that changes to a core of another class meanwhile is not measured. All of it is a hint.
 
 use super::{HELD, PROMISED, View};
 use lockwright_platform::Ordering::Relaxed;
-use lockwright_platform::{Class, MEMOS, Memo, Platform, Word};
+use lockwright_platform::{Class, FULL_SPEED, MEMOS, Memo, Platform, Word};
 
 /// Whose memo it is: from the lock's address.
 const OWNER: usize = 0;
@@ -20,19 +22,17 @@ const OWNER: usize = 0;
 const SINCE: usize = 1;
 /// The class of the core that took it.
 const CLASS: usize = 2;
-/// How long it is usually held, ns, by class. The slowest classes share the last place.
+/// How long it is usually held, ns, on the fastest cores; 0: not known.
 const USUAL: usize = 3;
-const CLASSES: usize = 5;
 
-/// One contended acquisition in this many is measured.
+/// One acquisition by the word in this many is measured.
 const SAMPLE: u64 = 16;
 
 /// A measurement changes what is known by this part of the difference.
 const PART: u32 = 8;
 
-fn place(class: Class) -> usize {
-    USUAL + usize::from(class.0).min(CLASSES - 1)
-}
+/// A longer hold counts as this long, ns.
+const LONGEST_NS: u32 = 100_000_000;
 
 impl<P: Platform> View<'_, P> {
     /// The lock's memo, and whose it would have to be.
@@ -45,36 +45,33 @@ impl<P: Platform> View<'_, P> {
     /// How long threads on cores of this class usually hold the lock when they had to wait for it, ns; 0: not known.
     pub fn usual_hold_ns(&self, class: Class) -> u32 {
         let usual = |memo: &[P::Word; 8], owner| match memo[OWNER].load(Relaxed) {
-            now if now == owner => memo[place(class)].load(Relaxed),
+            now if now == owner => memo[USUAL].load(Relaxed),
             _ => 0,
         };
-        self.memo(usual).unwrap_or(0)
+        let usual = self.memo(usual).unwrap_or(0);
+        (u64::from(usual) * u64::from(FULL_SPEED) / u64::from(P::speed(class).max(1))) as u32
     }
 
     /// The caller has just acquired it, at `now`: it may measure how long it holds it. `surely`: it does.
     pub fn may_measure_hold(&self, now: u64, surely: bool) {
-        let class = P::place().class;
         self.memo(|memo, owner| {
             if memo[OWNER].load(Relaxed) != owner {
                 memo[OWNER].store(owner, Relaxed);
-                for word in &memo[USUAL..] {
-                    word.store(0, Relaxed);
-                }
+                memo[USUAL].store(0, Relaxed);
             } else if !surely
-                && memo[place(class)].load(Relaxed) != 0
+                && memo[USUAL].load(Relaxed) != 0
                 && !(now / 64).is_multiple_of(SAMPLE)
             {
                 return;
             }
-            memo[CLASS].store(class.0.into(), Relaxed);
+            memo[CLASS].store(P::place().class.0.into(), Relaxed);
             memo[SINCE].store((now as u32).max(1), Relaxed);
-            // STATE: (1, q, s) -> (4, q, s). Relaxed: we hold it, and our own unlock has to find it. It may say 2.
+            // STATE: (1, q, s) -> (4, q, s). Relaxed: we hold it, and our own unlock has to find it. It may say 2 or 3.
             let _ = self.parts.word.compare_exchange(HELD, PROMISED, Relaxed, Relaxed);
         });
     }
 
-    /// The holder is about to release it: notes how long it has held it, if that is measured, and if its thread has stayed on cores of
-    /// one class.
+    /// The holder is about to release it: notes how long it has held it, if that is measured.
     pub fn end_of_hold(&self) {
         self.memo(|memo, owner| {
             let since = memo[SINCE].load(Relaxed);
@@ -83,16 +80,17 @@ impl<P: Platform> View<'_, P> {
             }
             memo[SINCE].store(0, Relaxed);
             let class = P::place().class;
-            if memo[CLASS].load(Relaxed) == class.0.into() {
-                let hold = (P::now() as u32).wrapping_sub(since).max(1);
-                let usual = &memo[place(class)];
-                let so_far = usual.load(Relaxed);
-                let next = match so_far {
-                    0 => hold,
-                    _ => so_far - so_far / PART + hold / PART,
-                };
-                usual.store(next, Relaxed);
+            if memo[CLASS].load(Relaxed) != class.0.into() {
+                return;
             }
+            let hold = (P::now() as u32).wrapping_sub(since).min(LONGEST_NS);
+            let hold = u64::from(hold) * u64::from(P::speed(class)) / u64::from(FULL_SPEED);
+            let so_far = memo[USUAL].load(Relaxed);
+            let next = match so_far {
+                0 => hold as u32,
+                _ => so_far - so_far / PART + hold as u32 / PART,
+            };
+            memo[USUAL].store(next.max(1), Relaxed);
         });
     }
 }

@@ -83,6 +83,12 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         let _ = lock;
     }
 
+    /// Do these, the next in line and some behind it, suffice for a choice?
+    fn is_enough(waiters: &[Note]) -> bool {
+        let _ = waiters;
+        false
+    }
+
     /// Which of these, the next in line and up to [`AHEAD`](Self::AHEAD) behind it, becomes head. Anything out of
     /// range is 0. A waiter that has been passed over `bypass` times is next, whatever a rule says.
     fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
@@ -334,6 +340,9 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     }
     fn release(lock: &View<'_, P>) {
         R::release(lock);
+    }
+    fn is_enough(waiters: &[Note]) -> bool {
+        R::is_enough(waiters)
     }
     fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
         R::next(lock, waiters)

@@ -212,13 +212,30 @@ impl<P: Platform> Waiter<P> {
 
     /// Links `next` behind this node.
     pub(super) fn link(&self, next: *mut Self) {
-        let me = from_ref(self).cast_mut();
-        // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice this node may be new to them.
-        // SURVIVES: no rule of the catalogue chooses; else they know it by [join].
         // SAFETY: in the line, or about to be, as this one.
-        unsafe { (*next).before.store(me, Release) };
+        unsafe { (*next).set_before(self) };
+        self.set_next(next);
+    }
+
+    /// Says who is before it.
+    pub(super) fn set_before(&self, before: &Self) {
+        // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice that node may be new to it.
+        // SURVIVES: where no rule chooses they know it by [join].
+        self.before.store(from_ref(before).cast_mut(), Release);
+    }
+
+    /// Says who is behind it.
+    pub(super) fn set_next(&self, next: *mut Self) {
         // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
         self.next.store(next, Release);
+    }
+
+    /// Says who is before it now, after a choice; `true`: it may sleep, and have told another that it does.
+    pub(super) fn is_moved_behind(&self, before: &Self) -> bool {
+        self.set_before(before);
+        // ORDERING: AcqRel. Acquire pairs with [turn], of one that fell asleep: it has told the one that was before it. Release with its
+        // Acquire: one that falls asleep after this tells the one that is before it now.
+        state(self.gate.fetch_or(0, AcqRel)) != WAITING
     }
 
     /// Its gate says GRANTED: is it still in the line that ends with `last`? The program may have
