@@ -19,7 +19,7 @@ pub mod topology;
 pub use futex::{Clock, Deadline};
 
 use core::sync::atomic::{AtomicPtr, AtomicU32};
-use lockwright_platform::{MEMOS, Memo, Ordering, Place, Platform, Ptr, Woken, Word};
+use lockwright_platform::{Class, MEMOS, Memo, Ordering, Place, Platform, Ptr, Woken, Word};
 
 /// The machine itself.
 #[derive(Debug)]
@@ -131,6 +131,10 @@ impl Platform for Native {
 
     fn after(ns: u32) -> Deadline {
         Deadline::after(u64::from(ns))
+    }
+
+    fn speed(class: Class) -> u32 {
+        place::speed(class)
     }
 
     fn place() -> Place {

@@ -3,15 +3,20 @@
 
 use crate::symbol::{self, Scope};
 use core::sync::atomic::{AtomicIsize, AtomicU8, AtomicU16, Ordering::Relaxed};
-use lockwright_platform::{Class, Place};
+use lockwright_platform::{Class, FULL_SPEED, Place};
 
 /// CPUs that the table holds; a higher number counts as class 0, domain 0.
 pub const CPUS: usize = 1024;
+
+/// Classes that are told apart.
+pub const CLASSES: usize = 8;
 
 /// Offset of the thread's `struct rseq` from its thread pointer; 0: not known (glibc before 2.35).
 static RSEQ: AtomicIsize = AtomicIsize::new(0);
 static CLASS: [AtomicU8; CPUS] = [const { AtomicU8::new(0) }; CPUS];
 static FASTEST: AtomicU8 = AtomicU8::new(0);
+/// Of a class's cores; 0: not known, as fast as can be.
+static SPEED: [AtomicU16; CLASSES] = [const { AtomicU16::new(0) }; CLASSES];
 static DOMAIN: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
 
 /// Records one CPU's class and domain.
@@ -25,6 +30,24 @@ pub fn set(cpu: usize, class: Class, domain: u16) {
 /// The class of one CPU.
 pub fn class_of(cpu: usize) -> Class {
     Class(CLASS.get(cpu).map_or(0, |class| class.load(Relaxed))) // a table of hints
+}
+
+/// Records how fast a class's cores are: any unit, the same for all classes.
+pub fn set_speed(class: Class, speed: u16) {
+    if let Some(known) = SPEED.get(usize::from(class.0)) {
+        known.store(speed, Relaxed); // a hint, as the table
+    }
+}
+
+/// How fast the cores of a class are, counted as [`among_usable`] does, in 1024ths of the fastest's.
+pub fn speed(class: Class) -> u32 {
+    let fastest = FASTEST.load(Relaxed); // a hint, as the table
+    let of = |class: u8| match SPEED.get(usize::from(class)).map(|speed| speed.load(Relaxed)) {
+        None | Some(0) => FULL_SPEED,
+        Some(speed) => speed.into(),
+    };
+    let (ours, most) = (of(class.0.saturating_add(fastest)), of(fastest));
+    (FULL_SPEED * ours / most).clamp(1, FULL_SPEED)
 }
 
 /// The fastest class of those that the program may run on: for it, those cores are the big ones.
@@ -122,5 +145,20 @@ mod tests {
         set_fastest(Class(1));
         assert_eq!(among_usable(), Place { cpu: pinned, class: Class(1), domain: 5 });
         set_fastest(Class(0));
+    }
+
+    #[test]
+    fn speeds_are_those_of_classes_that_the_program_may_run_on() {
+        assert_eq!(speed(Class(5)), FULL_SPEED, "nothing is known");
+        set_speed(Class(5), 900);
+        set_speed(Class(6), 300);
+        let speeds = |fastest| {
+            set_fastest(Class(fastest));
+            let speeds = [0, 1].map(|class| speed(Class(class)));
+            set_fastest(Class(0));
+            speeds
+        };
+        assert_eq!(speeds(5), [FULL_SPEED, FULL_SPEED / 3]);
+        assert_eq!(speeds(6), [FULL_SPEED; 2], "the seventh class is as fast as can be");
     }
 }

@@ -19,8 +19,7 @@ use crate::file::{Path, number};
 use crate::place::{self, CPUS};
 pub use lockwright_platform::Class;
 
-/// Classes that are told apart.
-pub const CLASSES: usize = 8;
+pub use crate::place::CLASSES;
 
 /// Bytes of a class's name.
 pub const NAME_MAX: usize = 15;
@@ -166,10 +165,21 @@ impl Topology {
         Self { cpus, present: CpuSet::EMPTY, classes: 1, names, room: read::Room::new() }
     }
 
-    /// Gives class and domain to [`place::here`](crate::place::here).
+    /// Slows the classes down, as emulation is about to: their CPUs' capacities are those of the factors.
+    pub fn slow_down(&mut self, factors: &[Factor]) {
+        for cpu in &mut self.cpus {
+            let factor = factors.get(usize::from(cpu.class.0)).copied().unwrap_or(Factor::ONE);
+            cpu.capacity = (u32::from(FULL_CAPACITY) * 1000 / factor.thousandths()).max(1) as u16;
+        }
+    }
+
+    /// Gives class and domain to [`place::here`](crate::place::here), and the classes' speeds to [`place::speed`].
     pub fn publish(&self) {
         for (number, cpu) in self.cpus.iter().enumerate() {
             place::set(number, cpu.class, cpu.domain);
+        }
+        for (_, cpu) in self.online() {
+            place::set_speed(cpu.class, cpu.capacity);
         }
     }
 

@@ -243,6 +243,7 @@ pub(crate) unsafe fn load(topology: &mut Topology, rehearse: fn(u32, Rehearsal))
     let spec = core::str::from_utf8(text).unwrap_or("");
     match topology.set_emulated(spec) {
         Ok(factors) => {
+            topology.slow_down(&factors);
             // SAFETY: our caller's promise.
             unsafe { enable(topology, &factors, text, rehearse) };
             true

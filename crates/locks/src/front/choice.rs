@@ -9,9 +9,9 @@
 //!
 //! A head that waits for the word does the same; it need not say so, since nobody makes it more than head.
 
-use super::waiter::{BEHIND, Waiter};
+use super::waiter::{BEHIND, WAITING, Waiter, state};
 use super::{Note, Rule, View};
-use lockwright_platform::Ordering::{Acquire, Relaxed};
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Word};
 
 /// Waiters that a rule may choose from, and the head's successor itself, at most.
@@ -81,5 +81,15 @@ impl<P: Platform> Choice<P> {
                 node.gate.fetch_or(BEHIND, Relaxed); // as above
             }
         }
+    }
+}
+
+impl<P: Platform> Waiter<P> {
+    /// Says who is before it now; `true`: it may sleep, and have told another that it does.
+    fn is_moved_behind(&self, before: &Self) -> bool {
+        self.set_before(before);
+        // ORDERING: AcqRel. Acquire pairs with [turn], of one that fell asleep: it has told the one that was before it. Release with its
+        // Acquire: one that falls asleep after this tells the one that is before it now.
+        state(self.gate.fetch_or(0, AcqRel)) != WAITING
     }
 }

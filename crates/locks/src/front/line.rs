@@ -21,7 +21,7 @@ use lockwright_platform::{Platform, Ptr, Stage, Word};
 const LOOK_NS: u32 = 4_000;
 
 /// The same where the first in line chooses who follows it, ns.
-const FIRST_NS: u32 = 150;
+const FIRST_NS: u32 = 300;
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)

@@ -230,14 +230,6 @@ impl<P: Platform> Waiter<P> {
         self.next.store(next, Release);
     }
 
-    /// Says who is before it now, after a choice; `true`: it may sleep, and have told another that it does.
-    pub(super) fn is_moved_behind(&self, before: &Self) -> bool {
-        self.set_before(before);
-        // ORDERING: AcqRel. Acquire pairs with [turn], of one that fell asleep: it has told the one that was before it. Release with its
-        // Acquire: one that falls asleep after this tells the one that is before it now.
-        state(self.gate.fetch_or(0, AcqRel)) != WAITING
-    }
-
     /// Its gate says GRANTED: is it still in the line that ends with `last`? The program may have
     /// reused the memory for another mutex without a release of this one; then the caller holds that one by the word. If in doubt,
     /// no: to release by the word is right, too.
