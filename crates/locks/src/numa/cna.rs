@@ -1,18 +1,18 @@
 //! cna: an mcs queue whose holder prefers a successor on its own cluster, and sets those before it aside, in a second queue.
 //!
 //! D. Dice and A. Kogan, *Compact NUMA-aware Locks*, EuroSys 2019, figures 3 to 5. Our deviations: hand-overs within a cluster
-//! are bounded by 64 (the paper ends a turn by chance, one in 65536 by default); a waiter's cluster is what it is when it arrives;
-//! and a try_lock, which joins the queue only if it is empty.
+//! are bounded by 63, counted in the gate's low bits (the paper ends a turn by chance, one in 65536 by default); a waiter's cluster is
+//! what it is when it arrives; and a try_lock, which joins the queue only if it is empty.
 //!
 //! ```text
 //!     main       ┌─────────────┐ next ┌──────────────┐ next
 //!     queue      │ A (held)  0 ├─────►│ D          0 ├─────► ... ◄── tail         0, 1: clusters
 //!                └──────┬──────┘      └──────────────┘
-//!                  gate │ (else OPEN)
+//!                  gate │ (and the turn)
 //!     aside      ┌──────▼──────┐ next ┌──────────────┐
 //!                │ B         1 ├─────►│ C          1 ├─────► null                 B.last = C
 //!                └─────────────┘      └──────────────┘
-//!       unlock by A: D.gate = B; after 64 in a row, or if nobody of cluster 0 waits: C.next = D, B.gate = OPEN
+//!       unlock by A: D.gate = B; after 63 in a row, or if nobody of cluster 0 waits: C.next = D, B.gate = null and open
 //! ```
 //!
 //! State: (tail, main queue after the holder, queue aside). lock: (null, _, _) -> (me, _, _) and held; (prev, q, a) -> (me, q me, a),
@@ -25,14 +25,14 @@
 //! 3. A node with a successor stays valid until its owner has opened the successor's gate, or until it is a
 //!    holder that has left with nobody behind it in the main queue.
 //! 4. A gate is opened once an acquisition, by the thread that holds the lock, which touches the node for the last time with it.
-//!    It says where the queue aside begins.
+//!    It says where the queue aside begins, and how many hand-overs the turn has had.
 //! 5. All but tail and the next of the last node in the main queue is the holder's to write.
 //!
-//! Facts: by arrival within a cluster; 64 hand-overs may overtake; 8 B a lock, one node of 32 B a waiter; nobody sleeps; an unlock
+//! Facts: by arrival within a cluster; 63 hand-overs may overtake; 8 B a lock, one node of 128 B a waiter; nobody sleeps; an unlock
 //! looks at as many waiters as it sets aside.
 
 use crate::entry::{Entry, Kind, Promise};
-use core::ptr::{null_mut, without_provenance_mut};
+use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, Ptr, RawLock, Sections, TryLock, Word};
 
@@ -43,12 +43,12 @@ pub const ENTRY: Entry = Entry {
     preset_of: None,
     idea: "an mcs queue whose holder prefers its own cluster, and sets the waiters before aside",
     source: "D. Dice, A. Kogan, Compact NUMA-aware Locks, EuroSys 2019, figures 3 to 5",
-    order: "up to 64 hand-overs within a cluster of near cores; otherwise by arrival",
+    order: "up to 63 hand-overs within a cluster of near cores; otherwise by arrival",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "8 B a lock, 32 B a waiter, on its stack",
+    space: "8 B a lock, 128 B a waiter, on its stack",
     wakes: "nobody sleeps, nobody is woken",
-    delay: "each waiter, by those before it, and by 64 of each other cluster; one that is not running stops all behind it",
+    delay: "each waiter, by those before it, and by 63 of each other cluster; one that is not running stops all behind it",
     advice: "machines with several sockets; with one cluster it is mcs",
     options: &[],
 };
@@ -57,17 +57,22 @@ pub const ENTRY: Entry = Entry {
 pub type Lock<P> = Cna<P>;
 
 /// Hand-overs within a cluster, at most.
-const TURN: u32 = 64;
+const TURN: usize = 63;
 
 /// Of a holder that did not wait: it has not looked where it runs.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A gate: open, and nobody is aside. Otherwise it is null (shut) or the first node aside.
-fn open<P: Platform>() -> *mut Node<P> {
-    without_provenance_mut(1)
+/// A gate's low bit: open. The six above it are the turn's hand-overs; a node's address leaves them free.
+const OPEN: usize = 1;
+const LOW: usize = TURN << 1 | OPEN;
+
+/// An open gate.
+fn open<P: Platform>(aside: *mut Node<P>, turn: usize) -> *mut Node<P> {
+    aside.map_addr(|address| address | turn << 1 | OPEN)
 }
 
 /// A waiter's or holder's place in a queue.
+#[repr(align(128))]
 pub struct Node<P: Platform> {
     /// Who comes after. Written by the owner before it arrives, once by the successor, then by holders.
     next: P::Ptr<Node<P>>,
@@ -77,8 +82,6 @@ pub struct Node<P: Platform> {
     last: P::Ptr<Node<P>>,
     /// Where the owner runs. Written by the owner, before it links.
     cluster: P::Word,
-    /// Hand-overs within the cluster, up to this one. Written by the owner before it arrives, then once by the holder.
-    turn: P::Word,
 }
 
 impl<P: Platform> Default for Node<P> {
@@ -88,7 +91,6 @@ impl<P: Platform> Default for Node<P> {
             gate: P::Ptr::new(null_mut()),
             last: P::Ptr::new(null_mut()),
             cluster: P::Word::new(UNKNOWN),
-            turn: P::Word::new(0),
         }
     }
 }
@@ -104,7 +106,6 @@ impl<P: Platform> Node<P> {
         self.next.store(null_mut(), Relaxed);
         self.gate.store(null_mut(), Relaxed);
         self.cluster.store(UNKNOWN, Relaxed);
-        self.turn.store(0, Relaxed);
     }
 }
 
@@ -130,15 +131,10 @@ impl<P: Platform> Cna<P> {
     ///
     /// # Safety
     /// The caller holds the lock, and `node` waits for it.
-    unsafe fn hand_over(node: *mut Node<P>, aside: *mut Node<P>, turn: u32) {
-        let gate = if aside.is_null() { open::<P>() } else { aside };
-        // SAFETY: by invariant 4 the node waits for the second store.
-        unsafe {
-            // Relaxed: the gate publishes it.
-            (*node).turn.store(turn, Relaxed);
-            // ORDERING: Release [open]: the critical section comes before whatever the next holder does.
-            (*node).gate.store(gate, Release);
-        }
+    unsafe fn hand_over(node: *mut Node<P>, aside: *mut Node<P>, turn: usize) {
+        // ORDERING: Release [open]: the critical section comes before whatever the next holder does.
+        // SAFETY: by invariant 4 the node waits for this store.
+        unsafe { (*node).gate.store(open(aside, turn), Release) };
     }
 
     /// Puts `first` to `last` at the end of what is aside; returns where that begins.
@@ -173,8 +169,8 @@ impl<P: Platform> Cna<P> {
         while !node.is_null() {
             // SAFETY: it waits for the lock, which we hold.
             unsafe {
-                // Relaxed: the link publishes it.
-                if (*node).cluster.load(Relaxed) == cluster {
+                // The link publishes it; if it matches, we write to this line.
+                if P::load_to_write(&(*node).cluster) == cluster {
                     return Some((node, before));
                 }
                 before = node;
@@ -216,7 +212,7 @@ impl<P: Platform> RawLock<P> for Cna<P> {
         let me = unsafe { &*node };
         // Relaxed: nobody writes to it any more.
         let gate = me.gate.load(Relaxed);
-        let aside = if gate == open::<P>() { null_mut() } else { gate };
+        let aside = gate.map_addr(|address| address & !LOW);
         // ORDERING: Acquire [see]: the successor's node was made before we look at it.
         let mut next = me.next.load(Acquire);
         if next.is_null() {
@@ -238,8 +234,8 @@ impl<P: Platform> RawLock<P> for Cna<P> {
             // ORDERING: Acquire [see]: the successor's node was made before we look at it.
             next = P::spin_until_ptr(&me.next, Acquire, |next| !next.is_null());
         }
-        // Relaxed, both: ours.
-        let (mut cluster, turn) = (me.cluster.load(Relaxed), me.turn.load(Relaxed));
+        let turn = (gate.addr() & LOW) >> 1;
+        let mut cluster = me.cluster.load(Relaxed); // ours
         if cluster == UNKNOWN {
             cluster = here::<P>();
         }
@@ -278,7 +274,7 @@ unsafe impl<P: Platform> InPlace for Cna<P> {}
 
 #[cfg(test)]
 mod tests {
-    use super::{Cna, Node, TURN};
+    use super::{Cna, Node, TURN, open};
     use crate::testing::{Threads, counts_right, lives_in_zeroed_memory, run_on};
     use lockwright_platform::Ordering::Relaxed;
     use lockwright_platform::{Ptr, RawLock, Sections, Word};
@@ -320,7 +316,8 @@ mod tests {
                 for turn in 1..7 {
                     let holder = served[turn - 1];
                     if turn == full {
-                        nodes[holder].turn.store(TURN, Relaxed);
+                        let gate = &nodes[holder].gate;
+                        gate.store(open(gate.load(Relaxed), TURN), Relaxed);
                     }
                     lock.unlock(pinned[holder]);
                     let is_new = |one: &usize| !served[..turn].contains(one);

@@ -9,20 +9,20 @@
 //! ```text
 //!                           global lock
 //!                   ┌───────────┴───────────┐
-//!     cluster 0   passed = 3              cluster 1   passed = 0
+//!     cluster 0   turn ends at 67         cluster 1   no turn (0)
 //!     local lock: A holds ◄─ B ◄─ C       local lock: D waits for the global lock ◄─ E
-//!       unlock by A: passed = 4, and B has both; after 64 in a row, or without B: passed = 0, and D has the global lock
+//!       unlock by A: B has both; if A is the 67th here, or without B: no turn, and D has the global lock
 //! ```
 //!
-//! State, of a cluster: (local lock, passed). lock: the local lock; then the global one, if passed = 0. unlock: (_, n) -> (_, n+1)
-//! if somebody waits here and n < 64, then the local lock is released, and the global lock goes with it; else (_, n) -> (_, 0),
-//! then the local lock is released, and then the global one.
+//! State, of a cluster: (local lock, end). lock: the local lock; then the global one, if end = 0. unlock: if somebody waits here,
+//! (_, 0) -> (_, served + 64), or (_, end) as it is while served < end; then the local lock is released, and the global lock goes with
+//! it. Else (_, end) -> (_, 0), then the local lock is released, and then the global one.
 //!
 //! 1. Who holds a local lock, and the global lock by its cluster's node, holds the lock.
-//! 2. passed is written by the holder of the local lock alone. It counts hand-overs since the cluster got the global lock;
-//!    not 0: the cluster's next holder has that already.
-//! 3. passed is raised only while somebody waits for the local lock, which serves by arrival: so it reaches a waiter, and a
-//!    try_lock never finds it raised.
+//! 2. end is written by the holder of the local lock alone: not 0 means that the cluster's next holder has the global lock already.
+//!    It is the local number at which the turn ends, so that a hand-over writes nothing but the local lock.
+//! 3. end is set only while somebody waits for the local lock, which serves by arrival: so it reaches a waiter, and a
+//!    try_lock never finds it set.
 //!
 //! Our deviations: a full release is of the local lock first, and then of the global one. (The paper has it the other way round; then
 //! an unlock touches the lock when another thread may already have destroyed it.) Clusters are what the machine calls a domain;
@@ -58,6 +58,9 @@ pub(crate) const fn over(global: Entry, id: &'static str, idea: &'static str) ->
 pub trait Local<P: Platform>: TryLock<P> {
     /// Does anybody wait? Asked by the holder. `true` is certain; `false` may be old.
     fn has_waiters(&self) -> bool;
+
+    /// How many holders have released it, modulo 2^32. Asked by the holder.
+    fn served(&self) -> u32;
 }
 
 /// How many clusters: as many as the machines that we know have domains.
@@ -69,7 +72,7 @@ const TURN: u32 = 64;
 struct Cluster<P: Platform, G: Sections<P>, L> {
     local: L,
     /// See invariant 2.
-    passed: P::Word,
+    end: P::Word,
     /// The global lock's, while this cluster holds it. Touched by the holder of the local lock alone.
     node: UnsafeCell<G::Node>,
 }
@@ -100,7 +103,7 @@ where
     fn new() -> Self {
         let cluster = || Cluster {
             local: L::new(),
-            passed: P::Word::new(0),
+            end: P::Word::new(0),
             node: UnsafeCell::new(G::Node::default()),
         };
         Self { global: Apart::new(G::new()), clusters: array::from_fn(|_| Apart::new(cluster())) }
@@ -123,7 +126,7 @@ where
             (*node).cluster = number;
             cluster.local.lock(&raw mut (*node).local);
             // Relaxed: the local lock orders it.
-            if cluster.passed.load(Relaxed) == 0 {
+            if cluster.end.load(Relaxed) == 0 {
                 self.global.lock(cluster.node.get());
             }
         }
@@ -135,19 +138,22 @@ where
         unsafe {
             let cluster = &self.clusters[(*node).cluster];
             let local = &raw mut (*node).local;
+            let has_waiters = cluster.local.has_waiters();
             // Relaxed, all: the local lock orders them.
-            let passed = cluster.passed.load(Relaxed);
-            if passed < TURN && cluster.local.has_waiters() {
-                // STATE: (_, n) -> (_, n+1): the global lock goes to the next one here.
-                cluster.passed.store(passed + 1, Relaxed);
+            let (end, served) = (cluster.end.load(Relaxed), cluster.local.served());
+            if has_waiters && (end == 0 || end != served) {
+                if end == 0 {
+                    // STATE: (_, 0) -> (_, end): the global lock goes to the next one here.
+                    cluster.end.store(served.wrapping_add(TURN).max(1), Relaxed);
+                }
                 cluster.local.unlock(local);
                 return;
             }
             // A copy: the cluster's next holder will use the original while it waits for our release.
             let mut global = *cluster.node.get();
-            // STATE: (_, n) -> (_, 0).
-            if passed != 0 {
-                cluster.passed.store(0, Relaxed);
+            // STATE: (_, end) -> (_, 0).
+            if end != 0 {
+                cluster.end.store(0, Relaxed);
             }
             cluster.local.unlock(local);
             self.global.unlock(&raw mut global);
@@ -171,7 +177,7 @@ where
             if !cluster.local.try_lock(local) {
                 return false;
             }
-            // passed = 0, by invariant 3.
+            // end = 0, by invariant 3.
             let got = self.global.try_lock(cluster.node.get());
             if !got {
                 cluster.local.unlock(local);
@@ -186,7 +192,8 @@ mod tests {
     use super::{Cohort, Local, TURN};
     use crate::spin::{ptkt::Ptkt, ticket::Ticket};
     use crate::testing::{Threads, counts_right};
-    use lockwright_platform::{Probe, RawLock, Sections, TryLock};
+    use lockwright_platform::Ordering::Relaxed;
+    use lockwright_platform::{Platform, Probe, RawLock, Sections, TryLock, Word};
 
     #[test]
     fn no_increment_is_lost() {
@@ -195,13 +202,13 @@ mod tests {
     }
 
     /// A local lock at which somebody always waits.
-    struct Crowded;
+    struct Crowded(<Threads as Platform>::Word);
 
     impl Sections<Threads> for Crowded {
         type Node = ();
 
         fn new() -> Self {
-            Self
+            Self(Word::new(0))
         }
 
         lockwright_platform::held_sections!(Threads);
@@ -210,7 +217,9 @@ mod tests {
     impl RawLock<Threads> for Crowded {
         unsafe fn lock(&self, _node: *mut ()) {}
 
-        unsafe fn unlock(&self, _node: *mut ()) {}
+        unsafe fn unlock(&self, _node: *mut ()) {
+            self.0.fetch_add(1, Relaxed);
+        }
     }
 
     impl TryLock<Threads> for Crowded {
@@ -222,6 +231,10 @@ mod tests {
     impl Local<Threads> for Crowded {
         fn has_waiters(&self) -> bool {
             true
+        }
+
+        fn served(&self) -> u32 {
+            self.0.load(Relaxed)
         }
     }
 

@@ -108,8 +108,13 @@ impl<P: Platform> Probe<P> for Ticket<P> {
 impl<P: Platform> Local<P> for Ticket<P> {
     #[inline]
     fn has_waiters(&self) -> bool {
-        // Relaxed, both: a number that was drawn stays drawn, and `serving` is the holder's (invariant 3).
-        self.next.load(Relaxed).wrapping_sub(self.serving.load(Relaxed)) > 1
+        // A number that was drawn stays drawn, so an old value does no harm; unlock writes to this line.
+        P::load_to_write(&self.next).wrapping_sub(self.served()) > 1
+    }
+
+    #[inline]
+    fn served(&self) -> u32 {
+        self.serving.load(Relaxed) // the holder's to write (invariant 3)
     }
 }
 
