@@ -169,8 +169,8 @@ impl<P: Platform> Cna<P> {
         while !node.is_null() {
             // SAFETY: it waits for the lock, which we hold.
             unsafe {
-                // The link publishes it; if it matches, we write to this line.
-                if P::load_to_write(&(*node).cluster) == cluster {
+                // Relaxed: the link publishes it.
+                if (*node).cluster.load(Relaxed) == cluster {
                     return Some((node, before));
                 }
                 before = node;
