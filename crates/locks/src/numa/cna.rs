@@ -216,9 +216,12 @@ impl<P: Platform> RawLock<P> for Cna<P> {
         // ORDERING: Acquire [see]: the successor's node was made before we look at it.
         let mut next = me.next.load(Acquire);
         if next.is_null() {
-            // SAFETY: it waits for the lock, which we hold. Relaxed: ours to write.
-            let last =
-                if aside.is_null() { null_mut() } else { unsafe { (*aside).last.load(Relaxed) } };
+            let last = if aside.is_null() {
+                null_mut()
+            } else {
+                // SAFETY: it waits for the lock, which we hold. Relaxed: ours to write.
+                unsafe { (*aside).last.load(Relaxed) }
+            };
             // STATE: (me, -, -) -> (null, -, -), or (me, -, a) -> (last of a, -, a).
             // ORDERING: Release [leave]: the critical section comes before whatever the next holder does; and the last node
             // aside is as it should be before somebody links to it. Relaxed on failure: the successor is read below.
