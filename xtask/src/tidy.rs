@@ -227,7 +227,7 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
         return Ok(()); // the catalogue has all there is to it
     }
     let name = format!("{}.rs", entry.id.replace('-', "_"));
-    let folders = ["front", "spin", "queue", "block", "amp"];
+    let folders = ["front", "spin", "queue", "numa", "block", "amp"];
     let path = folders.iter().map(|folder| root.join("crates/locks/src").join(folder).join(&name));
     let Some(path) = path.into_iter().find(|path| path.exists()) else {
         complaints.push(format!("lock '{}' has no file called {name}", entry.id));

@@ -385,7 +385,7 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
         Some(("rw", _)) => ("rwlock".into(), &["rwlock"]),
         Some(("condvar", _)) => ("condvar".into(), &["condvar"]),
         Some((_, lock)) => (own(lock), &["locks"]),
-        None => (own(file), &["locks"]),
+        None => (own(file), &["wide"]),
     }
 }
 

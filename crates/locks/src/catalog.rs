@@ -6,19 +6,23 @@ use crate::amp::reorderable::{self, Reorderable};
 use crate::amp::standby::WINDOW_MAX_NS;
 use crate::entry::{Entry, FrontVisitor, Kind, Visitor, WholeVisitor};
 use crate::front::{self, Alone, Preset, Tune, Tuning, Window, tuning};
-use crate::{block, queue, spin};
+use crate::numa::cohort::{self, Cohort};
+use crate::wide::Wide;
+use crate::{block, numa, queue, spin};
 use lockwright_platform::Platform;
 
 macro_rules! catalog {
     (
         front { $($front:ident: $rule:ty = $front_entry:expr;)* }
         whole { $($whole:ident: $lock:ty = $whole_entry:expr;)* }
+        wide { $($wide:ident: $large:ty = $wide_entry:expr;)* }
     ) => {
         $(static $front: Entry = $front_entry;)*
         $(static $whole: Entry = $whole_entry;)*
+        $(static $wide: Entry = $wide_entry;)*
 
         /// Every lock.
-        pub static CATALOG: &[&Entry] = &[$(&$front,)* $(&$whole,)*];
+        pub static CATALOG: &[&Entry] = &[$(&$front,)* $(&$whole,)* $(&$wide,)*];
 
         /// Shows every lock's type to `visitor`.
         pub fn visit_all<P: Platform>(visitor: &mut impl Visitor<P>) {
@@ -27,6 +31,10 @@ macro_rules! catalog {
                 type Lock<P> = $lock;
                 visitor.visit::<Lock<P>>(&$whole);
             })*
+            $({
+                type Lock<P> = $large;
+                visitor.visit::<Lock<P>>(&$wide);
+            })*
         }
 
         /// Shows every front lock's rule to `visitor`.
@@ -34,11 +42,15 @@ macro_rules! catalog {
             $(visitor.visit::<$rule>(&$front);)*
         }
 
-        /// Shows every whole lock's type to `visitor`.
+        /// Shows every whole lock's type to `visitor`; a wide one, as it lives in place.
         pub fn visit_whole<P: Platform>(visitor: &mut impl WholeVisitor<P>) {
             $({
                 type Lock<P> = $lock;
                 visitor.visit::<Lock<P>>(&$whole);
+            })*
+            $({
+                type Lock<P> = $large;
+                visitor.visit::<Wide<P, Lock<P>>>(&$wide);
             })*
         }
     };
@@ -64,10 +76,19 @@ catalog! {
         TICKET: spin::ticket::Lock<P> = spin::ticket::ENTRY;
         MCS: queue::mcs::Lock<P> = queue::mcs::ENTRY;
         CLH: queue::clh::Lock<P> = queue::clh::ENTRY;
+        HEMLOCK: queue::hemlock::Lock<P> = queue::hemlock::ENTRY;
+        RECIPROCATING: queue::reciprocating::Lock<P> = queue::reciprocating::ENTRY;
+        CNA: numa::cna::Lock<P> = numa::cna::ENTRY;
         MCS_STP: block::mcs_stp::Lock<P> = block::mcs_stp::ENTRY;
         ASL_MCS: Reorderable<queue::mcs::Lock<P>> = reorderable::over(queue::mcs::ENTRY, "asl-mcs");
         ASL_TICKET: Reorderable<spin::ticket::Lock<P>> = reorderable::over(spin::ticket::ENTRY, "asl-ticket");
         ASL_CLH: Reorderable<queue::clh::Lock<P>> = reorderable::over(queue::clh::ENTRY, "asl-clh");
+    }
+    wide {
+        PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
+        TWA: spin::twa::Lock<P> = spin::twa::ENTRY;
+        C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a ticket lock over ticket locks, one for each cluster of near cores, which keeps it for a while");
+        CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a partitioned ticket lock over ticket locks, one for each cluster, which keeps it for a while");
     }
 }
 

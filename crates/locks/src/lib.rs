@@ -1,8 +1,9 @@
 //! The locks: one algorithm, one file, one page.
 //!
 //! ```text
-//!   spin/    tas ── ttas (look first, back off) ── ticket (in order)
-//!   queue/   mcs (wait on your own node) ── clh (wait on your predecessor's)
+//!   spin/    tas ── ttas (look first, back off) ── ticket (in order) ── ptkt (each waiter looks elsewhere) ── twa (but the next one)
+//!   queue/   mcs (wait on your own node) ── clh (wait on your predecessor's) ── hemlock (no links) ── reciprocating (stacks)
+//!   numa/    cohort: a lock of locks, one for each cluster: c-tkt-tkt, cptltkt ── cna (mcs that prefers its own cluster)
 //!   block/   mcs-stp: mcs, and sleep after a while
 //!   front/   on word 0 of a pthread_mutex_t, glibc's 0/1/2 protocol
 //!              line   the queue of sleepers: mcs with the head kept in the lock
@@ -26,6 +27,7 @@ pub mod entry;
 pub mod front;
 #[cfg(test)]
 mod front_tests;
+pub mod numa;
 pub mod posix;
 pub mod queue;
 pub mod rw;
@@ -34,3 +36,4 @@ pub mod spin;
 #[cfg(test)]
 mod testing;
 pub mod torn;
+pub mod wide;

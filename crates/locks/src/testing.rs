@@ -17,7 +17,7 @@ use std::alloc::Layout;
 use std::thread;
 
 /// Operating-system threads. Each has a clock of its own, which pauses and sleeps put forward; they run on cores of
-/// classes 0 and 1, by turns.
+/// classes 0 and 1, by turns; the cores of a class are a domain.
 pub(crate) struct Threads;
 
 std::thread_local! {
@@ -210,7 +210,7 @@ impl Platform for Threads {
     }
 
     fn place() -> Place {
-        Place { cpu: 0, class: Class(CLASS.get()), domain: 0 }
+        Place { cpu: 0, class: Class(CLASS.get()), domain: CLASS.get().into() }
     }
 
     fn cpus() -> u32 {

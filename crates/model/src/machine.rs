@@ -642,7 +642,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
             *asked += 1;
             class_of(*number, *asked)
         });
-        Place { cpu: 0, class, domain: 0 }
+        Place { cpu: 0, class, domain: class.0.into() }
     }
 
     fn cpus() -> u32 {

@@ -23,6 +23,7 @@
 //! and by every one of them that is not running.
 
 use crate::entry::{Entry, Kind, Promise};
+use crate::numa::cohort::Local;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{InPlace, Platform, Probe, RawLock, Sections, TryLock, Word};
 
@@ -101,6 +102,19 @@ impl<P: Platform> Probe<P> for Ticket<P> {
     fn is_free(&self) -> bool {
         // Relaxed, both: a hint. Read at two moments, so it may say "free" of a lock that was free in between.
         self.next.load(Relaxed) == self.serving.load(Relaxed)
+    }
+}
+
+impl<P: Platform> Local<P> for Ticket<P> {
+    #[inline]
+    fn has_waiters(&self) -> bool {
+        // Relaxed: a number that was drawn stays drawn, so an old value does no harm.
+        self.next.load(Relaxed).wrapping_sub(self.served()) > 1
+    }
+
+    #[inline]
+    fn served(&self) -> u32 {
+        self.serving.load(Relaxed) // the holder's to write (invariant 3)
     }
 }
 

@@ -488,7 +488,8 @@ impl Platform for Explored {
     fn place() -> Place {
         let e = engine();
         let me = e.me();
-        Place { cpu: me, class: Class(explorer(e).class(me)), domain: 0 }
+        let class = explorer(e).class(me);
+        Place { cpu: me, class: Class(class), domain: class.into() }
     }
 
     #[track_caller]

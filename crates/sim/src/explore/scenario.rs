@@ -135,6 +135,7 @@ pub(super) fn set_up(
     let threads = setting.threads;
     let (lock, memory) = make(spec, threads as usize);
     explorer(e).lock = memory;
+    explorer(e).lines_out = 0; // a wide lock's own, which it keeps
     let (kind, foreign) = (rng.u8(0..8), rng.u8(0..5) == 0);
     let (one_waits, leaving) = (kind == 0, kind == 2);
     if leaving {

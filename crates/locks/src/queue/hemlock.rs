@@ -1,0 +1,148 @@
+//! hemlock: a queue in which nobody knows its successor; each waits for a word of its predecessor, and acknowledges.
+//!
+//! D. Dice and A. Kogan, *Hemlock: Compact and Scalable Mutual Exclusion*, SPAA 2021, listing 1. Our deviations: the word lies in
+//! the acquisition's node, not in the thread (a lock here has no thread-locals), so it need not say which lock is granted, and
+//! a thread that holds several locks never waits for one that leaves another; and a try_lock, which joins the queue only if it is
+//! empty. How a waiter looks (the paper's CTR does it by compare-and-swap) is the machine's business.
+//!
+//! ```text
+//!                  looks at          looks at
+//!     ┌──────────┐ grant  ┌──────────┐ grant  ┌──────────┐
+//!     │ A (held) │◄───────┤ B  EMPTY │◄───────┤ C  EMPTY │◄── tail
+//!     └──────────┘        └──────────┘        └──────────┘
+//!       unlock by A: A.grant = GRANTED, then waits until B has made it EMPTY again
+//! ```
+//!
+//! State: (tail, the holder's grant). lock: (null, _) -> (me, EMPTY) and held; (prev, _) -> (me, _), then wait for prev's GRANTED,
+//! and take it: prev's grant = EMPTY. unlock: (me, EMPTY) -> (null, _); or (_, EMPTY) -> (_, GRANTED), then wait for EMPTY.
+//!
+//! 1. Free exactly while tail = null.
+//! 2. tail is the node of the last thread that arrived and has not unlocked.
+//! 3. A grant is looked at by one thread at most: the one whose swap returned the node. That thread makes it EMPTY, and does
+//!    not touch the node any more; so its owner may end it then.
+//! 4. grant is EMPTY while its owner does not unlock.
+//!
+//! Facts: first come first served; 8 B a lock, one word a waiter; nobody sleeps; each waiter is delayed by those before it, and
+//! an unlock by its successor, until that has seen the grant.
+
+use crate::entry::{Entry, Kind, Promise};
+use core::ptr::null_mut;
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_platform::{InPlace, Platform, Ptr, RawLock, Sections, TryLock, Word};
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "hemlock",
+    kind: Kind::Whole,
+    preset_of: None,
+    idea: "a queue without links: each looks at its predecessor's word, and acknowledges",
+    source: "D. Dice, A. Kogan, Hemlock: Compact and Scalable Mutual Exclusion, SPAA 2021, listing 1",
+    order: "first come first served",
+    promise: Promise::Arrival,
+    stands_by: false,
+    space: "8 B a lock, 4 B a waiter, on its stack",
+    wakes: "nobody sleeps, nobody is woken",
+    delay: "each waiter, by those before it; an unlock, until its successor has seen it",
+    advice: "as mcs, in less memory; collapses when threads exceed CPUs",
+    options: &[],
+};
+
+/// The name that the catalogue uses.
+pub type Lock<P> = Hemlock<P>;
+
+const EMPTY: u32 = 0;
+const GRANTED: u32 = 1;
+
+/// What the next in line looks at.
+pub struct Node<P: Platform> {
+    /// Written by the owner (GRANTED), and then once by the successor (EMPTY).
+    grant: P::Word,
+}
+
+impl<P: Platform> Default for Node<P> {
+    fn default() -> Self {
+        Self { grant: P::Word::new(EMPTY) }
+    }
+}
+
+/// A Hemlock.
+pub struct Hemlock<P: Platform> {
+    /// The last in line. Written by arriving threads, and by a holder that finds itself last.
+    tail: P::Ptr<Node<P>>,
+}
+
+impl<P: Platform> Sections<P> for Hemlock<P> {
+    type Node = Node<P>;
+
+    fn new() -> Self {
+        Self { tail: P::Ptr::new(null_mut()) }
+    }
+
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Hemlock<P> {
+    #[inline]
+    unsafe fn lock(&self, node: *mut Node<P>) {
+        // STATE: (null, _) -> (me, EMPTY): held; or (prev, _) -> (me, _).
+        // ORDERING: AcqRel [join], pairs with itself: our node is made before our successor looks at it, and prev's
+        // before we do. Acquire also pairs with [leave]: the last holder's critical section is over.
+        let prev = self.tail.swap(node, AcqRel);
+        if !prev.is_null() {
+            // SAFETY: by invariant 3, prev stays until we have made it EMPTY.
+            let grant = unsafe { &raw const (*prev).grant };
+            // ORDERING: Acquire, pairs with [grant]: the predecessor's critical section is over.
+            // SAFETY: as above.
+            P::spin_until(unsafe { &*grant }, Acquire, |grant| grant == GRANTED);
+            // STATE: prev's grant, GRANTED -> EMPTY.
+            // ORDERING: Release [take], pairs with [end]: we have looked at the node for the last time.
+            // SAFETY: as above; this is our last access.
+            unsafe { (*grant).store(EMPTY, Release) };
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, node: *mut Node<P>) {
+        // STATE: (me, EMPTY) -> (null, _).
+        // ORDERING: Release [leave]: the critical section comes before whatever the next holder does.
+        // Relaxed on failure: there is a successor, which looks at our grant.
+        if self.tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
+            return;
+        }
+        // SAFETY: the caller's; others only ever share it too.
+        let grant = unsafe { &(*node).grant };
+        // STATE: (_, EMPTY) -> (_, GRANTED).
+        // ORDERING: Release [grant]: the critical section comes before whatever the next holder does.
+        grant.store(GRANTED, Release);
+        // ORDERING: Acquire [end], pairs with [take]: the successor is done with our node, which may end.
+        P::spin_until(grant, Acquire, |grant| grant == EMPTY);
+    }
+}
+
+impl<P: Platform> TryLock<P> for Hemlock<P> {
+    #[inline]
+    unsafe fn try_lock(&self, node: *mut Node<P>) -> bool {
+        // STATE: (null, _) -> (me, EMPTY), else unchanged.
+        // ORDERING: AcqRel, as [join]: Acquire pairs with [leave]. Relaxed on failure: nothing was gained.
+        self.tail.compare_exchange(null_mut(), node, AcqRel, Relaxed).is_ok()
+    }
+}
+
+// SAFETY: null is free (invariant 1); one pointer without a destructor.
+unsafe impl<P: Platform> InPlace for Hemlock<P> {}
+
+#[cfg(test)]
+mod tests {
+    use super::Hemlock;
+    use crate::testing::{Threads, counts_right, lives_in_zeroed_memory};
+
+    #[test]
+    fn zeroed_memory_is_an_unlocked_lock() {
+        lives_in_zeroed_memory::<Hemlock<Threads>>();
+    }
+
+    #[test]
+    fn no_increment_is_lost() {
+        counts_right::<Hemlock<Threads>>();
+    }
+}

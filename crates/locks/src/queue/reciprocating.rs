@@ -1,0 +1,179 @@
+//! reciprocating: arrivals push themselves on a stack; the holder detaches all of it, and its members are served, last come first,
+//! before those that arrive meanwhile.
+//!
+//! D. Dice and A. Kogan, *Reciprocating Locks*, PPoPP 2025 (arXiv 2501.02380), listing 1. Our deviations: an acquisition's
+//! node lies on its caller's stack, not in the thread, and keeps what lock tells unlock; and a try_lock, which pushes only on
+//! a free lock.
+//!
+//! ```text
+//!     arrivals ──► F ──► E ──► (LOCKED)        entry segment:  A holds ──► C ──► B   end = null
+//!                  pushed since it was detached                served next  last
+//!       unlock by A: C.gate = end. Unlock by B, the last: arrivals = LOCKED, and F's segment is the next one
+//! ```
+//!
+//! State: (arrivals, the holder's successor, the end of its segment). lock: (null, _, _) -> (me, null, me) and held; (LOCKED, _, _) ->
+//! (me, _, _), or (prev, _, _) -> (me, _, _), then wait for my gate, which says where the segment ends. unlock: with a successor,
+//! its gate = the end; else (end, null, end) -> (null, _, _) if nobody has arrived, or (f, null, end) -> (LOCKED, _, _), and f's gate = end.
+//!
+//! 1. Free exactly while arrivals = null.
+//! 2. A node that was pushed on another one waits before it: that is its successor. One that was pushed on LOCKED has none.
+//! 3. A lock that was taken free leaves its holder's node in arrivals, where it ends the segment above it. It is compared, not
+//!    touched: its owner may have left, and may even wait again.
+//! 4. A gate is opened once an acquisition, by the thread that holds the lock, which touches the node for the last time with it.
+//!
+//! Facts: a thread that arrives is served before one that waits only while that one waits in the same segment, at most once;
+//! 8 B a lock, 24 B a waiter; arrival and release take constant time; nobody sleeps.
+
+use crate::entry::{Entry, Kind, Promise};
+use core::ptr::{null_mut, without_provenance_mut};
+use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_platform::{InPlace, Platform, Ptr, RawLock, Sections, TryLock};
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "reciprocating",
+    kind: Kind::Whole,
+    preset_of: None,
+    idea: "arrivals form a stack; the holder detaches it as a whole, and serves it, the last one first",
+    source: "D. Dice, A. Kogan, Reciprocating Locks, PPoPP 2025, listing 1",
+    order: "segments by arrival; within one, last come first served",
+    promise: Promise::Nothing,
+    stands_by: false,
+    space: "8 B a lock, 24 B a waiter, on its stack",
+    wakes: "nobody sleeps, nobody is woken",
+    delay: "each waiter, by its own segment and the one before; one that is not running stops all behind it",
+    advice: "as mcs, with an arrival and a release of constant time; unfair by a factor of two at most",
+    options: &[],
+};
+
+/// The name that the catalogue uses.
+pub type Lock<P> = Reciprocating<P>;
+
+/// Arrivals: held, and the stack is empty. As an end: there is none in the stack.
+fn locked<P: Platform>() -> *mut Node<P> {
+    without_provenance_mut(1)
+}
+
+/// An acquisition.
+pub struct Node<P: Platform> {
+    /// Null: shut. Else open, and where the segment ends. Written by the owner, before it arrives, then once by the holder.
+    gate: P::Ptr<Node<P>>,
+    /// Who is served after us; null: the segment ends here. Touched by the owner alone, as what follows.
+    next: *mut Node<P>,
+    /// What arrivals holds, if nobody has arrived since.
+    end: *mut Node<P>,
+}
+
+impl<P: Platform> Default for Node<P> {
+    fn default() -> Self {
+        Self { gate: P::Ptr::new(null_mut()), next: null_mut(), end: null_mut() }
+    }
+}
+
+/// A reciprocating lock.
+pub struct Reciprocating<P: Platform> {
+    /// The last that arrived. Written by arriving threads, and by a holder that is the last of its segment.
+    arrivals: P::Ptr<Node<P>>,
+}
+
+impl<P: Platform> Reciprocating<P> {
+    /// Waits; returns our successor, and the end.
+    #[cold]
+    fn wait(gate: &P::Ptr<Node<P>>, pushed_on: *mut Node<P>) -> (*mut Node<P>, *mut Node<P>) {
+        // ORDERING: Acquire, pairs with [open]: the last critical section is over.
+        let end = P::spin_until_ptr(gate, Acquire, |gate| !gate.is_null());
+        if pushed_on == end {
+            // What we were pushed on is LOCKED, or has held a lock that was free: the segment ends with us. Arrivals has
+            // been LOCKED since it was detached, but for those that have arrived since.
+            (null_mut(), locked::<P>())
+        } else {
+            (pushed_on, end)
+        }
+    }
+}
+
+impl<P: Platform> Sections<P> for Reciprocating<P> {
+    type Node = Node<P>;
+
+    fn new() -> Self {
+        Self { arrivals: P::Ptr::new(null_mut()) }
+    }
+
+    lockwright_platform::held_sections!(P);
+}
+
+impl<P: Platform> RawLock<P> for Reciprocating<P> {
+    #[inline]
+    unsafe fn lock(&self, node: *mut Node<P>) {
+        // SAFETY: the caller's duty; the gate is all that others touch.
+        let gate = unsafe { &(*node).gate };
+        // Relaxed: nobody else knows the node yet.
+        gate.store(null_mut(), Relaxed);
+        // STATE: (null, _, _) -> (me, null, me): held; or (prev, _, _) -> (me, _, _).
+        // ORDERING: AcqRel [push], pairs with itself: our gate is shut before it is opened, and our successor's before we
+        // open it. Acquire also pairs with [leave]: the last holder's critical section is over.
+        let prev = self.arrivals.swap(node, AcqRel);
+        let (next, end) = if prev.is_null() { (null_mut(), node) } else { Self::wait(gate, prev) };
+        // SAFETY: these two are the owner's.
+        unsafe {
+            (*node).next = next;
+            (*node).end = end;
+        }
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, node: *mut Node<P>) {
+        // SAFETY: the caller's; these two are the owner's.
+        let (mut next, end) = unsafe { ((*node).next, (*node).end) };
+        if next.is_null() {
+            // STATE: (end, null, end) -> (null, _, _).
+            // ORDERING: Release [leave]: the critical section comes before whatever the next holder does.
+            // Relaxed on failure: somebody has arrived, and is read below.
+            if self.arrivals.compare_exchange(end, null_mut(), Release, Relaxed).is_ok() {
+                return;
+            }
+            // STATE: (f, null, end) -> (LOCKED, _, _).
+            // ORDERING: Acquire, pairs with [push]: f's gate is shut before we open it.
+            next = self.arrivals.swap(locked::<P>(), Acquire);
+        }
+        // ORDERING: Release [open]: the critical section comes before whatever the next holder does.
+        // SAFETY: by invariant 4, next waits for this store.
+        unsafe { (*next).gate.store(end, Release) };
+    }
+}
+
+impl<P: Platform> TryLock<P> for Reciprocating<P> {
+    #[inline]
+    unsafe fn try_lock(&self, node: *mut Node<P>) -> bool {
+        // STATE: (null, _, _) -> (me, null, me), else unchanged.
+        // ORDERING: Acquire, pairs with [leave]. Nobody touches our node (invariant 3). Relaxed on failure: nothing was gained.
+        let got = self.arrivals.compare_exchange(null_mut(), node, Acquire, Relaxed).is_ok();
+        if got {
+            // SAFETY: the owner's.
+            unsafe {
+                (*node).next = null_mut();
+                (*node).end = node;
+            }
+        }
+        got
+    }
+}
+
+// SAFETY: null is free (invariant 1); one pointer without a destructor.
+unsafe impl<P: Platform> InPlace for Reciprocating<P> {}
+
+#[cfg(test)]
+mod tests {
+    use super::Reciprocating;
+    use crate::testing::{Threads, counts_right, lives_in_zeroed_memory};
+
+    #[test]
+    fn zeroed_memory_is_an_unlocked_lock() {
+        lives_in_zeroed_memory::<Reciprocating<Threads>>();
+    }
+
+    #[test]
+    fn no_increment_is_lost() {
+        counts_right::<Reciprocating<Threads>>();
+    }
+}
