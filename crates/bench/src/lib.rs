@@ -52,7 +52,8 @@ pub use names::{Names, advice, nearest};
 pub use progress::progress;
 pub use stats::Spread;
 pub use system::{
-    Machine, catch_interrupts, command_line, cpus, interrupted, line_transfer_between, pin_to,
+    Machine, catch_interrupts, children_cpu_time, command_line, cpus, interrupted,
+    line_transfer_between, pin_to,
 };
 
 use anyhow::{Context, Result, bail};

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::env;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -97,13 +97,17 @@ impl Machine {
     /// Writes it, and says where.
     pub(crate) fn write(&self) -> Result<PathBuf, Failure> {
         let file = file()?;
+        self.write_to(&file)?;
+        Ok(file)
+    }
+
+    fn write_to(&self, file: &Path) -> Result<(), Failure> {
         if let Some(dir) = file.parent() {
-            std::fs::create_dir_all(dir).map_err(|error| launch::unwritable(&file, &error))?;
+            std::fs::create_dir_all(dir).map_err(|error| launch::unwritable(file, &error))?;
         }
         let text = toml::to_string(self).expect("a machine has no maps with keys that TOML lacks");
         let text = format!("# Written by lockwright calibrate --write; docs/calibrate.md\n{text}");
-        std::fs::write(&file, text).map_err(|error| launch::unwritable(&file, &error))?;
-        Ok(file)
+        std::fs::write(file, text).map_err(|error| launch::unwritable(file, &error))
     }
 
     /// A lock with this machine's options, as far as the lock has them and `spec` does not say otherwise.
@@ -141,6 +145,30 @@ pub(crate) fn watts() -> Watts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_measured_is_stored_and_read_back() {
+        let calibration = Calibration {
+            profile: lockwright_sim::profile::builtin("m1").unwrap(),
+            figures: Vec::new(),
+            regimes: Vec::new(),
+            regime: None,
+            notes: Vec::new(),
+        };
+        let machine = Machine::of(&calibration);
+        let [big, little] = &machine.class[..] else { panic!("two classes") };
+        assert_eq!(machine.lock["mutexee"]["spin"], little.spin_ns.max(big.spin_ns));
+        let table = output::plain(&machine.table());
+        assert!(
+            table.contains("little") && table.contains(&format!("{} ns", big.spin_ns)),
+            "{table}"
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("lockwright/machine.toml");
+        machine.write_to(&file).map_err(|failure| failure.to_string()).unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(toml::from_str::<Machine>(&text).unwrap(), machine);
+    }
 
     #[test]
     fn locks_get_the_machines_options_where_nothing_else_is_asked_for() {
