@@ -111,7 +111,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             output::print(&output::wrapped(&format!("\nnote: {note}")))?;
         }
         if let Some(machine) = &stored {
-            output::print("\nMUTEXEE's parameters:\n")?;
+            let gap = if calibration.notes.is_empty() { "" } else { "\n" };
+            output::print(&format!("{gap}\nMUTEXEE's parameters:\n"))?;
             output::print_table(&machine.table())?;
         }
         let place = place.map_or(String::new(), |place| format!(" {}", place.display()));
