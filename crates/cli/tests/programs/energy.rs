@@ -85,6 +85,13 @@ fn locks_run_with_what_calibrate_wrote() -> Result<()> {
     assert_eq!(lock(&["--lock", "fifo:spin=1"])?, alone("fifo:spin=1"));
     assert_eq!(lock(&["--lock", "barging"])?, alone("barging"));
     assert_eq!(lock(&[])?, alone("-"));
+    let rules = config.path().join("locks.toml");
+    fs::write(&rules, "default = \"fifo\"\n[[lock]]\nlibrary = \"libc.so.6\"\nuse = \"fifo\"\n")?;
+    let child = lockwright().args(["run", "--config"]).args([&rules]).args(["--", "env"]);
+    let text = child.env("XDG_CONFIG_HOME", config.path()).run()?.text();
+    for line in ["LOCKWRIGHT_LOCK=fifo:spin=6300\n", "lib:libc.so.6=fifo:spin=6300"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
     // Homes are shared among machines.
     fs::write(&file, of("another processor"))?;
     assert_eq!(lock(&["--lock", "fifo"])?, alone("fifo"));
