@@ -31,9 +31,10 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    // What our caller wants of its own programs is not asked of a worker; but the machine's classes are its own.
+    // What our caller wants of its own programs is not asked of a worker; but the machine is its own.
     for (name, _) in std::env::vars_os() {
-        if name.as_encoded_bytes().starts_with(b"LOCKWRIGHT_") && name != "LOCKWRIGHT_TOPOLOGY" {
+        let is_machine = name == "LOCKWRIGHT_TOPOLOGY" || name == lockwright_energy::VARIABLE;
+        if name.as_encoded_bytes().starts_with(b"LOCKWRIGHT_") && !is_machine {
             command.env_remove(name);
         }
     }

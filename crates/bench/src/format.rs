@@ -23,6 +23,16 @@ pub fn time(ns: f64) -> String {
     format!("{} ns", digits(ns))
 }
 
+/// An energy: `12.3 nJ`, `4.56 uJ`.
+pub(crate) fn joules(value: f64) -> String {
+    for (limit, unit) in [(1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ")] {
+        if value >= limit * 0.9995 {
+            return format!("{} {unit}", digits(value / limit));
+        }
+    }
+    format!("{} nJ", digits(value / 1e-9))
+}
+
 /// Three significant digits.
 pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
@@ -109,6 +119,9 @@ mod tests {
         assert_eq!(time(123.4), "123 ns");
         assert_eq!(time(14_000.0), "14.0 us");
         assert_eq!(time(0.0), "0 ns");
+        assert_eq!(joules(1.234e-7), "123 nJ");
+        assert_eq!(joules(0.0456), "45.6 mJ");
+        assert_eq!(joules(7.0), "7.00 J");
         assert_eq!(ratio(0.0123), "0.0123");
         assert_eq!(spaced(si(7.0)) + "op/s", "7.00 op/s");
         assert_eq!(spaced(si(7e6)) + "op/s", "7.00 Mop/s");

@@ -53,21 +53,24 @@ pub use names::{Names, advice, misspelt_class, nearest, split};
 pub use progress::progress;
 pub use stats::Spread;
 pub use system::{
-    Machine, catch_interrupts, command_line, cpus, interrupted, line_transfer_between, pin_to,
+    Machine, catch_interrupts, children_cpu_time, command_line, cpus, interrupted,
+    line_transfer_between, pin_to,
 };
 
 use anyhow::{Context, Result, bail};
 use format::plain;
+use lockwright_energy::Watts;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Runs the command; `library` is the liblockwright.so to preload, or the reason why it is missing.
+/// Runs the command; `library` is the liblockwright.so to preload, or the reason why it is missing; `watts` is what the
+/// machine draws, should nothing measure it.
 ///
 /// The worker processes are the program itself, called as `PROGRAM bench --worker JSON`: the program's
 /// `bench` subcommand must come here.
-pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
+pub fn main(args: Args, library: Result<PathBuf, String>, watts: Watts) -> Result<ExitCode> {
     if let Some(spec) = &args.worker {
         worker::main(spec)?;
         return Ok(ExitCode::SUCCESS);
@@ -87,7 +90,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>) -> Result<ExitCode> {
 
     let (plan, suite) = grid::plan(&args, library.as_deref().map_err(String::as_str))?;
     let machine = Machine { origin: report::origin(&plan.rows), ..Machine::here() };
-    let measured = run::run(&plan, args.quiet)?;
+    let measured = run::run(&plan, args.quiet, watts)?;
     let summaries = summary::summarise(&plan, &measured);
     let ceilings = summary::ceilings(&plan, &measured);
     let verdicts = suite.as_ref().map(|s| s.judge(&plan, &measured)).unwrap_or_default();

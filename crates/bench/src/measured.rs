@@ -4,6 +4,7 @@ use crate::plan::Plan;
 use crate::spec::Answer;
 use crate::stats::Spread;
 use crate::subject::Role;
+use lockwright_energy::{Kind, Source, Watts};
 use serde::Serialize;
 
 /// How one measurement ended.
@@ -39,6 +40,32 @@ pub(crate) struct Sample {
     pub answer: Option<Answer>,
 }
 
+/// Where the joules come from.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Energy {
+    /// Which source.
+    pub source: Kind,
+    /// Which files of it, or which watts.
+    pub what: String,
+    /// Why there is no better one.
+    pub notes: Vec<String>,
+    /// The model's, should nothing measure.
+    pub watts: Watts,
+}
+
+impl Energy {
+    /// What this machine has.
+    pub(crate) fn here(watts: Watts) -> Self {
+        let source = Source::here(watts.clone());
+        Self {
+            source: source.kind(),
+            what: source.what().into(),
+            notes: source.notes().to_vec(),
+            watts,
+        }
+    }
+}
+
 /// All that was measured.
 #[derive(Debug, Serialize)]
 pub(crate) struct Measured {
@@ -56,13 +83,15 @@ pub(crate) struct Measured {
     pub others_cpus: Option<f64>,
     /// Turns of the compute loop per nanosecond.
     pub turns_per_ns: f64,
+    /// Where the joules come from.
+    pub energy: Energy,
     /// Lines for people: what failed and how.
     pub notes: Vec<String>,
 }
 
 impl Measured {
     /// Nothing yet.
-    pub(crate) fn new(turns_per_ns: f64) -> Self {
+    pub(crate) fn new(turns_per_ns: f64, energy: Energy) -> Self {
         Self {
             samples: Vec::new(),
             discarded: 0,
@@ -71,6 +100,7 @@ impl Measured {
             interrupted: false,
             others_cpus: None,
             turns_per_ns,
+            energy,
             notes: Vec::new(),
         }
     }
@@ -128,7 +158,7 @@ pub(crate) mod tests {
 
     /// A run of three rounds.
     pub(crate) fn measured(samples: Vec<Sample>) -> Measured {
-        Measured { samples, kept: 3, ..Measured::new(1.0) }
+        Measured { samples, kept: 3, ..Measured::new(1.0, Energy::here(Watts::assumed())) }
     }
 
     /// A measurement of `ops` operations in one second.

@@ -2,13 +2,14 @@
 
 use crate::child::{self, Outcome};
 use crate::compute;
-use crate::measured::{Measured, Sample, Status};
+use crate::measured::{Energy, Measured, Sample, Status};
 use crate::plan::{self, Plan, Row};
 use crate::point::Work;
 use crate::progress::progress;
 use crate::spec::Spec;
 use crate::system::{self, Others};
 use anyhow::{Result, bail};
+use lockwright_energy::Watts;
 use std::time::Duration;
 
 /// A line transfer that grows or shrinks by more than this within a group: another regime of the hypervisor.
@@ -16,10 +17,10 @@ const REGIME: f64 = 1.6;
 /// Repetitions of the memory points: they hardly vary.
 const MEMORY_REPS: u32 = 3;
 
-/// Runs the plan, with a progress bar on stderr unless `quiet`.
-pub(crate) fn run(plan: &Plan, quiet: bool) -> Result<Measured> {
+/// Runs the plan, with a progress bar on stderr unless `quiet`. `watts`: for joules that nothing measures.
+pub(crate) fn run(plan: &Plan, quiet: bool, watts: Watts) -> Result<Measured> {
     system::catch_interrupts();
-    let mut measured = Measured::new(compute::calibrate());
+    let mut measured = Measured::new(compute::calibrate(), Energy::here(watts));
     let others = Others::since_now();
     let reps_of = |row: &Row| match row.point.work {
         Work::Memory { .. } => plan.reps.min(MEMORY_REPS),
@@ -111,6 +112,7 @@ fn one(
         time_s: plan.time_s,
         turns_per_ns: measured.turns_per_ns,
         seed: plan.seed.wrapping_add(u64::from(rep).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+        watts: measured.energy.watts.clone(),
         fastest_first: who.alone.is_some(),
     };
     // Crowds of spinners need their time to leave.

@@ -2,6 +2,7 @@
 
 use crate::point::Point;
 use crate::stats;
+use lockwright_energy::Watts;
 use serde::{Deserialize, Serialize};
 
 /// Whose lock a worker measures.
@@ -31,6 +32,8 @@ pub(crate) struct Spec {
     pub turns_per_ns: f64,
     /// Seed of the lengths, the same for all locks of a repetition.
     pub seed: u64,
+    /// What the machine draws, if nothing measures it.
+    pub watts: Watts,
     /// Are pinned threads given the fastest CPUs first, rather than in the order of their numbers?
     pub fastest_first: bool,
 }
@@ -103,6 +106,10 @@ pub(crate) struct Answer {
     pub elapsed_ns: u64,
     /// User and system time that the process spent on them.
     pub cpu_ns: u64,
+    /// What the machine used meanwhile; `None`: not known.
+    pub joules: Option<f64>,
+    /// Where that comes from: `rapl`, `model`.
+    pub joules_source: String,
     /// Tries that failed, deadlines that passed (trylock, timedlock, calls).
     pub failures: u64,
     /// The counter that the lock protected.
@@ -158,6 +165,12 @@ impl Answer {
     /// CPU time of one operation.
     pub(crate) fn cpu_per_op(&self) -> f64 {
         if self.ops == 0 { f64::INFINITY } else { self.cpu_ns as f64 / self.ops as f64 }
+    }
+
+    /// Operations a joule (TPP).
+    pub(crate) fn per_joule(&self) -> Option<f64> {
+        // What is measured in steps may not have moved.
+        self.joules.filter(|joules| *joules > 0.0).map(|joules| self.ops as f64 / joules)
     }
 
     /// Jain's index over the threads' operations.

@@ -26,6 +26,14 @@ pub(crate) struct Summary {
     pub cpu_ns: Option<Spread>,
     /// CPU time of an operation, by the reference's.
     pub cpu_ratio: Option<Spread>,
+    /// Operations a joule (TPP).
+    pub tpp: Option<Spread>,
+    /// Operations a joule, by the reference's.
+    pub tpp_ratio: Option<Spread>,
+    /// Joules an operation (EPO).
+    pub epo: Option<Spread>,
+    /// Where the joules come from.
+    pub joules_source: Option<String>,
     /// Longest wait by the reference's.
     pub wait_max_ratio: Option<Spread>,
     /// Waits: the medians of the repetitions' percentiles, but the maximum of maxima.
@@ -159,6 +167,15 @@ pub(crate) fn summarise(plan: &Plan, measured: &Measured) -> Vec<Summary> {
                 cpu_ratio: rates(paired(measured, row, subject, reference, |a| {
                     Some(a.cpu_per_op())
                 })),
+                tpp: rates(spread(&Answer::per_joule)),
+                tpp_ratio: rates(paired(measured, row, subject, reference, Answer::per_joule)),
+                epo: rates(spread(&|a| {
+                    a.per_joule().map(f64::recip).filter(|epo| epo.is_finite())
+                })),
+                joules_source: mine
+                    .iter()
+                    .find(|a| a.joules.is_some())
+                    .map(|a| a.joules_source.clone()),
                 wait_max_ratio: paired(measured, row, subject, reference, |a| {
                     a.wait.map(|w| w.max)
                 }),

@@ -6,6 +6,7 @@
 
 use clap::Parser;
 use lockwright_bench::Args;
+use lockwright_energy::Watts;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
         let Program::Bench(args) = Program::parse();
         let library = std::env::var_os("BENCH_TEST_LIBRARY").map(PathBuf::from);
         let library = library.ok_or("no library\nhint: give one".to_owned());
-        return lockwright_bench::main(args, library).unwrap_or_else(|cause| {
+        return lockwright_bench::main(args, library, Watts::assumed()).unwrap_or_else(|cause| {
             eprintln!("error: {cause:#}");
             ExitCode::from(2)
         });
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
             library_that_runs_another_lock_is_found_out,
         ),
         ("bad_values_are_named_with_a_hint", bad_values_are_named_with_a_hint),
+        ("joules_are_those_of_the_source_that_is_named", joules_are_those_of_the_source),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let listed = std::env::args().any(|a| a == "--list");
@@ -58,7 +60,15 @@ fn main() -> ExitCode {
 
 /// Runs this program as `bench ARGS`; returns code, stdout, stderr. Kills it with its group after a minute.
 fn bench(args: &[&str], library: Option<&Path>) -> (i32, String, String) {
+    bench_on(args, library, None)
+}
+
+/// The same; `sys`: where it looks for energy.
+fn bench_on(args: &[&str], library: Option<&Path>, sys: Option<&Path>) -> (i32, String, String) {
     let mut command = Command::new(std::env::current_exe().unwrap());
+    if let Some(sys) = sys {
+        command.env(lockwright_energy::VARIABLE, sys);
+    }
     command.arg("bench").args(args).process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     match library {
@@ -152,7 +162,7 @@ fn every_workload_gives_every_file() {
     assert!(ceilings >= 4 * each, "{ceilings}");
     let wide = stdout.lines().find(|line| line.chars().count() > 80);
     assert!(wide.is_none(), "wider than a terminal: {wide:?}");
-    for said in ["(ceiling)", "of the ceiling", "P50", "P99", "P99.9", "max"] {
+    for said in ["(ceiling)", " ceiling", "op/J", "P50", "P99", "P99.9", "max"] {
         assert!(stdout.contains(said), "no {said} in {stdout}");
     }
     assert!(busy > 4 * idle.len(), "{busy} did something, these did not: {idle:?}");
@@ -187,6 +197,45 @@ fn every_workload_gives_every_file() {
     }
     let page = read("README.md");
     assert!(page.contains("| kernel | Linux ") && page.contains("throughput.svg"), "{page}");
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+/// A sensor that always shows 30 W: the figures follow from it, whatever the machine.
+fn joules_are_those_of_the_source() {
+    let dir = std::env::temp_dir().join(format!("lockwright-joules-{}", std::process::id()));
+    let sensor = dir.join("sys/class/hwmon/hwmon0");
+    std::fs::create_dir_all(&sensor).unwrap();
+    std::fs::write(sensor.join("name"), "power_meter\n").unwrap();
+    std::fs::write(sensor.join("power1_input"), "30000000\n").unwrap();
+    let (raw, all) = (dir.join("raw.csv"), dir.join("all.json"));
+    let files = ["--csv", raw.to_str().unwrap(), "--json", all.to_str().unwrap()];
+    let mut args = vec!["--lock", "std", "--workload", "mutex,uncontended", "--threads", "2"];
+    args.extend(["--time", "0.05", "--rounds", "1", "--quiet"].iter().chain(&files));
+    let (code, stdout, stderr) = bench_on(&args, None, Some(&dir.join("sys")));
+    assert_eq!((code, stderr.as_str()), (0, ""), "{stdout}");
+    assert!(stdout.contains("op/J (hwmon)"), "{stdout}");
+    let stdout = stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(stdout.contains("joules (hwmon): power_meter power1_input"), "{stdout}");
+    let mut csv = csv::Reader::from_path(&raw).unwrap();
+    let headers = csv.headers().unwrap().clone();
+    let at = |name: &str| headers.iter().position(|header| header == name).unwrap();
+    let [ops, joules, tpp] = ["ops", "joules", "ops_per_joule"].map(at);
+    let mut lines = 0;
+    for line in csv.records().map(Result::unwrap) {
+        let number = |at: usize| line[at].parse::<f64>().unwrap();
+        assert_eq!(&line[at("joules_source")], "hwmon");
+        // 30 W for 0.05 s and longer, as the machine allows.
+        assert!(number(joules) >= 1.4, "{line:?}");
+        assert!((number(tpp) * number(joules) / number(ops) - 1.0).abs() < 1e-3, "{line:?}");
+        lines += 1;
+    }
+    assert!(lines >= 6, "{lines}");
+    let json: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&all).unwrap()).unwrap();
+    assert_eq!(json["measured"]["energy"]["source"], "hwmon");
+    let sum = &json["summaries"][0];
+    let [tpp, epo] = ["tpp", "epo"].map(|name| sum[name]["median"].as_f64().unwrap());
+    assert!((tpp * epo - 1.0).abs() < 1e-9 && sum["joules_source"] == "hwmon", "{sum}");
     std::fs::remove_dir_all(&dir).unwrap();
 }
 

@@ -26,10 +26,12 @@ mod sleep;
 mod stats;
 mod together;
 pub mod validate;
+mod waits;
 
 pub use ledger::Figure;
 pub use lockwright_sim::profile::Origin;
 pub use stats::{Regime, Rejected, Wanted};
+pub use waits::{Waits, waits, watts};
 
 use layout::Layout;
 use ledger::Ledger;

@@ -16,6 +16,7 @@ mod launch;
 mod leftovers;
 mod library;
 mod lock_trace;
+mod machine;
 mod output;
 mod process;
 mod reproduce;

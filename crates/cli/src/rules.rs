@@ -5,6 +5,7 @@
 use crate::catalog;
 use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, cause, nearest, warn};
+use crate::machine::Machine;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -55,7 +56,7 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
         Failure::new(format!("cannot read '{shown}': {}", cause(&error)))
             .hint("lockwright run --help")
     })?;
-    let file: File = toml::from_str(&text).map_err(|error| {
+    let mut file: File = toml::from_str(&text).map_err(|error| {
         let line = error.span().map_or(1, |span| line(&text, span.start));
         let words = error.message().lines().collect::<Vec<_>>().join(" ");
         Failure::new(format!("'{shown}' line {line}: {words}"))
@@ -68,6 +69,12 @@ pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
     let source = Source { shown: shown.to_string(), text: &text };
     if let Some(default) = &file.default {
         source.check("default", default)?;
+    }
+    if let Some(machine) = (!file.lock.is_empty()).then(Machine::here).flatten() {
+        for rule in &mut file.lock {
+            let lock = rule.as_mut().lock.as_mut();
+            *lock = machine.tuned(lock);
+        }
     }
     let objects = if file.lock.is_empty() { Vec::new() } else { program.objects()? };
     if let ([], [first, ..]) = (&*objects, &*file.lock) {

@@ -6,6 +6,7 @@
 
 pub(crate) mod advice;
 pub(crate) mod measure;
+mod pareto;
 mod plot;
 pub(crate) mod report;
 
@@ -58,6 +59,8 @@ pub(crate) struct Run {
     /// 1, 2, ...
     pub(crate) round: u32,
     pub(crate) record: Record,
+    /// Of all of the run; `None`: not known.
+    pub(crate) joules: Option<f64>,
 }
 
 /// One epoch under one setting: medians and ranges over the rounds.
@@ -71,6 +74,8 @@ pub(crate) struct Point {
     pub(crate) slow: Spread,
     /// The same of the fastest class, if there are several.
     pub(crate) fast: Option<Spread>,
+    /// Executions a joule.
+    pub(crate) per_joule: Option<Spread>,
     /// Executions that took longer than the SLO, of all: 0 to 1.
     pub(crate) violations: f64,
     /// Executions on the slowest class in the run that had the fewest.
@@ -177,6 +182,10 @@ fn point(runs: &[&(&Run, Epoch)], fast: u8, slow: u8) -> Option<Point> {
         all,
         slow: tail_of(slow).unwrap_or(all),
         fast: if fast == slow { None } else { tail_of(fast) },
+        per_joule: spread(&|run, epoch| {
+            let joules = run.joules.filter(|joules| *joules > 0.0)?;
+            Some(epoch.all().count as f64 / joules)
+        }),
         violations: violations as f64 / count.max(1) as f64,
         executions: runs.iter().map(|(_, epoch)| on_slow(epoch)).min()?,
         verdict: *verdicts.get(verdicts.len() / 2)?,
@@ -196,6 +205,7 @@ pub(crate) mod tests {
             all: spread((fast * slow).sqrt() * 1e3),
             slow: spread(slow * 1e3),
             fast: Some(spread(fast * 1e3)),
+            per_joule: None,
             violations: 0.01,
             executions: 10_000,
             verdict,
@@ -242,7 +252,8 @@ pub(crate) mod tests {
                 class(0, 100_000, &vec![10_000; n], false),
                 class(1, 100_000, &[slow_ns; 100], false),
             ];
-            Run { setting, round, record: record(vec![epoch("get", 100_000, classes)]) }
+            let record = record(vec![epoch("get", 100_000, classes)]);
+            Run { setting, round, record, joules: Some(0.5) }
         };
         let runs = [run(0, 1, 300, 90_000), run(0, 2, 500, 99_000), run(0, 3, 400, 140_000)];
         let names = ClassNames::new(None);
@@ -253,6 +264,7 @@ pub(crate) mod tests {
         // 400 + 100 executions in two seconds.
         assert_eq!((point.rate.median, point.rate.n), (250.0, 3));
         assert!((point.slow.median - 99_000.0).abs() < 2000.0);
+        assert_eq!(point.per_joule.map(|spread| spread.median), Some(1000.0));
         assert_eq!(point.verdict, Verdict::Kept);
         assert_eq!(point.executions, 100);
         assert!((point.violations - 100.0 / 1500.0).abs() < 1e-9);

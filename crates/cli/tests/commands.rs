@@ -8,6 +8,7 @@ use std::time::Duration;
 fn words_are_as_in_the_snapshots() {
     trycmd::TestCases::new()
         .env("COLUMNS", "80")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
         .env("LOCKWRIGHT_LIBRARY", "/nonexistent/liblockwright.so")
         .timeout(Duration::from_secs(60))
         .case("tests/commands/*.trycmd");

@@ -14,6 +14,8 @@ use tempfile::TempDir;
 mod bench;
 #[path = "programs/doctor.rs"]
 mod doctor;
+#[path = "programs/energy.rs"]
+mod energy;
 #[path = "programs/guest.rs"]
 mod guest;
 #[path = "programs/hostile.rs"]
@@ -54,7 +56,10 @@ fn compiled(name: &str, source: &str, flags: &[&str]) -> PathBuf {
 static CONTEND: LazyLock<PathBuf> = LazyLock::new(|| compiled("contend", "contend.c", &[]));
 
 fn lockwright() -> Child {
-    Child::new(env!("CARGO_BIN_EXE_lockwright")).env("LOCKWRIGHT_LIBRARY", &*LIBRARY)
+    Child::new(env!("CARGO_BIN_EXE_lockwright"))
+        .env("LOCKWRIGHT_LIBRARY", &*LIBRARY)
+        // What the user's own says of this machine changes nothing here.
+        .env("XDG_CONFIG_HOME", FOLDER.path())
 }
 
 fn run(arguments: &[&str]) -> Result<Outcome> {

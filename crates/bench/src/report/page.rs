@@ -114,12 +114,24 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
     lines.push(format!(
         "which lock ran: each of {answers} workers was asked, and had the one that its line names"
     ));
+    lines.push(energy_line(measured));
+    lines.extend(measured.energy.notes.iter().cloned());
     if measured.interrupted {
         lines.push("warning: interrupted: what was measured until then".into());
     }
     lines.extend(measured.notes.iter().map(|n| format!("warning: {n}")));
     lines.push("columns: docs/bench.md".into());
     lines
+}
+
+/// Where the joules come from.
+fn energy_line(measured: &Measured) -> String {
+    let energy = &measured.energy;
+    format!(
+        "op/J: operations a joule of the machine, joules ({}): {}",
+        energy.source.word(),
+        energy.what
+    )
 }
 
 /// The README of a folder of results.

@@ -1,7 +1,7 @@
 //! The tables of the terminal.
 
 use super::cell::status;
-use crate::format::{WIDTH, digits, option, ratio, si, spaced, time, with_range, wrapped};
+use crate::format::{WIDTH, digits, joules, option, ratio, si, spaced, time, with_range, wrapped};
 use crate::plan::{Plan, Row};
 use crate::point::Work;
 use crate::spec::Percentiles;
@@ -34,10 +34,14 @@ pub(crate) fn tables(
     // Throughput, and in the wide table all else that such points have.
     let reference = format!("of {} [min .. max]", reference(plan));
     let shown: Vec<_> = all().filter(has_rate).collect();
+    let source = summaries.iter().find_map(|s| s.joules_source.as_deref());
+    let per_joule = source.map(|source| format!("op/J ({source})"));
     let mut header = vec!["lock", "rate", reference.as_str(), "of the ceiling", "CPU/op"];
+    header.extend(per_joule.as_deref());
     let holds = ["hold P50", "P99", "P99.9", "max", "Jain", "CAL"];
     if wide {
         header.insert(3, "IQR");
+        header.extend(source.into_iter().flat_map(|_| ["op/J by the first's", "J/op"]));
         header.extend(WAITS.iter().chain(&holds));
     }
     let mut lines = Lines::new();
@@ -58,6 +62,13 @@ pub(crate) fn tables(
             false => option(s.of_ceiling, |c| ratio(c.median)),
         });
         cells.push(option(s.cpu_ns, |c| time(c.median)));
+        if source.is_some() {
+            cells.push(option(s.tpp, |t| si(t.median)));
+            if wide {
+                cells.push(with_range(&s.tpp_ratio));
+                cells.push(option(s.epo, |e| joules(e.median)));
+            }
+        }
         if wide {
             cells.extend(four(&s.wait));
             cells.extend(four(&s.hold));
@@ -204,7 +215,10 @@ fn blocks(plan: &Plan, header: &[&str], lines: Lines) -> String {
     let rows: Vec<usize> = lines.iter().map(|(row, _)| *row).collect();
     let cells: Vec<_> = lines.into_iter().map(|(_, cells)| cells).collect();
     // A blank stands between columns; another one where there is room, and where there is none long headers take two lines.
-    let broken = |name: &&str| name.replacen(" [", "\n[", 1).replacen("of the c", "of the\nc", 1);
+    let broken = |name: &&str| match name.strip_prefix("op/J (") {
+        Some(source) => format!("op/J\n{}", source.trim_end_matches(')')),
+        None => name.replacen(" [", "\n[", 1).replacen("of the c", "of the\nc", 1),
+    };
     let broken: Vec<String> = header.iter().map(broken).collect();
     let whole: Vec<String> = header.iter().map(|&name| name.to_owned()).collect();
     let tries = [(&whole, 1), (&whole, 0), (&broken, 0)];
@@ -298,7 +312,14 @@ mod tests {
             time_s: 1.0,
             seed: 1,
         };
-        let header = ["lock", "rate", "of the first [min .. max]", "of the ceiling", "CPU/op"];
+        let header = [
+            "lock",
+            "rate",
+            "of the first [min .. max]",
+            "of the ceiling",
+            "CPU/op",
+            "op/J (battery)",
+        ];
         let cells = |name: &str| {
             let ratio = "10.4 [10.2 .. 12.5]";
             vec![
@@ -307,6 +328,7 @@ mod tests {
                 ratio.into(),
                 "0.93".into(),
                 "9.94 us".into(),
+                "9.96 M".into(),
             ]
         };
         for name in ["asl", "asl-opt:window=10000"] {

@@ -148,9 +148,10 @@ pub(super) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32) -> Answer 
     };
     let mut answer = answer_of(&passed, overall.latency.len());
     answer.elapsed_ns = passed.elapsed.saturating_sub(settling).as_nanos() as u64;
-    // The CPU time is that of the whole run: its share.
-    answer.cpu_ns = (answer.cpu_ns as f64 * measured.as_secs_f64()
-        / passed.elapsed.as_secs_f64().max(measured.as_secs_f64())) as u64;
+    // CPU time and energy are those of the whole run: their share.
+    let share = measured.as_secs_f64() / passed.elapsed.as_secs_f64().max(measured.as_secs_f64());
+    answer.cpu_ns = (answer.cpu_ns as f64 * share) as u64;
+    answer.joules = answer.joules.map(|joules| joules * share);
     answer.per_thread = passed.threads.iter().map(ops).collect();
     answer.counted = guarded.iter().map(Guarded::counted).sum();
     answer.expected = passed.threads.iter().map(|(all, _)| all * SECTIONS.len() as u64).sum();

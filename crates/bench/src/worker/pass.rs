@@ -2,6 +2,7 @@
 
 use crate::spec::{Answer, Spec};
 use crate::system;
+use lockwright_energy::Source;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 use std::time::{Duration, Instant};
@@ -44,6 +45,7 @@ impl Guarded {
 /// What the threads of one pass share, besides the lock.
 pub(super) struct Pass<'a> {
     spec: &'a Spec,
+    energy: Source,
     ready: Line<AtomicU32>,
     armed: Line<AtomicBool>,
     waiting: Line<AtomicU32>,
@@ -58,12 +60,15 @@ pub(super) struct Passed<T> {
     pub(super) threads: Vec<T>,
     pub(super) elapsed: Duration,
     pub(super) cpu: Duration,
+    pub(super) joules: Option<f64>,
+    pub(super) joules_source: &'static str,
 }
 
 impl<'a> Pass<'a> {
     pub(super) fn new(spec: &'a Spec) -> Self {
         Pass {
             spec,
+            energy: Source::here(spec.watts.clone()),
             ready: Line(AtomicU32::new(0)),
             armed: Line(AtomicBool::new(false)),
             waiting: Line(AtomicU32::new(0)),
@@ -112,6 +117,7 @@ impl<'a> Pass<'a> {
             while self.waiting.0.load(Acquire) < threads {
                 std::thread::sleep(Duration::from_micros(50));
             }
+            let energy = self.energy.start();
             let cpu = system::cpu_time();
             let start = Instant::now();
             self.go.0.store(true, Release);
@@ -119,12 +125,14 @@ impl<'a> Pass<'a> {
             self.stop.0.store(true, Release);
             let elapsed = start.elapsed();
             let cpu = system::cpu_time().saturating_sub(cpu);
+            let joules = energy.stop(cpu);
             on_stop();
             let threads = handles
                 .into_iter()
                 .map(|h| h.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause)))
                 .collect();
-            Passed { threads, elapsed, cpu }
+            let joules_source = self.energy.kind().word();
+            Passed { threads, elapsed, cpu, joules, joules_source }
         })
     }
 
@@ -150,6 +158,8 @@ pub(super) fn answer_of<T>(passed: &Passed<T>, ops: u64) -> Answer {
         ops,
         elapsed_ns: passed.elapsed.as_nanos() as u64,
         cpu_ns: passed.cpu.as_nanos() as u64,
+        joules: passed.joules,
+        joules_source: passed.joules_source.into(),
         ..Answer::default()
     }
 }

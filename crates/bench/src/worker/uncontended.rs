@@ -4,6 +4,7 @@ use super::mutex::Mutex;
 use super::pass::{Guarded, Line};
 use crate::spec::{Answer, Spec};
 use crate::system;
+use lockwright_energy::Source;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(super) fn uncontended<M: Mutex>(spec: &Spec, second_thread: bool) -> Answer 
         let node = &raw mut node;
         let time = Duration::from_secs_f64(spec.time_s);
         let mut batches: Vec<u64> = Vec::with_capacity(1 << 16);
+        let source = Source::here(spec.watts.clone());
+        let energy = source.start();
         let cpu = system::cpu_time();
         let start = Instant::now();
         let mut last = start;
@@ -45,6 +48,7 @@ pub(super) fn uncontended<M: Mutex>(spec: &Spec, second_thread: bool) -> Answer 
             last = now;
         }
         let cpu = system::cpu_time().saturating_sub(cpu);
+        let joules = energy.stop(cpu);
         over.store(true, Release);
         if let Some(sleeper) = sleeper {
             sleeper.thread().unpark();
@@ -55,6 +59,8 @@ pub(super) fn uncontended<M: Mutex>(spec: &Spec, second_thread: bool) -> Answer 
             ops: count * BATCH,
             elapsed_ns: batches[batches.len() / 2] * count,
             cpu_ns: cpu.as_nanos() as u64,
+            joules,
+            joules_source: source.kind().word().into(),
             counted: guarded.counted(),
             expected: count,
             ..Answer::default()

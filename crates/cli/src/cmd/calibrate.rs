@@ -2,6 +2,7 @@
 
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
+use crate::machine::{self, Machine};
 use crate::{launch, output};
 use lockwright_calibrate::{Calibration, Error, Figure, Options, Origin, STEPS, Wanted};
 use serde_json::json;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   lockwright calibrate                             20 to 60 s; writes here.toml
   lockwright calibrate --quick --output now.toml   seconds, fewer samples
+  lockwright calibrate --write                     and what locks make of it
   lockwright calibrate --force --json | jq '.figures[] | {path, kind}'
 
 Let nothing else run meanwhile. Figures are real, from this machine, unless they
@@ -35,6 +37,10 @@ pub(crate) struct Args {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
+    /// Print for how long waiting awake pays here, too, and store it, with what the machine draws, in
+    /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME): `run` and `switch` give it to locks
+    #[arg(long)]
+    write: bool,
     /// Print the table as JSON
     #[arg(long)]
     json: bool,
@@ -56,6 +62,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     // Writing comes last; if it will fail, say so first.
     launch::keep(&args.output, args.force, "a profile", "lockwright calibrate --force")?;
     launch::can_write(&args.output).map_err(|why| launch::unwritable(&args.output, &why))?;
+    if args.write {
+        let file = machine::file()?;
+        launch::can_fill(file.parent().unwrap_or(Path::new(".")))
+            .map_err(|why| launch::unwritable(&file, &why))?;
+    }
     let options = Options {
         quick: args.quick,
         regime: match args.regime {
@@ -85,8 +96,13 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let shown = args.output.display();
     fs::write(&args.output, calibration.profile.to_toml())
         .map_err(|why| launch::unwritable(&args.output, &why))?;
+    let stored = args.write.then(|| Machine::of(&calibration));
+    let place = stored.as_ref().map(Machine::write).transpose()?;
     if args.json {
-        output::print_json(&as_json(&calibration, &args.output))?;
+        let mut all = as_json(&calibration, &args.output);
+        all["machine_file"] = json!(place);
+        all["parameters"] = json!(stored);
+        output::print_json(&all)?;
     } else {
         let title = format!("real: {}", calibration.profile.title);
         output::print(&format!("{}\n\n", output::wrapped(&title)))?;
@@ -94,7 +110,13 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         for note in &calibration.notes {
             output::print(&output::wrapped(&format!("\nnote: {note}")))?;
         }
-        output::print(&format!("\nwritten: {shown}\n"))?;
+        if let Some(machine) = &stored {
+            let gap = if calibration.notes.is_empty() { "" } else { "\n" };
+            output::print(&format!("{gap}\nMUTEXEE's parameters:\n"))?;
+            output::print_table(&machine.table())?;
+        }
+        let place = place.map_or(String::new(), |place| format!(" {}", place.display()));
+        output::print(&format!("\nwritten: {shown}{place}\n"))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -5,7 +5,7 @@ use crate::elf::{self, Program};
 use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, warn};
 use crate::output::say;
-use crate::{catalog, epoch, find, launch, library, rules, signals};
+use crate::{catalog, epoch, find, launch, library, machine, rules, signals};
 use lockwright_bench::units;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -114,7 +114,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let specs = lock.iter().chain(rules.iter().flatten()).map(String::as_str);
     catalog::warn_of_textbook(specs, "lockwright run --lock auto -- PROGRAM");
     if let Some(lock) = lock {
-        command.env(LOCK, lock);
+        command.env(LOCK, machine::tuned(&lock));
     }
     if let Some(ns) = slo {
         command.env(SLO, ns.to_string());

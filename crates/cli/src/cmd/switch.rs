@@ -4,7 +4,7 @@ use crate::elf::{self, ObjectFile};
 use crate::hints::Failure;
 use crate::output;
 use crate::process::{Mapping, Process, mappings};
-use crate::{catalog, rules};
+use crate::{catalog, machine, rules};
 use lockwright_record::mailbox::{
     DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, STATE, SYMBOL, TAKEN, TEXT,
 };
@@ -43,9 +43,10 @@ pub(crate) struct Args {
 /// How long we watch for a thread that waits for a lock.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    if let Some(lock) = &args.lock {
+pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
+    if let Some(lock) = &mut args.lock {
         catalog::check(lock)?;
+        *lock = machine::tuned(lock);
     }
     let process = Process::open(args.pid)?;
     let mailbox = Remote::find(&process)?;
@@ -65,7 +66,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         None => format!("{}\n{rules}", args.lock.as_deref().unwrap_or(default)),
         Some(file) => {
             let config = rules::read(&file, &elf::inspect(&process.program())?)?;
-            let lock = args.lock.or(config.default);
+            let lock = args.lock.or(config.default.map(|lock| machine::tuned(&lock)));
             format!("{}\n{}", lock.as_deref().unwrap_or(default), config.rules)
         }
     };

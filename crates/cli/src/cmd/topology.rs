@@ -1,8 +1,9 @@
 //! `lockwright topology`.
 
 use crate::hints::Failure;
-use crate::output;
+use crate::{machine, output};
 use lockwright_bench::misspelt_class;
+use lockwright_energy::Source;
 use lockwright_native::cpus::Usable;
 use lockwright_native::topology::{Class, Cpu, Factor, Topology};
 
@@ -134,6 +135,8 @@ fn print_table(topology: &Topology, usable: Usable, set: Option<&str>) -> Result
     }
     output::print_table(&table)?;
     output::print(&format!("\nusable cpus: {} ({})\n", usable.cpus(), reason(usable)))?;
+    let energy = Source::here(machine::watts());
+    output::print(&output::beside("energy: ", &energy.lines().join("; ")))?;
     match set {
         Some(spec) => output::print(&format!("export {VARIABLE}='{spec}'\n")),
         None => Ok(()),
@@ -151,12 +154,14 @@ fn print_json(topology: &Topology, usable: Usable, set: Option<&str>) -> Result<
             "domain": cpu.domain, "domain_from": cpu.domain_source.name(),
         })
     };
+    let energy = Source::here(machine::watts());
     output::print_json(&json!({
         "cpus": topology.online().map(cpu).collect::<serde_json::Value>(),
         "usable": {
             "cpus": usable.cpus(), "affinity": usable.affinity,
             "quota_cpus": usable.quota.map(|quota| f64::from(quota.time_us) / f64::from(quota.period_us)),
         },
+        "energy": { "source": energy.kind(), "what": energy.what(), "notes": energy.notes() },
         "export": set.map(|spec| format!("{VARIABLE}={spec}")),
     }))
 }

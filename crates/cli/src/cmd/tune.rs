@@ -8,8 +8,9 @@ use crate::interrupt::INTERRUPTED;
 use crate::tune::measure::{Plan, measure};
 use crate::tune::report::Report;
 use crate::tune::{Setting, curves, steps};
-use crate::{catalog, elf, epoch, find, library, output};
+use crate::{catalog, elf, epoch, find, library, machine, output};
 use lockwright_bench::units;
+use lockwright_energy::Source;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -64,6 +65,10 @@ pub(crate) struct Args {
     /// Where the report goes
     #[arg(long, value_name = "DIR", default_value = "tune")]
     out: PathBuf,
+    /// Show throughput, latency and energy together, and mark the settings that no other one beats;
+    /// DIR gets tune-pareto.svg
+    #[arg(long)]
+    pareto: bool,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
@@ -137,12 +142,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             "let nothing else run beside it",
         );
     }
+    let energy = Source::here(machine::watts());
     let measured = measure(&Plan {
         settings: &settings,
         rounds: args.rounds,
         limit,
         command: &command,
         program: &program,
+        energy: &energy,
         log: &args.out.join("tune.log"),
         quiet: args.quiet,
     })?;
@@ -174,6 +181,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         runs: &measured.runs,
         curves: &curves,
         names: &names,
+        energy: &energy,
+        pareto: args.pareto,
         incomplete: match (&measured.failure, measured.interrupted) {
             (Some(_), _) => Some("a run failed"),
             (None, true) => Some("interrupted"),

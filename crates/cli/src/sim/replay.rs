@@ -57,7 +57,7 @@ fn rate(trace: &Trace) -> String {
          long as there on the fastest cores, but have other cores, and pay this machine's costs for the lock's line, waits and \
          wakes; locks that are taken inside others count with these as one operation",
         si(acquisitions as f64 / (meta.span_ns.max(1) as f64 / 1e9)),
-        thousands(acquisitions as u64),
+        thousands(acquisitions),
         time(meta.span_ns as f64),
         if threads == 1 { "" } else { "s" },
         meta.cpus,

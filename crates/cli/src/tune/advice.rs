@@ -188,6 +188,7 @@ mod tests {
             all: one(slow_us * 500.0),
             slow: one(slow_us * 1000.0),
             fast: None,
+            per_joule: None,
             violations: 0.01,
             executions: 50_000,
             verdict,

@@ -6,6 +6,8 @@ use crate::hints::{Failure, cause, warn};
 use crate::launch;
 use crate::signals::{Event, Watch};
 use indicatif::ProgressBar;
+use lockwright_bench::children_cpu_time;
+use lockwright_energy::Source;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -23,6 +25,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) command: &'a dyn Fn(&Setting) -> Command,
     /// Its name, for messages.
     pub(crate) program: &'a str,
+    /// What tells the joules.
+    pub(crate) energy: &'a Source,
     /// Takes the program's output.
     pub(crate) log: &'a Path,
     pub(crate) quiet: bool,
@@ -107,9 +111,11 @@ fn once(
         .stdin(Stdio::null())
         .stdout(output()?)
         .stderr(output()?);
+    let (cpu, energy) = (children_cpu_time(), plan.energy.start());
     let end = supervise(&mut command, plan.limit, watch, bar).map_err(|error| {
         Failure::not_executable(format!("cannot run '{program}': {}", cause(&error)))
     })?;
+    let joules = energy.stop(children_cpu_time().saturating_sub(cpu));
     let said = tail_of(log, start).map_err(log_failure)?;
     let failed = |how: String| {
         let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
@@ -141,7 +147,7 @@ fn once(
         return Err(Failure::new(format!("'{program}' executed no epoch with {}", given.label()))
             .hint("make one of a function: --epoch 'NAME=FUNCTION', or annotate its source, see docs/tune.md"));
     }
-    Ok(Some(Run { setting, round, record }))
+    Ok(Some(Run { setting, round, record, joules }))
 }
 
 fn is_ours(line: &str) -> bool {

@@ -1,13 +1,14 @@
 //! What a tuning is written as: text, HTML, SVG, JSON and CSV.
 
 use super::advice::{Advice, advise, rate};
-use super::{Curve, Point, Run, Setting, plot};
+use super::{Curve, Point, Run, Setting, pareto, plot};
 use crate::epochs::{ClassNames, Origin, csv_header, csv_rows, json};
 use crate::hints::{Failure, cause};
 use crate::html::{CSS, escape};
 use crate::output;
 use lockwright_bench::units::word;
 use lockwright_bench::{Machine, time};
+use lockwright_energy::Source;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
@@ -30,6 +31,10 @@ pub(crate) struct Report<'a> {
     pub(crate) runs: &'a [Run],
     pub(crate) curves: &'a [Curve],
     pub(crate) names: &'a ClassNames,
+    /// What told the joules.
+    pub(crate) energy: &'a Source,
+    /// Are throughput, latency and energy shown together?
+    pub(crate) pareto: bool,
     /// Does the measurement lack runs, and why?
     pub(crate) incomplete: Option<&'a str>,
 }
@@ -75,6 +80,17 @@ impl Report<'_> {
             for note in &advice.notes {
                 text += &output::beside("  - ", note);
             }
+            if self.pareto {
+                let table = pareto::table(curve, self.lock, self.energy.kind().word());
+                let _ = writeln!(text, "\n{}", output::plain(&table));
+            }
+        }
+        if self.pareto {
+            let words =
+                "* no other setting is as good in all three figures and better in one; medians";
+            let _ = writeln!(text, "{}", output::wrapped(words));
+            let words = output::wrapped(&self.energy.lines().join("\n"));
+            let _ = writeln!(text, "{words}");
         }
         text
     }
@@ -97,6 +113,12 @@ impl Report<'_> {
             let name =
                 if number == 0 { "tune.svg".into() } else { format!("tune-{}.svg", number + 1) };
             files.push((name, svg));
+        }
+        for (number, curve) in self.curves.iter().enumerate().filter(|_| self.pareto) {
+            let (source, origin) = (self.energy.kind().word(), self.source());
+            let svg = pareto::picture(curve, self.lock, source, &origin).map_err(Failure::new)?;
+            let number = if number == 0 { String::new() } else { format!("-{}", number + 1) };
+            files.push((format!("tune-pareto{number}.svg"), svg));
         }
         let write = |(name, text): (String, String)| {
             let path = dir.join(name);
@@ -127,13 +149,17 @@ impl Report<'_> {
             let mut value = json(&run.record, self.names);
             value["setting"] = self.settings[run.setting].label().into();
             value["round"] = run.round.into();
+            value["joules"] = run.joules.into();
             value
         });
         json!({
             "origin": self.origin().word(), "emulated": self.emulated, "machine": self.machine,
             "command": self.command, "lock": self.lock, "rounds": self.rounds,
             "incomplete": self.incomplete,
-            "units": "rate: executions per second; all, slow, fast: ns at the epoch's percentile",
+            "units": "rate: executions per second; all, slow, fast: ns at the epoch's percentile; per_joule: executions a joule",
+            "energy": {
+                "source": self.energy.kind(), "what": self.energy.what(), "notes": self.energy.notes(),
+            },
             "epochs": curves.collect::<Value>(), "runs": runs.collect::<Value>(),
         })
     }
@@ -294,6 +320,7 @@ mod tests {
             fast: None,
             violations: 0.1234,
             executions: 5000,
+            per_joule: None,
             verdict,
         };
         let curve = Curve {

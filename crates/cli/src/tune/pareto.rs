@@ -1,0 +1,184 @@
+//! `tune --pareto`: throughput, latency and energy together. A setting that is worse than another one in all that differs
+//! need not be considered; which of the others is best is the user's to say.
+
+use super::{Curve, Point};
+use crate::chart::{Axis, Curve as Line, Heading, Panel, Range, curves};
+use crate::output;
+use comfy_table::Table;
+use lockwright_bench::units::word;
+use lockwright_bench::{Spread, si, time};
+
+/// A setting's figures.
+pub(crate) struct Choice<'a> {
+    name: String,
+    /// Of an SLO, or of another lock.
+    lock: &'a str,
+    point: &'a Point,
+    /// The one that is no worse in any figure, and better in one.
+    beaten_by: Option<String>,
+}
+
+/// All settings of an epoch; other locks first, then SLOs.
+pub(crate) fn choices<'a>(curve: &'a Curve, lock: &'a str) -> Vec<Choice<'a>> {
+    let locks = curve.locks.iter().map(|(other, point)| (other.clone(), other.as_str(), point));
+    let slos = curve.slos.iter();
+    let slos = slos.map(|(ns, point)| (format!("{lock}, SLO {}", word(*ns)), lock, point));
+    let mut all: Vec<_> = locks
+        .chain(slos)
+        .map(|(name, lock, point)| Choice { name, lock, point, beaten_by: None })
+        .collect();
+    let beaten = |choice: &Choice<'_>| {
+        let better = |other: &&Choice<'_>| beats(figures(other.point), figures(choice.point));
+        // Of several the fastest.
+        let best = all.iter().filter(better);
+        let best = best.max_by(|a, b| a.point.rate.median.total_cmp(&b.point.rate.median));
+        best.map(|other| other.name.clone())
+    };
+    let beaten: Vec<_> = all.iter().map(beaten).collect();
+    for (choice, by) in all.iter_mut().zip(beaten) {
+        choice.beaten_by = by;
+    }
+    all
+}
+
+/// More is better in each. Where energy is not known it decides nothing.
+fn figures(point: &Point) -> [f64; 3] {
+    let per_joule = point.per_joule.map_or(0.0, |spread| spread.median);
+    [point.rate.median, -point.slow.median, per_joule]
+}
+
+/// No worse in any figure, better in one.
+fn beats(one: [f64; 3], other: [f64; 3]) -> bool {
+    let pairs = || one.iter().zip(&other);
+    pairs().all(|(one, other)| one >= other) && pairs().any(|(one, other)| one > other)
+}
+
+/// For the terminal; `source` is where the joules come from.
+pub(crate) fn table(curve: &Curve, lock: &str, source: &str) -> Table {
+    let (latency, energy) =
+        (format!("{} {}", curve.percentile, curve.slow_cores()), format!("op/J ({source})"));
+    let mut table = output::table(&["setting", "throughput", &latency, &energy, "beaten by"]);
+    for choice in choices(curve, lock) {
+        let point = choice.point;
+        table.add_row([
+            choice.name,
+            format!("{}/s", si(point.rate.median)),
+            time(point.slow.median),
+            point.per_joule.map_or("-".into(), |spread| si(spread.median)),
+            choice.beaten_by.unwrap_or("none *".into()),
+        ]);
+    }
+    table
+}
+
+/// Two panels over one latency: throughput, and operations a joule.
+pub(crate) fn picture(
+    curve: &Curve,
+    lock: &str,
+    source: &str,
+    origin: &str,
+) -> Result<String, String> {
+    let choices = choices(curve, lock);
+    let mut key: Vec<String> = Vec::new();
+    for choice in &choices {
+        if key.last().is_none_or(|last| last != choice.lock) {
+            key.push(choice.lock.to_owned());
+        }
+    }
+    let number = |choice: &Choice<'_>| key.iter().position(|name| name == choice.lock);
+    let panel = |title: &str, name: String, of: &dyn Fn(&Point) -> Option<Spread>| {
+        let dot = |choice: &Choice<'_>| {
+            let spread = of(choice.point)?;
+            let range = Range { middle: spread.median, low: spread.min, high: spread.max };
+            Some((choice.point.slow.median, range))
+        };
+        let all = choices.iter().filter_map(|choice| {
+            Some(Line { key: number(choice)?, dashed: false, dots: vec![dot(choice)?] })
+        });
+        // A smaller mark, on the other one.
+        let best = choices.iter().filter(|choice| choice.beaten_by.is_none());
+        let best = best.filter_map(|choice| {
+            Some(Line { key: key.len(), dashed: true, dots: vec![dot(choice)?] })
+        });
+        Panel {
+            title: title.to_owned(),
+            x: Axis {
+                name: format!("{}, {}", curve.percentile, curve.slow_cores()),
+                log: true,
+                is_time: true,
+            },
+            y: Axis { name, log: false, is_time: false },
+            curves: all.chain(best).collect(),
+        }
+    };
+    let panels = [
+        panel("Throughput by latency", "executions a second".into(), &|point| Some(point.rate)),
+        panel("Energy by latency", format!("executions a joule ({source})"), &|p| p.per_joule),
+    ];
+    let mut names = key.clone();
+    names.push("beaten by none".to_owned());
+    let title = format!("Epoch '{}' under {lock}: throughput, latency, energy", curve.epoch);
+    curves(&Heading { title: &title, source: origin }, &names, &panels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tune::tests::example;
+
+    /// Operations a joule fall while throughput rises, but for one setting that is bad in all.
+    fn with_energy() -> Curve {
+        let mut curve = example();
+        let energy = |joules: f64| Spread::of(&[joules]);
+        for (at, (_, point)) in curve.slos.iter_mut().enumerate() {
+            point.per_joule = energy(900.0 - 100.0 * at as f64);
+        }
+        for (_, point) in &mut curve.locks {
+            point.per_joule = energy(100.0);
+        }
+        curve
+    }
+
+    fn beaten(curve: &Curve) -> Vec<(String, Option<String>)> {
+        choices(curve, "asl").into_iter().map(|choice| (choice.name, choice.beaten_by)).collect()
+    }
+
+    #[test]
+    fn who_is_worse_in_all_figures_is_beaten() {
+        let curve = with_energy();
+        let names: Vec<_> = beaten(&curve);
+        let by = |name: &str| names.iter().find(|(known, _)| known == name).unwrap().1.clone();
+        // 130 k/s at 400 us: 165 k/s at 198 us is better.
+        assert_eq!(by("barging").as_deref(), Some("asl, SLO 200us"));
+        // 100 k/s at 60 us: so is the same with nine times the operations a joule.
+        assert_eq!(by("fifo").as_deref(), Some("asl, SLO 25us"));
+        // A little more throughput, a little more latency.
+        assert_eq!(
+            [by("asl, SLO 25us"), by("asl, SLO 50us"), by("asl, SLO 1.6ms")],
+            [None, None, None]
+        );
+        assert!(beats([1.0, 2.0, 3.0], [1.0, 2.0, 2.0]) && !beats([1.0; 3], [1.0; 3]));
+        assert!(!beats([2.0, 1.0, 1.0], [1.0, 2.0, 1.0]));
+    }
+
+    #[test]
+    fn without_energy_two_figures_decide() {
+        let curve = example();
+        let names = beaten(&curve);
+        assert_eq!(names[0], ("fifo".to_owned(), None), "the same as an SLO");
+        assert!(names[1].1.is_some(), "{names:?}");
+        let text = output::plain(&table(&curve, "asl", "model"));
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.contains("op/J (model)") && text.contains("none *"), "{text}");
+    }
+
+    #[test]
+    fn the_picture_has_both_panels_and_marks_the_best() {
+        let svg = picture(&with_energy(), "asl", "rapl", "real: a machine").unwrap();
+        for part in
+            ["executions a joule (rapl)", "executions a second", "beaten by none", "barging"]
+        {
+            assert!(svg.contains(part), "no '{part}' in {svg}");
+        }
+    }
+}

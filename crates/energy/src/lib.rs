@@ -1,0 +1,239 @@
+//! Joules between two moments: of the processors, or of the whole machine, by whatever tells them here.
+//!
+//! ```text
+//!  find: the first that can be read        start ─► Running ─► stop: joules
+//!  rapl ─ perf ─ hwmon ─ battery ─ model            └ sums up what its gauges show
+//! ```
+//!
+//! All files lie under one root, `/sys` or what `LOCKWRIGHT_ENERGY_SYS` names, so that tests can bring a tree of their own.
+//! docs/bench.md says what each source counts, and what it leaves out.
+
+mod battery;
+mod gauge;
+mod hwmon;
+mod model;
+mod perf;
+mod rapl;
+
+pub use model::Watts;
+
+use gauge::{Gauge, Sum};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// The variable that names another folder than `/sys`.
+pub const VARIABLE: &str = "LOCKWRIGHT_ENERGY_SYS";
+
+/// Where joules come from, the best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The processor's energy counters, by Linux's powercap files.
+    Rapl,
+    /// The same counters, by perf events.
+    Perf,
+    /// A sensor: energy, or power that is summed up.
+    Hwmon,
+    /// What a battery gives.
+    Battery,
+    /// Nothing measures here: watts of each state by the time spent in it.
+    Model,
+}
+
+impl Kind {
+    /// `rapl`.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Rapl => "rapl",
+            Self::Perf => "perf",
+            Self::Hwmon => "hwmon",
+            Self::Battery => "battery",
+            Self::Model => "model",
+        }
+    }
+}
+
+/// What looking for one kind of source led to.
+enum Found {
+    /// These gauges, and their names.
+    Gauges(Vec<Gauge>, String),
+    /// It is there, but can't be read: why, and the command that mends it.
+    Locked(String),
+    /// There is none.
+    None,
+}
+
+/// What tells the joules on this machine.
+#[derive(Debug)]
+pub struct Source {
+    kind: Kind,
+    gauges: Arc<Vec<Gauge>>,
+    what: String,
+    notes: Vec<String>,
+    watts: Watts,
+}
+
+impl Source {
+    /// The first source under the root that can be read, else the model with these watts.
+    pub fn here(watts: Watts) -> Self {
+        Self::find(&root(), watts)
+    }
+
+    /// The same under `root`.
+    pub fn find(root: &Path, watts: Watts) -> Self {
+        type Probe = fn(&Path) -> Found;
+        let probes: [(Kind, Probe); 4] = [
+            (Kind::Rapl, rapl::find),
+            (Kind::Perf, perf::find),
+            (Kind::Hwmon, hwmon::find),
+            (Kind::Battery, battery::find),
+        ];
+        let mut notes = Vec::new();
+        for (kind, probe) in probes {
+            match probe(root) {
+                Found::Gauges(gauges, what) => {
+                    return Self { kind, gauges: Arc::new(gauges), what, notes, watts };
+                }
+                Found::Locked(why) => notes.push(format!("no {}: {why}", kind.word())),
+                Found::None => {}
+            }
+        }
+        if notes.is_empty() {
+            notes.push(model::why_nothing_measures().to_owned());
+        }
+        let (what, gauges) = (watts.words(), Arc::default());
+        Self { kind: Kind::Model, gauges, what, notes, watts }
+    }
+
+    /// Which it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Is it the processor's own counter?
+    pub fn is_counter(&self) -> bool {
+        matches!(self.kind, Kind::Rapl | Kind::Perf)
+    }
+
+    /// What stands beside each figure: `joules (rapl)`.
+    pub fn tag(&self) -> String {
+        format!("joules ({})", self.kind.word())
+    }
+
+    /// Where exactly: the files, or the model's watts.
+    pub fn what(&self) -> &str {
+        &self.what
+    }
+
+    /// Why there is no better one, a line each, with the command that mends it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// All of that, a line each.
+    pub fn lines(&self) -> Vec<String> {
+        let first = format!("{}: {}", self.tag(), self.what);
+        std::iter::once(first).chain(self.notes.iter().cloned()).collect()
+    }
+
+    /// Begins to count.
+    pub fn start(&self) -> Running {
+        let shared = Arc::new((Arc::clone(&self.gauges), Mutex::new(Sum::begin(&self.gauges))));
+        let (stop, stopped) = channel::<()>();
+        let thread = Sum::period(&self.gauges).and_then(|period| {
+            let shared = Arc::clone(&shared);
+            let sample = move || {
+                while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+                    let (gauges, sum) = &*shared;
+                    sum.lock().unwrap_or_else(PoisonError::into_inner).add(gauges);
+                }
+            };
+            std::thread::Builder::new().name("energy".into()).spawn(sample).ok()
+        });
+        let watts = (self.kind == Kind::Model).then(|| self.watts.clone());
+        Running {
+            shared,
+            sampler: thread.map(|thread| (stop, thread)),
+            watts,
+            start: Instant::now(),
+        }
+    }
+}
+
+/// The folder with the kernel's files.
+pub fn root() -> PathBuf {
+    let named = std::env::var_os(VARIABLE).filter(|root| !root.is_empty());
+    named.map_or_else(|| "/sys".into(), PathBuf::from)
+}
+
+/// A measurement that has begun.
+#[derive(Debug)]
+pub struct Running {
+    shared: Arc<(Arc<Vec<Gauge>>, Mutex<Sum>)>,
+    /// Reads the gauges now and then: some show power, others begin anew after a while.
+    sampler: Option<(Sender<()>, JoinHandle<()>)>,
+    /// The model's.
+    watts: Option<Watts>,
+    start: Instant,
+}
+
+impl Running {
+    /// Joules since it began; `cpu`, the CPU time that was spent meanwhile, is for the model. `None`: a gauge could not be
+    /// read any more.
+    pub fn stop(mut self, cpu: Duration) -> Option<f64> {
+        let elapsed = self.start.elapsed();
+        if let Some(watts) = &self.watts {
+            return Some(watts.joules(elapsed, cpu));
+        }
+        let (gauges, sum) = &*self.shared;
+        let joules = {
+            let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+            sum.add(gauges);
+            sum.joules()
+        };
+        self.end();
+        joules
+    }
+
+    fn end(&mut self) {
+        if let Some((stop, thread)) = self.sampler.take() {
+            drop(stop); // which it waits for
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The folders in `dir`, in the order of their names.
+fn folders(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut all: Vec<_> = entries.map(|entry| entry.path()).collect();
+    all.sort();
+    all
+}
+
+/// A file's text.
+fn text(path: &Path) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+/// A file's number; the error tells apart what is missing from what is forbidden.
+fn number(path: &Path) -> std::io::Result<u64> {
+    let text = std::fs::read_to_string(path)?;
+    text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData.into())
+}
+
+/// The command that lets everybody read these files.
+fn allow(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+    format!("sudo chmod a+r {}", paths.join(" "))
+}
