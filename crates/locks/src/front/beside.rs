@@ -80,6 +80,7 @@ impl<P: Platform> View<'_, P> {
             if mark::<P>(self.parts.word) {
                 return self.overtakes(WAITED);
             }
+            // SURVIVES no-compare: it sleeps for `ns` at most.
             if P::park(self.parts.word, WAITED, Some(deadline)) == Woken::TimedOut {
                 break; // only the kernel's own answer counts: had it woken us, we would owe a wake
             }

@@ -9,7 +9,7 @@
 //!
 //! A head that waits for the word does the same; it need not say so, since nobody makes it more than head.
 
-use super::waiter::{BEHIND, WAITING, Waiter, state};
+use super::waiter::{BEHIND, CHOOSING, OPEN, WAITING, Waiter, state};
 use super::{Note, Rule, View};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Word};
@@ -17,15 +17,35 @@ use lockwright_platform::{Platform, Word};
 /// Waiters that a rule may choose from, and the head's successor itself, at most.
 const CHOICE: usize = 16;
 
+/// The caller is first in line, or head: it chooses who follows it.
+pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
+    let Some(choice) = Choice::of::<R>(lock, node) else { return };
+    let is_head = state(node.gate.load(Relaxed)) == OPEN;
+    if is_head || node.turn(WAITING, CHOOSING).is_ok() {
+        // SAFETY: it is first, and says that it chooses, or is head.
+        unsafe { choice.take_effect(node) };
+        if !is_head {
+            let _ = node.turn(CHOOSING, WAITING); // or it has been made head by now
+        }
+    }
+}
+
+/// As [`choose_behind`], by a waiter that may be torn out of its wait: out of this, it would leave a line that nobody can pass.
+pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
+    lock.seat.inspect(|seat| seat.joins());
+    choose_behind::<P, R>(lock, node);
+    lock.seat.inspect(|seat| seat.sits(node));
+}
+
 /// The waiters behind one, up to a rule's choice among them.
-pub(super) struct Choice<P: Platform> {
+struct Choice<P: Platform> {
     waiters: [*mut Waiter<P>; CHOICE],
     chosen: usize,
 }
 
 impl<P: Platform> Choice<P> {
     /// Lets the rule choose among those behind `node`, which is the caller's, and first in line. None: the line is right as it is.
-    pub(super) fn of<R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<Self> {
+    fn of<R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<Self> {
         let mut waiters = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
         let mut notes = [Note::default(); CHOICE];
         // ORDERING: Acquire, pairs with [link].
@@ -56,7 +76,7 @@ impl<P: Platform> Choice<P> {
     ///
     /// # Safety
     /// `node` is the same, and still first. Nobody grants it the lock, or makes it head, until this is over; or it is head.
-    pub(super) unsafe fn take_effect(self, node: &Waiter<P>) {
+    unsafe fn take_effect(self, node: &Waiter<P>) {
         let Self { waiters, chosen } = self;
         // SAFETY: they are in the line, behind the caller, and nobody else changes their order. What belongs to one waiter is done at a
         // time: it waits for its line of memory.

@@ -22,6 +22,7 @@
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
 use super::SOMEBODY;
+use super::choice::choose_behind;
 use super::line::{note_length, successor};
 use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Waiter, give_back, grants, state};
@@ -82,6 +83,10 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
         }
     }
     note_length(lock);
+    // By now others may have come. (Behind one that was granted the lock the next may make itself head at any moment.)
+    if R::AHEAD > 0 && state(gate) == OPEN {
+        choose_behind::<P, R>(lock, node);
+    }
     batch::leave_to_runner(lock);
     if let Some(head) = open_next(parts, me, node, Pace::default(), era) {
         move_to_word(parts, head);

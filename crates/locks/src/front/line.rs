@@ -5,11 +5,11 @@
 //! to hand the lock itself on (grant.rs). Nodes (waiter.rs) belong to nobody's stack, so thread exit needs no clean-up. The head,
 //! when it sleeps, sleeps on word 0 itself, where glibc's unlock finds it, too.
 
-use super::choice::Choice;
+use super::choice::choose_and_sit;
 use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::leaving::Seat;
 use super::rule::{Arrived, Rule, View};
-use super::waiter::{ASLEEP, BEHIND, CHOOSING, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
+use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
 use super::waiter::{Pace, give_back, grants, state};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
@@ -21,7 +21,7 @@ use lockwright_platform::{Platform, Ptr, Stage, Word};
 const LOOK_NS: u32 = 4_000;
 
 /// The same where the first in line chooses who follows it, ns.
-const FIRST_NS: u32 = 300;
+const FIRST_NS: u32 = 150;
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
@@ -199,7 +199,7 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
             look = left.min(FIRST_NS);
             if node.is_first() {
                 chooses = false;
-                choose_behind::<P, R>(lock, node);
+                choose_and_sit::<P, R>(lock, node);
             }
         }
         // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
@@ -231,21 +231,6 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
     }
 }
 
-/// First in line: chooses who follows it.
-fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
-    let Some(choice) = Choice::of::<R>(lock, node) else { return };
-    lock.seat.inspect(|seat| seat.joins()); // torn out of this, it would leave a line that nobody can pass
-    let is_head = state(node.gate.load(Relaxed)) == OPEN;
-    if is_head || node.turn(WAITING, CHOOSING).is_ok() {
-        // SAFETY: it is first, and says that it chooses, or is head.
-        unsafe { choice.take_effect(node) };
-        if !is_head {
-            let _ = node.turn(CHOOSING, WAITING); // or it has been made head by now
-        }
-    }
-    lock.seat.inspect(|seat| seat.sits(node));
-}
-
 /// Sleeps until the gate says something else; returns whether it slept.
 fn sleep_at_gate<P: Platform>(node: &Waiter<P>) -> bool {
     let mut slept = false;
@@ -272,7 +257,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
     );
     // While the lock is held that costs nobody anything. (Behind a chain the next may make itself head at any moment.)
     if R::AHEAD > 0 && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
-        choose_behind::<P, R>(lock, node);
+        choose_and_sit::<P, R>(lock, node);
     }
     // By invariant 1.
     let take = |slept| take_as::<P>(parts.word, if slept { WAITED } else { HELD });
