@@ -1,22 +1,21 @@
 //! Cal: waiters are served in the order that makes all of them suffer the same slowdown.
 //!
-//! Nie, Liu, Wang & Niu, *Core-Aware Lock for big.LITTLE Multicore Architecture*, Applied Sciences 14(15), 2024, section 3. A thread's slowdown is
-//! the time from its request to its release, to that without any others. In first come first served order everybody waits equally long, so a big
-//! core, which is done sooner, is slowed down more. Here the one that has waited longest *in proportion to its own section* is next (rows C01
-//! to C13):
+//! *CAL: Core-Aware Lock for the big.LITTLE Multicore Architecture*, Applied Sciences 14(15), 6449, 2024, section 3. A thread's
+//! slowdown is the time from its request to its release, compared with that when it is alone. In first come, first served order all wait
+//! equally long. So a big core, which is done sooner, is slowed down more. Here the one that has waited longest *in proportion to
+//! its own section* is next (rows C01 to C13):
 //!
 //! ```text
-//!   line   head ◄─ b1 ◄─ l1 ◄─ b2 ◄─ b3 ◄─ l2          the head chooses who follows it, while it waits for the word
-//!   1      of the first WINDOW waiters of each class, the one with the largest slowdown:         b2, l1
-//!   2      of those, the one with the larger PW = (waited + the other's section) / own section:  b2 goes past b1 and l1
+//!   line   first ◄─ l1 ◄─ l2 ◄─ b1 ◄─ b2          the first in line chooses who follows it, while it waits (choice.rs)
+//!   1      the first waiter of each class:                                            l1, b1
+//!   2      the larger PW = (waited + the other's section) / own section is next:      b1 goes past l1 and l2
 //! ```
 //!
-//! How long sections are is measured (front/hold.rs). Until then all count as equally long.
+//! How long sections are is measured, for each lock (hold.rs). Until then they count as 1 us on the fastest cores.
 //!
-//! Our deviations. The paper has a queue for each class over a ticket lock; waiters here stand in one line, and a window of it is looked at. It
-//! sorts each queue by trying every position for a newcomer, so that the smallest slowdown to the largest of the queue is as large as it can be; here
-//! the largest slowdown comes first, which is the same choice for the place at the front. It measures sections in a warm-up
-//! phase, for each place in the code; ours go on being measured, for each lock. No arrival overtakes the line (the paper's `no_steal`),
+//! Our deviations. The paper has a queue for each class over a ticket lock; waiters here stand in one line, of which a window is
+//! looked at. The paper measures sections in a warm-up phase, for each place in the code, and sorts each queue by them. Here the sections of
+//! a class count as equally long, so within a class the order is that of arrival. No arrival overtakes the line (the paper's `no_steal`),
 //! except in a crowd, as in fifo.rs.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
@@ -25,19 +24,19 @@
 
 use super::{Arrived, Note, Rule, Tuning, View, fifo, tuning};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::{Class, Platform};
+use lockwright_platform::Platform;
 
 /// A waiter may be passed over this often, by default.
-const BYPASS: u32 = 64;
+const BYPASS: u32 = 250;
 
-/// How many waiters of a class are looked at (the paper's sliding window; its released code has 4).
-const WINDOW: usize = 4;
+/// How many waiters behind the next are looked at (the paper's sliding window).
+const WINDOW: usize = 8;
 
 /// Classes that are told apart; the slowest ones count as one.
 const CLASSES: usize = 3;
 
-/// A section whose length is not known yet counts as this long, ns.
-const UNKNOWN_NS: u64 = 1_000;
+/// A longer wait counts as this long, ns.
+const LONGEST_NS: u64 = 1_000_000_000;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -45,14 +44,14 @@ pub const ENTRY: Entry = Entry {
     kind: Kind::Front,
     preset_of: None,
     idea: "the waiter that has waited longest in proportion to its own section is next: equal slowdown on all cores",
-    source: "Nie, Liu, Wang & Niu, Core-Aware Lock for big.LITTLE Multicore Architecture, Applied Sciences 2024, section 3",
-    order: "by slowdown, among the first waiters of each class of cores",
+    source: "CAL: Core-Aware Lock for the big.LITTLE Multicore Architecture, Applied Sciences 2024, section 3",
+    order: "by slowdown, between the first waiters of each class of cores; within a class by arrival",
     promise: Promise::Bypass,
     stands_by: false,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool; 32 KiB a process for what is measured",
     wakes: "a waiter that sleeps is woken by unlock, not by the acquirer",
     delay: "a waiter waits for those before it, and is passed over `bypass` times at most",
-    advice: "machines with unequal cores, where no thread may suffer more than the others",
+    advice: "machines with unequal cores, where no thread may suffer more than the others; slow with more threads than CPUs",
     options: &[tuning::SPIN, tuning::BYPASS.or(BYPASS)],
 };
 
@@ -61,7 +60,7 @@ pub const ENTRY: Entry = Entry {
 pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
-    const AHEAD: usize = 2 * WINDOW + 1;
+    const AHEAD: usize = WINDOW;
 
     const MEASURES: bool = true;
 
@@ -87,7 +86,7 @@ impl<P: Platform> Rule<P> for Lock {
         lock.end_of_hold();
     }
 
-    /// Sections of cores of one class count as equally long: the first of each class will do.
+    /// The first of each class will do.
     fn is_enough(waiters: &[Note]) -> bool {
         waiters.iter().any(|note| note.class != waiters[0].class)
     }
@@ -106,33 +105,24 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Is (waited + `other`) to its own section larger here than there? Equal: no.
-    fn exceeds(self, other: u64, that: Self, others: u64) -> bool {
-        (self.waited + other) * that.own > (that.waited + others) * self.own
+    /// Is its PW larger than that one's?
+    fn precedes(self, that: Self) -> bool {
+        (self.waited + that.own) * that.own > (that.waited + self.own) * self.own
     }
 }
 
 /// Who is next, by its place.
 fn next(now: u64, waiters: &[Note]) -> usize {
-    let mut first: [Option<Candidate>; CLASSES] = [None; CLASSES];
-    let mut seen = [0; CLASSES];
+    let mut seen = [false; CLASSES];
+    let mut chosen: Option<Candidate> = None;
     for (place, note) in waiters.iter().enumerate() {
-        let Class(class) = note.class;
-        let class = usize::from(class).min(CLASSES - 1);
-        seen[class] += 1;
-        if seen[class] > WINDOW {
+        let class = usize::from(note.class.0).min(CLASSES - 1);
+        if core::mem::replace(&mut seen[class], true) {
             continue;
         }
-        let own = if note.own == 0 { UNKNOWN_NS } else { note.own.into() };
-        let this = Candidate { place, waited: now.saturating_sub(note.asked_ns), own };
-        // The slowdown is 1 + waited / own.
-        if first[class].is_none_or(|best| this.exceeds(0, best, 0)) {
-            first[class] = Some(this);
-        }
-    }
-    let mut chosen: Option<Candidate> = None;
-    for this in first.into_iter().flatten() {
-        if chosen.is_none_or(|best| this.exceeds(best.own, best, this.own)) {
+        let waited = now.saturating_sub(note.asked_ns).min(LONGEST_NS);
+        let this = Candidate { place, waited, own: u64::from(note.own).max(1) };
+        if chosen.is_none_or(|best| this.precedes(best)) {
             chosen = Some(this);
         }
     }
@@ -142,6 +132,7 @@ fn next(now: u64, waiters: &[Note]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwright_platform::Class;
 
     fn note(class: u8, asked_ns: u64, own: u32) -> Note {
         Note { class: Class(class), asked_ns, own }
@@ -156,8 +147,7 @@ mod tests {
 
     #[test]
     fn a_shorter_section_comes_first_after_an_equal_wait() {
-        assert_eq!(next(1_000, &[note(1, 0, 800), note(0, 0, 400)]), 1);
-        assert_eq!(next(1_000, &[note(0, 0, 800), note(0, 0, 400)]), 1);
+        assert_eq!(next(1_000, &[note(1, 0, 800), note(1, 0, 800), note(0, 0, 400)]), 2);
     }
 
     #[test]
@@ -168,11 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_of_each_class_are_looked_at() {
-        let mut waiters = [note(0, 0, 800); WINDOW + 1];
-        waiters[WINDOW].own = 1;
-        assert_eq!(next(1_000, &waiters), 0);
-        waiters[WINDOW - 1].own = 1;
-        assert_eq!(next(1_000, &waiters), WINDOW - 1);
+    fn only_the_first_of_each_class_may_be_next() {
+        assert_eq!(next(1_000, &[note(0, 0, 800), note(0, 0, 1), note(1, 900, 800)]), 0);
     }
 }

@@ -31,8 +31,11 @@ const SAMPLE: u64 = 16;
 /// A measurement changes what is known by this part of the difference.
 const PART: u32 = 8;
 
-/// A longer hold counts as this long, ns.
-const LONGEST_NS: u32 = 100_000_000;
+/// A longer hold counts as this long, ns. (So that it is one on the slowest cores, too, in 32 bits.)
+const LONGEST_NS: u32 = 4_000_000;
+
+/// What is not known counts as this long, ns.
+const UNKNOWN_NS: u32 = 1_000;
 
 impl<P: Platform> View<'_, P> {
     /// The lock's memo, and whose it would have to be.
@@ -42,13 +45,13 @@ impl<P: Platform> View<'_, P> {
         P::memo((hash >> 32) as usize % MEMOS, |Memo(memo)| look(memo, (hash >> 24) as u32 | 1))
     }
 
-    /// How long threads on cores of this class usually hold the lock when they had to wait for it, ns; 0: not known.
+    /// How long threads on cores of this class usually hold the lock when they had to wait for it, ns; a guess until it is known.
     pub fn usual_hold_ns(&self, class: Class) -> u32 {
         let usual = |memo: &[P::Word; 8], owner| match memo[OWNER].load(Relaxed) {
             now if now == owner => memo[USUAL].load(Relaxed),
             _ => 0,
         };
-        let usual = self.memo(usual).unwrap_or(0);
+        let usual = self.memo(usual).filter(|&usual| usual != 0).unwrap_or(UNKNOWN_NS);
         (u64::from(usual) * u64::from(FULL_SPEED) / u64::from(P::speed(class).max(1))) as u32
     }
 

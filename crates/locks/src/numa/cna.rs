@@ -1,6 +1,6 @@
 //! cna: an mcs queue whose holder prefers a successor on its own cluster, and sets those before it aside, in a second queue.
 //!
-//! D. Dice and A. Kogan, *Compact NUMA-aware Locks*, EuroSys 2019, figures 3 to 5. Our deviations: hand-overs within a cluster
+//! D. Dice and A. Kogan, *Compact NUMA-aware Locks*, EuroSys 2019. Our deviations: hand-overs within a cluster
 //! are bounded by 63, counted in the gate's low bits (the paper ends a turn by chance, one in 65536 by default); a waiter's cluster is
 //! what it is when it arrives; and a try_lock, which joins the queue only if it is empty.
 //!
@@ -42,7 +42,7 @@ pub const ENTRY: Entry = Entry {
     kind: Kind::Whole,
     preset_of: None,
     idea: "an mcs queue whose holder prefers its own cluster, and sets the waiters before aside",
-    source: "D. Dice, A. Kogan, Compact NUMA-aware Locks, EuroSys 2019, figures 3 to 5",
+    source: "D. Dice, A. Kogan, Compact NUMA-aware Locks, EuroSys 2019",
     order: "up to 63 hand-overs within a cluster of near cores; otherwise by arrival",
     promise: Promise::Nothing,
     stands_by: false,

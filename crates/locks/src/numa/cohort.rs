@@ -1,8 +1,8 @@
 //! Cohort locks: each cluster of near cores has a lock, and who holds that competes for the global one; the cluster keeps the
 //! global lock for a while.
 //!
-//! D. Dice, V. J. Marathe and N. Shavit, *Lock Cohorting: A General Technique for Designing NUMA Locks*, PPoPP 2012,
-//! section 3 and figure 1 (ACM TOPC 1(2), 2015). Over any global lock whose node may be copied (*thread-oblivious*: one
+//! D. Dice, V. J. Marathe and N. Shavit, *Lock Cohorting: A General Technique for Designing NUMA Locks*, PPoPP 2012
+//! (ACM TOPC 1(2), 2015). Over any global lock whose node may be copied (*thread-oblivious*: one
 //! thread of the cluster acquires it, and another releases it), and any local lock that can tell its holder whether others wait
 //! (*cohort detection*): C-TKT-TKT is ticket over tickets, C-PTL-TKT a partitioned ticket over tickets.
 //!
@@ -44,7 +44,7 @@ pub(crate) const fn over(global: Entry, id: &'static str, idea: &'static str) ->
         id,
         preset_of: Some(global.id),
         idea,
-        source: "D. Dice, V. J. Marathe, N. Shavit, Lock Cohorting: A General Technique for Designing NUMA Locks, PPoPP 2012, figure 1",
+        source: "D. Dice, V. J. Marathe, N. Shavit, Lock Cohorting: A General Technique for Designing NUMA Locks, PPoPP 2012",
         order: "up to 64 hand-overs within a cluster of near cores; clusters by arrival, and threads within each",
         promise: Promise::Nothing,
         space: "1.2 to 2.5 KB a lock (while it is in use, under the preload), 8 B a waiter",

@@ -1,6 +1,6 @@
 //! hemlock: a queue in which nobody knows its successor; each waits for a word of its predecessor, and acknowledges.
 //!
-//! D. Dice and A. Kogan, *Hemlock: Compact and Scalable Mutual Exclusion*, SPAA 2021, listing 1. Our deviations: the word lies in
+//! D. Dice and A. Kogan, *Hemlock: Compact and Scalable Mutual Exclusion*, SPAA 2021. Our deviations: the word lies in
 //! the acquisition's node, not in the thread (a lock here has no thread-locals), so it need not say which lock is granted, and
 //! a thread that holds several locks never waits for one that leaves another; and a try_lock, which joins the queue only if it is
 //! empty. How a waiter looks (the paper's CTR does it by compare-and-swap) is the machine's business.
@@ -36,7 +36,7 @@ pub const ENTRY: Entry = Entry {
     kind: Kind::Whole,
     preset_of: None,
     idea: "a queue without links: each looks at its predecessor's word, and acknowledges",
-    source: "D. Dice, A. Kogan, Hemlock: Compact and Scalable Mutual Exclusion, SPAA 2021, listing 1",
+    source: "D. Dice, A. Kogan, Hemlock: Compact and Scalable Mutual Exclusion, SPAA 2021",
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,

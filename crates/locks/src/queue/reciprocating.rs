@@ -1,7 +1,7 @@
 //! reciprocating: arrivals push themselves on a stack; the holder detaches all of it, and its members are served, last come first,
 //! before those that arrive meanwhile.
 //!
-//! D. Dice and A. Kogan, *Reciprocating Locks*, PPoPP 2025 (arXiv 2501.02380), listing 1. Our deviations: an acquisition's
+//! D. Dice and A. Kogan, *Reciprocating Locks*, PPoPP 2025 (arXiv 2501.02380). Our deviations: an acquisition's
 //! node lies on its caller's stack, not in the thread, and keeps what lock tells unlock; and a try_lock, which pushes only on
 //! a free lock.
 //!
@@ -35,7 +35,7 @@ pub const ENTRY: Entry = Entry {
     kind: Kind::Whole,
     preset_of: None,
     idea: "arrivals form a stack; the holder detaches it as a whole, and serves it, the last one first",
-    source: "D. Dice, A. Kogan, Reciprocating Locks, PPoPP 2025, listing 1",
+    source: "D. Dice, A. Kogan, Reciprocating Locks, PPoPP 2025",
     order: "segments by arrival; within one, last come first served",
     promise: Promise::Nothing,
     stands_by: false,

@@ -1,6 +1,6 @@
 //! ptkt: a ticket lock whose "now serving" is spread over slots, so that each waiter watches a line of its own.
 //!
-//! D. Dice, *Brief Announcement: A Partitioned Ticket Lock*, SPAA 2011, figure 1. Our deviations: the holder's number lies
+//! D. Dice, *Brief Announcement: A Partitioned Ticket Lock*, SPAA 2011. Our deviations: the holder's number lies
 //! in its node, not in the lock (the paper has both); 8 slots; a try_lock, which takes a ticket only if it is the one being
 //! served.
 //!
@@ -34,7 +34,7 @@ pub const ENTRY: Entry = Entry {
     kind: Kind::Whole,
     preset_of: None,
     idea: "a ticket lock whose waiters look for their number in slots of their own",
-    source: "D. Dice, Brief Announcement: A Partitioned Ticket Lock, SPAA 2011, figure 1",
+    source: "D. Dice, Brief Announcement: A Partitioned Ticket Lock, SPAA 2011",
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,

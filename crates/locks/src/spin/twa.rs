@@ -1,6 +1,6 @@
 //! twa: a ticket lock at which only the next in line watches "now serving"; the others wait at an array.
 //!
-//! D. Dice and A. Kogan, *TWA: Ticket Locks Augmented with a Waiting Array*, Euro-Par 2019, listing 1, with its long-term
+//! D. Dice and A. Kogan, *TWA: Ticket Locks Augmented with a Waiting Array*, Euro-Par 2019, with its long-term
 //! threshold of 1.
 //!
 //! ```text
@@ -39,7 +39,7 @@ pub const ENTRY: Entry = Entry {
     kind: Kind::Whole,
     preset_of: None,
     idea: "a ticket lock at which only the next in line watches; the others wait at an array",
-    source: "D. Dice, A. Kogan, TWA: Ticket Locks Augmented with a Waiting Array, Euro-Par 2019, listing 1",
+    source: "D. Dice, A. Kogan, TWA: Ticket Locks Augmented with a Waiting Array, Euro-Par 2019",
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,
