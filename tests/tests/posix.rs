@@ -11,7 +11,7 @@
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockwright_locks::catalog::{CATALOG, front_rules};
-use lockwright_locks::entry::Kind;
+use lockwright_locks::entry::{Entry, Kind};
 use lockwright_stats::trace::Trace;
 use lockwright_tests::{Child, End, Outcome, compile, library, preload_list, scratch, source_dir};
 use std::ffi::OsString;
@@ -217,8 +217,8 @@ fn trials() -> Result<Vec<Trial>> {
         let plain = program.clone();
         trials
             .push(Trial::test(format!("{}::glibc", program.name), move || plain.passes_plainly()));
-        let is_whole = |e: &&_| e.kind == Kind::Whole && e.preset_of.is_none() && program.whole;
-        let whole = CATALOG.iter().copied().filter(is_whole);
+        let has_file = |e: &&Entry| e.kind == Kind::Whole && e.preset_of.is_none();
+        let whole = CATALOG.iter().copied().filter(has_file).filter(|_| program.whole);
         for entry in front_rules().chain(whole) {
             let (program, ours) = (program.clone(), ours.clone());
             let name = format!("{}::{}", program.name, entry.id);
