@@ -110,6 +110,8 @@ impl<P: Platform> Waiter<P> {
         self.set_before(before);
         // ORDERING: AcqRel. Acquire pairs with [turn], of one that fell asleep: it has told the one that was before it. Release with its
         // Acquire: one that falls asleep after this tells the one that is before it now.
+        // SURVIVES: it matters where code that knows nothing of chains unlocks for one that was moved before a sleeper: five threads.
+        // SURVIVES no-store: likewise.
         state(self.gate.fetch_or(0, AcqRel)) != WAITING
     }
 }

@@ -136,7 +136,9 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     if behind {
         (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
     }
-    if state(gate) != GRANTED {
+    if state(gate) == GRANTED {
+        P::reached(Stage::Granted);
+    } else {
         if tuning.budget_ns != 0 || R::HOLDS_BACK {
             batch::has_woken(&parts);
         }

@@ -14,7 +14,7 @@ use super::mutant::{Mutation, Op};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, current, engine, fail, inside};
 use crate::order::{acquires, releases};
-use lockwright_platform::{Class, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
+use lockwright_platform::{Class, FULL_SPEED, Ordering, Place, Platform, Ptr, Stage, Woken, Word};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 
@@ -483,6 +483,10 @@ impl Platform for Explored {
 
     fn after(ns: u32) -> Ps {
         in_ns(ns)
+    }
+
+    fn speed(class: Class) -> u32 {
+        FULL_SPEED >> class.0.min(8)
     }
 
     fn place() -> Place {
