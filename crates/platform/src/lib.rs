@@ -85,8 +85,8 @@ pub enum Woken {
 pub enum Stage {
     /// It is in the line.
     Joined,
-    /// It was granted the lock: so it stood before any head, though it may have come later, where waiters are chosen.
-    Granted,
+    /// It has the lock by a grant, of a rule that chooses who is next: it stood before any head, though it may have come later.
+    Chosen,
     /// It is head of the line, and not napping (any more).
     Head,
     /// It is head, and leaves the lock to others for a bounded time.

@@ -278,7 +278,7 @@ impl Engine {
         let thread = &mut self.threads[me as usize];
         match stage {
             Stage::Joined => thread.joined = Some(now),
-            Stage::Granted => thread.passed = true,
+            Stage::Chosen => thread.passed = true,
             Stage::Head => thread.head = Some(now),
             Stage::Naps => thread.head = None,
             Stage::Passed => {

@@ -15,7 +15,8 @@ use lockwright_platform::{Platform, Word};
 
 /// Where a waiting thread says where it is, so that it can be taken out of a torn wait ([`leave_line`]).
 pub trait Seat<P: Platform> {
-    /// It is about to join the line. Torn between this and [`sits`](Self::sits), it leaves a node that nobody can pass.
+    /// It is about to join the line, or to change its order. Torn between this and [`sits`](Self::sits), it leaves a node that nobody can
+    /// pass.
     fn joins(&self);
     /// Its node in the line; null: it is in none.
     fn sits(&self, node: *const Waiter<P>);

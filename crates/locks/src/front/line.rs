@@ -137,7 +137,9 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
     }
     if state(gate) == GRANTED {
-        P::reached(Stage::Granted);
+        if R::AHEAD > 0 {
+            P::reached(Stage::Chosen);
+        }
     } else {
         if tuning.budget_ns != 0 || R::HOLDS_BACK {
             batch::has_woken(&parts);
@@ -213,7 +215,8 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
         look = if chooses { left.min(FIRST_NS) } else { left.min(2 * look.max(LOOK_NS / 2)) };
         if left > 0 {
             // Released by code that knows nothing of us? A hint: then we compete for the word, as everybody may.
-            if lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok() {
+            if !chooses && lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok()
+            {
                 return (PROMOTED, slept);
             }
         } else if node.turn(WAITING, ASLEEP).is_ok() {

@@ -16,6 +16,8 @@
 //!    steps are on the one word: an unlock comes before the second step, which then finds the word free or held again, or
 //!    after it, and finds 2.
 //! 2. Whoever falls asleep makes it 2, so a promise holds for those only who slept before it.
+//! 3. Nobody promises once the head's turn has come. So among `bypass` overtakers at most there is an unlock that wakes one of
+//!    those who sleep on the word, though always somebody waits awake: timed lockers, and glibc's code, sleep there for long.
 
 use super::{FREE, PROMISED, Taken, View, WAITED, pass_on};
 use lockwright_platform::Ordering::Relaxed;
@@ -30,9 +32,9 @@ impl<P: Platform> View<'_, P> {
             match value {
                 FREE if promised => taken = self.take_as(WAITED),
                 FREE => taken = self.take(),
-                // With nobody in line hardly anybody sleeps there: one wake in vain, and the word is 1 again.
+                // With nobody in line hardly anybody sleeps there: one wake in vain, and the word is 1 again. (By invariant 3.)
                 // STATE: (2, q, s) -> (4, q, s). Relaxed: it changes what an unlock does, and publishes nothing.
-                WAITED if !self.is_line_empty() => {
+                WAITED if !self.is_line_empty() && self.may_overtake() => {
                     promised |= word.compare_exchange(WAITED, PROMISED, Relaxed, Relaxed).is_ok();
                 }
                 _ => {}

@@ -1,8 +1,8 @@
 //! What a front lock decides; the line (line.rs) does the rest.
 //!
 //! ```text
-//!   arrive ─► Took, or Joins(note) ─► awake_ns ─► hold_back ─► spin ─► acquired ─► next ─► release
-//!   arrival                            in line     head         head    holder      holder   holder
+//!   arrive ─► Took, or Joins(note) ─► awake_ns ─► next ─────────► hold_back ─► spin, sleep_ns ─► acquired ─► release
+//!   arrival                            in line     first in line   head         head              holder      holder
 //! ```
 //!
 //! A rule sees the lock through a [`View`], which looks, waits and tries. A rule reads only hints, and gives only
@@ -21,7 +21,7 @@ const LONG_LINE: u32 = 8;
 
 /// A front lock's decisions. The defaults are fifo's.
 pub trait Rule<P: Platform>: Send + Sync + 'static {
-    /// How many waiters behind the head's successor [`next`](Self::next) may choose from; 0: none.
+    /// How many waiters behind the next one [`next`](Self::next) may choose from; 0: none.
     const AHEAD: usize = 0;
 
     /// May unlock grant the lock to the next in line, past all that might take a free word (grant.rs)?
@@ -89,7 +89,7 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         false
     }
 
-    /// Which of these, the next in line and up to [`AHEAD`](Self::AHEAD) behind it, becomes head. Anything out of
+    /// Which of these follows the caller, who is first in line: the one behind it, and up to [`AHEAD`](Self::AHEAD) more. Anything out of
     /// range is 0. A waiter that has been passed over `bypass` times is next, whatever a rule says.
     fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
         let _ = (lock, waiters);

@@ -123,7 +123,7 @@ pub(super) fn is_sliced(gate: u32) -> bool {
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
     pub(crate) gate: P::Word,
-    /// How often others of the line were let past it. Written by heads that leave.
+    /// How often others of the line were let past it. Written by threads that choose who follows them.
     pub(super) passed: P::Word,
     /// A [`Pace`], written before its gate is.
     pace: P::Word,

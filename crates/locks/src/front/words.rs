@@ -50,7 +50,7 @@ pub mod mood {
     pub const STEPS: u32 = 7 << 16;
     /// The thread that has its turn runs on a core of a slower class.
     pub const SLOW: u32 = 1 << 19;
-    /// The lock counts as saturated.
+    /// The lock counts as saturated; under mutexee.rs, most hand-overs go to threads that have slept.
     pub const SATURATED: u32 = 1 << 21;
     /// Steps at which it begins to count as saturated.
     pub const SATURATED_AT: u32 = 6 << 16;
