@@ -1,14 +1,17 @@
 //! What the front locks' words and seats say, step by step.
 
+extern crate std;
+
 use crate::front::{
-    CHAINED, FREE, GRANTED, HELD, Note, Parts, Rule, SOMEBODY, Seat, Tuning, View, WAITED, Waiter,
-    acquire, release,
+    CHAINED, FREE, GRANTED, HELD, Note, PROMISED, Parts, Rule, SOMEBODY, Seat, Tuning, View,
+    WAITED, Waiter, acquire, release,
 };
-use crate::front::{barging, fifo, join, malthusian, mood, pb10, side};
+use crate::front::{barging, fifo, join, malthusian, mood, mutexee, pb10, side};
 use crate::testing::{Threads, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
-use lockwright_platform::{Ordering::Relaxed, Platform, Ptr, Word};
+use lockwright_platform::{Class, Ordering::Relaxed, Platform, Ptr, Word};
+use std::vec::Vec;
 
 struct Memory {
     word: <Threads as Platform>::Word,
@@ -169,4 +172,88 @@ fn who_dozes_marks_the_word_in_a_crowd_and_not_past_the_heads_turn() {
     assert!(!dozes(), "the head's turn has come");
     memory.side.store(0, Relaxed);
     assert!(!dozes(), "no crowd");
+}
+
+/// Somebody waits awake while the word says 2: what it says after each step, and in the end.
+fn words_of_one_that_waits_awake(side: u32) -> (Vec<u32>, u32) {
+    let mut words = Vec::new();
+    for at in 1.. {
+        let memory = Memory::new(WAITED, 0);
+        memory.side.store(side, Relaxed);
+        let tuning = Tuning { bypass: 2, ..tuning::<mutexee::Lock>() };
+        assert!(!join(&memory.parts(), Waiter::take(&memory.parts(), Note::default()), &tuning));
+        let view = View::<Threads>::new(memory.parts(), &tuning);
+        let taken = torn(at, || view.spin_and_promise(1_000));
+        words.push(memory.word.load(Relaxed));
+        if let Some(taken) = taken {
+            assert!(taken.is_none(), "held");
+            return (words, memory.word.load(Relaxed));
+        }
+    }
+    unreachable!("it ends")
+}
+
+#[test]
+fn who_promises_says_so_and_gives_it_back() {
+    let (words, last) = words_of_one_that_waits_awake(side::BYPASS);
+    assert!(words.contains(&PROMISED), "{words:?}");
+    assert_eq!(last, WAITED);
+}
+
+#[test]
+fn nobody_promises_once_the_heads_turn_has_come() {
+    for turn in [2 * side::BYPASS, side::TURN] {
+        let (words, _) = words_of_one_that_waits_awake(turn);
+        assert!(words.iter().all(|&word| word == WAITED), "{turn:#x}: {words:?}");
+    }
+}
+
+#[test]
+fn a_head_that_has_timed_out_sleeps_no_more_and_has_its_turn() {
+    let memory = Memory::new(HELD, 0);
+    let view_of = |tuning: &Tuning, now: u64| {
+        Threads::pause((now - Threads::now()) as u32);
+        let view = View::<Threads>::new(memory.parts(), tuning);
+        <mutexee::Lock as Rule<Threads>>::sleep_ns(&view, &Note { asked_ns: 1, ..Note::default() })
+    };
+    let tuning = Tuning { timeout_ns: 1_000, ..tuning::<mutexee::Lock>() };
+    assert_eq!(
+        view_of(&Tuning { timeout_ns: 0, ..tuning }, 1),
+        None,
+        "no timeout: for as long as it takes"
+    );
+    assert_eq!(view_of(&tuning, 401), Some(600));
+    assert_eq!(memory.side.load(Relaxed) & side::TURN, 0);
+    assert_eq!(view_of(&tuning, 1_001), Some(0));
+    assert_ne!(memory.side.load(Relaxed) & side::TURN, 0);
+}
+
+#[test]
+fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
+    run_on(0);
+    let memory = Memory::new(HELD, 0);
+    let tuning = tuning::<fifo::Lock>();
+    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let unknown = view.usual_hold_ns(Class(0));
+    assert_eq!(unknown, 1_000, "a guess");
+    let hold = |class, ns| {
+        view.may_measure_hold(Threads::now(), true);
+        assert_eq!(
+            memory.word.swap(HELD, Relaxed),
+            PROMISED,
+            "its unlock must come by the slow path"
+        );
+        Threads::pause(ns);
+        run_on(class);
+        view.end_of_hold();
+        run_on(0);
+    };
+    hold(1, 7_000);
+    assert_eq!(view.usual_hold_ns(Class(0)), unknown, "it changed to another class meanwhile");
+    hold(0, 400);
+    assert_eq!(view.usual_hold_ns(Class(0)), 400);
+    hold(0, 1_200);
+    assert_eq!(view.usual_hold_ns(Class(0)), 500, "an eighth of the difference");
+    view.end_of_hold();
+    assert_eq!(view.usual_hold_ns(Class(0)), 500, "not measured");
 }

@@ -11,7 +11,7 @@ extern crate std;
 use core::cell::Cell;
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 use lockwright_platform::{
-    Class, InPlace, Ordering, Place, Platform, Ptr, Sections, TryLock, Woken, Word,
+    Class, InPlace, MEMOS, Memo, Ordering, Place, Platform, Ptr, Sections, TryLock, Woken, Word,
 };
 use std::alloc::Layout;
 use std::thread;
@@ -223,6 +223,16 @@ impl Platform for Threads {
     }
 
     unsafe fn give_line(_line: *mut u8) {} // never freed: a line stays readable
+
+    /// Each thread has memos of its own: tests run side by side.
+    fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
+        MEMO.with(|memos| memos.get(index).map(look))
+    }
+}
+
+std::thread_local! {
+    static MEMO: std::vec::Vec<Memo<Threads>> =
+        (0..MEMOS).map(|_| Memo(core::array::from_fn(|_| Word32(AtomicU32::new(0))))).collect();
 }
 
 /// Zeroed memory, in the size and alignment that a `pthread_mutex_t` offers, works as an unlocked lock.
