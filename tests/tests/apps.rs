@@ -1,4 +1,4 @@
-//! Real programs from Debian, under plain glibc and under each front lock: the same output.
+//! Real programs from Debian, under plain glibc and under front locks, which take turns: the same output.
 //!
 //! What is in `apps/` prints what must be the same, and exits with 0. A script or driver that finds a fault
 //! by itself exits with something else.
@@ -6,7 +6,9 @@
 use anyhow::Result;
 use libtest_mimic::{Arguments, Failed, Trial};
 use lockwright_locks::catalog::front_rules;
-use lockwright_tests::{Child, End, Outcome, compile, library, preload_list, scratch, source_dir};
+use lockwright_tests::{
+    Child, End, Outcome, compile, first_and_in_turn, library, preload_list, scratch, source_dir,
+};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -35,6 +37,9 @@ const APPS: [App; 9] = [
     App { file: "chromium.sh", link: &[], packages: "chromium chromium-sandbox", limit: 120 },
     App { file: "stress-ng.sh", link: &[], packages: "stress-ng", limit: 120 },
 ];
+
+/// Front locks beside the default that a program is run under.
+const FRONTS: usize = 4;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -111,12 +116,12 @@ impl Subject {
 fn trials() -> Result<Vec<Trial>> {
     let preload = preload_list(&[&library()?]);
     let mut trials = Vec::new();
-    for app in &APPS {
+    for (turn, app) in APPS.iter().enumerate() {
         let subject = Arc::new(Subject { app, binary: OnceLock::new(), plain: OnceLock::new() });
         let plain = subject.clone();
         let name = format!("{}::glibc", subject.name());
         trials.push(Trial::test(name, move || plain.plain().map(drop)));
-        for entry in front_rules() {
+        for entry in first_and_in_turn(turn, FRONTS, front_rules()) {
             let (subject, preload) = (subject.clone(), preload.clone());
             let name = format!("{}::{}", subject.name(), entry.id);
             trials.push(Trial::test(name, move || subject.same_under(entry.id, &preload)));

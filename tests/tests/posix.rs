@@ -1,6 +1,6 @@
-//! POSIX corner by corner: every program of `posix/` is compiled, run under plain glibc and under each front
-//! lock (those that say `whole: yes`, under each whole lock that has a file of its own, too), and must print the same; once more while its lock
-//! operations are recorded.
+//! POSIX corner by corner: every program of `posix/` is compiled, run under plain glibc and under front locks
+//! (those that say `whole: yes`, under whole locks that have a file of their own, too), and must print the same; once more while its
+//! lock operations are recorded. The locks take turns ([`in_turn`]); in a soak it is all of them.
 //!
 //! A program's first lines may say:
 //! `// library: lib_x` link with `lib_x.c`; `// beside: lib_x` build it, don't link;
@@ -13,7 +13,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use lockwright_locks::catalog::{CATALOG, front_rules};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_stats::trace::Trace;
-use lockwright_tests::{Child, End, Outcome, compile, library, preload_list, scratch, source_dir};
+use lockwright_tests::{
+    Child, End, Outcome, compile, first_and_in_turn, in_turn, library, preload_list, scratch,
+    source_dir,
+};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,6 +28,12 @@ const ALLOCATORS: [(&str, &str); 2] =
 
 /// Programs that are run with other allocators, in either order of preloading.
 const WITH_ALLOCATORS: [&str; 4] = ["mutex_kinds", "cond_no_lost_signal", "early", "fork"];
+
+/// Front locks beside the default that a program is run under.
+const FRONTS: usize = 4;
+
+/// Whole locks, likewise.
+const WHOLE: usize = 4;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -212,14 +221,15 @@ fn trials() -> Result<Vec<Trial>> {
     ensure!(!sources.is_empty(), "no programs in '{}'", source_dir().join("posix").display());
 
     let mut trials = Vec::new();
-    for source in sources {
+    for (turn, source) in sources.into_iter().enumerate() {
         let program = Arc::new(Program::read(source)?);
         let plain = program.clone();
         trials
             .push(Trial::test(format!("{}::glibc", program.name), move || plain.passes_plainly()));
         let has_file = |e: &&Entry| e.kind == Kind::Whole && e.preset_of.is_none();
         let whole = CATALOG.iter().copied().filter(has_file).filter(|_| program.whole);
-        for entry in front_rules().chain(whole) {
+        let fronts = first_and_in_turn(turn, FRONTS, front_rules());
+        for entry in fronts.into_iter().chain(in_turn(turn, WHOLE, whole)) {
             let (program, ours) = (program.clone(), ours.clone());
             let name = format!("{}::{}", program.name, entry.id);
             trials.push(Trial::test(name, move || program.same_under(entry.id, &ours)));

@@ -9,7 +9,7 @@ use crate::No;
 use crate::pool::parallel;
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_locks::catalog::front_rules;
-use lockwright_tests::{Child, End, library, preload_list, scratch};
+use lockwright_tests::{Child, End, first_and_in_turn, library, preload_list, scratch};
 use regex_lite::Regex;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -18,6 +18,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
+
+/// With `--in-turn`, a test runs under this many locks beside the first.
+const IN_TURN: usize = 3;
 
 /// Seconds until a test counts as hung. glibc's own limit is 20 s for most.
 const LIMIT: u64 = 60;
@@ -65,6 +68,9 @@ pub(crate) struct Args {
     /// Tests at a time. Most of them sleep.
     #[arg(long, value_name = "N", default_value_t = 12)]
     jobs: usize,
+    /// Each test under glibc, the first lock and three of the others, by turns (what the gate does).
+    #[arg(long)]
+    in_turn: bool,
     /// Fetch and build only.
     #[arg(long)]
     build_only: bool,
@@ -97,7 +103,8 @@ impl std::fmt::Display for Verdict {
 /// A side of the comparison: plain glibc, or one of our locks.
 struct Side {
     lock: Option<String>,
-    verdicts: Vec<Verdict>,
+    /// Of each test; none: others had their turn.
+    verdicts: Vec<Option<Verdict>>,
 }
 
 impl Side {
@@ -125,17 +132,24 @@ pub(crate) fn main(args: Args) -> Result<()> {
     };
     let mut sides: Vec<Side> = std::iter::once(None)
         .chain(locks.into_iter().map(Some))
-        .map(|lock| Side { lock, verdicts: Vec::new() })
+        .map(|lock| Side { lock, verdicts: vec![None; tests.len()] })
         .collect();
+    // By turns, glibc and the first lock always.
+    let count = sides.len();
+    let has_turn = |test: usize, side: usize| {
+        side == 0 || !args.in_turn || first_and_in_turn(test, IN_TURN, 1..count).contains(&side)
+    };
 
     // One side after the other, so that a test never meets itself (some use fixed names of semaphores
     // and files), but without a pause in between.
     let start = Instant::now();
-    let jobs: Vec<(&Side, &String)> =
-        sides.iter().flat_map(|side| tests.iter().map(move |test| (side, test))).collect();
+    let jobs: Vec<(usize, usize)> = (0..sides.len())
+        .flat_map(|side| (0..tests.len()).map(move |test| (side, test)))
+        .filter(|&(side, test)| has_turn(test, side))
+        .collect();
     let done = AtomicUsize::new(0);
-    let verdicts = parallel(args.jobs, &jobs, |(side, test)| {
-        let verdict = suite.run(test, side.lock.as_deref(), &preload);
+    let verdicts = parallel(args.jobs, &jobs, |&(side, test)| {
+        let verdict = suite.run(&tests[test], sides[side].lock.as_deref(), &preload);
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if done.is_multiple_of(100) {
             eprintln!(
@@ -146,9 +160,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
         }
         verdict
     });
-    let mut verdicts = verdicts.into_iter().collect::<Result<Vec<_>>>()?.into_iter();
-    for side in &mut sides {
-        side.verdicts = verdicts.by_ref().take(tests.len()).collect();
+    for (&(side, test), verdict) in jobs.iter().zip(verdicts) {
+        sides[side].verdicts[test] = Some(verdict?);
     }
     settle(&suite, &tests, &mut sides, &preload)?;
     let regressions = report(&tests, &sides, start.elapsed().as_secs());
@@ -161,14 +174,14 @@ pub(crate) fn main(args: Args) -> Result<()> {
 /// Runs the tests whose results differ again, alone: the best of the runs counts, on both sides.
 fn settle(suite: &Suite, tests: &[String], sides: &mut [Side], preload: &OsStr) -> Result<()> {
     for (i, test) in tests.iter().enumerate() {
-        let glibc = sides[0].verdicts[i];
-        if sides.iter().all(|side| side.verdicts[i].same(glibc)) {
+        let glibc = sides[0].verdicts[i].unwrap_or(Verdict::Unsupported);
+        if sides.iter().all(|side| side.verdicts[i].is_none_or(|ours| ours.same(glibc))) {
             continue;
         }
         for side in sides.iter_mut() {
             for _ in 0..RETRIES {
-                if side.verdicts[i] != Verdict::Pass {
-                    side.verdicts[i] = suite.run(test, side.lock.as_deref(), preload)?;
+                if side.verdicts[i].is_some_and(|verdict| verdict != Verdict::Pass) {
+                    side.verdicts[i] = Some(suite.run(test, side.lock.as_deref(), preload)?);
                 }
             }
         }
@@ -182,9 +195,11 @@ fn report(tests: &[String], sides: &[Side], seconds: u64) -> usize {
     let mut differences = Vec::new();
     let mut total = 0;
     for side in sides {
-        let count = |f: fn(&Verdict) -> bool| side.verdicts.iter().filter(|v| f(v)).count();
+        let count =
+            |f: fn(&Verdict) -> bool| side.verdicts.iter().flatten().filter(|v| f(v)).count();
         let mut regressions = 0;
         for ((test, &glibc), &ours) in tests.iter().zip(&sides[0].verdicts).zip(&side.verdicts) {
+            let (Some(glibc), Some(ours)) = (glibc, ours) else { continue };
             if glibc == Verdict::Pass && ours != Verdict::Pass {
                 regressions += 1;
             }
@@ -205,7 +220,8 @@ fn report(tests: &[String], sides: &[Side], seconds: u64) -> usize {
     for line in &differences {
         println!("{line}");
     }
-    println!("{} tests a side, {seconds} s; regressions: {total}", tests.len());
+    let runs: usize = sides.iter().map(|side| side.verdicts.iter().flatten().count()).sum();
+    println!("{} tests, {runs} runs, {seconds} s; regressions: {total}", tests.len());
     total
 }
 

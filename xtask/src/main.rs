@@ -8,6 +8,7 @@ mod deny;
 mod eval;
 mod fit;
 mod pool;
+mod soak;
 mod test;
 mod tidy;
 mod weaken;
@@ -38,6 +39,8 @@ enum Command {
     ///
     /// Installs what is missing with apt-get first; as another user it only says which packages those are.
     Test(test::Args),
+    /// Search for longer than the tests have time for; what was interrupted goes on where it was.
+    Soak(soak::Args),
     /// Check the house's conventions (also a test).
     Tidy(tidy::Args),
     /// Check what the project is built from: licences, versions, sources, advisories (deny.toml).
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Eval(args) => eval::main(args),
         Command::Choosing(args) => choosing::main(args),
         Command::Test(args) => test::main(args),
+        Command::Soak(args) => soak::main(args),
         Command::Tidy(args) => tidy::main(args),
         Command::Deny(args) => deny::main(args),
         Command::Conformance(args) => conformance::main(args),

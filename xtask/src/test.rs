@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::Instant;
 
 /// What the steps need from Debian.
-const PACKAGES: [&str; 22] = [
+pub(crate) const PACKAGES: [&str; 22] = [
     "build-essential",
     "chromium",
     "chromium-sandbox",
@@ -46,7 +46,8 @@ pub(crate) struct Args {
 }
 
 /// Who runs a step.
-enum Runner {
+#[derive(Clone, Copy)]
+pub(crate) enum Runner {
     Cargo,
     Xtask,
 }
@@ -54,15 +55,15 @@ use Runner::{Cargo, Xtask};
 
 /// A step: its name, what it shows, how to run it, and seconds it may take (on two cores, from a cold
 /// start: several times what it took here).
-struct Step {
-    name: &'static str,
-    shows: &'static str,
-    runner: Runner,
-    args: &'static str,
-    limit: u64,
+pub(crate) struct Step<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) shows: &'a str,
+    pub(crate) runner: Runner,
+    pub(crate) args: &'a str,
+    pub(crate) limit: u64,
 }
 
-const STEPS: &[Step] = &[
+const STEPS: &[Step<'static>] = &[
     Step {
         name: "build",
         shows: "the library and the command, as users build them",
@@ -200,7 +201,7 @@ const STEPS: &[Step] = &[
         name: "conformance",
         shows: "glibc's own thread tests, without regression",
         runner: Xtask,
-        args: "conformance",
+        args: "conformance --in-turn",
         limit: 1500,
     },
     Step {
@@ -239,12 +240,11 @@ pub(crate) fn main(args: Args) -> Result<()> {
     install_packages(&PACKAGES)?;
     // Before a step builds a newer one: its path stays good.
     let xtask = env::current_exe()?;
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
     let logs = scratch("test-logs")?;
     let mut total = Count::default();
     for step in STEPS {
         if args.only.is_empty() || args.only.iter().any(|only| only == step.name) {
-            let count = step.run(&xtask, root, &logs.join(format!("{}.log", step.name)))?;
+            let count = step.run(&xtask, &[], &logs.join(format!("{}.log", step.name)))?;
             total.passed += count.passed;
             total.failed += count.failed;
         }
@@ -258,13 +258,23 @@ pub(crate) fn main(args: Args) -> Result<()> {
 
 /// Tests that passed and failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Count {
-    passed: usize,
-    failed: usize,
+pub(crate) struct Count {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
 }
 
-impl Step {
-    fn run(&self, xtask: &Path, root: &Path, log: &Path) -> Result<Count> {
+impl Step<'_> {
+    /// Runs it, and says how it went.
+    ///
+    /// # Errors
+    /// It could not be started, or its log not be written.
+    pub(crate) fn run(
+        &self,
+        xtask: &Path,
+        variables: &[(&str, &str)],
+        log: &Path,
+    ) -> Result<Count> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("a workspace")?;
         let cargo = || env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut child = match self.runner {
             Cargo => Child::new(cargo()),
@@ -276,6 +286,9 @@ impl Step {
             .env("CARGO_TARGET_DIR", &target)
             .dir(root)
             .limit(self.limit);
+        for (name, value) in variables {
+            child = child.env(name, value);
+        }
         if self.args.ends_with("--out") {
             child = child.args([scratch(&format!("{}-test", self.name))?]);
         }

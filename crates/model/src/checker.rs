@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 pub struct Budget {
     /// Preemptions in one execution: first one, then two, up to this.
     pub preemptions: usize,
-    /// When it stops, explored or not. `cargo xtask weaken` may say less, by `LOCKWRIGHT_MODEL_MS`.
+    /// When it stops, explored or not. `cargo xtask weaken` may say less, by `LOCKWRIGHT_MODEL_MS`; in a soak it is ten times as long.
     pub time: Duration,
     /// Schedules to draw, where they are drawn.
     pub draws: usize,
@@ -209,7 +209,9 @@ impl Checker for Loom {
 
     fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
         let asked = std::env::var("LOCKWRIGHT_MODEL_MS").ok().and_then(|ms| ms.parse().ok());
-        let time = asked.map_or(budget.time, |ms| budget.time.min(Duration::from_millis(ms)));
+        let long = if std::env::var_os("LOCKWRIGHT_SOAK").is_some() { 10 } else { 1 };
+        let time =
+            long * asked.map_or(budget.time, |ms| budget.time.min(Duration::from_millis(ms)));
         let (count, body) = counted(body);
         let start = Instant::now();
         let mut complete = 0;

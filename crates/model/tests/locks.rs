@@ -32,8 +32,8 @@ fn run<C: Checker, const SPINS: usize>(threads: usize, budget: Budget) {
     visit_all::<Machine<C, SPINS>>(&mut All { budget, threads });
 }
 
-const TWO: Budget = Budget { preemptions: 4, time: Duration::from_secs(2), draws: 300 };
-const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(1300), draws: 300 };
+const TWO: Budget = Budget { preemptions: 4, time: Duration::from_millis(1300), draws: 300 };
+const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(900), draws: 300 };
 
 #[test]
 fn loom_2_threads_that_sleep_at_once() {
