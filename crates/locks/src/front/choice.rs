@@ -11,6 +11,7 @@
 
 use super::waiter::{BEHIND, CHOOSING, OPEN, WAITING, Waiter, state};
 use super::{Note, Rule, View};
+use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Word};
 
@@ -19,6 +20,9 @@ const CHOICE: usize = 16;
 
 /// The caller is first in line, or head: it chooses who follows it.
 pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
+    if node.has_passed_the_choice() {
+        return;
+    }
     let Some(choice) = Choice::of::<R>(lock, node) else { return };
     let is_head = state(node.gate.load(Relaxed)) == OPEN;
     if is_head || node.turn(WAITING, CHOOSING).is_ok() {
@@ -78,21 +82,20 @@ impl<P: Platform> Choice<P> {
     /// `node` is the same, and still first. Nobody grants it the lock, or makes it head, until this is over; or it is head.
     unsafe fn take_effect(self, node: &Waiter<P>) {
         let Self { waiters, chosen } = self;
-        // SAFETY: they are in the line, behind the caller, and nobody else changes their order. What belongs to one waiter is done at a
-        // time: it waits for its line of memory.
+        // SAFETY: they are in the line, behind the caller, and nobody else changes their order.
         unsafe {
             let (first, last, next) = (&*waiters[0], &*waiters[chosen - 1], &*waiters[chosen]);
             // ORDERING: Acquire, pairs with [link].
-            let behind = next.next(Acquire); // not null, seen before
-            let mut may_sleep = (*behind).is_moved_behind(last);
-            last.set_next(behind);
-            may_sleep |= first.is_moved_behind(next);
-            for &passed in &waiters[..chosen] {
-                (*passed).passed.fetch_add(1, Relaxed); // a count
-            }
+            let behind = &*next.next(Acquire); // not null, seen before
+            // All that is written comes before all that is asked: so their lines of memory are on their way at the same time.
+            behind.set_before(last);
+            first.set_before(next);
+            next.set_before(node);
+            last.set_next(from_ref(behind).cast_mut());
+            first.passed.store(first.passed.load(Relaxed) + 1, Relaxed); // a count, written here alone
             next.set_next(waiters[0]);
-            may_sleep |= next.is_moved_behind(node);
             node.set_next(waiters[chosen]);
+            let may_sleep = [behind, first, next].map(Waiter::may_sleep).contains(&true);
             if may_sleep {
                 // Or one before it has left, and it has told another: so all of them wake those behind them before they stay (`stay`).
                 for &waiter in &waiters[..=chosen] {
@@ -105,9 +108,8 @@ impl<P: Platform> Choice<P> {
 }
 
 impl<P: Platform> Waiter<P> {
-    /// Says who is before it now; `true`: it may sleep, and have told another that it does.
-    fn is_moved_behind(&self, before: &Self) -> bool {
-        self.set_before(before);
+    /// It has been told who is before it now. May it sleep, and have told another that it does?
+    fn may_sleep(&self) -> bool {
         // ORDERING: AcqRel. Acquire pairs with [turn], of one that fell asleep: it has told the one that was before it. Release with its
         // Acquire: one that falls asleep after this tells the one that is before it now.
         // SURVIVES: it matters where code that knows nothing of chains unlocks for one that was moved before a sleeper: five threads.

@@ -21,7 +21,7 @@ use lockwright_platform::{Platform, Ptr, Stage, Word};
 const LOOK_NS: u32 = 4_000;
 
 /// The same where the first in line chooses who follows it, ns.
-const FIRST_NS: u32 = 150;
+const FIRST_NS: u32 = 50;
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
@@ -197,14 +197,16 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
     mut left: u32,
 ) -> (u32, bool) {
     let (mut look, mut slept) = (left.min(LOOK_NS), false);
-    let mut chooses = R::AHEAD > 0;
+    let (mut chooses, mut has_chosen) = (R::AHEAD > 0, false);
     loop {
         if chooses && left > 0 {
-            look = left.min(FIRST_NS);
-            if node.is_first() {
-                chooses = false;
+            let is_first = node.is_first();
+            if !has_chosen && (is_first || node.may_choose()) {
+                has_chosen = true;
                 choose_and_sit::<P, R>(lock, node);
             }
+            chooses = !(is_first && node.pass_the_choice());
+            look = left.min(FIRST_NS);
         }
         // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
         let gate = P::spin_for(&node.gate, Acquire, look, |gate| state(gate) != WAITING);
