@@ -20,6 +20,9 @@ use lockwright_platform::{Platform, Ptr, Stage, Word};
 /// more, ns; then twice as long.
 const LOOK_NS: u32 = 4_000;
 
+/// So many waiters in front may choose who follows them: one choice takes longer than a short section.
+const CHOOSERS: u32 = 2;
+
 /// The same where the first in line chooses who follows it, ns.
 const FIRST_NS: u32 = 50;
 
@@ -197,15 +200,18 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
     mut left: u32,
 ) -> (u32, bool) {
     let (mut look, mut slept) = (left.min(LOOK_NS), false);
-    let (mut chooses, mut has_chosen) = (R::AHEAD > 0, false);
+    let (mut chooses, mut chose) = (R::AHEAD > 0, 0);
     loop {
         if chooses && left > 0 {
-            let is_first = node.is_first();
-            if !has_chosen && (is_first || node.may_choose()) {
-                has_chosen = true;
+            let may = if node.is_first() { CHOOSERS } else { node.may_choose() };
+            if may > 0 && chose == 0 {
                 choose_and_sit::<P, R>(lock, node);
+                chose = 1;
             }
-            chooses = !(is_first && node.pass_the_choice());
+            if may > chose && node.pass_the_choice(may - 1) {
+                chose = may;
+            }
+            chooses = chose < CHOOSERS;
             look = left.min(FIRST_NS);
         }
         // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.

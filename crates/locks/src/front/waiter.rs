@@ -42,10 +42,10 @@ const LINK_NS: u64 = 1_000_000;
 /// Awake, not head, and about to change who follows it: nobody grants it the lock meanwhile.
 pub(super) const CHOOSING: u32 = 7;
 
-/// The waiter before this one is first in line, and has chosen this one: this one may choose who follows it.
-const MAY: u32 = PASSED - 1;
+/// The one before it has chosen it, and lets it choose who follows it: more than this by the number of waiters that may.
+const MAY: u32 = PASSED - 16;
 
-/// It has passed that on.
+/// It has let the one behind it choose.
 const PASSED: u32 = u32::MAX;
 
 /// It has left the line, and the node has no owner.
@@ -129,7 +129,7 @@ pub(super) fn is_sliced(gate: u32) -> bool {
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
     pub(crate) gate: P::Word,
-    /// How often others of the line were let past it; or [`MAY`], or [`PASSED`]. Written by threads that choose who follows them.
+    /// How often others of the line were let past it; or more than [`MAY`], or [`PASSED`]. Written by threads that choose who follows them.
     pub(super) passed: P::Word,
     /// A [`Pace`], written before its gate is.
     pace: P::Word,
@@ -180,28 +180,33 @@ impl<P: Platform> Waiter<P> {
         self.pace.store(pace.to_word(), Relaxed);
     }
 
-    /// Has the one before it said that it may choose who follows it?
-    pub(super) fn may_choose(&self) -> bool {
+    /// How many waiters, this one and those behind it, may choose who follows them, as far as the one before it has said.
+    pub(super) fn may_choose(&self) -> u32 {
         // ORDERING: Acquire, pairs with [pass]: every edit of the line before this is known.
-        self.passed.load(Acquire) == MAY
+        match self.passed.load(Acquire) {
+            PASSED => 0,
+            now => now.saturating_sub(MAY),
+        }
     }
 
-    /// Has it said so to the one behind it?
+    /// Has it let the one behind it choose?
     pub(super) fn has_passed_the_choice(&self) -> bool {
         self.passed.load(Relaxed) == PASSED // its own
     }
 
-    /// The caller's node: the one behind it may choose from now on, and the caller no more. `false`: there is none.
-    pub(super) fn pass_the_choice(&self) -> bool {
+    /// The caller's node: the one behind it and so many in all may choose from now on, and the caller no more. `false`: there is none.
+    pub(super) fn pass_the_choice(&self, count: u32) -> bool {
         // ORDERING: Acquire, pairs with [link].
         let next = self.next(Acquire);
         if next.is_null() {
             return false;
         }
         self.passed.store(PASSED, Relaxed); // its own
-        // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`.
         // SAFETY: linked behind the caller, which stays.
-        unsafe { (*next).passed.store(MAY, Release) };
+        let theirs = unsafe { &(*next).passed };
+        let now = theirs.load(Relaxed); // looked at again
+        // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed it on.
+        let _ = now == PASSED || theirs.compare_exchange(now, MAY + count, Release, Relaxed).is_err();
         true
     }
 
