@@ -206,7 +206,8 @@ impl<P: Platform> Waiter<P> {
         let theirs = unsafe { &(*next).passed };
         let now = theirs.load(Relaxed); // looked at again
         // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed it on.
-        let _ = now == PASSED || theirs.compare_exchange(now, MAY + count, Release, Relaxed).is_err();
+        let _ =
+            now == PASSED || theirs.compare_exchange(now, MAY + count, Release, Relaxed).is_err();
         true
     }
 

@@ -140,6 +140,19 @@ impl Visitor<Explored> for Making<'_> {
     }
 }
 
+/// Does this lock's rule choose who is next? That takes more threads than other decisions.
+pub(super) fn chooses(spec: &LockSpec) -> bool {
+    struct Asked(Option<&'static Entry>, bool);
+    impl FrontVisitor<Explored> for Asked {
+        fn visit<R: Rule<Explored>>(&mut self, entry: &'static Entry) {
+            self.1 |= R::AHEAD > 0 && self.0.is_some_and(|asked| std::ptr::eq(asked, entry));
+        }
+    }
+    let mut asked = Asked(spec.entry(), false);
+    visit_front::<Explored>(&mut asked);
+    asked.1
+}
+
 pub(super) fn front<R: Rule<Explored>>(tuning: Tuning, threads: usize) -> Made {
     let lock = Alone::<Explored, R>::tuned(tuning);
     let on_word: OnWord<Alone<Explored, R>> = OnWord {

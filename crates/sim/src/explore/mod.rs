@@ -36,7 +36,7 @@ pub use subject::{RUNTIME, Subject};
 pub use survivors::why_it_survives;
 
 /// Threads of one schedule, at most.
-pub(crate) const THREADS: usize = 4;
+pub(crate) const THREADS: usize = 7;
 
 /// How the next thread is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +184,10 @@ impl Exploration {
         after: impl FnOnce(&mut Explorer),
     ) -> Schedule {
         let mut rng = fastrand::Rng::with_seed(seed);
-        let threads = [2, 2, 3, 3, 4][rng.usize(0..5)];
+        let threads = match &self.subject.0 {
+            What::Lock { spec, .. } if lock::chooses(spec) => rng.u32(2..=THREADS as u32),
+            _ => [2, 2, 3, 3, 4][rng.usize(0..5)],
+        };
         let cpus = [1, 2, 4, 8][rng.usize(0..4)];
         let classes = (0..threads).map(|_| [0, 0, 1, 1, 2][rng.usize(0..5)]).collect();
         let setting = Setting { threads, cpus, classes };
