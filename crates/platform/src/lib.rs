@@ -85,7 +85,7 @@ pub enum Woken {
 pub enum Stage {
     /// It is in the line.
     Joined,
-    /// It has the lock by a grant, of a rule that chooses who is next: it stood before any head, though it may have come later.
+    /// It has the lock by the line, of a rule that chooses who is next: it stood before any head, though it may have come later.
     Chosen,
     /// It is head of the line, and not napping (any more).
     Head,

@@ -139,11 +139,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     if behind {
         (gate, slept) = wait_in_line::<P, R>(&lock, node, awake_ns);
     }
-    if state(gate) == GRANTED {
-        if R::AHEAD > 0 {
-            P::reached(Stage::Chosen);
-        }
-    } else {
+    if state(gate) != GRANTED {
         if tuning.budget_ns != 0 || R::HOLDS_BACK {
             batch::has_woken(&parts);
         }
@@ -157,6 +153,9 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         lock.pace = lock.pace.map(|_| node.pace());
         slept = wait_as_head::<P, R>(&lock, node, slept);
         gate = node.gate.load(Relaxed); // only BEHIND, and OPEN for PROMOTED, come from others: see `settle`
+    }
+    if R::AHEAD > 0 {
+        P::reached(Stage::Chosen);
     }
     seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies from here on dies with the lock held
     if state(gate) != GRANTED {
