@@ -183,6 +183,7 @@ impl<P: Platform> Waiter<P> {
     /// How many waiters, this one and those behind it, may choose who follows them, as far as the one before it has said.
     pub(super) fn may_choose(&self) -> u32 {
         // ORDERING: Acquire, pairs with [pass]: every edit of the line before this is known.
+        // EXPLORED: needs six threads.
         match self.passed.load(Acquire) {
             PASSED => 0,
             now => now.saturating_sub(MAY),
@@ -194,7 +195,8 @@ impl<P: Platform> Waiter<P> {
         self.passed.load(Relaxed) == PASSED // its own
     }
 
-    /// The caller's node: the one behind it and so many in all may choose from now on, and the caller no more. `false`: there is none.
+    /// The caller's node: the one behind it, and `count - 1` behind that one, may choose from now on, and the caller no more.
+    /// `false`: nobody is behind it.
     pub(super) fn pass_the_choice(&self, count: u32) -> bool {
         // ORDERING: Acquire, pairs with [link].
         let next = self.next(Acquire);
@@ -206,6 +208,7 @@ impl<P: Platform> Waiter<P> {
         let theirs = unsafe { &(*next).passed };
         let now = theirs.load(Relaxed); // looked at again
         // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed it on.
+        // EXPLORED: needs six threads. SURVIVES no-store: then that one chooses once it is first.
         let _ =
             now == PASSED || theirs.compare_exchange(now, MAY + count, Release, Relaxed).is_err();
         true
