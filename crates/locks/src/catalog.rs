@@ -65,6 +65,7 @@ catalog! {
         ASL: front::asl::Lock = front::asl::ENTRY;
         ASL_MAX: Preset<front::asl::Lock, Max> = ASL_MAX_ENTRY;
         ASL_OPT: Preset<front::asl::Lock, Opt> = ASL_OPT_ENTRY;
+        ASL_PTHREAD: front::asl_pthread::Lock = front::asl_pthread::ENTRY;
         PB10: front::pb10::Lock = front::pb10::ENTRY;
         MALTHUSIAN: front::malthusian::Lock = front::malthusian::ENTRY;
         CAL: front::cal::Lock = front::cal::ENTRY;
