@@ -2,3 +2,4 @@
 
 pub mod cna;
 pub mod cohort;
+pub mod shfllock;

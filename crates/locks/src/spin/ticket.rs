@@ -55,6 +55,40 @@ pub struct Ticket<P: Platform> {
     serving: P::Word,
 }
 
+impl<P: Platform> Ticket<P> {
+    /// The first half of `lock`: a number.
+    #[inline]
+    pub(crate) fn draw(&self) -> u32 {
+        // STATE: (n, s) -> (n+1, s).
+        // Relaxed: a number carries no message; `serving` does.
+        self.next.fetch_add(1, Relaxed)
+    }
+
+    /// The second half: until `number`, which the caller has drawn, is called.
+    #[inline]
+    pub(crate) fn wait(&self, number: u32) {
+        // ORDERING: Acquire, pairs with [call]: every critical section before ours is over.
+        P::spin_until(&self.serving, Acquire, |serving| serving == number);
+    }
+
+    /// How many hold or wait. A hint.
+    #[inline]
+    pub(crate) fn users(&self) -> u32 {
+        self.users_at(self.serving.load(Relaxed))
+    }
+
+    /// As [`users`](Self::users), at this value of `serving`, which may be newer than that of `next`.
+    fn users_at(&self, serving: u32) -> u32 {
+        self.next.load(Relaxed).wrapping_sub(serving).cast_signed().max(0).cast_unsigned()
+    }
+
+    /// Waits until so many of them have left that `enough` says so.
+    pub(crate) fn wait_until(&self, enough: impl Fn(u32) -> bool) {
+        // Relaxed, both: hints.
+        P::spin_until(&self.serving, Relaxed, |serving| enough(self.users_at(serving)));
+    }
+}
+
 impl<P: Platform> Sections<P> for Ticket<P> {
     type Node = ();
 
@@ -68,11 +102,8 @@ impl<P: Platform> Sections<P> for Ticket<P> {
 impl<P: Platform> RawLock<P> for Ticket<P> {
     #[inline]
     unsafe fn lock(&self, _node: *mut ()) {
-        // STATE: (n, s) -> (n+1, s).
-        // Relaxed: a number carries no message; `serving` does.
-        let me = self.next.fetch_add(1, Relaxed);
-        // ORDERING: Acquire, pairs with [call]: every critical section before ours is over.
-        P::spin_until(&self.serving, Acquire, |serving| serving == me);
+        let me = self.draw();
+        self.wait(me);
     }
 
     #[inline]
