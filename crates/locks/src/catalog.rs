@@ -90,6 +90,7 @@ catalog! {
     wide {
         PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
         TWA: spin::twa::Lock<P> = spin::twa::ENTRY;
+        MCSCR: block::mcscr::Lock<P> = block::mcscr::ENTRY;
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
         SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::PB10;

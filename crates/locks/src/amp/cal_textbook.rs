@@ -155,11 +155,11 @@ impl<P: Platform> Cal<P> {
             if *rearranges && !self.has_room() {
                 *rearranges = !me.rearrange();
             }
-            gate.ticket.wait_until(|users| users < IN_TICKET);
-            // ORDERING: Acquire [turn]: the queues are as the last to leave one has left them.
-            let turn = P::spin_until(&gate.turn, Acquire, |turn| turn == OPEN || turn == ours);
+            gate.ticket.wait_for_room(IN_TICKET);
+            // Relaxed: the exchange below looks again.
+            let turn = P::spin_until(&gate.turn, Relaxed, |turn| turn == OPEN || turn == ours);
             // STATE: (t, OPEN or our class, q) -> (t, LEAVING, q). What was read may be old: chosen was who was head before us.
-            // ORDERING: Acquire, as [turn].
+            // ORDERING: Acquire [turn]: the queues are as the last to leave one has left them.
             let is_ours = (turn == ours || self.has_room())
                 && gate.turn.compare_exchange(turn, LEAVING, Acquire, Relaxed).is_ok();
             if !is_ours {

@@ -18,8 +18,9 @@ use lockwright_platform::{Platform, Ptr, Word};
 
 /// Nodes that are rearranged at once: the released code's.
 const WINDOW: usize = 4;
-/// How long a rearranger waits for others to rearrange, ns.
+/// How long a rearranger waits for others to rearrange, ns; then twice as long, up to this.
 const LOOK_NS: u32 = 200;
+const LONGEST_NS: u32 = 4_000;
 
 // A gate's bits.
 const HEAD: u32 = 1;
@@ -72,24 +73,25 @@ impl<P: Platform> Node<P> {
 
     /// Until the predecessor has left; `true`: the caller is rearranger now.
     pub(super) fn wait(&self) -> bool {
-        let (mut rearranges, mut is_done) = (false, false);
-        loop {
-            let wanted = if rearranges || is_done { HEAD } else { HEAD | REARRANGER };
-            let done = |gate| gate & wanted != 0;
-            let gate = if rearranges {
-                P::spin_for(&self.gate, Relaxed, LOOK_NS, done) // the links behind us are our own
-            } else {
-                // ORDERING: Acquire, pairs with [head] and [role]: the links behind us are as the last rearranger left them.
-                P::spin_until(&self.gate, Acquire, done)
-            };
-            rearranges |= gate & REARRANGER != 0 && !is_done;
-            if gate & HEAD != 0 {
-                return rearranges;
-            }
-            if self.rearrange() {
-                (rearranges, is_done) = (false, true);
-            }
+        let is_head = |gate| gate & HEAD != 0;
+        // ORDERING: Acquire, here and below, pairs with [head] and [role]: the links behind us are as the last rearranger left them.
+        // SURVIVES: as in `make_head`.
+        let gate = P::spin_until(&self.gate, Acquire, |gate| gate != 0);
+        if is_head(gate) {
+            return gate & REARRANGER != 0;
         }
+        let mut look = LOOK_NS;
+        while look <= LONGEST_NS && !is_head(self.gate.load(Relaxed)) {
+            if self.rearrange() {
+                // SURVIVES: as in `make_head`.
+                P::spin_until(&self.gate, Acquire, is_head);
+                return false;
+            }
+            P::spin_for(&self.gate, Relaxed, look, is_head);
+            look *= 2;
+        }
+        P::spin_until(&self.gate, Relaxed, is_head); // the links behind us are our own
+        true
     }
 
     /// The rearranger places those behind it, a window of them, and hands its role on; `false`: too few wait.

@@ -3,3 +3,4 @@
 pub mod cna;
 pub mod cohort;
 pub mod shfllock;
+pub mod shuffling;

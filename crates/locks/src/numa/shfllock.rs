@@ -1,7 +1,7 @@
 //! shfllock: a test-and-set word in front of a queue; who waits first in it changes the order of those behind, by a policy.
 //!
 //! S. Kashyap, I. Calciu, X. Cheng, C. Min and T. Kim, *Scalable and Practical Locking with Shuffling*, SOSP 2019: the spinning lock.
-//! The policy is a type: grouping by cluster, as published; or a proportion of classes of cores, the SHFL-PB10 that LibASL is
+//! The policy is a type (shuffling.rs): grouping by cluster, as published; or a proportion of classes of cores, the SHFL-PB10 that LibASL is
 //! compared with (*Asymmetry-aware Scalable Locking*, PPoPP 2022, section 4).
 //!
 //! ```text
@@ -24,18 +24,19 @@
 //!    and the shuffler; a head without a number becomes shuffler, so there is no other then.
 //! 4. A thread leaves the queue before its lock returns: unlock uses no node.
 //!
-//! Our deviations: the two bytes of the published lock word are words of their own; no_steal is cleared before the queue is
-//! left as empty, and set again if it was not; a shuffler looks for waiters to move every 200 ns, not all the time; the proportion
-//! counts on where the last shuffler ended.
+//! Our deviations: the two bytes of the published lock word are words of their own, and the tail has a line of its own; no_steal is
+//! cleared before the queue is left as empty, and set again if it was not; a shuffler looks for waiters to move five times; the
+//! proportion goes on where the last shuffler ended.
 //!
-//! Facts: up to 1024 of a cluster in a row; three words and a pointer a lock, 128 B a waiter; nobody sleeps.
+//! Facts: up to 1024 of a cluster in a row; two lines of 128 B a lock, 128 B a waiter; nobody sleeps.
 
+use super::shuffling::{Clusters, Policy, Proportion};
 use crate::entry::{Entry, Kind, Promise};
 use crate::wide::Apart;
 use core::marker::PhantomData;
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use lockwright_platform::{Place, Platform, Ptr, RawLock, Sections, TryLock, Word};
+use lockwright_platform::{Platform, Ptr, RawLock, Sections, TryLock, Word};
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -47,7 +48,7 @@ pub const ENTRY: Entry = Entry {
     order: "up to 1024 of a cluster of near cores in a row; otherwise by arrival",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "128 B a lock (while it is in use, under the preload), 128 B a waiter, on its stack",
+    space: "256 B a lock (while it is in use, under the preload), 128 B a waiter, on its stack",
     wakes: "nobody sleeps, nobody is woken",
     delay: "each waiter, by those before it, and by 1024 of each other cluster; one that is not running stops all behind it",
     advice: "machines with several sockets; with one cluster it is nearly mcs",
@@ -71,64 +72,13 @@ pub type Lock<P> = Shfl<P, Clusters>;
 /// As [`Lock`].
 pub type Pb10<P> = Shfl<P, Proportion>;
 
-/// In which order waiters are put.
-pub trait Policy: Send + Sync + 'static {
-    /// What matters of a waiter.
-    fn group(place: Place) -> u32;
-    /// The number of a head that nobody has placed; the last head's is `last`.
-    fn first(last: u32, group: u32) -> u32;
-    /// May one of `next` follow one of `group` that has this number? Then with which number.
-    fn follow(group: u32, number: u32, next: u32) -> Option<u32>;
-}
-
-/// A cluster's waiters together, up to so many.
-#[derive(Debug)]
-pub struct Clusters;
-const TURN: u32 = 1024;
-
-impl Policy for Clusters {
-    fn group(place: Place) -> u32 {
-        place.domain.into()
-    }
-
-    fn first(_last: u32, _group: u32) -> u32 {
-        1
-    }
-
-    fn follow(group: u32, number: u32, next: u32) -> Option<u32> {
-        (next == group && number < TURN).then_some(number + 1)
-    }
-}
-
-/// A little core after ten big ones. The number is how many big ones have had their turns since, and one more.
-#[derive(Debug)]
-pub struct Proportion;
-const BIG: u32 = 10;
-
-impl Policy for Proportion {
-    fn group(place: Place) -> u32 {
-        u32::from(!place.class.is_big())
-    }
-
-    fn first(last: u32, group: u32) -> u32 {
-        if group == 0 { (last + 1).clamp(2, BIG + 1) } else { 1 }
-    }
-
-    fn follow(_: u32, number: u32, next: u32) -> Option<u32> {
-        match (number <= BIG, next) {
-            (true, 0) => Some(number + 1),
-            (false, 1..) => Some(1),
-            _ => None,
-        }
-    }
-}
-
 // A gate's bits.
 const HEAD: u32 = 1;
 const SHUFFLER: u32 = 2;
 
-/// How long a shuffler waits for others to move, ns.
+/// How long a shuffler waits for others to move, ns; then twice as long, up to this.
 const LOOK_NS: u32 = 200;
+const LONGEST_NS: u32 = 4_000;
 
 /// A waiter's place in the queue.
 #[repr(align(128))]
@@ -155,8 +105,6 @@ struct Words<P: Platform> {
     locked: P::Word,
     /// Does somebody queue? Written by the first to arrive, and by the last to leave.
     no_steal: P::Word,
-    /// The last in the queue. Written by arriving threads, and by a head that finds itself last.
-    tail: P::Ptr<Node<P>>,
     /// The last head's number. The head's.
     last: P::Word,
 }
@@ -164,6 +112,8 @@ struct Words<P: Platform> {
 /// A shuffling lock.
 pub struct Shfl<P: Platform, Y> {
     words: Apart<P, Words<P>>,
+    /// The last in the queue. Written by arriving threads, and by a head that finds itself last.
+    tail: Apart<P, P::Ptr<Node<P>>>,
     policy: PhantomData<fn(Y)>,
 }
 
@@ -184,7 +134,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
 
     #[cold]
     fn lock_slow(&self, me: &Node<P>, node: *mut Node<P>) {
-        let Words { locked, no_steal, tail, last } = &*self.words;
+        let Words { locked, no_steal, last } = &*self.words;
         // Relaxed, all: nobody else knows the node yet.
         me.next.store(null_mut(), Relaxed);
         me.gate.store(0, Relaxed);
@@ -192,7 +142,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
         me.number.store(0, Relaxed);
         // STATE: (l, n, q) -> (l, n, q me).
         // ORDERING: AcqRel [join], pairs with itself: our node is made before the successor writes to it, and prev's before we do.
-        let prev = tail.swap(node, AcqRel);
+        let prev = self.tail.swap(node, AcqRel);
         let mut shuffles = false;
         if prev.is_null() {
             // STATE: (l, 0, me) -> (l, 1, me).
@@ -208,12 +158,15 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
             me.number.store(Y::first(last.load(Relaxed), me.group.load(Relaxed)), Relaxed);
             shuffles = true;
         }
+        let mut look = LOOK_NS;
         while locked.load(Relaxed) != 0 {
-            if !shuffles || self.shuffle(me, || locked.load(Relaxed) != 0) {
-                shuffles = false;
-                P::spin_until(locked, Relaxed, |now| now == 0);
+            let is_held = || locked.load(Relaxed) != 0;
+            shuffles = shuffles && look <= LONGEST_NS && !self.shuffle(me, is_held);
+            if shuffles {
+                P::spin_for(locked, Relaxed, look, |now| now == 0);
+                look *= 2;
             } else {
-                P::spin_for(locked, Relaxed, LOOK_NS, |now| now == 0);
+                P::spin_until(locked, Relaxed, |now| now == 0);
             }
         }
         while !self.take() {
@@ -224,20 +177,23 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
 
     /// Until the predecessor has left; `true`: the caller is shuffler now.
     fn wait_in_queue(&self, me: &Node<P>) -> bool {
-        // ORDERING: Acquire, both, pairs with [head] and [role]: the links behind us are as the last shuffler left them.
+        // ORDERING: Acquire, here and below, pairs with [head] and [role]: the links are as the last shuffler left them.
         let gate = P::spin_until(&me.gate, Acquire, |gate| gate != 0);
         if gate & HEAD != 0 {
             return gate & SHUFFLER != 0;
         }
         let is_head = |gate| gate & HEAD != 0;
-        while !self.shuffle(me, || !is_head(me.gate.load(Relaxed))) {
-            // Relaxed: the links behind us are our own.
-            if is_head(P::spin_for(&me.gate, Relaxed, LOOK_NS, is_head)) {
-                return true;
+        let mut look = LOOK_NS;
+        while look <= LONGEST_NS && !is_head(me.gate.load(Relaxed)) {
+            if self.shuffle(me, || !is_head(me.gate.load(Relaxed))) {
+                P::spin_until(&me.gate, Acquire, is_head);
+                return false;
             }
+            P::spin_for(&me.gate, Relaxed, look, is_head);
+            look *= 2;
         }
-        P::spin_until(&me.gate, Acquire, is_head);
-        false
+        P::spin_until(&me.gate, Relaxed, is_head); // the links behind us are our own
+        true
     }
 
     /// The shuffler puts those behind it into the policy's order, as long as it `may`, and hands its role on; `false`: it has moved
@@ -281,6 +237,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
             return false;
         }
         // ORDERING: Release [role]: the links are as we have left them.
+        // SURVIVES: it takes a holder and four waiters to move one that then reads its link; explorations have four threads.
         // SURVIVES no-store: the next head that has no number shuffles.
         last.gate.fetch_or(SHUFFLER, Release);
         true
@@ -288,7 +245,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
 
     /// The caller, head, has the lock, and leaves the queue.
     fn leave(&self, me: &Node<P>, node: *mut Node<P>) {
-        let Words { no_steal, tail, last, .. } = &*self.words;
+        let Words { no_steal, last, .. } = &*self.words;
         last.store(me.number.load(Relaxed), Relaxed); // the head's
         // ORDERING: Acquire [see]: the successor's node was made before we look at it.
         let mut next = me.next.load(Acquire);
@@ -297,7 +254,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
             // STATE: (1, 0, me) -> (1, 0, -).
             // ORDERING: Release, pairs with [join]: who comes first now comes after us. Relaxed on failure: the successor is read below.
             // SURVIVES: what comes before us are hints.
-            if tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
+            if self.tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
             no_steal.store(1, Relaxed);
@@ -316,8 +273,8 @@ impl<P: Platform, Y: Policy> Sections<P> for Shfl<P, Y> {
 
     fn new() -> Self {
         let [locked, no_steal, last] = [(); 3].map(|()| P::Word::new(0));
-        let words = Words { locked, no_steal, tail: P::Ptr::new(null_mut()), last };
-        Self { words: Apart::new(words), policy: PhantomData }
+        let words = Apart::new(Words { locked, no_steal, last });
+        Self { words, tail: Apart::new(P::Ptr::new(null_mut())), policy: PhantomData }
     }
 
     lockwright_platform::held_sections!(P);

@@ -1,6 +1,7 @@
 //! Orders of a queue that nobody waits in but as written here, and the lock at work.
 
-use super::{BIG, Clusters, HEAD, Node, Policy, Proportion, SHUFFLER, Shfl};
+use super::{HEAD, Node, SHUFFLER, Shfl};
+use crate::numa::shuffling::{BIG, Clusters, Policy, Proportion};
 use crate::testing::{Threads, counts_right};
 use core::ptr::null_mut;
 use lockwright_platform::Ordering::Relaxed;

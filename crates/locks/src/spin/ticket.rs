@@ -74,18 +74,17 @@ impl<P: Platform> Ticket<P> {
     /// How many hold or wait. A hint.
     #[inline]
     pub(crate) fn users(&self) -> u32 {
-        self.users_at(self.serving.load(Relaxed))
-    }
-
-    /// As [`users`](Self::users), at this value of `serving`, which may be newer than that of `next`.
-    fn users_at(&self, serving: u32) -> u32 {
+        let serving = self.serving.load(Relaxed);
+        // `serving` may be the newer of the two.
         self.next.load(Relaxed).wrapping_sub(serving).cast_signed().max(0).cast_unsigned()
     }
 
-    /// Waits until so many of them have left that `enough` says so.
-    pub(crate) fn wait_until(&self, enough: impl Fn(u32) -> bool) {
+    /// Waits until fewer than `most` of those who hold or wait now are left.
+    pub(crate) fn wait_for_room(&self, most: u32) {
         // Relaxed, both: hints.
-        P::spin_until(&self.serving, Relaxed, |serving| enough(self.users_at(serving)));
+        let enough = self.next.load(Relaxed).wrapping_add(1).wrapping_sub(most);
+        let is_enough = |serving: u32| serving.wrapping_sub(enough).cast_signed() >= 0;
+        P::spin_until(&self.serving, Relaxed, is_enough);
     }
 }
 
