@@ -44,7 +44,7 @@ pub const ENTRY: Entry = Entry {
     order: "those that circulate take turns; of the others one is let back in 1000 hand-overs, the one that waits for longest",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "128 B a lock (while it is in use, under the preload), 128 B a waiter, on its stack",
+    space: "0.3 KB a lock (while it is in use, under the preload), 128 B a waiter, on its stack",
     wakes: "a waiter sleeps after 5 us awake; the unlocker wakes the one that it hands the lock to",
     delay: "a waiter that is set aside, by 1000 hand-overs for each that is aside for longer, or until the queue is empty",
     advice: "to compare with mcs-stp where threads exceed CPUs; malthusian for programs",

@@ -48,7 +48,7 @@ pub const ENTRY: Entry = Entry {
     order: "up to 1024 of a cluster of near cores in a row; otherwise by arrival",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "256 B a lock (while it is in use, under the preload), 128 B a waiter, on its stack",
+    space: "0.4 KB a lock (while it is in use, under the preload), 128 B a waiter, on its stack",
     wakes: "nobody sleeps, nobody is woken",
     delay: "each waiter, by those before it, and by 1024 of each other cluster; one that is not running stops all behind it",
     advice: "machines with several sockets; with one cluster it is nearly mcs",
