@@ -2,11 +2,13 @@
 //! iterate it; a new lock is its own file and one line below. A preset is a lock of the list with other defaults,
 //! or over another base: it has no file, only an entry here.
 
+use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
 use crate::amp::standby::WINDOW_MAX_NS;
 use crate::entry::{Entry, FrontVisitor, Kind, Visitor, WholeVisitor};
 use crate::front::{self, Alone, Preset, Tune, Tuning, Window, tuning};
 use crate::numa::cohort::{self, Cohort};
+use crate::numa::shfllock;
 use crate::wide::Wide;
 use crate::{block, numa, queue, spin};
 use lockwright_platform::Platform;
@@ -65,6 +67,7 @@ catalog! {
         ASL: front::asl::Lock = front::asl::ENTRY;
         ASL_MAX: Preset<front::asl::Lock, Max> = ASL_MAX_ENTRY;
         ASL_OPT: Preset<front::asl::Lock, Opt> = ASL_OPT_ENTRY;
+        ASL_PTHREAD: front::asl_pthread::Lock = front::asl_pthread::ENTRY;
         PB10: front::pb10::Lock = front::pb10::ENTRY;
         MALTHUSIAN: front::malthusian::Lock = front::malthusian::ENTRY;
         CAL: front::cal::Lock = front::cal::ENTRY;
@@ -87,6 +90,10 @@ catalog! {
     wide {
         PTKT: spin::ptkt::Lock<P> = spin::ptkt::ENTRY;
         TWA: spin::twa::Lock<P> = spin::twa::ENTRY;
+        MCSCR: block::mcscr::Lock<P> = block::mcscr::ENTRY;
+        CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
+        SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
+        SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::PB10;
         C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a ticket lock over ticket locks, one for each cluster of near cores, which keeps it for a while");
         CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a partitioned ticket lock over ticket locks, one for each cluster, which keeps it for a while");
     }

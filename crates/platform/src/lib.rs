@@ -180,6 +180,12 @@ pub trait Platform: Sized + Send + Sync + 'static {
         FULL_SPEED
     }
 
+    /// Which critical section the calling thread asks for: the same number, the same section. For locks that order waiters by the lengths
+    /// of their sections. 0: this machine can't tell.
+    fn site() -> u32 {
+        0
+    }
+
     /// Moves at most `count` threads that sleep on `from` over to `to`, waking none; `from` must still
     /// hold `seen`. Only the addresses are used. Returns how many moved.
     fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32;

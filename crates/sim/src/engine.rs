@@ -141,6 +141,8 @@ pub(crate) struct Thread {
     pub(crate) word: usize,
     /// The reorder window with which it last asked for a lock, ns.
     pub(crate) window_ns: u32,
+    /// Which critical section it asks for, as its workload numbers them.
+    pub(crate) site: u32,
     /// What it holds by nodes.
     pub(crate) held: Box<Held<Sim>>,
     /// It spends time as its workload says, outside of any lock. That ends by itself.
@@ -385,6 +387,7 @@ impl Engine {
             asks: None,
             word: 0,
             window_ns: 0,
+            site: 0,
             held: Box::default(),
             on_its_own: false,
         });

@@ -327,6 +327,13 @@ impl Me {
         self.watched(lock).unlock();
     }
 
+    /// The critical sections that it asks for from now on are those of this number.
+    pub fn asks_for(&self, site: u32) {
+        let e = engine();
+        let me = e.me();
+        e.threads[me as usize].site = site;
+    }
+
     /// A critical section under `lock`.
     pub fn locked(&self, lock: LockId, section: impl FnOnce()) {
         let watched = self.watched(lock);

@@ -302,6 +302,11 @@ impl Platform for Sim {
         Moment(in_ns(engine(), ns))
     }
 
+    fn site() -> u32 {
+        let e = engine();
+        e.threads[e.me() as usize].site
+    }
+
     fn speed(class: Class) -> u32 {
         let classes = &engine().profile.class;
         let compute = |class: &ClassProfile| class.compute;

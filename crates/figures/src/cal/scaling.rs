@@ -4,8 +4,10 @@ use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, ratio};
 use lockwright_sim::{Outcome, Placement};
 
-/// The paper's locks, by our names; cptltkt is a cohort of a partitioned and a plain ticket lock.
-const LOCKS: [&str; 6] = ["cal", "ticket", "cptltkt", "ttas", "tas", "glibc"];
+/// The paper's locks, by our names; cptltkt is a cohort of a partitioned and a plain ticket lock. And the paper's own lock as published.
+const LOCKS: [&str; 7] = ["cal", "ticket", "cptltkt", "ttas", "tas", "glibc", PUBLISHED];
+/// CAL as published; `cal` is our rule of that idea.
+const PUBLISHED: &str = "cal-textbook";
 const THREADS: [u32; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 /// Big cores of the machine, which are filled first.
 const BIG: u32 = 6;
@@ -163,7 +165,9 @@ pub(super) fn figure_7(context: &Context<'_>) -> Result<Measured, Error> {
     measured.row("p99 spinlock/ticket", p99_to_ticket("tas"));
     measured.row("p99 glibc/ticket", p99_to_ticket("glibc"));
     measured.row("cptltkt/ticket", to_ticket("cptltkt"));
-    for lock in ["ttas", "tas", "glibc"] {
+    measured.also(format!("{PUBLISHED}/ticket"), to_ticket(PUBLISHED));
+    measured.also(format!("p99 {PUBLISHED}/ticket"), p99_to_ticket(PUBLISHED));
+    for lock in [PUBLISHED, "ttas", "tas", "glibc"] {
         measured.also(format!("fairness {lock}"), fairness(lock));
     }
     measured.plots = scaling.plots("cal-7");
@@ -194,6 +198,8 @@ pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
     measured.row("glibc-10/glibc-6", little("glibc"));
     measured.row("cal-10/ticket-10", to_ticket("cal", 10));
     measured.row("p99 cal-10/ticket-10", p99_to_ticket("cal"));
+    measured.also(format!("fairness {PUBLISHED}-10"), fairness(PUBLISHED, 10));
+    measured.also(format!("{PUBLISHED}-10/ticket-10"), to_ticket(PUBLISHED, 10));
     measured.plots = scaling.plots("cal-8");
     Ok(measured)
 }

@@ -65,6 +65,19 @@ impl<P: Platform> View<'_, P> {
         }
     }
 
+    /// Waits as glibc's own code does: makes the word 2, and sleeps on it whenever it isn't free. `None`: it is the turn of a head
+    /// in line, behind which the caller should join.
+    pub fn sleep_on_word(&self) -> Option<Taken> {
+        let mut sleeps = self.parts.word.load(Relaxed) == WAITED; // it looks before it swaps
+        loop {
+            if !sleeps && mark::<P>(self.parts.word) {
+                return self.overtakes(WAITED);
+            }
+            P::park(self.parts.word, WAITED, None);
+            sleeps = false;
+        }
+    }
+
     /// Sleeps on the word, `times` times and for `ns` at most, as long as threads outnumber the CPUs and the line's head may be
     /// overtaken. An unlock that finds 2 wakes one of those who sleep there, real-time threads first, else by arrival.
     pub fn doze(&self, times: u32, ns: u32) -> Option<Taken> {

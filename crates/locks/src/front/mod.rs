@@ -48,6 +48,7 @@
 
 mod alone;
 pub mod asl;
+pub mod asl_pthread;
 pub mod auto;
 pub mod barging;
 mod batch;

@@ -2,3 +2,5 @@
 
 pub mod cna;
 pub mod cohort;
+pub mod shfllock;
+pub mod shuffling;

@@ -55,6 +55,39 @@ pub struct Ticket<P: Platform> {
     serving: P::Word,
 }
 
+impl<P: Platform> Ticket<P> {
+    /// The first half of `lock`: a number.
+    #[inline]
+    pub(crate) fn draw(&self) -> u32 {
+        // STATE: (n, s) -> (n+1, s).
+        // Relaxed: a number carries no message; `serving` does.
+        self.next.fetch_add(1, Relaxed)
+    }
+
+    /// The second half: until `number`, which the caller has drawn, is called.
+    #[inline]
+    pub(crate) fn wait(&self, number: u32) {
+        // ORDERING: Acquire, pairs with [call]: every critical section before ours is over.
+        P::spin_until(&self.serving, Acquire, |serving| serving == number);
+    }
+
+    /// How many hold or wait. A hint.
+    #[inline]
+    pub(crate) fn users(&self) -> u32 {
+        let serving = self.serving.load(Relaxed);
+        // `serving` may be the newer of the two.
+        self.next.load(Relaxed).wrapping_sub(serving).cast_signed().max(0).cast_unsigned()
+    }
+
+    /// Waits until fewer than `most` of those who hold or wait now are left.
+    pub(crate) fn wait_for_room(&self, most: u32) {
+        // Relaxed, both: hints.
+        let enough = self.next.load(Relaxed).wrapping_add(1).wrapping_sub(most);
+        let is_enough = |serving: u32| serving.wrapping_sub(enough).cast_signed() >= 0;
+        P::spin_until(&self.serving, Relaxed, is_enough);
+    }
+}
+
 impl<P: Platform> Sections<P> for Ticket<P> {
     type Node = ();
 
@@ -68,11 +101,8 @@ impl<P: Platform> Sections<P> for Ticket<P> {
 impl<P: Platform> RawLock<P> for Ticket<P> {
     #[inline]
     unsafe fn lock(&self, _node: *mut ()) {
-        // STATE: (n, s) -> (n+1, s).
-        // Relaxed: a number carries no message; `serving` does.
-        let me = self.next.fetch_add(1, Relaxed);
-        // ORDERING: Acquire, pairs with [call]: every critical section before ours is over.
-        P::spin_until(&self.serving, Acquire, |serving| serving == me);
+        let me = self.draw();
+        self.wait(me);
     }
 
     #[inline]

@@ -485,6 +485,10 @@ impl Platform for Explored {
         in_ns(ns)
     }
 
+    fn site() -> u32 {
+        engine().me()
+    }
+
     fn speed(class: Class) -> u32 {
         FULL_SPEED >> class.0.min(8)
     }

@@ -4,13 +4,16 @@
 
 use super::machine::Explored;
 use super::mutant::{Mutation, Op, Site};
-use lockwright_locks::catalog::visit_front;
-use lockwright_locks::entry::{Entry, FrontVisitor};
+use lockwright_locks::catalog::{find, visit_front};
+use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Promise};
 use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::spec::GLIBC;
 
 /// The locks' files that say so of some of their lines.
-const SOURCES: [(&str, &str); 13] = [
+const SOURCES: [(&str, &str); 16] = [
+    ("amp/cal_textbook.rs", include_str!("../../../locks/src/amp/cal_textbook.rs")),
+    ("amp/rearranger.rs", include_str!("../../../locks/src/amp/rearranger.rs")),
+    ("numa/shfllock.rs", include_str!("../../../locks/src/numa/shfllock.rs")),
     ("condvar/mod.rs", include_str!("../../../locks/src/condvar/mod.rs")),
     ("front/mod.rs", include_str!("../../../locks/src/front/mod.rs")),
     ("front/line.rs", include_str!("../../../locks/src/front/line.rs")),
@@ -52,12 +55,23 @@ pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<St
         (Op::Park, Mutation::NoCompare) if site.place.file == "amp/standby.rs" => {
             "the word is the sleeper's own, and never changes"
         }
+        (Op::Unpark, Mutation::NoWake)
+            if site.place.file == "front/leaving.rs" && !queues(lock) =>
+        {
+            "only torn waiters join its line, and they don't sleep on there"
+        }
         (_, Mutation::Order(_) | Mutation::NoStore) if lock == GLIBC && in_line => {
             "nobody joins a line: there is no head to see"
         }
         _ => return None,
     };
     Some(why.to_owned())
+}
+
+/// Do waiters of this lock queue? A front lock that promises nothing has no use for its line.
+fn queues(lock: &str) -> bool {
+    let entry = lock.split(':').next().and_then(find);
+    entry.is_none_or(|entry| entry.kind != Kind::Front || entry.promise != Promise::Nothing)
 }
 
 /// What the source says where an operation serves those alone that are granted the lock.

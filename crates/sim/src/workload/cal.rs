@@ -40,7 +40,9 @@ fn setup(setup: &mut Setup) {
     let (lock, data) = (setup.lock(), setup.data(rows * LENGTHS));
     setup.threads(move |me| {
         while me.goes_on() {
-            let lines = rows * (1 + me.draw(0..LENGTHS));
+            let length = me.draw(0..LENGTHS);
+            let lines = rows * (1 + length);
+            me.asks_for(length);
             me.operation(|| me.locked(lock, || me.touch(data, 0..lines)));
             me.nops(gap);
         }
