@@ -27,6 +27,8 @@ pub(crate) trait AnyReadWrite {
     fn write_for(&self, thread: Tid, ns: u32) -> Option<bool>;
     /// Releases what is held for writing.
     fn leave_write(&self);
+    /// Asks, and is torn out of its wait; `false`: it can't.
+    fn torn_wait(&self, writes: bool) -> bool;
     /// May a thread that reads read again?
     fn nests(&self) -> bool;
     /// May the last thread to need it end it?
@@ -96,6 +98,10 @@ impl<P: Platform, L: ReadWrite<P>> AnyReadWrite for Typed<P, L> {
 
     fn leave_write(&self) {
         self.lock.leave_write();
+    }
+
+    fn torn_wait(&self, writes: bool) -> bool {
+        self.lock.torn_wait(writes)
     }
 
     fn nests(&self) -> bool {

@@ -123,6 +123,7 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
             return;
         }
         // ORDERING: Release [bias]: what the writers before us wrote is every reader's to read.
+        // SURVIVES no-store: then there is no bias.
         self.bias.store(BIASED, Release);
     }
 

@@ -69,6 +69,13 @@ pub trait ReadWrite<P: Platform>: Sized + Send + Sync {
 
     /// Releases what is held for writing.
     fn leave_write(&self);
+
+    /// Asks for it, and is torn out of the wait as soon as it is counted; `false`: its waits can't be torn, and nothing was
+    /// done. For explorations.
+    fn torn_wait(&self, writes: bool) -> bool {
+        let _ = writes;
+        false
+    }
 }
 
 /// What the locks' behaviour depends on.

@@ -169,6 +169,7 @@ impl<P: Platform, L: ReadWrite<P>> ReadWrite<P> for PerCpu<P, L> {
     #[inline]
     fn leave_write(&self) {
         // ORDERING: Release [open]: what we wrote is every reader's to read.
+        // SURVIVES no-store: readers of a closed gate have inner.
         self.gate.store(OPEN, Release);
         self.inner.leave_write();
     }

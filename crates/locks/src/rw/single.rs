@@ -82,4 +82,9 @@ impl<P: Platform> ReadWrite<P> for Single<P> {
     fn leave_write(&self) {
         self.parts().unlock();
     }
+
+    fn torn_wait(&self, writes: bool) -> bool {
+        self.parts().torn_wait(writes);
+        true
+    }
 }

@@ -25,6 +25,8 @@ enum Way {
     Write,
     TryWrite,
     WriteFor(u32),
+    /// Asks, to write or to read, and is torn out of its wait.
+    Torn(bool),
 }
 
 /// What the lock protects: readers look twice, writers read, modify and write.
@@ -138,20 +140,27 @@ impl World {
         if self.left.is_some() {
             return [Way::Read, Way::Write][self.draw(2) as usize];
         }
-        match self.draw(12) {
+        match self.draw(13) {
             0..3 => Way::Read,
             3 => Way::ReadTwice,
             4 => Way::TryRead,
             5 => Way::ReadFor(ns),
             6..9 => Way::Write,
             9 => Way::TryWrite,
-            _ => Way::WriteFor(ns),
+            10 | 11 => Way::WriteFor(ns),
+            _ => Way::Torn(self.draw(2) == 0),
         }
     }
 
     fn visit(&self, way: Way) {
         let me = engine().me();
         let lock = &self.lock;
+        let way = match way {
+            Way::Torn(writes) if lock.torn_wait(writes) => return,
+            Way::Torn(true) => Way::TryWrite,
+            Way::Torn(false) => Way::TryRead,
+            other => other,
+        };
         let reads = match way {
             Way::Read | Way::ReadTwice => {
                 lock.read(me);
