@@ -117,6 +117,7 @@ pub enum Prefer {
 
 impl Prefer {
     /// By glibc's number.
+    #[inline]
     pub fn of(number: u32) -> Self {
         match number {
             0 => Self::Readers,
@@ -231,7 +232,7 @@ impl<P: Platform> Parts<'_, P> {
     /// Releases what the caller holds, for reading or for writing.
     #[inline]
     pub fn unlock(&self) {
-        let mut seen = self.state.load(Relaxed); // verified by the exchange
+        let mut seen = P::load_to_write(self.state); // verified by the exchange
         if is_writing(seen) {
             self.owner.store(0, Relaxed); // only the owner's own comparison could match
             // STATE: WRITE -> free.
