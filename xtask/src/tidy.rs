@@ -5,7 +5,7 @@ mod arrows;
 
 use crate::No;
 use anyhow::{Context, Result};
-use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_locks::entry::{Entry, Kind};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
             _ => {}
         }
     }
-    for entry in CATALOG {
+    for entry in CATALOG.iter().chain(READ_WRITE) {
         lock_file(&root, entry, &mut complaints)?;
     }
     arrows::check(&root, &mut complaints);
@@ -227,7 +227,7 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
         return Ok(()); // the catalogue has all there is to it
     }
     let name = format!("{}.rs", entry.id.replace('-', "_"));
-    let folders = ["front", "spin", "queue", "numa", "block", "amp"];
+    let folders = ["front", "spin", "queue", "numa", "block", "amp", "rw"];
     let path = folders.iter().map(|folder| root.join("crates/locks/src").join(folder).join(&name));
     let Some(path) = path.into_iter().find(|path| path.exists()) else {
         complaints.push(format!("lock '{}' has no file called {name}", entry.id));
@@ -244,7 +244,9 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
         (text.contains("pub const ENTRY"), "'pub const ENTRY'"),
         match entry.kind {
             Kind::Front => (text.contains("pub struct Lock;"), "its rule, 'pub struct Lock;'"),
-            Kind::Whole => (text.contains("pub type Lock<P>"), "'pub type Lock<P>'"),
+            Kind::Whole | Kind::ReadWrite => {
+                (text.contains("pub type Lock<P>"), "'pub type Lock<P>'")
+            }
         },
     ];
     for (present, part) in parts {
@@ -284,10 +286,11 @@ fn readme(root: &Path, write: bool, complaints: &mut Vec<String>) -> Result<()> 
 
 fn table() -> String {
     let mut table = String::from("| lock | kind | idea | order |\n|---|---|---|---|\n");
-    for entry in CATALOG {
+    for entry in CATALOG.iter().chain(READ_WRITE) {
         let kind = match entry.kind {
             Kind::Front => "front",
             Kind::Whole => "textbook",
+            Kind::ReadWrite => "readers-writer",
         };
         table += &format!("| `{}` | {kind} | {} | {} |\n", entry.id, entry.idea, entry.order);
     }

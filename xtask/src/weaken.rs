@@ -382,7 +382,11 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
             )
         }
         Some(("posix", _)) => ("posix".into(), &["posix"]),
-        Some(("rw", _)) => ("rwlock".into(), &["rwlock"]),
+        // `rwlock` is also below others.
+        Some(("rw", "rwlock.rs" | "waiting.rs" | "single.rs")) => {
+            ("rwlock".into(), &["rwlock", "read_write"])
+        }
+        Some(("rw", lock)) => (own(lock), &["read_write"]),
         Some(("condvar", _)) => ("condvar".into(), &["condvar"]),
         Some((_, lock)) => (own(lock), &["locks"]),
         None => (own(file), &["wide"]),

@@ -41,6 +41,16 @@ pub enum SuiteName {
     Asl,
 }
 
+/// 0 to 100, in steps of 0.1.
+fn percent(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    let tenths = (value * 10.0).round() / 10.0;
+    match (0.0..=100.0).contains(&value) && (tenths - value).abs() < 1e-9 {
+        true => Ok(tenths),
+        false => Err("not 0 to 100 in steps of 0.1".to_owned()),
+    }
+}
+
 /// Whether threads are bound to CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Pin {
@@ -104,8 +114,8 @@ pub struct Args {
     pub(crate) pin: Pin,
 
     /// Per cent of reads (workload rwlock)
-    #[arg(long, value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub(crate) reads: u32,
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "90", value_parser = percent)]
+    pub(crate) reads: Vec<f64>,
 
     /// Ways to ask for a mutex, one drawn for each operation (workload calls) [default: all]
     #[arg(long, value_name = "WAY", value_delimiter = ',', conflicts_with = "suite")]

@@ -56,8 +56,8 @@ pub(crate) struct Step {
     pub(crate) cs: u32,
     /// Turns after it.
     pub(crate) gap: u32,
-    /// 0 to 99: decides between reading and writing.
-    pub(crate) percent: u8,
+    /// 0 to 999: decides between reading and writing.
+    pub(crate) permille: u16,
 }
 
 /// A thread's lengths, made before the start, used round and round.
@@ -77,7 +77,7 @@ impl Plan {
         let steps = cs
             .into_iter()
             .zip(gap)
-            .map(|(cs, gap)| Step { cs, gap, percent: (random.next() % 100) as u8 })
+            .map(|(cs, gap)| Step { cs, gap, permille: (random.next() % 1000) as u16 })
             .collect();
         Plan { steps, at: 0 }
     }

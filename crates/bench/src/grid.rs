@@ -148,7 +148,11 @@ fn points(args: &Args) -> Result<Vec<Point>> {
                     let (calls, timeout_us) = (calls.to_vec(), args.timeout);
                     grid(Work::Calls { calls, mutexes, timeout_us }, true);
                 }
-                Workload::Rwlock => grid(Work::Rwlock { reads: args.reads }, false),
+                Workload::Rwlock => {
+                    for &reads in &args.reads {
+                        grid(Work::Rwlock { reads }, true);
+                    }
+                }
                 Workload::Order => grid(Work::Order { grace_ns: 1000 }, false),
                 Workload::Epoch => {
                     let locks = args.locks_per_epoch.unwrap_or(2);

@@ -2,7 +2,7 @@
 
 use crate::units::word;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_locks::spec::{Bad, Why};
 use std::ffi::OsStr;
 
@@ -13,7 +13,7 @@ pub struct Names(pub fn() -> Vec<String>);
 /// What `--lock` of the bench understands.
 pub(crate) const LOCKS: Names = Names(|| {
     let preloaded = CATALOG.iter().map(|entry| entry.id.to_owned());
-    let in_process = CATALOG.iter().map(|entry| format!("in:{}", entry.id));
+    let in_process = CATALOG.iter().chain(READ_WRITE).map(|entry| format!("in:{}", entry.id));
     let others = ["glibc", "parking_lot", "std", "all"].map(str::to_owned);
     preloaded.chain(in_process).chain(others).collect()
 });

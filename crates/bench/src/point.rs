@@ -80,7 +80,7 @@ pub(crate) enum Work {
     /// As `Mutex`, but most of the acquisitions only read.
     Rwlock {
         /// Per cent of reads.
-        reads: u32,
+        reads: f64,
     },
     /// Producers and consumers on a bounded queue: one mutex, two condition variables.
     Queue {

@@ -4,7 +4,7 @@ use crate::format::plain;
 use crate::names::{LOCKS, advice};
 use crate::spec::{Answer, InForce, Lock};
 use anyhow::{Error, Result, anyhow, bail};
-use lockwright_locks::catalog::{CATALOG, find};
+use lockwright_locks::catalog::{CATALOG, find, find_read_write};
 use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
 use serde::Serialize;
@@ -85,7 +85,9 @@ impl Subject {
             _ => {}
         }
         if let Some(id) = name.strip_prefix("in:") {
-            find(id).ok_or_else(|| bad(&Bad { text: name, name, why: Why::Name }))?;
+            find(id)
+                .or_else(|| find_read_write(id))
+                .ok_or_else(|| bad(&Bad { text: name, name, why: Why::Name }))?;
             return Ok(Subject { role: Role::InProcess, ..peer(Lock::Catalogue(id.into())) });
         }
         Spec::parse(name).map_err(|why| bad(&why))?;

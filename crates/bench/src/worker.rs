@@ -29,6 +29,7 @@ use crate::point::Work;
 use crate::spec::{Answer, Lock, Spec};
 use crate::system;
 use anyhow::{Context, Result, anyhow};
+use lockwright_locks::catalog::find_read_write;
 use monitor::{ParkingLotMonitor, PthreadMonitor, StdMonitor};
 use monitors::{barrier, queue};
 use mutex::{Mutex, ParkingLot, Pthread, Std, WithMutex, with_catalogue_lock};
@@ -68,9 +69,12 @@ fn measure(spec: &Spec) -> Result<Answer> {
             Lock::Pthread => readers_and_writers::<PthreadRw>(spec, *reads),
             Lock::Std => readers_and_writers::<std::sync::RwLock<()>>(spec, *reads),
             Lock::ParkingLot => readers_and_writers::<parking_lot::RwLock<()>>(spec, *reads),
-            Lock::Catalogue(_) => unsupported(),
+            Lock::Catalogue(ref id) => {
+                rw::with_catalogue_lock(id, spec, *reads).unwrap_or_else(unsupported)
+            }
         },
         _ => match &spec.lock {
+            Lock::Catalogue(id) if find_read_write(id).is_some() => unsupported(),
             Lock::Pthread => spec.run::<Pthread>(),
             Lock::Std => spec.run::<Std>(),
             Lock::ParkingLot => spec.run::<ParkingLot>(),

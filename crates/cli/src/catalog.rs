@@ -3,15 +3,16 @@
 use crate::hints::{Failure, warn};
 pub(crate) use lockwright_bench::split;
 use lockwright_bench::{Names, advice};
-use lockwright_locks::catalog::{CATALOG, find};
+use lockwright_locks::catalog::{CATALOG, READ_WRITE, find, find_read_write};
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
 use lockwright_native::cpus::Usable;
 use lockwright_sim::explore::RUNTIME;
 
-/// The entry called `name`, or the nearest one in a hint.
+/// The entry called `name`, of mutexes or of readers and writers, or the nearest one in a hint.
 pub(crate) fn entry(name: &str) -> Result<&'static Entry, Failure> {
-    find(name).ok_or_else(|| failure(&Bad { text: name, name, why: Why::Name }))
+    let found = find(name).or_else(|| find_read_write(name));
+    found.ok_or_else(|| any_failure(&Bad { text: name, name, why: Why::Name }))
 }
 
 /// What the user can ask for.
@@ -19,20 +20,39 @@ fn names() -> impl Iterator<Item = &'static str> {
     CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
 }
 
+/// What the user can ask about, simulate and explore.
+fn any_names() -> impl Iterator<Item = &'static str> {
+    names().chain(READ_WRITE.iter().map(|entry| entry.id))
+}
+
 fn failure(bad: &Bad<'_>) -> Failure {
+    // It is a name that can be asked for elsewhere.
+    if bad.why == Why::Name && find_read_write(bad.name).is_some() {
+        let name = bad.name;
+        return Failure::new(format!("'{name}' is a readers-writer lock, not a lock of mutexes"))
+            .hint(format!("lockwright explain {name}"));
+    }
     let (message, hint) = advice(bad, names());
+    Failure::new(message).hint(hint)
+}
+
+fn any_failure(bad: &Bad<'_>) -> Failure {
+    let (message, hint) = advice(bad, any_names());
     Failure::new(message).hint(hint)
 }
 
 /// For the shell's completion.
 pub(crate) const SPEC: Names = Names(|| names().map(str::to_owned).collect());
 
+/// The same, with readers-writer locks.
+pub(crate) const ANY: Names = Names(|| any_names().map(str::to_owned).collect());
+
 /// Every lock.
 pub(crate) const ALL: &str = "all";
 
 /// The same, and those that only explorations have.
 pub(crate) const SUBJECT: Names =
-    Names(|| names().chain([ALL, RUNTIME]).map(str::to_owned).collect());
+    Names(|| any_names().chain([ALL, RUNTIME]).map(str::to_owned).collect());
 
 /// One warning if any of these specifications names a textbook lock: its slowness looks like a hang. `instead`: the
 /// command with another lock.
@@ -56,4 +76,9 @@ pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>, ins
 /// The lock, with its options, or what is wrong with it.
 pub(crate) fn check(spec: &str) -> Result<Spec<'_>, Failure> {
     Spec::parse(spec).map_err(|bad| failure(&bad))
+}
+
+/// The same, of a mutex's lock or of a readers-writer lock.
+pub(crate) fn check_any(spec: &str) -> Result<Spec<'_>, Failure> {
+    Spec::parse_any(spec).map_err(|bad| any_failure(&bad))
 }

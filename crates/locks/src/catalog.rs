@@ -5,12 +5,12 @@
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
 use crate::amp::standby::WINDOW_MAX_NS;
-use crate::entry::{Entry, FrontVisitor, Kind, Visitor, WholeVisitor};
+use crate::entry::{Entry, FrontVisitor, Kind, ReadWriteVisitor, Visitor, WholeVisitor};
 use crate::front::{self, Alone, Preset, Tune, Tuning, Window, tuning};
 use crate::numa::cohort::{self, Cohort};
 use crate::numa::shfllock;
 use crate::wide::Wide;
-use crate::{block, numa, queue, spin};
+use crate::{block, numa, queue, rw, spin};
 use lockwright_platform::Platform;
 
 macro_rules! catalog {
@@ -18,13 +18,26 @@ macro_rules! catalog {
         front { $($front:ident: $rule:ty = $front_entry:expr;)* }
         whole { $($whole:ident: $lock:ty = $whole_entry:expr;)* }
         wide { $($wide:ident: $large:ty = $wide_entry:expr;)* }
+        readers { $($shared:ident: $rw:ty = $shared_entry:expr;)* }
     ) => {
         $(static $front: Entry = $front_entry;)*
         $(static $whole: Entry = $whole_entry;)*
         $(static $wide: Entry = $wide_entry;)*
+        $(static $shared: Entry = $shared_entry;)*
 
-        /// Every lock.
+        /// Every lock of mutexes.
         pub static CATALOG: &[&Entry] = &[$(&$front,)* $(&$whole,)* $(&$wide,)*];
+
+        /// Every readers-writer lock.
+        pub static READ_WRITE: &[&Entry] = &[$(&$shared,)*];
+
+        /// Shows every readers-writer lock's type to `visitor`.
+        pub fn visit_read_write<P: Platform>(visitor: &mut impl ReadWriteVisitor<P>) {
+            $({
+                type Lock<P> = $rw;
+                visitor.visit::<Lock<P>>(&$shared);
+            })*
+        }
 
         /// Shows every lock's type to `visitor`.
         pub fn visit_all<P: Platform>(visitor: &mut impl Visitor<P>) {
@@ -97,7 +110,26 @@ catalog! {
         C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a ticket lock over ticket locks, one for each cluster of near cores, which keeps it for a while");
         CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a partitioned ticket lock over ticket locks, one for each cluster, which keeps it for a while");
     }
+    readers {
+        RWLOCK: rw::rwlock::Lock<P> = rw::rwlock::ENTRY;
+        PHASE_FAIR: rw::phase_fair::Lock<P> = rw::phase_fair::ENTRY;
+        BRAVO: rw::bravo::Lock<P> = rw::bravo::ENTRY;
+        BRAVO_PHASE_FAIR: rw::bravo::Bravo<P, rw::phase_fair::Lock<P>> = BRAVO_PHASE_FAIR_ENTRY;
+        PER_CPU: rw::per_cpu::Lock<P> = rw::per_cpu::ENTRY;
+    }
 }
+
+const BRAVO_PHASE_FAIR_ENTRY: Entry = Entry {
+    id: "bravo-phase-fair",
+    preset_of: Some("bravo"),
+    idea: "bravo over phase-fair",
+    source: "D. Dice, A. Kogan, BRAVO: Biased Locking for Reader-Writer Locks, USENIX ATC 2019; over phase-fair",
+    order: "as phase-fair, where there is no bias",
+    space: "8 B more than phase-fair a lock; a table of 32 KB for all locks",
+    wakes: "nobody sleeps, nobody is woken",
+    options: &[rw::INHIBIT],
+    ..rw::bravo::ENTRY
+};
 
 /// LibASL-MAX (PPoPP 2022, section 4.1): the most throughput that reordering can give, and the longest waits of
 /// little cores.
@@ -155,6 +187,11 @@ const ASL_OPT_ENTRY: Entry = Entry {
 pub fn front_rules() -> impl Iterator<Item = &'static Entry> {
     let is_rule = |entry: &&Entry| entry.kind == Kind::Front && entry.preset_of.is_none();
     CATALOG.iter().copied().filter(is_rule)
+}
+
+/// The readers-writer lock called `id`.
+pub fn find_read_write(id: &str) -> Option<&'static Entry> {
+    READ_WRITE.iter().copied().find(|entry| entry.id == id)
 }
 
 /// The entry called `id`.

@@ -1,6 +1,7 @@
 //! What the catalogue says of a lock, and what it lets others do with all of them.
 
 use crate::front::Rule;
+use crate::rw::ReadWrite;
 use lockwright_platform::{InPlace, Platform, TryLock};
 
 /// How a lock gets into a program.
@@ -12,6 +13,8 @@ pub enum Kind {
     /// The textbook algorithm, as published. Under the preload it stands in front of word 0: its
     /// holder may compete for the word.
     Whole,
+    /// A readers-writer lock, listed apart: it serves no mutex.
+    ReadWrite,
 }
 
 /// What a lock promises about the order of its waiters: `sim` and `explore` check it at every acquisition. On
@@ -62,7 +65,7 @@ impl OptionSpec {
 pub struct Entry {
     /// The name, everywhere: file name, command line, environment.
     pub id: &'static str,
-    /// Front or whole.
+    /// Front, whole, or a readers-writer lock.
     pub kind: Kind,
     /// The lock whose rule or algorithm it shares, with other defaults; none: it has a file of its own.
     pub preset_of: Option<&'static str>,
@@ -104,4 +107,10 @@ pub trait WholeVisitor<P: Platform> {
 pub trait FrontVisitor<P: Platform> {
     /// Called once a front lock, in the catalogue's order.
     fn visit<R: Rule<P>>(&mut self, entry: &'static Entry);
+}
+
+/// As [`Visitor`], for the readers-writer locks.
+pub trait ReadWriteVisitor<P: Platform> {
+    /// Called once a readers-writer lock, in their order.
+    fn visit<L: ReadWrite<P> + 'static>(&mut self, entry: &'static Entry);
 }

@@ -1,7 +1,7 @@
 //! Which lock, with which options: `NAME[:key=value,...]`. Command, bench, simulator and preloaded library all read it
 //! here, so they all understand the same.
 
-use crate::catalog::find;
+use crate::catalog::{find, find_read_write};
 use crate::entry::{Entry, OptionSpec};
 use core::fmt;
 
@@ -22,8 +22,20 @@ pub struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Reads `NAME[:key=value,...]`.
+    /// Reads `NAME[:key=value,...]`, of a mutex's lock.
     pub fn parse(text: &'a str) -> Result<Self, Bad<'a>> {
+        Self::parse_by(text, find)
+    }
+
+    /// The same, of a mutex's lock or of a readers-writer lock.
+    pub fn parse_any(text: &'a str) -> Result<Self, Bad<'a>> {
+        Self::parse_by(text, |name| find(name).or_else(|| find_read_write(name)))
+    }
+
+    fn parse_by(
+        text: &'a str,
+        find: impl FnOnce(&str) -> Option<&'static Entry>,
+    ) -> Result<Self, Bad<'a>> {
         let (name, options) =
             text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
         let bad = |why| Bad { text, name, why };
@@ -137,7 +149,7 @@ impl<'a> Bad<'a> {
 
     /// The options that the lock has.
     pub fn known(&self) -> &'static [OptionSpec] {
-        options_of(find(self.name))
+        options_of(find(self.name).or_else(|| find_read_write(self.name)))
     }
 }
 

@@ -47,6 +47,9 @@ pub enum Deadline {
     Nap,
 }
 
+/// Slots of the table in which readers show what they hold.
+const SLOTS: usize = 2;
+
 /// How often in a row, without a change of any word, time may be what lets threads go on.
 const PASSES: u32 = 8;
 
@@ -112,6 +115,8 @@ struct World {
     places: HashMap<u64, (u32, u32)>,
     pausing: HashMap<u64, Pausing>,
     lines_out: isize,
+    /// Where the table of [`Platform::shown`] is, of [`lay_table`].
+    table: Option<usize>,
     running: bool,
     /// What happened, for the report of a failure.
     log: Vec<Step>,
@@ -196,6 +201,13 @@ pub fn print_log() {
 pub fn begin<C: Checker>() {
     let kernel: Rc<dyn Any> = Rc::new(C::Word::new(0));
     world(|w| *w = World { alive: 1, running: true, kernel: Some(kernel), ..World::default() });
+}
+
+/// Gives this execution the table in which readers show what they hold; without, there is none.
+pub fn lay_table<C: Checker>() {
+    let table: Vec<ModelPtr<C, u8>> = (0..SLOTS).map(|_| Ptr::new(std::ptr::null_mut())).collect();
+    // Never freed: it outlives the execution, and no slot ends.
+    world(|w| w.table = Some(table.leak().as_ptr().expose_provenance()));
 }
 
 /// Ends it: nothing may be left.
@@ -647,6 +659,15 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
 
     fn cpus() -> u32 {
         2
+    }
+
+    const ROWS: usize = 1;
+    const ROW: usize = SLOTS;
+
+    fn shown<R>(slot: usize, look: impl FnOnce(&Self::Ptr<u8>) -> R) -> Option<R> {
+        let table = world(|w| w.table).filter(|_| slot < SLOTS)?;
+        // SAFETY: `lay_table` of this execution, so of this checker, has left it there.
+        Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Ptr<u8>>(table).add(slot) }))
     }
 
     const LINE: usize = 1024;

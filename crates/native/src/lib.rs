@@ -125,6 +125,18 @@ impl Platform for Native {
         ALL.get(index).map(look)
     }
 
+    const ROWS: usize = 512;
+
+    #[inline]
+    fn shown<R>(slot: usize, look: impl FnOnce(&AtomicAddress<u8>) -> R) -> Option<R> {
+        /// A line of memory.
+        #[repr(align(64))]
+        struct Row([AtomicAddress<u8>; Native::ROW]);
+        static ALL: [Row; Native::ROWS] =
+            [const { Row([const { AtomicAddress::null() }; Native::ROW]) }; Native::ROWS];
+        Some(look(&ALL.get(slot / Native::ROW)?.0[slot % Native::ROW]))
+    }
+
     fn give_way() {
         futex::yield_cpu();
     }

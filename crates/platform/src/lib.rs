@@ -207,6 +207,18 @@ pub trait Platform: Sized + Send + Sync + 'static {
         None
     }
 
+    /// Rows of the table in which readers of any lock may show which one they hold; 0: this machine has none.
+    const ROWS: usize = 0;
+
+    /// Slots of a row: a line of memory.
+    const ROW: usize = 8;
+
+    /// A slot of that table, null at first. None: there is no such slot.
+    fn shown<R>(slot: usize, look: impl FnOnce(&Self::Ptr<u8>) -> R) -> Option<R> {
+        let _ = (slot, look);
+        None
+    }
+
     /// The calling thread waits for a lock, and reports what it has become, for machines that check what the lock
     /// promises. Others ignore it.
     fn reached(stage: Stage) {

@@ -284,6 +284,7 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
             tuning.window = Window::Epoch; // for those that reorder
             How::Whole(whole::find(entry.id).ok_or(unknown)?)
         }
+        Kind::ReadWrite => return Err(unknown), // it serves no mutex
     };
     for (option, value) in spec.options() {
         tuning.set(option.key, value);

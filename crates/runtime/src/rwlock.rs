@@ -113,11 +113,7 @@ impl RwLock {
 
     #[inline(always)]
     pub(crate) fn parts(&self) -> Parts<'_, Native> {
-        let prefer = match self.prefer {
-            0 => Prefer::Readers,
-            2 => Prefer::WritersStrictly,
-            _ => Prefer::Writers,
-        };
+        let prefer = Prefer::of(self.prefer);
         Parts { state: &self.state, writers: &self.writers, owner: &self.owner, prefer }
     }
 }

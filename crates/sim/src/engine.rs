@@ -22,7 +22,7 @@ use crate::explore::Explorer;
 use crate::futex::Futexes;
 use crate::lines::Lines;
 use crate::order::Orders;
-use crate::platform::Sim;
+use crate::platform::{Row, Sim};
 use crate::power::Meters;
 use crate::product::Product;
 use crate::profile::Profile;
@@ -168,6 +168,8 @@ pub(crate) struct Engine {
     pub(crate) futexes: Futexes,
     /// What locks note of themselves.
     pub(crate) memos: Box<[Memo<Sim>]>,
+    /// What readers show, once any does.
+    shown: Option<Box<[Row]>>,
     pub(crate) orders: Orders,
     pub(crate) rng: fastrand::Rng,
     pub(crate) timeline: Option<Timeline>,
@@ -310,6 +312,7 @@ impl Engine {
             lines: Lines::new(profile, &cpus),
             futexes: Futexes::new(profile),
             orders: Orders::default(),
+            shown: None,
             memos: (0..MEMOS).map(|_| Memo(std::array::from_fn(|_| Word::new(0)))).collect(),
             rng: fastrand::Rng::with_seed(seed),
             timeline: None,
@@ -324,6 +327,11 @@ impl Engine {
             cpus,
             profile: profile.clone(),
         }
+    }
+
+    /// The table in which readers show what they hold.
+    pub(crate) fn shown(&mut self) -> &[Row] {
+        self.shown.get_or_insert_with(Row::all)
     }
 
     /// The running thread.

@@ -25,6 +25,7 @@ mod platform;
 mod power;
 mod product;
 pub mod profile;
+mod readers;
 mod run;
 pub mod sweep;
 pub mod targets;

@@ -77,6 +77,8 @@ impl fmt::Debug for Workload {
 
 struct Line {
     owner: Option<u32>,
+    /// Others that have a copy, by bits of their CPUs' numbers modulo 64.
+    copies: u64,
     stamp: Option<Stamp>,
     updates: u64,
 }
@@ -163,7 +165,7 @@ impl Setup<'_> {
     /// `lines` lines of shared data, which nobody has in a cache.
     pub fn data(&mut self, lines: u32) -> DataId {
         let mut data = self.world.data.borrow_mut();
-        let line = |_| Line { owner: None, stamp: None, updates: 0 };
+        let line = |_| Line { owner: None, copies: 0, stamp: None, updates: 0 };
         data.push(Data { lines: (0..lines).map(line).collect(), expected: 0 });
         DataId(u32::try_from(data.len() - 1).expect("few"))
     }
@@ -344,6 +346,12 @@ impl Me {
         });
     }
 
+    /// A section under `lock` that only reads: beside other readers, if it is a readers-writer lock.
+    pub fn reading(&self, lock: LockId, section: impl FnOnce()) {
+        let watched = self.watched(lock);
+        watched.reading(self.window.get(), section);
+    }
+
     fn watched(&self, lock: LockId) -> Rc<Watched> {
         self.world.locks.borrow()[lock.0 as usize].clone()
     }
@@ -363,6 +371,7 @@ impl Me {
             data.expected += u64::from(lines.end - lines.start);
             for line in &mut data.lines[lines.start as usize..lines.end as usize] {
                 cost += cpu.line;
+                line.copies = 0;
                 let miss = match line.owner.replace(number) {
                     Some(owner) if owner == number => 0,
                     Some(owner) => e.lines.transfer(number, owner),
@@ -395,6 +404,37 @@ impl Me {
         for (line, seen) in touched.iter_mut().zip(seen) {
             line.updates = seen + 1; // not += 1: an update in between is lost, as it would be
         }
+    }
+
+    /// Reads these lines of `data`, under a lock that keeps writers out.
+    pub fn look(&self, data: DataId, lines: Range<u32>) {
+        let e = engine();
+        let (me, number) = (e.me(), e.my_cpu());
+        let (mut cost, mut longest, mut raced) = (0, 0, None);
+        {
+            let mut all = self.world.data.borrow_mut();
+            for line in &mut all[data.0 as usize].lines[lines.start as usize..lines.end as usize] {
+                cost += e.cpus[number as usize].line;
+                let copy = 1 << (number % 64);
+                let miss = match line.owner {
+                    Some(owner) if owner == number || line.copies & copy != 0 => 0,
+                    Some(owner) => e.lines.transfer(number, owner),
+                    None => e.lines.cold(),
+                };
+                line.owner.get_or_insert(number);
+                line.copies |= copy;
+                longest = longest.max(miss);
+                if e.orders.write(me, line.stamp).is_none() {
+                    raced = line.stamp;
+                }
+            }
+        }
+        if let Some(last) = raced {
+            let (first, second) = (e.name(last.thread()), e.name(me));
+            fail(Violation::Race { at_ns: e.now / 1000, first, second });
+        }
+        let cost = e.about(cost + longest);
+        on_its_own(|| advance(cost, Activity::Work));
     }
 
     /// One operation: what throughput and latency are about.

@@ -3,10 +3,12 @@
 use crate::engine::Tid;
 use crate::platform::Sim;
 use crate::product;
+use crate::readers::{self, Shared};
 use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
 use lockwright_locks::catalog::{visit_all, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, OptionSpec, Visitor};
 use lockwright_locks::front::{Rule, Tuning};
+use lockwright_locks::rw;
 use lockwright_locks::spec::Spec;
 use lockwright_platform::{Platform, RawLock, TryLock};
 use std::cell::Cell;
@@ -32,9 +34,9 @@ impl From<Spec<'_>> for LockSpec {
 }
 
 impl LockSpec {
-    /// Reads `NAME[:key=value,...]`.
+    /// Reads `NAME[:key=value,...]`, of a mutex's lock or of a readers-writer lock.
     pub fn parse(text: &str) -> Result<Self, LockError> {
-        Spec::parse(text).map(Self::from).map_err(|bad| LockError(bad.to_string()))
+        Spec::parse_any(text).map(Self::from).map_err(|bad| LockError(bad.to_string()))
     }
 
     /// A lock that is not in the catalogue, with its options' defaults.
@@ -51,6 +53,20 @@ impl LockSpec {
     /// What the catalogue says of it; `None` for glibc's algorithm.
     pub fn entry(&self) -> Option<&'static Entry> {
         self.entry
+    }
+
+    /// Is it a readers-writer lock?
+    pub fn is_read_write(&self) -> bool {
+        self.entry.is_some_and(|entry| entry.kind == Kind::ReadWrite)
+    }
+
+    /// The tuning of a readers-writer lock.
+    pub(crate) fn read_write_tuning(&self) -> rw::Tuning {
+        let mut tuning = rw::Tuning::default();
+        for (option, value) in &self.options {
+            tuning.set(option.key, *value);
+        }
+        tuning
     }
 
     /// What the catalogue says of the lock's option `key`, if it has it.
@@ -126,10 +142,10 @@ impl LockSpec {
             return product::glibc();
         };
         let mut making = Making { spec: self, entry, threads, made: None };
-        if entry.kind == Kind::Front {
-            visit_front::<Sim>(&mut making);
-        } else {
-            visit_all::<Sim>(&mut making);
+        match entry.kind {
+            Kind::Front => visit_front::<Sim>(&mut making),
+            Kind::Whole => visit_all::<Sim>(&mut making),
+            Kind::ReadWrite => return Box::new(Shared(readers::make::<Sim>(self, threads))),
         }
         making.made.expect("every lock of the catalogue is visited")
     }
@@ -184,6 +200,15 @@ pub(crate) trait AnyLock {
     }
     /// Releases.
     fn unlock(&self, thread: Tid);
+    /// Acquires for reading; `false`: this is a mutex, and nothing was done.
+    fn read(&self, thread: Tid) -> bool {
+        let _ = thread;
+        false
+    }
+    /// Releases what was acquired for reading.
+    fn leave_read(&self, thread: Tid) {
+        let _ = thread;
+    }
     /// Runs `section` under the lock for a thread, maybe on another thread.
     fn with(&self, thread: Tid, window_ns: u32, section: Carried<'_>) {
         self.lock(thread, window_ns);

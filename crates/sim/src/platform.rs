@@ -20,6 +20,19 @@ pub(crate) const LINE: Layout = match Layout::from_size_align(128, 128) {
     Err(_) => panic!("128 bytes, aligned"),
 };
 
+/// A row of the table of [`Platform::shown`]: a line.
+#[repr(align(128))]
+pub(crate) struct Row([SimCell<*mut u8>; Sim::ROW]);
+
+impl Row {
+    /// The whole table.
+    pub(crate) fn all() -> Box<[Self]> {
+        (0..Sim::ROWS)
+            .map(|_| Self([(); Sim::ROW].map(|()| Ptr::new(std::ptr::null_mut()))))
+            .collect()
+    }
+}
+
 /// The virtual machine that runs on this operating-system thread.
 #[derive(Debug)]
 pub(crate) struct Sim;
@@ -264,6 +277,15 @@ impl Platform for Sim {
         let memo = std::ptr::from_ref(&engine().memos[index]);
         // SAFETY: the machine's memos stay where they are until it ends.
         Some(look(unsafe { &*memo }))
+    }
+
+    const ROWS: usize = 512;
+
+    fn shown<R>(slot: usize, look: impl FnOnce(&SimCell<*mut u8>) -> R) -> Option<R> {
+        inside()?;
+        let row = std::ptr::from_ref(engine().shown().get(slot / Self::ROW)?);
+        // SAFETY: the machine's table stays where it is until it ends.
+        Some(look(unsafe { &(&(*row).0)[slot % Self::ROW] }))
     }
 
     fn give_way() {

@@ -56,6 +56,8 @@ pub(crate) struct Watch {
     number: u32,
     promised: Promised,
     holder: Cell<Option<(Tid, Ps, Ps)>>,
+    /// Threads that hold it for reading.
+    readers: RefCell<Vec<Tid>>,
     waiters: RefCell<Vec<Waiter>>,
     /// The most that any was.
     pub(crate) most_overtaken: Cell<u32>,
@@ -73,6 +75,7 @@ impl Watch {
             number,
             promised,
             holder: Cell::new(None),
+            readers: RefCell::default(),
             waiters: RefCell::default(),
             most_overtaken: Cell::new(0),
             acquisitions: Cell::new(0),
@@ -181,9 +184,10 @@ impl Watch {
 
     fn acquired(&self, me: Tid, asked: Ps) {
         let e = engine();
-        if let Some((other, ..)) = self.holder.replace(Some((me, asked, e.now))) {
-            let (first, second) = (e.name(other), e.name(me));
-            fail(Violation::Exclusion { lock: self.number, at_ns: e.now / 1000, first, second });
+        let reader = self.readers.borrow().first().copied();
+        let holder = self.holder.replace(Some((me, asked, e.now))).map(|(other, ..)| other);
+        if let Some(other) = holder.or(reader) {
+            self.not_alone(other);
         }
         // Explorations have data of their own in every critical section.
         if e.explore.is_none() {
@@ -199,6 +203,33 @@ impl Watch {
         if self.last.replace(Some(me)) != Some(me) {
             self.hand_overs.set(self.hand_overs.get() + 1);
         }
+    }
+
+    /// The calling thread holds it as well as `other`, and at least one of them to write.
+    fn not_alone(&self, other: Tid) -> ! {
+        let e = engine();
+        let (first, second) = (e.name(other), e.name(e.me()));
+        fail(Violation::Exclusion { lock: self.number, at_ns: e.now / 1000, first, second })
+    }
+
+    /// The calling thread, which has asked, holds it for reading.
+    fn reads(&self) {
+        let e = engine();
+        let me = e.me();
+        e.threads[me as usize].asks = None;
+        self.waiters.borrow_mut().retain(|waiter| waiter.thread != me);
+        if let Some(other) = self.holder() {
+            self.not_alone(other);
+        }
+        let last = self.stamp.get();
+        // It must have seen the last write.
+        if let (Some(last), None) = (last, e.orders.write(me, last)) {
+            let (first, second) = (e.name(last.thread()), e.name(me));
+            fail(Violation::HandOver { lock: self.number, at_ns: e.now / 1000, first, second });
+        }
+        self.readers.borrow_mut().push(me);
+        self.acquisitions.set(self.acquisitions.get() + 1);
+        e.progress();
     }
 
     /// The calling thread is about to release.
@@ -261,6 +292,22 @@ impl Watched {
             self.released();
         };
         self.lock.with(me, window_ns, Carried(&mut watched));
+    }
+
+    /// A section that only reads: beside others, or alone if the lock is a mutex.
+    pub(crate) fn reading(&self, window_ns: u32, section: impl FnOnce()) {
+        let me = engine().me();
+        let asked = self.asks();
+        if !self.lock.read(me) {
+            self.lock.lock(me, window_ns);
+            self.served(asked);
+            section();
+            return self.unlock();
+        }
+        self.reads();
+        section();
+        self.readers.borrow_mut().retain(|reader| *reader != me);
+        self.lock.leave_read(me);
     }
 
     /// As [`AnyLock::lock_on_word`].

@@ -1,56 +1,108 @@
 //! Readers and writers.
 
-use super::pass::{Guarded, Line, Pass, answer_of};
+use super::pass::{Guarded, Line, Pass, Passed, answer_of};
 use super::rw::Rw;
+use super::times::{histogram, percentiles};
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, Spec};
-use std::time::Duration;
+use hdrhistogram::Histogram;
+use std::time::{Duration, Instant};
 
-/// As threads that compete do, but `reads` per cent of the operations only read.
-pub(super) fn readers_and_writers<L: Rw>(spec: &Spec, reads: u32) -> Answer {
+/// What one thread did.
+struct Ran {
+    ops: u64,
+    writes: u64,
+    /// Reads that saw a write by halves.
+    torn: u64,
+    /// How long its writes waited for the lock.
+    waits: Histogram<u64>,
+}
+
+/// One thread's loop. `STAMP`: the latency pass, which takes two times a write.
+#[inline(always)]
+fn read_and_write<L: Rw, const STAMP: bool>(
+    pass: &Pass<'_>,
+    lock: &L,
+    guarded: &Guarded,
+    reads: f64,
+    mut plan: Plan,
+) -> Ran {
+    let mut ran = Ran { ops: 0, writes: 0, torn: 0, waits: histogram() };
+    while !pass.stopped() {
+        let step = plan.next();
+        if f64::from(step.permille) < reads * 10.0 {
+            lock.read(|| {
+                // SAFETY: held for reading: writers stay out, or the twins differ.
+                unsafe {
+                    let first = guarded.counter.0.get().read_volatile();
+                    compute(step.cs);
+                    ran.torn += u64::from(first != guarded.twin.0.get().read_volatile());
+                }
+            });
+        } else {
+            let asked = STAMP.then(Instant::now);
+            let mut waited = Duration::ZERO;
+            lock.write(|| {
+                if let Some(asked) = asked {
+                    waited = asked.elapsed();
+                }
+                guarded.touch();
+                compute(step.cs);
+                // SAFETY: held for writing.
+                unsafe {
+                    let twin = guarded.twin.0.get();
+                    twin.write_volatile(twin.read_volatile() + 1);
+                }
+            });
+            if STAMP {
+                ran.waits.saturating_record(waited.as_nanos() as u64);
+            }
+            ran.writes += 1;
+        }
+        ran.ops += 1;
+        compute(step.gap);
+    }
+    ran
+}
+
+/// As threads that compete do, but `reads` per cent of the operations only read. Waits are those of the writes.
+pub(super) fn readers_and_writers<L: Rw>(spec: &Spec, reads: f64) -> Answer {
     let point = &spec.point;
     let lock = Line(L::new());
     let guarded = Guarded::new(point.lines);
+    let plan = |i| Plan::new(point, spec.turns_per_ns, spec.seed, i);
     let pass = Pass::new(spec);
-    let passed = pass.run(
+    let counted = pass.run(
         point.threads,
         Duration::from_secs_f64(spec.time_s),
-        |i| Plan::new(point, spec.turns_per_ns, spec.seed, i),
-        |_, mut plan| {
-            let (mut ops, mut writes, mut torn) = (0u64, 0u64, 0u64);
-            while !pass.stopped() {
-                let step = plan.next();
-                if u32::from(step.percent) < reads {
-                    lock.0.read(|| {
-                        // SAFETY: held for reading: writers stay out, or the twins differ.
-                        unsafe {
-                            let first = guarded.counter.0.get().read_volatile();
-                            compute(step.cs);
-                            torn += u64::from(first != guarded.twin.0.get().read_volatile());
-                        }
-                    });
-                } else {
-                    lock.0.write(|| {
-                        guarded.touch();
-                        compute(step.cs);
-                        // SAFETY: held for writing.
-                        unsafe {
-                            let twin = guarded.twin.0.get();
-                            twin.write_volatile(twin.read_volatile() + 1);
-                        }
-                    });
-                    writes += 1;
-                }
-                ops += 1;
-                compute(step.gap);
-            }
-            (ops, writes, torn)
-        },
+        plan,
+        |_, plan| read_and_write::<L, false>(&pass, &lock.0, &guarded, reads, plan),
         || (),
     );
-    let mut answer = answer_of(&passed, passed.threads.iter().map(|t| t.0).sum());
-    answer.per_thread = passed.threads.iter().map(|t| t.0).collect();
+    let timed = point.latency.then(|| {
+        let pass = Pass::new(spec);
+        pass.run(
+            point.threads,
+            Duration::from_secs_f64(spec.time_s / 2.0),
+            plan,
+            |_, plan| read_and_write::<L, true>(&pass, &lock.0, &guarded, reads, plan),
+            || (),
+        )
+    });
+    let sum =
+        |passed: &Passed<Ran>, of: fn(&Ran) -> u64| passed.threads.iter().map(of).sum::<u64>();
+    let mut answer = answer_of(&counted, sum(&counted, |ran| ran.ops));
+    answer.per_thread = counted.threads.iter().map(|ran| ran.ops).collect();
     answer.counted = guarded.counted();
-    answer.expected = passed.threads.iter().map(|t| t.1 + t.2).sum();
+    answer.expected = [Some(&counted), timed.as_ref()]
+        .into_iter()
+        .flatten()
+        .map(|p| sum(p, |ran| ran.writes + ran.torn))
+        .sum();
+    let mut waits = histogram();
+    for ran in timed.iter().flat_map(|timed| &timed.threads) {
+        let _ = waits.add(&ran.waits); // equal bounds: adding cannot fail
+    }
+    answer.wait = percentiles(&waits);
     answer
 }

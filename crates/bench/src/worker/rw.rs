@@ -1,6 +1,12 @@
 //! Reader-writer locks, as the worker sees them.
 
-use std::cell::UnsafeCell;
+use crate::spec::{Answer, Spec};
+use lockwright_locks::catalog::visit_read_write;
+use lockwright_locks::entry::{Entry, ReadWriteVisitor};
+use lockwright_locks::rw::{ReadWrite, Tuning};
+use lockwright_native::Native;
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A reader-writer lock.
 pub(super) trait Rw: Send + Sync + 'static {
@@ -78,4 +84,58 @@ impl Rw for parking_lot::RwLock<()> {
         let _held = self.write();
         body();
     }
+}
+
+/// A readers-writer lock of the catalogue, compiled into the worker.
+struct InProcess<L>(L);
+
+/// The calling thread's id, not 0.
+#[inline(always)]
+fn me() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    thread_local! {
+        static ME: Cell<u32> = const { Cell::new(0) };
+    }
+    match ME.get() {
+        0 => {
+            ME.set(NEXT.fetch_add(1, Relaxed));
+            ME.get()
+        }
+        me => me,
+    }
+}
+
+impl<L: ReadWrite<Native> + 'static> Rw for InProcess<L> {
+    fn new() -> Self {
+        InProcess(L::new(&Tuning::default()))
+    }
+
+    #[inline(always)]
+    fn read(&self, body: impl FnOnce()) {
+        let pass = self.0.read(me());
+        body();
+        self.0.leave_read(pass);
+    }
+
+    #[inline(always)]
+    fn write(&self, body: impl FnOnce()) {
+        self.0.write(me());
+        body();
+        self.0.leave_write();
+    }
+}
+
+/// Measures the catalogue's readers-writer lock `id`, if there is such a lock.
+pub(super) fn with_catalogue_lock(id: &str, spec: &Spec, reads: f64) -> Option<Answer> {
+    struct Find<'a>(&'a str, &'a Spec, f64, Option<Answer>);
+    impl ReadWriteVisitor<Native> for Find<'_> {
+        fn visit<L: ReadWrite<Native> + 'static>(&mut self, entry: &'static Entry) {
+            if entry.id == self.0 {
+                self.3 = Some(super::readers::readers_and_writers::<InProcess<L>>(self.1, self.2));
+            }
+        }
+    }
+    let mut find = Find(id, spec, reads, None);
+    visit_read_write(&mut find);
+    find.3
 }

@@ -16,7 +16,7 @@ use std::process::ExitCode;
   lockwright explain mcs-stp")]
 pub(crate) struct Args {
     /// The lock's name, as `lockwright list` shows it
-    #[arg(value_parser = catalog::SPEC, hide_possible_values = true)]
+    #[arg(value_parser = catalog::ANY, hide_possible_values = true)]
     lock: String,
 }
 
@@ -30,6 +30,7 @@ fn page(entry: &Entry) -> String {
     let place = match entry.kind {
         Kind::Front => "front: the mutex itself is the lock, with glibc's own protocol",
         Kind::Whole => "textbook: as published; under the preload it stands in front of the mutex",
+        Kind::ReadWrite => "readers-writer: for simulations, explorations and the bench",
     };
     let mut page = format!("{} ({})\n\n", entry.id, list::kind(entry.kind));
     let facts = [
@@ -53,7 +54,12 @@ fn page(entry: &Entry) -> String {
         let text = format!("{} ({least} to {most}; default: {default})", option.meaning);
         paragraph(&mut page, option.key, &text);
     }
-    let _ = write!(page, "\ntry it: lockwright run --lock {} -- PROGRAM\n", entry.id);
+    let _ = match entry.kind {
+        Kind::ReadWrite => {
+            write!(page, "\ntry it: lockwright bench --workload rwlock --lock in:{}\n", entry.id)
+        }
+        _ => write!(page, "\ntry it: lockwright run --lock {} -- PROGRAM\n", entry.id),
+    };
     page
 }
 

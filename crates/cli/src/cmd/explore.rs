@@ -5,7 +5,7 @@ use crate::interrupt::INTERRUPTED;
 use crate::{catalog, explore, output};
 use lockwright_bench::units;
 use lockwright_bench::{catch_interrupts, interrupted};
-use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_sim::LockSpec;
 use lockwright_sim::explore::{Exploration, Mutant, RUNTIME, Search, Strategy, Subject, Tally};
 use serde_json::Value;
@@ -77,7 +77,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut locks: Vec<Subject> = Vec::new();
     for word in catalog::split(&args.lock) {
         if word == catalog::ALL {
-            let all = CATALOG.iter().map(|entry| subject(entry.id));
+            let all = CATALOG.iter().chain(READ_WRITE).map(|entry| subject(entry.id));
             locks.extend(all.collect::<Result<Vec<_>, _>>()?);
         } else {
             locks.push(subject(&word)?);
@@ -169,7 +169,7 @@ fn subject(text: &str) -> Result<Subject, Failure> {
     if text == RUNTIME {
         return Ok(Subject::runtime());
     }
-    catalog::check(text).map(|spec| LockSpec::from(spec).into())
+    catalog::check_any(text).map(|spec| LockSpec::from(spec).into())
 }
 
 fn mutant(lock: &Subject, text: &str) -> Result<Mutant, Failure> {

@@ -2,7 +2,7 @@
 
 use crate::hints::Failure;
 use crate::output;
-use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use serde_json::{Value, json};
 use std::process::ExitCode;
@@ -20,15 +20,27 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if args.json {
-        output::print_json(&CATALOG.iter().map(|entry| as_json(entry)).collect())?;
+        output::print_json(
+            &CATALOG.iter().chain(READ_WRITE).map(|entry| as_json(entry)).collect(),
+        )?;
     } else {
+        let options = |entry: &Entry| {
+            entry.options.iter().map(|option| option.key).collect::<Vec<_>>().join(", ")
+        };
         let mut table = output::table(&["lock", "kind", "idea", "options"]);
         for entry in CATALOG {
-            let options: Vec<_> = entry.options.iter().map(|option| option.key).collect();
-            table.add_row([entry.id, kind(entry.kind), entry.idea, &options.join(", ")]);
+            table.add_row([entry.id, kind(entry.kind), entry.idea, &options(entry)]);
         }
         output::print_table(&table)?;
-        output::print("\nfront: for programs; textbook: for study\n")?;
+        output::print("\nfront: for programs; textbook: for study\n\n")?;
+        let mut table = output::table(&["readers-writer lock", "idea", "options"]);
+        for entry in READ_WRITE {
+            table.add_row([entry.id, entry.idea, &options(entry)]);
+        }
+        output::print_table(&table)?;
+        output::print(
+            "\nrwlock serves pthread_rwlock_t; the others are for sim, explore and bench\n",
+        )?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -38,6 +50,7 @@ pub(crate) fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Front => "front",
         Kind::Whole => "textbook",
+        Kind::ReadWrite => "readers-writer",
     }
 }
 

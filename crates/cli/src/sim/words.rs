@@ -55,7 +55,7 @@ pub(super) fn locks(words: &[String]) -> Result<Vec<LockSpec>, Failure> {
             _ => vec![word],
         };
         for name in names {
-            let spec = catalog::check(&name)?;
+            let spec = catalog::check_any(&name)?;
             if all.iter().all(|lock| lock.name() != name) {
                 all.push(spec.into());
             }

@@ -1,7 +1,137 @@
 //! Locks that let readers in together.
 //!
 //! ```text
-//! rwlock   one word of readers, one word of waiting writers: pthread_rwlock_t, all three preferences
+//! rwlock       one word of readers, one word of waiting writers: pthread_rwlock_t, all three preferences
+//! phase_fair   tickets for writers, two counters of readers: read and write phases take turns
+//! bravo        over any of them: readers show themselves in a table instead, until a writer comes
+//! per_cpu      over any of them: readers count themselves on a line of their CPU, writers look at all lines
 //! ```
+//!
+//! [`ReadWrite`] is what they have in common; `catalog.rs` lists them apart from the locks of mutexes.
+pub mod bravo;
+pub mod per_cpu;
+pub mod phase_fair;
 pub mod rwlock;
+mod single;
 mod waiting;
+
+pub use single::Single;
+
+use crate::entry::OptionSpec;
+use lockwright_platform::Platform;
+use rwlock::Prefer;
+
+/// A readers-writer lock without data: any number of readers, or one writer.
+///
+/// `me` is the calling thread's id: not 0, and no other thread's.
+pub trait ReadWrite<P: Platform>: Sized + Send + Sync {
+    /// What an acquisition for reading remembers until it ends.
+    type Pass: Copy;
+    /// Can it be waited for with a deadline?
+    const TIMED: bool = false;
+    /// May the last thread to need it end it as soon as its own release has returned, although others' may not have? POSIX
+    /// programs do that.
+    const LAST_MAY_END: bool = false;
+
+    /// An unlocked one.
+    fn new(tuning: &Tuning) -> Self;
+
+    /// May a thread that reads read again, whoever waits? Otherwise it may wait for a writer that waits for itself.
+    fn nests(tuning: &Tuning) -> bool;
+
+    /// Acquires for reading.
+    fn read(&self, me: u32) -> Self::Pass;
+
+    /// Acquires for reading if that needs no waiting.
+    fn try_read(&self, me: u32) -> Option<Self::Pass>;
+
+    /// Acquires for reading, or gives up at `deadline`. Asked for only if [`TIMED`](Self::TIMED).
+    fn read_until(&self, me: u32, deadline: P::Deadline) -> Option<Self::Pass> {
+        let _ = deadline;
+        self.try_read(me)
+    }
+
+    /// Releases what `pass` was given for.
+    fn leave_read(&self, pass: Self::Pass);
+
+    /// Acquires for writing.
+    fn write(&self, me: u32);
+
+    /// Acquires for writing if that needs no waiting; `true` if the lock is now held.
+    fn try_write(&self, me: u32) -> bool;
+
+    /// Acquires for writing, or gives up at `deadline`; `true` if the lock is now held. Asked for only if
+    /// [`TIMED`](Self::TIMED).
+    fn write_until(&self, me: u32, deadline: P::Deadline) -> bool {
+        let _ = deadline;
+        self.try_write(me)
+    }
+
+    /// Releases what is held for writing.
+    fn leave_write(&self);
+
+    /// Asks for it, and is torn out of the wait as soon as it is counted; `false`: its waits can't be torn, and nothing was
+    /// done. For explorations.
+    fn torn_wait(&self, writes: bool) -> bool {
+        let _ = writes;
+        false
+    }
+}
+
+/// What the locks' behaviour depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
+    /// Who goes first when both wait.
+    pub prefer: Prefer,
+    /// How long a waiter stays awake before it sleeps, ns.
+    pub spin_ns: u32,
+    /// How many times the length of a revocation readers go without bias after it.
+    pub inhibit: u32,
+}
+
+/// The option `prefer`.
+pub const PREFER: OptionSpec = OptionSpec {
+    key: "prefer",
+    meaning: "who goes first when both wait: 0 readers, 1 writers (readers still join readers), 2 writers strictly",
+    min: 0,
+    max: 2,
+    default: Some(Prefer::Readers as u32),
+};
+
+/// The option `spin`.
+pub const SPIN: OptionSpec = OptionSpec {
+    key: "spin",
+    meaning: "ns that a waiter stays awake before it sleeps",
+    min: 0,
+    max: 10_000_000,
+    default: Some(crate::front::tuning::SPIN_NS),
+};
+
+/// The option `inhibit`.
+pub const INHIBIT: OptionSpec = OptionSpec {
+    key: "inhibit",
+    meaning: "times the length of a revocation, readers go without bias after it",
+    min: 0,
+    max: 1000,
+    default: Some(9),
+};
+
+impl Default for Tuning {
+    fn default() -> Self {
+        let default = |option: OptionSpec| option.default.unwrap_or(option.min);
+        Self { prefer: Prefer::Readers, spin_ns: default(SPIN), inhibit: default(INHIBIT) }
+    }
+}
+
+impl Tuning {
+    /// Sets the option called `key`; `false` if there is none.
+    pub fn set(&mut self, key: &str, value: u32) -> bool {
+        match key {
+            "prefer" => self.prefer = Prefer::of(value),
+            "spin" => self.spin_ns = value,
+            "inhibit" => self.inhibit = value,
+            _ => return false,
+        }
+        true
+    }
+}

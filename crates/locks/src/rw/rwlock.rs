@@ -39,10 +39,32 @@
 //!
 //! This file says who gets in, and who lets in whom; `waiting.rs` says how they wait.
 
+use super::{PREFER, SPIN};
+use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Word};
 
 pub use super::waiting::{Counted, Waiter};
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "rwlock",
+    kind: Kind::ReadWrite,
+    preset_of: None,
+    idea: "readers count themselves in one word; a phase bit says whether they are in, or wait for a writer",
+    source: "glibc 2.25's pthread_rwlock_common.c (Torvald Riegel), with deviations that its file lists",
+    order: "none: writers overtake each other; who goes first is `prefer`",
+    promise: Promise::Nothing,
+    stands_by: false,
+    space: "12 B a lock, nothing a waiter",
+    wakes: "readers and writers spin, then sleep; a release wakes one writer, or all readers",
+    delay: "writers by readers, without bound, with `prefer=0`; readers by writers with `prefer=2`. With `prefer=2` a thread that reads again may wait for ever",
+    advice: "what `lockwright run` and `lockwright-sync` serve: glibc's semantics, with all timed locks and preferences",
+    options: &[PREFER, SPIN],
+};
+
+/// The name that the catalogue uses.
+pub type Lock<P> = super::Single<P>;
 
 /// A write phase. Two bits: glibc's debugger scripts read them as "phase" and "acquired".
 pub(super) const WRITE: u32 = 0b11;
@@ -86,11 +108,23 @@ pub(super) fn waiting(writers: u32) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefer {
     /// Readers: they never wait for a waiting writer. A thread may read-lock again.
-    Readers,
+    Readers = 0,
     /// A leaving writer prefers writers; readers still join readers. A thread may read-lock again.
     Writers,
     /// Readers wait for waiting writers. A thread that read-locks again may wait forever.
     WritersStrictly,
+}
+
+impl Prefer {
+    /// By glibc's number.
+    #[inline]
+    pub fn of(number: u32) -> Self {
+        match number {
+            0 => Self::Readers,
+            2 => Self::WritersStrictly,
+            _ => Self::Writers,
+        }
+    }
 }
 
 /// How an attempt to acquire ended.
@@ -198,7 +232,7 @@ impl<P: Platform> Parts<'_, P> {
     /// Releases what the caller holds, for reading or for writing.
     #[inline]
     pub fn unlock(&self) {
-        let mut seen = self.state.load(Relaxed); // verified by the exchange
+        let mut seen = P::load_to_write(self.state); // verified by the exchange
         if is_writing(seen) {
             self.owner.store(0, Relaxed); // only the owner's own comparison could match
             // STATE: WRITE -> free.

@@ -55,6 +55,19 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
+    /// A wait that is torn as soon as it is counted, for explorations. (Strict writers' readers are not counted.)
+    #[cold]
+    pub(super) fn torn_wait(&self, writes: bool) {
+        // Relaxed, both: it neither reads nor writes under the lock.
+        if writes {
+            self.writers.fetch_add(WAITING, Relaxed);
+            self.leave(Counted::AsWriter);
+        } else if self.prefer != Prefer::WritersStrictly {
+            self.state.fetch_add(READER, Relaxed);
+            self.leave(Counted::AsReader);
+        }
+    }
+
     /// We are registered, in a write phase (or one too many).
     #[cold]
     pub(super) fn read_slow(&self, mut seen: u32, waiter: Waiter<'_, P>) -> Outcome {
@@ -143,6 +156,8 @@ impl<P: Platform> Parts<'_, P> {
             let asleep = seen | ASLEEP;
             // ORDERING: AcqRel, pairs with [give up]: either that writer sees ASLEEP, or we see its count.
             // SURVIVES: the Release; the bit is all that we publish.
+            // SURVIVES release: too rare for explorations; the model of readers that meet when a writer gives up finds it.
+            // SURVIVES no-store: the sleep compares the word, and fails; it tries again.
             if self.state.compare_exchange(seen, asleep, AcqRel, Relaxed).is_ok()
                 && !self.may_join(asleep)
                 && P::park(self.state, asleep, waiter.deadline) == Woken::TimedOut
@@ -256,6 +271,8 @@ impl<P: Platform> Parts<'_, P> {
         // Readers may sleep because of us alone.
         // ORDERING: AcqRel [give up]: a reader that sets ASLEEP later finds that nobody waits.
         // SURVIVES: the Acquire; only an address is used after it.
+        // SURVIVES acquire: as at the reader's exchange, too rare for explorations.
+        // SURVIVES no-store: the next one to leave wakes them once more.
         if self.state.fetch_and(!ASLEEP, AcqRel) & ASLEEP != 0 {
             P::unpark(self.state, u32::MAX);
         }

@@ -12,14 +12,14 @@
 //! Time goes by with each step; it also jumps to the end of a wait, by chance, and whenever nobody else can go on:
 //! threads that run may be preempted for as long as it takes. So whatever happens here can happen on a machine.
 
-use super::machine::{Explored, Line};
+use super::machine::{ExploreCell, Explored, Line};
 use super::mutant::{Mutant, Mutation, Op, Sites};
 use super::process::Process;
 use super::{Setting, Strategy};
 use crate::check::Violation;
 use crate::engine::{Engine, Ps, Tid, engine, fail, suspend};
 use lockwright_locks::posix::{Held, Policy};
-use lockwright_platform::Ordering;
+use lockwright_platform::{Ordering, Platform, Ptr};
 use std::panic::Location;
 
 /// Where in a lock's source something happens.
@@ -112,6 +112,8 @@ pub(crate) struct Explorer {
     pub(crate) lines_out: i64,
     #[expect(clippy::vec_box, reason = "a line stays where it is while the list grows")]
     memory: Vec<Box<Line>>,
+    /// What readers show.
+    pub(crate) shown: Vec<ExploreCell<*mut u8>>,
     /// What threads hold by nodes.
     pub(crate) held: Vec<Held<Explored>>,
     /// What the places of a process's mutexes mean at present.
@@ -163,6 +165,9 @@ impl Explorer {
             lock: (0, 0),
             lines_out: 0,
             memory: Vec::new(),
+            shown: (0..Explored::ROWS * Explored::ROW)
+                .map(|_| Ptr::new(std::ptr::null_mut()))
+                .collect(),
             held: (0..threads).map(|_| Held::default()).collect(),
             table: Vec::new(),
             generation: 0,

@@ -1,7 +1,8 @@
 //! [`Platform`] for explorations: an operation costs next to nothing, and anybody may go first.
 //!
 //! A word knows its last values, and what each of them carries (C11's release sequences): a load may return an old one, if
-//! its thread need not know a newer one. The order of the stores to one word is that in which they ran.
+//! its thread need not know a newer one; a SeqCst load none that is older than the last SeqCst store. The order of the stores
+//! to one word is that in which they ran.
 //!
 //! A word also knows who made it and who has used it. Rules, as in the models of `crates/model`:
 //! 1. A thread that uses a word must know of its initialisation: so a node that is published without a Release is
@@ -36,6 +37,8 @@ pub(crate) struct ExploreCell<V: Value> {
     used: Cell<[u32; THREADS]>,
     /// Each thread's newest store that it has seen.
     seen: Cell<[u32; THREADS]>,
+    /// The newest store that is SeqCst: a load that is SeqCst, too, comes after it.
+    last_seq_cst: Cell<u32>,
     /// The first of `stores`, by its number.
     base: Cell<u32>,
     /// The last few, if there was any since the first value.
@@ -99,6 +102,7 @@ impl<V: Value> ExploreCell<V> {
             made,
             used: Cell::default(),
             seen: Cell::default(),
+            last_seq_cst: Cell::default(),
             base: Cell::default(),
             stores: RefCell::default(),
         }
@@ -161,7 +165,11 @@ impl<V: Value> ExploreCell<V> {
             self.base.set(self.base.get() + 1);
         }
         stores.push(Stored { value, by: me, clock, known });
-        self.saw(me, self.newest(&stores));
+        let newest = self.newest(&stores);
+        self.saw(me, newest);
+        if order == Ordering::SeqCst {
+            self.last_seq_cst.set(newest);
+        }
         let x = explorer(e);
         let what = if modifies { "changes to" } else { "writes" };
         x.record(me, what, self.address(), Some(value.shown()), at);
@@ -189,7 +197,10 @@ impl<V: Value> ExploreCell<V> {
         let (newest, base) = (self.newest(&stores), self.base.get());
         let mut store = newest;
         if may_be_old && explorer(e).reads_old() {
-            let end = base.max(self.seen.get()[me as usize]);
+            let mut end = base.max(self.seen.get()[me as usize]);
+            if order == Ordering::SeqCst {
+                end = end.max(self.last_seq_cst.get());
+            }
             let hides = |number: u32| {
                 let Stored { by, clock, .. } = stores[(number - base) as usize];
                 by == NOBODY || e.orders.knows(me, by, clock)
@@ -516,6 +527,16 @@ impl Platform for Explored {
 
     fn reached(stage: Stage) {
         engine().reached(stage);
+    }
+
+    const ROWS: usize = 2;
+    const ROW: usize = 1;
+
+    fn shown<R>(slot: usize, look: impl FnOnce(&ExploreCell<*mut u8>) -> R) -> Option<R> {
+        let e = current().filter(|_| inside().is_some())?;
+        let slot = std::ptr::from_ref(explorer(e).shown.get(slot)?);
+        // SAFETY: the machine's table stays where it is until it ends.
+        Some(look(unsafe { &*slot }))
     }
 
     const LINE: usize = size_of::<Line>();

@@ -17,6 +17,7 @@ mod planted;
 mod process;
 mod protected;
 mod pthread;
+mod readers;
 mod scenario;
 mod search;
 mod subject;
@@ -88,13 +89,14 @@ pub struct Exploration {
 /// What is explored in one schedule.
 enum Drawn {
     Lock(LockSpec, Make),
+    ReadWrite(LockSpec),
     Runtime(Plan, Unlock),
 }
 
 impl Drawn {
     fn describe(&self) -> String {
         match self {
-            Self::Lock(spec, _) => spec.name().to_owned(),
+            Self::Lock(spec, _) | Self::ReadWrite(spec) => spec.name().to_owned(),
             Self::Runtime(plan, _) => plan.describe(),
         }
     }
@@ -193,6 +195,7 @@ impl Exploration {
         let setting = Setting { threads, cpus, classes };
         let drawn = match &self.subject.0 {
             What::Lock { spec, make } => Drawn::Lock(spec.varied(&mut rng), *make),
+            What::ReadWrite { spec } => Drawn::ReadWrite(spec.varied(&mut rng)),
             What::Runtime { unlock } => Drawn::Runtime(Plan::draw(&mut rng), *unlock),
         };
         let mut e = Engine::new(&self.profile, seed);
@@ -206,6 +209,11 @@ impl Exploration {
                 match &drawn {
                     Drawn::Lock(spec, make) => {
                         let shared = scenario::set_up(&mut *e, spec, *make, &setting, rng);
+                        explorer::run(e);
+                        drop(shared);
+                    }
+                    Drawn::ReadWrite(spec) => {
+                        let shared = readers::set_up(&mut *e, spec, &setting, rng);
                         explorer::run(e);
                         drop(shared);
                     }

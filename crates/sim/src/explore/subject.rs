@@ -1,4 +1,4 @@
-//! What is explored: a single lock of the catalogue, or a process with several.
+//! What is explored: a single lock of the catalogue, of mutexes or of readers and writers, or a process with several.
 
 use super::lock::{Made, make};
 use super::process::Unlock;
@@ -18,6 +18,7 @@ pub struct Subject(pub(super) What);
 #[derive(Clone, Debug)]
 pub(super) enum What {
     Lock { spec: LockSpec, make: Make },
+    ReadWrite { spec: LockSpec },
     Runtime { unlock: Unlock },
 }
 
@@ -36,7 +37,7 @@ impl Subject {
     /// As it was written.
     pub fn name(&self) -> &str {
         match &self.0 {
-            What::Lock { spec, .. } => spec.name(),
+            What::Lock { spec, .. } | What::ReadWrite { spec } => spec.name(),
             What::Runtime { .. } => RUNTIME,
         }
     }
@@ -56,6 +57,9 @@ impl Subject {
 
 impl From<LockSpec> for Subject {
     fn from(spec: LockSpec) -> Self {
-        Self(What::Lock { spec, make })
+        match spec.is_read_write() {
+            true => Self(What::ReadWrite { spec }),
+            false => Self(What::Lock { spec, make }),
+        }
     }
 }

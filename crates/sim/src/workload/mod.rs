@@ -8,6 +8,7 @@ mod cal;
 mod cycles;
 mod epochs;
 mod rcl;
+mod readers;
 pub mod replay;
 mod sections;
 mod tries;
@@ -24,6 +25,7 @@ pub static WORKLOADS: &[&Workload] = &[
     &cal::ENTRY,
     &cycles::ENTRY,
     &rcl::ENTRY,
+    &readers::ENTRY,
     &tries::ENTRY,
 ];
 

@@ -1,0 +1,225 @@
+//! bravo: while no writer has come for some time, readers don't touch the lock, but show in a table which one they hold.
+//!
+//! D. Dice, A. Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*, USENIX ATC 2019. Our deviations: a thread has a row
+//! of slots, a line of memory, and takes its first free one, where the paper hashes thread and lock to a slot (so threads
+//! share lines only if there are more of them than rows); if its row is full, it reads as if there were no bias.
+//!
+//! ```text
+//!   the lock            the table, of all locks
+//!   ┌──────┬───────┐    thread 1  ┌ this lock ┬ -         ┬ ...
+//!   │ bias │ inner │    thread 2  ├ -         ┬ -         ┬ ...
+//!   └──────┴───────┘    thread 3  ├ another   ┬ this lock ┬ ...     two readers
+//!
+//!   reader, fast    bias set? ──► shows itself ──► bias still set? ──► in
+//!   reader, slow    inner for reading ──► in; may set the bias, unless it is inhibited
+//!   writer          inner for writing ──► bias set? clears it, waits until no slot shows this lock ──► in
+//! ```
+//!
+//! A revocation is expensive: it looks at the whole table. So readers set the bias again only after `inhibit` times its length.
+//!
+//! 1. The bias is written by who holds inner: set for reading, cleared for writing. While it is clear, and nobody holds inner
+//!    for writing, no reader is in by the table.
+//! 2. A reader that shows the lock and then sees the bias set is in until it takes that back. One that does not see it set
+//!    takes it back at once: it may delay a writer, and nothing else.
+//! 3. A writer is in when it has inner, the bias is clear, and each slot has once been seen without this lock since then.
+//! 4. A slot that shows a lock is written by the thread alone that showed it.
+//!
+//! Facts: as inner; a reader with bias writes to its own line only; 8 B more than inner a lock, 32 KB for the table. A reader
+//! that reads again may wait for a writer that waits for its first slot. Readers that don't write to the lock can't be
+//! woken by it: a writer that revokes stays awake, and yields at times.
+
+use super::{INHIBIT, PREFER, ReadWrite, SPIN, Tuning};
+use crate::entry::{Entry, Kind, Promise};
+use core::ptr::null_mut;
+use lockwright_platform::Ordering::{Relaxed, Release, SeqCst};
+use lockwright_platform::{Platform, Ptr, Word};
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "bravo",
+    kind: Kind::ReadWrite,
+    preset_of: None,
+    idea: "readers show themselves in a table instead of writing to the lock, until a writer comes",
+    source: "D. Dice, A. Kogan, BRAVO: Biased Locking for Reader-Writer Locks, USENIX ATC 2019; over rwlock",
+    order: "as rwlock",
+    promise: Promise::Nothing,
+    stands_by: false,
+    space: "8 B more than rwlock a lock; a table of 32 KB for all locks",
+    wakes: "as rwlock; a writer that waits for readers of the table stays awake",
+    delay: "a writer, by a look at the whole table after a time without writers; who reads again may wait for ever",
+    advice: "many readers on many cores, and few writers. Not for unmodified programs: a thread may read again while it reads",
+    options: &[PREFER, SPIN, INHIBIT],
+};
+
+/// The name that the catalogue uses.
+pub type Lock<P> = Bravo<P, super::rwlock::Lock<P>>;
+
+const BIASED: u32 = 1;
+
+/// No inhibition lasts longer, ns: the clock is kept in 32 bits.
+const INHIBITED_MAX_NS: u64 = 1_000_000_000;
+
+/// A readers-writer lock with a bias for readers.
+pub struct Bravo<P: Platform, L> {
+    /// Readers may show themselves. Written under `inner`.
+    bias: P::Word,
+    /// When they may again, by the lower bits of the clock in ns; 0: at once. A hint.
+    until: P::Word,
+    /// Never changes.
+    inhibit: u32,
+    inner: L,
+}
+
+/// How a reader came in.
+#[derive(Clone, Copy, Debug)]
+pub enum Pass<I> {
+    /// By this slot of the table.
+    Shown(usize),
+    /// By the lock below.
+    Inner(I),
+}
+
+impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
+    fn address(&self) -> *mut u8 {
+        core::ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// A reader without `inner`; the slot, if that is possible.
+    #[inline]
+    fn show(&self, me: u32) -> Option<usize> {
+        // Relaxed: looked at again below.
+        if self.bias.load(Relaxed) != BIASED {
+            return None;
+        }
+        let row = me as usize % P::ROWS.max(1) * P::ROW;
+        let take = |slot: &P::Ptr<u8>| {
+            slot.load(Relaxed).is_null() // verified by the exchange
+                // ORDERING: SeqCst [show], with [still], [revoke] and [look]: not both may miss the other. Acquire, pairs
+                // with [take back]: for the writers that wait for us as well as for those that held this slot before.
+                && slot.compare_exchange(null_mut(), self.address(), SeqCst, Relaxed).is_ok()
+        };
+        let slot = (row..row + P::ROW).find(|&slot| P::shown(slot, take) == Some(true))?;
+        // ORDERING: SeqCst [still]: either we see the revocation, or its writer sees us. Acquire, pairs with [bias]: what
+        // the last writer wrote is ours to read.
+        if self.bias.load(SeqCst) == BIASED {
+            return Some(slot);
+        }
+        Self::take_back(slot);
+        None
+    }
+
+    fn take_back(slot: usize) {
+        // ORDERING: Release [take back]: our reads are done before a writer that sees it writes.
+        P::shown(slot, |slot| slot.store(null_mut(), Release));
+    }
+
+    /// We hold `inner` for reading: from now on, readers need not, unless it is too early.
+    fn rebias(&self) {
+        if self.bias.load(Relaxed) == BIASED {
+            return; // already
+        }
+        let until = self.until.load(Relaxed); // a hint
+        if until != 0 && (P::now() as u32).wrapping_sub(until) as i32 <= 0 {
+            return;
+        }
+        // ORDERING: Release [bias]: what the writers before us wrote is every reader's to read.
+        // SURVIVES no-store: then there is no bias.
+        self.bias.store(BIASED, Release);
+    }
+
+    /// We hold `inner` for writing: waits for the readers of the table, if there may be any.
+    fn revoke(&self) {
+        // Relaxed: who set it did so under `inner`.
+        if self.bias.load(Relaxed) != BIASED {
+            return;
+        }
+        let start = P::now();
+        // ORDERING: SeqCst [revoke], as at [show].
+        self.bias.store(0, SeqCst);
+        for slot in 0..P::ROWS * P::ROW {
+            P::shown(slot, |slot| {
+                // ORDERING: SeqCst [look], as at [show]. Acquire, pairs with [take back].
+                P::spin_until_ptr(slot, SeqCst, |shown| shown != self.address());
+            });
+        }
+        let end = P::now();
+        let inhibited = (end - start).saturating_mul(self.inhibit.into()).min(INHIBITED_MAX_NS);
+        let until = if inhibited == 0 { 0 } else { (end + inhibited) as u32 | 1 };
+        self.until.store(until, Relaxed); // a hint
+    }
+}
+
+impl<P: Platform, L: ReadWrite<P>> ReadWrite<P> for Bravo<P, L> {
+    type Pass = Pass<L::Pass>;
+    const LAST_MAY_END: bool = L::LAST_MAY_END;
+
+    fn new(tuning: &Tuning) -> Self {
+        let [bias, until] = [(); 2].map(|()| P::Word::new(0));
+        Self { bias, until, inhibit: tuning.inhibit, inner: L::new(tuning) }
+    }
+
+    fn nests(_: &Tuning) -> bool {
+        false
+    }
+
+    #[inline]
+    fn read(&self, me: u32) -> Pass<L::Pass> {
+        if let Some(slot) = self.show(me) {
+            return Pass::Shown(slot);
+        }
+        let pass = self.inner.read(me);
+        self.rebias();
+        Pass::Inner(pass)
+    }
+
+    #[inline]
+    fn try_read(&self, me: u32) -> Option<Pass<L::Pass>> {
+        if let Some(slot) = self.show(me) {
+            return Some(Pass::Shown(slot));
+        }
+        let pass = self.inner.try_read(me)?;
+        self.rebias();
+        Some(Pass::Inner(pass))
+    }
+
+    #[inline]
+    fn leave_read(&self, pass: Pass<L::Pass>) {
+        match pass {
+            Pass::Shown(slot) => Self::take_back(slot),
+            Pass::Inner(pass) => self.inner.leave_read(pass),
+        }
+    }
+
+    #[inline]
+    fn write(&self, me: u32) {
+        self.inner.write(me);
+        self.revoke();
+    }
+
+    fn try_write(&self, me: u32) -> bool {
+        if !self.inner.try_write(me) {
+            return false;
+        }
+        // Relaxed: as in `revoke`.
+        if self.bias.load(Relaxed) != BIASED {
+            return true;
+        }
+        // ORDERING: SeqCst [revoke], as at [show].
+        self.bias.store(0, SeqCst);
+        // ORDERING: SeqCst [look], as at [show]. Acquire, pairs with [take back].
+        let is_mine = |slot: &P::Ptr<u8>| slot.load(SeqCst) == self.address();
+        let read = (0..P::ROWS * P::ROW).any(|slot| P::shown(slot, is_mine) == Some(true));
+        if read {
+            // Without the bias, the next writer would not look for them.
+            // ORDERING: Release, as at [bias].
+            self.bias.store(BIASED, Release);
+            self.inner.leave_write();
+        }
+        !read
+    }
+
+    #[inline]
+    fn leave_write(&self) {
+        self.inner.leave_write();
+    }
+}

@@ -1,0 +1,203 @@
+//! phase-fair: read phases and write phases take turns, so that a reader waits for one writer at most.
+//!
+//! B. B. Brandenburg, J. H. Anderson, *Reader-Writer Synchronization for Shared-Memory Multiprocessor Real-Time Systems*,
+//! ECRTS 2009: the ticket algorithm, PF-T. Our deviations: two bits below the readers' count where the paper has a byte; a
+//! `try_read` and a `try_write`; the phase changes whenever a writer leaves, where the paper has the lowest bit of the writer's
+//! ticket: a `try_write` may draw a ticket and give up, and then two writers in a row would have the same phase.
+//!
+//! ```text
+//!   rin   ┌── readers that came ──┬ PRESENT ┬ PHASE ┐        win    next ticket of a writer
+//!         └        31 … 2         ┴    1    ┴   0   ┘        wout   the ticket that is served
+//!   rout  ┌── readers that left ──┬──── 0 ──────────┐
+//!
+//!   reader      rin += 1 reader ── PRESENT clear ──► in            else until PRESENT or PHASE differ from what it saw
+//!   writer      draws from win, waits for wout ──► sets PRESENT ──► until rout = the readers that had come
+//!   its leave   clears PRESENT, changes PHASE: everybody that came meanwhile is in; then wout += 1
+//! ```
+//!
+//! So a reader that waits for a writer sees that it has left, even if the next one is present by then; and that one counts the
+//! reader among those that it waits for, so that the phase cannot change twice meanwhile.
+//!
+//! 1. Only the writer whose ticket is served writes PRESENT and PHASE, and it clears PRESENT before it calls the next one.
+//! 2. A reader is in from the moment at which it saw PRESENT clear, or another PHASE than when it came, until it is in rout.
+//! 3. A writer is in when rout has all readers that came before it set PRESENT; later ones wait for it.
+//! 4. A writer's release lets readers in before its last access. So the lock may end only when every release has returned.
+//!
+//! Facts: writers first come first served, one write phase between a reader's arrival and its entry at most; 16 B a lock,
+//! nothing a waiter; nobody sleeps; a reader that reads again may wait for a writer that waits for it.
+
+use super::{ReadWrite, Tuning};
+use crate::entry::{Entry, Kind, Promise};
+use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
+use lockwright_platform::{Platform, Word};
+
+/// What the catalogue says.
+pub const ENTRY: Entry = Entry {
+    id: "phase-fair",
+    kind: Kind::ReadWrite,
+    preset_of: None,
+    idea: "read and write phases take turns: a reader waits for one writer at most, a writer for one phase of readers each",
+    source: "B. B. Brandenburg, J. H. Anderson, Reader-Writer Synchronization for Shared-Memory Multiprocessor Real-Time Systems, ECRTS 2009, PF-T",
+    order: "writers first come first served; readers together, after the write phase in which they came",
+    promise: Promise::Nothing,
+    stands_by: false,
+    space: "16 B a lock, nothing a waiter",
+    wakes: "nobody sleeps, nobody is woken",
+    delay: "a reader by one writer, a writer by the writers before it and a read phase between each two; who reads again may wait for ever",
+    advice: "bounded waits for both sides. Not for unmodified programs: they may read again while they read, may end a lock at once after the last unlock, and their timed waiters could not leave",
+    options: &[],
+};
+
+/// The name that the catalogue uses.
+pub type Lock<P> = PhaseFair<P>;
+
+/// The writers' bits of `rin`.
+const PHASE: u32 = 1;
+const PRESENT: u32 = 1 << 1;
+const WRITER: u32 = PRESENT | PHASE;
+/// One reader.
+const READER: u32 = 1 << 2;
+
+/// A phase-fair readers-writer lock.
+pub struct PhaseFair<P: Platform> {
+    /// Readers that came, and who writes. Written by arriving readers and by the writer that is served.
+    rin: P::Word,
+    /// Readers that left. Written by them.
+    rout: P::Word,
+    /// The next ticket. Written by arriving writers.
+    win: P::Word,
+    /// The ticket that is served. Written by its writer.
+    wout: P::Word,
+}
+
+impl<P: Platform> PhaseFair<P> {
+    /// A free one, with so many tickets and readers behind it.
+    fn after(tickets: u32, readers: u32) -> Self {
+        let [rin, rout] = [readers.wrapping_mul(READER); 2].map(P::Word::new);
+        let [win, wout] = [tickets; 2].map(P::Word::new);
+        Self { rin, rout, win, wout }
+    }
+
+    /// Our ticket's time is over.
+    fn call_next(&self) {
+        let ticket = self.wout.load(Relaxed); // ours: nobody else writes
+        // ORDERING: Release [call]: our critical section comes before the next writer's.
+        self.wout.store(ticket.wrapping_add(1), Release);
+    }
+}
+
+impl<P: Platform> ReadWrite<P> for PhaseFair<P> {
+    type Pass = ();
+
+    fn new(_: &Tuning) -> Self {
+        Self::after(0, 0)
+    }
+
+    fn nests(_: &Tuning) -> bool {
+        false
+    }
+
+    #[inline]
+    fn read(&self, _: u32) {
+        // STATE: one more reader came.
+        // ORDERING: Acquire, pairs with [leave write]: what every writer before us wrote is ours to read.
+        let came = self.rin.fetch_add(READER, Acquire) & WRITER;
+        if came & PRESENT != 0 {
+            // ORDERING: Acquire, pairs with [leave write]: the writer has left, maybe another one has come.
+            P::spin_until(&self.rin, Acquire, |now| now & WRITER != came);
+        }
+    }
+
+    #[inline]
+    fn try_read(&self, _: u32) -> Option<()> {
+        let mut seen = self.rin.load(Relaxed); // verified by the exchange
+        while seen & PRESENT == 0 {
+            // ORDERING: Acquire, pairs with [leave write].
+            match self.rin.compare_exchange(seen, seen.wrapping_add(READER), Acquire, Relaxed) {
+                Ok(_) => return Some(()),
+                Err(now) => seen = now,
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn leave_read(&self, (): ()) {
+        // STATE: one more reader left.
+        // ORDERING: Release [leave read]: our reads are done before the writer that waits for us writes.
+        self.rout.fetch_add(READER, Release);
+    }
+
+    #[inline]
+    fn write(&self, _: u32) {
+        // Relaxed: a ticket carries no message; wout does.
+        let ticket = self.win.fetch_add(1, Relaxed);
+        // ORDERING: Acquire, pairs with [call]: every writer before us is done.
+        P::spin_until(&self.wout, Acquire, |served| served == ticket);
+        // STATE: PRESENT is set: who comes from here on waits for us.
+        // Relaxed: readers that see it learn nothing; this tells us who came before.
+        let came = self.rin.fetch_add(PRESENT, Relaxed);
+        debug_assert!(came & PRESENT == 0, "invariant 1");
+        // ORDERING: Acquire, pairs with [leave read]: they are done before we write.
+        P::spin_until(&self.rout, Acquire, |left| left == came & !WRITER);
+    }
+
+    #[inline]
+    fn try_write(&self, _: u32) -> bool {
+        // ORDERING: Acquire, pairs with [call]: every writer before this ticket is done.
+        let ticket = self.wout.load(Acquire);
+        // ORDERING: Acquire, pairs with [leave read]: these readers are done.
+        let left = self.rout.load(Acquire);
+        let came = self.rin.load(Relaxed); // verified by the exchange
+        if came & PRESENT != 0 || came & !WRITER != left {
+            return false;
+        }
+        // Relaxed: as in `write`. A ticket that nobody has drawn is served, so wout cannot move on before we draw it.
+        if self.win.compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed).is_err() {
+            return false;
+        }
+        // STATE: PRESENT is set, if no other readers came than those that had left.
+        // Relaxed: as in `write`.
+        if self.rin.compare_exchange(came, came | PRESENT, Relaxed, Relaxed).is_ok() {
+            return true;
+        }
+        self.call_next();
+        false
+    }
+
+    #[inline]
+    fn leave_write(&self) {
+        let rin = self.rin.load(Relaxed); // of its bits, those that we need are ours (invariant 1)
+        debug_assert!(rin & PRESENT != 0, "nobody writes");
+        let change = ((rin ^ PHASE) & PHASE).wrapping_sub(rin & WRITER);
+        // STATE: PRESENT is clear, and PHASE another: everybody that came meanwhile is in.
+        // ORDERING: Release [leave write]: what we wrote is theirs to read.
+        self.rin.fetch_add(change, Release);
+        self.call_next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PhaseFair;
+    use crate::rw::ReadWrite;
+    use crate::testing::Threads;
+
+    #[test]
+    fn tickets_and_readers_wrap_around() {
+        let lock = PhaseFair::<Threads>::after(u32::MAX - 2, u32::MAX / 4 - 2);
+        for _ in 0..6 {
+            lock.read(1);
+            assert_eq!(lock.try_read(1), Some(()));
+            assert!(!lock.try_write(2), "two read");
+            lock.leave_read(());
+            assert!(!lock.try_write(2), "one reads");
+            lock.leave_read(());
+            lock.write(2);
+            assert!(lock.try_read(1).is_none() && !lock.try_write(1), "one writes");
+            lock.leave_write();
+            assert!(lock.try_write(2), "free");
+            lock.leave_write();
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Every readers-writer lock of the catalogue: every way in, under every checker. What only `rwlock` has (its preferences,
+//! timed waits, the last one that ends it): `rwlock.rs`.
+
+use lockwright_locks::catalog::visit_read_write;
+use lockwright_locks::entry::{Entry, ReadWriteVisitor};
+use lockwright_locks::rw::{ReadWrite, Tuning};
+use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
+use lockwright_model::machine::{self, Machine};
+use lockwright_model::scenario::explore;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+/// What one thread does, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Read,
+    Write,
+    TryRead,
+    TryWrite,
+    /// Twice: a bias that the first one sets serves the second.
+    ReadAgain,
+}
+use Step::*;
+
+/// Takes `step` under the lock; `true` if it got in.
+fn take<M: lockwright_platform::Platform, L: ReadWrite<M>>(
+    lock: &L,
+    me: u32,
+    step: Step,
+    read: impl Fn(),
+    write: impl Fn(),
+) -> bool {
+    match step {
+        Read | ReadAgain => {
+            for _ in 0..1 + u32::from(step == ReadAgain) {
+                let pass = lock.read(me);
+                read();
+                lock.leave_read(pass);
+            }
+        }
+        TryRead => {
+            let Some(pass) = lock.try_read(me) else { return false };
+            read();
+            lock.leave_read(pass);
+        }
+        Write => {
+            lock.write(me);
+            write();
+            lock.leave_write();
+        }
+        TryWrite => {
+            if !lock.try_write(me) {
+                return false;
+            }
+            write();
+            lock.leave_write();
+        }
+    }
+    true
+}
+
+/// Writers exclude everybody, nobody waits forever, and in the end the lock is free. `biased`: somebody has read before.
+fn exclusion<C: Checker, const SPINS: usize, L: ReadWrite<Machine<C, SPINS>> + 'static>(
+    id: &str,
+    budget: Budget,
+    biased: bool,
+    steps: &[Step],
+) {
+    let before = if biased { ", after a read" } else { "" };
+    let name = format!("{id}, {steps:?}{before}, spins {SPINS}");
+    let steps = steps.to_vec();
+    explore::<C>(&name, budget, move || {
+        machine::begin::<C>();
+        machine::lay_table::<C>();
+        {
+            let tuning = Tuning { spin_ns: 1, ..Tuning::default() };
+            let lock = Arc::new((L::new(&tuning), C::Data::new(), AtomicU32::new(0)));
+            if biased {
+                take(&lock.0, 9, Read, || (), || ());
+            }
+            let visit = |lock: &(L, C::Data, AtomicU32), me, step| {
+                let (lock, data, wrote) = lock;
+                let read = || {
+                    data.get();
+                };
+                let write = || {
+                    data.bump();
+                    wrote.fetch_add(1, Relaxed); // outside of the checker's sight
+                };
+                take(lock, me, step, read, write);
+            };
+            let handles = (2..).zip(&steps[1..]).map(|(me, &step)| {
+                let lock = lock.clone();
+                machine::spawn::<C>(move || visit(&lock, me, step))
+            });
+            let handles = handles.collect();
+            visit(&lock, 1, steps[0]);
+            machine::join::<C>(handles);
+            assert_eq!(lock.1.get(), lock.2.load(Relaxed), "writes were lost");
+            for step in [TryWrite, TryRead, TryWrite] {
+                let is_free = take(&lock.0, 9, step, || (), || ());
+                assert!(is_free, "nobody holds it, and it is not free");
+            }
+        }
+        machine::end();
+    });
+}
+
+struct All {
+    budget: Budget,
+    threads: usize,
+}
+
+impl<C: Checker, const SPINS: usize> ReadWriteVisitor<Machine<C, SPINS>> for All {
+    fn visit<L: ReadWrite<Machine<C, SPINS>> + 'static>(&mut self, entry: &'static Entry) {
+        let run = |biased, steps: &[Step]| {
+            exclusion::<C, SPINS, L>(entry.id, self.budget, biased, steps);
+        };
+        match self.threads {
+            2 => {
+                for biased in [false, true] {
+                    run(biased, &[Write, Write]);
+                    run(biased, &[Read, Write]);
+                    run(biased, &[ReadAgain, Write]);
+                    run(biased, &[TryRead, Write]);
+                    run(biased, &[Read, TryWrite]);
+                    run(biased, &[TryWrite, Write]);
+                }
+            }
+            3 => {
+                run(false, &[Read, Write, Write]);
+                run(true, &[Read, Read, Write]);
+                run(true, &[Read, Write, TryWrite]);
+                run(true, &[TryRead, TryWrite, Write]);
+            }
+            _ => {
+                run(false, &[ReadAgain, Write, Read, Write]);
+                run(true, &[Read, TryRead, Write, TryWrite]);
+            }
+        }
+    }
+}
+
+fn run<C: Checker, const SPINS: usize>(threads: usize, budget: Budget) {
+    visit_read_write::<Machine<C, SPINS>>(&mut All { budget, threads });
+}
+
+const TWO: Budget = Budget { preemptions: 3, time: Duration::from_millis(800), draws: 300 };
+const THREE: Budget = Budget { preemptions: 2, time: Duration::from_millis(900), draws: 300 };
+
+#[test]
+fn loom_2_threads_that_sleep_at_once() {
+    run::<Loom, 0>(2, TWO);
+}
+
+#[test]
+fn loom_3_threads_that_sleep_at_once() {
+    run::<Loom, 0>(3, THREE);
+}
+
+#[test]
+fn loom_3_threads_that_spin_once() {
+    run::<Loom, 1>(3, THREE);
+}
+
+#[test]
+fn shuttle_4_threads() {
+    run::<Shuttle, 0>(4, TWO);
+    run::<Shuttle, 1>(4, TWO);
+}
+
+/// A reader that looks at the bias before it shows itself.
+mod planted {
+    use super::*;
+    use lockwright_locks::rw::phase_fair;
+    use lockwright_platform::Ordering::Release;
+    use lockwright_platform::{Platform, Word};
+
+    /// As `per-cpu`, with one line; but a reader looks at the gate first, and counts itself in then.
+    struct LooksFirst<P: Platform> {
+        gate: P::Word,
+        readers: P::Word,
+        inner: phase_fair::Lock<P>,
+    }
+
+    impl<P: Platform> ReadWrite<P> for LooksFirst<P> {
+        type Pass = bool;
+
+        fn new(tuning: &Tuning) -> Self {
+            let [gate, readers] = [(); 2].map(|()| P::Word::new(0));
+            Self { gate, readers, inner: ReadWrite::<P>::new(tuning) }
+        }
+
+        fn nests(_: &Tuning) -> bool {
+            false
+        }
+
+        fn read(&self, me: u32) -> bool {
+            use lockwright_platform::Ordering::SeqCst;
+            let open = self.gate.load(SeqCst) == 0;
+            if open {
+                self.readers.fetch_add(1, SeqCst);
+            } else {
+                self.inner.read(me);
+            }
+            open
+        }
+
+        fn try_read(&self, me: u32) -> Option<bool> {
+            Some(self.read(me))
+        }
+
+        fn leave_read(&self, counted: bool) {
+            if counted {
+                self.readers.fetch_sub(1, Release);
+            } else {
+                self.inner.leave_read(());
+            }
+        }
+
+        fn write(&self, me: u32) {
+            use lockwright_platform::Ordering::SeqCst;
+            self.inner.write(me);
+            self.gate.store(1, SeqCst);
+            P::spin_until(&self.readers, SeqCst, |readers| readers == 0);
+        }
+
+        fn try_write(&self, me: u32) -> bool {
+            self.write(me);
+            true
+        }
+
+        fn leave_write(&self) {
+            self.gate.store(0, Release);
+            self.inner.leave_write();
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "")]
+    fn a_reader_that_looks_before_it_counts_itself_is_found() {
+        exclusion::<Loom, 0, LooksFirst<Machine<Loom, 0>>>("planted", TWO, false, &[Read, Write]);
+    }
+}
