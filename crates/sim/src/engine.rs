@@ -16,6 +16,7 @@
 //! 2. A thread has at most one live `Resume`, `Timer` or request: `turn` counts, and an event of an old turn is void.
 //! 3. Between a look at a word and the wait for its change nothing else runs, or the wait is not begun.
 
+use crate::agenda::Agenda;
 use crate::check::Violation;
 use crate::cores::Cpu;
 use crate::explore::Explorer;
@@ -32,8 +33,6 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use lockwright_locks::posix::{Held, Policy};
 use lockwright_platform::{MEMOS, Memo, Stage, Word};
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Picoseconds.
 pub(crate) type Ps = u64;
@@ -47,7 +46,7 @@ pub(crate) fn ps(ns: f64) -> Ps {
 }
 
 /// What happens next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// A thread goes on.
     Resume { thread: Tid, turn: u32 },
@@ -65,13 +64,6 @@ pub(crate) enum What {
     Yield { thread: Tid, turn: u32 },
     /// An interrupt.
     Noise { cpu: u32 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
-    time: Ps,
-    number: u64,
-    what: What,
 }
 
 /// What a thread does first when it gets the core that it waits for.
@@ -151,10 +143,7 @@ pub(crate) struct Thread {
 pub(crate) struct Engine {
     pub(crate) profile: Profile,
     pub(crate) now: Ps,
-    /// The time of the first event.
-    next: Ps,
-    events: BinaryHeap<Reverse<Event>>,
-    numbers: u64,
+    agenda: Agenda,
     /// Events that let some thread go on: without any, and with threads left, there is a deadlock.
     live: usize,
     pub(crate) threads: Vec<Thread>,
@@ -247,7 +236,7 @@ pub(crate) fn advance(cost: Ps, activity: Activity) {
     }
     e.is_doing(cpu, activity);
     let end = e.now + cost;
-    if end < e.next && end <= e.limit {
+    if end < e.agenda.next && end <= e.limit {
         e.now = end;
         return;
     }
@@ -298,9 +287,7 @@ impl Engine {
         let cpus = Cpu::all(profile);
         Self {
             now: 0,
-            next: Ps::MAX,
-            events: BinaryHeap::new(),
-            numbers: 0,
+            agenda: Agenda::default(),
             live: 0,
             threads: Vec::new(),
             left: 0,
@@ -343,15 +330,13 @@ impl Engine {
     }
 
     pub(crate) fn post(&mut self, time: Ps, what: What) {
-        self.numbers += 1;
         self.live += usize::from(!matches!(what, What::Noise { .. } | What::Slice { .. }));
-        self.next = self.next.min(time);
-        self.events.push(Reverse(Event { time, number: self.numbers, what }));
+        self.agenda.post(time, what);
     }
 
     /// Nothing happens before `time`, and not at `time` either.
     pub(crate) fn is_quiet_until(&self, time: Ps) -> bool {
-        time < self.next
+        time < self.agenda.next
     }
 
     /// Makes a thread; it starts on a core of its own choice, or on CPU `pinned`.
@@ -448,14 +433,13 @@ impl Engine {
 
     /// Handles the next event; returns the thread that can go on, if any.
     fn step(&mut self) -> Option<Tid> {
-        let Some(Reverse(event)) = self.events.pop() else {
+        let Some((time, what)) = self.agenda.pop() else {
             self.stuck("no event is left");
             return None;
         };
-        self.next = self.events.peek().map_or(Ps::MAX, |Reverse(event)| event.time);
         self.handled += 1;
-        self.now = event.time;
-        self.live -= usize::from(!matches!(event.what, What::Noise { .. } | What::Slice { .. }));
+        self.now = time;
+        self.live -= usize::from(!matches!(what, What::Noise { .. } | What::Slice { .. }));
         if self.now > self.limit {
             if !self.threads.iter().any(|thread| thread.on_its_own) {
                 self.stuck("threads are left long after the end");
@@ -463,7 +447,7 @@ impl Engine {
             }
             self.progress();
         }
-        match event.what {
+        match what {
             What::Resume { thread, turn } => {
                 (self.threads[thread as usize].turn == turn).then(|| {
                     self.threads[thread as usize].turn += 1;
