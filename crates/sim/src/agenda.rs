@@ -19,6 +19,7 @@ const BUCKETS: usize = 1024;
 const WORDS: usize = BUCKETS / 64;
 
 const NOTHING: u32 = u32::MAX;
+const FAR: u64 = u64::MAX;
 
 #[derive(Clone, Copy)]
 struct Event {
@@ -45,6 +46,10 @@ pub(crate) struct Agenda {
     numbers: u64,
     /// The time of the first one; `Ps::MAX` if there is none.
     pub(crate) next: Ps,
+    /// Its bucket; `FAR` if there is none, or a later one comes first.
+    next_bucket: u64,
+    /// The time of the first later one; `Ps::MAX` if there is none.
+    later_from: Ps,
 }
 
 impl Default for Agenda {
@@ -58,6 +63,8 @@ impl Default for Agenda {
             free: NOTHING,
             numbers: 0,
             next: Ps::MAX,
+            next_bucket: FAR,
+            later_from: Ps::MAX,
         }
     }
 }
@@ -85,19 +92,37 @@ impl Agenda {
             self.events[id as usize] = event;
             id
         };
-        self.next = self.next.min(time);
-        if bucket_of(time) < self.bucket + BUCKETS as u64 {
-            self.insert(id);
+        let bucket = bucket_of(time).max(self.bucket);
+        if time < self.next {
+            self.next = time;
+            self.next_bucket = FAR;
+        }
+        if bucket < self.bucket + BUCKETS as u64 {
+            if self.next == time {
+                self.next_bucket = bucket;
+            }
+            self.insert(id, bucket);
         } else {
+            self.later_from = self.later_from.min(time);
             self.later.push(Reverse((time, event.number, id)));
         }
     }
 
     /// Puts an event, whose time is near, where it belongs.
-    fn insert(&mut self, id: u32) {
+    #[inline]
+    fn insert(&mut self, id: u32, bucket: u64) {
+        let place = place_of(bucket);
+        if self.first[place] == NOTHING {
+            self.full[place / 64] |= 1 << (place % 64);
+            self.first[place] = id;
+            self.events[id as usize].next = NOTHING;
+        } else {
+            self.sort_in(id, place);
+        }
+    }
+
+    fn sort_in(&mut self, id: u32, place: usize) {
         let Event { time, number, .. } = self.events[id as usize];
-        let place = place_of(bucket_of(time).max(self.bucket));
-        self.full[place / 64] |= 1 << (place % 64);
         let mut before = NOTHING;
         let mut after = self.first[place];
         while after != NOTHING {
@@ -116,45 +141,65 @@ impl Agenda {
         }
     }
 
-    /// The bucket of the first event, if it is near.
-    fn near(&self) -> Option<u64> {
+    /// The bucket of the first event; `FAR` if it is a later one, or there is none.
+    #[inline]
+    fn near(&self) -> u64 {
         let start = place_of(self.bucket);
         let bits = self.full[start / 64] >> (start % 64);
         if bits != 0 {
-            return Some(self.bucket + u64::from(bits.trailing_zeros()));
+            return self.bucket + u64::from(bits.trailing_zeros());
         }
         // The last of these words is the first one again, of which only the lower bits can be set.
         let base = self.bucket - (start % 64) as u64;
-        (1..=WORDS).find_map(|further| {
+        let found = (1..=WORDS).find_map(|further| {
             let bits = self.full[(start / 64 + further) % WORDS];
             (bits != 0).then(|| base + 64 * further as u64 + u64::from(bits.trailing_zeros()))
-        })
+        });
+        found.unwrap_or(FAR)
     }
 
-    /// Takes the first event.
-    pub(crate) fn pop(&mut self) -> Option<(Ps, What)> {
-        match self.near() {
-            Some(bucket) => self.bucket = bucket,
-            None => self.bucket = bucket_of(self.later.peek()?.0.0),
-        }
+    /// Some later events are near now.
+    #[cold]
+    fn approach(&mut self) {
         while let Some(&Reverse((time, _, id))) = self.later.peek()
             && bucket_of(time) < self.bucket + BUCKETS as u64
         {
             self.later.pop();
-            self.insert(id);
+            self.insert(id, bucket_of(time));
+        }
+        self.later_from = self.later.peek().map_or(Ps::MAX, |&Reverse((time, ..))| time);
+    }
+
+    /// Takes the first event.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(Ps, What)> {
+        if self.next_bucket != FAR {
+            self.bucket = self.next_bucket;
+        } else if self.later_from != Ps::MAX {
+            self.bucket = bucket_of(self.later_from);
+        } else {
+            return None;
+        }
+        if bucket_of(self.later_from) < self.bucket + BUCKETS as u64 {
+            self.approach();
         }
         let place = place_of(self.bucket);
         let id = self.first[place];
-        let Event { time, what, next, .. } = self.events[id as usize];
-        self.first[place] = next;
-        self.events[id as usize].next = self.free;
+        let event = &mut self.events[id as usize];
+        let (time, what, next) = (event.time, event.what, event.next);
+        event.next = self.free;
         self.free = id;
-        if next == NOTHING {
-            self.full[place / 64] &= !(1 << (place % 64));
+        self.first[place] = next;
+        if next != NOTHING {
+            (self.next_bucket, self.next) = (self.bucket, self.events[next as usize].time);
+            return Some((time, what));
         }
-        self.next = match self.near() {
-            Some(bucket) => self.events[self.first[place_of(bucket)] as usize].time,
-            None => self.later.peek().map_or(Ps::MAX, |&Reverse((time, ..))| time),
+        self.full[place / 64] &= !(1 << (place % 64));
+        self.next_bucket = self.near();
+        self.next = if self.next_bucket == FAR {
+            self.later_from
+        } else {
+            self.events[self.first[place_of(self.next_bucket)] as usize].time
         };
         Some((time, what))
     }

@@ -17,10 +17,10 @@ pub(crate) struct Request {
 }
 
 /// A place in the queue is a bit: no machine has more than 128 CPUs, and each asks for one line at a time.
-type Places = u128;
+type Places = [u64; 2];
 
 /// Up to this many places are looked at one after the other.
-const FEW: u32 = 4;
+const FEW: usize = 12;
 
 /// Those who ask for a line.
 #[derive(Default)]
@@ -30,10 +30,28 @@ pub(crate) struct Queue {
     places: Vec<Places>,
 }
 
-/// What counts in a draw: by class, as far as they are elsewhere, and the line's own cluster last.
+/// What counts in a draw: by class, as far as they are elsewhere, and in the line's own cluster.
 #[derive(Default)]
 pub(crate) struct Draw {
     groups: Vec<(Places, f64)>,
+}
+
+/// Where the line is, and what that means.
+#[derive(Clone, Copy)]
+pub(crate) struct Weights<'a> {
+    /// By class.
+    pub(crate) by_class: &'a [f64],
+    /// The line's cluster.
+    pub(crate) home: Option<usize>,
+    /// What weights are multiplied with there.
+    pub(crate) local: f64,
+}
+
+impl Weights<'_> {
+    fn of(&self, request: &Request) -> f64 {
+        let local = if Some(usize::from(request.cluster)) == self.home { self.local } else { 1.0 };
+        local * self.by_class[usize::from(request.class)]
+    }
 }
 
 impl Queue {
@@ -45,17 +63,18 @@ impl Queue {
         self.requests.len()
     }
 
-    fn kinds(request: &Request, classes: usize) -> [usize; 2] {
+    fn kinds(request: Request, classes: usize) -> [usize; 2] {
         [usize::from(request.class), classes + usize::from(request.cluster)]
     }
 
     /// A request arrives, on a machine with this many classes and clusters.
     pub(crate) fn push(&mut self, request: Request, classes: usize, clusters: usize) {
         if self.places.is_empty() {
-            self.places = vec![0; classes + clusters];
+            self.places = vec![[0; 2]; classes + clusters];
         }
-        for kind in Self::kinds(&request, classes) {
-            self.places[kind] |= 1 << self.requests.len();
+        let place = self.requests.len();
+        for kind in Self::kinds(request, classes) {
+            self.places[kind][place / 64] |= 1 << (place % 64);
         }
         self.requests.push(request);
     }
@@ -63,72 +82,80 @@ impl Queue {
     /// The request at `place` leaves, and the last one takes its place.
     pub(crate) fn take(&mut self, place: usize, classes: usize) -> Request {
         let last = self.requests.len() - 1;
-        for kind in Self::kinds(&self.requests[place], classes) {
-            self.places[kind] &= !(1 << place);
+        let (leaves, moves) = (self.requests[place], self.requests[last]);
+        for kind in Self::kinds(leaves, classes) {
+            self.places[kind][place / 64] &= !(1 << (place % 64));
         }
-        if last != place {
-            for kind in Self::kinds(&self.requests[last], classes) {
-                self.places[kind] = self.places[kind] & !(1 << last) | 1 << place;
-            }
+        for kind in Self::kinds(moves, classes) {
+            self.places[kind][last / 64] &= !(1 << (last % 64));
+            self.places[kind][place / 64] |= u64::from(last != place) << (place % 64);
         }
         self.requests.swap_remove(place)
     }
 
-    /// Draws a place. `home` is the line's cluster, where weights count `local` times; `by_class` has the classes' weights;
-    /// `share` is drawn evenly from 0 to 1.
-    pub(crate) fn draw(
-        &self,
-        draw: &mut Draw,
-        home: Option<usize>,
-        local: f64,
-        by_class: impl ExactSizeIterator<Item = f64>,
-        share: f64,
-    ) -> usize {
-        let classes = by_class.len();
-        let near = home.map_or(0, |home| self.places[classes + home]);
-        draw.groups.clear();
-        for (weight, places) in by_class.zip(&self.places) {
-            for (places, weight) in [(places & !near, weight), (places & near, weight * local)] {
-                if places != 0 {
-                    draw.groups.push((places, weight));
-                }
+    /// The place at which the running total of the weights exceeds `share`, drawn evenly from 0 to 1, of all.
+    pub(crate) fn draw(&self, draw: &mut Draw, weights: Weights<'_>, share: f64) -> usize {
+        if self.len() <= FEW {
+            let total: f64 = self.requests.iter().map(|request| weights.of(request)).sum();
+            return self.walk(0, share * total, weights);
+        }
+        draw.split(&self.places, weights);
+        let (start, left) = draw.halve(share, self.len());
+        self.walk(start, left, weights)
+    }
+
+    /// From `place` on, one by one.
+    fn walk(&self, place: usize, mut left: f64, weights: Weights<'_>) -> usize {
+        for (further, request) in self.requests[place..].iter().enumerate() {
+            left -= weights.of(request);
+            if left < 0.0 {
+                return place + further;
             }
         }
-        draw.place(share, self.requests.len())
+        self.len() - 1 // rounding
     }
-}
-
-/// The lower `width` places.
-fn below(width: u32) -> Places {
-    if width >= 128 { Places::MAX } else { (1 << width) - 1 }
 }
 
 impl Draw {
-    fn weight(&self, places: Places) -> f64 {
-        let of = |(all, weight): &(Places, f64)| f64::from((all & places).count_ones()) * weight;
+    /// Places of equal weight.
+    fn split(&mut self, places: &[Places], weights: Weights<'_>) {
+        self.groups.clear();
+        let (by_class, by_cluster) = places.split_at(weights.by_class.len());
+        let near = weights.home.map_or([0; 2], |home| by_cluster[home]);
+        for (&weight, places) in weights.by_class.iter().zip(by_class) {
+            let far = [places[0] & !near[0], places[1] & !near[1]];
+            let near = [places[0] & near[0], places[1] & near[1]];
+            for (places, weight) in [(far, weight), (near, weight * weights.local)] {
+                if places != [0; 2] {
+                    self.groups.push((places, weight));
+                }
+            }
+        }
+    }
+
+    /// The weight of those places of the lower or upper 64 that `mask` has.
+    fn weight(&self, word: usize, mask: u64) -> f64 {
+        let of =
+            |(all, weight): &(Places, f64)| f64::from((all[word] & mask).count_ones()) * weight;
         self.groups.iter().map(of).sum()
     }
 
-    /// The first place at which the sum of the weights up to there exceeds `share` of all.
-    fn place(&self, share: f64, len: usize) -> usize {
-        let mut draw = share * self.weight(Places::MAX);
-        let mut width = u32::try_from(len).expect("at most 128").next_power_of_two();
-        let mut start = 0;
-        while width > FEW {
-            width /= 2;
-            let lower = self.weight(below(width) << start);
+    /// Leaves out as many lower places as it can by halves; returns the first place left, and what is left of the draw.
+    fn halve(&self, share: f64, len: usize) -> (usize, f64) {
+        let lower = self.weight(0, u64::MAX);
+        let upper = if len > 64 { self.weight(1, u64::MAX) } else { 0.0 };
+        let (mut draw, mut word, mut start) = (share * (lower + upper), 0, 0);
+        if len > 64 && draw >= lower {
+            (draw, word) = (draw - lower, 1);
+        }
+        for width in [32, 16, 8] {
+            let lower = self.weight(word, ((1 << width) - 1) << start);
             if draw >= lower {
                 draw -= lower;
                 start += width;
             }
         }
-        for place in start as usize..len {
-            draw -= self.weight(1 << place);
-            if draw < 0.0 {
-                return place;
-            }
-        }
-        len - 1 // rounding
+        (64 * word + start, draw)
     }
 }
 
@@ -170,7 +197,8 @@ mod tests {
                     };
                     let weights: Vec<f64> = expected.iter().map(weight).collect();
                     let share = rng.f64();
-                    let place = queue.draw(&mut draw, home, local, by_class.into_iter(), share);
+                    let of = Weights { by_class: &by_class, home, local };
+                    let place = queue.draw(&mut draw, of, share);
                     assert_eq!(place, by_definition(&weights, share));
                     assert_eq!(queue.take(place, 2).cluster, expected.swap_remove(place));
                 }

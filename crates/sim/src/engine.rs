@@ -99,7 +99,6 @@ pub(crate) enum State {
 /// A simulated thread.
 pub(crate) struct Thread {
     pub(crate) name: String,
-    coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
     yielder: *const Yielder<(), ()>,
     pub(crate) state: State,
     pub(crate) cpu: u32,
@@ -147,6 +146,8 @@ pub(crate) struct Engine {
     /// Events that let some thread go on: without any, and with threads left, there is a deadlock.
     live: usize,
     pub(crate) threads: Vec<Thread>,
+    /// Their stacks, apart from what they do with their threads.
+    coroutines: Vec<Option<Coroutine<(), (), (), DefaultStack>>>,
     /// Threads that have not ended.
     pub(crate) left: usize,
     pub(crate) running: Option<Tid>,
@@ -167,6 +168,8 @@ pub(crate) struct Engine {
     pub(crate) arena: Vec<*mut u8>,
     /// Events handled, for reports of speed.
     pub(crate) handled: u64,
+    /// What threads did without an event: it was over before the next one.
+    pub(crate) ran_on: u64,
     /// The locks of its mutexes (product.rs).
     pub(crate) table: Vec<Policy<Product>>,
     /// Who goes next, if that is not a matter of time.
@@ -238,6 +241,7 @@ pub(crate) fn advance(cost: Ps, activity: Activity) {
     let end = e.now + cost;
     if end < e.agenda.next && end <= e.limit {
         e.now = end;
+        e.ran_on += 1;
         return;
     }
     let thread = &mut e.threads[me as usize];
@@ -290,6 +294,7 @@ impl Engine {
             agenda: Agenda::default(),
             live: 0,
             threads: Vec::new(),
+            coroutines: Vec::new(),
             left: 0,
             running: None,
             lines: Lines::new(profile, &cpus),
@@ -305,6 +310,7 @@ impl Engine {
             arena: Vec::new(),
             table: Vec::new(),
             handled: 0,
+            ran_on: 0,
             explore: None,
             cpus,
             profile: profile.clone(),
@@ -341,6 +347,7 @@ impl Engine {
 
     /// Makes a thread; it starts on a core of its own choice, or on CPU `pinned`.
     pub(crate) fn spawn(&mut self, name: String, pinned: Option<u32>, body: Box<dyn FnOnce()>) {
+        debug_assert!(self.running.is_none(), "all threads are made before the first one runs");
         let id = Tid::try_from(self.threads.len()).expect("a few threads");
         let stack = STACKS.with_borrow_mut(Vec::pop);
         let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack"));
@@ -350,7 +357,6 @@ impl Engine {
         });
         self.threads.push(Thread {
             name,
-            coroutine: Some(coroutine),
             yielder: std::ptr::null(),
             state: State::Woken,
             cpu: pinned.unwrap_or(id % u32::try_from(self.cpus.len()).expect("few CPUs")),
@@ -373,6 +379,7 @@ impl Engine {
             held: Box::default(),
             on_its_own: false,
         });
+        self.coroutines.push(Some(coroutine));
         self.orders.add_thread();
         self.left += 1;
         if self.explore.is_some() {
@@ -401,20 +408,17 @@ impl Engine {
     /// # Safety
     /// As [`run`](Self::run).
     pub(crate) unsafe fn resume(this: *mut Self, thread: Tid) {
-        // SAFETY: the caller's promise; the coroutine is out of the engine while it runs.
+        // SAFETY: the caller's promise; while the coroutine runs, nobody looks at `coroutines`: all threads are made before.
         unsafe {
-            let e = &mut *this;
-            e.running = Some(thread);
-            let mut coroutine =
-                e.threads[thread as usize].coroutine.take().expect("it has not ended");
-            let outcome = coroutine.resume(());
+            (*this).running = Some(thread);
+            let place: *mut Option<_> = &mut (&mut (*this).coroutines)[thread as usize];
+            let outcome = (*place).as_mut().expect("it has not ended").resume(());
             let e = &mut *this;
             e.running = None;
             if let CoroutineResult::Return(()) = outcome {
-                STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+                let stack = e.coroutines[thread as usize].take().map(Coroutine::into_stack);
+                STACKS.with_borrow_mut(|stacks| stacks.extend(stack));
                 e.ended(thread);
-            } else {
-                e.threads[thread as usize].coroutine = Some(coroutine);
             }
         }
     }
@@ -561,8 +565,8 @@ pub(crate) fn fail(violation: Violation) -> ! {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        for thread in &mut self.threads {
-            if let Some(mut coroutine) = thread.coroutine.take() {
+        for coroutine in &mut self.coroutines {
+            if let Some(mut coroutine) = coroutine.take() {
                 // SAFETY: what its stack holds is forgotten, not dropped: nothing outside points to it any more, since
                 // the machine ends here; memory that it owned is leaked.
                 unsafe { coroutine.force_reset() };

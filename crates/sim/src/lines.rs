@@ -11,7 +11,7 @@
 //! core has changed moves it. A write removes every copy: threads that spin on one ask again. An operation changes the
 //! word at the moment when it is served.
 
-use crate::arbiter::{Draw, Queue, Request};
+use crate::arbiter::{Draw, Queue, Request, Weights};
 use crate::cores::Cpu;
 use crate::engine::{Engine, Ps, State, Tid, What, advance, engine, ps, suspend};
 use crate::profile::{ClassProfile, Profile};
@@ -282,6 +282,7 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
     let arrival = e.now + travel;
     let back = if line.queue.is_empty() && line.free_at <= arrival && e.is_quiet_until(arrival) {
         e.now = arrival;
+        e.ran_on += 1;
         e.grant(id, me, write)
     } else {
         e.threads[me as usize].state = State::Asking(id);
@@ -418,7 +419,8 @@ impl Engine {
         }
         let weights = &weights[usize::from(line.period < *back_to_back)];
         let home = self.cpus.get(line.last as usize).map(|cpu| cpu.cluster);
-        line.queue.draw(draw, home, *local_weight, weights.iter().copied(), self.rng.f64())
+        let weights = Weights { by_class: weights, home, local: *local_weight };
+        line.queue.draw(draw, weights, self.rng.f64())
     }
 
     fn serve(&mut self, id: u32, who: Tid, write: bool) -> Tid {
