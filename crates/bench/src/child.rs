@@ -33,7 +33,8 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
         .process_group(0);
     // What our caller wants of its own programs is not asked of a worker; but the machine is its own.
     for (name, _) in std::env::vars_os() {
-        let is_machine = name == "LOCKWRIGHT_TOPOLOGY" || name == lockwright_energy::VARIABLE;
+        let of_machine = ["LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_PAUSE", lockwright_energy::VARIABLE];
+        let is_machine = of_machine.iter().any(|one| name == *one);
         if name.as_encoded_bytes().starts_with(b"LOCKWRIGHT_") && !is_machine {
             command.env_remove(name);
         }

@@ -53,7 +53,7 @@ pub use names::{Names, advice, misspelt_class, nearest, split};
 pub use progress::progress;
 pub use stats::Spread;
 pub use system::{
-    Machine, catch_interrupts, children_cpu_time, command_line, cpus, interrupted,
+    Machine, catch_interrupts, children_cpu_time, command_line, cpu_time, cpus, interrupted,
     line_transfer_between, pin_to,
 };
 

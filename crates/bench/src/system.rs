@@ -90,7 +90,7 @@ pub fn pin_to(cpu: usize) {
 }
 
 /// User and system time of this process.
-pub(crate) fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     usage(libc::RUSAGE_SELF)
 }
 

@@ -4,6 +4,7 @@ use crate::chain::Chain;
 use crate::stats::Sample;
 use crate::together::on;
 use lockwright_native::futex::{self, Clock};
+use lockwright_native::pause::Pause;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::Instant;
@@ -61,6 +62,24 @@ pub(crate) fn round(cpu: usize) -> Vec<Sample> {
             sample
         };
         Measure::ALL.iter().map(measure).collect()
+    })
+}
+
+/// How long a turn of waiting takes by each instruction that this processor has, ns: the median of some runs. Nobody
+/// writes the word that is watched.
+pub(crate) fn pauses(cpu: usize) -> Vec<(String, f64)> {
+    const RUNS: usize = 31;
+    on(cpu, || {
+        let word = Aligned(AtomicU32::new(0));
+        let address: *const u8 = black_box(&raw const word).cast();
+        let here = Pause::ALL.into_iter().filter(|kind| kind.is_here());
+        let turn = |kind: Pause| {
+            let run = || per_turn(256, || (0..256).for_each(|_| kind.turn(address, &|| true)));
+            let mut runs: Vec<f64> = (0..RUNS).map(|_| run()).collect();
+            runs.sort_by(f64::total_cmp);
+            (kind.name().to_owned(), (runs[RUNS / 2] * 10.0).round() / 10.0)
+        };
+        here.map(turn).collect()
     })
 }
 

@@ -62,6 +62,9 @@ pub struct Calibration {
     pub regime: Option<Regime>,
     /// What users of the profile should know.
     pub notes: Vec<String>,
+    /// How long a turn of waiting takes on the fastest class, ns, by each instruction that this processor has. The word
+    /// that is watched does not change: so long a sleep may last.
+    pub pauses: Vec<(String, f64)>,
 }
 
 /// Why there is no profile.
@@ -154,7 +157,15 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
     let profile = Profile::parse(&profile.to_toml())?;
     let figures = ledger.figures();
     let notes = notes(&layout, &machine, &figures, &lines, options.quick);
-    Ok(Calibration { profile, figures, regimes: lines.regimes, regime: lines.regime, notes })
+    let pauses = alone::pauses(layout.core_of(0));
+    Ok(Calibration {
+        profile,
+        figures,
+        regimes: lines.regimes,
+        regime: lines.regime,
+        notes,
+        pauses,
+    })
 }
 
 fn notes(

@@ -22,6 +22,12 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Machine {
     /// The processor that it is of: homes are shared, and programs move.
     pub(crate) cpu: String,
+    /// By which instruction waiters pass the time, if a user has written it there: `pause`, `mfence`, ...
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pause: Option<String>,
+    /// How long a turn of each takes on the fastest class, ns.
+    #[serde(default)]
+    pub(crate) pause_ns: BTreeMap<String, f64>,
     /// By class of cores, the fastest first.
     pub(crate) class: Vec<Waits>,
     /// Options that locks have here, unless others are asked for: by lock and key.
@@ -47,9 +53,13 @@ impl Machine {
         let class = waits(&calibration.profile);
         // One budget for all: on no class of cores may it end before a sleeper would run.
         let spin = class.iter().map(|class| class.spin_ns).max().unwrap_or(0);
+        // Not measured, but chosen by whoever wrote it there.
+        let kept = Self::here().and_then(|machine| machine.pause);
         let mutexee = [("spin".to_owned(), spin)].into();
         Self {
             cpu: lockwright_bench::Machine::here().cpu,
+            pause: kept,
+            pause_ns: calibration.pauses.iter().cloned().collect(),
             class,
             lock: [("mutexee".to_owned(), mutexee)].into(),
             power: lockwright_calibrate::watts(&calibration.profile),
@@ -68,6 +78,12 @@ impl Machine {
             ]);
         }
         table
+    }
+
+    /// How long waiters' turns take, a line.
+    pub(crate) fn pauses(&self) -> String {
+        let of = |(name, ns): (&String, &f64)| format!("{name} {ns} ns");
+        self.pause_ns.iter().map(of).collect::<Vec<_>>().join(", ")
     }
 
     /// What was found out about the machine that we are on, if anything was. A file that can't be read is one warning.
@@ -154,9 +170,11 @@ mod tests {
             regimes: Vec::new(),
             regime: None,
             notes: Vec::new(),
+            pauses: vec![("mfence".to_owned(), 12.5)],
         };
         let machine = Machine::of(&calibration);
         let [big, little] = &machine.class[..] else { panic!("two classes") };
+        assert_eq!(machine.pause_ns["mfence"].to_bits(), 12.5_f64.to_bits());
         assert_eq!(machine.lock["mutexee"]["spin"], little.spin_ns.max(big.spin_ns));
         let table = output::plain(&machine.table());
         assert!(
@@ -176,6 +194,8 @@ mod tests {
         let options = options.map(|(key, value)| (key.to_owned(), value));
         let machine = Machine {
             cpu: "x".into(),
+            pause: None,
+            pause_ns: BTreeMap::new(),
             class: Vec::new(),
             lock: [("fifo".to_owned(), options.into())].into(),
             power: None,

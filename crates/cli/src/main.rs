@@ -18,6 +18,7 @@ mod library;
 mod lock_trace;
 mod machine;
 mod output;
+mod pause;
 mod process;
 mod reproduce;
 mod rules;

@@ -74,6 +74,21 @@ fn a_rerun_gives_the_same_bytes_and_every_point_has_its_runs() -> Result<()> {
 }
 
 #[test]
+fn the_simulators_own_speed_is_real_and_does_not_change_what_it_prints() -> Result<()> {
+    let arguments = ["--machine", "m1", "--lock", "mcs", "--seed", "1", "--json"];
+    let (plain, timed) = (good(&arguments)?, good(&[&arguments[..], &["--speed"]].concat())?);
+    assert_eq!(plain.text(), timed.text().replace(" --speed", ""));
+    let said = timed.errors();
+    assert!(said.contains("simulator (real): ") && said.contains(" events/s a core"), "{said}");
+    let whole: Value = serde_json::from_str(&plain.text())?;
+    let run = &whole["points"][0]["runs"][0];
+    let count = |key: &str| run[key].as_u64().context("a count");
+    // Every step but those that run on beneath others' events is an event itself.
+    assert!(count("steps")? > count("events")? && count("events")? > 0, "{run}");
+    Ok(())
+}
+
+#[test]
 fn every_file_is_written_and_says_that_it_is_simulated() -> Result<()> {
     let folder = TempDir::new()?;
     let dir = folder.path().join("new/folder");

@@ -11,6 +11,7 @@ pub mod arena;
 pub mod cpus;
 mod file;
 pub mod futex;
+pub mod pause;
 pub mod place;
 mod relax;
 pub mod symbol;
@@ -45,7 +46,9 @@ impl Platform for Native {
             if done(value) {
                 return value;
             }
-            relax::or_yield(&mut looks, LOOKS_BEFORE_YIELD);
+            // Relaxed: a hint, the next look decides.
+            let is_same = || word.load(Ordering::Relaxed) == value;
+            relax::or_yield(&mut looks, LOOKS_BEFORE_YIELD, word.as_ptr().cast(), is_same);
         }
     }
 
@@ -61,7 +64,9 @@ impl Platform for Native {
             if done(value) {
                 return value;
             }
-            relax::or_yield(&mut looks, LOOKS_BEFORE_YIELD);
+            let is_same = || ptr.load(Ordering::Relaxed) == value; // a hint, the next look decides
+            let address = core::ptr::from_ref(ptr).cast();
+            relax::or_yield(&mut looks, LOOKS_BEFORE_YIELD, address, is_same);
         }
     }
 
@@ -72,15 +77,16 @@ impl Platform for Native {
         ns: u32,
         mut done: impl FnMut(u32) -> bool,
     ) -> u32 {
-        let value = word.load(order);
+        let mut value = word.load(order);
         if done(value) || ns == 0 {
             return value;
         }
         let end = Self::now() + u64::from(ns);
         loop {
-            for _ in 0..LOOKS_PER_CLOCK {
-                relax::once();
-                let value = word.load(order);
+            for _ in 0..LOOKS_PER_CLOCK / pause::looks() {
+                // Relaxed: a hint, the next look decides.
+                pause::once(word.as_ptr().cast(), || word.load(Ordering::Relaxed) == value);
+                value = word.load(order);
                 if done(value) {
                     return value;
                 }
@@ -95,8 +101,9 @@ impl Platform for Native {
 
     fn pause(ns: u32) {
         let end = Self::now() + u64::from(ns);
+        let nobody_writes = 0u8;
         while Self::now() < end {
-            relax::once();
+            pause::once(&nobody_writes, || true);
         }
     }
 

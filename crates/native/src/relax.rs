@@ -1,6 +1,7 @@
 //! One turn of waiting, awake.
 
 use crate::futex::{self, Deadline, Sleeper};
+use crate::pause;
 
 /// Yields between two naps: so many that a queue lock's waiters are seldom asleep when their turn comes.
 const YIELDS: u32 = 512;
@@ -8,18 +9,17 @@ const YIELDS: u32 = 512;
 /// How long a nap takes, ns.
 const NAP_NS: u64 = 50_000;
 
-/// Tells the core that we spin.
+/// One turn of a wait without bound for a change of the word at `address`; gives the CPU away from look `limit` on.
 #[inline(always)]
-pub(crate) fn once() {
-    core::hint::spin_loop();
-}
-
-/// One turn of a wait without bound; gives the CPU away from turn `limit` on.
-#[inline(always)]
-pub(crate) fn or_yield(looks: &mut u32, limit: u32) {
+pub(crate) fn or_yield(
+    looks: &mut u32,
+    limit: u32,
+    address: *const u8,
+    is_same: impl Fn() -> bool,
+) {
     if *looks < limit {
-        *looks += 1;
-        once();
+        *looks += pause::looks();
+        pause::once(address, is_same);
     } else {
         give_away(looks, limit);
     }
@@ -29,7 +29,8 @@ pub(crate) fn or_yield(looks: &mut u32, limit: u32) {
 /// run: the one that we wait for may be among them, with this CPU for its only one.
 #[cold]
 fn give_away(looks: &mut u32, limit: u32) {
-    if *looks - limit < YIELDS {
+    // The last turn may have counted for more than one look.
+    if looks.saturating_sub(limit) < YIELDS {
         *looks += 1;
         return futex::yield_cpu();
     }
@@ -54,9 +55,9 @@ mod tests {
 
     #[test]
     fn a_wait_without_bound_sleeps_now_and_then() {
-        let (mut looks, before) = (0, sleeps());
+        let (mut looks, word, before) = (0, 0_u32, sleeps());
         for _ in 0..10 * (YIELDS + 1) {
-            or_yield(&mut looks, 0);
+            or_yield(&mut looks, 0, (&raw const word).cast(), || true);
         }
         assert!(sleeps() - before >= 10);
     }

@@ -11,6 +11,7 @@
 //!
 //! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of those that
 //!   were given none (`epoch`).
+//! * `LOCKWRIGHT_PAUSE=mfence`: the instruction by which waiters pass the time (`pause`).
 //! * `LOCKWRIGHT_STATS=DIR`: where to record the results of epochs (`recording`).
 //! * `LOCKWRIGHT_TRACE=DIR`, `LOCKWRIGHT_TRACE_LIMIT=N`: where to record operations on mutexes, up to about N
 //!   acquisitions (`trace`).

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::got;
 use crate::{access, config, emulate, env, epoch, fork, guard};
-use crate::{machine, mutex, policy, real, recording, switch, thread, trace};
+use crate::{machine, mutex, pause, policy, real, recording, switch, thread, trace};
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
 /// other libraries' constructors run first.
@@ -49,6 +49,7 @@ pub(crate) unsafe fn begin() {
     fork::watch();
     access::begin();
     machine::begin();
+    pause::load();
     // SAFETY: called once, each of them.
     unsafe {
         machine::load(|topology| emulate::load(topology, mutex::rehearse));

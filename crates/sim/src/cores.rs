@@ -31,8 +31,6 @@ pub(crate) struct Cpu {
     /// ps, but a NOP takes less than one.
     pub(crate) nop: f64,
     pub(crate) compute: f64,
-    pub(crate) weight_spaced: f64,
-    pub(crate) weight_back_to_back: f64,
     smt_speed: f64,
     pub(crate) fences: bool,
     pub(crate) power: Power,
@@ -71,8 +69,6 @@ impl Cpu {
                         line: ps(kind.line_ns),
                         nop: kind.nop_ns * 1000.0,
                         compute: kind.compute,
-                        weight_spaced: kind.weight_spaced,
-                        weight_back_to_back: kind.weight_back_to_back,
                         smt_speed: kind.smt_speed,
                         fences: kind.fences,
                         power: kind.power.clone(),

@@ -16,6 +16,7 @@
 //! 2. A thread has at most one live `Resume`, `Timer` or request: `turn` counts, and an event of an old turn is void.
 //! 3. Between a look at a word and the wait for its change nothing else runs, or the wait is not begun.
 
+use crate::agenda::Agenda;
 use crate::check::Violation;
 use crate::cores::Cpu;
 use crate::explore::Explorer;
@@ -32,8 +33,6 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 use lockwright_locks::posix::{Held, Policy};
 use lockwright_platform::{MEMOS, Memo, Stage, Word};
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Picoseconds.
 pub(crate) type Ps = u64;
@@ -47,7 +46,7 @@ pub(crate) fn ps(ns: f64) -> Ps {
 }
 
 /// What happens next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// A thread goes on.
     Resume { thread: Tid, turn: u32 },
@@ -65,13 +64,6 @@ pub(crate) enum What {
     Yield { thread: Tid, turn: u32 },
     /// An interrupt.
     Noise { cpu: u32 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Event {
-    time: Ps,
-    number: u64,
-    what: What,
 }
 
 /// What a thread does first when it gets the core that it waits for.
@@ -107,7 +99,6 @@ pub(crate) enum State {
 /// A simulated thread.
 pub(crate) struct Thread {
     pub(crate) name: String,
-    coroutine: Option<Coroutine<(), (), (), DefaultStack>>,
     yielder: *const Yielder<(), ()>,
     pub(crate) state: State,
     pub(crate) cpu: u32,
@@ -153,13 +144,12 @@ pub(crate) struct Thread {
 pub(crate) struct Engine {
     pub(crate) profile: Profile,
     pub(crate) now: Ps,
-    /// The time of the first event.
-    next: Ps,
-    events: BinaryHeap<Reverse<Event>>,
-    numbers: u64,
+    agenda: Agenda,
     /// Events that let some thread go on: without any, and with threads left, there is a deadlock.
     live: usize,
     pub(crate) threads: Vec<Thread>,
+    /// Their stacks, apart from what they do with their threads.
+    coroutines: Vec<Option<Coroutine<(), (), (), DefaultStack>>>,
     /// Threads that have not ended.
     pub(crate) left: usize,
     pub(crate) running: Option<Tid>,
@@ -182,6 +172,8 @@ pub(crate) struct Engine {
     pub(crate) arena: Vec<*mut u8>,
     /// Events handled, for reports of speed.
     pub(crate) handled: u64,
+    /// What threads did without an event: it was over before the next one.
+    pub(crate) ran_on: u64,
     /// The locks of its mutexes (product.rs).
     pub(crate) table: Vec<Policy<Product>>,
     /// Who goes next, if that is not a matter of time.
@@ -251,8 +243,9 @@ pub(crate) fn advance(cost: Ps, activity: Activity) {
     }
     e.is_doing(cpu, activity);
     let end = e.now + cost;
-    if end < e.next && end <= e.limit {
+    if end < e.agenda.next && end <= e.limit {
         e.now = end;
+        e.ran_on += 1;
         return;
     }
     let thread = &mut e.threads[me as usize];
@@ -302,11 +295,10 @@ impl Engine {
         let cpus = Cpu::all(profile);
         Self {
             now: 0,
-            next: Ps::MAX,
-            events: BinaryHeap::new(),
-            numbers: 0,
+            agenda: Agenda::default(),
             live: 0,
             threads: Vec::new(),
+            coroutines: Vec::new(),
             left: 0,
             running: None,
             lines: Lines::new(profile, &cpus),
@@ -323,6 +315,7 @@ impl Engine {
             arena: Vec::new(),
             table: Vec::new(),
             handled: 0,
+            ran_on: 0,
             explore: None,
             cpus,
             profile: profile.clone(),
@@ -353,19 +346,18 @@ impl Engine {
     }
 
     pub(crate) fn post(&mut self, time: Ps, what: What) {
-        self.numbers += 1;
         self.live += usize::from(!matches!(what, What::Noise { .. } | What::Slice { .. }));
-        self.next = self.next.min(time);
-        self.events.push(Reverse(Event { time, number: self.numbers, what }));
+        self.agenda.post(time, what);
     }
 
     /// Nothing happens before `time`, and not at `time` either.
     pub(crate) fn is_quiet_until(&self, time: Ps) -> bool {
-        time < self.next
+        time < self.agenda.next
     }
 
     /// Makes a thread; it starts on a core of its own choice, or on CPU `pinned`.
     pub(crate) fn spawn(&mut self, name: String, pinned: Option<u32>, body: Box<dyn FnOnce()>) {
+        debug_assert!(self.running.is_none(), "all threads are made before the first one runs");
         let id = Tid::try_from(self.threads.len()).expect("a few threads");
         let stack = STACKS.with_borrow_mut(Vec::pop);
         let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack"));
@@ -375,7 +367,6 @@ impl Engine {
         });
         self.threads.push(Thread {
             name,
-            coroutine: Some(coroutine),
             yielder: std::ptr::null(),
             state: State::Woken,
             cpu: pinned.unwrap_or(id % u32::try_from(self.cpus.len()).expect("few CPUs")),
@@ -399,6 +390,7 @@ impl Engine {
             held: Box::default(),
             on_its_own: false,
         });
+        self.coroutines.push(Some(coroutine));
         self.orders.add_thread();
         self.left += 1;
         if self.explore.is_some() {
@@ -427,20 +419,17 @@ impl Engine {
     /// # Safety
     /// As [`run`](Self::run).
     pub(crate) unsafe fn resume(this: *mut Self, thread: Tid) {
-        // SAFETY: the caller's promise; the coroutine is out of the engine while it runs.
+        // SAFETY: the caller's promise; while the coroutine runs, nobody looks at `coroutines`: all threads are made before.
         unsafe {
-            let e = &mut *this;
-            e.running = Some(thread);
-            let mut coroutine =
-                e.threads[thread as usize].coroutine.take().expect("it has not ended");
-            let outcome = coroutine.resume(());
+            (*this).running = Some(thread);
+            let place: *mut Option<_> = &mut (&mut (*this).coroutines)[thread as usize];
+            let outcome = (*place).as_mut().expect("it has not ended").resume(());
             let e = &mut *this;
             e.running = None;
             if let CoroutineResult::Return(()) = outcome {
-                STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+                let stack = e.coroutines[thread as usize].take().map(Coroutine::into_stack);
+                STACKS.with_borrow_mut(|stacks| stacks.extend(stack));
                 e.ended(thread);
-            } else {
-                e.threads[thread as usize].coroutine = Some(coroutine);
             }
         }
     }
@@ -459,14 +448,13 @@ impl Engine {
 
     /// Handles the next event; returns the thread that can go on, if any.
     fn step(&mut self) -> Option<Tid> {
-        let Some(Reverse(event)) = self.events.pop() else {
+        let Some((time, what)) = self.agenda.pop() else {
             self.stuck("no event is left");
             return None;
         };
-        self.next = self.events.peek().map_or(Ps::MAX, |Reverse(event)| event.time);
         self.handled += 1;
-        self.now = event.time;
-        self.live -= usize::from(!matches!(event.what, What::Noise { .. } | What::Slice { .. }));
+        self.now = time;
+        self.live -= usize::from(!matches!(what, What::Noise { .. } | What::Slice { .. }));
         if self.now > self.limit {
             if !self.threads.iter().any(|thread| thread.on_its_own) {
                 self.stuck("threads are left long after the end");
@@ -474,7 +462,7 @@ impl Engine {
             }
             self.progress();
         }
-        match event.what {
+        match what {
             What::Resume { thread, turn } => {
                 (self.threads[thread as usize].turn == turn).then(|| {
                     self.threads[thread as usize].turn += 1;
@@ -588,8 +576,8 @@ pub(crate) fn fail(violation: Violation) -> ! {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        for thread in &mut self.threads {
-            if let Some(mut coroutine) = thread.coroutine.take() {
+        for coroutine in &mut self.coroutines {
+            if let Some(mut coroutine) = coroutine.take() {
                 // SAFETY: what its stack holds is forgotten, not dropped: nothing outside points to it any more, since
                 // the machine ends here; memory that it owned is leaked.
                 unsafe { coroutine.force_reset() };

@@ -8,6 +8,8 @@
 //!
 //! Every figure that comes out of here is *simulated*.
 
+mod agenda;
+mod arbiter;
 pub mod batch;
 mod check;
 mod cores;

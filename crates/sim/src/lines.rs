@@ -11,9 +11,10 @@
 //! core has changed moves it. A write removes every copy: threads that spin on one ask again. An operation changes the
 //! word at the moment when it is served.
 
+use crate::arbiter::{Draw, Queue, Request, Weights};
 use crate::cores::Cpu;
 use crate::engine::{Engine, Ps, State, Tid, What, advance, engine, ps, suspend};
-use crate::profile::Profile;
+use crate::profile::{ClassProfile, Profile};
 use crate::timeline::Activity;
 use rustc_hash::FxHashMap;
 
@@ -22,10 +23,20 @@ const LINE: usize = 128;
 
 const NOBODY: u32 = u32::MAX;
 
-#[derive(Clone, Copy, Debug)]
-struct Request {
-    thread: Tid,
-    write: bool,
+/// The lines that were used last are found by their address's low bits.
+const RECENT: usize = 256;
+
+/// What a transfer between two CPUs costs.
+#[derive(Clone, Copy)]
+struct Transfer {
+    /// From request to grant.
+    latency: Ps,
+    /// From the core to the directory.
+    travel: Ps,
+    /// So long is the line taken.
+    taken: Ps,
+    /// From service to grant.
+    back: Ps,
 }
 
 struct Line {
@@ -41,7 +52,7 @@ struct Line {
     free_at: Ps,
     /// From then on its owner can use it.
     granted_at: Ps,
-    queue: Vec<Request>,
+    queue: Queue,
     spinners: Vec<Tid>,
     /// Counts writes.
     writes: u64,
@@ -54,12 +65,21 @@ struct Line {
 pub(crate) struct Lines {
     lines: Vec<Line>,
     by_address: FxHashMap<usize, u32>,
-    /// Requester x source, ps.
-    latency: Vec<Ps>,
-    cpus: usize,
-    cold: Ps,
+    /// Lines by address, as far as they were used lately.
+    recent: Box<[(usize, u32); RECENT]>,
+    /// The requester's cluster x the source's.
+    between: Vec<Transfer>,
+    /// Within a core, by cluster.
+    siblings: Vec<Transfer>,
+    /// Cluster and core of each CPU.
+    places: Vec<(usize, u32)>,
+    cold: Transfer,
     share: Ps,
-    occupancy: f64,
+    /// Weights by class: of spaced requests, and back to back.
+    weights: [Vec<f64>; 2],
+    local_weight: f64,
+    clusters: usize,
+    draw: Draw,
     hold: Ps,
     migrates: bool,
     back_to_back: Ps,
@@ -85,28 +105,38 @@ fn part(time: Ps, share: f64) -> Ps {
     (time as f64 * share) as Ps
 }
 
+impl Transfer {
+    fn of(latency: Ps, occupancy: f64) -> Self {
+        let (travel, taken) = (part(latency, (1.0 - occupancy) / 2.0), part(latency, occupancy));
+        Self { latency, travel, taken, back: taken + travel }
+    }
+}
+
 impl Lines {
     pub(crate) fn new(profile: &Profile, cpus: &[Cpu]) -> Self {
         let memory = &profile.memory;
-        let between = |to: &Cpu, from: &Cpu| {
-            let base = if to.core == from.core {
-                memory.sibling_ns
-            } else {
-                memory.latency_ns[to.cluster][from.cluster]
-            };
-            ps(base * profile.class[to.class].latency)
+        // A cluster's cores are of one class.
+        let slower = |cluster: usize| {
+            let first = cpus.iter().find(|cpu| cpu.cluster == cluster);
+            first.map_or(1.0, |cpu| profile.class[cpu.class].latency)
         };
+        let of = |ns: f64, to| Transfer::of(ps(ns * slower(to)), memory.occupancy);
+        let clusters = profile.cluster.len();
+        let pairs = (0..clusters).flat_map(|to| (0..clusters).map(move |from| (to, from)));
+        let weights = |of: fn(&ClassProfile) -> f64| profile.class.iter().map(of).collect();
         Self {
             lines: Vec::new(),
             by_address: FxHashMap::default(),
-            latency: cpus
-                .iter()
-                .flat_map(|to| cpus.iter().map(move |from| between(to, from)))
-                .collect(),
-            cpus: cpus.len(),
-            cold: ps(memory.cold_ns),
+            recent: Box::new([(usize::MAX, NOBODY); RECENT]),
+            between: pairs.map(|(to, from)| of(memory.latency_ns[to][from], to)).collect(),
+            siblings: (0..clusters).map(|to| of(memory.sibling_ns, to)).collect(),
+            places: cpus.iter().map(|cpu| (cpu.cluster, cpu.core)).collect(),
+            cold: Transfer::of(ps(memory.cold_ns), memory.occupancy),
             share: ps(memory.share_ns),
-            occupancy: memory.occupancy,
+            weights: [weights(|c| c.weight_spaced), weights(|c| c.weight_back_to_back)],
+            local_weight: memory.local_weight,
+            clusters,
+            draw: Draw::default(),
             hold: ps(memory.hold_ns),
             migrates: memory.migrates,
             back_to_back: ps(memory.back_to_back_ns),
@@ -115,7 +145,19 @@ impl Lines {
     }
 
     /// The line that `address` is in; lines are numbered in the order of their first use.
+    #[inline]
     fn at(&mut self, address: usize) -> u32 {
+        let number = address / LINE;
+        let (recent, id) = self.recent[number % RECENT];
+        if recent == number {
+            return id;
+        }
+        let id = self.find(address);
+        self.recent[number % RECENT] = (number, id);
+        id
+    }
+
+    fn find(&mut self, address: usize) -> u32 {
         let next = u32::try_from(self.lines.len()).expect("fewer than 4 G lines");
         let id = *self.by_address.entry(address / LINE).or_insert(next);
         if id == next {
@@ -126,7 +168,7 @@ impl Lines {
                 last: NOBODY,
                 free_at: 0,
                 granted_at: 0,
-                queue: Vec::new(),
+                queue: Queue::default(),
                 spinners: Vec::new(),
                 writes: 0,
                 changed_at: 0,
@@ -152,7 +194,7 @@ impl Lines {
         address % LINE
     }
 
-    fn latency(&self, cpu: u32, line: &Line) -> Ps {
+    fn fetch(&self, cpu: u32, line: &Line) -> Transfer {
         let others = line.sharers & !bit(cpu);
         let from = if line.last != cpu && line.last != NOBODY {
             line.last
@@ -161,16 +203,21 @@ impl Lines {
         } else {
             return self.cold;
         };
-        self.transfer(cpu, from)
+        self.between(cpu, from)
+    }
+
+    fn between(&self, to: u32, from: u32) -> Transfer {
+        let ((to, core), (from, other)) = (self.places[to as usize], self.places[from as usize]);
+        if core == other { self.siblings[to] } else { self.between[to * self.clusters + from] }
     }
 
     /// From one CPU to another, from request to grant.
     pub(crate) fn transfer(&self, to: u32, from: u32) -> Ps {
-        self.latency[to as usize * self.cpus + from as usize]
+        self.between(to, from).latency
     }
 
     pub(crate) fn cold(&self) -> Ps {
-        self.cold
+        self.cold.latency
     }
 
     pub(crate) fn stop_spinning(&mut self, line: u32, thread: Tid) {
@@ -235,7 +282,8 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
     let arrival = e.now + travel;
     let back = if line.queue.is_empty() && line.free_at <= arrival && e.is_quiet_until(arrival) {
         e.now = arrival;
-        e.grant(id, Request { thread: me, write })
+        e.ran_on += 1;
+        e.grant(id, me, write)
     } else {
         e.threads[me as usize].state = State::Asking(id);
         e.is_doing(
@@ -324,19 +372,21 @@ pub(crate) fn spin(address: usize, seen: u64, end: Option<Ps>) -> Change {
 impl Engine {
     /// From a core to the directory.
     fn travel(&mut self, cpu: u32, line: u32) -> Ps {
-        let latency = self.lines.latency(cpu, &self.lines.lines[line as usize]);
-        let travel = part(latency, (1.0 - self.lines.occupancy) / 2.0);
-        self.about(travel)
+        let transfer = self.lines.fetch(cpu, &self.lines.lines[line as usize]);
+        self.about(transfer.travel)
     }
 
     /// A request reaches the directory.
     pub(crate) fn arrive(&mut self, thread: Tid, id: u32, write: bool) -> Option<Tid> {
         let line = &mut self.lines.lines[id as usize];
-        let request = Request { thread, write };
         if line.queue.is_empty() && line.free_at <= self.now {
-            return Some(self.serve(id, request));
+            return Some(self.serve(id, thread, write));
         }
-        line.queue.push(request);
+        let cpu = &self.cpus[self.threads[thread as usize].cpu as usize];
+        let few = |number: usize| u16::try_from(number).expect("few");
+        let (class, cluster) = (few(cpu.class), few(cpu.cluster));
+        let classes = self.lines.weights[0].len();
+        line.queue.push(Request { thread, write, class, cluster }, classes, self.lines.clusters);
         if line.queue.len() == 1 {
             let at = line.free_at;
             self.post(at, What::Free { line: id });
@@ -349,9 +399,10 @@ impl Engine {
         if self.lines.lines[id as usize].queue.is_empty() {
             return None;
         }
-        let index = self.choose(id);
-        let request = self.lines.lines[id as usize].queue.swap_remove(index);
-        let thread = self.serve(id, request);
+        let place = self.choose(id);
+        let classes = self.lines.weights[0].len();
+        let request = self.lines.lines[id as usize].queue.take(place, classes);
+        let thread = self.serve(id, request.thread, request.write);
         let line = &self.lines.lines[id as usize];
         if !line.queue.is_empty() {
             self.post(line.free_at, What::Free { line: id });
@@ -361,35 +412,23 @@ impl Engine {
 
     /// A weighted draw among those who ask.
     fn choose(&mut self, id: u32) -> usize {
-        let line = &self.lines.lines[id as usize];
+        let Lines { lines, draw, weights, local_weight, back_to_back, .. } = &mut self.lines;
+        let line = &lines[id as usize];
         if line.queue.len() == 1 {
             return 0;
         }
-        let back_to_back = line.period < self.lines.back_to_back;
+        let weights = &weights[usize::from(line.period < *back_to_back)];
         let home = self.cpus.get(line.last as usize).map(|cpu| cpu.cluster);
-        let weight = |request: &Request| {
-            let cpu = &self.cpus[self.threads[request.thread as usize].cpu as usize];
-            let local =
-                if Some(cpu.cluster) == home { self.profile.memory.local_weight } else { 1.0 };
-            local * if back_to_back { cpu.weight_back_to_back } else { cpu.weight_spaced }
-        };
-        let total: f64 = line.queue.iter().map(weight).sum();
-        let mut draw = self.rng.f64() * total;
-        for (index, request) in line.queue.iter().enumerate() {
-            draw -= weight(request);
-            if draw < 0.0 {
-                return index;
-            }
-        }
-        line.queue.len() - 1
+        let weights = Weights { by_class: weights, home, local: *local_weight };
+        line.queue.draw(draw, weights, self.rng.f64())
     }
 
-    fn serve(&mut self, id: u32, request: Request) -> Tid {
-        let back = self.grant(id, request);
-        let thread = &mut self.threads[request.thread as usize];
+    fn serve(&mut self, id: u32, who: Tid, write: bool) -> Tid {
+        let back = self.grant(id, who, write);
+        let thread = &mut self.threads[who as usize];
         thread.busy_until = back; // until the thread asks, see `granted`
         thread.turn += 1; // a deadline of a spin is void: it looks now
-        request.thread
+        who
     }
 
     /// What is left of a transfer that has just been served.
@@ -399,24 +438,22 @@ impl Engine {
     }
 
     /// The line goes to the requester; returns the time until its core can go on.
-    fn grant(&mut self, id: u32, request: Request) -> Ps {
+    fn grant(&mut self, id: u32, thread: Tid, write: bool) -> Ps {
         self.lines.transfers += 1;
-        let cpu = self.threads[request.thread as usize].cpu;
+        let cpu = self.threads[thread as usize].cpu;
         let line = &self.lines.lines[id as usize];
-        let latency = self.lines.latency(cpu, line);
+        let transfer = self.lines.fetch(cpu, line);
         let is_shared = line.owner == NOBODY && line.sharers != 0;
-        let taken = part(latency, self.lines.occupancy);
-        let back = taken + part(latency, (1.0 - self.lines.occupancy) / 2.0);
-        let blocks = if !request.write && is_shared { self.lines.share } else { taken };
-        let back = self.about(back);
+        let blocks = if !write && is_shared { self.lines.share } else { transfer.taken };
+        let back = self.about(transfer.back);
         let now = self.now;
         let line = &mut self.lines.lines[id as usize];
         line.free_at = now + blocks;
-        let takes = request.write || self.lines.migrates && line.dirty && line.owner != NOBODY;
+        let takes = write || self.lines.migrates && line.dirty && line.owner != NOBODY;
         if takes {
             line.free_at += self.lines.hold;
-            line.writes += u64::from(request.write);
-            line.dirty = request.write;
+            line.writes += u64::from(write);
+            line.dirty = write;
             line.owner = cpu;
             line.sharers = bit(cpu);
             line.last = cpu;

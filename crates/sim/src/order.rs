@@ -14,11 +14,35 @@ pub(crate) struct Stamp {
     clock: u32,
 }
 
-/// What every thread knows, and what every word passes on.
+/// The words that were used last are found by their address's low bits.
+const RECENT: usize = 256;
+
+/// What a word passes on.
 #[derive(Default)]
+struct Known {
+    /// Empty: nothing.
+    clock: Vec<u32>,
+    /// It is all that this thread knew when its own clock was that: who knows that moment knows the rest.
+    by: Option<(u32, u32)>,
+}
+
+/// What every thread knows, and what every word passes on.
 pub(crate) struct Orders {
     clocks: Vec<Vec<u32>>,
-    words: FxHashMap<usize, Vec<u32>>,
+    known: Vec<Known>,
+    words: FxHashMap<usize, u32>,
+    recent: Box<[(usize, u32); RECENT]>,
+}
+
+impl Default for Orders {
+    fn default() -> Self {
+        Self {
+            clocks: Vec::new(),
+            known: Vec::new(),
+            words: FxHashMap::default(),
+            recent: Box::new([(usize::MAX, 0); RECENT]),
+        }
+    }
 }
 
 pub(crate) fn acquires(order: Ordering) -> bool {
@@ -35,6 +59,13 @@ fn join(into: &mut [u32], from: &[u32]) {
     }
 }
 
+impl Known {
+    /// Whether a thread with this clock knows all of it for certain.
+    fn is_known(&self, clock: &[u32]) -> bool {
+        self.clock.is_empty() || self.by.is_some_and(|(by, then)| clock[by as usize] >= then)
+    }
+}
+
 impl Orders {
     /// One more thread. All threads are made before the first one runs.
     pub(crate) fn add_thread(&mut self) {
@@ -47,38 +78,73 @@ impl Orders {
         self.clocks.push(clock);
     }
 
+    /// What the word passes on.
+    #[inline]
+    fn of(&mut self, word: usize) -> usize {
+        let place = word / 4 % RECENT;
+        let (recent, number) = self.recent[place];
+        if recent == word {
+            return number as usize;
+        }
+        let next = u32::try_from(self.known.len()).expect("fewer than 4 G words");
+        let number = *self.words.entry(word).or_insert(next);
+        if number == next {
+            self.known.push(Known::default());
+        }
+        self.recent[place] = (word, number);
+        number as usize
+    }
+
     /// `me` has read the word.
     pub(crate) fn load(&mut self, me: u32, word: usize, order: Ordering) {
-        if acquires(order)
-            && let Some(known) = self.words.get(&word)
-        {
-            join(&mut self.clocks[me as usize], known);
+        if acquires(order) {
+            let number = self.of(word);
+            self.acquire(me, number);
+        }
+    }
+
+    fn acquire(&mut self, me: u32, number: usize) {
+        let (mine, known) = (&mut self.clocks[me as usize], &self.known[number]);
+        if !known.is_known(mine) {
+            join(mine, &known.clock);
         }
     }
 
     /// `me` has written the word.
     pub(crate) fn store(&mut self, me: u32, word: usize, order: Ordering) {
+        let number = self.of(word);
         if releases(order) {
-            let clock = &mut self.clocks[me as usize];
-            let known = self.words.entry(word).or_default();
-            known.clear();
-            known.extend_from_slice(clock);
-            clock[me as usize] += 1;
-        } else if let Some(known) = self.words.get_mut(&word) {
-            known.clear();
+            self.pass_on(me, number);
+        } else {
+            self.known[number].clock.clear();
         }
     }
 
     /// `me` has read and written the word, in one step.
     pub(crate) fn modify(&mut self, me: u32, word: usize, order: Ordering) {
-        self.load(me, word, order);
-        if releases(order) {
-            let clock = &mut self.clocks[me as usize];
-            let known = self.words.entry(word).or_default();
-            known.resize(clock.len(), 0);
-            join(known, clock);
-            clock[me as usize] += 1;
+        let number = self.of(word);
+        if acquires(order) {
+            self.acquire(me, number);
         }
+        if !releases(order) {
+            return;
+        }
+        let (clock, known) = (&mut self.clocks[me as usize], &mut self.known[number]);
+        if acquires(order) || known.is_known(clock) {
+            return self.pass_on(me, number);
+        }
+        join(&mut known.clock, clock);
+        known.by = None;
+        clock[me as usize] += 1;
+    }
+
+    /// The word passes on what `me` knows, and nothing else.
+    fn pass_on(&mut self, me: u32, number: usize) {
+        let (clock, known) = (&mut self.clocks[me as usize], &mut self.known[number]);
+        known.clock.clear();
+        known.clock.extend_from_slice(clock);
+        known.by = Some((me, clock[me as usize]));
+        clock[me as usize] += 1;
     }
 
     /// The moment, on `me`'s own clock.

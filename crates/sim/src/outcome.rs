@@ -150,6 +150,8 @@ pub struct Outcome {
     pub wakes: u64,
     /// Events that the simulator handled.
     pub events: u64,
+    /// These, and what threads did before the next event, which needs none: each time that simulated time went on.
+    pub steps: u64,
     /// What went wrong, if anything did; then all figures are void.
     pub violation: Option<Violation>,
     /// Each operation, if asked for.
@@ -265,6 +267,7 @@ impl Collect {
             sleeps: 0,
             wakes: 0,
             events: 0,
+            steps: 0,
             violation: None,
             samples: self.samples.unwrap_or_default(),
             timeline: None,

@@ -56,9 +56,16 @@ impl Meters {
     }
 
     /// Counts what a core has drawn until `now`; `cpus` are its hardware threads.
+    #[inline]
     fn core(&mut self, cpus: &[Cpu], now: Ps) {
         let meter = &mut self.cores[cpus[0].core as usize];
         let mut start = std::mem::replace(&mut meter.until, now);
+        if let [cpu] = cpus
+            && cpu.doing != Activity::Idle
+        {
+            let watts = cpu.watts(start, self.deep_after);
+            return self.add(watts, start, now);
+        }
         while start < now {
             // Some states change by themselves: an idle thread becomes idle, and later deeply idle.
             let idle = cpus.iter().filter(|cpu| cpu.doing == Activity::Idle);

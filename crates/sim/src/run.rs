@@ -164,6 +164,7 @@ fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
     outcome.sleeps = e.futexes.sleeps;
     outcome.wakes = e.futexes.wakes;
     outcome.events = e.handled;
+    outcome.steps = e.handled + e.ran_on;
     outcome.violation = violation;
     outcome.timeline = e.timeline.take();
     // Last: locks give memory back to the machine.

@@ -114,6 +114,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             let gap = if calibration.notes.is_empty() { "" } else { "\n" };
             output::print(&format!("{gap}\nMUTEXEE's parameters:\n"))?;
             output::print_table(&machine.table())?;
+            output::print(&output::beside("\na turn of waiting by: ", &machine.pauses()))?;
         }
         let place = place.map_or(String::new(), |place| format!(" {}", place.display()));
         output::print(&format!("\nwritten: {shown}{place}\n"))?;
@@ -175,6 +176,7 @@ fn as_json(calibration: &Calibration, file: &Path) -> serde_json::Value {
         "regimes": calibration.regimes,
         "regime": calibration.regime,
         "notes": calibration.notes,
+        "pauses_ns": calibration.pauses.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
     })
 }
 

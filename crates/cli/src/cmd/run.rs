@@ -5,7 +5,7 @@ use crate::elf::{self, Program};
 use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, warn};
 use crate::output::say;
-use crate::{catalog, epoch, find, launch, library, machine, rules, signals};
+use crate::{catalog, epoch, find, launch, library, machine, pause, rules, signals};
 use lockwright_bench::units;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -66,6 +66,10 @@ pub(crate) struct Args {
     /// ends in .csv, as CSV)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     stats: Option<Option<PathBuf>>,
+    /// By which instruction waiters that stay awake pass the time: pause, mfence, tpause, umwait, mwaitx, wfe;
+    /// `lockwright topology` says which this processor has
+    #[arg(long, value_name = "KIND")]
+    pause: Option<String>,
     /// The library to preload [default: beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -85,6 +89,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         topology::check(spec)?;
     }
     let emulated = emulated(&args)?;
+    let pause = pause::wanted(args.pause.as_deref())?;
     let slo = args.slo.as_deref().map(slo_ns).transpose()?;
     let functions = epoch::read(&args.epoch, slo.is_none())?;
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
@@ -115,6 +120,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     catalog::warn_of_textbook(specs, "lockwright run --lock auto -- PROGRAM");
     if let Some(lock) = lock {
         command.env(LOCK, machine::tuned(&lock));
+    }
+    if let Some(kind) = pause {
+        command.env(pause::VARIABLE, kind.name());
     }
     if let Some(ns) = slo {
         command.env(SLO, ns.to_string());

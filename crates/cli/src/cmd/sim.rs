@@ -5,9 +5,12 @@ use crate::sim::plan::{Asked, Plan};
 use crate::sim::words::{machine, workload_named};
 use crate::sim::{Row, list, perfetto, replay, report, source};
 use crate::{interrupt, launch, output};
+use lockwright_bench::si;
+use lockwright_sim::Outcome;
 use lockwright_sim::batch::run_all;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use std::{fs, io};
 
 /// Entries of a timeline: what Perfetto opens in a few seconds.
@@ -83,6 +86,9 @@ pub(crate) struct Args {
     /// Names without their flag: taken only to say which flag is missing
     #[arg(hide = true)]
     stray: Vec<String>,
+    /// Say on standard error how fast the simulator was
+    #[arg(long)]
+    speed: bool,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
@@ -140,9 +146,14 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let interrupts = interrupt::Watch::new(&bar, |bar| {
         format!("{} of {} runs", bar.position(), bar.length().unwrap_or(0))
     });
+    let began = lockwright_bench::cpu_time();
     let outcomes = run_all(&plan.runs, |_| bar.inc(1));
+    let took = lockwright_bench::cpu_time().saturating_sub(began);
     interrupts.over();
     bar.finish_and_clear();
+    if args.speed {
+        output::say(&speed(&outcomes, took));
+    }
 
     let rows = Row::all(&plan, &outcomes);
     let command = lockwright_bench::command_line();
@@ -181,6 +192,18 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         output::say(&format!("violation: {line}\n"));
     }
     Ok(if violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// How fast the simulator was, on one core of the real machine.
+fn speed(outcomes: &[Outcome], took: Duration) -> String {
+    let seconds = took.as_secs_f64().max(1e-6);
+    let count = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>() as f64;
+    let (events, steps) = (count(|one| one.events), count(|one| one.steps));
+    format!(
+        "simulator (real): {seconds:.2} s of CPU time; {} events/s a core, {} steps/s\n",
+        si(events / seconds),
+        si(steps / seconds),
+    )
 }
 
 fn distinct(seeds: &[u64]) -> Vec<u64> {

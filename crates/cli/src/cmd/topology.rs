@@ -1,10 +1,11 @@
 //! `lockwright topology`.
 
 use crate::hints::Failure;
-use crate::{machine, output};
+use crate::{machine, output, pause};
 use lockwright_bench::misspelt_class;
 use lockwright_energy::Source;
 use lockwright_native::cpus::Usable;
+use lockwright_native::pause::Pause;
 use lockwright_native::topology::{Class, Cpu, Factor, Topology};
 
 use serde_json::json;
@@ -135,6 +136,7 @@ fn print_table(topology: &Topology, usable: Usable, set: Option<&str>) -> Result
     }
     output::print_table(&table)?;
     output::print(&format!("\nusable cpus: {} ({})\n", usable.cpus(), reason(usable)))?;
+    output::print(&output::beside("waiting by: ", &pause::words()))?;
     let energy = Source::here(machine::watts());
     output::print(&output::beside("energy: ", &energy.lines().join("; ")))?;
     match set {
@@ -161,6 +163,9 @@ fn print_json(topology: &Topology, usable: Usable, set: Option<&str>) -> Result<
             "cpus": usable.cpus(), "affinity": usable.affinity,
             "quota_cpus": usable.quota.map(|quota| f64::from(quota.time_us) / f64::from(quota.period_us)),
         },
+        "pauses": Pause::ALL.map(|kind| json!({
+            "name": kind.name(), "here": kind.is_here(), "tested": kind.is_tested(),
+        })),
         "energy": { "source": energy.kind(), "what": energy.what(), "notes": energy.notes() },
         "export": set.map(|spec| format!("{VARIABLE}={spec}")),
     }))

@@ -1,0 +1,79 @@
+//! By which instruction waiters that stay awake pass the time: what this processor has, and what is asked for.
+
+use crate::hints::{Failure, warn};
+use crate::machine;
+use lockwright_native::pause::Pause;
+use std::env;
+
+/// The variable that the library reads.
+pub(crate) const VARIABLE: &str = "LOCKWRIGHT_PAUSE";
+
+/// The kind of that name, if this processor has it. `who` asked for it.
+fn checked(name: &str, who: &str) -> Result<Pause, Failure> {
+    let names = |kinds: &mut dyn Iterator<Item = Pause>| {
+        kinds.map(Pause::name).collect::<Vec<_>>().join(", ")
+    };
+    let Some(kind) = Pause::named(name.as_bytes()) else {
+        let known = names(&mut Pause::ALL.into_iter());
+        return Err(Failure::new(format!("unknown pause '{name}' ({who})"))
+            .hint(format!("one of {known}; lockwright topology")));
+    };
+    if kind.is_here() {
+        return Ok(kind);
+    }
+    let here = names(&mut Pause::ALL.into_iter().filter(|kind| kind.is_here()));
+    Err(Failure::new(format!("this processor lacks '{name}' ({who})"))
+        .hint(format!("one of {here}; lockwright topology")))
+}
+
+/// What a program should use: by the option, else by the variable that we were started with, else by the machine's
+/// file. `None`: nobody says.
+pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<Pause>, Failure> {
+    if let Some(name) = asked {
+        return checked(name, "--pause").map(Some);
+    }
+    if let Some(name) = env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
+        return checked(&name.to_string_lossy(), VARIABLE).map(Some);
+    }
+    let Some(name) = machine::Machine::here().and_then(|machine| machine.pause) else {
+        return Ok(None);
+    };
+    // Homes are shared: a file that does not fit is a warning, as elsewhere.
+    Ok(checked(&name, "machine.toml")
+        .map_err(|failure| warn(format!("{failure}: ignored"), "lockwright calibrate --write"))
+        .ok())
+}
+
+/// What this processor has, in a line: `pause, mfence; not on this processor, untested here: tpause, ...`.
+pub(crate) fn words() -> String {
+    let of = |is_here: bool| {
+        let kinds = Pause::ALL.into_iter().filter(|kind| kind.is_here() == is_here);
+        let names = kinds.map(|kind| match is_here && !kind.is_tested() {
+            true => format!("{} (untested)", kind.name()),
+            false => kind.name().to_owned(),
+        });
+        names.collect::<Vec<_>>().join(", ")
+    };
+    format!("{}; not on this processor, untested here: {}", of(true), of(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_that_nobody_knows_or_that_are_not_here_are_refused() {
+        let said = |name: &str| match checked(name, "--pause") {
+            Ok(kind) => kind.name().to_owned(),
+            Err(failure) => failure.to_string(),
+        };
+        assert_eq!(said("mfence"), "mfence");
+        assert!(said("nap").contains("unknown pause 'nap' (--pause)"), "{}", said("nap"));
+        for kind in Pause::ALL.into_iter().filter(|kind| !kind.is_here()) {
+            assert!(said(kind.name()).contains("this processor lacks"), "{}", said(kind.name()));
+        }
+        let words = words();
+        assert!(words.starts_with("pause, mfence"), "{words}");
+        assert!(Pause::ALL.into_iter().all(|kind| words.contains(kind.name())), "{words}");
+    }
+}

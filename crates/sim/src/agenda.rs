@@ -1,0 +1,240 @@
+//! What happens next: events in the order of their time, and of their making where times are equal.
+//!
+//! ```text
+//!   now                                              now + 4 us
+//!    ├──┬──┬──┬──┬──┬── ... ──┬──┤  a bucket for each 4 ns, a bit for each bucket that has events
+//!     └► event ► event (sorted)   └► later ones: a heap, from which they move here when their time is near
+//! ```
+//!
+//! A saturated line has an event every few ns, so a bucket has about one: to post an event and to take the first one costs
+//! the same, however many there are. A binary heap's cost grows with their number, and that with the machine's cores.
+
+use crate::engine::{Ps, What};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A bucket is 2^12 ps long.
+const BUCKET_BITS: u32 = 12;
+const BUCKETS: usize = 1024;
+const WORDS: usize = BUCKETS / 64;
+
+const NOTHING: u32 = u32::MAX;
+const FAR: u64 = u64::MAX;
+
+#[derive(Clone, Copy)]
+struct Event {
+    time: Ps,
+    number: u64,
+    what: What,
+    /// The next one of its bucket, or of the free ones.
+    next: u32,
+}
+
+/// Events to come.
+pub(crate) struct Agenda {
+    /// The first event of each bucket, which is sorted.
+    first: Box<[u32; BUCKETS]>,
+    /// Which buckets have events.
+    full: [u64; WORDS],
+    /// Of the event that was taken last, on an endless row of buckets.
+    bucket: u64,
+    /// Events beyond the buckets.
+    later: BinaryHeap<Reverse<(Ps, u64, u32)>>,
+    /// All events, wherever they are, and places of former ones.
+    events: Vec<Event>,
+    free: u32,
+    numbers: u64,
+    /// The time of the first one; `Ps::MAX` if there is none.
+    pub(crate) next: Ps,
+    /// Its bucket; `FAR` if there is none, or a later one comes first.
+    next_bucket: u64,
+    /// The time of the first later one; `Ps::MAX` if there is none.
+    later_from: Ps,
+}
+
+impl Default for Agenda {
+    fn default() -> Self {
+        Self {
+            first: Box::new([NOTHING; BUCKETS]),
+            full: [0; WORDS],
+            bucket: 0,
+            later: BinaryHeap::new(),
+            events: Vec::new(),
+            free: NOTHING,
+            numbers: 0,
+            next: Ps::MAX,
+            next_bucket: FAR,
+            later_from: Ps::MAX,
+        }
+    }
+}
+
+fn bucket_of(time: Ps) -> u64 {
+    time >> BUCKET_BITS
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "the remainder of a division by 1024")]
+fn place_of(bucket: u64) -> usize {
+    (bucket % BUCKETS as u64) as usize
+}
+
+impl Agenda {
+    /// `what` happens at `time`.
+    pub(crate) fn post(&mut self, time: Ps, what: What) {
+        self.numbers += 1;
+        let event = Event { time, number: self.numbers, what, next: NOTHING };
+        let id = if self.free == NOTHING {
+            self.events.push(event);
+            u32::try_from(self.events.len() - 1).expect("fewer than 4 G events")
+        } else {
+            let id = self.free;
+            self.free = self.events[id as usize].next;
+            self.events[id as usize] = event;
+            id
+        };
+        let bucket = bucket_of(time).max(self.bucket);
+        if time < self.next {
+            self.next = time;
+            self.next_bucket = FAR;
+        }
+        if bucket < self.bucket + BUCKETS as u64 {
+            if self.next == time {
+                self.next_bucket = bucket;
+            }
+            self.insert(id, bucket);
+        } else {
+            self.later_from = self.later_from.min(time);
+            self.later.push(Reverse((time, event.number, id)));
+        }
+    }
+
+    /// Puts an event, whose time is near, where it belongs.
+    #[inline]
+    fn insert(&mut self, id: u32, bucket: u64) {
+        let place = place_of(bucket);
+        if self.first[place] == NOTHING {
+            self.full[place / 64] |= 1 << (place % 64);
+            self.first[place] = id;
+            self.events[id as usize].next = NOTHING;
+        } else {
+            self.sort_in(id, place);
+        }
+    }
+
+    fn sort_in(&mut self, id: u32, place: usize) {
+        let Event { time, number, .. } = self.events[id as usize];
+        let mut before = NOTHING;
+        let mut after = self.first[place];
+        while after != NOTHING {
+            let other = &self.events[after as usize];
+            if (time, number) < (other.time, other.number) {
+                break;
+            }
+            before = after;
+            after = other.next;
+        }
+        self.events[id as usize].next = after;
+        if before == NOTHING {
+            self.first[place] = id;
+        } else {
+            self.events[before as usize].next = id;
+        }
+    }
+
+    /// The bucket of the first event; `FAR` if it is a later one, or there is none.
+    #[inline]
+    fn near(&self) -> u64 {
+        let start = place_of(self.bucket);
+        let bits = self.full[start / 64] >> (start % 64);
+        if bits != 0 {
+            return self.bucket + u64::from(bits.trailing_zeros());
+        }
+        // The last of these words is the first one again, of which only the lower bits can be set.
+        let base = self.bucket - (start % 64) as u64;
+        let found = (1..=WORDS).find_map(|further| {
+            let bits = self.full[(start / 64 + further) % WORDS];
+            (bits != 0).then(|| base + 64 * further as u64 + u64::from(bits.trailing_zeros()))
+        });
+        found.unwrap_or(FAR)
+    }
+
+    /// Some later events are near now.
+    #[cold]
+    fn approach(&mut self) {
+        while let Some(&Reverse((time, _, id))) = self.later.peek()
+            && bucket_of(time) < self.bucket + BUCKETS as u64
+        {
+            self.later.pop();
+            self.insert(id, bucket_of(time));
+        }
+        self.later_from = self.later.peek().map_or(Ps::MAX, |&Reverse((time, ..))| time);
+    }
+
+    /// Takes the first event.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(Ps, What)> {
+        if self.next_bucket != FAR {
+            self.bucket = self.next_bucket;
+        } else if self.later_from != Ps::MAX {
+            self.bucket = bucket_of(self.later_from);
+        } else {
+            return None;
+        }
+        if bucket_of(self.later_from) < self.bucket + BUCKETS as u64 {
+            self.approach();
+        }
+        let place = place_of(self.bucket);
+        let id = self.first[place];
+        let event = &mut self.events[id as usize];
+        let (time, what, next) = (event.time, event.what, event.next);
+        event.next = self.free;
+        self.free = id;
+        self.first[place] = next;
+        if next != NOTHING {
+            (self.next_bucket, self.next) = (self.bucket, self.events[next as usize].time);
+            return Some((time, what));
+        }
+        self.full[place / 64] &= !(1 << (place % 64));
+        self.next_bucket = self.near();
+        self.next = if self.next_bucket == FAR {
+            self.later_from
+        } else {
+            self.events[self.first[place_of(self.next_bucket)] as usize].time
+        };
+        Some((time, what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Events are taken as from a sorted list, whatever their distances.
+    #[test]
+    fn events_come_by_time_and_then_by_their_making() {
+        let mut rng = fastrand::Rng::with_seed(1);
+        for spread in [0, 1, 12, 14, 20, 23, 30, 40] {
+            let (mut agenda, mut list) = (Agenda::default(), Vec::new());
+            let (mut now, mut number) = (0, 0);
+            for _ in 0..20_000 {
+                // More and fewer of them, so that it also runs empty.
+                if rng.u32(0..100) < if now % 7 < 4 { 60 } else { 40 } || list.is_empty() {
+                    let time = now + rng.u64(0..1 << spread);
+                    agenda.post(time, What::Ready { thread: number });
+                    list.push((time, number));
+                    number += 1;
+                } else {
+                    let (first, &event) = list.iter().enumerate().min_by_key(|(_, e)| **e).unwrap();
+                    list.swap_remove(first);
+                    assert_eq!(agenda.pop(), Some((event.0, What::Ready { thread: event.1 })));
+                    now = event.0;
+                }
+                assert_eq!(agenda.next, list.iter().map(|e| e.0).min().unwrap_or(Ps::MAX));
+            }
+            while agenda.pop().is_some() {
+                list.pop().unwrap();
+            }
+            assert!(list.is_empty());
+        }
+    }
+}
