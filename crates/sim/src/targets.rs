@@ -432,7 +432,7 @@ fn alone(id: &str) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::profile;
+    use crate::profile::{self, Origin};
     use std::collections::BTreeSet;
 
     fn all() -> impl Iterator<Item = Figure> {
@@ -522,6 +522,28 @@ mod tests {
             }
         }
         assert_eq!(of_rows, of_profiles);
+    }
+
+    /// A profile with as many free figures as rows meets them all and says nothing.
+    #[test]
+    fn no_more_figures_are_fitted_than_rows() {
+        for (name, _) in profile::BUILTIN {
+            let profile = profile::builtin(name).unwrap();
+            let is_fitted = |path: &String| {
+                profile.provenance_of(path).is_some_and(|from| from.kind == Origin::Fitted)
+            };
+            let paths: BTreeSet<String> =
+                profile.figures().into_iter().map(|(path, _)| path).collect();
+            let figures = paths.iter().filter(|path| is_fitted(path)).count();
+            let of_profile = |figure: &Figure, row: &Row| {
+                row.fit && row.machine.as_ref().unwrap_or(&figure.machine) == name
+            };
+            let rows: usize = all()
+                .map(|figure| figure.row.iter().filter(|row| of_profile(&figure, row)).count())
+                .sum();
+            assert!(figures <= rows, "{name}: {figures} figures, {rows} rows");
+            assert!(*name != "m1" || figures < rows, "{name}: {figures} figures, {rows} rows");
+        }
     }
 
     #[test]
