@@ -6,8 +6,8 @@ mod plot;
 use crate::hints::{Failure, cause};
 use crate::output;
 use comfy_table::CellAlignment;
-use lockwright_figures::{Measured, Report, ReportRow, experiments, median};
-use lockwright_sim::targets::{self, Figure};
+use lockwright_figures::{Count, Measured, Report, ReportRow, Tally, experiments, median};
+use lockwright_sim::targets::{self, Figure, Kind, LeftOut};
 use serde_json::{Value, json as value};
 use std::fmt::Write as _;
 use std::fs;
@@ -43,7 +43,7 @@ impl Done {
     }
 
     /// The table's cells.
-    fn cells(&self) -> Vec<[String; 6]> {
+    fn cells(&self) -> Vec<[String; 7]> {
         self.report.rows.iter().map(cells).collect()
     }
 }
@@ -51,9 +51,9 @@ impl Done {
 /// The note for a figure on a machine other than the paper's.
 const ELSEWHERE: &str = "the paper's figures are of another machine: accepted or not says little";
 
-const HEADER: [&str; 6] = ["target", "paper", "result", "[of seeds]", "accepted", "ok"];
+const HEADER: [&str; 7] = ["target", "kind", "paper", "result", "[of seeds]", "accepted", "ok"];
 
-fn cells(row: &ReportRow) -> [String; 6] {
+fn cells(row: &ReportRow) -> [String; 7] {
     let range = |low: Option<f64>, high: Option<f64>| match (low, high) {
         (Some(low), Some(high)) => format!("{} .. {}", digits(low), digits(high)),
         (Some(low), None) => format!(">= {}", digits(low)),
@@ -67,6 +67,7 @@ fn cells(row: &ReportRow) -> [String; 6] {
     let spread = |(low, high)| format!("[{} .. {}]", digits(low), digits(high));
     [
         row.name.clone(),
+        kind(row.kind).to_owned(),
         paper,
         row.result.map_or("-".to_owned(), digits),
         row.spread.map_or(String::new(), spread),
@@ -75,16 +76,30 @@ fn cells(row: &ReportRow) -> [String; 6] {
     ]
 }
 
+/// As short as the table needs it.
+fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Number => "num",
+        Kind::Direction => "dir",
+        Kind::Identity => "id",
+    }
+}
+
 fn verdict(row: &ReportRow) -> String {
     if let Some(why) = row.impossible {
         return why.to_owned();
     }
-    let fitted = if row.fit { ", fitted" } else { "" };
+    let mark = match (row.fit, &row.given, &row.repeats) {
+        (true, ..) => ", fitted",
+        (_, Some(_), _) => ", given",
+        (_, _, Some(_)) => ", again",
+        _ => "",
+    };
     match (row.missing.is_empty(), row.ok, row.held_out) {
         (false, ..) => format!("missing: {}", row.missing.join(", ")),
         (true, true, true) => "reported".to_owned(),
-        (true, true, false) => format!("yes{fitted}"),
-        (true, false, _) => format!("NO{fitted}"),
+        (true, true, false) => format!("yes{mark}"),
+        (true, false, _) => format!("NO{mark}"),
     }
 }
 
@@ -116,11 +131,11 @@ pub(crate) fn text(done: &Done) -> String {
     for row in done.cells() {
         table.add_row(row);
     }
-    for column in table.column_iter_mut().skip(1).take(2) {
+    for column in table.column_iter_mut().skip(2).take(2) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     text += &output::plain(&table);
-    let mut notes = String::new();
+    let mut notes = format!("accepted: {}\n", kinds(&done.report.counts));
     if done.is_elsewhere() {
         let _ = writeln!(notes, "note: {ELSEWHERE}");
     }
@@ -131,10 +146,55 @@ pub(crate) fn text(done: &Done) -> String {
     for part in &figure.not_reproduced {
         let _ = writeln!(notes, "not reproduced: {}: {}", part.part, part.reason);
     }
-    match notes.is_empty() {
-        true => text + "\n",
-        false => text + &output::wrapped(&notes) + "\n\n",
+    for row in &done.report.rows {
+        for note in marks(row) {
+            let _ = writeln!(notes, "{note}");
+        }
     }
+    text + &output::wrapped(&notes) + "\n\n"
+}
+
+/// Why a row says less than it seems to.
+fn marks(row: &ReportRow) -> impl Iterator<Item = String> {
+    let given = row.given.as_ref().map(|why| format!("given: {}: {why}", row.name));
+    let again = row.repeats.as_ref().map(|other| format!("again: {}: as {other}", row.name));
+    given.into_iter().chain(again)
+}
+
+/// Each kind apart: `3 of 4 numbers, 5 of 5 directions`.
+fn kinds(counts: &Tally) -> String {
+    let all = [
+        (counts.numbers, "number"),
+        (counts.directions, "direction"),
+        (counts.identities, "identity"),
+    ];
+    let some = all.iter().filter(|(count, _)| count.of > 0);
+    let text =
+        |(count, what): &(Count, &str)| format!("{} of {}", count.accepted, plural(count.of, what));
+    let text: Vec<String> = some.map(text).collect();
+    if text.is_empty() { "nothing to judge".to_owned() } else { text.join(", ") }
+}
+
+/// `1 identity`, `2 identities`.
+fn plural(number: usize, what: &str) -> String {
+    match what.strip_suffix('y') {
+        Some(stem) if number != 1 => format!("{number} {stem}ies"),
+        _ => count(number, what),
+    }
+}
+
+/// How many results of its own are as the paper's, in the papers' numbers: the headline.
+const WANTED: f64 = 0.8;
+
+fn headline(free: Count) -> String {
+    let share = free.share().unwrap_or_default();
+    format!(
+        "{} of {} that nothing was fitted to or chosen for are within 25 % of the paper's: {:.0} %, wanted {:.0} %",
+        free.accepted,
+        plural(free.of, "number"),
+        100.0 * share,
+        100.0 * WANTED,
+    )
 }
 
 /// `1 figure`, `2 figures`.
@@ -155,19 +215,23 @@ pub(crate) fn summary(all: &[Done]) -> String {
         0 => String::new(),
         some => format!(", {} that the machine can't have", count(some, "row")),
     };
+    let tally = Tally::of(rows());
     let mut text = format!(
-        "{}: {} of {} accepted, {missed} not, {} of missing locks{lacking}\n",
+        "{}: {accepted} of {} accepted, {missed} not, {} of missing locks{lacking}\n  {}\n  {}\n",
         count(all.len(), "figure"),
-        accepted,
         count(accepted + missed, "result"),
         count(missing, "row"),
+        kinds(&tally),
+        headline(tally.free_numbers),
     );
     for done in all {
         for row in done.report.missed() {
-            let [name, paper, result, _, accepted, _] = cells(row);
+            let [name, kind, paper, result, _, accepted, _] = cells(row);
             let figure = &done.figure.figure;
-            let _ =
-                writeln!(text, "  {figure}: {name}: {result}, accepted {accepted} (paper {paper})");
+            let _ = writeln!(
+                text,
+                "  {kind} {figure}: {name}: {result}, accepted {accepted} (paper {paper})"
+            );
         }
     }
     output::wrapped(&text) + "\n"
@@ -190,12 +254,23 @@ pub(crate) fn list(as_json: bool) -> Result<(), Failure> {
             let Figure { figure, title, paper, machine, row, .. } = figure;
             value!({"figure": figure, "title": title, "paper": paper, "machine": machine, "rows": row.len()})
         };
-        return output::print_json(&all.map(object).collect());
+        let left_out = |one: LeftOut| {
+            let LeftOut { figure, paper, what, reason } = one;
+            value!({"figure": figure, "title": what, "paper": paper, "left_out": reason})
+        };
+        let left_out = targets::left_out().into_iter().map(left_out);
+        return output::print_json(&all.map(object).chain(left_out).collect());
     }
     let mut table = output::table(&["figure", "machine", "rows", "what"]);
     for figure in all {
         table.add_row([figure.figure, figure.machine, figure.row.len().to_string(), figure.title]);
     }
+    output::print_table(&table)?;
+    let mut table = output::table(&["left out", "what", "why"]);
+    for LeftOut { figure, what, reason, .. } in targets::left_out() {
+        table.add_row([figure, what, reason]);
+    }
+    output::print("\n")?;
     output::print_table(&table)
 }
 
@@ -246,7 +321,7 @@ mod tests {
         assert_eq!((&object["origin"], &object["quick"]), (&value!("simulated"), &value!(false)));
         assert_eq!(object["paper_machine"], "m1");
         let expected = value!({
-            "name": "mcs-8/mcs-4", "what": "Throughput of MCS on all 8 cores to that on the 4 big ones.", "paper": 0.5, "paper_high": 0.5, "result": 0.52, "low": null, "high": 0.55, "ok": true, "fit": true,
+            "name": "mcs-8/mcs-4", "what": "Throughput of MCS on all 8 cores to that on the 4 big ones.", "kind": "number", "paper": 0.5, "result": 0.52, "low": 0.375, "high": 0.55, "ok": true, "fit": true, "near": true,
         });
         assert_eq!(object["rows"][0], expected);
         assert_eq!(object["rows"][1]["ok"], false);
@@ -262,7 +337,7 @@ mod tests {
             missing > 0 && text.contains(&format!("{missing} rows of missing locks")),
             "{text}"
         );
-        assert!(all[0].cells().iter().any(|cells| cells[5] == "missing: rcl"));
+        assert!(all[0].cells().iter().any(|cells| cells[6] == "missing: rcl"));
     }
 
     #[test]
@@ -294,7 +369,62 @@ mod tests {
     }
 
     #[test]
+    fn a_summary_counts_each_kind_apart_and_has_a_headline() {
+        let mut measured = Measured::new();
+        // Fitted, near, and far: of its own, both; a direction; an identity.
+        for (row, value) in [
+            ("p99 mcs", 15.0),
+            ("asl-50/tas", 1.5),
+            ("pb10/mcs", 0.7),
+            ("glibc/worst other", 0.9),
+            ("asl-0/mcs", 1.0),
+        ] {
+            measured.row(row, vec![value]);
+        }
+        let done = done("libasl-8a", "m1", measured);
+        let Tally { numbers, free_numbers, .. } = done.report.counts;
+        assert_eq!((numbers.accepted, free_numbers.accepted), (2, 1));
+        let (numbers, free) = (numbers.of, free_numbers.of);
+        let said = text(&done).split_whitespace().collect::<Vec<_>>().join(" ");
+        let kinds = format!("2 of {numbers} numbers, 1 of 4 directions, 1 of 1 identity");
+        assert!(said.contains(&format!("accepted: {kinds}")), "{said}");
+        assert!(
+            said.contains(" num ") && said.contains(" dir ") && said.contains(" id "),
+            "{said}"
+        );
+        let all = [done];
+        let summed = summary(&all).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(summed.contains(&kinds), "{summed}");
+        assert!(
+            summed.contains(&format!("1 of {free} numbers that nothing was fitted to")),
+            "{summed}"
+        );
+        assert!(summed.contains("num libasl-8a: pb10/mcs: 0.7"), "{summed}");
+        let page = page::page(&all, "command", &[]);
+        assert!(page.contains(&kinds) && page.contains("<th>kind</th>"), "{page}");
+        let object = json(&all, true).unwrap();
+        assert_eq!(object["counts"]["free_numbers"], value!({"accepted": 1, "of": free}));
+    }
+
+    #[test]
+    fn what_was_met_beforehand_is_marked_and_says_why() {
+        let mut measured = Measured::new();
+        measured.row("fairness ticket-10", vec![0.54]);
+        let said = text(&done("cal-3", "i5-13400", measured));
+        let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("yes, given"), "{said}");
+        assert!(
+            words.contains("given: fairness ticket-10: the same run as cal-7's fitted row"),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn one_is_one() {
+        assert_eq!(
+            (&*plural(1, "identity"), &*plural(2, "identity")),
+            ("1 identity", "2 identities")
+        );
         assert_eq!((&*count(1, "plot"), &*count(2, "plot")), ("1 plot", "2 plots"));
     }
 

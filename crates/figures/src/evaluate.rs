@@ -2,7 +2,7 @@
 
 use crate::Measured;
 use lockwright_sim::profile::{Profile, builtin};
-use lockwright_sim::targets::{Figure, Row};
+use lockwright_sim::targets::{Figure, Kind, Row};
 use serde::Serialize;
 
 /// A figure's results beside the paper's.
@@ -20,6 +20,8 @@ pub struct Report {
     pub seeds: u32,
     /// A part of the simulated time: rough.
     pub quick: bool,
+    /// The comparisons by kind: how many are accepted.
+    pub counts: Tally,
     /// Each comparison.
     pub rows: Vec<ReportRow>,
 }
@@ -31,6 +33,8 @@ pub struct ReportRow {
     pub name: String,
     /// What is measured, in one sentence.
     pub what: String,
+    /// What kind of statement it compares.
+    pub kind: Kind,
     /// The paper's number, or its bound.
     pub paper: Option<f64>,
     /// The paper says only: at least.
@@ -56,6 +60,15 @@ pub struct ReportRow {
     /// The machine was fitted to it; any other row is a prediction.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fit: bool,
+    /// Why it was met beforehand: the same run as a fitted row, a workload or a machine's figure that was chosen so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given: Option<String>,
+    /// The row that says the same, `FIGURE: ROW`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<String>,
+    /// Of a number with a result: is it within a quarter of the paper's, or in its range, whatever our bar is?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub near: Option<bool>,
     /// Why the machine can't have a result: it lacks what the row is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub impossible: Option<&'static str>,
@@ -68,6 +81,71 @@ impl ReportRow {
     /// Does it count against us: measured or measurable, and not accepted?
     pub fn is_missed(&self) -> bool {
         !self.ok && self.missing.is_empty() && self.impossible.is_none()
+    }
+
+    /// Is there a verdict on it: accepted, or not?
+    fn is_judged(&self) -> bool {
+        !self.held_out && (self.ok || self.is_missed())
+    }
+
+    /// Is it a number of its own that nothing was fitted to, or chosen for?
+    pub fn is_free_number(&self) -> bool {
+        let made_for_it = self.fit || self.given.is_some() || self.repeats.is_some();
+        self.kind == Kind::Number && self.is_judged() && !made_for_it
+    }
+}
+
+/// How many of some comparisons are accepted: each kind apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tally {
+    /// The paper has a number.
+    pub numbers: Count,
+    /// The paper only says which is larger, or names a bound.
+    pub directions: Count,
+    /// True by construction.
+    pub identities: Count,
+    /// Numbers that are neither fitted nor given nor repeated; accepted counts those within a quarter of the paper's number.
+    pub free_numbers: Count,
+}
+
+/// So many of so many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// How many are accepted.
+    pub accepted: usize,
+    /// Of how many that have a verdict.
+    pub of: usize,
+}
+
+impl Count {
+    fn add(&mut self, accepted: bool) {
+        self.accepted += usize::from(accepted);
+        self.of += 1;
+    }
+
+    /// The accepted share of all; none of none.
+    #[allow(clippy::cast_precision_loss, reason = "a few hundred")]
+    pub fn share(self) -> Option<f64> {
+        (self.of > 0).then(|| self.accepted as f64 / self.of as f64)
+    }
+}
+
+impl Tally {
+    /// Counts the rows that have a verdict: not those of missing locks, or of what the machine can't have, or that are only reported.
+    pub fn of<'a>(rows: impl Iterator<Item = &'a ReportRow>) -> Self {
+        let mut tally = Self::default();
+        for row in rows.filter(|row| row.is_judged()) {
+            let kind = match row.kind {
+                Kind::Number => &mut tally.numbers,
+                Kind::Direction => &mut tally.directions,
+                Kind::Identity => &mut tally.identities,
+            };
+            kind.add(row.ok);
+            if row.is_free_number() {
+                tally.free_numbers.add(row.near == Some(true));
+            }
+        }
+        tally
     }
 }
 
@@ -83,6 +161,7 @@ impl Report {
 pub fn evaluate(figure: &Figure, machine: &Profile, seeds: u32, measured: &Measured) -> Report {
     let here = Here::new(figure, machine);
     let compare = |row: &Row| compare(row, measured.rows.get(&row.name), &here);
+    let rows: Vec<ReportRow> = figure.row.iter().map(compare).collect();
     Report {
         figure: figure.figure.clone(),
         origin: "simulated",
@@ -90,7 +169,8 @@ pub fn evaluate(figure: &Figure, machine: &Profile, seeds: u32, measured: &Measu
         paper_machine: figure.machine.clone(),
         seeds,
         quick: false,
-        rows: figure.row.iter().map(compare).collect(),
+        counts: Tally::of(rows.iter()),
+        rows,
     }
 }
 
@@ -122,6 +202,7 @@ fn compare(row: &Row, values: Option<&Vec<f64>>, here: &Here) -> ReportRow {
     ReportRow {
         name: row.name.clone(),
         what: row.what.clone(),
+        kind: row.kind,
         paper: row.paper.or_else(|| row.paper_low.xor(row.paper_high)),
         paper_low: row.paper_low,
         paper_high: row.paper_high,
@@ -132,6 +213,9 @@ fn compare(row: &Row, values: Option<&Vec<f64>>, here: &Here) -> ReportRow {
         missing,
         held_out: row.held_out,
         fit: row.fit && !moved,
+        given: row.given.clone().filter(|_| !moved),
+        repeats: row.repeats.clone(),
+        near: result.and_then(|result| row.is_near(result)),
         impossible: lacks.then_some("no little cores"),
         spread: spread(values),
     }
@@ -200,15 +284,63 @@ mod tests {
 
     #[test]
     fn what_is_only_reported_has_no_bounds() {
-        let held_out = row("libasl-8a", "hikey970 asl-max/mcs");
+        let held_out = Row { held_out: true, ..row("libasl-8a", "asl-max/mcs") };
         let row = compare(&held_out, Some(&vec![0.1]), &OWN);
         assert!(row.ok && row.held_out && row.low.is_none() && row.high.is_none(), "{row:?}");
     }
 
     #[test]
     fn a_bound_of_the_paper_is_its_number() {
-        let row = compare(&row("libasl-1", "mcs-8/mcs-4"), Some(&vec![0.5]), &OWN);
-        assert_eq!((row.paper, row.paper_high, row.high), (Some(0.5), Some(0.5), Some(0.55)));
+        let row = compare(&row("libasl-1", "tas-8/tas-4"), Some(&vec![0.5]), &OWN);
+        assert_eq!((row.paper, row.paper_high, row.high), (Some(1.0), Some(1.0), Some(1.0)));
+    }
+
+    #[test]
+    fn each_kind_is_counted_apart_and_only_numbers_of_their_own_are_free() {
+        let number = |ok, near| ReportRow {
+            ok,
+            near: Some(near),
+            ..compare(&row("libasl-8a", "asl-50/tas"), Some(&vec![1.5]), &OWN)
+        };
+        let fitted = ReportRow { fit: true, ..number(true, true) };
+        let given = ReportRow { given: Some("chosen so".to_owned()), ..number(true, true) };
+        let repeats =
+            ReportRow { repeats: Some("libasl-8h: x".to_owned()), ..number(false, false) };
+        let missing = ReportRow { missing: vec!["none".to_owned()], ..number(false, false) };
+        let reported = ReportRow { held_out: true, ..number(true, true) };
+        let direction = ReportRow { kind: Kind::Direction, near: None, ..number(false, false) };
+        let identity = ReportRow { kind: Kind::Identity, near: None, ..number(true, true) };
+        let rows = [
+            number(true, true),
+            // Our bar may be narrower than a quarter, or wider.
+            number(false, true),
+            number(true, false),
+            fitted,
+            given,
+            repeats,
+            missing,
+            reported,
+            direction,
+            identity,
+        ];
+        let tally = Tally::of(rows.iter());
+        let count = |accepted, of| Count { accepted, of };
+        assert_eq!((tally.numbers, tally.free_numbers), (count(4, 6), count(2, 3)));
+        assert_eq!((tally.directions, tally.identities), (count(0, 1), count(1, 1)));
+        assert_eq!(
+            (count(2, 3).share().map(|share| (share * 3.0).round()), count(0, 0).share()),
+            (Some(2.0), None)
+        );
+    }
+
+    #[test]
+    fn a_number_is_near_within_a_quarter_or_in_the_papers_range() {
+        let near = |figure, name, value| compare(&row(figure, name), Some(&vec![value]), &OWN).near;
+        let number = |value| near("libasl-8a", "asl-50/tas", value);
+        assert_eq!((number(1.2), number(1.1), number(1.9)), (Some(true), Some(false), Some(false)));
+        let range = |value| near("libasl-platforms", "hikey970 asl-max/mcs", value);
+        assert_eq!((range(1.4), range(1.9)), (Some(true), Some(false)));
+        assert_eq!(near("libasl-1", "tas-8/tas-4", 0.5), None);
     }
 
     #[test]
@@ -223,7 +355,6 @@ mod tests {
         let mut measured = Measured::new();
         measured.row("p99 mcs", vec![15.0]);
         measured.row("p99 big/little of tas", vec![f64::NAN]);
-        measured.row("hikey970 asl-max/mcs", vec![f64::NAN]);
         let on = |machine| evaluate(&figure, &builtin(machine).unwrap(), 1, &measured);
         let row = |report: &Report, name: &str| {
             report.rows.iter().find(|row| row.name == name).unwrap().clone()
@@ -235,6 +366,10 @@ mod tests {
         let lacks = row(&other, "p99 big/little of tas");
         assert!(!lacks.ok && !lacks.is_missed(), "{lacks:?}");
         assert_eq!(lacks.impossible, Some("no little cores"));
-        assert!(row(&other, "hikey970 asl-max/mcs").is_missed(), "it stays on its own machine");
+        let platforms = targets::figure("libasl-platforms").unwrap();
+        let mut none = Measured::new();
+        none.row("hikey970 asl-max/mcs", vec![f64::NAN]);
+        let stays = evaluate(&platforms, &builtin("xeon-2cpu-vm").unwrap(), 1, &none);
+        assert!(row(&stays, "hikey970 asl-max/mcs").is_missed(), "it stays on its own machine");
     }
 }

@@ -121,14 +121,14 @@ impl<'a> Place<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_sim::profile::{BUILTIN, builtin};
+    use lockwright_sim::profile::{BUILTIN, Provenance, builtin};
 
     #[test]
     fn what_is_fitted_is_what_the_profile_says() {
         let fitted = Fitted::of(&builtin("m1").unwrap());
         let names: Vec<&str> = fitted.params.iter().map(|param| &*param.name).collect();
         assert!(
-            names.contains(&"class.little.latency") && names.contains(&"memory.occupancy"),
+            names.contains(&"memory.overlap") && names.contains(&"memory.occupancy"),
             "{names:?}"
         );
         assert!(!names.contains(&"class.big.latency"), "published: {names:?}");
@@ -138,7 +138,12 @@ mod tests {
 
     #[test]
     fn equal_cells_of_a_matrix_stay_equal() {
-        let m1 = builtin("m1").unwrap();
+        let mut m1 = builtin("m1").unwrap();
+        for cell in ["memory.latency_ns.0.1", "memory.latency_ns.1.0"] {
+            let like = m1.provenance["memory.occupancy"].clone();
+            let range = Some([55.0, 160.0]);
+            m1.provenance.insert(cell.to_owned(), Provenance { range, ..like });
+        }
         let fitted = Fitted::of(&m1);
         let index =
             fitted.params.iter().position(|param| param.name == "memory.latency_ns.0.1").unwrap();

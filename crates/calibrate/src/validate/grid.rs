@@ -44,6 +44,12 @@ pub(super) const LOADS: [Load; 10] = [
 ];
 
 impl Load {
+    /// Does the model predict it with that many threads? Not one thread that neither computes nor has a gap: the costs of
+    /// single instructions don't add up there (docs/sim.md, Validation).
+    pub(super) fn is_predicted(&self, threads: u32) -> bool {
+        threads > 1 || self.cs_ns > 0.0 || self.gap_ns > 0.0
+    }
+
     /// As the simulator's workload wants it.
     pub(super) fn params(&self) -> BTreeMap<String, f64> {
         let exponential = if self.exponential { 1.0 } else { 0.0 };
@@ -62,5 +68,17 @@ impl Load {
         let drawn = if *exponential { ", exponential" } else { "" };
         let lines = format!("{lines} line{}", if *lines == 1 { "" } else { "s" });
         format!("{lines} + {cs_ns} ns, gap {gap_ns} ns{drawn}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_sections_of_one_thread_are_not_predicted_and_nothing_else() {
+        let outside = |threads| LOADS.iter().filter(|load| !load.is_predicted(threads)).count();
+        assert_eq!((outside(1), outside(2)), (2, 0));
+        assert!(fixed(0, 0.0, 100.0).is_predicted(1) && !fixed(16, 0.0, 0.0).is_predicted(1));
     }
 }

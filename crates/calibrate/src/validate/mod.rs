@@ -342,6 +342,7 @@ fn simulate(
             real_ns: real(0.5),
             spread_ns: (real(0.1), real(0.9)),
             simulated_ns: at(&simulated, 0.5).expect("one seed at least"),
+            predicted: cell.load.is_predicted(cell.threads),
         }
     };
     Ok(cells.iter_mut().zip(outcomes.chunks(seeds as usize)).map(row).collect())

@@ -151,7 +151,7 @@ fn table(rows: &[Row]) -> String {
             time(row.real_ns),
             format!("{} .. {}", time(row.spread_ns.0), time(row.spread_ns.1)),
             time(row.simulated_ns),
-            format!("{:.2}", row.ratio()),
+            format!("{:.2}{}", row.ratio(), if row.predicted { "" } else { ", not predicted" }),
         ];
         match blocks.iter_mut().find(|(load, _)| *load == row.load) {
             Some((_, block)) => block.push(cells),
@@ -185,6 +185,14 @@ fn in_words(profile: &Profile, validation: &Validation) -> String {
         number(summary.alone_median),
         number(summary.alone_max),
     );
+    if summary.outside > 0 {
+        let _ = writeln!(
+            text,
+            "1 thread, no computation and no gap: {} comparisons that the model does not predict, {} within 10 %: not judged",
+            summary.outside,
+            number(summary.outside_within),
+        );
+    }
     for Bar { what, result, met } in validation.bars() {
         let result = match met {
             Met::Yes => format!("{} met", number(result)),
@@ -197,11 +205,13 @@ fn in_words(profile: &Profile, validation: &Validation) -> String {
 }
 
 fn rows(rows: &[Row]) -> String {
-    let mut text = "load,lock,threads,real_ns,p10_ns,p90_ns,simulated_ns\n".to_owned();
-    for Row { lock, load, threads, real_ns, spread_ns: (low, high), simulated_ns } in rows {
+    let mut text = "load,lock,threads,real_ns,p10_ns,p90_ns,simulated_ns,predicted\n".to_owned();
+    for Row { lock, load, threads, real_ns, spread_ns: (low, high), simulated_ns, predicted } in
+        rows
+    {
         let _ = writeln!(
             text,
-            "\"{load}\",{lock},{threads},{real_ns:.2},{low:.2},{high:.2},{simulated_ns:.2}"
+            "\"{load}\",{lock},{threads},{real_ns:.2},{low:.2},{high:.2},{simulated_ns:.2},{predicted}"
         );
     }
     text
@@ -232,6 +242,7 @@ mod tests {
             real_ns: ns,
             spread_ns: (0.97 * ns, 1.12 * ns),
             simulated_ns: 1.1 * ns,
+            predicted: true,
         };
         let long = "16 lines + 1000 ns, gap 6000 ns, exponential";
         let rows = [

@@ -49,6 +49,10 @@ fn figure(page: &mut String, done: &Done, plots: &[(&str, &str, String)]) {
         row(&HEADER.map(escape), "th"),
         rows.collect::<String>(),
     );
+    let _ = writeln!(page, "<li>Accepted: {}</li>", super::kinds(&done.report.counts));
+    for note in done.report.rows.iter().flat_map(super::marks) {
+        let _ = writeln!(page, "<li>{}</li>", escape(&note));
+    }
     if done.is_elsewhere() {
         let _ = writeln!(page, "<li>Note: {ELSEWHERE}</li>");
     }

@@ -187,7 +187,9 @@ pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
     measured.row("fairness ticket-6", fairness("ticket", 6));
     let competing = Scaling::largest(&["ttas", "tas", "glibc"].map(|lock| fairness(lock, 6)));
     measured.row("fairness ticket-6/competing", ratio(&fairness("ticket", 6), &competing));
-    measured.row("fairness cal-10", fairness("cal", 10));
+    for threads in THREADS {
+        measured.row(format!("fairness cal-{threads}"), fairness("cal", threads));
+    }
     measured.row("ttas-2/ticket-2", to_ticket("ttas", 2));
     measured.row("tas-2/ticket-2", to_ticket("tas", 2));
     measured.row("glibc-2/ticket-2", to_ticket("glibc", 2));

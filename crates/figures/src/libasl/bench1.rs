@@ -4,16 +4,12 @@ use super::{ASL, BIG, EXISTING, LITTLE, OURS, bench1, throughput_and_tails};
 use crate::measured::across;
 use crate::plot::{Axis, Kind, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, ratio};
-use lockwright_sim::profile;
 
 /// SLOs of Figure 8a, us.
 const SLOS_8A: [u32; 4] = [0, 25, 50, 65];
 
 /// Fixed windows among which the one is sought that has the tail of LibASL-50, us.
 const WINDOWS: [u32; 8] = [2, 4, 6, 8, 10, 12, 14, 17];
-
-/// Machines without fitted figures.
-const HELD_OUT: [&str; 2] = ["hikey970", "i5-13400"];
 
 /// Under a queue lock the order of the threads changes so slowly that runs of 50 ms differ by 2 %.
 const FIFO_MS: f64 = 200.0;
@@ -74,12 +70,6 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
     for window in WINDOWS {
         opt.push(plan.add(bench1(ASL)?.with("window_us", f64::from(window))));
     }
-    let mut held_out = Vec::new();
-    for machine in HELD_OUT {
-        let cpus = profile::builtin(machine).expect("it comes with the program").cpus();
-        let mut on = |lock| Ok(plan.add(bench1(lock)?.machine(machine).threads(cpus)));
-        held_out.push((machine, on(ASL)?, on("mcs")?));
-    }
     let results = plan.run(context)?;
     let [glibc, tas, ticket, mcs, pb10] = locks[..] else { unreachable!("five locks") };
     let [asl_0, asl_25, asl_50, asl_65] = slos[..] else { unreachable!("four SLOs") };
@@ -116,9 +106,6 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
     let optimal = at_same_tail(&results, &opt, asl_50);
     measured.row("asl-50/asl-opt", ratio(&results.throughput(asl_50), &optimal));
     measured.row("p99 mcs", results.p99(mcs));
-    for (machine, asl, mcs) in held_out {
-        measured.row(format!("{machine} asl-max/mcs"), throughput(asl, mcs));
-    }
     measured.also("our asl-50/tas", throughput(ours, tas));
     measured.also("our asl-max/mcs", throughput(ours_max, mcs));
 

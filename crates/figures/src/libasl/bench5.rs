@@ -1,6 +1,6 @@
 //! Figure 8g: Bench-5, from high to low contention.
 
-use super::{ASL, OURS, dot};
+use super::{ASL, OURS, PB10, dot};
 use crate::measured::across;
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, chosen, median, ratio};
@@ -43,7 +43,7 @@ pub(super) fn figure_8g(context: &Context<'_>) -> Result<Measured, Error> {
     let ours = GAPS.map(|gap| plan.add(load(OURS, gap)));
     let mcs = GAPS.map(|gap| plan.add(load("mcs", gap)));
     let mcs_4 = GAPS.map(|gap| plan.add(load("mcs", gap).threads(4)));
-    let others = ["tas", "glibc", "ticket", "pb10"]
+    let others = ["tas", "glibc", "ticket", PB10]
         .map(|lock| (lock, SOME.map(|gap| plan.add(load(lock, gap)))));
     let results = plan.run(context)?;
     let to = |over: &[Key], under: &[Key]| -> Vec<Vec<f64>> {

@@ -5,8 +5,8 @@ use crate::measured::across;
 use crate::plot::{Axis, Kind, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, median, ratio};
 
-/// The lock that sleeps all the time while it stands by, as published.
-const ASLEEP: &str = "asl:wait=2";
+/// LibASL's blocking version, as published: it sleeps while it stands by, over pthread_mutex_lock.
+const BLOCKING: &str = "asl-pthread";
 
 /// SLOs, ms.
 const SLOS: [u32; 4] = [2, 5, 10, 20];
@@ -15,9 +15,20 @@ fn crowded(context: &Context<'_>, lock: &str) -> Result<Load, Error> {
     Ok(bench1(lock)?.threads(2 * context.profile.cpus()).lasting(100.0, 200.0))
 }
 
+/// One row of Figure 8h alone.
+pub(super) fn row_of_8h(context: &Context<'_>) -> Result<Measured, Error> {
+    let mut plan = Plan::new();
+    let [stp, glibc] = [crowded(context, "mcs-stp")?, crowded(context, "glibc")?];
+    let (stp, glibc) = (plan.add(stp), plan.add(glibc));
+    let results = plan.run(context)?;
+    let mut measured = Measured::new();
+    measured.row("mcs-stp/glibc", ratio(&results.throughput(stp), &results.throughput(glibc)));
+    Ok(measured)
+}
+
 /// Blocking locks without an SLO.
 pub(super) fn figure_8h(context: &Context<'_>) -> Result<Measured, Error> {
-    let names = ["glibc", "mcs-stp", OURS, ASLEEP];
+    let names = ["glibc", "mcs-stp", BLOCKING, OURS];
     let mut plan = Plan::new();
     let mut keys = Vec::new();
     for name in names {
@@ -27,8 +38,8 @@ pub(super) fn figure_8h(context: &Context<'_>) -> Result<Measured, Error> {
     let to_glibc = |n: usize| ratio(&results.throughput(keys[n]), &results.throughput(keys[0]));
     let mut measured = Measured::new();
     measured.row("mcs-stp/glibc", to_glibc(1));
-    measured.row("asl/glibc", to_glibc(2));
-    measured.also("asl:wait=2/glibc", to_glibc(3));
+    measured.row("asl-pthread/glibc", to_glibc(2));
+    measured.also("our asl/glibc", to_glibc(3));
     let places: Vec<(f64, Key)> = (0_u32..).map(f64::from).zip(keys).collect();
     measured.plots.push(throughput_and_tails(
         "libasl-8h",
@@ -45,21 +56,33 @@ pub(super) fn figure_8h(context: &Context<'_>) -> Result<Measured, Error> {
 pub(super) fn figure_8i(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plan = Plan::new();
     let glibc = plan.add(crowded(context, "glibc")?);
-    let mut keys = Vec::new();
-    for slo in SLOS {
-        let load = crowded(context, OURS)?.with("slo_us", f64::from(slo) * 1000.0);
-        keys.push((slo, plan.add(load.lasting(300.0, 500.0))));
-    }
+    let mut by_slo = |lock: &str| -> Result<Vec<(u32, Key)>, Error> {
+        let mut keys = Vec::new();
+        for slo in SLOS {
+            let load = crowded(context, lock)?.with("slo_us", f64::from(slo) * 1000.0);
+            keys.push((slo, plan.add(load.lasting(300.0, 500.0))));
+        }
+        Ok(keys)
+    };
+    let (keys, ours) = (by_slo(BLOCKING)?, by_slo(OURS)?);
     let results = plan.run(context)?;
-    let to_glibc = |key| ratio(&results.throughput(key), &results.throughput(glibc));
+    let to_slo = |slo, key| -> Vec<f64> {
+        let tail = results.p99_of(key, LITTLE);
+        tail.iter().map(|tail| tail / f64::from(slo) / 1000.0).collect()
+    };
+    let best = |keys: &[(u32, Key)]| {
+        let to_glibc = |key| ratio(&results.throughput(key), &results.throughput(glibc));
+        across(&keys.iter().map(|&(_, key)| to_glibc(key)).collect::<Vec<_>>(), f64::max)
+    };
     let mut measured = Measured::new();
     for &(slo, key) in &keys {
-        let tail = results.p99_of(key, LITTLE);
-        let row = tail.iter().map(|tail| tail / f64::from(slo) / 1000.0).collect();
-        measured.row(format!("p99 little/slo {slo}ms"), row);
+        measured.row(format!("p99 little/slo {slo}ms"), to_slo(slo, key));
     }
-    let all: Vec<Vec<f64>> = keys.iter().map(|&(_, key)| to_glibc(key)).collect();
-    measured.row("best asl/glibc", across(&all, f64::max));
+    measured.row("best asl-pthread/glibc", best(&keys));
+    for &(slo, key) in &ours {
+        measured.also(format!("our asl, p99 little/slo {slo}ms"), to_slo(slo, key));
+    }
+    measured.also("our best asl/glibc", best(&ours));
 
     let us = |slo| f64::from(slo) * 1000.0;
     let points: Vec<(f64, Key)> = keys.iter().map(|&(slo, key)| (us(slo), key)).collect();

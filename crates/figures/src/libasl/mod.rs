@@ -7,6 +7,7 @@ mod bench4;
 mod bench5;
 mod bench6;
 mod motivation;
+mod platforms;
 mod proportion;
 
 use crate::plot::{Axis, Kind, Plot, Series};
@@ -26,6 +27,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     Experiment { id: "libasl-8g", measure: bench5::figure_8g },
     Experiment { id: "libasl-8h", measure: bench6::figure_8h },
     Experiment { id: "libasl-8i", measure: bench6::figure_8i },
+    Experiment { id: "libasl-platforms", measure: platforms::platforms },
 ];
 
 /// The parts that fits need: the fitted rows, measured as in the whole figure.
@@ -34,14 +36,18 @@ pub static FITTED: &[Experiment] = &[
     Experiment { id: "libasl-4", measure: motivation::rows_of_4 },
     Experiment { id: "libasl-8a", measure: bench1::rows_of_tails },
     Experiment { id: "libasl-8g", measure: bench5::rows_without_a_gap },
+    Experiment { id: "libasl-8h", measure: bench6::row_of_8h },
 ];
 
 /// Classes of the paper's machine.
 const BIG: usize = 0;
 const LITTLE: usize = 1;
 
+/// SHFL-PB10 spins, so ours does not sleep within any wait here.
+const PB10: &str = "pb10:spin=10ms";
+
 /// The locks of the paper, by our names; its pthread_mutex_lock is the algorithm of glibc.
-const EXISTING: [&str; 5] = ["glibc", "tas", "ticket", "mcs", "pb10"];
+const EXISTING: [&str; 5] = ["glibc", "tas", "ticket", "mcs", PB10];
 
 /// LibASL as published: a reorderable MCS lock.
 const ASL: &str = "asl-mcs";

@@ -1,6 +1,6 @@
 //! Figure 5: a fixed proportion of big cores' turns.
 
-use super::dot;
+use super::{PB10, dot};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, chosen, ratio};
 
@@ -12,7 +12,7 @@ pub(super) fn figure_5(context: &Context<'_>) -> Result<Measured, Error> {
     let (lines, gap) = (chosen("libasl-5", "lines")?, chosen("libasl-5", "gap")?);
     let mut plan = Plan::new();
     let load = |big| {
-        let load = Load::new("sections", &format!("pb10:big={big}")).with("lines", lines);
+        let load = Load::new("sections", &format!("{PB10},big={big}")).with("lines", lines);
         load.with("gap", gap).lasting(2.0, 50.0)
     };
     let keys = PROPORTIONS.map(|big| plan.add(load(big)));

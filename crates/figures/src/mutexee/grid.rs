@@ -1,13 +1,28 @@
-//! Figure 12: throughput and TPP over a grid of configurations. The paper has 2084, which it does not name; here are 96 of the
+//! Figure 12: throughput and TPP over a grid of configurations. The paper has 2084, which it does not name; here are 216 of the
 //! same ranges.
 
 use super::{BASELINES, LOCKS, load, rank_correlation};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Measured, Plan, Results};
 
-const THREADS: [u32; 4] = [1, 4, 8, 16];
+const THREADS: [u32; 6] = [1, 2, 4, 8, 12, 16];
 const CYCLES: [f64; 6] = [0.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0];
-const COUNTS: [f64; 4] = [1.0, 8.0, 64.0, 512.0];
+const COUNTS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 512.0];
+
+/// How many critical sections a configuration is to have, of all threads together.
+const SECTIONS: f64 = 6000.0;
+/// Simulated time that counts, ms: some sleeps and wake-ups at least, and no more than the longest sections need.
+const SHORTEST_MS: f64 = 0.4;
+const LONGEST_MS: f64 = 1.2;
+
+/// How long to simulate, ms: less where sections are short and many at once, since a run costs what it does.
+fn lasting(threads: u32, cs: f64, locks: f64) -> f64 {
+    // An acquisition and a release of their own, cycles, and cycles in a ms of the paper's machine.
+    const LOCKING: f64 = 150.0;
+    const PER_MS: f64 = 2.8e6;
+    let at_once = f64::from(threads).min(locks);
+    (SECTIONS * (cs + LOCKING) / at_once / PER_MS).clamp(SHORTEST_MS, LONGEST_MS)
+}
 
 /// Throughput and TPP of one lock in one configuration.
 #[derive(Clone, Copy)]
@@ -26,7 +41,8 @@ pub(super) fn figure_12(context: &Context<'_>) -> Result<Measured, Error> {
     for threads in THREADS {
         for cs in CYCLES {
             for count in COUNTS {
-                let load = |lock| load(lock, threads, cs, count).lasting(0.3, 1.2);
+                let ms = lasting(threads, cs, count);
+                let load = |lock| load(lock, threads, cs, count).lasting(0.3, ms);
                 keys.push(LOCKS.iter().map(|lock| plan.add(load(lock))).collect());
             }
         }
@@ -124,8 +140,10 @@ fn plot(results: &Results, keys: &[Vec<Key>]) -> Plot {
     });
     Plot {
         name: "mutexee-12".to_owned(),
-        title: "mutexee-12: TPP and throughput of 96 configurations, each to the largest"
-            .to_owned(),
+        title: format!(
+            "mutexee-12: TPP and throughput of {} configurations, each to the largest",
+            keys.len()
+        ),
         x: Axis::linear("throughput"),
         left: Axis::linear("TPP"),
         right: None,
@@ -139,6 +157,14 @@ mod tests {
 
     fn points(all: &[(f64, f64)]) -> Vec<Point> {
         all.iter().map(|&(throughput, tpp)| Point { throughput, tpp }).collect()
+    }
+
+    #[test]
+    fn the_grid_is_of_two_hundred_points_and_short_where_much_is_done() {
+        assert!(THREADS.len() * CYCLES.len() * COUNTS.len() >= 200);
+        assert_eq!((lasting(1, 8000.0, 1.0), lasting(16, 0.0, 512.0)), (LONGEST_MS, SHORTEST_MS));
+        let middle = lasting(1, 250.0, 1.0);
+        assert!((SHORTEST_MS..LONGEST_MS).contains(&middle), "{middle}");
     }
 
     #[test]
