@@ -106,7 +106,7 @@ catalog! {
         MCSCR: block::mcscr::Lock<P> = block::mcscr::ENTRY;
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
-        SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::PB10;
+        SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::proportional("shfllock-pb10");
         C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a ticket lock over ticket locks, one for each cluster of near cores, which keeps it for a while");
         CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a partitioned ticket lock over ticket locks, one for each cluster, which keeps it for a while");
     }

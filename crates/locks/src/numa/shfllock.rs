@@ -56,16 +56,18 @@ pub const ENTRY: Entry = Entry {
 };
 
 /// What the catalogue says of the lock with the proportion.
-pub const PB10: Entry = Entry {
-    id: "shfllock-pb10",
-    preset_of: Some("shfllock"),
-    idea: "shfllock that brings one waiter on a little core forward after every ten on big ones",
-    source: "SHFL-PB10 in Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4; S. Kashyap et al., SOSP 2019",
-    order: "one of a little core after ten of big ones, if both wait; by arrival within each",
-    delay: "a little core, by ten big ones for each before it; one that is not running stops all behind it",
-    advice: "to compare with asl-mcs; pb10 is a lock of that order for programs",
-    ..ENTRY
-};
+pub(crate) const fn proportional(id: &'static str) -> Entry {
+    Entry {
+        id,
+        preset_of: Some(ENTRY.id),
+        idea: "a shuffling queue that brings one waiter on a little core forward after every ten on big ones",
+        source: "SHFL-PB10 in Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4; S. Kashyap et al., SOSP 2019",
+        order: "one of a little core after ten of big ones, if both wait; by arrival within each",
+        delay: "a little core, by ten big ones for each before it; one that is not running stops all behind it",
+        advice: "to compare with asl-mcs; pb10 is a lock of that order for programs",
+        ..ENTRY
+    }
+}
 
 /// The name that the catalogue uses.
 pub type Lock<P> = Shfl<P, Clusters>;
