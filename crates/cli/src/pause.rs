@@ -39,9 +39,12 @@ pub(crate) fn wanted(asked: Option<&str>) -> Result<Option<Pause>, Failure> {
         return Ok(None);
     };
     // Homes are shared: a file that does not fit is a warning, as elsewhere.
-    Ok(checked(&name, "machine.toml")
-        .map_err(|failure| warn(format!("{failure}: ignored"), "lockwright calibrate --write"))
-        .ok())
+    let ignored = |failure: Failure| {
+        let text = failure.to_string();
+        let why = text.lines().next().unwrap_or_default().to_owned();
+        warn(format!("{why}: ignored"), "lockwright calibrate --write; lockwright topology");
+    };
+    Ok(checked(&name, "machine.toml").map_err(ignored).ok())
 }
 
 /// What this processor has, in a line: `pause, mfence; not on this processor, untested here: tpause, ...`.

@@ -18,6 +18,7 @@ use bench::{Bench, Sample};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use figures::{METRICS, Metric, Results};
 use list::{PROGRAMS, Program};
+use lockwright_energy::{Kind, Source, Watts};
 use lockwright_tests::{library, target_dir};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -72,6 +73,19 @@ struct Evaluation {
     interrupted: bool,
     /// Share of the machine that other programs took meanwhile, 0 to 1.
     disturbance: f64,
+    /// What measured joules, or why nothing did.
+    energy: String,
+}
+
+/// What measures joules here, if anything does, and what is said of it. The model is none: its watts are assumed.
+fn energy() -> (Option<Source>, String) {
+    let source = Source::here(Watts::assumed());
+    if source.kind() == Kind::Model {
+        let why = source.notes().join("; ");
+        return (None, format!("energy: unavailable ({why})"));
+    }
+    let said = format!("energy: {}: {}", source.tag(), source.what());
+    (Some(source), said)
 }
 
 pub(super) fn main(mut args: Args) -> Result<()> {
@@ -190,6 +204,7 @@ fn measure(
     let interrupted = interruption()?;
     let library = library()?;
     let scratch = scratch()?;
+    let (source, energy) = energy();
     let (meter, before) = (Meter::start(), bench::cpu_seconds("self", bench::CHILDREN)?);
     let mut results = Vec::new();
     let mut failed = Vec::new();
@@ -202,6 +217,7 @@ fn measure(
             seconds: args.time,
             rate: None,
             shared: &shared,
+            energy: source.as_ref(),
             dir: scratch.path().join("run"),
             output: None,
         };
@@ -241,6 +257,7 @@ fn measure(
         date: demo::report::date()?,
         interrupted,
         disturbance: Meter { ours, ..meter }.share(),
+        energy,
     })
 }
 
@@ -252,6 +269,7 @@ struct Runner<'a> {
     /// Operations per second of the first look.
     rate: Option<f64>,
     shared: &'a Path,
+    energy: Option<&'a Source>,
     /// Made anew for each run.
     dir: PathBuf,
     /// What a batch program wrote first.
@@ -271,6 +289,7 @@ impl Runner<'_> {
             rate: self.rate,
             dir: &self.dir,
             shared: self.shared,
+            energy: self.energy,
         };
         let sample = (self.program.run)(&bench).with_context(|| format!("under {lock}"))?;
         if self.output.is_some() && self.output != sample.output {
@@ -329,6 +348,10 @@ fn tell(evaluation: &Evaluation, page: &Path) {
     if !evaluation.results.is_empty() {
         println!("{}", table(&evaluation.results));
         println!("real; glibc: medians; others: times glibc's of the same round, medians");
+        if let Some(table) = energy_table(&evaluation.results) {
+            println!("\n{table}");
+        }
+        println!("{}", evaluation.energy);
     }
     if evaluation.quick {
         println!("a quick run: it shows that everything works, the figures mean nothing");
@@ -343,6 +366,29 @@ fn tell(evaluation: &Evaluation, page: &Path) {
         eprintln!("warning: {warning}\nhint: run it again on a quiet machine");
     }
     println!("report: {}", page.display());
+}
+
+/// Throughput per power and energy an operation, if something measured joules.
+fn energy_table(results: &[Results]) -> Option<Table> {
+    let mut table = Table::new();
+    let under_header = LineStyle::new('─', '─', '─', '─');
+    table.load_style(presets::NOTHING.header_separator(under_header));
+    table.set_header(["program", "lock", "TPP, ops/J", "to glibc", "EPO, J/op"]);
+    for results in results {
+        for (lock, name) in results.locks.iter().enumerate() {
+            let Some(all) = results.joules(lock) else { continue };
+            let epo = stats::Spread::of(all).median;
+            let to_glibc = results.tpp_ratio(lock).filter(|_| lock > 0);
+            table.add_row([
+                if lock == 0 { results.program.id.to_owned() } else { String::new() },
+                name.clone(),
+                figures::rate(1.0 / epo),
+                to_glibc.map_or(String::new(), |ratio| format!("{:.2}", ratio.median)),
+                format!("{epo:.2e}"),
+            ]);
+        }
+    }
+    (!table.is_empty()).then_some(table)
 }
 
 fn table(results: &[Results]) -> Table {

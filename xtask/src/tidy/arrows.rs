@@ -50,6 +50,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &[
                 "config",
                 "environment",
+                "pause",
                 "policy",
                 "rules",
                 "switch",

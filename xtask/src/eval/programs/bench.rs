@@ -4,6 +4,7 @@ use super::load::{Load, Tails};
 use crate::No;
 use crate::demo::measure;
 use anyhow::{Context, Result, bail, ensure};
+use lockwright_energy::Source;
 use lockwright_tests::{Child, End, Outcome, Running};
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -11,7 +12,7 @@ use std::hash::Hasher;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a server may take to accept: one that takes longer has not started.
 const START_LIMIT: u64 = 30;
@@ -29,6 +30,33 @@ pub(super) struct Bench<'a> {
     pub(super) dir: &'a Path,
     /// What all runs of the program share.
     pub(super) shared: &'a Path,
+    /// What measures joules, if anything does.
+    pub(super) energy: Option<&'a Source>,
+}
+
+/// What a program, or its whole machine, spent while it was at work.
+struct Spent {
+    /// CPU time of the program, seconds.
+    cpu: f64,
+    /// Power of what the source counts, clients included.
+    watts: Option<f64>,
+}
+
+/// A measurement of power that has begun.
+struct Power(Option<(lockwright_energy::Running, Instant)>);
+
+impl Power {
+    fn begin(source: Option<&Source>) -> Self {
+        Self(source.map(|source| (source.start(), Instant::now())))
+    }
+
+    /// Watts since then; `None`: nothing measures them.
+    fn end(self) -> Option<f64> {
+        let (running, start) = self.0?;
+        let took = start.elapsed().as_secs_f64();
+        // The CPU time would be the model's, which is not asked.
+        Some(running.stop(Duration::ZERO)? / took)
+    }
 }
 
 /// The result of a run.
@@ -38,6 +66,8 @@ pub(super) struct Sample {
     pub(super) rate: f64,
     /// CPU time of the program (not of its clients), ns an operation.
     pub(super) cpu_ns: f64,
+    /// Energy of an operation, J, of what the source counts.
+    pub(super) joules: Option<f64>,
     pub(super) tails: Tail,
     /// A number made of what a batch program wrote: the same in all runs.
     pub(super) output: Option<u64>,
@@ -105,13 +135,14 @@ impl Bench<'_> {
 
     /// Runs a program that does `operations` and ends. What it prints must be the same each time.
     pub(super) fn batch(&self, program: Child, operations: f64) -> Result<Sample> {
-        let (outcome, cpu) = self.watched(program)?;
+        let (outcome, spent) = self.watched(program)?;
         let took = outcome.took.as_secs_f64();
         let mut hasher = DefaultHasher::new();
         hasher.write(&outcome.stdout);
         Ok(Sample {
             rate: operations / took,
-            cpu_ns: cpu * 1e9 / operations,
+            cpu_ns: spent.cpu * 1e9 / operations,
+            joules: spent.watts.map(|watts| watts * took / operations),
             tails: Tail::Whole(took * 1e9),
             output: Some(hasher.finish()),
         })
@@ -123,13 +154,13 @@ impl Bench<'_> {
         program: Child,
         read: impl FnOnce(&str) -> Result<Load>,
     ) -> Result<Sample> {
-        let (outcome, cpu) = self.watched(program)?;
-        Sample::of(read(&outcome.text()), cpu, &outcome)
+        let (outcome, spent) = self.watched(program)?;
+        Sample::of(read(&outcome.text()), &spent, &outcome)
     }
 
     /// Runs one of our drivers, which says what CPU time its operations took.
     pub(super) fn driver(&self, program: Child) -> Result<Sample> {
-        let (outcome, _) = self.watched(program)?;
+        let (outcome, spent) = self.watched(program)?;
         let run = measure::parse(&outcome.text(), None)
             .and_then(|run| run.context("no operation ended"))
             .with_context(|| format!("unexpected report: {}", outcome.describe()))?;
@@ -137,14 +168,16 @@ impl Bench<'_> {
         Ok(Sample {
             rate: run.rate,
             cpu_ns: run.cpu_ns,
+            joules: spent.watts.map(|watts| watts / run.rate),
             tails: Tail::Of(Tails::of(&run.latency, longest)),
             output: None,
         })
     }
 
     /// Runs the program to its end, and looks whether the library is in it. CPU time is of all its processes.
-    fn watched(&self, program: Child) -> Result<(Outcome, f64)> {
+    fn watched(&self, program: Child) -> Result<(Outcome, Spent)> {
         let before = cpu_seconds("self", CHILDREN)?;
+        let power = Power::begin(self.energy);
         let mut running = program.limit(60 + 20 * u64::from(self.seconds)).start()?;
         let (pid, mut loaded) = (running.pid(), false);
         while running.end()?.is_none() {
@@ -155,9 +188,10 @@ impl Bench<'_> {
             thread::sleep(Duration::from_millis(2));
         }
         let outcome = running.outcome()?;
+        let watts = power.end();
         self.check(&outcome, &[End::Code(0)])?;
         self.check_loaded(loaded)?;
-        Ok((outcome, cpu_seconds("self", CHILDREN)? - before))
+        Ok((outcome, Spent { cpu: cpu_seconds("self", CHILDREN)? - before, watts }))
     }
 
     /// The library is to be there under our locks, and not to be there under glibc's.
@@ -197,12 +231,13 @@ impl Bench<'_> {
 }
 
 impl Sample {
-    fn of(load: Result<Load>, cpu_seconds: f64, said: &Outcome) -> Result<Sample> {
+    fn of(load: Result<Load>, spent: &Spent, said: &Outcome) -> Result<Sample> {
         let load = load.with_context(|| format!("unexpected report: {}", said.describe()))?;
         ensure!(load.operations > 0.0 && load.rate > 0.0, "no operation was done");
         Ok(Sample {
             rate: load.rate,
-            cpu_ns: cpu_seconds * 1e9 / load.operations,
+            cpu_ns: spent.cpu * 1e9 / load.operations,
+            joules: spent.watts.map(|watts| watts / load.rate),
             tails: Tail::Of(load.tails),
             output: None,
         })
@@ -232,14 +267,16 @@ impl Server<'_> {
         load: Child,
         read: impl FnOnce(&str) -> Result<Load>,
     ) -> Result<Sample> {
+        let power = Power::begin(self.bench.energy);
         let said = load.run()?;
+        let watts = power.end();
         // If the server is gone, report that.
         let cpu = cpu_seconds(&self.running.pid().to_string(), OWN).map(|cpu| cpu - self.cpu);
         let bench = self.bench;
         let outcome = self.running.stop()?;
         bench.check(&outcome, ENDS).context("the server")?;
         ensure!(said.end == End::Code(0), "the load: {}", said.describe());
-        Sample::of(read(&said.text()), cpu?, &said)
+        Sample::of(read(&said.text()), &Spent { cpu: cpu?, watts }, &said)
     }
 }
 
@@ -282,7 +319,7 @@ mod tests {
 
     fn bench<'a>(lock: Option<&'a str>, dir: &'a Path) -> Bench<'a> {
         let library = Path::new("/nonexistent/liblockwright.so");
-        Bench { lock, library, seconds: 1, rate: None, dir, shared: dir }
+        Bench { lock, library, seconds: 1, rate: None, dir, shared: dir, energy: None }
     }
 
     #[test]

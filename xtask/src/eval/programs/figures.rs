@@ -86,6 +86,17 @@ impl Results {
         self.values(metric, lock).map(Spread::of)
     }
 
+    /// Energy of an operation (EPO), J; throughput per power (TPP) is its inverse. `None`: nothing measured it.
+    pub(super) fn joules(&self, lock: usize) -> Option<Vec<f64>> {
+        self.runs[lock].iter().map(|sample| sample.joules).collect()
+    }
+
+    /// TPP to glibc's of the same round.
+    pub(super) fn tpp_ratio(&self, lock: usize) -> Option<Spread> {
+        let (own, base) = (self.joules(lock)?, self.joules(0)?);
+        Some(Spread::of(base.iter().zip(&own).map(|(base, own)| base / own).collect()))
+    }
+
     /// To glibc's of the same round, a round each. Zero by zero (CPU time below what is counted) is one.
     pub(super) fn ratios(&self, metric: Metric, lock: usize) -> Option<Vec<f64>> {
         let (own, base) = (self.values(metric, lock)?, self.values(metric, 0)?);
@@ -158,6 +169,10 @@ impl Results {
                         None => write!(csv, ","),
                     };
                 }
+                let _ = match sample.joules {
+                    Some(joules) => write!(csv, ",{joules:.3e}"),
+                    None => write!(csv, ","),
+                };
                 csv.push('\n');
             }
         }
@@ -176,7 +191,12 @@ impl Results {
                     "met": self.is_met(metric, lock).filter(|_| judged),
                 })
             });
-            json!({ "lock": name, "metrics": metrics })
+            let epo = self.joules(lock).map(|all| Spread::of(all).median);
+            let energy = epo.map(|epo| {
+                let to_glibc = self.tpp_ratio(lock).map(|ratio| ratio.median);
+                json!({ "epo_j": epo, "tpp_ops_per_j": 1.0 / epo, "tpp_of_glibc": to_glibc })
+            });
+            json!({ "lock": name, "metrics": metrics, "energy": energy })
         });
         json!({
             "program": self.program.id,
@@ -189,7 +209,7 @@ impl Results {
 
 /// Columns of [`Results::raw`]; times in ns.
 pub(super) const RAW: &str =
-    "program,lock,round,ops_per_s,cpu_per_op_ns,p50_ns,p99_ns,p99.9_ns,longest_ns\n";
+    "program,lock,round,ops_per_s,cpu_per_op_ns,p50_ns,p99_ns,p99.9_ns,longest_ns,joules_per_op\n";
 
 /// `1.23 M`, `350 k`, `12.3`.
 pub(super) fn rate(rate: f64) -> String {
@@ -209,11 +229,14 @@ mod tests {
 
     fn sample(rate: f64, ns: f64) -> Sample {
         let tails = Tails { p50: ns, p99: 2.0 * ns, p999: 3.0 * ns, longest: 4.0 * ns };
-        Sample { rate, cpu_ns: 1e9 / rate, tails: Tail::Of(tails), output: None }
+        // Always 50 W.
+        let joules = Some(50.0 / rate);
+        Sample { rate, cpu_ns: 1e9 / rate, joules, tails: Tail::Of(tails), output: None }
     }
 
     fn batch(took: f64) -> Sample {
-        Sample { rate: 1e9 / took, cpu_ns: took, tails: Tail::Whole(took), output: Some(1) }
+        let tails = Tail::Whole(took);
+        Sample { rate: 1e9 / took, cpu_ns: took, joules: None, tails, output: Some(1) }
     }
 
     impl Results {
@@ -234,6 +257,9 @@ mod tests {
             Results { program: &PROGRAMS[0], locks: vec!["glibc".into(), "auto".into()], runs };
         let ratio = results.ratio(Rate, 1).unwrap();
         assert_eq!((ratio.median, ratio.min), (1.0, 0.9));
+        // At equal power, throughput per power is throughput.
+        let tpp = results.tpp_ratio(1).unwrap();
+        assert!((tpp.median - 1.0).abs() < 1e-9 && (tpp.min - 0.9).abs() < 1e-9);
         assert_eq!(results.cell(P99, 1), "1.10");
         assert_eq!(results.cell(Rate, 0), "200");
         let missed = results.missed();
@@ -251,6 +277,7 @@ mod tests {
         };
         assert_eq!(of("fifo").missed().len(), 0);
         assert_eq!(of("auto").missed().len(), 2);
+        assert!(of("auto").tpp_ratio(1).is_none(), "nobody measured joules");
         assert_eq!(of("auto").cell(P99, 1), "-");
         assert_eq!(of("auto").ratio(Longest, 1).map(|ratio| ratio.median), Some(2.0));
     }
@@ -260,6 +287,6 @@ mod tests {
         let mut csv = RAW.to_owned();
         Results::example(&PROGRAMS[0]).raw(&mut csv);
         let columns: Vec<_> = csv.lines().map(|line| line.split(',').count()).collect();
-        assert_eq!(columns, [9, 9, 9]);
+        assert_eq!(columns, [10, 10, 10]);
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
         "rounds": evaluation.rounds,
         "interrupted": evaluation.interrupted,
         "others_share": evaluation.disturbance,
+        "energy": evaluation.energy,
         "skipped": evaluation.skipped,
         "failed": evaluation.failed,
         "programs": evaluation.results.iter().map(|r| r.summary(!evaluation.quick)).collect::<Vec<_>>(),
@@ -105,6 +106,11 @@ fn readme(evaluation: &Evaluation) -> String {
             text.push('\n');
         }
     }
+    let _ = writeln!(
+        text,
+        "\n{}. TPP (operations a joule) and EPO (its inverse) stand in summary.json.",
+        evaluation.energy
+    );
     text + "\n![programs.svg](programs.svg)\n"
 }
 
@@ -307,6 +313,7 @@ mod tests {
             date: "today".into(),
             interrupted: true,
             disturbance: 0.5,
+            energy: "energy: unavailable (nothing measures here)".into(),
         };
         let dir = tempfile::tempdir().unwrap();
         let page = fs::read_to_string(write(&evaluation, dir.path()).unwrap()).unwrap();
