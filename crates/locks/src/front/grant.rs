@@ -24,9 +24,9 @@
 use super::SOMEBODY;
 use super::choice::choose_behind;
 use super::line::{note_length, successor};
+use super::pace::{Pace, is_sliced, sliced};
 use super::waiter::{ASLEEP, BEHIND, CHOOSING, GRANTED, LEFT, OPEN, PROMOTED, WAITING};
 use super::waiter::{GRANT, Waiter, give_back, grants, state};
-use super::waiter::{Pace, is_sliced, sliced};
 use super::{CHAINED, FREE, HELD, Parts, Rule, View, batch, mood, owe_wake, side};
 use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};

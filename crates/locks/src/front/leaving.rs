@@ -5,7 +5,8 @@
 //! next in line cleans up). A waiter behind it that would ask it whether to sleep asks the one before it instead.
 
 use super::grant::{hand_on_or_leave, open_next};
-use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, Pace, WAITING, Waiter, state};
+use super::pace::Pace;
+use super::waiter::{ASLEEP, BEHIND, GRANTED, LEFT, OPEN, WAITING, Waiter, state};
 use super::{
     FREE, HELD, Parts, Tuning, View, meet_left_behind, mood, pass_on, take_as, unlock_slow,
 };

@@ -8,9 +8,10 @@
 use super::choice::choose_and_sit;
 use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::leaving::Seat;
+use super::pace::Pace;
 use super::rule::{Arrived, Rule, View};
 use super::waiter::{ASLEEP, BEHIND, ERAS, GRANTED, OPEN, PROMOTED, WAITING, Waiter};
-use super::waiter::{Pace, give_back, grants, state};
+use super::waiter::{give_back, grants, state};
 use super::{FREE, HELD, Parts, Tuning, WAITED};
 use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};

@@ -63,6 +63,7 @@ mod leaving;
 mod line;
 pub mod malthusian;
 pub mod mutexee;
+mod pace;
 pub mod pb10;
 mod promise;
 mod rounds;

@@ -19,7 +19,7 @@
 
 use super::batch::is_in_slice;
 use super::busy::{GRACE_MAX_NS, MOVED_NS, WATCH_NS, until, who};
-use super::{View, mood, waiter::Pace};
+use super::{View, mood, pace::Pace};
 use lockwright_platform::Platform;
 
 /// A runner that has not been back for this long is gone, ns.

@@ -10,7 +10,7 @@
 //! tuning's `bypass` says, unless that head leaves the lock to others (batch.rs). The proof of an acquisition is a [`Taken`], which only a view makes.
 
 use super::line::{has_passed, is_empty, is_left, is_left_behind};
-use super::waiter::Pace;
+use super::pace::Pace;
 use super::{FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow};
 use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};

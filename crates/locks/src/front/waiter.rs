@@ -15,6 +15,7 @@
 //! set where nobody sleeps, which slows one hand-over down. A waiter that looks at the one before it, to act on what it sees, then
 //! changes its own gate, from WAITING or ASLEEP. That works only while the one before it is still there.
 
+use super::pace::{Pace, TICK};
 use super::{CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -54,23 +55,8 @@ const ENDED: u32 = 6;
 /// In a gate: the one behind sleeps, or is about to.
 pub(super) const BEHIND: u32 = 8;
 
-/// In a GRANTED gate: the lock's rule leaves the lock to others for a slice of each millisecond (batch.rs).
-pub(super) const SLICED: u32 = 16;
-
 /// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
-
-/// In a GRANTED gate: one tick of the clock, when that was (22 bits, which wrap).
-const TICK: u32 = 1 << 10;
-
-/// A pace counts fewer grants than this.
-const PACE_GRANTS: u32 = 8;
-
-/// A slower pace is this one, ns.
-const PACE_MAX_NS: u32 = 1_000_000;
-
-/// Such a tick, ns.
-const TICK_NS: u64 = 16;
 
 /// What a gate says of its own waiter.
 pub(crate) fn state(gate: u32) -> u32 {
@@ -80,49 +66,6 @@ pub(crate) fn state(gate: u32) -> u32 {
 /// Grants since a holder last looked at the mutex.
 pub(super) fn grants(gate: u32) -> u32 {
     gate % TICK / GRANT
-}
-
-/// A GRANTED gate, at `now`, of a lock whose rule leaves it to others now and then.
-pub(super) fn sliced(now: u64) -> u32 {
-    GRANTED | SLICED | ((now / TICK_NS) as u32).wrapping_mul(TICK)
-}
-
-/// How long grants took lately, as the head is told that comes after them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pace {
-    /// One, with its section, ns.
-    pub ns: u32,
-    /// How many there were, fewer than [`PACE_GRANTS`]; 0: it isn't known.
-    pub grants: u32,
-}
-
-impl Pace {
-    /// By a [`sliced`] gate.
-    pub(super) fn of(gate: u32, now: u64) -> Self {
-        let ticks = (sliced(now) / TICK).wrapping_sub(gate / TICK) % (u32::MAX / TICK + 1);
-        let grants = if is_sliced(gate) { grants(gate) } else { 0 };
-        // The first holder's section, too, after a look at the mutex.
-        let ns = ticks * TICK_NS as u32 / (grants + 1);
-        Self { ns: ns.min(PACE_MAX_NS), grants: grants.min(PACE_GRANTS - 1) }
-    }
-
-    /// Does it say anything?
-    pub(super) fn is_known(&self) -> bool {
-        self.grants > 0
-    }
-
-    fn from_word(word: u32) -> Self {
-        Self { ns: word / PACE_GRANTS, grants: word % PACE_GRANTS }
-    }
-
-    fn to_word(self) -> u32 {
-        self.ns * PACE_GRANTS + self.grants
-    }
-}
-
-/// Does it say [`SLICED`]?
-pub(super) fn is_sliced(gate: u32) -> bool {
-    gate & SLICED != 0
 }
 
 /// One waiter's place in the line.
