@@ -14,6 +14,8 @@ fn words_are_as_in_the_snapshots() {
         .case("tests/commands/*.trycmd");
 }
 
+use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+
 /// The page has a row for each lock of the catalogue, and for no other.
 #[test]
 fn the_table_of_mutants_names_every_lock() {
@@ -22,6 +24,7 @@ fn the_table_of_mutants_names_every_lock() {
     let (_, table) = page.split_once("| lock | faults of the hand-over |").expect("the table");
     let rows = table.lines().skip(2).take_while(|line| line.starts_with("| `"));
     let named: Vec<_> = rows.filter_map(|line| line.split('`').nth(1)).collect();
-    let all: Vec<_> = lockwright_locks::catalog::CATALOG.iter().map(|entry| entry.id).collect();
+    let all = CATALOG.iter().chain(READ_WRITE);
+    let all: Vec<_> = all.map(|entry| entry.id).collect();
     assert_eq!(named, all);
 }

@@ -92,7 +92,10 @@ impl<P: Platform> Choice<P> {
             first.set_before(next);
             next.set_before(node);
             last.set_next(from_ref(behind).cast_mut());
-            first.passed.store(first.passed.load(Relaxed) + 1, Relaxed); // a count, written here alone
+            for &waiter in &waiters[..chosen] {
+                let passed = &(*waiter).passed;
+                passed.store(passed.load(Relaxed) + 1, Relaxed); // a count, written here alone
+            }
             next.set_next(waiters[0]);
             node.set_next(waiters[chosen]);
             let may_sleep = [behind, first, next].map(Waiter::may_sleep).contains(&true);

@@ -126,7 +126,7 @@ fn a_rule_that_chooses_its_successor_keeps_exclusion_waiters_and_bound() {
 #[test]
 fn a_line_that_does_not_count_whom_it_lets_past_is_found() {
     let sites = Exploration::new(backwards(), None).sites(1_000);
-    let counts = sites.iter().filter(|s| s.op == Op::Add && s.place.file == "front/choice.rs");
+    let counts = sites.iter().filter(|s| s.op == Op::Store && s.place.file == "front/choice.rs");
     let found = counts.filter_map(|site| {
         let mutant = Mutant { site: site.place, mutation: Mutation::NoStore };
         search(backwards(), Some(mutant), 10_000)
