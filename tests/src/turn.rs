@@ -1,5 +1,5 @@
-//! Which locks a program of the tests runs under. All of them would take the gate an hour: each program gets the default, and
-//! some of the others by turns, so that every lock meets every few programs. A soak leaves none out.
+//! Which locks a program of the tests runs under. Under all of them the gate would take an hour. So each program gets the default and some
+//! of the others by turns: every lock meets some of the programs. A soak leaves none out.
 
 /// Set: whatever the tests take by turns, all of it is run (`cargo xtask soak`).
 pub const SOAK: &str = "LOCKWRIGHT_SOAK";

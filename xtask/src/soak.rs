@@ -4,7 +4,7 @@
 use crate::No;
 use crate::test::{PACKAGES, Runner, Step, install_packages};
 use anyhow::{Context, Result, ensure};
-use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_tests::{SOAK, scratch};
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};
@@ -93,10 +93,14 @@ fn steps(explore: u32) -> Vec<(String, Runner, String)> {
         test("models", "-p lockwright-model -- --show-output"),
         ("weaken".into(), Runner::Xtask, "weaken".into()),
     ];
-    for id in CATALOG.iter().map(|entry| entry.id).chain(["runtime"]) {
+    for id in CATALOG.iter().chain(READ_WRITE).map(|entry| entry.id).chain(["runtime"]) {
         let run = format!("run --release -p lockwright-cli -- explore {id}");
         steps.push((format!("explore-{id}"), Runner::Cargo, format!("{run} --time {explore}")));
-        steps.push((format!("mutants-{id}"), Runner::Cargo, format!("{run} --mutants")));
+        steps.push((
+            format!("mutants-{id}"),
+            Runner::Cargo,
+            format!("{run} --mutants --schedules 100000"),
+        ));
     }
     steps
 }
@@ -110,6 +114,11 @@ mod tests {
         let steps = steps(1);
         let names: BTreeSet<_> = steps.iter().map(|(name, ..)| name).collect();
         assert_eq!(names.len(), steps.len());
-        assert!(CATALOG.iter().all(|entry| names.contains(&format!("explore-{}", entry.id))));
+        assert!(
+            CATALOG
+                .iter()
+                .chain(READ_WRITE)
+                .all(|entry| names.contains(&format!("explore-{}", entry.id)))
+        );
     }
 }

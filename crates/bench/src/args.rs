@@ -113,7 +113,7 @@ pub struct Args {
     #[arg(long, value_name = "WHETHER", default_value = "no", num_args = 0..=1, default_missing_value = "yes")]
     pub(crate) pin: Pin,
 
-    /// Per cent of reads (workload rwlock)
+    /// Per cent of reads, several by commas (workload rwlock)
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "90", value_parser = percent)]
     pub(crate) reads: Vec<f64>,
 

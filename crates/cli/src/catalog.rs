@@ -29,8 +29,8 @@ fn failure(bad: &Bad<'_>) -> Failure {
     // It is a name that can be asked for elsewhere.
     if bad.why == Why::Name && find_read_write(bad.name).is_some() {
         let name = bad.name;
-        return Failure::new(format!("'{name}' is a readers-writer lock, not a lock of mutexes"))
-            .hint(format!("lockwright explain {name}"));
+        return Failure::new(format!("'{name}' is a readers-writer lock; mutexes need another"))
+            .hint("lockwright list".to_owned());
     }
     let (message, hint) = advice(bad, names());
     Failure::new(message).hint(hint)

@@ -10,7 +10,8 @@
 //! processor may lack them, so each is asked for, and used only if CPUID (on aarch64 the kernel's list) has it.
 //!
 //! Invariants:
-//! 1. A turn ends by itself after [`TICKS`], whether or not the word changes: no wake-up can be lost for longer.
+//! 1. A turn ends by itself after [`TICKS`] (`wfe`: at the kernel's next event, within 0.1 ms), whether or not the word changes: no wake-up
+//!    can be lost for longer.
 //! 2. The word is read again between the moment from which its line is watched and the sleep: a store in between is seen.
 //! 3. A turn neither reads nor writes memory in the processor's stead: orderings stay those of the looks.
 
@@ -99,10 +100,9 @@ impl Pause {
 
     /// One turn; `is_same`: is the word at `address` still what the waiter has seen?
     ///
-    /// # Panics
-    /// In debug builds, if this processor lacks it.
-    pub fn turn(self, address: *const u8, is_same: &dyn Fn() -> bool) {
-        debug_assert!(self.is_here());
+    /// # Safety
+    /// This processor has it ([`is_here`](Self::is_here)). The address may be read.
+    pub unsafe fn turn(self, address: *const u8, is_same: &dyn Fn() -> bool) {
         match self {
             Self::Hint => spin_loop(),
             Self::Mfence => barrier(),
@@ -125,7 +125,8 @@ pub(crate) fn once(address: *const u8, is_same: impl Fn() -> bool) {
 #[cold]
 #[inline(never)]
 fn another(address: *const u8, is_same: &dyn Fn() -> bool) {
-    Pause::used().turn(address, is_same);
+    // SAFETY: only what is here is published; the address is a word's.
+    unsafe { Pause::used().turn(address, is_same) };
 }
 
 /// How many looks of an ordinary wait a turn takes the time of.
@@ -303,7 +304,8 @@ mod tests {
         let word = Atomic32::of(0);
         for kind in Pause::ALL.into_iter().filter(|kind| kind.is_here()) {
             for same in [true, false] {
-                (0..100).for_each(|_| kind.turn(word.as_ptr().cast(), &|| same));
+                // SAFETY: it is here; the word lives.
+                (0..100).for_each(|_| unsafe { kind.turn(word.as_ptr().cast(), &|| same) });
             }
         }
     }

@@ -30,7 +30,10 @@ fn page(entry: &Entry) -> String {
     let place = match entry.kind {
         Kind::Front => "front: the mutex itself is the lock, with glibc's own protocol",
         Kind::Whole => "textbook: as published; under the preload it stands in front of the mutex",
-        Kind::ReadWrite => "readers-writer: for simulations, explorations and the bench",
+        Kind::ReadWrite if entry.id == lockwright_locks::rw::rwlock::ENTRY.id => {
+            "readers-writer: serves pthread_rwlock_t; also for sim, explore and bench"
+        }
+        Kind::ReadWrite => "readers-writer: for sim, explore and bench",
     };
     let mut page = format!("{} ({})\n\n", entry.id, list::kind(entry.kind));
     let facts = [

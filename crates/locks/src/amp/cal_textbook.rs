@@ -29,7 +29,7 @@
 //! which may be gone. How T_alone is measured: amp/lengths.rs (a machine that
 //! can't tell sections apart, `Platform::site`, counts them as one). No memory is allocated.
 //!
-//! Facts: by proportional wait between classes; by arrival within each, but for three places; five lines of 128 B a lock, one node of
+//! Facts: by proportional wait between classes; by arrival within each, but for three places; four lines of 128 B a lock, one node of
 //! 128 B a waiter; nobody sleeps; each waiter is delayed by those before it, and by every one of them that is not running.
 
 use super::lengths::{Lengths, Section};

@@ -1,6 +1,7 @@
 //! The choice of who is next, for rules that have one.
 //!
-//! Who is first in line chooses who follows it, while it waits, so that it holds nobody up:
+//! Who is first in line chooses who follows it, while it waits, so that it holds nobody up. Then it lets that one choose already, since a
+//! choice takes longer than a short section:
 //!
 //! ```text
 //!   H (GRANTED) ─► S (WAITING) ─► a ─► b ─► c ◄─ tail     S looks at a and b (not at the last, which may be about to be followed)
@@ -8,7 +9,11 @@
 //! ```
 //!
 //! A head that waits for the word does the same; it need not say so, since nobody makes it more than head.
+//!
+//! Invariant: what lies behind a node is changed by its own thread alone, and by none of those behind it before that thread has let them
+//! ([`Waiter::pass_the_choice`]), or has the lock. Who has let another choose changes nothing any more.
 
+use super::line::LOOK_NS;
 use super::waiter::{BEHIND, CHOOSING, OPEN, WAITING, Waiter, state};
 use super::{Note, Rule, View};
 use core::ptr::from_ref;
@@ -18,27 +23,91 @@ use lockwright_platform::{Platform, Word};
 /// Waiters that a rule may choose from, and the head's successor itself, at most.
 const CHOICE: usize = 16;
 
-/// The caller is first in line, or head: it chooses who follows it.
-pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
-    if node.has_passed_the_choice() {
-        return;
+/// So many waiters in front may choose who follows them.
+const CHOOSERS: u32 = 2;
+
+/// How often they look whether they may, ns.
+const FIRST_NS: u32 = 50;
+
+/// What a waiter that is not head has done about those behind it.
+pub(super) struct Chooser {
+    /// It has chosen, and has let so many less one choose behind it; 0: it has not.
+    chose: u32,
+    /// Until when it stays awake. Its looks are shorter than what they take, so the clock says how long it has waited.
+    end: u64,
+    /// When it looks at the mutex.
+    due: u64,
+}
+
+impl Chooser {
+    /// It stays awake for `left` ns. None: the rule does not choose.
+    pub(super) fn of<P: Platform, R: Rule<P>>(left: u32) -> Option<Self> {
+        let mut new = Self { chose: 0, end: 0, due: 0 };
+        (R::AHEAD > 0).then(|| new.begin::<P>(left)).map(|()| new)
     }
-    let Some(choice) = Choice::of::<R>(lock, node) else { return };
+
+    /// It stays awake for `left` ns from now on.
+    pub(super) fn begin<P: Platform>(&mut self, left: u32) {
+        let now = P::now();
+        (self.end, self.due) = (now + u64::from(left), now + u64::from(LOOK_NS));
+    }
+
+    /// Chooses, if it may, and lets the next one; returns how long it may look at its gate alone, ns.
+    pub(super) fn step<P: Platform, R: Rule<P>>(
+        &mut self,
+        lock: &View<'_, P>,
+        node: &Waiter<P>,
+    ) -> u32 {
+        if self.chose >= CHOOSERS {
+            return LOOK_NS;
+        }
+        let may = if node.is_first() { CHOOSERS } else { node.may_choose() };
+        if may > 0 && self.chose == 0 && choose_and_sit::<P, R>(lock, node) {
+            self.chose = 1;
+        }
+        if self.chose > 0 && may > self.chose && node.pass_the_choice(may - 1) {
+            self.chose = may;
+        }
+        FIRST_NS
+    }
+
+    /// How long it stays awake now, ns; and is a look at the mutex due?
+    pub(super) fn left<P: Platform>(&mut self) -> (u32, bool) {
+        let now = P::now();
+        let is_due = now >= self.due;
+        if is_due {
+            self.due = now + u64::from(LOOK_NS);
+        }
+        (self.end.saturating_sub(now) as u32, is_due)
+    }
+}
+
+/// The caller is first in line, or second and may, or head: it chooses who follows it. `false`: there was nothing to choose from.
+pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
+    if node.has_passed_the_choice() {
+        return false;
+    }
+    let Some(choice) = Choice::of::<R>(lock, node) else { return false };
     let is_head = state(node.gate.load(Relaxed)) == OPEN;
-    if is_head || node.turn(WAITING, CHOOSING).is_ok() {
-        // SAFETY: it is first, and says that it chooses, or is head.
+    if choice.chosen > 0 && (is_head || node.turn(WAITING, CHOOSING).is_ok()) {
+        // SAFETY: it may choose, and says that it does, or is head.
         unsafe { choice.take_effect(node) };
         if !is_head {
             let _ = node.turn(CHOOSING, WAITING); // or it has been made head by now
         }
     }
+    true
 }
 
-/// As [`choose_behind`], by a waiter that may be torn out of its wait: out of this, it would leave a line that nobody can pass.
-pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) {
+/// As [`choose_behind`], by a waiter that may be torn out of its wait: out of this, it would lose one behind it.
+pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(
+    lock: &View<'_, P>,
+    node: &Waiter<P>,
+) -> bool {
     lock.seat.inspect(|seat| seat.joins());
-    choose_behind::<P, R>(lock, node);
+    let has_chosen = choose_behind::<P, R>(lock, node);
     lock.seat.inspect(|seat| seat.sits(node));
+    has_chosen
 }
 
 /// The waiters behind one, up to a rule's choice among them.
@@ -48,7 +117,7 @@ struct Choice<P: Platform> {
 }
 
 impl<P: Platform> Choice<P> {
-    /// Lets the rule choose among those behind `node`, which is the caller's, and first in line. None: the line is right as it is.
+    /// Lets the rule choose among those behind `node`, which is the caller's, and may choose. None: there are too few.
     fn of<R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<Self> {
         let mut waiters = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
         let mut notes = [Note::default(); CHOICE];
@@ -69,17 +138,17 @@ impl<P: Platform> Choice<P> {
             }
             at = behind;
         }
-        if count == 0 {
+        if count < 2 {
             return None;
         }
         let chosen = R::next(lock, &notes[..count]);
-        (0 < chosen && chosen < count).then_some(Self { waiters, chosen })
+        Some(Self { waiters, chosen: if chosen < count { chosen } else { 0 } })
     }
 
     /// Moves the chosen one to the front, behind `node`.
     ///
     /// # Safety
-    /// `node` is the same, and still first. Nobody grants it the lock, or makes it head, until this is over; or it is head.
+    /// `node` is the same, and may choose. Nobody grants it the lock until this is over (it may be made head); or it is head.
     unsafe fn take_effect(self, node: &Waiter<P>) {
         let Self { waiters, chosen } = self;
         // SAFETY: they are in the line, behind the caller, and nobody else changes their order.
@@ -94,7 +163,7 @@ impl<P: Platform> Choice<P> {
             last.set_next(from_ref(behind).cast_mut());
             for &waiter in &waiters[..chosen] {
                 let passed = &(*waiter).passed;
-                passed.store(passed.load(Relaxed) + 1, Relaxed); // a count, written here alone
+                passed.store(passed.load(Relaxed) + 1, Relaxed); // a count; nobody before us writes it any more
             }
             next.set_next(waiters[0]);
             node.set_next(waiters[chosen]);

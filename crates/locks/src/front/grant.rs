@@ -38,7 +38,8 @@ pub(super) const LOOKS_EACH: u32 = 16;
 /// How many of those behind it are woken at a time.
 const WAKES: usize = 16;
 
-/// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns.
+/// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns. (A holder may wait for it twice: to grant it the
+/// lock, and again after its look at the mutex.)
 const CHOICE_NS: u32 = 1_000;
 
 /// At the first of this many grants it asks the clock, if the lock's rule cares.

@@ -17,7 +17,7 @@ use lockwright_platform::{Platform, Word};
 /// Where a waiting thread says where it is, so that it can be taken out of a torn wait ([`leave_line`]).
 pub trait Seat<P: Platform> {
     /// It is about to join the line, or to change its order. Torn between this and [`sits`](Self::sits), it leaves a node that nobody can
-    /// pass.
+    /// pass, or loses one that it was moving.
     fn joins(&self);
     /// Its node in the line; null: it is in none.
     fn sits(&self, node: *const Waiter<P>);

@@ -5,7 +5,7 @@
 //! to hand the lock itself on (grant.rs). Nodes (waiter.rs) belong to nobody's stack, so thread exit needs no clean-up. The head,
 //! when it sleeps, sleeps on word 0 itself, where glibc's unlock finds it, too.
 
-use super::choice::choose_and_sit;
+use super::choice::{Chooser, choose_and_sit};
 use super::grant::{LOOKS_EACH, settle, wake_behind};
 use super::leaving::Seat;
 use super::pace::Pace;
@@ -19,13 +19,7 @@ use lockwright_platform::{Platform, Ptr, Stage, Word};
 
 /// How long a waiter waits awake before it checks whether it is first in a line that nobody grants the lock to any
 /// more, ns; then twice as long.
-const LOOK_NS: u32 = 4_000;
-
-/// So many waiters in front may choose who follows them: one choice takes longer than a short section.
-const CHOOSERS: u32 = 2;
-
-/// The same where the first in line chooses who follows it, ns.
-const FIRST_NS: u32 = 50;
+pub(super) const LOOK_NS: u32 = 4_000;
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
@@ -200,31 +194,22 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
     mut left: u32,
 ) -> (u32, bool) {
     let (mut look, mut slept) = (left.min(LOOK_NS), false);
-    let (mut chooses, mut chose) = (R::AHEAD > 0, 0);
+    let mut chooser = Chooser::of::<P, R>(left);
     loop {
-        if chooses && left > 0 {
-            let may = if node.is_first() { CHOOSERS } else { node.may_choose() };
-            if may > 0 && chose == 0 {
-                choose_and_sit::<P, R>(lock, node);
-                chose = 1;
-            }
-            if may > chose && node.pass_the_choice(may - 1) {
-                chose = may;
-            }
-            chooses = chose < CHOOSERS;
-            look = left.min(FIRST_NS);
+        if let Some(chooser) = chooser.as_mut().filter(|_| left > 0) {
+            look = chooser.step::<P, R>(lock, node).min(left);
         }
         // ORDERING: Acquire, pairs with [turn]: the last holder's section is over, if we are GRANTED.
         let gate = P::spin_for(&node.gate, Acquire, look, |gate| state(gate) != WAITING);
         if state(gate) != WAITING {
             return (gate, slept);
         }
-        left -= look;
-        look = if chooses { left.min(FIRST_NS) } else { left.min(2 * look.max(LOOK_NS / 2)) };
+        let is_due;
+        (left, is_due) = chooser.as_mut().map_or((left - look, true), Chooser::left::<P>);
+        look = left.min(2 * look.max(LOOK_NS / 2));
         if left > 0 {
             // Released by code that knows nothing of us? A hint: then we compete for the word, as everybody may.
-            if !chooses && lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok()
-            {
+            if is_due && lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok() {
                 return (PROMOTED, slept);
             }
         } else if node.turn(WAITING, ASLEEP).is_ok() {
@@ -236,6 +221,9 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
                 slept = sleep_at_gate(node) || slept;
                 // Woken early, to be awake when its time comes? Then wake the one behind it, too.
                 (left, look) = (lock.tuning.spin_ns, LOOK_NS.min(lock.tuning.spin_ns));
+                if let Some(chooser) = &mut chooser {
+                    chooser.begin::<P>(left);
+                }
                 if node.gate.load(Relaxed) == WAITING | BEHIND && !lock.is_crowded() {
                     wake_behind(node);
                 }

@@ -39,7 +39,8 @@ impl<P: Platform> View<'_, P> {
                 }
                 _ => {}
             }
-            taken.is_some()
+            // Has the head's turn come? Then it may be asleep, and the wake that this one owes is due.
+            taken.is_some() || promised && value == FREE && !self.may_overtake()
         });
         if promised && taken.is_none() {
             pass_on::<P>(word);

@@ -3,7 +3,7 @@
 //! ```text
 //!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: who is behind it sleeps, or is about to
 //!      │  ▲
-//!      ▼  │ ◄─► CHOOSING    first, behind one that was granted the lock, and changes who follows it (choice.rs)
+//!      ▼  │ ◄─► CHOOSING    first or second, behind one that was granted the lock, and changes who follows it (choice.rs)
 //!      └────┬────┴─► OPEN        competes for the word: opened by the one before it, which has left
 //!           ├──────► PROMOTED    competes for the word: by itself, since the one before it had the lock; maybe then OPEN
 //!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
@@ -40,10 +40,10 @@ pub(super) const LEFT: u32 = 5;
 /// A thread that has joined behind another links its node to that one's within this time, or has lost its CPU, ns.
 const LINK_NS: u64 = 1_000_000;
 
-/// Awake, not head, and about to change who follows it: nobody grants it the lock meanwhile.
+/// Awake, not head, and about to change who follows it: nobody grants it the lock meanwhile. It may be made head.
 pub(super) const CHOOSING: u32 = 7;
 
-/// The one before it has chosen it, and lets it choose who follows it: more than this by the number of waiters that may.
+/// The one before it chooses no more, and lets it choose who follows it: more than this by the number of waiters that may.
 const MAY: u32 = PASSED - 16;
 
 /// It has let the one behind it choose.
@@ -298,19 +298,33 @@ impl<P: Platform> Waiter<P> {
 
     fn ask_before(&self, ask: impl Fn(&P::Word) -> u32) -> bool {
         // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
-        let told = self.before.load(Acquire);
-        let mut before = told;
+        let mut before = self.before.load(Acquire);
         while !before.is_null() {
             // SAFETY: a node, as long as our own gate does not change, and after that still readable.
             let waiter = unsafe { &*before };
             match state(ask(&waiter.gate)) {
                 // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
                 LEFT => before = waiter.before.load(Acquire),
-                // A choice may have put somebody else before us, and that one may have ended.
-                now => return now == GRANTED && self.before.load(Relaxed) == told,
+                // A choice may have put somebody else before us meanwhile, or before one that left; so this is looked at again.
+                now => return now == GRANTED && self.is_behind(waiter),
             }
         }
         false // it has ended, and our gate has changed
+    }
+
+    /// Does `first`, whose gate the caller has read with Acquire, still come before this one, but for nodes that left?
+    fn is_behind(&self, first: &Self) -> bool {
+        // Relaxed, all: what a holder's choices wrote came before its gate said GRANTED, and who chooses later is not before us.
+        let mut before = self.before.load(Relaxed);
+        while !before.is_null() && !core::ptr::eq(before, first) {
+            // SAFETY: as in `ask_before`.
+            let waiter = unsafe { &*before };
+            if state(waiter.gate.load(Relaxed)) != LEFT {
+                return false;
+            }
+            before = waiter.before.load(Relaxed);
+        }
+        !before.is_null()
     }
 }
 

@@ -24,7 +24,7 @@
 //! 3. A writer is in when it has inner, the bias is clear, and each slot has once been seen without this lock since then.
 //! 4. A slot that shows a lock is written by the thread alone that showed it.
 //!
-//! Facts: as inner; a reader with bias writes to its own line only; 8 B more than inner a lock, 32 KB for the table. A reader
+//! Facts: as inner; a reader with bias writes to its own line only; 12 B more than inner a lock, 32 KB for the table. A reader
 //! that reads again may wait for a writer that waits for its first slot. Readers that don't write to the lock can't be
 //! woken by it: a writer that revokes stays awake, and yields at times.
 
@@ -119,7 +119,7 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
             return; // already
         }
         let until = self.until.load(Relaxed); // a hint
-        if until != 0 && (P::now() as u32).wrapping_sub(until) as i32 <= 0 {
+        if until != 0 && until.wrapping_sub(P::now() as u32) <= INHIBITED_MAX_NS as u32 {
             return;
         }
         // ORDERING: Release [bias]: what the writers before us wrote is every reader's to read.
@@ -142,6 +142,11 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
                 P::spin_until_ptr(slot, SeqCst, |shown| shown != self.address());
             });
         }
+        self.inhibit_since(start);
+    }
+
+    /// Readers go without bias for `inhibit` times as long as it has taken since `start`.
+    fn inhibit_since(&self, start: u64) {
         let end = P::now();
         let inhibited = (end - start).saturating_mul(self.inhibit.into()).min(INHIBITED_MAX_NS);
         let until = if inhibited == 0 { 0 } else { (end + inhibited) as u32 | 1 };
@@ -204,6 +209,7 @@ impl<P: Platform, L: ReadWrite<P>> ReadWrite<P> for Bravo<P, L> {
         if self.bias.load(Relaxed) != BIASED {
             return true;
         }
+        let start = P::now();
         // ORDERING: SeqCst [revoke], as at [show].
         self.bias.store(0, SeqCst);
         // ORDERING: SeqCst [look], as at [show]. Acquire, pairs with [take back].
@@ -214,6 +220,8 @@ impl<P: Platform, L: ReadWrite<P>> ReadWrite<P> for Bravo<P, L> {
             // ORDERING: Release, as at [bias].
             self.bias.store(BIASED, Release);
             self.inner.leave_write();
+        } else {
+            self.inhibit_since(start);
         }
         !read
     }

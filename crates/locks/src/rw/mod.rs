@@ -110,7 +110,7 @@ pub const SPIN: OptionSpec = OptionSpec {
 /// The option `inhibit`.
 pub const INHIBIT: OptionSpec = OptionSpec {
     key: "inhibit",
-    meaning: "times the length of a revocation, readers go without bias after it",
+    meaning: "readers go without bias after a revocation for this many times its length",
     min: 0,
     max: 1000,
     default: Some(9),

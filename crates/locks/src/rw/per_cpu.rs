@@ -21,7 +21,7 @@
 //! 3. A writer is in when it has inner, the gate is closed, and each line has once been seen empty since then.
 //! 4. A writer's release lets readers in before its last access. So the lock may end only when every release has returned.
 //!
-//! Facts: as inner, with which readers wait; 128 B a CPU (of 64 at most; more share lines) and a lock; no bias, so that a reader
+//! Facts: as inner, with which readers wait; 128 B a CPU (of 64 at most; more share lines) and 1 KB a lock; no bias, so that a reader
 //! costs the same whenever no writer is there, and a writer always looks at all lines. A reader that reads again may wait for a
 //! writer that waits for its line. A writer that waits for lines stays awake, and yields at times.
 

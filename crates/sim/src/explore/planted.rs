@@ -135,7 +135,7 @@ fn a_line_that_does_not_count_whom_it_lets_past_is_found() {
     assert!(checks.contains(&"bypass"), "{checks:?}");
 }
 
-/// No rule of the catalogue chooses, so the sources say that these faults survive.
+/// Rules of the catalogue come to these faults too seldom, so the sources say that they survive.
 #[test]
 fn a_waiter_that_does_not_know_whom_a_choice_put_before_it_is_found() {
     let sites = Exploration::new(backwards(), None).sites(1_000);
