@@ -388,6 +388,9 @@ fn models_of(file: &str) -> (String, &'static [&'static str]) {
         }
         Some(("rw", lock)) => (own(lock), &["read_write"]),
         Some(("condvar", _)) => ("condvar".into(), &["condvar"]),
+        // Parts of locks, in files of their own.
+        Some(("amp", "rearranger.rs" | "lengths.rs")) => ("cal-textbook".into(), &["locks"]),
+        Some(("numa", "shuffling.rs")) => ("shfllock".into(), &["locks"]),
         Some((_, lock)) => (own(lock), &["locks"]),
         None => (own(file), &["wide"]),
     }

@@ -126,7 +126,7 @@ impl<P: Platform> Waiter<P> {
     /// How many waiters, this one and those behind it, may choose who follows them, as far as the one before it has said.
     pub(super) fn may_choose(&self) -> u32 {
         // ORDERING: Acquire, pairs with [pass]: every edit of the line before this is known.
-        // EXPLORED: needs six threads.
+        // SURVIVES: it takes six threads, and more schedules than are drawn.
         match self.passed.load(Acquire) {
             PASSED => 0,
             now => now.saturating_sub(MAY),
@@ -151,7 +151,8 @@ impl<P: Platform> Waiter<P> {
         let theirs = unsafe { &(*next).passed };
         let now = theirs.load(Relaxed); // looked at again
         // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed it on.
-        // EXPLORED: needs six threads. SURVIVES no-store: then that one chooses once it is first.
+        // SURVIVES: as there.
+        // SURVIVES no-store: then that one chooses once it is first.
         let _ =
             now == PASSED || theirs.compare_exchange(now, MAY + count, Release, Relaxed).is_err();
         true
