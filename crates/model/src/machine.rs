@@ -32,6 +32,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+/// A bounded spin that finds nothing takes this many times as long as it was asked to, as if its thread had been preempted: so a wait by
+/// the clock is a few looks.
+const LOOK_TAKES: u64 = 64;
+
 /// A machine: `C` explores; a bounded spin looks `SPINS` times more than once.
 #[derive(Debug)]
 pub struct Machine<C, const SPINS: usize>(PhantomData<fn(C)>);
@@ -107,6 +111,8 @@ struct World {
     joining: usize,
     /// Changes of any word.
     changes: u64,
+    /// How long bounded spins have looked for nothing, ns.
+    looked_ns: u64,
     ticked: bool,
     /// How often time has let a thread go on since the last change.
     passes: u32,
@@ -569,7 +575,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     fn spin_for(
         word: &Self::Word,
         order: Ordering,
-        _ns: u32,
+        ns: u32,
         mut done: impl FnMut(u32) -> bool,
     ) -> u32 {
         let mut value = word.read(order);
@@ -579,7 +585,9 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
             }
             value = word.read(order);
         }
-        done(value);
+        if !done(value) {
+            world(|w| w.looked_ns += LOOK_TAKES * u64::from(ns));
+        }
         value
     }
 
@@ -640,7 +648,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
     }
 
     fn now() -> u64 {
-        world(|w| w.changes)
+        world(|w| w.changes + w.looked_ns)
     }
 
     fn after(_: u32) -> Deadline {
