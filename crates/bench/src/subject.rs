@@ -90,6 +90,11 @@ impl Subject {
                 .ok_or_else(|| bad(&Bad { text: name, name, why: Why::Name }))?;
             return Ok(Subject { role: Role::InProcess, ..peer(Lock::Catalogue(id.into())) });
         }
+        if find_read_write(name).is_some() {
+            bail!(
+                "'{name}' is a readers-writer lock\nhint: lockwright bench --workload rwlock --lock in:{name}"
+            );
+        }
         Spec::parse(name).map_err(|why| bad(&why))?;
         let library = library.map_err(|why| Error::msg(why.to_owned()))?;
         Ok(Subject {
@@ -265,6 +270,8 @@ mod tests {
         assert_eq!(said("in:msc"), format!("unknown lock 'in:msc'\n{}", close("in:mcs")));
         assert_eq!(said("in:fifo:spin=1"), "unknown lock 'in:fifo:spin=1'\nhint: lockwright list");
         assert_eq!(said("std:spin=1"), "unknown lock 'std'\nhint: lockwright list");
+        let kind = "'bravo' is a readers-writer lock\nhint: lockwright bench --workload rwlock --lock in:bravo";
+        assert_eq!(said("bravo"), kind);
         let option = said("fifo:spni=1");
         let start = "lock 'fifo:spni=1': no option 'spni', did you mean 'spin'?\n\
                      hint: for example 'fifo:spin=";

@@ -427,6 +427,8 @@ fn rules_are_accepted_by_the_library() -> Result<()> {
 
 #[test]
 fn rules_reach_their_mutexes() -> Result<()> {
+    /// Threads of `contend`, for each of two mutexes.
+    const FEW: u32 = 8;
     // `tas` never sleeps, so its waits vanish from the trace; `verdict_follows_...` shows them without.
     let cases = [
         ("by-mutex.toml", "mutex = 'g_lock'", "mutex = 'own_lock'"),
@@ -441,9 +443,12 @@ fn rules_reach_their_mutexes() -> Result<()> {
             .args(["doctor", "--run", "--limit", "50", contend_path()])
             .run()?;
         let text = outcome.text();
-        // At times a thread waits for another inside glibc as it starts or ends.
-        let none_ours = ["\nwaits     none (", " futex waits, 0.0 % of them in our locks"];
-        assert!(none_ours.iter().any(|waits| text.contains(waits)), "{name}: {text}");
+        // At times a thread waits for another inside glibc as it starts or ends; and each once for a holder that had the mutex before the
+        // rule was known.
+        let waits = text.lines().find_map(|line| line.strip_prefix("waits")).context("no waits")?;
+        let count = waits.split_whitespace().next().context("none")?;
+        let few = count == "none" || count.parse::<u32>()? <= FEW;
+        assert!(few || waits.contains(" futex waits, 0.0 % of them in our locks"), "{name}: {text}");
         assert_eq!(outcome.errors(), COUNT);
     }
     Ok(())

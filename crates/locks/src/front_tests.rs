@@ -6,7 +6,7 @@ use crate::front::{
     CHAINED, FREE, GRANTED, HELD, Note, PROMISED, Parts, Rule, SOMEBODY, Seat, Tuning, View,
     WAITED, Waiter, acquire, release,
 };
-use crate::front::{barging, fifo, join, malthusian, mood, mutexee, pb10, side};
+use crate::front::{barging, cal, fifo, join, malthusian, mood, mutexee, pb10, side};
 use crate::testing::{Threads, run_on, torn};
 use core::cell::Cell;
 use core::ptr::{null, null_mut};
@@ -28,7 +28,7 @@ impl Memory {
 
     fn parts(&self) -> Parts<'_, Threads> {
         let Self { word, side, mood, tail } = self;
-        Parts { word, side, mood, by: core::ptr::null(), thread: 0, tail, owner: None }
+        Parts { word, side, mood, by: core::ptr::null(), thread: 0, site: 0, tail, owner: None }
     }
 }
 
@@ -229,6 +229,27 @@ fn a_head_that_has_timed_out_sleeps_no_more_and_has_its_turn() {
 }
 
 #[test]
+fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
+    /// How often of 10,000 hand-overs waiters hardly stay awake, if one in seven goes to a sleeper.
+    fn hardly_awake(percent: u32) -> usize {
+        let memory = Memory::new(HELD, 0);
+        let tuning = Tuning { asleep: percent, ..tuning::<mutexee::Lock>() };
+        let view = View::<Threads>::new(memory.parts(), &tuning);
+        let mut dice = 1_u32;
+        let mut hand_over = || {
+            dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let note = Note { asked_ns: u64::from(dice >> 4), ..Note::default() };
+            <mutexee::Lock as Rule<Threads>>::acquired(&view, &note, (dice >> 16) % 7 == 0);
+            view.is_asleep()
+        };
+        (0..10_000).filter(|_| hand_over()).count()
+    }
+    assert!(hardly_awake(30) < 1_000, "the paper's limit");
+    assert!(hardly_awake(6) > 9_000, "the authors' code's");
+    assert!(hardly_awake(1) > 9_000 && hardly_awake(99) == 0);
+}
+
+#[test]
 fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
     run_on(0);
     let memory = Memory::new(HELD, 0);
@@ -256,4 +277,44 @@ fn a_hold_that_is_measured_marks_the_word_and_counts_as_on_the_fastest_cores() {
     assert_eq!(view.usual_hold_ns(Class(0)), 500, "an eighth of the difference");
     view.end_of_hold();
     assert_eq!(view.usual_hold_ns(Class(0)), 500, "not measured");
+}
+
+#[test]
+fn sections_of_one_lock_are_told_apart_by_where_they_begin() {
+    run_on(0);
+    let memory = Memory::new(HELD, 0);
+    let tuning = tuning::<cal::Lock>();
+    Threads::pause(1); // 0 means that nothing is measured
+    let at = |site| View::<Threads>::new(Parts { site, ..memory.parts() }, &tuning);
+    let hold = |site, ns| {
+        at(site).may_measure_hold(Threads::now(), true);
+        memory.word.swap(HELD, Relaxed);
+        Threads::pause(ns);
+        at(0).end_of_hold(); // whose unlock does not know where it began
+    };
+    hold(7, 400);
+    assert_eq!(at(8).usual_hold_ns(Class(0)), 400, "as the lock's others");
+    hold(8, 9_000);
+    assert_eq!(at(7).usual_hold_ns(Class(0)), 400);
+    assert_eq!(at(8).usual_hold_ns(Class(0)), 9_000);
+    assert_eq!(at(0).usual_hold_ns(Class(0)), 400 - 50 + 9_000 / 8, "all of them");
+}
+
+#[test]
+fn among_short_sections_hardly_anybody_chooses() {
+    run_on(0);
+    let memory = Memory::new(HELD, 0);
+    let tuning = tuning::<cal::Lock>();
+    let view = View::<Threads>::new(memory.parts(), &tuning);
+    let notes = (0..3_200).map(|asked| Note { asked_ns: 64 * asked, ..Note::default() });
+    let choosers =
+        || notes.clone().filter(|note| <cal::Lock as Rule<Threads>>::is_worth(&view, note)).count();
+    assert_eq!(choosers(), 3_200, "how long they are isn't known");
+    for (ns, expected) in [(100, 100), (10_000, 3_200)] {
+        Threads::pause(1); // 0 means that nothing is measured
+        view.may_measure_hold(Threads::now(), true);
+        Threads::pause(ns);
+        view.end_of_hold();
+        assert_eq!(choosers(), expected, "{ns}");
+    }
 }

@@ -33,7 +33,8 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
     /// Its memory, for a caller that need not be told apart.
     pub fn parts(&self) -> Parts<'_, P> {
         let Self { word, side, mood, tail, .. } = self;
-        Parts { word, side, mood, by: core::ptr::null(), thread: 0, tail, owner: None }
+        let (by, site) = (core::ptr::null(), P::site());
+        Parts { word, side, mood, by, thread: 0, site, tail, owner: None }
     }
 
     /// The same, for a caller that unlocks with this node.

@@ -115,6 +115,7 @@ mod tests {
             mood: &mood,
             by: core::ptr::null(),
             thread: 0,
+            site: 0,
             tail: &tail,
             owner: None,
         };

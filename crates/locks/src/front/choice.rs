@@ -24,7 +24,7 @@ use lockwright_platform::{Platform, Word};
 const CHOICE: usize = 16;
 
 /// So many waiters in front may choose who follows them.
-const CHOOSERS: u32 = 2;
+pub(super) const CHOOSERS: u32 = 2;
 
 /// How often they look whether they may, ns.
 const FIRST_NS: u32 = 50;
@@ -62,6 +62,10 @@ impl Chooser {
             return LOOK_NS;
         }
         let may = if node.is_first() { CHOOSERS } else { node.may_choose() };
+        if may > 0 && self.chose == 0 && !R::is_worth(lock, &node.note) {
+            self.chose = CHOOSERS; // nor does it let others
+            return LOOK_NS;
+        }
         if may > 0 && self.chose == 0 && choose_and_sit::<P, R>(lock, node) {
             self.chose = 1;
         }

@@ -117,6 +117,8 @@ pub struct Parts<'a, P: Platform> {
     pub by: *const (),
     /// Its id, where an owner is kept.
     pub thread: u32,
+    /// Which of the lock's critical sections is asked for: the same number, the same section. 0: it isn't known.
+    pub site: u32,
     /// The last waiter of the line, with the era in its low bits; null: nobody queues.
     pub tail: &'a P::Ptr<Waiter<P>>,
     /// Who holds it, where that is kept.

@@ -15,7 +15,8 @@
 //!
 //! Our deviations. The paper's unlock frees the lock, and watches it for 384 cycles: has another thread taken it? Ours asks
 //! beforehand (promise.rs says why). The paper takes its decision every so many unlocks, by
-//! two counters; ours are three bits, which go up at a sleeper's acquisition, and down at three in seven of the others. Sleepers are
+//! two counters; ours are three bits, which go up at a sleeper's acquisition, and down at three in seven of the others. The authors' code
+//! (lockin, mutexee_in.h) decides at 128 of 2048, which is `asleep=6`. Sleepers are
 //! served by arrival, and nobody overtakes one that has timed out. The paper waits by `mfence`; this platform by what suits it.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
@@ -46,11 +47,8 @@ const SLICE_NS: u64 = 1 << 16;
 /// One hand-over in this many counts.
 const SAMPLE: u64 = 4;
 
-/// In this many of [`OF`] hand-overs to a waiter that is awake the count goes down: it rises if more than 30 % sleep (M13).
-const DOWN: u64 = 3;
-
-/// See [`DOWN`].
-const OF: u64 = 7;
+/// More of the contended hand-overs to sleepers than this are too many, per cent, by default (M13). The authors' code says 6.
+pub(super) const ASLEEP: u32 = 30;
 
 /// What the catalogue says.
 pub const ENTRY: Entry = Entry {
@@ -70,6 +68,7 @@ pub const ENTRY: Entry = Entry {
         tuning::SPIN.or(SPIN_NS),
         tuning::BYPASS.or(BYPASS_MAX),
         tuning::TIMEOUT.or(TIMEOUT_NS),
+        tuning::ASLEEP.or(ASLEEP),
     ],
 };
 
@@ -85,8 +84,9 @@ fn awake_ns<P: Platform>(lock: &View<'_, P>, now: u64) -> u32 {
 
 /// Notes a hand-over: to a waiter that has slept, or to one that was awake. The clock's low bits are as good as a dice.
 fn note<P: Platform>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
-    let dice = asked_ns / 64;
-    if dice.is_multiple_of(SAMPLE) && (slept || dice / SAMPLE % OF < DOWN) {
+    let (dice, limit) = (asked_ns / 64, u64::from(lock.tuning.asleep.clamp(1, 99)));
+    // It rises if more than `limit` per cent have slept.
+    if dice.is_multiple_of(SAMPLE) && (slept || dice / SAMPLE % (100 - limit) < limit) {
         lock.note_asleep(if slept { 1 } else { -1 });
     }
 }

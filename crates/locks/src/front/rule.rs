@@ -83,6 +83,12 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         let _ = lock;
     }
 
+    /// The caller, with this note, may choose who follows it: is a choice worth the time that it takes?
+    fn is_worth(lock: &View<'_, P>, note: &Note) -> bool {
+        let _ = (lock, note);
+        true
+    }
+
     /// Do these, the next in line and some behind it, suffice for a choice?
     fn is_enough(waiters: &[Note]) -> bool {
         let _ = waiters;
@@ -340,6 +346,9 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     }
     fn release(lock: &View<'_, P>) {
         R::release(lock);
+    }
+    fn is_worth(lock: &View<'_, P>, note: &Note) -> bool {
+        R::is_worth(lock, note)
     }
     fn is_enough(waiters: &[Note]) -> bool {
         R::is_enough(waiters)

@@ -1,6 +1,6 @@
 //! What the front locks' behaviour depends on: the machine, and the options of `NAME:key=value`, each declared once.
 
-use super::{Parts, barging, batch, mood, side};
+use super::{Parts, barging, batch, mood, mutexee, side};
 use crate::amp::standby::{WINDOW_MAX_NS, Waiting};
 use crate::entry::OptionSpec;
 use lockwright_platform::Ordering::Relaxed;
@@ -23,6 +23,8 @@ pub struct Tuning {
     pub herd: u32,
     /// How long a waiter may sleep, ns; then it stays awake. 0: as long as it takes.
     pub timeout_ns: u32,
+    /// Of contended hand-overs, those to sleepers that are too many for waiters to stay awake, per cent (1 to 99).
+    pub asleep: u32,
     /// How long a waiter on a little core lets others go first, ns (at most 100 ms).
     pub window_ns: u32,
     /// Where `window_ns` comes from.
@@ -69,6 +71,7 @@ impl Tuning {
             cpus: 2,
             herd: 8,
             timeout_ns: 0,
+            asleep: mutexee::ASLEEP,
             window_ns: WINDOW_MAX_NS,
             window: Window::Fixed,
             waiting: Waiting::Auto,
@@ -166,6 +169,9 @@ options! {
     TIMEOUT "timeout" (0..=1_000_000_000), default None,
         "ns after which a waiter no longer sleeps, and is not overtaken (0: never)",
         |tuning, ns| tuning.timeout_ns = ns;
+    ASLEEP "asleep" (1..=99), default None,
+        "per cent of contended hand-overs to sleepers above which waiters hardly stay awake",
+        |tuning, percent| tuning.asleep = percent;
     WINDOW "window" (0..=WINDOW_MAX_NS), default None,
         "ns for which little cores let others go first (0: as fifo)",
         |tuning, ns| (tuning.window_ns, tuning.window) = (ns, Window::Fixed);

@@ -15,8 +15,9 @@
 //! set where nobody sleeps, which slows one hand-over down. A waiter that looks at the one before it, to act on what it sees, then
 //! changes its own gate, from WAITING or ASLEEP. That works only while the one before it is still there.
 
+use super::choice::CHOOSERS;
 use super::pace::{Pace, TICK};
-use super::{CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED};
+use super::{BYPASS_MAX, CHAINED, Note, PROMISED, Parts, SOMEBODY, WAITED};
 use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Ordering, Platform, Ptr, Word};
@@ -58,7 +59,7 @@ pub(super) const BEHIND: u32 = 8;
 /// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
 
-/// What a gate says of its own waiter.
+/// What it says of its waiter.
 pub(crate) fn state(gate: u32) -> u32 {
     gate & (BEHIND - 1)
 }
@@ -72,7 +73,7 @@ pub(super) fn grants(gate: u32) -> u32 {
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
     pub(crate) gate: P::Word,
-    /// How often others of the line were let past it; or more than [`MAY`], or [`PASSED`]. Written by threads that choose who follows them.
+    /// How often others were let past it; or more than [`MAY`], or [`PASSED`]. Written by threads that choose who follows them.
     pub(super) passed: P::Word,
     /// A [`Pace`], written before its gate is.
     pace: P::Word,
@@ -93,6 +94,7 @@ impl<P: Platform> Waiter<P> {
     /// A node, for a thread that waits for the lock in these parts.
     pub(crate) fn take<'a>(parts: &Parts<'_, P>, note: Note) -> &'a Self {
         const { assert!(size_of::<Self>() <= P::LINE) }
+        const { assert!(BYPASS_MAX < MAY && MAY + CHOOSERS < PASSED) } // counts and permits share `passed`
         let line = P::take_line();
         let (new, none) = (P::Word::new, core::ptr::null_mut());
         let node: *mut Self = line.cast();

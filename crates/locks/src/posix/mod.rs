@@ -212,6 +212,6 @@ impl<E: Environment> Mutex<E> {
             RECURSIVE | ERRORCHECK => core::ptr::null(),
             _ => E::with_held(Held::by),
         };
-        Parts { word, side, mood, by, thread: E::thread(), tail, owner: Some(owner) }
+        Parts { word, side, mood, by, thread: E::thread(), site: 0, tail, owner: Some(owner) }
     }
 }

@@ -158,7 +158,8 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     let (how, tuning) = tuned::<E>(decide(mutex, caller));
     match how {
         How::Front(front) => {
-            let parts = mutex.parts_of(kind);
+            // A section is known by where it begins.
+            let parts = Parts { site: caller as u32, ..mutex.parts_of(kind) };
             let mut node = core::ptr::null();
             E::in_line(mutex, &tuning, |seat| node = (front.acquire)(parts, &tuning, seat));
             if !node.is_null() {

@@ -56,7 +56,7 @@ pub const ENTRY: Entry = Entry {
     order: "none: writers overtake each other; who goes first is `prefer`",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "12 B a lock, nothing a waiter",
+    space: "24 B a lock, nothing a waiter",
     wakes: "readers and writers spin, then sleep; a release wakes one writer, or all readers",
     delay: "writers by readers, without bound, with `prefer=0`; readers by writers with `prefer=2`. With `prefer=2` a thread that reads again may wait for ever",
     advice: "what `lockwright run` and `lockwright-sync` serve: glibc's semantics, with all timed locks and preferences",

@@ -187,14 +187,14 @@ impl Exploration {
     ) -> Schedule {
         let mut rng = fastrand::Rng::with_seed(seed);
         let threads = match &self.subject.0 {
-            What::Lock { spec, .. } if lock::chooses(spec) => rng.u32(2..=THREADS as u32),
+            What::Lock { crowd: true, .. } => rng.u32(2..=THREADS as u32),
             _ => [2, 2, 3, 3, 4][rng.usize(0..5)],
         };
         let cpus = [1, 2, 4, 8][rng.usize(0..4)];
         let classes = (0..threads).map(|_| [0, 0, 1, 1, 2][rng.usize(0..5)]).collect();
         let setting = Setting { threads, cpus, classes };
         let drawn = match &self.subject.0 {
-            What::Lock { spec, make } => Drawn::Lock(spec.varied(&mut rng), *make),
+            What::Lock { spec, make, .. } => Drawn::Lock(spec.varied(&mut rng), *make),
             What::ReadWrite { spec } => Drawn::ReadWrite(spec.varied(&mut rng)),
             What::Runtime { unlock } => Drawn::Runtime(Plan::draw(&mut rng), *unlock),
         };

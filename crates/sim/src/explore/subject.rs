@@ -1,6 +1,6 @@
 //! What is explored: a single lock of the catalogue, of mutexes or of readers and writers, or a process with several.
 
-use super::lock::{Made, make};
+use super::lock::{Made, chooses, make};
 use super::process::Unlock;
 use crate::lock::{LockError, LockSpec};
 use lockwright_locks::posix;
@@ -17,9 +17,18 @@ pub struct Subject(pub(super) What);
 
 #[derive(Clone, Debug)]
 pub(super) enum What {
-    Lock { spec: LockSpec, make: Make },
-    ReadWrite { spec: LockSpec },
-    Runtime { unlock: Unlock },
+    /// `crowd`: it takes many threads to go wrong.
+    Lock {
+        spec: LockSpec,
+        make: Make,
+        crowd: bool,
+    },
+    ReadWrite {
+        spec: LockSpec,
+    },
+    Runtime {
+        unlock: Unlock,
+    },
 }
 
 impl Subject {
@@ -42,10 +51,10 @@ impl Subject {
         }
     }
 
-    /// A lock that isn't made by the catalogue.
+    /// A lock that isn't made by the catalogue, and whose rule chooses who is next.
     #[cfg(test)]
     pub(super) fn made(spec: LockSpec, make: Make) -> Self {
-        Self(What::Lock { spec, make })
+        Self(What::Lock { spec, make, crowd: true })
     }
 
     /// The runtime, with a fault in how it unlocks.
@@ -59,7 +68,7 @@ impl From<LockSpec> for Subject {
     fn from(spec: LockSpec) -> Self {
         match spec.is_read_write() {
             true => Self(What::ReadWrite { spec }),
-            false => Self(What::Lock { spec, make }),
+            false => Self(What::Lock { crowd: chooses(&spec), spec, make }),
         }
     }
 }

@@ -42,7 +42,7 @@ fn setup(setup: &mut Setup) {
         while me.goes_on() {
             let length = me.draw(0..LENGTHS);
             let lines = rows * (1 + length);
-            me.asks_for(length);
+            me.asks_for(1 + length);
             me.operation(|| me.locked(lock, || me.touch(data, 0..lines)));
             me.nops(gap);
         }
