@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Milliseconds under each lock, unless `LOCKWRIGHT_STRESS_MS` says otherwise.
-const MS: u64 = 4000;
+const MS: u64 = 2500;
 
 fn main() {
     let mut arguments = Arguments::from_args();
