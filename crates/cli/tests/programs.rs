@@ -448,7 +448,10 @@ fn rules_reach_their_mutexes() -> Result<()> {
         let waits = text.lines().find_map(|line| line.strip_prefix("waits")).context("no waits")?;
         let count = waits.split_whitespace().next().context("none")?;
         let few = count == "none" || count.parse::<u32>()? <= FEW;
-        assert!(few || waits.contains(" futex waits, 0.0 % of them in our locks"), "{name}: {text}");
+        assert!(
+            few || waits.contains(" futex waits, 0.0 % of them in our locks"),
+            "{name}: {text}"
+        );
         assert_eq!(outcome.errors(), COUNT);
     }
     Ok(())

@@ -239,7 +239,11 @@ fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
         let mut hand_over = || {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let note = Note { asked_ns: u64::from(dice >> 4), ..Note::default() };
-            <mutexee::Lock as Rule<Threads>>::acquired(&view, &note, (dice >> 16) % 7 == 0);
+            <mutexee::Lock as Rule<Threads>>::acquired(
+                &view,
+                &note,
+                (dice >> 16).is_multiple_of(7),
+            );
             view.is_asleep()
         };
         (0..10_000).filter(|_| hand_over()).count()
