@@ -65,6 +65,7 @@ pub mod malthusian;
 pub mod mutexee;
 mod pace;
 pub mod pb10;
+mod preset;
 mod promise;
 mod rounds;
 mod rule;
@@ -78,7 +79,8 @@ pub use leaving::{Seat, leave_line};
 pub use line::acquire;
 pub(crate) use line::join;
 pub(crate) use line::{has_passed, is_left, meet_left_behind};
-pub use rule::{Arrived, Note, Preset, Rule, Taken, Tune, View};
+pub use preset::{Preset, Tune};
+pub use rule::{Arrived, Note, Rule, Taken, View};
 pub use tuning::{ANY, BYPASS_MAX, SPIN_NS, Tuning, Window};
 #[cfg(test)]
 pub(crate) use waiter::GRANTED;

@@ -12,7 +12,6 @@
 use super::line::{has_passed, is_empty, is_left, is_left_behind};
 use super::pace::Pace;
 use super::{FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, unlock_slow};
-use core::marker::PhantomData;
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Word};
 
@@ -303,57 +302,5 @@ impl<'a, P: Platform> View<'a, P> {
     /// Notes a hand-over: 1, to a waiter that has slept; -1, to another one.
     pub fn note_asleep(&self, by: i32) {
         batch::note(&self.parts, by);
-    }
-}
-
-/// A rule with other defaults: so the catalogue can have several locks of one rule.
-#[derive(Debug)]
-pub struct Preset<R, T>(PhantomData<fn(R, T)>);
-
-/// A preset's defaults, on top of its rule's.
-pub trait Tune: 'static {
-    /// Changes the rule's defaults.
-    fn tune(tuning: Tuning) -> Tuning;
-}
-
-impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
-    const AHEAD: usize = R::AHEAD;
-    const HOLDS_BACK: bool = R::HOLDS_BACK;
-    const MEASURES: bool = R::MEASURES;
-    fn grants(tuning: &Tuning) -> bool {
-        R::grants(tuning)
-    }
-    fn defaults(tuning: Tuning) -> Tuning {
-        T::tune(R::defaults(tuning))
-    }
-    fn arrive(lock: &View<'_, P>) -> Arrived {
-        R::arrive(lock)
-    }
-    fn awake_ns(lock: &View<'_, P>) -> u32 {
-        R::awake_ns(lock)
-    }
-    fn hold_back(lock: &View<'_, P>, note: &Note) {
-        R::hold_back(lock, note);
-    }
-    fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
-        R::spin(lock, slept, take)
-    }
-    fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
-        R::acquired(lock, note, slept);
-    }
-    fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
-        R::sleep_ns(lock, note)
-    }
-    fn release(lock: &View<'_, P>) {
-        R::release(lock);
-    }
-    fn is_worth(lock: &View<'_, P>, note: &Note) -> bool {
-        R::is_worth(lock, note)
-    }
-    fn is_enough(waiters: &[Note]) -> bool {
-        R::is_enough(waiters)
-    }
-    fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
-        R::next(lock, waiters)
     }
 }

@@ -1,0 +1,57 @@
+//! Presets: rules of the catalogue with other defaults, under names of their own.
+
+use super::{Arrived, Note, Rule, Tuning, View};
+use core::marker::PhantomData;
+use lockwright_platform::Platform;
+
+/// A rule with other defaults: so the catalogue can have several locks of one rule.
+#[derive(Debug)]
+pub struct Preset<R, T>(PhantomData<fn(R, T)>);
+
+/// A preset's defaults, on top of its rule's.
+pub trait Tune: 'static {
+    /// Changes the rule's defaults.
+    fn tune(tuning: Tuning) -> Tuning;
+}
+
+impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
+    const AHEAD: usize = R::AHEAD;
+    const HOLDS_BACK: bool = R::HOLDS_BACK;
+    const MEASURES: bool = R::MEASURES;
+    fn grants(tuning: &Tuning) -> bool {
+        R::grants(tuning)
+    }
+    fn defaults(tuning: Tuning) -> Tuning {
+        T::tune(R::defaults(tuning))
+    }
+    fn arrive(lock: &View<'_, P>) -> Arrived {
+        R::arrive(lock)
+    }
+    fn awake_ns(lock: &View<'_, P>) -> u32 {
+        R::awake_ns(lock)
+    }
+    fn hold_back(lock: &View<'_, P>, note: &Note) {
+        R::hold_back(lock, note);
+    }
+    fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
+        R::spin(lock, slept, take)
+    }
+    fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
+        R::acquired(lock, note, slept);
+    }
+    fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
+        R::sleep_ns(lock, note)
+    }
+    fn release(lock: &View<'_, P>) {
+        R::release(lock);
+    }
+    fn is_worth(lock: &View<'_, P>, note: &Note) -> bool {
+        R::is_worth(lock, note)
+    }
+    fn is_enough(waiters: &[Note]) -> bool {
+        R::is_enough(waiters)
+    }
+    fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
+        R::next(lock, waiters)
+    }
+}
