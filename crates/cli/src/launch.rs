@@ -42,7 +42,7 @@ pub(crate) fn keep(file: &Path, force: bool, what: &str, again: &str) -> Result<
 
 /// Can the file be written? Nothing is written yet: the file stays as it is, or doesn't appear.
 pub(crate) fn can_write(file: &Path) -> io::Result<()> {
-    let new = !file.exists();
+    let new = file.symlink_metadata().is_err(); // a link to nothing stays, and leads to an empty file from now on
     OpenOptions::new().append(true).create(true).open(file)?;
     if new { fs::remove_file(file) } else { Ok(()) }
 }

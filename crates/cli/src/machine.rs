@@ -53,15 +53,16 @@ impl Machine {
         let class = waits(&calibration.profile);
         // One budget for all: on no class of cores may it end before a sleeper would run.
         let spin = class.iter().map(|class| class.spin_ns).max().unwrap_or(0);
-        // Not measured, but chosen by whoever wrote it there.
-        let kept = Self::here().and_then(|machine| machine.pause);
-        let mutexee = [("spin".to_owned(), spin)].into();
+        // What isn't measured was chosen by whoever wrote it there.
+        let (pause, mut lock) =
+            Self::here().map_or_else(Default::default, |it| (it.pause, it.lock));
+        lock.entry("mutexee".to_owned()).or_default().insert("spin".to_owned(), spin);
         Self {
             cpu: lockwright_bench::Machine::here().cpu,
-            pause: kept,
+            pause,
             pause_ns: calibration.pauses.iter().cloned().collect(),
             class,
-            lock: [("mutexee".to_owned(), mutexee)].into(),
+            lock,
             power: lockwright_calibrate::watts(&calibration.profile),
         }
     }
@@ -120,6 +121,14 @@ impl Machine {
     fn write_to(&self, file: &Path) -> Result<(), Failure> {
         if let Some(dir) = file.parent() {
             std::fs::create_dir_all(dir).map_err(|error| launch::unwritable(file, &error))?;
+        }
+        // What somebody wrote by hand, and mistyped, isn't lost.
+        let is_broken = |text: String| toml::from_str::<Self>(&text).is_err();
+        if std::fs::read_to_string(file).is_ok_and(is_broken) {
+            let old = file.with_extension("toml.old");
+            std::fs::rename(file, &old).map_err(|error| launch::unwritable(&old, &error))?;
+            let (old, new) = (old.display(), file.display());
+            warn(format!("what could not be read is '{old}' now"), format!("diff '{old}' '{new}'"));
         }
         let text = toml::to_string(self).expect("a machine has no maps with keys that TOML lacks");
         let text = format!("# Written by lockwright calibrate --write; docs/calibrate.md\n{text}");
@@ -186,6 +195,12 @@ mod tests {
         machine.write_to(&file).map_err(|failure| failure.to_string()).unwrap();
         let text = std::fs::read_to_string(&file).unwrap();
         assert_eq!(toml::from_str::<Machine>(&text).unwrap(), machine);
+
+        let mistyped = "pause = mfence";
+        std::fs::write(&file, mistyped).unwrap();
+        machine.write_to(&file).map_err(|failure| failure.to_string()).unwrap();
+        let old = std::fs::read_to_string(file.with_extension("toml.old")).unwrap();
+        assert_eq!(old, mistyped);
     }
 
     #[test]

@@ -226,10 +226,12 @@ fn text(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// A file's number; the error tells apart what is missing from what is forbidden.
+/// A file's number, without its sign (a battery's current is below zero while it is used, on some machines); the error tells apart what is
+/// missing from what is forbidden.
 fn number(path: &Path) -> std::io::Result<u64> {
     let text = std::fs::read_to_string(path)?;
-    text.trim().parse().map_err(|_| std::io::ErrorKind::InvalidData.into())
+    let number = text.trim().parse().map(i64::unsigned_abs);
+    number.map_err(|_| std::io::ErrorKind::InvalidData.into())
 }
 
 /// The command that lets everybody read these files.

@@ -20,17 +20,17 @@ pub(crate) fn find(root: &Path) -> Found {
 
     let (mut gauges, mut locked, mut names) = (Vec::new(), Vec::new(), Vec::new());
     for (_, zone) in zones {
-        let path = zone.join("energy_uj");
-        match (number(&path), number(&zone.join("max_energy_range_uj"))) {
+        let (path, range) = (zone.join("energy_uj"), zone.join("max_energy_range_uj"));
+        match (number(&path), number(&range)) {
             (Ok(_), Ok(most)) => {
                 gauges.push(Gauge { reader: Reader::Text(path), unit: Unit::Wrapping(1e-6, most) });
                 names.push(zone.file_name().unwrap_or_default().to_string_lossy().into_owned());
             }
             (Err(error), _) if error.kind() == ErrorKind::PermissionDenied => locked.push(path),
-            _ => {}
+            (_, Err(error)) if error.kind() == ErrorKind::PermissionDenied => locked.push(range),
+            _ => return Found::None, // half of the packages are no machine
         }
     }
-    // Half of the packages are no machine.
     if !locked.is_empty() {
         return Found::Locked(allow(&locked));
     }

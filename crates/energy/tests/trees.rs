@@ -117,6 +117,13 @@ fn a_locked_counter_says_how_to_open_it_and_the_next_source_serves() {
 }
 
 #[test]
+fn half_of_the_packages_are_no_machine() {
+    let tree = rapl();
+    fs::remove_file(tree.path("class/powercap/intel-rapl:1/max_energy_range_uj")).unwrap();
+    assert_eq!(tree.source().kind(), Kind::Model);
+}
+
+#[test]
 fn sensors_of_the_whole_come_before_those_of_its_parts() {
     let tree = Tree::new(&[
         ("class/hwmon/hwmon0/name", "amdgpu"),
@@ -183,8 +190,8 @@ fn a_battery_counts_while_it_feeds_the_machine() {
     tree.write("class/power_supply/BAT0/energy_now", "49990000");
     close(running.stop(Duration::ZERO), 36.0);
 
-    // Power is finer: 2 A at 10 V.
-    tree.write("class/power_supply/BAT0/current_now", "2000000");
+    // Power is finer: 2 A at 10 V. (The kernel's current is below zero while a battery is used; not all drivers' is.)
+    tree.write("class/power_supply/BAT0/current_now", "-2000000");
     tree.write("class/power_supply/BAT0/voltage_now", "10000000");
     let start = std::time::Instant::now();
     let running = tree.source().start();

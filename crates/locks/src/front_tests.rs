@@ -209,29 +209,25 @@ fn nobody_promises_once_the_heads_turn_has_come() {
 }
 
 #[test]
-fn a_head_that_has_timed_out_sleeps_no_more_and_has_its_turn() {
+fn a_head_that_has_timed_out_has_its_turn() {
     let memory = Memory::new(HELD, 0);
-    let view_of = |tuning: &Tuning, now: u64| {
+    let left = |tuning: &Tuning, now: u64| {
         Threads::pause((now - Threads::now()) as u32);
         let view = View::<Threads>::new(memory.parts(), tuning);
-        <mutexee::Lock as Rule<Threads>>::sleep_ns(&view, &Note { asked_ns: 1, ..Note::default() })
+        view.left_ns(&Note { asked_ns: 1, ..Note::default() })
     };
     let tuning = Tuning { timeout_ns: 1_000, ..tuning::<mutexee::Lock>() };
+    assert_eq!(left(&Tuning { timeout_ns: 0, ..tuning }, 1), None, "for as long as it takes");
     assert_eq!(
-        view_of(&Tuning { timeout_ns: 0, ..tuning }, 1),
-        None,
-        "no timeout: for as long as it takes"
+        [left(&tuning, 401), left(&tuning, 1_001), left(&tuning, 2_000)],
+        [Some(600), Some(0), Some(0)]
     );
-    assert_eq!(view_of(&tuning, 401), Some(600));
-    assert_eq!(memory.side.load(Relaxed) & side::TURN, 0);
-    assert_eq!(view_of(&tuning, 1_001), Some(0));
-    assert_ne!(memory.side.load(Relaxed) & side::TURN, 0);
 }
 
 #[test]
 fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
-    /// How often of 10,000 hand-overs waiters hardly stay awake, if one in seven goes to a sleeper.
-    fn hardly_awake(percent: u32) -> usize {
+    /// How often of 10,000 hand-overs waiters hardly stay awake, if `of_7` in seven go to sleepers.
+    fn hardly_awake(percent: u32, of_7: u32) -> usize {
         let memory = Memory::new(HELD, 0);
         let tuning = Tuning { asleep: percent, ..tuning::<mutexee::Lock>() };
         let view = View::<Threads>::new(memory.parts(), &tuning);
@@ -239,18 +235,16 @@ fn mutexee_stays_awake_unless_too_many_hand_overs_go_to_sleepers() {
         let mut hand_over = || {
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let note = Note { asked_ns: u64::from(dice >> 4), ..Note::default() };
-            <mutexee::Lock as Rule<Threads>>::acquired(
-                &view,
-                &note,
-                (dice >> 16).is_multiple_of(7),
-            );
+            let slept = (dice >> 16) % 7 < of_7;
+            <mutexee::Lock as Rule<Threads>>::acquired(&view, &note, slept);
             view.is_asleep()
         };
         (0..10_000).filter(|_| hand_over()).count()
     }
-    assert!(hardly_awake(30) < 1_000, "the paper's limit");
-    assert!(hardly_awake(6) > 9_000, "the authors' code's");
-    assert!(hardly_awake(1) > 9_000 && hardly_awake(99) == 0);
+    assert!(hardly_awake(30, 1) < 1_000, "the paper's limit");
+    assert!(hardly_awake(6, 1) > 9_000, "the authors' code's");
+    assert!(hardly_awake(1, 1) > 9_000 && hardly_awake(99, 1) == 0);
+    assert!(hardly_awake(70, 6) > 9_000 && hardly_awake(97, 6) < 1_000, "above a half, too");
 }
 
 #[test]

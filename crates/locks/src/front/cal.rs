@@ -13,7 +13,8 @@
 //! ```
 //!
 //! How long sections are is measured, for each lock and each place in the code that locks it (hold.rs). Until then they count as 1 us on
-//! the fastest cores. Where they are short, a choice costs more than it gives, and hardly anybody chooses: the order is that of arrival.
+//! the fastest cores. Where they are short (0.45 us), a choice costs more than it gives, and hardly anybody chooses: the order is that of
+//! arrival.
 //!
 //! Our deviations. The paper has a queue for each class over a ticket lock; waiters here stand in one line, of which a window is
 //! looked at. The paper sorts each queue by the lengths of sections; here the order within a class is that of arrival. The paper always
@@ -25,7 +26,7 @@
 
 use super::{Arrived, Note, Rule, Tuning, View, fifo, tuning};
 use crate::entry::{Entry, Kind, Promise};
-use lockwright_platform::{Class, Platform};
+use lockwright_platform::{Class, FULL_SPEED, Platform};
 
 /// A waiter may be passed over this often, by default.
 const BYPASS: u32 = 250;
@@ -39,8 +40,9 @@ const CLASSES: usize = 3;
 /// A longer wait counts as this long, ns.
 const LONGEST_NS: u64 = 1_000_000_000;
 
-/// A choice moves some lines of memory between cores. If the lock is usually held for less than this, ns, it changes hands more slowly
-/// for it, and everybody waits longer than without (simulated i5-13400: 0.62 of a ticket lock's throughput, and both classes' P99 doubled).
+/// A choice moves some lines of memory between cores. If the chooser's own section usually takes less than this, ns, on the fastest cores,
+/// the lock changes hands more slowly for it, and everybody waits longer than without (simulated i5-13400: 0.62 of a ticket lock's
+/// throughput, and both classes' P99 doubled).
 const WORTH_NS: u32 = 450;
 
 /// Then one waiter in this many chooses all the same.
@@ -58,8 +60,9 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool; 32 KiB a process for what is measured",
     wakes: "a waiter that sleeps is woken by unlock, not by the acquirer",
-    delay: "a waiter waits for those before it, and is passed over `bypass` times at most",
-    advice: "machines with unequal cores, where no thread may suffer more than the others; slow with more threads than CPUs",
+    delay: "a waiter waits for those before it, and is passed over `bypass` times at most; a small `bypass` nearly stops a crowd",
+    advice: "unequal cores, where no thread may suffer more than the others, and sections above 0.45 us (shorter ones are served by \
+             arrival); slow with more threads than CPUs",
     options: &[tuning::SPIN, tuning::BYPASS.or(BYPASS)],
 };
 
@@ -100,7 +103,10 @@ impl<P: Platform> Rule<P> for Lock {
 
     /// The first of each class will do.
     fn is_enough(waiters: &[Note]) -> bool {
-        waiters.iter().any(|note| note.class != waiters[0].class)
+        let seen = waiters.iter().fold(0_u32, |seen, note| seen | 1 << told_apart(note.class));
+        // A class that the machine lacks counts as fast as can be.
+        let is_there = P::speed(Class(CLASSES as u8 - 1)) < FULL_SPEED;
+        seen.count_ones() as usize >= CLASSES - usize::from(!is_there)
     }
 
     fn next(_: &View<'_, P>, waiters: &[Note]) -> usize {
@@ -123,13 +129,17 @@ impl Candidate {
     }
 }
 
+/// The class's number among those that are told apart.
+fn told_apart(class: Class) -> usize {
+    usize::from(class.0).min(CLASSES - 1)
+}
+
 /// Who is next, by its place.
 fn next(now: u64, waiters: &[Note]) -> usize {
     let mut seen = [false; CLASSES];
     let mut chosen: Option<Candidate> = None;
     for (place, note) in waiters.iter().enumerate() {
-        let class = usize::from(note.class.0).min(CLASSES - 1);
-        if core::mem::replace(&mut seen[class], true) {
+        if core::mem::replace(&mut seen[told_apart(note.class)], true) {
             continue;
         }
         let waited = now.saturating_sub(note.asked_ns).min(LONGEST_NS);

@@ -85,12 +85,12 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
     }
     note_length(lock);
     // By now others may have come. (Behind one that was granted the lock the next may make itself head at any moment.)
-    if R::AHEAD > 0 && state(gate) == OPEN {
+    if R::AHEAD > 0 && state(gate) == OPEN && R::is_worth(lock, &node.note) {
         choose_behind::<P, R>(lock, node);
     }
     batch::leave_to_runner(lock);
     if let Some(head) = open_next(parts, me, node, Pace::default(), era) {
-        move_to_word(parts, head);
+        move_to_word(lock, head);
     }
     end(parts);
     false
@@ -196,8 +196,11 @@ pub(super) fn open_next<'a, P: Platform>(
 /// Moves a head that sleeps at its gate to the word; the caller holds the lock.
 ///
 /// An acquirer must not spend its critical section on waking: our unlock will, or glibc's. One that isn't asleep yet sees OPEN.
-fn move_to_word<P: Platform>(parts: &Parts<'_, P>, head: &Waiter<P>) {
-    let gate = &raw const head.gate;
+fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
+    let (parts, gate) = (&lock.parts, &raw const head.gate);
+    if lock.left_ns(&head.note) == Some(0) {
+        lock.begin_turn(); // it can't say so itself
+    }
     // Its gate may learn meanwhile that somebody sleeps behind it, once.
     if P::requeue(gate, OPEN, parts.word, 1) == 0 {
         P::requeue(gate, OPEN | BEHIND, parts.word, 1);
@@ -300,7 +303,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     owned_by(0); // glibc's code asserts it of a mutex that is free
     batch::leave_to_runner(lock);
     if let Some(head) = open_next(parts, first, last, pace, era) {
-        move_to_word(parts, head);
+        move_to_word(lock, head);
     }
     false
 }

@@ -218,7 +218,7 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
                     return (PROMOTED, slept);
                 }
             } else {
-                slept = sleep_at_gate(node) || slept;
+                slept = sleep_at_gate(lock, node) || slept;
                 // Woken early, to be awake when its time comes? Then wake the one behind it, too.
                 (left, look) = (lock.tuning.spin_ns, LOOK_NS.min(lock.tuning.spin_ns));
                 if let Some(chooser) = &mut chooser {
@@ -232,8 +232,9 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
     }
 }
 
-/// Sleeps until the gate says something else; returns whether it slept.
-fn sleep_at_gate<P: Platform>(node: &Waiter<P>) -> bool {
+/// Sleeps until the gate says something else; returns whether it slept. It wakes at its `timeout`, too: it may have been moved to the word
+/// (`move_to_word`), and is head.
+fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let mut slept = false;
     loop {
         let gate = node.gate.load(Relaxed); // looked at again, with Acquire
@@ -241,7 +242,8 @@ fn sleep_at_gate<P: Platform>(node: &Waiter<P>) -> bool {
             return slept;
         }
         slept = true;
-        P::park(&node.gate, gate, None);
+        let left = lock.left_ns(&node.note).filter(|&ns| ns > 0);
+        P::park(&node.gate, gate, left.map(P::after));
     }
 }
 
@@ -257,7 +259,8 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         "only the head competes"
     );
     // While the lock is held that costs nobody anything. (Behind a chain the next may make itself head at any moment.)
-    if R::AHEAD > 0 && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
+    let may_choose = R::AHEAD > 0 && R::is_worth(lock, &node.note);
+    if may_choose && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
         choose_and_sit::<P, R>(lock, node);
     }
     // By invariant 1.
@@ -272,19 +275,18 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
     }
     loop {
         batch::has_woken(parts);
+        let left = lock.left_ns(&node.note);
+        if left == Some(0) {
+            lock.begin_turn(); // should it sleep, the next unlock wakes it, and nobody overtakes it until then
+        }
         if R::spin(lock, slept, || take(slept)) || mark::<P>(parts.word) {
             return slept;
         }
         if state(node.gate.load(Relaxed)) == PROMOTED {
             node.tell_whose(parts);
         }
-        match R::sleep_ns(lock, &node.note) {
-            Some(0) => {}
-            most => {
-                P::park(parts.word, WAITED, most.map(P::after));
-                slept = true;
-            }
-        }
+        P::park(parts.word, WAITED, left.filter(|&ns| ns > 0).map(P::after));
+        slept = true;
     }
 }
 

@@ -6,23 +6,23 @@
 //!
 //! ```text
 //!   awake    arrival ─ takes a free lock ─ waits awake for `spin` ns, and promises to see to the sleepers ─► word
-//!   asleep   └ else the line: its head sleeps on the word, for `timeout` at most, then waits awake until it has the lock
+//!   asleep   └ else the line: its head sleeps on the word, and once it has waited for `timeout` nobody overtakes it
 //!   unlock   has somebody promised? free the word ─ else free it, and wake the head
 //! ```
 //!
 //! *Spin mode and mutex mode.* If more than 30 % of contended hand-overs go to a thread that has slept, waiting awake does
 //! not pay: waiters then stay awake for 1/32 of the time. In one slice of time of eight they try again.
 //!
-//! Our deviations. The paper's unlock frees the lock, and watches it for 384 cycles: has another thread taken it? Ours asks
+//! Our deviations. In the paper, a waiter that has timed out spins until it has the lock: for as long as that is held, if need be, and for
+//! ever if the holder needs this CPU. Here it goes on sleeping, and the next unlock wakes it. The paper's unlock frees the lock, and watches it for 384 cycles: has another thread taken it? Ours asks
 //! beforehand (promise.rs says why). The paper takes its decision every so many unlocks, by
 //! two counters; ours are three bits, which go up at a sleeper's acquisition, and down at three in seven of the others. The authors' code
 //! (lockin, mutexee_in.h) decides at 128 of 2048, which is `asleep=6`. Sleepers are
-//! served by arrival, and nobody overtakes one that has timed out. The paper waits by `mfence`; this platform by what suits it.
+//! served by arrival. The paper waits by `mfence`; this platform by what suits it.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
-//! 2. A head that has waited for `timeout` no longer sleeps, and from then on no arrival overtakes it. (Hints say so: glibc's code
-//!    does not heed them.)
+//! 2. Once a thread is head, and has waited for `timeout`, no arrival overtakes it. (A hint says so: glibc's code does not heed it.)
 
 use super::{Arrived, BYPASS_MAX, Note, Rule, Tuning, View, tuning};
 use crate::entry::{Entry, Kind, Promise};
@@ -32,7 +32,7 @@ use lockwright_platform::Platform;
 /// one twice as long gives the paper's gains over glibc; with 2.9 us sleepers are too many where 16 threads share 8 locks.
 const SPIN_NS: u32 = 6_000;
 
-/// A waiter that has waited for this long no longer sleeps, by default, ns (M16: shorter ones cost throughput).
+/// A head that has waited for this long is next, by default, ns (M16: shorter ones cost throughput).
 const TIMEOUT_NS: u32 = 32_000_000;
 
 /// In mutex mode waiters stay awake for this part of the time (M12: 256 cycles of 8000).
@@ -61,7 +61,7 @@ pub const ENTRY: Entry = Entry {
     promise: Promise::Bypass,
     stands_by: false,
     space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
-    wakes: "unlock wakes the sleeper in front, unless a waiter that is awake has promised to; a sleeper wakes by itself after `timeout`",
+    wakes: "unlock wakes the sleeper in front, unless a waiter that is awake has promised to; the head wakes by itself after `timeout`",
     delay: "a sleeper waits for those before it, and `bypass` overtakers for each of them, or until its `timeout`",
     advice: "where energy counts; sections up to some microseconds, and waits of milliseconds don't matter",
     options: &[
@@ -86,7 +86,11 @@ fn awake_ns<P: Platform>(lock: &View<'_, P>, now: u64) -> u32 {
 fn note<P: Platform>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
     let (dice, limit) = (asked_ns / 64, u64::from(lock.tuning.asleep.clamp(1, 99)));
     // It rises if more than `limit` per cent have slept.
-    if dice.is_multiple_of(SAMPLE) && (slept || dice / SAMPLE % (100 - limit) < limit) {
+    let counts = match slept {
+        true => dice / SAMPLE % limit < 100 - limit,
+        false => dice / SAMPLE % (100 - limit) < limit,
+    };
+    if dice.is_multiple_of(SAMPLE) && counts {
         lock.note_asleep(if slept { 1 } else { -1 });
     }
 }
@@ -115,21 +119,9 @@ impl<P: Platform> Rule<P> for Lock {
     }
 
     fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
-        let tuning = Tuning { spin_ns: awake_ns(lock, P::now()), ..*lock.tuning };
+        let spin_ns = if lock.is_turn() { lock.tuning.spin_ns } else { awake_ns(lock, P::now()) };
+        let tuning = Tuning { spin_ns, ..*lock.tuning };
         lock.with(&tuning).spin_as_head(slept, take)
-    }
-
-    /// Until it has timed out; then it does not sleep again.
-    fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
-        if lock.tuning.timeout_ns == 0 {
-            return None;
-        }
-        let waited = P::now().saturating_sub(note.asked_ns);
-        let left = u64::from(lock.tuning.timeout_ns).saturating_sub(waited);
-        if left == 0 {
-            lock.begin_turn();
-        }
-        Some(left as u32)
     }
 
     fn acquired(lock: &View<'_, P>, asked: &Note, slept: bool) {

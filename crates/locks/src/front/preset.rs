@@ -39,9 +39,6 @@ impl<P: Platform, R: Rule<P>, T: Tune> Rule<P> for Preset<R, T> {
     fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
         R::acquired(lock, note, slept);
     }
-    fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
-        R::sleep_ns(lock, note)
-    }
     fn release(lock: &View<'_, P>) {
         R::release(lock);
     }

@@ -1,7 +1,7 @@
 //! What a front lock decides; the line (line.rs) does the rest.
 //!
 //! ```text
-//!   arrive ─► Took, or Joins(note) ─► awake_ns ─► next ─────────► hold_back ─► spin, sleep_ns ─► acquired ─► release
+//!   arrive ─► Took, or Joins(note) ─► awake_ns ─► next ─────────► hold_back ─► spin ─► acquired ─► release
 //!   arrival                            in line     first in line   head         head              holder      holder
 //! ```
 //!
@@ -69,12 +69,6 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
     /// The head has the lock, and leaves the line; `slept`: it was not awake all the time.
     fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
         let _ = (lock, note, slept);
-    }
-
-    /// The head is about to sleep on the word: for how long at most, ns. None: as long as it takes. 0: it does not.
-    fn sleep_ns(lock: &View<'_, P>, note: &Note) -> Option<u32> {
-        let _ = (lock, note);
-        None
     }
 
     /// The holder is about to free a word that says 2.
@@ -292,6 +286,12 @@ impl<'a, P: Platform> View<'a, P> {
         if !self.is_turn() {
             self.parts.side.fetch_or(side::TURN, Relaxed);
         }
+    }
+
+    /// How long a waiter with this note has left until `timeout`, ns; 0: it has passed. None: there is none.
+    pub fn left_ns(&self, note: &Note) -> Option<u32> {
+        let most = u64::from(self.tuning.timeout_ns);
+        (most != 0).then(|| most.saturating_sub(P::now().saturating_sub(note.asked_ns)) as u32)
     }
 
     /// Do most hand-overs go to waiters that have slept, as [noted](Self::note_asleep)?

@@ -167,7 +167,7 @@ options! {
         "ns that a waiter may be made to wait so that a saturated lock stays where its data is",
         |tuning, ns| tuning.budget_ns = ns;
     TIMEOUT "timeout" (0..=1_000_000_000), default None,
-        "ns after which a waiter no longer sleeps, and is not overtaken (0: never)",
+        "ns after which the head of the line is overtaken no more (0: never)",
         |tuning, ns| tuning.timeout_ns = ns;
     ASLEEP "asleep" (1..=99), default None,
         "per cent of contended hand-overs to sleepers above which waiters hardly stay awake",

@@ -35,7 +35,7 @@
 //!    follows uses only an address.
 //!
 //! Facts: readers together, writers by arrival with overtaking; 12 bytes; one wake a hand-over; writers may
-//! be delayed without bound by [`Prefer::Readers`], readers by [`Prefer::WritersStrictly`].
+//! be delayed without bound by [`Prefer::Readers`], readers by [`Prefer::WritersStrictly`], either by [`Prefer::Writers`].
 //!
 //! This file says who gets in, and who lets in whom; `waiting.rs` says how they wait.
 
@@ -58,7 +58,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "24 B a lock, nothing a waiter",
     wakes: "readers and writers spin, then sleep; a release wakes one writer, or all readers",
-    delay: "writers by readers, without bound, with `prefer=0`; readers by writers with `prefer=2`. With `prefer=2` a thread that reads again may wait for ever",
+    delay: "without bound: writers by readers with `prefer=0`, readers by writers with `prefer=2`, either by the other with `prefer=1`. With `prefer=2` a thread that reads again may wait for ever",
     advice: "what `lockwright run` and `lockwright-sync` serve: glibc's semantics, with all timed locks and preferences",
     options: &[PREFER, SPIN],
 };
