@@ -63,6 +63,32 @@ fn no_wait_is_longer_than_the_budget_and_the_wake_ups_of_those_before() {
     assert!(locks > 0);
 }
 
+/// Of every lock with a `timeout`, whatever its name: the longest wait where all CPUs want it, and few stay awake.
+#[test]
+fn no_wait_is_longer_than_the_timeout_and_the_wake_ups_of_those_before() {
+    let threads = 40;
+    let locks = CATALOG.iter().filter(|e| e.options.iter().any(|o| o.key == "timeout"));
+    assert!(locks.clone().count() > 0);
+    for entry in locks {
+        let of = |timeout_ns: u64| {
+            let lock = format!("{}:timeout={timeout_ns}", entry.id);
+            let outcome = turns(plan("xeon-2x10", &lock, "cycles", threads, &[("cs", 16_000.0)]));
+            (
+                outcome.classes.iter().map(|class| class.wait.max_ns).max().unwrap(),
+                outcome.throughput,
+            )
+        };
+        let (unbounded, throughput) = of(0);
+        assert!(unbounded > 20_000_000, "{}: {unbounded} ns", entry.id);
+        for timeout_ns in [200_000, 1_000_000] {
+            let (longest, with_it) = of(timeout_ns);
+            let bound = timeout_ns + u64::from(threads) * 100_000;
+            assert!(longest <= bound, "{}, {timeout_ns}: {longest} ns", entry.id);
+            assert!(2.0 * with_it > throughput, "{}, {timeout_ns}: {with_it}", entry.id);
+        }
+    }
+}
+
 /// On two CPUs a thread that keeps a lock busy has it for a turn; one that leaves it free for most of the time shares it.
 #[test]
 fn on_two_cpus_a_busy_lock_stays_and_another_one_does_not() {

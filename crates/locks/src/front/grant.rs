@@ -199,7 +199,7 @@ pub(super) fn open_next<'a, P: Platform>(
 fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
     let (parts, gate) = (&lock.parts, &raw const head.gate);
     if lock.left_ns(&head.note) == Some(0) {
-        lock.begin_turn(); // it can't say so itself
+        return P::unpark(gate, 1); // it has waited for long enough: once it is awake, nobody overtakes it
     }
     // Its gate may learn meanwhile that somebody sleeps behind it, once.
     if P::requeue(gate, OPEN, parts.word, 1) == 0 {
