@@ -632,7 +632,8 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         world(|w| {
             let mut moved = 0;
             for waiter in &mut w.waiters {
-                let sleeps = matches!(waiter.reason, Reason::Sleeps { .. });
+                // With a deadline, too: it stays as it is.
+                let sleeps = matches!(waiter.reason, Reason::Sleeps { .. } | Reason::Naps);
                 if !sleeps || waiter.address != from.addr() || moved == count {
                     continue;
                 }
