@@ -421,15 +421,15 @@ mod tests {
         assert_eq!(
             better,
             "What is better: on this machine (real) auto's throughput is higher in each of 2 settings (1.30 of \
-             glibc's); on a big core and a little one (emulated) asl has, of glibc's throughput, 2.10 on SQLite with an SLO \
+             glibc's); on a big core and a little one (emulated) asl's throughput is, in multiples of glibc's, 2.10 on SQLite with an SLO \
              of 110 µs (the little core's P99: 0.91 of it) and 3.40 on SQLite without an SLO."
         );
         assert_eq!(
             not,
             "What is not: on this machine (real) auto's P99 is longer in each of 2 settings (4.00 of glibc's), its P99.9 is \
              longer in each of 2 settings (4.00 of glibc's) and its longest operation is longer in each of 2 settings (4.00 of \
-             glibc's); on a big core and a little one (emulated) asl without an SLO has, of the little core's figures under \
-             glibc, 9.00 of the P99, 9.00 of the P99.9 and 9.00 of the longest operation; no clear difference in auto's CPU \
+             glibc's); on a big core and a little one (emulated) the little core's times under asl without an SLO are, in multiples of \
+             those under glibc, 9.00 for the P99, 9.00 for the P99.9 and 9.00 for the longest operation; no clear difference in auto's CPU \
              time an operation on this machine."
         );
         assert!(

@@ -70,7 +70,11 @@ use std::process::ExitCode;
 ///
 /// The worker processes are the program itself, called as `PROGRAM bench --worker JSON`: the program's
 /// `bench` subcommand must come here.
-pub fn main(args: Args, library: Result<PathBuf, String>, watts: Watts) -> Result<ExitCode> {
+pub fn main(
+    args: Args,
+    library: Result<PathBuf, String>,
+    watts: impl FnOnce() -> Watts,
+) -> Result<ExitCode> {
     if let Some(spec) = &args.worker {
         worker::main(spec)?;
         return Ok(ExitCode::SUCCESS);
@@ -90,7 +94,7 @@ pub fn main(args: Args, library: Result<PathBuf, String>, watts: Watts) -> Resul
 
     let (plan, suite) = grid::plan(&args, library.as_deref().map_err(String::as_str))?;
     let machine = Machine { origin: report::origin(&plan.rows), ..Machine::here() };
-    let measured = run::run(&plan, args.quiet, watts)?;
+    let measured = run::run(&plan, args.quiet, watts())?;
     let summaries = summary::summarise(&plan, &measured);
     let ceilings = summary::ceilings(&plan, &measured);
     let verdicts = suite.as_ref().map(|s| s.judge(&plan, &measured)).unwrap_or_default();

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         let Program::Bench(args) = Program::parse();
         let library = std::env::var_os("BENCH_TEST_LIBRARY").map(PathBuf::from);
         let library = library.ok_or("no library\nhint: give one".to_owned());
-        return lockwright_bench::main(args, library, Watts::assumed()).unwrap_or_else(|cause| {
+        return lockwright_bench::main(args, library, Watts::assumed).unwrap_or_else(|cause| {
             eprintln!("error: {cause:#}");
             ExitCode::from(2)
         });

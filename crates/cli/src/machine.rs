@@ -15,9 +15,10 @@ use std::collections::BTreeMap;
 use std::env;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The file.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Machine {
     /// The processor that it is of: homes are shared, and programs move.
@@ -89,6 +90,11 @@ impl Machine {
 
     /// What was found out about the machine that we are on, if anything was. A file that can't be read is one warning.
     pub(crate) fn here() -> Option<Self> {
+        static HERE: OnceLock<Option<Machine>> = OnceLock::new();
+        HERE.get_or_init(Self::read).clone()
+    }
+
+    fn read() -> Option<Self> {
         let file = file().ok()?;
         let shown = file.display();
         let text = match std::fs::read_to_string(&file) {

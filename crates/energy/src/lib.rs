@@ -102,6 +102,9 @@ impl Source {
                 Found::None => {}
             }
         }
+        if !root.is_dir() {
+            notes.push(format!("no folder '{}' (/sys, or what {VARIABLE} names)", root.display()));
+        }
         if notes.is_empty() {
             notes.push(model::why_nothing_measures().to_owned());
         }

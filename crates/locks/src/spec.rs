@@ -165,8 +165,9 @@ impl fmt::Display for Bad<'_> {
             Why::NoNumber { key, value } => {
                 option(format_args!("'{key}': '{value}' is not a number"))
             }
-            Why::OutOfRange { option: OptionSpec { key, min, max, .. }, value } => {
-                option(format_args!("'{key}={value}' is not within {min} to {max}"))
+            Why::OutOfRange { option: what @ OptionSpec { key, min, max, .. }, value } => {
+                let unit = if what.is_time() { " ns" } else { "" };
+                option(format_args!("'{key}={value}' is not within {min} to {max}{unit}"))
             }
         }
     }
@@ -258,9 +259,9 @@ mod tests {
             ("fifo:spin=x", "spin", "'spin': 'x' is not a number"),
             ("fifo:spin=1h", "spin", "'spin': '1h' is not a number"),
             ("fifo:spin=us", "spin", "'spin': 'us' is not a number"),
-            ("fifo:spin=1s", "spin", "'spin=1s' is not within 0 to 10000000"),
-            ("fifo:spin=5s", "spin", "'spin=5s' is not within 0 to 10000000"),
-            ("fifo:spin=1.5us", "spin", "'spin=1.5us' is not within 0 to 10000000"),
+            ("fifo:spin=1s", "spin", "'spin=1s' is not within 0 to 10000000 ns"),
+            ("fifo:spin=5s", "spin", "'spin=5s' is not within 0 to 10000000 ns"),
+            ("fifo:spin=1.5us", "spin", "'spin=1.5us' is not within 0 to 10000000 ns"),
             ("fifo:bypass=1us", "bypass", "'bypass': '1us' is not a number"),
             ("fifo:spin=-", "spin", "'spin': '-' is not a number"),
             ("fifo:spin=1:2", "spin", "'spin': '1:2' is not a number"),

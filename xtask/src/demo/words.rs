@@ -183,7 +183,7 @@ fn throughputs(panel: &Panel, lock: &str, found: &mut Findings) {
     for (ratios, to) in [(gains, &mut found.better), (losses, &mut found.worse)] {
         if !ratios.is_empty() {
             to.push(format!(
-                "on a big core and a little one (emulated) {lock} has, of glibc's throughput, {}",
+                "on a big core and a little one (emulated) {lock}'s throughput is, in multiples of glibc's, {}",
                 listed(&ratios)
             ));
         }
@@ -202,12 +202,12 @@ fn tails(panel: &Panel, lock: &str, has_slo: bool, found: &mut Findings) {
         });
         let ratios: Vec<_> = worse.map(|own| own.ratio(figure).spread.median).collect();
         if !ratios.is_empty() {
-            longer.push(format!("{} of the {}", range(&ratios), figure.words()));
+            longer.push(format!("{} for the {}", range(&ratios), figure.words()));
         }
     }
     if !longer.is_empty() {
         found.worse.push(format!(
-            "on a big core and a little one (emulated) {lock} with{} an SLO has, of the little core's figures under glibc, {}",
+            "on a big core and a little one (emulated) the little core's times under {lock} with{} an SLO are, in multiples of those under glibc, {}",
             if has_slo { "" } else { "out" },
             listed(&longer)
         ));

@@ -32,7 +32,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         Some(path) => Ok(library::find(Some(&path))?),
         None => library::find(None).map_err(|failure| failure.to_string()),
     };
-    lockwright_bench::main(args.bench, library, machine::watts()).map_err(|error| {
+    lockwright_bench::main(args.bench, library, machine::watts).map_err(|error| {
         let text = format!("{error:#}");
         match text.split_once("\nhint: ") {
             Some((message, hint)) => Failure::new(message).hint(hint),
