@@ -1,6 +1,7 @@
 //! The machine as a whole: every lock runs on it, the same seed gives the same run, and costs are what the profile says.
 
 use lockwright_locks::catalog::CATALOG;
+use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::GLIBC;
 use lockwright_sim::batch::run_all;
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
@@ -85,6 +86,24 @@ fn no_wait_is_longer_than_the_timeout_and_the_wake_ups_of_those_before() {
             let bound = timeout_ns + u64::from(threads) * 100_000;
             assert!(longest <= bound, "{}, {timeout_ns}: {longest} ns", entry.id);
             assert!(2.0 * with_it > throughput, "{}, {timeout_ns}: {with_it}", entry.id);
+        }
+    }
+}
+
+/// The line's length is a small number, which wraps. (From 513 to 513 + CPUs it is wrong.)
+#[test]
+fn no_crowd_is_too_large() {
+    for entry in CATALOG.iter().filter(|entry| entry.kind == Kind::Front) {
+        let of = |threads| {
+            let run = plan("xeon-2cpu-vm", entry.id, "cycles", threads, &[("cs", 5000.0)]);
+            let placement = Placement::Free;
+            Run { placement, warmup_ns: 1_000_000, duration_ns: 20_000_000, ..run }
+                .outcome()
+                .throughput
+        };
+        let usual = of(300);
+        for threads in [480, 512] {
+            assert!(4.0 * of(threads) > usual, "{}, {threads} threads", entry.id);
         }
     }
 }

@@ -324,9 +324,10 @@ pub(super) fn note_length<P: Platform>(lock: &View<'_, P>) -> bool {
         side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 5
     }
     // Those beside the line wait too.
-    let behind = if left < mood::MOST { left.saturating_sub(1) } else { 0 };
-    let waiters = behind + lock.beside_in(now);
-    let crowded = waiters >= lock.tuning.cpus; // with the holder, more than the CPUs
+    let waiters = left.saturating_sub(1) + lock.beside_in(now);
+    // With the holder, more than the CPUs. Hundreds, on a machine with more CPUs than that? Then a count that is too low in error, maybe.
+    let many = waiters >= lock.tuning.cpus.min(mood::MOST);
+    let crowded = if left > 0 { many } else { now & side::CROWDED != 0 }; // 512 are 0, too
     if crowded && now & side::CROWDED == 0 {
         side.fetch_or(side::CROWDED, Relaxed);
     } else if !crowded && now & side::CROWDED != 0 {

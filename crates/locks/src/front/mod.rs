@@ -45,6 +45,9 @@
 //! 4. After the write of 0 that releases, or the grant, unlock uses nothing but addresses, for futex calls: the mutex
 //!    may be gone by then. (Nodes are not: they lie in lines that stay.)
 //! 5. Only the holder writes the count of overtakers, after it took the word: so the count is exact.
+//!
+//! Bounds on overtakers, here and on the locks' pages, are of *arrivals*: threads that ask without a deadline. Those who sleep on the word
+//! without being head (timed lockers, moved condvar waiters, glibc's code) take it whenever they find it free, uncounted.
 
 mod alone;
 pub mod asl;

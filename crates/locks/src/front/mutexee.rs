@@ -22,8 +22,8 @@
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
-//! 2. A thread that is head, and has waited for `timeout`, is woken, and from then on no arrival overtakes it. (A hint says so: glibc's
-//!    code does not heed it.)
+//! 2. A thread that is head, and has waited for `timeout`, is woken, and from then on no arrival overtakes it. (A hint says so: timed
+//!    lockers and glibc's code do not heed it.)
 
 use super::{Arrived, BYPASS_MAX, Note, Rule, Tuning, View, tuning};
 use crate::entry::{Entry, Kind, Promise};

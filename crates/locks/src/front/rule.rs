@@ -45,7 +45,7 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         }
         // A sleeper in a long line delays all behind it.
         let waiters = lock.parts.mood.load(Relaxed) / mood::WAITER;
-        let waiters = if waiters < mood::MOST { waiters } else { 0 };
+        let waiters = if waiters < mood::MOST { waiters.min(lock.tuning.cpus) } else { 0 };
         lock.tuning.spin_ns / LONG_LINE * (LONG_LINE + waiters)
     }
 
