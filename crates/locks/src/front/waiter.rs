@@ -149,14 +149,14 @@ impl<P: Platform> Waiter<P> {
             return false;
         }
         self.passed.store(PASSED, Relaxed); // its own
-        // SAFETY: linked behind the caller, which stays.
-        let theirs = unsafe { &(*next).passed };
+        let theirs = unsafe { &(*next).passed }; // SAFETY: linked behind the caller, which stays.
         let now = theirs.load(Relaxed); // looked at again
-        // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed it on.
-        // SURVIVES: as there.
-        // SURVIVES no-store: then that one chooses once it is first.
-        let _ =
-            now == PASSED || theirs.compare_exchange(now, MAY + count, Release, Relaxed).is_err();
+        if now != PASSED {
+            // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed it on.
+            // SURVIVES: as there.
+            // SURVIVES no-store: then that one chooses once it is first.
+            let _ = theirs.compare_exchange(now, MAY + count, Release, Relaxed);
+        }
         true
     }
 
