@@ -144,12 +144,10 @@ impl<P: Platform> Waiter<P> {
     /// `false`: nobody is behind it.
     pub(super) fn pass_the_choice(&self, count: u32) -> bool {
         // ORDERING: Acquire, pairs with [link].
-        let next = self.next(Acquire);
-        if next.is_null() {
-            return false;
-        }
+        let Some(next) = core::ptr::NonNull::new(self.next(Acquire)) else { return false };
         self.passed.store(PASSED, Relaxed); // its own
-        let theirs = unsafe { &(*next).passed }; // SAFETY: linked behind the caller, which stays.
+        // SAFETY: linked behind the caller, which stays.
+        let theirs = unsafe { &next.as_ref().passed };
         let now = theirs.load(Relaxed); // looked at again
         if now != PASSED {
             // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed it on.
