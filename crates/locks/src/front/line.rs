@@ -325,9 +325,10 @@ pub(super) fn note_length<P: Platform>(lock: &View<'_, P>) -> bool {
     }
     // Those beside the line wait too.
     let waiters = left.saturating_sub(1) + lock.beside_in(now);
-    // With the holder, more than the CPUs. Hundreds, on a machine with more CPUs than that? Then a count that is too low in error, maybe.
-    let many = waiters >= lock.tuning.cpus.min(mood::MOST);
-    let crowded = if left > 0 { many } else { now & side::CROWDED != 0 }; // 512 are 0, too
+    let crowded = match (1..mood::MOST).contains(&left) {
+        true => waiters >= lock.tuning.cpus.min(mood::MANY), // with the holder, more than the CPUs
+        false => now & side::CROWDED != 0,
+    };
     if crowded && now & side::CROWDED == 0 {
         side.fetch_or(side::CROWDED, Relaxed);
     } else if !crowded && now & side::CROWDED != 0 {

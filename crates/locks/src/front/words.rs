@@ -64,8 +64,10 @@ pub mod mood {
     pub const WAITERS: u32 = 1 << 9;
     /// The field of waiters.
     pub const LENGTH: u32 = (WAITERS - 1) << 23;
-    /// Larger values may mean none, since a forked child may have counted down from too low: they count as a crowd, until the line empties.
-    pub const MOST: u32 = WAITERS - 64;
+    /// Larger values say nothing: a waiter that is about to join may not be counted, and then the count falls below 0.
+    pub const MOST: u32 = WAITERS - 16;
+    /// As many are a crowd on any machine.
+    pub const MANY: u32 = WAITERS - 64;
     /// The line's head naps or watches (batch.rs), or that of a saturated lock is not awake yet: any thread that finds the word
     /// free may take it, uncounted.
     pub const NAPPING: u32 = 1 << 20;
