@@ -21,7 +21,7 @@
 //!  spoken     spec: the question to a worker and its answer, as JSON
 //!  named      point: what the threads do, how many, how long
 //!  worded     format: numbers for people
-//!  ground     stats     system     progress     names     units
+//!  ground     stats     paired     system     progress     names     units
 //! ```
 
 mod args;
@@ -31,6 +31,7 @@ mod format;
 mod grid;
 mod measured;
 mod names;
+mod paired;
 mod plan;
 mod plot;
 mod point;
@@ -50,11 +51,12 @@ pub use args::{Args, Pin, SuiteName, Workload};
 pub use compute::calibrate as turns_per_ns;
 pub use format::{WIDTH, si, time, wrapped};
 pub use names::{Names, advice, misspelt_class, nearest, split};
+pub use paired::{ENOUGH, FEWEST, Finding, Interval, is_look};
 pub use progress::progress;
 pub use stats::Spread;
 pub use system::{
-    Machine, catch_interrupts, children_cpu_time, command_line, cpu_time, cpus, interrupted,
-    line_transfer_between, pin_to,
+    Machine, catch_interrupts, command_line, cpu_time, cpus, interrupted, line_transfer_between,
+    pin_to,
 };
 
 use anyhow::{Context, Result, bail};

@@ -94,11 +94,6 @@ pub fn cpu_time() -> Duration {
     usage(libc::RUSAGE_SELF)
 }
 
-/// That of the children that we have waited for.
-pub fn children_cpu_time() -> Duration {
-    usage(libc::RUSAGE_CHILDREN)
-}
-
 fn usage(whose: libc::c_int) -> Duration {
     // SAFETY: rusage is plain numbers, filled by the call.
     let usage = unsafe {

@@ -4,7 +4,7 @@ use crate::hints::{Failure, cause};
 use std::env;
 use std::path::{Path, PathBuf};
 
-const FILE: &str = "liblockwright.so";
+pub(crate) const FILE: &str = "liblockwright.so";
 const VARIABLE: &str = "LOCKWRIGHT_LIBRARY";
 
 /// The library: `flag`, else the variable, else beside this executable or in `../lib`.

@@ -3,6 +3,7 @@
 mod catalog;
 mod chart;
 mod cmd;
+mod compare;
 mod draw;
 mod elf;
 mod epoch;
@@ -17,6 +18,7 @@ mod leftovers;
 mod library;
 mod lock_trace;
 mod machine;
+mod mailbox;
 mod output;
 mod pause;
 mod process;
@@ -24,6 +26,7 @@ mod reproduce;
 mod rules;
 mod signals;
 mod sim;
+mod supervise;
 mod trace;
 mod tune;
 mod usage;
@@ -46,6 +49,7 @@ const EXAMPLES: &str = "Examples:
   lockwright run --lock fifo -- ./server        on a lock of your choice
   lockwright switch 4242 fifo                   on another lock, while it runs
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
+  lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
   lockwright sim --machine m1 --lock mcs,asl    what locks would do elsewhere
   lockwright record -- ./server                 which locks it takes: a trace
@@ -65,6 +69,7 @@ enum Command {
     Doctor(cmd::doctor::Args),
     Topology(cmd::topology::Args),
     Bench(Box<cmd::bench::Args>),
+    Compare(Box<cmd::compare::Args>),
     Tune(Box<cmd::tune::Args>),
     Sim(Box<cmd::sim::Args>),
     Reproduce(cmd::reproduce::Args),
@@ -85,6 +90,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => cmd::doctor::main(args),
         Command::Topology(args) => cmd::topology::main(args),
         Command::Bench(args) => cmd::bench::main(*args),
+        Command::Compare(args) => cmd::compare::main(*args),
         Command::Tune(args) => cmd::tune::main(*args),
         Command::Sim(args) => cmd::sim::main(*args),
         Command::Reproduce(args) => cmd::reproduce::main(args),

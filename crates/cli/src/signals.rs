@@ -204,13 +204,33 @@ impl Group {
     /// Sends a signal to all of it.
     pub(crate) fn send(&self, signal: i32) {
         // SAFETY: no preconditions; the group is ours as long as its leader was not waited for.
-        unsafe { libc::kill(-(self.0.id() as i32), signal) };
+        unsafe { libc::kill(-self.id(), signal) };
     }
 
-    /// Ends what is left, and returns how the program itself ended.
-    pub(crate) fn clear(&mut self) -> io::Result<ExitStatus> {
+    /// Ends what is left, and returns how the program itself ended, and what it has used, with the children that it waited for.
+    pub(crate) fn clear(&mut self) -> io::Result<(ExitStatus, libc::rusage)> {
         self.send(libc::SIGKILL);
-        self.0.wait()
+        let mut status = 0;
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        loop {
+            // SAFETY: both are writable; all-zero bytes are a value of `usage`. The child was not waited for before.
+            let (done, usage) = unsafe {
+                let done = libc::wait4(self.id(), &mut status, 0, usage.as_mut_ptr());
+                (done, usage.assume_init())
+            };
+            if done == self.id() {
+                return Ok((ExitStatus::from_raw(status), usage));
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    /// The program's own process id, which is the group's.
+    pub(crate) fn id(&self) -> libc::pid_t {
+        self.0.id() as libc::pid_t
     }
 }
 

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 #[path = "programs/bench.rs"]
 mod bench;
+#[path = "programs/compare.rs"]
+mod compare;
 #[path = "programs/doctor.rs"]
 mod doctor;
 #[path = "programs/energy.rs"]

@@ -26,7 +26,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &["spec"],
             &["point"],
             &["format"],
-            &["stats", "system", "progress", "names", "units"],
+            &["stats", "paired", "system", "progress", "names", "units"],
         ],
     ),
     (

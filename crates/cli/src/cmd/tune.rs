@@ -215,7 +215,7 @@ fn slo_range(text: &str) -> Result<(u64, u64), Failure> {
     }
 }
 
-fn limit(seconds: f64) -> Result<Duration, Failure> {
+pub(super) fn limit(seconds: f64) -> Result<Duration, Failure> {
     if (0.01..=86_400.0).contains(&seconds) {
         return Ok(Duration::from_secs_f64(seconds));
     }

@@ -56,6 +56,14 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
     let chosen = best.and_then(|(_, best)| {
         kept().find(|(_, point)| point.rate.median >= AS_GOOD * best.rate.median)
     });
+    // A lock that needs no SLO and waits no longer must surely have less throughput.
+    let beaten_by = chosen.and_then(|(_, point)| {
+        curve.locks.iter().find(|(_, lock)| {
+            lock.slow.median <= point.slow.median && lock.rate.max >= point.rate.min
+        })
+    });
+    let refused = chosen.zip(beaten_by);
+    let chosen = chosen.filter(|_| refused.is_none());
     let with = |wanted| -> Vec<u64> {
         slos.iter().filter(|(_, point)| point.verdict == wanted).map(|(ns, _)| *ns).collect()
     };
@@ -76,6 +84,9 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
             format!("SLO {}: {reached}; {at} on {cores} is {tail}", word(*slo))
         }
         _ if slos.is_empty() => "no SLO was measured".to_owned(),
+        _ if let Some(((slo, point), (lock, other))) = refused => {
+            refusal(curve, (*slo, point), (lock.as_str(), other))
+        }
         _ if curve.classes.is_none() => "none: an SLO changes nothing here".to_owned(),
         _ => format!("none: no SLO from {} was kept", range(&[slos[0].0, slos[slos.len() - 1].0])),
     };
@@ -118,6 +129,27 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
         ));
     }
     Advice { slo_ns: chosen.map(|(slo, _)| *slo), reason, notes }
+}
+
+/// Why an SLO is not recommended although it was kept: another lock does as well without one.
+fn refusal(curve: &Curve, (slo, point): (u64, &Point), (lock, other): (&str, &Point)) -> String {
+    let (at, cores) = (&curve.percentile, curve.slow_cores());
+    let tails = format!(
+        "{at} on {cores} is {} there, and {} with SLO {}",
+        time(other.slow.median),
+        time(point.slow.median),
+        word(slo)
+    );
+    if other.rate.median >= point.rate.median {
+        let (more, less) = (rate(other), rate(point));
+        return format!("none: {lock} has no less throughput, {more} against {less}, and {tails}");
+    }
+    let range = |point: &Point| format!("{} to {}", si(point.rate.min), si(point.rate.max));
+    format!(
+        "none: noise hides whether an SLO has more throughput than {lock} ({} against {} a second in single rounds), and {tails}",
+        range(point),
+        range(other)
+    )
 }
 
 /// What the curve's shape says.
@@ -244,6 +276,24 @@ mod tests {
         let advice = advise(&curve(&[(10, 1e3, 60.0, Infeasible), (20, 1e3, 60.0, Infeasible)]));
         assert_eq!(advice.slo_ns, None);
         assert_eq!(advice.reason, "none: no SLO from 10us to 20us was kept");
+    }
+
+    #[test]
+    fn a_lock_that_is_as_good_without_an_slo_is_not_passed_over() {
+        let mut curve = curve(&[(100, 150e3, 99.0, Kept)]);
+        curve.locks.push(("slo".into(), point(160e3, 80.0, Kept)));
+        let advice = advise(&curve);
+        assert_eq!(advice.slo_ns, None);
+        let expected = "none: slo has no less throughput, 160 k/s against 150 k/s, and P99 on little \
+                        cores is 80.0 us there, and 99.0 us with SLO 100us";
+        assert_eq!(advice.reason, expected);
+        // More throughput, but not in each round.
+        curve.locks[1].1.rate = Spread::of(&[100e3, 140e3, 155e3]).unwrap();
+        let reason = advise(&curve).reason;
+        assert!(reason.starts_with("none: noise hides whether an SLO has more"), "{reason}");
+        // It waits longer: which of the two is better is the user's to say.
+        curve.locks[1].1.slow = Spread::of(&[120e3]).unwrap();
+        assert_eq!(advise(&curve).slo_ns, Some(100_000));
     }
 
     #[test]

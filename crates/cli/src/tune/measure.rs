@@ -4,16 +4,15 @@ use super::{Run, Setting};
 use crate::epochs::{self, Record};
 use crate::hints::{Failure, cause, warn};
 use crate::launch;
-use crate::signals::{Event, Watch};
+use crate::signals::Watch;
+use crate::supervise::{End, how, supervise};
 use indicatif::ProgressBar;
-use lockwright_bench::children_cpu_time;
 use lockwright_energy::Source;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// What is to be run, and how.
 pub(crate) struct Plan<'a> {
@@ -42,8 +41,6 @@ pub(crate) struct Measured {
     pub(crate) failure: Option<Failure>,
 }
 
-/// A program that was asked to end has this long for it.
-const GRACE: Duration = Duration::from_secs(2);
 /// Output of a run that is kept.
 const OUTPUT: u64 = 64 * 1024;
 
@@ -111,11 +108,11 @@ fn once(
         .stdin(Stdio::null())
         .stdout(output()?)
         .stderr(output()?);
-    let (cpu, energy) = (children_cpu_time(), plan.energy.start());
-    let end = supervise(&mut command, plan.limit, watch, bar).map_err(|error| {
+    let energy = plan.energy.start();
+    let ended = supervise(&mut command, plan.limit, watch, bar).map_err(|error| {
         Failure::not_executable(format!("cannot run '{program}': {}", cause(&error)))
     })?;
-    let joules = energy.stop(children_cpu_time().saturating_sub(cpu));
+    let joules = energy.stop(ended.used.cpu);
     let said = tail_of(log, start).map_err(log_failure)?;
     let failed = |how: String| {
         let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
@@ -123,16 +120,10 @@ fn once(
         Failure::new(format!("'{program}' failed ({how}) with {}{last}", given.label()))
             .hint(format!("its output is in '{}'", plan.log.display()))
     };
-    match end {
+    match ended.end {
         End::Interrupted => return Ok(None),
-        End::TimeUp => {}
-        End::Itself(status) => match (status.code(), status.signal()) {
-            (Some(0), _) => {}
-            (Some(code), _) => return Err(failed(format!("exit code {code}"))),
-            (None, signal) => {
-                return Err(failed(format!("signal {}", signal.unwrap_or_default())));
-            }
-        },
+        End::Itself(status) if !status.success() => return Err(failed(how(status))),
+        End::Itself(_) | End::TimeUp => {}
     }
     let record = Record::read(folder.path())?;
     if setting == 0 && round == 1 {
@@ -164,83 +155,4 @@ fn tail_of(log: &mut File, start: u64) -> io::Result<String> {
     log.seek(SeekFrom::Start(start))?;
     log.read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// How a run ended.
-#[derive(Debug)]
-enum End {
-    Itself(ExitStatus),
-    TimeUp,
-    Interrupted,
-}
-
-/// Runs a program in a process group of its own, so that Ctrl-C is ours, until it ends, its time is up or
-/// somebody interrupts us. Nothing of the group is left behind.
-fn supervise(
-    command: &mut Command,
-    limit: Option<Duration>,
-    watch: &Watch,
-    bar: &ProgressBar,
-) -> io::Result<End> {
-    let mut group = watch.spawn_group(command)?;
-    let started = Instant::now();
-    let mut stopped: Option<(End, Instant)> = None;
-    loop {
-        if group.has_ended() {
-            let status = group.clear()?;
-            return Ok(stopped.map_or(End::Itself(status), |(end, _)| end));
-        }
-        let now = Instant::now();
-        let due = match &stopped {
-            None => limit.map(|limit| started + limit),
-            Some((_, end)) => Some(*end),
-        };
-        let left = due.map(|due| due.saturating_duration_since(now));
-        if left == Some(Duration::ZERO) {
-            if stopped.is_none() {
-                group.send(libc::SIGTERM);
-                stopped = Some((End::TimeUp, now + GRACE));
-            } else {
-                group.send(libc::SIGKILL);
-            }
-        }
-        let tick = Duration::from_millis(200);
-        let event = watch.next(Some(left.filter(|left| !left.is_zero()).unwrap_or(tick).min(tick)));
-        bar.tick();
-        if let Event::Signal { number, .. } = event
-            && [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT].contains(&number)
-        {
-            let twice = matches!(stopped, Some((End::Interrupted, _)));
-            group.send(if twice { libc::SIGKILL } else { libc::SIGTERM });
-            stopped = Some((End::Interrupted, now + GRACE));
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ends(script: &str, limit_ms: u64) -> (End, Duration) {
-        let watch = Watch::new();
-        let start = Instant::now();
-        let limit = Some(Duration::from_millis(limit_ms));
-        let mut command = Command::new("sh");
-        command.args(["-c", script]);
-        (supervise(&mut command, limit, &watch, &ProgressBar::hidden()).unwrap(), start.elapsed())
-    }
-
-    #[test]
-    fn programs_end_by_themselves_or_are_ended() {
-        let (end, _) = ends("exit 3", 20_000);
-        assert!(matches!(end, End::Itself(status) if status.code() == Some(3)), "{end:?}");
-        let (end, took) = ends("sleep 60", 100);
-        assert!(matches!(end, End::TimeUp) && took < Duration::from_secs(20), "{end:?}");
-        // Deaf to SIGTERM (long before that comes), and with a child.
-        let (end, took) = ends("trap '' TERM; sleep 60 & wait; sleep 60", 2_000);
-        assert!(
-            matches!(end, End::TimeUp) && took >= Duration::from_secs(2) + GRACE,
-            "{end:?} {took:?}"
-        );
-    }
 }

@@ -1,0 +1,234 @@
+//! By how much is one of two things better? They are measured in turns, one pair a round.
+//!
+//! What disturbs the machine for longer than a round disturbs both of a pair, and leaves their ratio. Of the rounds' ratios (their
+//! logarithms) the middle is the Hodges-Lehmann estimate, and the interval is that of Wilcoxon's signed-rank test (Hollander,
+//! Wolfe, Chicken, *Nonparametric Statistical Methods*, section 3.3). It asks one thing of noise: that it raises a ratio as often as
+//! it lowers it. A round that went wrong hardly moves either.
+
+use serde::Serialize;
+
+/// How often an interval may miss, if enough rounds were measured. Whoever looks ten times at a comparison that goes on is then
+/// wrong once in some hundred.
+const DOUBT: f64 = 0.001;
+
+/// How far from its mean, in deviations, a normal variable lies with that probability: half of it at each end.
+const NORMAL: f64 = 3.290_53;
+
+/// Up to so many rounds the chances of all sums of ranks are counted.
+const EXACT: usize = 100;
+
+/// Fewer rounds tell nothing.
+pub const FEWEST: usize = 4;
+
+/// Rounds from which intervals miss no more often than they should: 2 / 2^11 is less than a thousandth.
+pub const ENOUGH: usize = 11;
+
+/// A ratio, and where it surely lies.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The estimate.
+    pub middle: f64,
+    /// The upper end.
+    pub high: f64,
+    /// How many rounds it is of.
+    pub rounds: usize,
+    /// The probability that the interval holds the ratio, at least.
+    pub confidence: f64,
+}
+
+impl Interval {
+    /// Of the rounds' ratios; `None`: they are too few, or one of them is no ratio.
+    pub fn of(ratios: &[f64]) -> Option<Interval> {
+        let rounds = ratios.len();
+        if rounds < FEWEST || !ratios.iter().all(|ratio| ratio.is_finite() && *ratio > 0.0) {
+            return None;
+        }
+        let logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
+        let mut means = Vec::with_capacity(rounds * (rounds + 1) / 2);
+        for (at, one) in logs.iter().enumerate() {
+            means.extend(logs[at..].iter().map(|other| (one + other) / 2.0));
+        }
+        means.sort_by(f64::total_cmp);
+        let (left_out, doubt) = left_out(rounds);
+        let half = means.len() / 2;
+        let middle = match means.len() % 2 {
+            1 => means[half],
+            _ => (means[half - 1] + means[half]) / 2.0,
+        };
+        Some(Interval {
+            low: means[left_out].exp(),
+            middle: middle.exp(),
+            high: means[means.len() - 1 - left_out].exp(),
+            rounds,
+            confidence: 1.0 - doubt,
+        })
+    }
+
+    /// What it says, if a difference of less than `margin` (0.05: five per cent) doesn't count.
+    pub fn finding(&self, margin: f64) -> Finding {
+        let (least, most) = (1.0 / (1.0 + margin), 1.0 + margin);
+        if self.low > 1.0 && self.middle >= most {
+            Finding::Better
+        } else if self.high < 1.0 && self.middle <= least {
+            Finding::Worse
+        } else if self.low >= least && self.high <= most {
+            Finding::Same
+        } else {
+            Finding::Unclear
+        }
+    }
+}
+
+/// What an [`Interval`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Finding {
+    /// The ratio is above 1, and by enough to count.
+    Better,
+    /// It is below 1, likewise.
+    Worse,
+    /// Whatever it is, it doesn't count.
+    Same,
+    /// More rounds are needed.
+    Unclear,
+}
+
+/// How many means the interval leaves out at each end, and how often it then misses.
+///
+/// Each round is above or below the true ratio with equal chances. The test goes by the sum of the ranks of those above.
+fn left_out(rounds: usize) -> (usize, f64) {
+    if rounds > EXACT {
+        // The sum is as good as normal: its mean, its deviation, and the point below which half a thousandth lies.
+        let n = rounds as f64;
+        let (mean, deviation) =
+            (n * (n + 1.0) / 4.0, (n * (n + 1.0) * (2.0 * n + 1.0) / 24.0).sqrt());
+        return ((mean - NORMAL * deviation - 0.5).floor() as usize, DOUBT);
+    }
+    // chances[s]: that the ranks 1, 2, ... of the rounds above add up to s.
+    let mut chances = vec![1.0];
+    for rank in 1..=rounds {
+        let mut next = vec![0.0; chances.len() + rank];
+        for (sum, chance) in chances.iter().enumerate() {
+            next[sum] += chance / 2.0;
+            next[sum + rank] += chance / 2.0;
+        }
+        chances = next;
+    }
+    let mut doubt = 2.0 * chances[0];
+    for (sum, chance) in chances.iter().enumerate().skip(1) {
+        if doubt + 2.0 * chance > DOUBT {
+            return (sum - 1, doubt);
+        }
+        doubt += 2.0 * chance;
+    }
+    (0, doubt)
+}
+
+/// Should a comparison that goes on be looked at after this many rounds? Not after each: who looks often enough sees anything.
+pub fn is_look(round: usize) -> bool {
+    let mut look = ENOUGH;
+    while look < round {
+        look += look / 4;
+    }
+    look == round
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Uniform in [0, 1): xorshift64*.
+    struct Dice(u64);
+
+    impl Dice {
+        fn next(&mut self) -> f64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 11) as f64 / (1u64 << 53) as f64
+        }
+
+        /// A run that takes `time`, beside a neighbour: mostly a little longer, now and then much longer.
+        fn run(&mut self, time: f64) -> f64 {
+            let burst = if self.next() < 0.15 { 0.8 * self.next() } else { 0.0 };
+            time * (1.0 + 0.1 * self.next() + burst)
+        }
+    }
+
+    #[test]
+    fn ends_are_those_of_the_tables() {
+        // Hollander and Wolfe, table A.4: of 5 rounds P(T+ <= 0) = 1/32; of 20 rounds P(T+ <= 21) = 0.0004.
+        assert_eq!(left_out(5), (0, 2.0 / 32.0));
+        let (left_out_of_20, doubt) = left_out(20);
+        assert_eq!(left_out_of_20, 21);
+        assert!((doubt - 2.0 * 0.000_425).abs() < 1e-6, "{doubt}");
+        // For many rounds it is close to what counting says, on the safe side.
+        let (counted, guessed) = (left_out(EXACT).0, left_out(EXACT + 1).0);
+        assert!(guessed > counted && guessed < counted + EXACT, "{counted}, {guessed}");
+        assert_eq!(left_out(ENOUGH).0, 0);
+        assert!(left_out(ENOUGH).1 <= DOUBT && left_out(ENOUGH - 1).1 > DOUBT);
+    }
+
+    #[test]
+    fn intervals_hold_their_middle_and_few_rounds_say_nothing() {
+        assert_eq!(Interval::of(&[1.0, 1.1, 1.2]), None);
+        assert_eq!(Interval::of(&[1.0, 1.1, 1.2, 0.0]), None);
+        assert_eq!(Interval::of(&[1.0, 1.1, 1.2, f64::NAN]), None);
+        let interval = Interval::of(&[1.1, 1.2, 1.3, 9.0]).unwrap();
+        assert!(interval.low == 1.1 && (interval.high - 9.0).abs() < 1e-9, "{interval:?}");
+        assert!(interval.middle > 1.1 && interval.middle < 2.0, "{interval:?}");
+        assert_eq!(interval.confidence, 1.0 - 2.0 / 16.0);
+    }
+
+    #[test]
+    fn findings_need_both_certainty_and_size() {
+        let finding = |low, middle, high| {
+            Interval { low, middle, high, rounds: 20, confidence: 0.999 }.finding(0.05)
+        };
+        assert_eq!(finding(1.02, 1.10, 1.20), Finding::Better);
+        assert_eq!(finding(0.80, 0.90, 0.98), Finding::Worse);
+        assert_eq!(finding(0.98, 1.01, 1.03), Finding::Same);
+        assert_eq!(finding(1.01, 1.02, 1.04), Finding::Same);
+        assert_eq!(finding(1.01, 1.03, 1.09), Finding::Unclear);
+        assert_eq!(finding(0.96, 1.08, 1.20), Finding::Unclear);
+    }
+
+    #[test]
+    fn looks_are_few() {
+        let looks: Vec<_> = (1..=100).filter(|round| is_look(*round)).collect();
+        assert_eq!(looks[..4], [11, 13, 16, 20]);
+        assert!(looks.len() < 14, "{looks:?}");
+        assert!((1..=10_000).filter(|round| is_look(*round)).count() < 40);
+    }
+
+    /// What a comparison that stops by itself finds: the rounds that it took, and the finding.
+    fn compared(dice: &mut Dice, one: f64, other: f64) -> (usize, Finding) {
+        let mut ratios = Vec::new();
+        for round in 1..=100 {
+            ratios.push(dice.run(other) / dice.run(one));
+            if is_look(round) {
+                let finding = Interval::of(&ratios).unwrap().finding(0.05);
+                if finding != Finding::Unclear {
+                    return (round, finding);
+                }
+            }
+        }
+        (100, Finding::Unclear)
+    }
+
+    #[test]
+    fn a_tenth_is_found_and_nothing_is_not() {
+        let mut dice = Dice(1);
+        let (mut wrong, mut unclear) = (0, 0);
+        for _ in 0..200 {
+            let (_, found) = compared(&mut dice, 1.0, 1.1);
+            let (_, none) = compared(&mut dice, 1.0, 1.0);
+            wrong += u32::from(matches!(found, Finding::Worse | Finding::Same));
+            wrong += u32::from(matches!(none, Finding::Better | Finding::Worse));
+            unclear += u32::from(found == Finding::Unclear) + u32::from(none == Finding::Unclear);
+        }
+        assert!(wrong <= 2 && unclear <= 20, "of 400: {wrong} wrong, {unclear} unclear");
+    }
+}

@@ -1,0 +1,283 @@
+//! `lockwright compare`.
+
+use super::run;
+use super::topology::{self, EMULATE};
+use crate::compare::Setting;
+use crate::compare::figure::Pattern;
+use crate::compare::futexes::Futexes;
+use crate::compare::measure::{Extent, measure};
+use crate::compare::outcome::Outcome;
+use crate::compare::report::Report;
+use crate::compare::run::What;
+use crate::compare::server::{Ready, Server};
+use crate::hints::{Failure, warn};
+use crate::interrupt::INTERRUPTED;
+use crate::{catalog, elf, epoch, find, launch, library, machine, output};
+use lockwright_bench::units;
+use lockwright_locks::spec::GLIBC;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// Run your own program under several locks, in turns, until it is clear which one is better
+///
+/// Each round runs the program once under each lock. It ends when all comparisons with the first lock are clear, or
+/// after --rounds; then it says what noise hides. 'glibc' is the program as it is, without our library.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright compare -- ./program --threads 8
+  lockwright compare --lock glibc,auto,fifo:spin=5000 -- ./program
+  lockwright compare --more 'rate: (?<rate>[0-9.]+)' -- ./benchmark
+  lockwright compare --port 8080 --load 'wrk -d5 http://localhost:8080/' \\
+    --more 'Requests/sec: +(?<rps>[0-9.]+)' -- ./server
+
+What decides is the time of a run; with --more or --less the figure that the
+first of them finds in the output (the last place counts). With --load the
+program is a server: it is started for each run, and ended after the load, whose
+time and output count.
+
+Ctrl-C ends the measurement, and reports what was measured until then (exit
+code 130).")]
+pub(crate) struct Args {
+    /// What to compare, separated by commas; the first one is what the others are compared with
+    #[arg(long, alias = "locks", value_name = "LOCKS", default_value = "glibc,auto")]
+    lock: String,
+    /// Rounds, at most [default: 60, and more while it has not taken a minute]
+    #[arg(long, alias = "runs", value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=2000))]
+    rounds: Option<u32>,
+    /// Runs of each lock before the rounds, which don't count
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(0..=100))]
+    warm_up: u32,
+    /// A difference of less than this many per cent does not count
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    margin: f64,
+    /// A figure of which more is better: a regular expression, whose group is the number and names it
+    #[arg(long, value_name = "REGEX")]
+    more: Vec<String>,
+    /// A figure of which less is better, likewise
+    #[arg(long, value_name = "REGEX")]
+    less: Vec<String>,
+    /// A command that loads the program, which is a server
+    #[arg(long, value_name = "COMMAND")]
+    load: Option<String>,
+    /// The server is ready when it accepts connections at this port
+    #[arg(long, value_name = "PORT", requires = "load", conflicts_with = "ready")]
+    port: Option<u16>,
+    /// The server is ready when this command succeeds
+    #[arg(long, value_name = "COMMAND", requires = "load")]
+    ready: Option<String>,
+    /// End each run (with --load: each load) after this time, as in 500ms; without a unit, of seconds
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
+    time: Option<f64>,
+    /// Make each call of a function an epoch, as in get=leveldb_get:50us@p99
+    #[arg(long, value_name = "NAME=FUNCTION:SLO[@pP]")]
+    epoch: Vec<String>,
+    /// Run 'glibc' with the library, too, which leaves its locks alone: so its epochs are measured
+    #[arg(long)]
+    epochs: bool,
+    /// Emulate a machine with slower cores, as in big:0,little:1x3.75
+    #[arg(long, value_name = "CLASSES")]
+    emulate: Option<String>,
+    /// All figures of all runs
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// A page with a picture
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+    /// The library to preload [default: beside this command]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    if !(0.1..=100.0).contains(&args.margin) {
+        return Err(Failure::new(format!("bad --margin '{}': not within 0.1 to 100", args.margin))
+            .hint("for example --margin 5, in per cent"));
+    }
+    let limit = args.time.map(super::tune::limit).transpose()?;
+    let settings = settings(&args)?;
+    let patterns = patterns(&args)?;
+    let server = server(&args)?;
+    if limit.is_some() && patterns.is_empty() && args.epoch.is_empty() && !args.epochs {
+        return Err(Failure::new(
+            "with --time all runs take as long: nothing is left that decides",
+        )
+        .hint("a figure of the program's output: --more 'rate: (?<rate>[0-9.]+)'"));
+    }
+    if let Some(spec) = &args.emulate {
+        topology::check_emulation(spec, "--emulate")?;
+    }
+    let (name, arguments) = args.command.split_first().expect("clap asks for a program");
+    let path = find::program(name)?;
+    let file = elf::inspect(&path)?;
+    run::refuse(&file)?;
+    let functions = epoch::resolve(&epoch::read(&args.epoch, true)?, &file)?;
+    let library = library::find(args.library.as_deref())?;
+    let files = [&args.json, &args.html]
+        .map(|file| file.as_deref().map(|file| Ok((file, launch::create(file)?))).transpose());
+    let [json, html] = files;
+    let (json, html) = (json?, html?);
+
+    let command = |setting: &Setting| {
+        let mut command = Command::new(&path);
+        command.arg0(name).args(arguments).env_remove(run::LOCK).env_remove("LOCKWRIGHT_RULES");
+        match &setting.lock {
+            Some(lock) => {
+                command.envs(run::under(&library)).env(run::LOCK, lock);
+            }
+            None => without(&mut command),
+        }
+        if !functions.is_empty() {
+            command.env(epoch::VARIABLE, &functions);
+        }
+        if let Some(spec) = &args.emulate {
+            command.env(EMULATE, spec);
+        }
+        command
+    };
+    let specs = settings.iter().filter_map(|setting| setting.lock.as_deref());
+    catalog::warn_of_textbook(specs, "lockwright compare --lock glibc,auto -- PROGRAM");
+    let machine = lockwright_bench::Machine::here();
+    if machine.load > 0.5 {
+        warn(
+            format!("other programs compete for the CPUs (load average {:.1})", machine.load),
+            "with less beside it, the answer comes sooner",
+        );
+    }
+    let futexes = Futexes::here();
+    let program = name.to_string_lossy();
+    let extent = Extent {
+        rounds: args.rounds.map(|rounds| rounds as usize),
+        warm_up: args.warm_up as usize,
+        margin: args.margin / 100.0,
+        quiet: args.quiet,
+    };
+    let what = What {
+        command: &command,
+        program: &program,
+        server: server.as_ref(),
+        patterns: &patterns,
+        limit,
+        futexes: &futexes,
+    };
+    if let Some(server) = &server {
+        server.ready.check_nobody()?;
+    }
+    let mut measured = measure(&what, &settings, &extent);
+    let failure = measured.failure.take();
+    if measured.rounds == 0 {
+        return match failure {
+            Some(failure) => Err(failure),
+            None => {
+                output::say("interrupted before the first round was complete: nothing to report\n");
+                Ok(ExitCode::from(INTERRUPTED))
+            }
+        };
+    }
+    let outcome = Outcome::of(&settings, &measured.runs, extent.margin);
+    let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
+    let words =
+        shlex::try_join(words.iter().map(AsRef::as_ref)).unwrap_or_else(|_| words.join(" "));
+    let report = Report {
+        machine,
+        emulated: args.emulate.as_deref(),
+        command: lockwright_bench::command_line(),
+        program: program.rsplit('/').next().unwrap_or(&program),
+        words: &words,
+        settings: &settings,
+        measured: &measured,
+        outcome: &outcome,
+        warm_up: extent.warm_up,
+        failed: failure.is_some(),
+        uncounted: match &futexes {
+            Futexes::Not(why, mend) => Some((why, mend)),
+            Futexes::Counted(_) => None,
+        },
+    };
+    output::print(&report.text())?;
+    let write = |to: Option<(&Path, std::fs::File)>, text: String| match to {
+        Some((name, mut file)) => {
+            file.write_all(text.as_bytes()).map_err(|error| launch::unwritable(name, &error))
+        }
+        None => Ok(()),
+    };
+    write(json, format!("{:#}\n", report.json()))?;
+    write(html, report.page()?)?;
+    match failure {
+        Some(failure) => Err(failure),
+        None if measured.interrupted => Ok(ExitCode::from(INTERRUPTED)),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// The locks, each once.
+fn settings(args: &Args) -> Result<Vec<Setting>, Failure> {
+    let mut settings: Vec<Setting> = Vec::new();
+    for name in catalog::split(&args.lock) {
+        catalog::check(&name)?;
+        if settings.iter().any(|known| known.name == name) {
+            return Err(Failure::new(format!("'{name}' is there twice (--lock)"))
+                .hint("for example --lock glibc,auto,fifo"));
+        }
+        // Only the library measures epochs, and slows cores.
+        let is_bare = args.epoch.is_empty() && !args.epochs && args.emulate.is_none();
+        let as_it_is = name == GLIBC && is_bare;
+        let lock = (!as_it_is).then(|| machine::tuned(&name));
+        settings.push(Setting { name, lock });
+    }
+    if settings.len() < 2 {
+        return Err(Failure::new(format!("nothing to compare with in --lock '{}'", args.lock))
+            .hint("for example --lock glibc,auto"));
+    }
+    Ok(settings)
+}
+
+/// The figures in the output, in the order in which they were asked for as far as that can be told: `--more` first.
+fn patterns(args: &Args) -> Result<Vec<Pattern>, Failure> {
+    let asked = args.more.iter().map(|text| (text, true));
+    let asked = asked.chain(args.less.iter().map(|text| (text, false)));
+    let mut patterns: Vec<Pattern> = Vec::new();
+    for (number, (text, more)) in asked.enumerate() {
+        let pattern = Pattern::read(text, more, number)?;
+        if patterns.iter().any(|known| known.figure.name == pattern.figure.name) {
+            return Err(Failure::new(format!("two figures called '{}'", pattern.figure.name))
+                .hint("name them by their groups: (?<rate>[0-9.]+)"));
+        }
+        patterns.push(pattern);
+    }
+    Ok(patterns)
+}
+
+fn server(args: &Args) -> Result<Option<Server>, Failure> {
+    let Some(load) = args.load.clone() else { return Ok(None) };
+    let ready = match (args.port, &args.ready) {
+        (Some(port), _) => Ready::Port(port),
+        (None, Some(command)) => Ready::Command(command.clone()),
+        (None, None) => {
+            return Err(Failure::new("--load: when may it begin?")
+                .hint("--port 8080, or --ready COMMAND, which succeeds when the server is ready"));
+        }
+    };
+    Ok(Some(Server { load, ready }))
+}
+
+/// The program as it is, even if this command itself runs under the library.
+fn without(command: &mut Command) {
+    let Some(list) = env::var_os("LD_PRELOAD") else { return };
+    let list = list.to_string_lossy();
+    let is_ours =
+        |path: &&str| Path::new(path).file_name().and_then(OsStr::to_str) == Some(library::FILE);
+    let others: Vec<_> = list.split([':', ' ']).filter(|path| !is_ours(path)).collect();
+    command.env("LD_PRELOAD", others.join(":"));
+}

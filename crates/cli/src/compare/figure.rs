@@ -1,0 +1,124 @@
+//! What is compared: figures that every run has, and figures that the program prints.
+
+use crate::hints::Failure;
+use lockwright_bench::{si, time};
+use regex_lite::Regex;
+use serde::Serialize;
+
+/// One figure of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Figure {
+    /// `time`, `CPU time`, `rps`.
+    pub(crate) name: String,
+    /// Is more better? Else less is.
+    pub(crate) more: bool,
+    /// Are its values nanoseconds?
+    pub(crate) is_time: bool,
+}
+
+impl Figure {
+    /// Nanoseconds, of which less is better.
+    pub(crate) fn time(name: impl Into<String>) -> Self {
+        Self { name: name.into(), more: false, is_time: true }
+    }
+
+    /// A number, of which less is better.
+    pub(crate) fn count(name: impl Into<String>) -> Self {
+        Self { name: name.into(), more: false, is_time: false }
+    }
+
+    /// A number a second, of which more is better.
+    pub(crate) fn rate(name: impl Into<String>) -> Self {
+        Self { name: name.into(), more: true, is_time: false }
+    }
+
+    /// A value, for people.
+    pub(crate) fn shown(&self, value: f64) -> String {
+        if self.is_time { time(value) } else { si(value) }
+    }
+
+    /// How many times as good as `base` is `value`?
+    pub(crate) fn ratio(&self, value: f64, base: f64) -> f64 {
+        if self.more { value / base } else { base / value }
+    }
+}
+
+/// A figure in the program's output.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    pub(crate) figure: Figure,
+    regex: Regex,
+    /// Which group is the number.
+    group: usize,
+}
+
+impl Pattern {
+    /// By a regular expression with a group, which is the number; the group's name, if it has one, is the figure's.
+    pub(crate) fn read(text: &str, more: bool, number: usize) -> Result<Self, Failure> {
+        let flag = if more { "--more" } else { "--less" };
+        let example = format!(r"for example {flag} 'rate: (?<rate>[0-9.]+)'");
+        let regex = Regex::new(text).map_err(|error| {
+            Failure::new(format!("bad regular expression '{text}' ({flag}): {error}"))
+                .hint(&example)
+        })?;
+        let names: Vec<_> = regex.capture_names().collect();
+        let named = names.iter().enumerate().find_map(|(at, name)| Some((at, (*name)?)));
+        let (group, name) = match named {
+            Some((at, name)) => (at, name.to_owned()),
+            None if names.len() > 1 && number == 0 => (1, "figure".to_owned()),
+            None if names.len() > 1 => (1, format!("figure {}", number + 1)),
+            None => {
+                return Err(Failure::new(format!(
+                    "no group in the regular expression '{text}' ({flag}): which part is the number?"
+                ))
+                .hint(example));
+            }
+        };
+        let figure = if more { Figure::rate(name) } else { Figure::count(name) };
+        Ok(Self { figure, regex, group })
+    }
+
+    /// The last one that is there: programs tell how far they are before they tell the result.
+    pub(crate) fn find(&self, output: &str) -> Option<f64> {
+        let found = self.regex.captures_iter(output).filter_map(|groups| {
+            let text = groups.get(self.group)?.as_str().replace(',', "");
+            text.parse::<f64>().ok().filter(|value| value.is_finite())
+        });
+        found.last()
+    }
+
+    pub(crate) fn text(&self) -> &str {
+        self.regex.as_str()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_match_is_the_figure_and_its_group_the_name() {
+        let pattern = |text: &str| Pattern::read(text, true, 0).unwrap();
+        let rate = pattern(r"(\w+): (?<rps>[\d,.]+)/s");
+        assert_eq!((rate.figure.name.as_str(), rate.figure.more), ("rps", true));
+        assert_eq!(rate.find("so far: 12.5/s\nall: 1,234.5/s\n"), Some(1234.5));
+        assert_eq!(rate.find("nothing"), None);
+        let plain = pattern("took ([0-9.]+)");
+        assert_eq!(
+            (plain.figure.name.as_str(), plain.find("took 3\ntook .")),
+            ("figure", Some(3.0))
+        );
+        assert_eq!(Pattern::read("(.)", false, 1).unwrap().figure.name, "figure 2");
+        let said = |text: &str| Pattern::read(text, false, 0).unwrap_err().to_string();
+        assert!(said("rate: [0-9]").contains("no group in the regular expression"));
+        assert!(said("(").contains("bad regular expression '(' (--less)"));
+    }
+
+    #[test]
+    fn ratios_above_one_are_better() {
+        assert_eq!(Figure::time("time").ratio(1.0, 2.0), 2.0);
+        assert_eq!(Figure::rate("rate").ratio(1.0, 2.0), 0.5);
+        assert_eq!(Figure::time("time").shown(1.5e9), "1.50 s");
+        assert_eq!(Figure::count("switches").shown(1500.0), "1.50 k");
+    }
+}

@@ -1,0 +1,376 @@
+//! What a comparison is written as: text, JSON, HTML.
+
+use super::Setting;
+use super::figure::Figure;
+use super::measure::Measured;
+use super::outcome::{Cell, Outcome, Row};
+use crate::chart::{Axis, Bars, Heading, Range, bars};
+use crate::hints::Failure;
+use crate::html::{CSS, escape};
+use crate::output;
+use lockwright_bench::{FEWEST, Finding, Interval, Machine};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Everything that a report names.
+pub(crate) struct Report<'a> {
+    pub(crate) machine: Machine,
+    /// The emulated machine; `None`: a real one.
+    pub(crate) emulated: Option<&'a str>,
+    /// This command as typed, without folders.
+    pub(crate) command: String,
+    /// The program's name.
+    pub(crate) program: &'a str,
+    /// The program and its arguments, as a shell takes them.
+    pub(crate) words: &'a str,
+    pub(crate) settings: &'a [Setting],
+    pub(crate) measured: &'a Measured,
+    pub(crate) outcome: &'a Outcome,
+    pub(crate) warm_up: usize,
+    /// Did a run fail?
+    pub(crate) failed: bool,
+    /// Why futex calls are not counted, and what mends it.
+    pub(crate) uncounted: Option<(&'a str, &'a str)>,
+}
+
+impl Report<'_> {
+    fn origin(&self) -> String {
+        match self.emulated {
+            Some(spec) => format!("emulated ({spec})"),
+            None => "real".to_owned(),
+        }
+    }
+
+    /// Where the figures come from, on one line.
+    fn source(&self) -> String {
+        let load = match self.machine.load {
+            load if load > 0.5 => format!(", load average at the start {load:.1}"),
+            _ => String::new(),
+        };
+        format!("{}: {}{load}", self.origin(), self.machine.what())
+    }
+
+    /// How much was measured, and why not more.
+    fn extent(&self) -> String {
+        let plural =
+            |many: usize, what: &str| format!("{many} {what}{}", if many == 1 { "" } else { "s" });
+        let rounds = plural(self.measured.rounds, "round");
+        let after = match self.warm_up {
+            0 => String::new(),
+            runs => format!(", after {} of each to warm up", plural(runs, "run")),
+        };
+        let why = match () {
+            () if self.failed => "then a run failed",
+            () if self.measured.interrupted => "then it was interrupted",
+            () if self.measured.is_clear => "then it was clear",
+            () => "as many as were allowed",
+        };
+        format!("{rounds} of {} settings in turns{after}; {why}", self.settings.len())
+    }
+
+    /// The name of the setting that the others are compared with.
+    fn base(&self) -> &str {
+        &self.settings[0].name
+    }
+
+    /// What is printed.
+    pub(crate) fn text(&self) -> String {
+        let mut text = output::wrapped(&format!("{}\n{}", self.source(), self.extent())) + "\n\n";
+        let header = ["", "median", "[min .. max]", &format!("to {}", self.base()), "surely"];
+        let blocks: Vec<_> = self.outcome.rows.iter().map(|row| self.block(row)).collect();
+        text += &output::blocks(&header, &blocks);
+        text += "\n";
+        for sentence in self.verdict() {
+            let _ = writeln!(text, "{}", output::wrapped(&sentence));
+        }
+        for sentence in self.notes() {
+            text += &output::beside("  - ", &sentence);
+        }
+        text
+    }
+
+    fn block(&self, row: &Row) -> (String, Vec<Vec<String>>) {
+        let is_first = self.outcome.first().is_some_and(|first| first.figure == row.figure);
+        let decides = if is_first { "; decides" } else { "" };
+        let rows = self.settings.iter().zip(&row.cells);
+        let rows = rows.map(|(setting, cell)| cells(&setting.name, &row.figure, cell)).collect();
+        (format!("{}, {} is better{decides}", row.figure.name, wanted(&row.figure)), rows)
+    }
+
+    /// What was found of each setting, and what to do.
+    fn verdict(&self) -> Vec<String> {
+        let Some(first) = self.outcome.first() else { return Vec::new() };
+        let others = self.settings.iter().zip(&first.cells).skip(1);
+        let mut all: Vec<_> =
+            others.map(|(setting, cell)| self.finding(setting, &first.figure, cell)).collect();
+        let base = self.base();
+        match self.outcome.best {
+            None if self.outcome.is_clear() => all.push(format!("stay with {base}")),
+            None => {}
+            Some(best) => {
+                let best = &self.settings[best];
+                let run = match &best.lock {
+                    Some(_) => format!("lockwright run --lock {} -- {}", best.name, self.words),
+                    None => self.words.to_owned(),
+                };
+                all.push(format!("take {}: {run}", best.name));
+            }
+        }
+        all
+    }
+
+    /// A sentence on one setting.
+    fn finding(&self, setting: &Setting, figure: &Figure, cell: &Cell) -> String {
+        let (name, base) = (&setting.name, self.base());
+        let (Some(interval), Some(finding)) = (cell.to_first, cell.finding) else {
+            return format!("{name}: fewer than {FEWEST} whole rounds say nothing of it");
+        };
+        let times = times(figure, &interval);
+        let margin = 100.0 * self.outcome.margin;
+        match finding {
+            Finding::Better => format!("{name} is better than {base}: {times}"),
+            Finding::Worse => format!("{name} is worse than {base}: {times}"),
+            Finding::Same => {
+                format!("{name} makes no difference: {times}; below {margin:.0} % doesn't count")
+            }
+            Finding::Unclear => {
+                format!("noise hides what {name} does: {times}; below {margin:.0} % doesn't count")
+            }
+        }
+    }
+
+    /// What else there is to know.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let base = self.base();
+        if let Some(best) = self.outcome.best {
+            for (figure, interval) in self.outcome.costs(best) {
+                notes.push(format!("but it costs: {}", times(figure, &interval)));
+            }
+            let as_good: Vec<_> =
+                self.outcome.as_good.iter().map(|at| self.settings[*at].name.as_str()).collect();
+            if !as_good.is_empty() {
+                notes.push(format!(
+                    "these rounds don't tell {} from it: not surely worse",
+                    as_good.join(", ")
+                ));
+            }
+        }
+        let is_unclear = self
+            .outcome
+            .first()
+            .is_some_and(|row| row.cells.iter().any(|cell| cell.finding == Some(Finding::Unclear)));
+        let rounds = self.measured.rounds;
+        if is_unclear {
+            notes.push(format!(
+                "for an answer: let nothing else run, make the runs longer, or take more than {rounds} --rounds"
+            ));
+        }
+        let confidence = self.outcome.rows.iter().flat_map(|row| &row.cells);
+        let confidence = confidence.filter_map(|cell| Some(cell.to_first?.confidence));
+        if let Some(least) = confidence.min_by(f64::total_cmp) {
+            notes.push(format!(
+                "'to {base}': times as good, more than 1 is better; 'surely': with {} confidence, \
+                 by the ratios of {rounds} rounds",
+                percent(least)
+            ));
+        }
+        if let Some((why, mend)) = self.uncounted {
+            notes.push(format!("futex calls are not counted: {why}; {mend}"));
+        }
+        notes
+    }
+
+    pub(crate) fn json(&self) -> Value {
+        let runs = self.measured.runs.iter().map(|run| {
+            let figures = run.figures.iter().map(|(figure, value)| {
+                let name = figure.name.as_str();
+                json!({ "figure": name, "value": value })
+            });
+            json!({
+                "round": run.round, "setting": self.settings[run.setting].name,
+                "figures": figures.collect::<Value>(),
+            })
+        });
+        let rows = self.outcome.rows.iter().map(|row| {
+            let cells = self.settings.iter().zip(&row.cells).map(|(setting, cell)| {
+                json!({ "setting": setting.name, "values": cell.values,
+                        "times_as_good": cell.to_first, "finding": cell.finding })
+            });
+            json!({ "figure": row.figure, "settings": cells.collect::<Value>() })
+        });
+        let name = |at: usize| self.settings[at].name.as_str();
+        json!({
+            "origin": if self.emulated.is_some() { "emulated" } else { "real" },
+            "emulated": self.emulated, "machine": self.machine, "command": self.command,
+            "program": self.words, "settings": self.settings, "rounds": self.measured.rounds,
+            "margin": self.outcome.margin,
+            "clear": self.measured.is_clear, "interrupted": self.measured.interrupted,
+            "units": "times: ns",
+            "take": self.outcome.best.map(name),
+            "as_good": self.outcome.as_good.iter().map(|at| name(*at)).collect::<Vec<_>>(),
+            "verdict": self.verdict(), "notes": self.notes(),
+            "figures": rows.collect::<Value>(), "runs": runs.collect::<Value>(),
+        })
+    }
+
+    /// One page that needs nothing else: no network, no script.
+    pub(crate) fn page(&self) -> Result<String, Failure> {
+        let mut page = format!(
+            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <title>lockwright compare: {program}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
+             <h1>{program} by lock <span class=\"tag\">{}</span></h1>\n<p class=\"soft\">{}</p>\n",
+            if self.emulated.is_some() { "emulated" } else { "real" },
+            escape(&self.source()),
+            program = escape(self.program),
+        );
+        for sentence in self.verdict() {
+            let _ = writeln!(page, "<p class=\"advice\">{}.</p>", escape(&sentence));
+        }
+        page.push_str("<ul>\n");
+        for note in self.notes() {
+            let _ = writeln!(page, "<li>{}</li>", escape(&note));
+        }
+        let _ = writeln!(page, "</ul>\n<figure>{}</figure>", self.plot()?);
+        let _ = writeln!(
+            page,
+            "<div class=\"scroll\"><table>\n<thead><tr><th>figure</th><th>lock</th><th>median</th>\
+             <th>[min .. max]</th><th>to {}</th><th>surely</th></tr></thead>\n<tbody>",
+            escape(self.base())
+        );
+        for row in &self.outcome.rows {
+            let rows = self.settings.iter().zip(&row.cells);
+            for (at, (setting, cell)) in rows.enumerate() {
+                let chosen = if self.outcome.best == Some(at) { " class=\"chosen\"" } else { "" };
+                let name = if at == 0 { escape(&row.figure.name) } else { String::new() };
+                let _ = write!(page, "<tr{chosen}><td>{name}</td>");
+                for cell in cells(&setting.name, &row.figure, cell) {
+                    let _ = write!(page, "<td>{}</td>", escape(&cell));
+                }
+                page.push_str("</tr>\n");
+            }
+        }
+        let _ = writeln!(
+            page,
+            "</tbody>\n</table></div>\n<h2>How this was measured</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
+             <dt>Rounds</dt><dd>{}. Every round runs each setting once, in an order that rotates. What disturbs the \
+             machine for longer than a round disturbs all of them, and leaves their ratios.</dd>\n\
+             <dt>To {}</dt><dd>the middle of the rounds’ ratios (Hodges and Lehmann), in times as good; \
+             <em>surely</em>: the interval of Wilcoxon’s signed-rank test.</dd>\n</dl>\n</main>\n</body>\n</html>",
+            escape(&self.command),
+            escape(&self.extent()),
+            escape(self.base()),
+        );
+        Ok(page)
+    }
+
+    /// The deciding figure's bars, and below them the ratios.
+    fn plot(&self) -> Result<String, Failure> {
+        let Some(row) = self.outcome.first() else { return Ok(String::new()) };
+        let group = |title: String, axis: Axis, of: &dyn Fn(&Cell) -> Option<Range>| {
+            let bars = self.settings.iter().zip(&row.cells).enumerate();
+            let bars = bars.map(|(at, (setting, cell))| (setting.name.clone(), at, of(cell)));
+            Bars { title, axis, bars: bars.collect(), none: "-" }
+        };
+        let figure = &row.figure;
+        let values = group(
+            format!(
+                "{}: {} is better; median, lines from smallest to largest",
+                figure.name,
+                wanted(figure)
+            ),
+            Axis { name: figure.name.clone(), log: false, is_time: figure.is_time },
+            &|cell| {
+                let spread = cell.values?;
+                Some(Range { middle: spread.median, low: spread.min, high: spread.max })
+            },
+        );
+        let ratios = group(
+            format!("times as good as {}; lines: where the ratio surely is", self.base()),
+            Axis { name: "times as good".into(), log: false, is_time: false },
+            &|cell| match cell.to_first {
+                Some(ratio) => {
+                    Some(Range { middle: ratio.middle, low: ratio.low, high: ratio.high })
+                }
+                None => cell.values.map(|_| Range { middle: 1.0, low: 1.0, high: 1.0 }),
+            },
+        );
+        let title = format!("{} by lock", self.program);
+        let heading = Heading { title: &title, source: &self.source() };
+        bars(&heading, &[values, ratios]).map_err(Failure::new)
+    }
+}
+
+/// Which values of a figure are better.
+fn wanted(figure: &Figure) -> &'static str {
+    if figure.more { "more" } else { "less" }
+}
+
+/// A line of the table.
+fn cells(name: &str, figure: &Figure, cell: &Cell) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let (median, range) = match cell.values {
+        Some(spread) => (
+            figure.shown(spread.median),
+            format!("[{} .. {}]", figure.shown(spread.min), figure.shown(spread.max)),
+        ),
+        None => (dash(), dash()),
+    };
+    let (ratio, surely) = match cell.to_first {
+        Some(ratio) => (two(ratio.middle), format!("[{} .. {}]", two(ratio.low), two(ratio.high))),
+        None => (dash(), dash()),
+    };
+    vec![name.to_owned(), median, range, ratio, surely]
+}
+
+/// Two decimals, and no more than three digits before them say anything.
+fn two(ratio: f64) -> String {
+    if ratio < 100.0 { format!("{ratio:.2}") } else { format!("{ratio:.0}") }
+}
+
+/// `1.25 times as fast (surely 1.21 to 1.30)`, `0.80 times the P99 (surely ...)`.
+fn times(figure: &Figure, interval: &Interval) -> String {
+    let words = |what: &str, middle: f64, low: f64, high: f64| {
+        format!("{} times {what} (surely {} to {})", two(middle), two(low), two(high))
+    };
+    let (low, middle, high) = (interval.low, interval.middle, interval.high);
+    match figure {
+        Figure { name, more: false, is_time: true } if name == "time" => {
+            words("as fast", middle, low, high)
+        }
+        Figure { name, more: true, .. } => words(&format!("the {name}"), middle, low, high),
+        Figure { name, .. } => words(&format!("the {name}"), 1.0 / middle, 1.0 / high, 1.0 / low),
+    }
+}
+
+/// `99.9 %`.
+fn percent(share: f64) -> String {
+    // Rounded down: nothing is certain.
+    format!("{} %", (share * 1000.0).floor() / 10.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_told_in_the_figures_own_direction() {
+        let interval =
+            Interval { low: 1.1, middle: 1.25, high: 1.6, rounds: 12, confidence: 0.999 };
+        assert_eq!(
+            times(&Figure::time("time"), &interval),
+            "1.25 times as fast (surely 1.10 to 1.60)"
+        );
+        assert_eq!(
+            times(&Figure::rate("rps"), &interval),
+            "1.25 times the rps (surely 1.10 to 1.60)"
+        );
+        assert_eq!(
+            times(&Figure::time("P99"), &interval),
+            "0.80 times the P99 (surely 0.62 to 0.91)"
+        );
+        assert_eq!(percent(1.0 - 2.0 / 2048.0), "99.9 %");
+        assert_eq!(percent(0.9375), "93.7 %");
+    }
+}

@@ -1,0 +1,180 @@
+//! The locks of a running process: what it has, by the memory that our library keeps for questions, and how it gets others.
+
+use crate::elf::ObjectFile;
+use crate::hints::Failure;
+use crate::process::{Mapping, Process, mappings};
+use lockwright_record::mailbox::{
+    DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, STATE, SYMBOL, TAKEN, TEXT,
+};
+use std::ffi::OsStr;
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long we watch for a thread that waits for a lock.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What the process said.
+pub(crate) enum Said {
+    Done,
+    Refused(String),
+    Nothing,
+}
+
+/// A process's mailbox.
+pub(crate) struct Remote<'a> {
+    process: &'a Process,
+    at: u64,
+}
+
+impl<'a> Remote<'a> {
+    /// That of the preloaded library, or of the program's own runtime.
+    pub(crate) fn find(process: &'a Process) -> Result<Self, Failure> {
+        let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
+        let file = |map: &&Mapping| map.path.is_absolute() && map.offset == 0;
+        let is_ours = |map: &&Mapping| {
+            map.path.file_name().and_then(OsStr::to_str).is_some_and(|n| n.contains("lockwright"))
+        };
+        let program = process.program();
+        let library = maps.iter().filter(file).filter(is_ours);
+        let own = maps.iter().filter(file).filter(|map| map.path == program);
+        for map in library.chain(own) {
+            // As the process sees the file, which may live in a container.
+            let root = PathBuf::from(format!("/proc/{}/root", process.pid));
+            let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
+            let offset = match symbol(&path) {
+                Ok(Some(offset)) => offset,
+                Ok(None) => continue,
+                Err(_) => {
+                    return Err(Failure::new(format!(
+                        "process {} runs with '{}', and that file is gone",
+                        process.pid,
+                        map.path.display()
+                    ))
+                    .hint("restart it, with the present library"));
+                }
+            };
+            let remote = Self { process, at: map.start + offset };
+            if remote.word64(offset_of!(Mailbox, magic))? == MAGIC
+                && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>()
+            {
+                return Ok(remote);
+            }
+            return Err(Failure::new(format!(
+                "process {} runs with another version of lockwright than this command's",
+                process.pid
+            ))
+            .hint("lockwright --version; or restart it"));
+        }
+        Err(Failure::new(format!(
+            "process {} ({}) runs without lockwright",
+            process.pid,
+            process.name()
+        ))
+        .hint("start it with `lockwright run -- PROGRAM`; with --stats the program is our child"))
+    }
+
+    fn word(&self, offset: usize) -> Result<u32, Failure> {
+        let mut bytes = [0; 4];
+        self.process.read(self.at + offset as u64, &mut bytes)?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    fn word64(&self, offset: usize) -> Result<u64, Failure> {
+        let mut bytes = [0; 8];
+        self.process.read(self.at + offset as u64, &mut bytes)?;
+        Ok(u64::from_ne_bytes(bytes))
+    }
+
+    fn state(&self) -> Result<u32, Failure> {
+        self.word(offset_of!(Mailbox, state))
+    }
+
+    fn set(&self, offset: usize, value: u32) -> Result<(), Failure> {
+        self.process.write(self.at + offset as u64, &value.to_ne_bytes())
+    }
+
+    /// The present table, in words.
+    pub(crate) fn table(&self) -> Result<String, Failure> {
+        let fail = || {
+            Failure::new(format!(
+                "process {} has no locks of ours yet, or runs under a tool that needs glibc's",
+                self.process.pid
+            ))
+            .hint("try again when it has started")
+        };
+        for _ in 0..100 {
+            let at = self.word64(offset_of!(Mailbox, now))?;
+            let len = self.word(offset_of!(Mailbox, now_len))? as usize;
+            if at == 0 || len > TEXT {
+                return Err(fail());
+            }
+            let mut bytes = vec![0; len];
+            self.process.read(at, &mut bytes)?;
+            // If it changes while we look, it is another table.
+            if at == self.word64(offset_of!(Mailbox, now))?
+                && len == self.word(offset_of!(Mailbox, now_len))? as usize
+            {
+                return Ok(String::from_utf8_lossy(&bytes).into_owned());
+            }
+        }
+        Err(fail())
+    }
+
+    /// What has been posted, and not taken yet.
+    pub(crate) fn posted(&self) -> Result<Option<String>, Failure> {
+        let state = self.state()?;
+        let mut text = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(TEXT)];
+        self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut text)?;
+        let is_there = state & STATE == POSTED && state == self.state()?;
+        Ok(is_there.then(|| String::from_utf8_lossy(&text).into_owned()))
+    }
+
+    /// Posts a table, and waits for a while until it is taken.
+    pub(crate) fn post(&self, table: &str) -> Result<Said, Failure> {
+        if table.len() > TEXT {
+            return Err(Failure::new(format!("more than {TEXT} bytes of rules"))
+                .hint("name whole libraries, or functions by their full signature"));
+        }
+        let end = Instant::now() + PATIENCE;
+        let mut before = self.state()?;
+        while before & STATE == TAKEN && Instant::now() < end {
+            sleep(Duration::from_millis(1));
+            before = self.state()?;
+        }
+        if before & STATE == TAKEN {
+            let pid = self.process.pid;
+            return Err(Failure::new(format!(
+                "process {pid} is stopped while it changes its locks"
+            ))
+            .hint(format!("kill -CONT {pid}, and try again")));
+        }
+        let post = before.wrapping_add(POST) & !STATE;
+        // Nobody takes what was posted before, while we replace it.
+        self.set(offset_of!(Mailbox, state), post | EMPTY)?;
+        self.process.write(self.at + offset_of!(Mailbox, text) as u64, table.as_bytes())?;
+        self.set(offset_of!(Mailbox, len), table.len() as u32)?;
+        self.set(offset_of!(Mailbox, state), post | POSTED)?;
+        loop {
+            let state = self.state()?;
+            if state == post | DONE {
+                return Ok(Said::Done);
+            } else if state == post | REFUSED {
+                let mut why = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(256)];
+                self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut why)?;
+                return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
+            } else if Instant::now() > end {
+                return Ok(Said::Nothing);
+            }
+            sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Where the mailbox lies, from the file's load base.
+fn symbol(path: &Path) -> Result<Option<u64>, Failure> {
+    let object = ObjectFile::read(path, String::new())?;
+    let mailbox = object.symbols.iter().find(|symbol| symbol.name == SYMBOL);
+    Ok(mailbox.map(|symbol| symbol.offset))
+}

@@ -1,0 +1,186 @@
+//! A program that we measure: it runs to its end, until its time is up, or until somebody interrupts us.
+//!
+//! It has a process group of its own, so that Ctrl-C is ours. Nothing of the group is left behind.
+
+use crate::signals::{Event, Group, Watch};
+use indicatif::ProgressBar;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// A program that was asked to end has this long for it.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How a run ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    Itself(ExitStatus),
+    TimeUp,
+    Interrupted,
+}
+
+/// What a program used, with the children that it waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Used {
+    /// User and system time.
+    pub(crate) cpu: Duration,
+    /// Context switches: it gave its CPU up, or lost it.
+    pub(crate) switches: u64,
+}
+
+/// A run that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) end: End,
+    /// From its start to its end.
+    pub(crate) wall: Duration,
+    pub(crate) used: Used,
+}
+
+/// A program that runs.
+pub(crate) struct Running {
+    group: Group,
+    started: Instant,
+}
+
+/// In words: `exit code 3`, `signal 11`.
+pub(crate) fn how(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+    }
+}
+
+/// Runs a program to its end; `limit` is its time.
+pub(crate) fn supervise(
+    command: &mut Command,
+    limit: Option<Duration>,
+    watch: &Watch,
+    bar: &ProgressBar,
+) -> io::Result<Ended> {
+    Running::start(command, watch)?.finish(limit, watch, bar)
+}
+
+impl Running {
+    pub(crate) fn start(command: &mut Command, watch: &Watch) -> io::Result<Self> {
+        let started = Instant::now();
+        Ok(Self { group: watch.spawn_group(command)?, started })
+    }
+
+    pub(crate) fn id(&self) -> libc::pid_t {
+        self.group.id()
+    }
+
+    /// Has the program itself ended?
+    pub(crate) fn has_ended(&self) -> bool {
+        self.group.has_ended()
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn stop(self, watch: &Watch, bar: &ProgressBar) -> io::Result<Ended> {
+        self.finish(Some(Duration::ZERO), watch, bar)
+    }
+
+    /// Waits for its end, or, after `limit` from its start, ends it.
+    pub(crate) fn finish(
+        self,
+        limit: Option<Duration>,
+        watch: &Watch,
+        bar: &ProgressBar,
+    ) -> io::Result<Ended> {
+        self.finish_while(|| true, limit, watch, bar)
+    }
+
+    /// The same; it is also ended, as if its time were up, when `may_go_on` says so.
+    pub(crate) fn finish_while(
+        mut self,
+        may_go_on: impl Fn() -> bool,
+        limit: Option<Duration>,
+        watch: &Watch,
+        bar: &ProgressBar,
+    ) -> io::Result<Ended> {
+        let mut stopped: Option<(End, Instant)> = None;
+        loop {
+            if self.group.has_ended() {
+                let wall = self.started.elapsed();
+                let (status, usage) = self.group.clear()?;
+                let end = stopped.map_or(End::Itself(status), |(end, _)| end);
+                return Ok(Ended { end, wall, used: Used::of(&usage) });
+            }
+            let now = Instant::now();
+            let due = match &stopped {
+                None if !may_go_on() => Some(now),
+                None => limit.map(|limit| self.started + limit),
+                Some((_, end)) => Some(*end),
+            };
+            let left = due.map(|due| due.saturating_duration_since(now));
+            if left == Some(Duration::ZERO) {
+                if stopped.is_none() {
+                    self.group.send(libc::SIGTERM);
+                    stopped = Some((End::TimeUp, now + GRACE));
+                } else {
+                    self.group.send(libc::SIGKILL);
+                }
+            }
+            let tick = Duration::from_millis(200);
+            let wait = left.filter(|left| !left.is_zero()).unwrap_or(tick).min(tick);
+            let event = watch.next(Some(wait));
+            bar.tick();
+            if is_interrupt(event) {
+                let twice = matches!(stopped, Some((End::Interrupted, _)));
+                self.group.send(if twice { libc::SIGKILL } else { libc::SIGTERM });
+                stopped = Some((End::Interrupted, now + GRACE));
+            }
+        }
+    }
+}
+
+/// Does somebody want us to stop?
+pub(crate) fn is_interrupt(event: Event) -> bool {
+    let wanted = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
+    matches!(event, Event::Signal { number, .. } if wanted.contains(&number))
+}
+
+impl Used {
+    fn of(usage: &libc::rusage) -> Self {
+        let time = |time: libc::timeval| {
+            Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+        };
+        Self {
+            cpu: time(usage.ru_utime) + time(usage.ru_stime),
+            switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(script: &str, limit_ms: u64) -> (End, Duration) {
+        let watch = Watch::new();
+        let start = Instant::now();
+        let limit = Some(Duration::from_millis(limit_ms));
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        (
+            supervise(&mut command, limit, &watch, &ProgressBar::hidden()).unwrap().end,
+            start.elapsed(),
+        )
+    }
+
+    #[test]
+    fn programs_end_by_themselves_or_are_ended() {
+        let (end, _) = ends("exit 3", 20_000);
+        assert!(matches!(end, End::Itself(status) if status.code() == Some(3)), "{end:?}");
+        let (end, took) = ends("sleep 60", 100);
+        assert!(matches!(end, End::TimeUp) && took < Duration::from_secs(20), "{end:?}");
+        // Deaf to SIGTERM (long before that comes), and with a child.
+        let (end, took) = ends("trap '' TERM; sleep 60 & wait; sleep 60", 2_000);
+        assert!(
+            matches!(end, End::TimeUp) && took >= Duration::from_secs(2) + GRACE,
+            "{end:?} {took:?}"
+        );
+    }
+}
