@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Did our parent ignore SIGPIPE?
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
@@ -119,7 +119,9 @@ impl Watch {
         // to wait for.
         let set = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in MEANT.into_iter().chain([libc::SIGCHLD]) {
+            // What we are to ignore (nohup) stays ignored: blocked, it would wait for us.
+            let meant = MEANT.into_iter().filter(|signal| !is_ignored(*signal));
+            for signal in meant.chain([libc::SIGCHLD]) {
                 libc::sigaddset(set.as_mut_ptr(), signal);
             }
             let set = set.assume_init();
@@ -149,7 +151,7 @@ impl Watch {
         };
         // SAFETY: the closure makes a system call, nothing else.
         unsafe { command.pre_exec(tie) };
-        self.spawn(command).map(Group)
+        self.spawn(command).map(|child| Group { child, cleared: false })
     }
 
     /// Waits for the next event, forever with no `limit`.
@@ -186,8 +188,49 @@ impl Watch {
     }
 }
 
-/// A program and what it started, as far as that stays in its process group.
-pub(crate) struct Group(Child);
+/// From now on what our children leave behind becomes our own child, and is waited for.
+pub(crate) fn adopt_orphans() {
+    // SAFETY: sets one attribute of this process.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// Ends children that nobody waits for, and says how many there were: they have left their process groups.
+pub(crate) fn end_strays() -> usize {
+    let mut ended = 0;
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is writable.
+        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+            0 => {}
+            1.. => continue,
+            _ => return ended,
+        }
+        // Some are alive; they may have children of their own, which will be ours then.
+        let lists = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+        let lists =
+            lists.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+        let strays: Vec<u32> = lists
+            .flat_map(|list| {
+                list.split(' ').filter_map(|id| id.trim().parse().ok()).collect::<Vec<_>>()
+            })
+            .collect();
+        if strays.is_empty() {
+            return ended; // a kernel that does not list them
+        }
+        for id in strays {
+            send(id, libc::SIGKILL);
+            ended += 1;
+            // SAFETY: `status` is writable.
+            unsafe { libc::waitpid(id as i32, &mut status, 0) };
+        }
+    }
+}
+
+/// A program and what it started, as far as that stays in its process group. None of it outlives this.
+pub(crate) struct Group {
+    child: Child,
+    cleared: bool,
+}
 
 impl Group {
     /// Has the program itself ended? It is not waited for, so that its id stays its own.
@@ -196,7 +239,7 @@ impl Group {
         let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         // SAFETY: `about` is writable, and zeroed: its process id is 0 if nothing has ended.
         unsafe {
-            libc::waitid(libc::P_PID, self.0.id(), about.as_mut_ptr(), how) == 0
+            libc::waitid(libc::P_PID, self.child.id(), about.as_mut_ptr(), how) == 0
                 && about.assume_init().si_pid() != 0
         }
     }
@@ -207,30 +250,63 @@ impl Group {
         unsafe { libc::kill(-self.id(), signal) };
     }
 
-    /// Ends what is left, and returns how the program itself ended, and what it has used, with the children that it waited for.
-    pub(crate) fn clear(&mut self) -> io::Result<(ExitStatus, libc::rusage)> {
-        self.send(libc::SIGKILL);
-        let mut status = 0;
-        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    /// How the program itself ended, and what it and its children have used. The others have `patience` to end by themselves;
+    /// then what is left is ended. (Those that it did not wait for are ours to wait for only after [`adopt_orphans`].)
+    pub(crate) fn clear(
+        &mut self,
+        patience: Duration,
+    ) -> io::Result<(ExitStatus, Vec<libc::rusage>)> {
+        let (began, mut all, mut own) = (Instant::now(), Vec::new(), None);
+        if patience.is_zero() {
+            self.send(libc::SIGKILL);
+        }
         loop {
-            // SAFETY: both are writable; all-zero bytes are a value of `usage`. The child was not waited for before.
+            let may_end = began.elapsed() < patience;
+            let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
+            let how = if may_end { libc::WNOHANG } else { 0 };
+            // SAFETY: both are writable; all-zero bytes are a value of `usage`.
             let (done, usage) = unsafe {
-                let done = libc::wait4(self.id(), &mut status, 0, usage.as_mut_ptr());
+                let done = libc::wait4(-self.id(), &mut status, how, usage.as_mut_ptr());
                 (done, usage.assume_init())
             };
-            if done == self.id() {
-                return Ok((ExitStatus::from_raw(status), usage));
+            match done {
+                0 => std::thread::sleep(Duration::from_millis(2)),
+                1.. => {
+                    all.push(usage);
+                    if done == self.id() {
+                        own = Some(ExitStatus::from_raw(status));
+                    }
+                }
+                _ => {
+                    let error = io::Error::last_os_error();
+                    match (error.raw_os_error(), own) {
+                        (Some(libc::EINTR), _) => {}
+                        (Some(libc::ECHILD), Some(status)) => {
+                            self.cleared = true;
+                            return Ok((status, all));
+                        }
+                        _ => return Err(error),
+                    }
+                }
             }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
+            // The group is still ours: somebody of it was not waited for.
+            if may_end && began.elapsed() >= patience {
+                self.send(libc::SIGKILL);
             }
         }
     }
 
     /// The program's own process id, which is the group's.
     pub(crate) fn id(&self) -> libc::pid_t {
-        self.0.id() as libc::pid_t
+        self.child.id() as libc::pid_t
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.cleared {
+            let _ = self.clear(Duration::ZERO);
+        }
     }
 }
 

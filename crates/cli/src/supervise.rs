@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// A program that was asked to end has this long for it.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// A server, which may have data to write.
+pub(crate) const SERVERS_GRACE: Duration = Duration::from_secs(10);
+
 /// How a run ended.
 #[derive(Debug)]
 pub(crate) enum End {
@@ -36,12 +39,15 @@ pub(crate) struct Ended {
     /// From its start to its end.
     pub(crate) wall: Duration,
     pub(crate) used: Used,
+    /// It was asked to end, and did not.
+    pub(crate) killed: bool,
 }
 
-/// A program that runs.
+/// A program that runs. It is ended when this goes.
 pub(crate) struct Running {
     group: Group,
     started: Instant,
+    grace: Duration,
 }
 
 /// In words: `exit code 3`, `signal 11`.
@@ -65,7 +71,7 @@ pub(crate) fn supervise(
 impl Running {
     pub(crate) fn start(command: &mut Command, watch: &Watch) -> io::Result<Self> {
         let started = Instant::now();
-        Ok(Self { group: watch.spawn_group(command)?, started })
+        Ok(Self { group: watch.spawn_group(command)?, started, grace: GRACE })
     }
 
     pub(crate) fn id(&self) -> libc::pid_t {
@@ -77,8 +83,9 @@ impl Running {
         self.group.has_ended()
     }
 
-    /// Asks it to end, and waits until it has.
-    pub(crate) fn stop(self, watch: &Watch, bar: &ProgressBar) -> io::Result<Ended> {
+    /// Asks it to end, as one asks a server, and waits until it has.
+    pub(crate) fn stop(mut self, watch: &Watch, bar: &ProgressBar) -> io::Result<Ended> {
+        self.grace = SERVERS_GRACE;
         self.finish(Some(Duration::ZERO), watch, bar)
     }
 
@@ -101,12 +108,16 @@ impl Running {
         bar: &ProgressBar,
     ) -> io::Result<Ended> {
         let mut stopped: Option<(End, Instant)> = None;
+        let mut killed = false;
         loop {
             if self.group.has_ended() {
                 let wall = self.started.elapsed();
-                let (status, usage) = self.group.clear()?;
+                // Whoever was asked to end may do so in its own time; what a program that has ended leaves behind may not.
+                let left =
+                    stopped.as_ref().map(|(_, end)| end.saturating_duration_since(Instant::now()));
+                let (status, usages) = self.group.clear(left.unwrap_or_default())?;
                 let end = stopped.map_or(End::Itself(status), |(end, _)| end);
-                return Ok(Ended { end, wall, used: Used::of(&usage) });
+                return Ok(Ended { end, wall, used: Used::of(&usages), killed });
             }
             let now = Instant::now();
             let due = match &stopped {
@@ -118,9 +129,10 @@ impl Running {
             if left == Some(Duration::ZERO) {
                 if stopped.is_none() {
                     self.group.send(libc::SIGTERM);
-                    stopped = Some((End::TimeUp, now + GRACE));
+                    stopped = Some((End::TimeUp, now + self.grace));
                 } else {
                     self.group.send(libc::SIGKILL);
+                    killed = true;
                 }
             }
             let tick = Duration::from_millis(200);
@@ -130,7 +142,7 @@ impl Running {
             if is_interrupt(event) {
                 let twice = matches!(stopped, Some((End::Interrupted, _)));
                 self.group.send(if twice { libc::SIGKILL } else { libc::SIGTERM });
-                stopped = Some((End::Interrupted, now + GRACE));
+                stopped = Some((End::Interrupted, now + self.grace));
             }
         }
     }
@@ -143,13 +155,13 @@ pub(crate) fn is_interrupt(event: Event) -> bool {
 }
 
 impl Used {
-    fn of(usage: &libc::rusage) -> Self {
+    fn of(usages: &[libc::rusage]) -> Self {
         let time = |time: libc::timeval| {
             Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
         };
         Self {
-            cpu: time(usage.ru_utime) + time(usage.ru_stime),
-            switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+            cpu: usages.iter().map(|usage| time(usage.ru_utime) + time(usage.ru_stime)).sum(),
+            switches: usages.iter().map(|usage| (usage.ru_nvcsw + usage.ru_nivcsw) as u64).sum(),
         }
     }
 }

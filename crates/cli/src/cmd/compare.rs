@@ -12,12 +12,12 @@ use crate::compare::run::What;
 use crate::compare::server::{Ready, Server};
 use crate::hints::{Failure, warn};
 use crate::interrupt::INTERRUPTED;
-use crate::{catalog, elf, epoch, find, launch, library, machine, output};
+use crate::{catalog, elf, epoch, epochs, find, launch, library, machine, output};
 use lockwright_bench::units;
 use lockwright_locks::spec::GLIBC;
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::io::Write;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -50,7 +50,7 @@ pub(crate) struct Args {
           value_parser = clap::value_parser!(u32).range(1..=2000))]
     rounds: Option<u32>,
     /// Runs of each lock before the rounds, which don't count
-    #[arg(long, value_name = "N", default_value_t = 1,
+    #[arg(long, alias = "warmup", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(0..=100))]
     warm_up: u32,
     /// A difference of less than this many per cent does not count
@@ -106,17 +106,15 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             .hint("for example --margin 5, in per cent"));
     }
     let limit = args.time.map(super::tune::limit).transpose()?;
-    let settings = settings(&args)?;
+    let emulate = emulated(&args)?;
+    let settings = settings(&args, emulate.as_deref())?;
     let patterns = patterns(&args)?;
     let server = server(&args)?;
-    if limit.is_some() && patterns.is_empty() && args.epoch.is_empty() && !args.epochs {
+    if limit.is_some() && patterns.is_empty() && !args.with_epochs() {
         return Err(Failure::new(
             "with --time all runs take as long: nothing is left that decides",
         )
         .hint("a figure of the program's output: --more 'rate: (?<rate>[0-9.]+)'"));
-    }
-    if let Some(spec) = &args.emulate {
-        topology::check_emulation(spec, "--emulate")?;
     }
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     let path = find::program(name)?;
@@ -124,14 +122,15 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     run::refuse(&file)?;
     let functions = epoch::resolve(&epoch::read(&args.epoch, true)?, &file)?;
     let library = library::find(args.library.as_deref())?;
-    let files = [&args.json, &args.html]
-        .map(|file| file.as_deref().map(|file| Ok((file, launch::create(file)?))).transpose());
-    let [json, html] = files;
-    let (json, html) = (json?, html?);
+    // Writing comes last; that it will fail should be said first.
+    for file in [&args.json, &args.html].into_iter().flatten() {
+        launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
+    }
 
     let command = |setting: &Setting| {
         let mut command = Command::new(&path);
         command.arg0(name).args(arguments).env_remove(run::LOCK).env_remove("LOCKWRIGHT_RULES");
+        command.env_remove(epochs::VARIABLE).env_remove(EMULATE);
         match &setting.lock {
             Some(lock) => {
                 command.envs(run::under(&library)).env(run::LOCK, lock);
@@ -141,7 +140,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         if !functions.is_empty() {
             command.env(epoch::VARIABLE, &functions);
         }
-        if let Some(spec) = &args.emulate {
+        if let Some(spec) = &emulate {
             command.env(EMULATE, spec);
         }
         command
@@ -170,10 +169,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         patterns: &patterns,
         limit,
         futexes: &futexes,
+        with_epochs: args.with_epochs(),
     };
-    if let Some(server) = &server {
-        server.ready.check_nobody()?;
-    }
     let mut measured = measure(&what, &settings, &extent);
     let failure = measured.failure.take();
     if measured.rounds == 0 {
@@ -191,8 +188,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         shlex::try_join(words.iter().map(AsRef::as_ref)).unwrap_or_else(|_| words.join(" "));
     let report = Report {
         machine,
-        emulated: args.emulate.as_deref(),
+        emulated: emulate.as_deref(),
         command: lockwright_bench::command_line(),
+        with_epochs: args.with_epochs(),
+        asked: asked(&args),
         program: program.rsplit('/').next().unwrap_or(&program),
         words: &words,
         settings: &settings,
@@ -206,14 +205,15 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         },
     };
     output::print(&report.text())?;
-    let write = |to: Option<(&Path, std::fs::File)>, text: String| match to {
-        Some((name, mut file)) => {
-            file.write_all(text.as_bytes()).map_err(|error| launch::unwritable(name, &error))
-        }
-        None => Ok(()),
+    let write = |file: &Path, text: String| {
+        fs::write(file, text).map_err(|error| launch::unwritable(file, &error))
     };
-    write(json, format!("{:#}\n", report.json()))?;
-    write(html, report.page()?)?;
+    if let Some(file) = &args.json {
+        write(file, format!("{:#}\n", report.json()))?;
+    }
+    if let Some(file) = &args.html {
+        write(file, report.page()?)?;
+    }
     match failure {
         Some(failure) => Err(failure),
         None if measured.interrupted => Ok(ExitCode::from(INTERRUPTED)),
@@ -221,8 +221,33 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
+impl Args {
+    /// Are epochs compared?
+    fn with_epochs(&self) -> bool {
+        self.epochs || !self.epoch.is_empty()
+    }
+}
+
+/// What is emulated: by the option, else by the variable that we were started with.
+fn emulated(args: &Args) -> Result<Option<String>, Failure> {
+    let inherited = || env::var(EMULATE).ok().filter(|spec| !spec.is_empty());
+    let (spec, who) = match &args.emulate {
+        Some(spec) => (Some(spec.clone()), "--emulate"),
+        None => (inherited(), EMULATE),
+    };
+    spec.map(|spec| topology::check_emulation(&spec, who).map(|_| spec)).transpose()
+}
+
+/// For whoever reads the results later.
+fn asked(args: &Args) -> serde_json::Value {
+    serde_json::json!({
+        "more": args.more, "less": args.less, "load": args.load, "port": args.port,
+        "ready": args.ready, "time_s": args.time, "epoch": args.epoch, "epochs": args.epochs,
+    })
+}
+
 /// The locks, each once.
-fn settings(args: &Args) -> Result<Vec<Setting>, Failure> {
+fn settings(args: &Args, emulate: Option<&str>) -> Result<Vec<Setting>, Failure> {
     let mut settings: Vec<Setting> = Vec::new();
     for name in catalog::split(&args.lock) {
         catalog::check(&name)?;
@@ -231,7 +256,7 @@ fn settings(args: &Args) -> Result<Vec<Setting>, Failure> {
                 .hint("for example --lock glibc,auto,fifo"));
         }
         // Only the library measures epochs, and slows cores.
-        let is_bare = args.epoch.is_empty() && !args.epochs && args.emulate.is_none();
+        let is_bare = !args.with_epochs() && emulate.is_none();
         let as_it_is = name == GLIBC && is_bare;
         let lock = (!as_it_is).then(|| machine::tuned(&name));
         settings.push(Setting { name, lock });

@@ -14,27 +14,38 @@ pub(crate) struct Figure {
     pub(crate) more: bool,
     /// Are its values nanoseconds?
     pub(crate) is_time: bool,
+    /// What the run has used: it is shown, and decides nothing.
+    pub(crate) is_cost: bool,
 }
 
 impl Figure {
     /// Nanoseconds, of which less is better.
     pub(crate) fn time(name: impl Into<String>) -> Self {
-        Self { name: name.into(), more: false, is_time: true }
+        Self { name: name.into(), more: false, is_time: true, is_cost: false }
     }
 
     /// A number, of which less is better.
     pub(crate) fn count(name: impl Into<String>) -> Self {
-        Self { name: name.into(), more: false, is_time: false }
+        Self { name: name.into(), more: false, is_time: false, is_cost: false }
     }
 
     /// A number a second, of which more is better.
     pub(crate) fn rate(name: impl Into<String>) -> Self {
-        Self { name: name.into(), more: true, is_time: false }
+        Self { name: name.into(), more: true, is_time: false, is_cost: false }
+    }
+
+    /// The same, as what a run has used.
+    pub(crate) fn into_cost(self) -> Self {
+        Self { is_cost: true, ..self }
     }
 
     /// A value, for people.
     pub(crate) fn shown(&self, value: f64) -> String {
-        if self.is_time { time(value) } else { si(value) }
+        match value {
+            _ if self.is_time => time(value),
+            0.0 | 0.0995.. => si(value),
+            small => format!("{small:.2e}"),
+        }
     }
 
     /// How many times as good as `base` is `value`?
@@ -78,18 +89,30 @@ impl Pattern {
         Ok(Self { figure, regex, group })
     }
 
-    /// The last one that is there: programs tell how far they are before they tell the result.
-    pub(crate) fn find(&self, output: &str) -> Option<f64> {
-        let found = self.regex.captures_iter(output).filter_map(|groups| {
-            let text = groups.get(self.group)?.as_str().replace(',', "");
-            text.parse::<f64>().ok().filter(|value| value.is_finite())
-        });
-        found.last()
+    /// The last one that is there: programs tell how far they are before they tell the result. `Ok(None)`: there is none;
+    /// `Err`: a text that is no number above 0, of which there is no ratio.
+    pub(crate) fn find(&self, output: &str) -> Result<Option<f64>, String> {
+        let found = self.regex.captures_iter(output).filter_map(|groups| groups.get(self.group));
+        let Some(text) = found.last().map(|group| group.as_str()) else { return Ok(None) };
+        let plain = if has_thousands(text) { text.replace(',', "") } else { text.to_owned() };
+        match plain.parse::<f64>() {
+            Ok(value) if value.is_finite() && value > 0.0 => Ok(Some(value)),
+            _ => Err(text.to_owned()),
+        }
     }
 
     pub(crate) fn text(&self) -> &str {
         self.regex.as_str()
     }
+}
+
+/// `1,234,567.8`: not a decimal comma.
+fn has_thousands(text: &str) -> bool {
+    let whole = text.split('.').next().unwrap_or(text);
+    let mut groups = whole.split(',');
+    let first = groups.next().map_or(0, str::len);
+    let mut others = groups.peekable();
+    others.peek().is_some() && (1..=3).contains(&first) && others.all(|group| group.len() == 3)
 }
 
 #[cfg(test)]
@@ -101,13 +124,13 @@ mod tests {
         let pattern = |text: &str| Pattern::read(text, true, 0).unwrap();
         let rate = pattern(r"(\w+): (?<rps>[\d,.]+)/s");
         assert_eq!((rate.figure.name.as_str(), rate.figure.more), ("rps", true));
-        assert_eq!(rate.find("so far: 12.5/s\nall: 1,234.5/s\n"), Some(1234.5));
-        assert_eq!(rate.find("nothing"), None);
+        assert_eq!(rate.find("so far: 12.5/s\nall: 1,234.5/s\n"), Ok(Some(1234.5)));
+        assert_eq!(rate.find("nothing"), Ok(None));
+        for wrong in ["0", "12,5", "1,23", ","] {
+            assert_eq!(rate.find(&format!("all: {wrong}/s")), Err(wrong.to_owned()));
+        }
         let plain = pattern("took ([0-9.]+)");
-        assert_eq!(
-            (plain.figure.name.as_str(), plain.find("took 3\ntook .")),
-            ("figure", Some(3.0))
-        );
+        assert_eq!((plain.figure.name.as_str(), plain.find("took 3\n")), ("figure", Ok(Some(3.0))));
         assert_eq!(Pattern::read("(.)", false, 1).unwrap().figure.name, "figure 2");
         let said = |text: &str| Pattern::read(text, false, 0).unwrap_err().to_string();
         assert!(said("rate: [0-9]").contains("no group in the regular expression"));
@@ -120,5 +143,6 @@ mod tests {
         assert_eq!(Figure::rate("rate").ratio(1.0, 2.0), 0.5);
         assert_eq!(Figure::time("time").shown(1.5e9), "1.50 s");
         assert_eq!(Figure::count("switches").shown(1500.0), "1.50 k");
+        assert_eq!(Figure::count("errors").shown(0.0042), "4.20e-3");
     }
 }

@@ -1,8 +1,10 @@
-//! Futex calls of a program and its children, counted by the kernel: it costs each call some nanoseconds, and stops nothing.
+//! Futex calls of a program and its children, counted by the kernel. Each system call of the whole machine takes a little longer
+//! meanwhile, so they are counted while a program warms up, not while it is measured.
 
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 /// The kernel's event.
@@ -36,25 +38,33 @@ impl Futexes {
             fs::read_to_string(place.join(EVENT)).ok()?.trim().parse::<u64>().ok()
         });
         match id {
-            Some(id) => Self::Counted(id),
             None => Self::Not(
                 "tracefs can't be read",
                 "sudo mount -o remount,mode=755 /sys/kernel/tracing",
             ),
+            // Ourselves, to see whether we may.
+            Some(id) if count(id, 0).is_ok() => Self::Counted(id),
+            Some(_) => Self::Not(
+                "the kernel lets us open no such event",
+                "sudo sysctl kernel.perf_event_paranoid=1",
+            ),
         }
     }
 
-    /// Counts those of a process, its threads to come and its children, from now on; `None`: the kernel does not let us.
+    /// Counts those of a process, its threads to come and its children, from now on.
     pub(crate) fn of(&self, pid: libc::pid_t) -> Option<Counter> {
         let Self::Counted(id) = self else { return None };
-        let mut counter = Builder::new(Tracepoint::with_id(*id))
-            .observe_pid(pid)
-            .any_cpu()
-            .inherit(true)
-            .include_kernel()
-            .build()
-            .ok()?;
+        let mut counter = count(*id, pid).ok()?;
         counter.enable().ok()?;
         Some(counter)
     }
+}
+
+fn count(id: u64, pid: libc::pid_t) -> io::Result<Counter> {
+    Builder::new(Tracepoint::with_id(id))
+        .observe_pid(pid)
+        .any_cpu()
+        .inherit(true)
+        .include_kernel()
+        .build()
 }

@@ -4,7 +4,7 @@ use super::Setting;
 use super::outcome::Outcome;
 use super::run::{Desk, Figures, What, once};
 use crate::hints::Failure;
-use crate::signals::Watch;
+use crate::signals::{Watch, adopt_orphans};
 use lockwright_bench::is_look;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -46,7 +46,9 @@ pub(crate) struct Measured {
     /// How many.
     pub(crate) rounds: usize,
     /// Did they end because all was clear?
-    pub(crate) is_clear: bool,
+    pub(crate) stopped: bool,
+    /// The first run of each setting, which warmed it up.
+    pub(crate) first: Vec<Run>,
     /// Was there a Ctrl-C, or another signal that ends us?
     pub(crate) interrupted: bool,
     /// What kept us from finishing.
@@ -54,25 +56,44 @@ pub(crate) struct Measured {
 }
 
 pub(crate) fn measure(what: &What<'_>, settings: &[Setting], extent: &Extent) -> Measured {
+    adopt_orphans();
     let watch = Watch::new();
-    let many = settings.len();
+    let bar = lockwright_bench::progress(0, extent.quiet);
+    let mut measured = Measured::default();
+    let desk = Desk { watch: &watch, bar: &bar };
+    match rounds(what, settings, extent, &desk, &mut measured) {
+        Ok(interrupted) => measured.interrupted = interrupted,
+        Err(failure) => measured.failure = Some(failure),
+    }
+    bar.finish_and_clear();
+    measured
+}
+
+/// Was it interrupted?
+fn rounds(
+    what: &What<'_>,
+    settings: &[Setting],
+    extent: &Extent,
+    desk: &Desk<'_>,
+    measured: &mut Measured,
+) -> Result<bool, Failure> {
+    let (many, bar) = (settings.len(), desk.bar);
     let mut most = extent.rounds.unwrap_or(ROUNDS);
     let steps = |rounds: usize| (many * (rounds + extent.warm_up)) as u64;
-    let bar = lockwright_bench::progress(steps(most), extent.quiet);
-    let desk = Desk { watch: &watch, bar: &bar };
-    let mut measured = Measured::default();
+    bar.set_length(steps(most));
     for turn in 0..many * extent.warm_up {
-        let setting = &settings[turn % many];
-        bar.set_message(format!("warming up: {}", setting.name));
+        let setting = turn % many;
+        bar.set_message(format!("warming up: {}", settings[setting].name));
         bar.tick();
-        match once(what, setting, turn < many, &desk) {
-            Ok(Some(_)) => bar.inc(1),
-            Ok(None) => measured.interrupted = true,
-            Err(failure) => measured.failure = Some(failure),
+        let is_first = turn < many;
+        let Some(figures) = once(what, &settings[setting], is_first, desk)? else {
+            return Ok(true);
+        };
+        if is_first {
+            something_decides(&figures)?;
+            measured.first.push(Run { setting, round: 0, figures });
         }
-        if measured.is_over() {
-            return measured;
-        }
+        bar.inc(1);
     }
     let began = Instant::now();
     let mut round = 0;
@@ -80,23 +101,21 @@ pub(crate) fn measure(what: &What<'_>, settings: &[Setting], extent: &Extent) ->
         round += 1;
         let mut runs = Vec::with_capacity(many);
         for turn in 0..many {
-            let at = (turn + round - 1) % many;
-            bar.set_message(format!("round {round}: {}", settings[at].name));
+            let setting = in_turn(turn, round, many);
+            bar.set_message(format!("round {round}: {}", settings[setting].name));
             bar.tick();
-            match once(what, &settings[at], false, &desk) {
-                Ok(Some(figures)) => runs.push(Run { setting: at, round, figures }),
-                Ok(None) => measured.interrupted = true,
-                Err(failure) => measured.failure = Some(failure),
-            }
-            if measured.is_over() {
-                return measured;
-            }
+            let is_first = round == 1 && extent.warm_up == 0;
+            let Some(figures) = once(what, &settings[setting], is_first, desk)? else {
+                return Ok(true);
+            };
+            something_decides(&figures)?;
+            runs.push(Run { setting, round, figures });
             bar.inc(1);
         }
         measured.runs.append(&mut runs);
         measured.rounds = round;
         if is_look(round) && Outcome::of(settings, &measured.runs, extent.margin).is_clear() {
-            measured.is_clear = true;
+            measured.stopped = true;
             break;
         }
         let taken = began.elapsed();
@@ -106,12 +125,51 @@ pub(crate) fn measure(what: &What<'_>, settings: &[Setting], extent: &Extent) ->
             bar.set_length(steps(most));
         }
     }
-    bar.finish_and_clear();
-    measured
+    Ok(false)
 }
 
-impl Measured {
-    fn is_over(&self) -> bool {
-        self.interrupted || self.failure.is_some()
+/// Whose turn is it? The order rotates, and every second round goes backwards: nobody always runs after the same one.
+fn in_turn(turn: usize, round: usize, many: usize) -> usize {
+    let turn = if round.is_multiple_of(2) { many - 1 - turn } else { turn };
+    (turn + round / 2) % many
+}
+
+/// Has the run a figure by which it can be compared?
+fn something_decides(figures: &Figures) -> Result<(), Failure> {
+    match figures.first() {
+        Some((figure, _)) if !figure.is_cost => Ok(()),
+        _ => Err(Failure::new(
+            "the runs took the time that they were given, and had no epochs: nothing decides",
+        )
+        .hint("a figure of the program's output: --more 'rate: (?<rate>[0-9.]+)'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_has_a_turn_and_nobody_always_follows_the_same_one() {
+        for many in 2..6 {
+            let mut after = vec![vec![0_i32; many]; many];
+            for round in 1..=4 * many {
+                let order: Vec<_> = (0..many).map(|turn| in_turn(turn, round, many)).collect();
+                let mut all = order.clone();
+                all.sort_unstable();
+                assert_eq!(all, (0..many).collect::<Vec<_>>());
+                for pair in order.windows(2) {
+                    after[pair[1]][pair[0]] += 1;
+                }
+            }
+            for one in 0..many {
+                for other in 0..many {
+                    assert!(
+                        after[one][other].abs_diff(after[other][one]) <= 2,
+                        "{many}: {after:?}"
+                    );
+                }
+            }
+        }
     }
 }

@@ -99,7 +99,7 @@ impl Outcome {
 
     /// The figure that decides.
     pub(crate) fn first(&self) -> Option<&Row> {
-        self.rows.first()
+        self.rows.first().filter(|row| !row.figure.is_cost)
     }
 
     /// Has every setting its finding?

@@ -27,6 +27,10 @@ pub(crate) struct Report<'a> {
     pub(crate) measured: &'a Measured,
     pub(crate) outcome: &'a Outcome,
     pub(crate) warm_up: usize,
+    /// Were epochs measured in each run?
+    pub(crate) with_epochs: bool,
+    /// The load and what it waits for, and the figures that were asked for.
+    pub(crate) asked: Value,
     /// Did a run fail?
     pub(crate) failed: bool,
     /// Why futex calls are not counted, and what mends it.
@@ -62,7 +66,7 @@ impl Report<'_> {
         let why = match () {
             () if self.failed => "then a run failed",
             () if self.measured.interrupted => "then it was interrupted",
-            () if self.measured.is_clear => "then it was clear",
+            () if self.measured.stopped => "then it was clear",
             () => "as many as were allowed",
         };
         format!("{rounds} of {} settings in turns{after}; {why}", self.settings.len())
@@ -71,6 +75,11 @@ impl Report<'_> {
     /// The name of the setting that the others are compared with.
     fn base(&self) -> &str {
         &self.settings[0].name
+    }
+
+    /// Per cent, as it was asked for.
+    fn margin(&self) -> f64 {
+        (1000.0 * self.outcome.margin).round() / 10.0
     }
 
     /// What is printed.
@@ -123,18 +132,18 @@ impl Report<'_> {
     fn finding(&self, setting: &Setting, figure: &Figure, cell: &Cell) -> String {
         let (name, base) = (&setting.name, self.base());
         let (Some(interval), Some(finding)) = (cell.to_first, cell.finding) else {
-            return format!("{name}: fewer than {FEWEST} whole rounds say nothing of it");
+            return format!("{name}: no verdict by fewer than {FEWEST} rounds");
         };
         let times = times(figure, &interval);
-        let margin = 100.0 * self.outcome.margin;
+        let margin = self.margin();
         match finding {
             Finding::Better => format!("{name} is better than {base}: {times}"),
             Finding::Worse => format!("{name} is worse than {base}: {times}"),
             Finding::Same => {
-                format!("{name} makes no difference: {times}; below {margin:.0} % doesn't count")
+                format!("{name} makes no difference: {times}; below {margin} % doesn't count")
             }
             Finding::Unclear => {
-                format!("noise hides what {name} does: {times}; below {margin:.0} % doesn't count")
+                format!("noise hides what {name} does: {times}; below {margin} % doesn't count")
             }
         }
     }
@@ -145,13 +154,13 @@ impl Report<'_> {
         let base = self.base();
         if let Some(best) = self.outcome.best {
             for (figure, interval) in self.outcome.costs(best) {
-                notes.push(format!("but it costs: {}", times(figure, &interval)));
+                notes.push(format!("but surely: {}", times(figure, &interval)));
             }
             let as_good: Vec<_> =
                 self.outcome.as_good.iter().map(|at| self.settings[*at].name.as_str()).collect();
             if !as_good.is_empty() {
                 notes.push(format!(
-                    "these rounds don't tell {} from it: not surely worse",
+                    "it is not surely better than {} by as much as counts",
                     as_good.join(", ")
                 ));
             }
@@ -174,6 +183,22 @@ impl Report<'_> {
                  by the ratios of {rounds} rounds",
                 percent(least)
             ));
+        }
+        let first = self.measured.first.iter().flat_map(|run| &run.figures);
+        let has_epochs = first.clone().any(|(figure, _)| figure.name.starts_with("epoch '"));
+        if has_epochs && !self.with_epochs {
+            notes.push(
+                "it has epochs: --epochs compares their rates and percentiles, too".to_owned(),
+            );
+        }
+        let futexes = self.measured.first.iter().filter_map(|run| {
+            let (figure, calls) =
+                run.figures.iter().find(|(figure, _)| figure.name.contains("futex calls"))?;
+            Some(format!("{} under {}", figure.shown(*calls), self.settings[run.setting].name))
+        });
+        let futexes: Vec<_> = futexes.collect();
+        if !futexes.is_empty() {
+            notes.push(format!("futex calls in the first run of each: {}", futexes.join(", ")));
         }
         if let Some((why, mend)) = self.uncounted {
             notes.push(format!("futex calls are not counted: {why}; {mend}"));
@@ -203,9 +228,9 @@ impl Report<'_> {
         json!({
             "origin": if self.emulated.is_some() { "emulated" } else { "real" },
             "emulated": self.emulated, "machine": self.machine, "command": self.command,
-            "program": self.words, "settings": self.settings, "rounds": self.measured.rounds,
+            "program": self.words, "asked": self.asked, "settings": self.settings, "rounds": self.measured.rounds,
             "margin": self.outcome.margin,
-            "clear": self.measured.is_clear, "interrupted": self.measured.interrupted,
+            "clear": self.outcome.is_clear(), "interrupted": self.measured.interrupted,
             "units": "times: ns",
             "take": self.outcome.best.map(name),
             "as_good": self.outcome.as_good.iter().map(|at| name(*at)).collect::<Vec<_>>(),
@@ -326,7 +351,11 @@ fn cells(name: &str, figure: &Figure, cell: &Cell) -> Vec<String> {
 
 /// Two decimals, and no more than three digits before them say anything.
 fn two(ratio: f64) -> String {
-    if ratio < 100.0 { format!("{ratio:.2}") } else { format!("{ratio:.0}") }
+    match ratio {
+        0.0..0.0995 => format!("{ratio:.4}"),
+        ..100.0 => format!("{ratio:.2}"),
+        _ => format!("{ratio:.0}"),
+    }
 }
 
 /// `1.25 times as fast (surely 1.21 to 1.30)`, `0.80 times the P99 (surely ...)`.
@@ -336,7 +365,7 @@ fn times(figure: &Figure, interval: &Interval) -> String {
     };
     let (low, middle, high) = (interval.low, interval.middle, interval.high);
     match figure {
-        Figure { name, more: false, is_time: true } if name == "time" => {
+        Figure { name, more: false, is_time: true, .. } if name == "time" => {
             words("as fast", middle, low, high)
         }
         Figure { name, more: true, .. } => words(&format!("the {name}"), middle, low, high),

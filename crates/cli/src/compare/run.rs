@@ -5,13 +5,14 @@ use super::figure::{Figure, Pattern};
 use super::futexes::Futexes;
 use super::server::{PATIENCE, Server, shell};
 use crate::epochs::{self, Record, percentile, tail};
-use crate::hints::{Failure, cause};
+use crate::hints::{Failure, cause, warn};
 use crate::launch;
 use crate::mailbox::Remote;
-use crate::process::Process;
-use crate::signals::Watch;
+use crate::process::{Process, mappings};
+use crate::signals::{Watch, end_strays};
 use crate::supervise::{End, Ended, Running, how, is_interrupt};
 use indicatif::ProgressBar;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
@@ -32,6 +33,8 @@ pub(crate) struct What<'a> {
     /// A run ends after this time.
     pub(crate) limit: Option<Duration>,
     pub(crate) futexes: &'a Futexes,
+    /// Are epochs measured in each run? (In the first ones they are in any case.)
+    pub(crate) with_epochs: bool,
 }
 
 /// The figures of a run. The first one decides.
@@ -46,24 +49,32 @@ pub(crate) struct Desk<'a> {
     pub(crate) bar: &'a ProgressBar,
 }
 
-/// A run; `None`: interrupted. `check`: ask the library which lock it serves.
+/// A run; `None`: interrupted. The first one of a setting is also asked which lock the library serves, and its futex calls are
+/// counted.
 pub(crate) fn once(
     what: &What<'_>,
     setting: &Setting,
-    check: bool,
+    is_first: bool,
     desk: &Desk<'_>,
 ) -> Result<Option<Figures>, Failure> {
-    let run =
-        Run { what, setting, folder: launch::folder("stats", "compare")?, output: temporary()? };
+    let run = Run {
+        what,
+        setting,
+        folder: launch::folder("stats", "compare")?,
+        output: temporary()?,
+        lock: if is_first { setting.lock.as_deref() } else { None },
+        answer: RefCell::new(Answer::default()),
+    };
+    if let Some(server) = what.server {
+        server.ready.check_nobody()?;
+    }
     let mut command = (what.command)(setting);
-    if setting.lock.is_some() {
+    // Without epochs this would be a file that nobody needs.
+    if setting.lock.is_some() && (what.with_epochs || is_first) {
         command.env(epochs::VARIABLE, run.folder.path());
     }
     let program = run.start(&mut command, run.output.as_file(), desk)?;
-    let futexes = what.futexes.of(program.id());
-    if check && let Some(lock) = &setting.lock {
-        run.check(lock, &program)?;
-    }
+    let futexes = if is_first { what.futexes.of(program.id()) } else { None };
     let (program, load) = match what.server {
         None => (run.finish(program, desk)?, None),
         Some(server) => match run.under_load(program, server, desk)? {
@@ -74,8 +85,36 @@ pub(crate) fn once(
     if matches!(program.end, End::Interrupted) {
         return Ok(None);
     }
+    match end_strays() {
+        0 => {}
+        many => {
+            return Err(Failure::new(format!(
+                "'{}' leaves {many} process{} behind, which we have ended",
+                what.program,
+                if many == 1 { "" } else { "es" }
+            ))
+            .hint("keep it in the foreground: many servers have a flag for that"));
+        }
+    }
+    run.judge(&program)?;
+    if is_first && program.killed {
+        desk.bar.suspend(|| {
+            warn(
+                format!("'{}' did not end when it was asked to (SIGTERM): killed", what.program),
+                "its figures count all the same",
+            );
+        });
+    }
     let futexes = futexes.and_then(|mut counter| counter.read().ok());
     run.figures(&program, load, futexes).map(Some)
+}
+
+/// What the library in the program has said.
+#[derive(Default)]
+struct Answer {
+    asked: Option<Instant>,
+    /// The last answer: the lock that it serves, or why there is none.
+    last: Option<Result<String, Failure>>,
 }
 
 /// A run that is going on.
@@ -86,12 +125,15 @@ struct Run<'a> {
     folder: TempDir,
     /// Of the program.
     output: NamedTempFile,
+    /// What the library should serve, if it is asked.
+    lock: Option<&'a str>,
+    answer: RefCell<Answer>,
 }
 
 /// A load that has ended: how long it took, and what it wrote.
 struct Loaded {
     ended: Ended,
-    output: String,
+    output: NamedTempFile,
 }
 
 impl Run<'_> {
@@ -114,11 +156,64 @@ impl Run<'_> {
     }
 
     fn finish(&self, program: Running, desk: &Desk<'_>) -> Result<Ended, Failure> {
-        let ended = program.finish(self.what.limit, desk.watch, desk.bar);
+        // A short program is asked at once, and a longer one again and again.
+        let began = Instant::now();
+        while self.lock.is_some() && began.elapsed() < Duration::from_millis(50) {
+            self.ask(program.id(), Duration::ZERO);
+            if self.answer.borrow().last.as_ref().is_some_and(Result::is_ok) || program.has_ended()
+            {
+                break;
+            }
+            sleep(Duration::from_millis(2));
+        }
+        let id = program.id();
+        let go_on = || {
+            self.ask(id, Duration::from_millis(100));
+            true
+        };
+        let ended = program.finish_while(go_on, self.what.limit, desk.watch, desk.bar);
         let ended = ended.map_err(|error| self.lost(&error))?;
         match ended.end {
             End::Itself(status) if !status.success() => Err(self.failed(&how(status))),
             _ => Ok(ended),
+        }
+    }
+
+    /// Asks the library in a process which lock it serves, unless that was done less than `pause` ago.
+    fn ask(&self, id: libc::pid_t, pause: Duration) {
+        let mut answer = self.answer.borrow_mut();
+        if self.lock.is_none() || answer.asked.is_some_and(|asked| asked.elapsed() < pause) {
+            return;
+        }
+        let asked = || -> Result<String, Failure> {
+            let process = Process::open(id)?;
+            let table = Remote::find(&process)?.table()?;
+            Ok(table.split('\n').next().unwrap_or_default().to_owned())
+        };
+        let said = asked();
+        answer.asked = Some(Instant::now());
+        // A process that is ending has nothing left to answer with.
+        if mappings(id).is_ok_and(|all| !all.is_empty()) {
+            answer.last = Some(said);
+        }
+    }
+
+    /// Did the library serve the lock that we asked for? Else glibc's would be measured under its name.
+    fn judge(&self, program: &Ended) -> Result<(), Failure> {
+        /// A program that ran for less may have been asked before the library was there.
+        const LONG: Duration = Duration::from_millis(500);
+        let Some(lock) = self.lock else { return Ok(()) };
+        match self.answer.take().last {
+            Some(Ok(served)) if served == lock => Ok(()),
+            Some(Ok(served)) => Err(Failure::new(format!(
+                "'{}' runs under '{served}', not under '{lock}'",
+                self.what.program
+            ))
+            .hint("does it set LOCKWRIGHT_LOCK itself?")),
+            Some(Err(failure)) if program.wall > LONG => {
+                Err(failure.within(&format!("with {}: ", self.setting.name)))
+            }
+            Some(Err(_)) | None => Ok(()),
         }
     }
 
@@ -131,14 +226,26 @@ impl Run<'_> {
     ) -> Result<Option<(Ended, Loaded)>, Failure> {
         let stop = |program: Running| program.stop(desk.watch, desk.bar);
         let began = Instant::now();
-        while !server.ready.is_now() {
-            let event = desk.watch.next(Some(Duration::from_millis(20)));
-            desk.bar.tick();
+        loop {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            let mut interrupted = false;
+            match server.ready.is_now(left, desk) {
+                Some(true) if !program.has_ended() => break,
+                Some(_) => {
+                    // Children that end wake us: it is time that should pass.
+                    let pause = Instant::now() + Duration::from_millis(20);
+                    while let Some(left) = pause.checked_duration_since(Instant::now()) {
+                        interrupted |= is_interrupt(desk.watch.next(Some(left)));
+                    }
+                    desk.bar.tick();
+                }
+                None => interrupted = true,
+            }
             let is_over = program.has_ended();
-            if is_over || is_interrupt(event) || began.elapsed() > PATIENCE {
+            if is_over || interrupted || left.is_zero() {
                 let ended = stop(program).map_err(|error| self.lost(&error))?;
                 return match ended.end {
-                    _ if is_interrupt(event) => Ok(None),
+                    _ if interrupted => Ok(None),
                     End::Itself(status) if is_over => {
                         Err(self.failed(&format!("{}, before its load began", how(status))))
                     }
@@ -150,6 +257,7 @@ impl Run<'_> {
                 };
             }
         }
+        self.ask(program.id(), Duration::ZERO);
         let output = temporary()?;
         let load = self.start(&mut shell(&server.load), output.as_file(), desk)?;
         let alive = || !program.has_ended();
@@ -163,49 +271,14 @@ impl Run<'_> {
                 return Err(self.failed(&format!("{}, under its load", how(*status))));
             }
             (End::Itself(status), _) if !status.success() => {
-                let (how, load) = (how(*status), &server.load);
+                let (how, setting) = (how(*status), &self.setting.name);
                 let last = last_line(&end_of(output.path()));
-                return Err(Failure::new(format!(
-                    "the load failed ({how}) with {}{last}",
-                    self.setting.name
-                ))
-                .hint(format!("start the server, and try it: {load}")));
+                return Err(Failure::new(format!("the load failed ({how}) with {setting}{last}"))
+                    .hint(format!("what it wrote is in '{}'", keep(output.path()))));
             }
             _ => {}
         }
-        let output = end_of(output.path());
         Ok(Some((program, Loaded { ended: load, output })))
-    }
-
-    /// Does the library serve the lock that we asked for? Else glibc's would be measured under its name.
-    fn check(&self, lock: &str, program: &Running) -> Result<(), Failure> {
-        const TRIES: u32 = 200;
-        let asked = || -> Result<String, Failure> {
-            let process = Process::open(program.id())?;
-            Remote::find(&process)?.table()
-        };
-        for left in (0..TRIES).rev() {
-            let answer = asked();
-            if program.has_ended() {
-                return Ok(()); // too soon to tell
-            }
-            match answer {
-                Ok(table) if table.split('\n').next() == Some(lock) => return Ok(()),
-                Ok(table) => {
-                    let other = table.split('\n').next().unwrap_or_default().to_owned();
-                    return Err(Failure::new(format!(
-                        "'{}' runs under '{other}', not under '{lock}'",
-                        self.what.program
-                    ))
-                    .hint("does it set LOCKWRIGHT_LOCK itself?"));
-                }
-                Err(failure) if left == 0 => {
-                    return Err(failure.within(&format!("with {}: ", self.setting.name)));
-                }
-                Err(_) => sleep(Duration::from_millis(5)),
-            }
-        }
-        Ok(())
     }
 
     fn figures(
@@ -215,31 +288,35 @@ impl Run<'_> {
         futexes: Option<u64>,
     ) -> Result<Figures, Failure> {
         let mut figures = Vec::new();
-        let output = load.as_ref().map_or_else(|| end_of(self.output.path()), |l| l.output.clone());
+        let (who, wrote) = match &load {
+            Some(load) => ("the load", load.output.path()),
+            None => ("the program", self.output.path()),
+        };
+        let output = end_of(wrote);
         for pattern in self.what.patterns {
-            let value = pattern.find(&output).ok_or_else(|| {
-                let who = if load.is_some() { "the load" } else { "the program" };
-                let kept = self.keep();
-                Failure::new(format!(
-                    "{who} wrote nothing that '{}' finds, with {}",
-                    pattern.text(),
-                    self.setting.name
-                ))
-                .hint(format!("what the program wrote is in '{kept}'"))
-            })?;
-            figures.push((pattern.figure.clone(), value));
+            let (text, name) = (pattern.text(), &self.setting.name);
+            let wrong = |why: String| {
+                Failure::new(why).hint(format!("what it wrote is in '{}'", keep(wrote)))
+            };
+            match pattern.find(&output) {
+                Ok(Some(value)) => figures.push((pattern.figure.clone(), value)),
+                Ok(None) => {
+                    return Err(wrong(format!(
+                        "{who} wrote nothing that '{text}' finds, with {name}"
+                    )));
+                }
+                Err(found) => {
+                    let figure = &pattern.figure.name;
+                    return Err(wrong(format!(
+                        "{who} wrote '{found}' for {figure} with {name}: no number above 0, so there is no ratio"
+                    )));
+                }
+            }
         }
         let whole = load.as_ref().map_or(program, |load| &load.ended);
         // A run that we ended was as long as we wanted.
         if !matches!(whole.end, End::TimeUp) {
             figures.push((Figure::time("time"), nanoseconds(whole.wall)));
-        }
-        let whose = if load.is_some() { "server's " } else { "" };
-        figures.push((Figure::time(format!("{whose}CPU time")), nanoseconds(program.used.cpu)));
-        let switches = program.used.switches as f64;
-        figures.push((Figure::count(format!("{whose}context switches")), switches));
-        if let Some(calls) = futexes {
-            figures.push((Figure::count(format!("{whose}futex calls")), calls as f64));
         }
         let record = Record::read(self.folder.path())?;
         for (name, epoch) in record.epochs() {
@@ -251,6 +328,16 @@ impl Run<'_> {
             let figure = Figure::time(format!("epoch '{name}', {}", percentile(epoch)));
             figures.push((figure, tail(epoch, &all) as f64));
         }
+        let whose = if load.is_some() { "server's " } else { "" };
+        let cost = |figure: Figure, value: f64| (figure.into_cost(), value);
+        let used = &program.used;
+        figures.push(cost(Figure::time(format!("{whose}CPU time")), nanoseconds(used.cpu)));
+        let switches = Figure::count(format!("{whose}context switches"));
+        figures.push(cost(switches, used.switches as f64));
+        if let Some(calls) = futexes {
+            let figure = Figure::count(format!("{whose}futex calls, warming up"));
+            figures.push(cost(figure, calls as f64));
+        }
         Ok(figures)
     }
 
@@ -259,25 +346,22 @@ impl Run<'_> {
         let last = last_line(&end_of(self.output.path()));
         let (program, setting) = (self.what.program, &self.setting.name);
         Failure::new(format!("'{program}' failed ({how}) with {setting}{last}"))
-            .hint(format!("what it wrote is in '{}'", self.keep()))
-    }
-
-    /// Its output, which stays.
-    fn keep(&self) -> String {
-        let Ok(mut file) = NamedTempFile::with_prefix("lockwright-compare-") else {
-            return "(no room for it)".to_owned();
-        };
-        let copied =
-            File::open(self.output.path()).and_then(|mut from| io::copy(&mut from, &mut file));
-        match (copied, file.keep()) {
-            (Ok(_), Ok((_, path))) => path.display().to_string(),
-            _ => "(no room for it)".to_owned(),
-        }
+            .hint(format!("what it wrote is in '{}'", keep(self.output.path())))
     }
 
     fn lost(&self, error: &io::Error) -> Failure {
         Failure::new(format!("cannot wait for '{}': {}", self.what.program, cause(error)))
     }
+}
+
+/// A copy of what was written, which stays.
+fn keep(wrote: &Path) -> String {
+    let copied = || -> io::Result<String> {
+        let mut file = NamedTempFile::with_prefix("lockwright-compare-")?;
+        io::copy(&mut File::open(wrote)?, &mut file)?;
+        Ok(file.keep()?.1.display().to_string())
+    };
+    copied().unwrap_or_else(|_| "(no room for it)".to_owned())
 }
 
 fn nanoseconds(time: Duration) -> f64 {
@@ -299,13 +383,15 @@ fn end_of(path: &Path) -> String {
         let all = file.metadata()?.len();
         file.seek(SeekFrom::Start(all.saturating_sub(OUTPUT)))?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
+        file.take(OUTPUT).read_to_end(&mut bytes)?; // somebody may still write
         Ok(bytes)
     };
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
 fn last_line(output: &str) -> String {
-    let last = output.lines().map(str::trim).rfind(|line| !line.is_empty());
-    last.map_or(String::new(), |line| format!(": {line}"))
+    /// Of the last line.
+    const MOST: usize = 200;
+    let last = output.split(['\n', '\r']).map(str::trim).rfind(|line| !line.is_empty());
+    last.map_or(String::new(), |line| format!(": {}", line.chars().take(MOST).collect::<String>()))
 }

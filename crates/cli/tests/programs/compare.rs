@@ -11,7 +11,8 @@ use std::net::TcpListener;
 const TOLD: &str = r#"case "$LOCKWRIGHT_LOCK" in auto*) echo rate: 110;; *) echo rate: 100;; esac"#;
 
 fn compare(arguments: &[&str]) -> Result<Outcome> {
-    lockwright().args(["compare", "--quiet"]).args(arguments).run()
+    let all = lockwright().args(["compare", "--quiet"]).args(arguments);
+    all.env("TMPDIR", FOLDER.path()).run()
 }
 
 /// What it says on its output, as one line.
@@ -64,10 +65,10 @@ fn a_difference_is_found_and_none_is_not() -> Result<()> {
 fn what_the_program_says_of_itself_is_what_it_ran_under() -> Result<()> {
     // Only the library, not the variable, tells this program apart.
     let maps = "grep -q liblockwright /proc/self/maps && echo rate: 1 || echo rate: 2";
-    let outcome = compare(&["--rounds=4", "--more=rate: ([0-9]+)", "--", "sh", "-c", maps])?;
+    let outcome = compare(&["--rounds=8", "--more=rate: ([0-9]+)", "--", "sh", "-c", maps])?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     ensure!(said(&outcome).contains("auto is worse than glibc: 0.50 times"), "{}", outcome.text());
-    let epochs = compare(&["--rounds=4", "--epochs", "--more=: ([0-9]+)", "--", "sh", "-c", maps])?;
+    let epochs = compare(&["--rounds=8", "--epochs", "--more=: ([0-9]+)", "--", "sh", "-c", maps])?;
     ensure!(said(&epochs).contains("auto makes no difference"), "{}", epochs.text());
     Ok(())
 }
@@ -77,13 +78,13 @@ fn what_the_program_says_of_itself_is_what_it_ran_under() -> Result<()> {
 fn a_server_is_started_for_each_run_and_its_load_is_measured() -> Result<()> {
     let ready = FOLDER.path().join("ready").display().to_string();
     let server = format!(
-        r#"trap 'rm -f {ready}; exit 0' TERM; echo "${{LOCKWRIGHT_LOCK:-none}}" > {ready}; while :; do sleep 0.01; done"#
+        r#"rm -f {ready}; trap 'rm -f {ready}; exit 0' TERM; echo "${{LOCKWRIGHT_LOCK:-none}}" > {ready}; while :; do sleep 0.01; done"#
     );
     let is_ready = format!("test -s {ready}");
     let load = format!(
         "read lock < {ready}; case $lock in none) echo P99: 3 us;; *) echo P99: 2 us;; esac"
     );
-    let arguments = ["--rounds=5", "--ready", &is_ready, "--load", &load];
+    let arguments = ["--rounds=8", "--ready", &is_ready, "--load", &load];
     let less = "--less=P99: (?<P99>[0-9]+)";
     let outcome = compare(&[&arguments[..], &[less, "--", "sh", "-c", &server]].concat())?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
@@ -102,7 +103,7 @@ fn a_server_is_started_for_each_run_and_its_load_is_measured() -> Result<()> {
         errors.contains("(exit code 3, before its load began) with glibc: no room"),
         "{errors}"
     );
-    let bad = ["--rounds=5", "--ready", &is_ready, "--load", "echo refused; exit 1"];
+    let bad = ["--rounds=8", "--ready", &is_ready, "--load", "echo refused; exit 1"];
     let bad = compare(&[&bad[..], &[less, "--", "sh", "-c", &server]].concat())?;
     let errors = bad.errors();
     ensure!(errors.contains("the load failed (exit code 1) with glibc: refused"), "{errors}");
@@ -120,9 +121,19 @@ fn what_can_not_be_compared_is_said() -> Result<()> {
     };
     fails(&["--", "sh", "-c", "echo broken; exit 5"], "failed (exit code 5) with glibc: broken")?;
     fails(&["--more=rate: ([0-9]+)", "--", "true"], "wrote nothing that 'rate: ([0-9]+)' finds")?;
+    fails(&["--more=rate: ([0-9]+)", "--", "echo", "rate: 0"], "no number above 0")?;
+    fails(&["--time=0.05", "--epochs", "--", "sleep", "9"], "had no epochs: nothing decides")?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port().to_string();
     let words = ["--load", "true", "--port", &port, "--", "sleep", "9"];
     fails(&words, &format!("something answers at port {port} already"))?;
+    // It ends in a program that the library is not in.
+    let away = ["--lock=auto,fifo", "--", "env", "-u", "LD_PRELOAD", "sleep", "3"];
+    fails(&away, "runs without lockwright")?;
+    let there = FOLDER.path().join("daemon").display().to_string();
+    let daemon = format!(
+        "setsid sh -c 'echo > {there}; exec sleep 99' & until [ -e {there} ]; do sleep 0.01; done"
+    );
+    fails(&["--", "sh", "-c", &daemon], "leaves 1 process behind, which we have ended")?;
     Ok(())
 }
