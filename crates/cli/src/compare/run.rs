@@ -96,7 +96,7 @@ pub(crate) fn once(
             .hint("keep it in the foreground: many servers have a flag for that"));
         }
     }
-    run.judge(&program)?;
+    run.judge()?;
     if is_first && program.killed {
         desk.bar.suspend(|| {
             warn(
@@ -115,6 +115,8 @@ struct Answer {
     asked: Option<Instant>,
     /// The last answer: the lock that it serves, or why there is none.
     last: Option<Result<String, Failure>>,
+    /// Answers in a row, at some distance, that there is none.
+    without: u32,
 }
 
 /// A run that is going on.
@@ -194,23 +196,28 @@ impl Run<'_> {
         answer.asked = Some(Instant::now());
         // A process that is ending has nothing left to answer with.
         if mappings(id).is_ok_and(|all| !all.is_empty()) {
+            match &said {
+                Ok(_) => answer.without = 0,
+                Err(_) => answer.without += u32::from(!pause.is_zero()),
+            }
             answer.last = Some(said);
         }
     }
 
     /// Did the library serve the lock that we asked for? Else glibc's would be measured under its name.
-    fn judge(&self, program: &Ended) -> Result<(), Failure> {
-        /// A program that ran for less may have been asked before the library was there.
-        const LONG: Duration = Duration::from_millis(500);
+    fn judge(&self) -> Result<(), Failure> {
+        /// After fewer answers it may not be there *yet*: a program may have to wait for its CPU, and so may we.
+        const MANY: u32 = 5;
         let Some(lock) = self.lock else { return Ok(()) };
-        match self.answer.take().last {
+        let Answer { last, without, .. } = self.answer.take();
+        match last {
             Some(Ok(served)) if served == lock => Ok(()),
             Some(Ok(served)) => Err(Failure::new(format!(
                 "'{}' runs under '{served}', not under '{lock}'",
                 self.what.program
             ))
             .hint("does it set LOCKWRIGHT_LOCK itself?")),
-            Some(Err(failure)) if program.wall > LONG => {
+            Some(Err(failure)) if without >= MANY => {
                 Err(failure.within(&format!("with {}: ", self.setting.name)))
             }
             Some(Err(_)) | None => Ok(()),
@@ -257,10 +264,12 @@ impl Run<'_> {
                 };
             }
         }
-        self.ask(program.id(), Duration::ZERO);
         let output = temporary()?;
         let load = self.start(&mut shell(&server.load), output.as_file(), desk)?;
-        let alive = || !program.has_ended();
+        let alive = || {
+            self.ask(program.id(), Duration::from_millis(100));
+            !program.has_ended()
+        };
         let load = load.finish_while(alive, self.what.limit, desk.watch, desk.bar);
         let load = load.map_err(|error| self.lost(&error))?;
         let gone = program.has_ended();
