@@ -14,7 +14,7 @@ const DOUBT: f64 = 0.001;
 /// How far from its mean, in deviations, a normal variable lies with that probability: half of it at each end.
 const NORMAL: f64 = 3.290_53;
 
-/// Up to so many rounds the chances of all sums of ranks are counted.
+/// Up to this many rounds, the chances of all sums of ranks are counted.
 const EXACT: usize = 100;
 
 /// Fewer rounds tell nothing.

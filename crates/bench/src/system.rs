@@ -330,6 +330,15 @@ impl Machine {
         format!("{}: {}", self.origin, self.what())
     }
 
+    /// Where figures come from, on one line: `origin`, this machine, and what else ran on it.
+    pub fn source(&self, origin: impl std::fmt::Display) -> String {
+        let load = match self.load {
+            load if load > 0.5 => format!(", load average at the start {load:.1}"),
+            _ => String::new(),
+        };
+        format!("{origin}: {}{load}", self.what())
+    }
+
     /// Processor, CPUs, kernel, C library and date, on one line.
     pub fn what(&self) -> String {
         format!(

@@ -141,6 +141,7 @@ impl Watch {
     /// Starts a program in a process group of its own: the terminal's signals don't reach it. It ends when
     /// we do.
     pub(crate) fn spawn_group(&self, command: &mut Command) -> io::Result<Group> {
+        adopt_orphans();
         command.process_group(0);
         let tie = || {
             // SAFETY: sets one attribute of the process, legal between fork and exec.
@@ -188,8 +189,8 @@ impl Watch {
     }
 }
 
-/// From now on what our children leave behind becomes our own child, and is waited for.
-pub(crate) fn adopt_orphans() {
+/// From now on what our children leave behind becomes our own child, which we can wait for.
+fn adopt_orphans() {
     // SAFETY: sets one attribute of this process.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }
@@ -251,17 +252,19 @@ impl Group {
     }
 
     /// How the program itself ended, and what it and its children have used. The others have `patience` to end by themselves;
-    /// then what is left is ended. (Those that it did not wait for are ours to wait for only after [`adopt_orphans`].)
+    /// then what is left is ended.
     pub(crate) fn clear(
         &mut self,
         patience: Duration,
     ) -> io::Result<(ExitStatus, Vec<libc::rusage>)> {
         let (began, mut all, mut own) = (Instant::now(), Vec::new(), None);
-        if patience.is_zero() {
-            self.send(libc::SIGKILL);
-        }
+        let mut may_end = true;
         loop {
-            let may_end = began.elapsed() < patience;
+            // The group is still ours: somebody of it was not waited for.
+            if may_end && began.elapsed() >= patience {
+                self.send(libc::SIGKILL);
+                may_end = false;
+            }
             let (mut status, mut usage) = (0, MaybeUninit::<libc::rusage>::zeroed());
             let how = if may_end { libc::WNOHANG } else { 0 };
             // SAFETY: both are writable; all-zero bytes are a value of `usage`.
@@ -288,10 +291,6 @@ impl Group {
                         _ => return Err(error),
                     }
                 }
-            }
-            // The group is still ours: somebody of it was not waited for.
-            if may_end && began.elapsed() >= patience {
-                self.send(libc::SIGKILL);
             }
         }
     }

@@ -194,5 +194,19 @@ mod tests {
             matches!(end, End::TimeUp) && took >= Duration::from_secs(2) + GRACE,
             "{end:?} {took:?}"
         );
+        // The leader goes at once, and leaves a deaf child: it is ended, and what it used counts.
+        let dir = tempfile::tempdir().unwrap();
+        let there = dir.path().join("there").display().to_string();
+        let deaf = format!("trap '' TERM; echo $$ > {there}; while :; do :; done");
+        let mut leader = Command::new("sh");
+        leader.args(["-c", &format!("sh -c \"{}\" & exec sleep 60", deaf.replace('$', "\\$"))]);
+        let watch = Watch::new();
+        let running = Running::start(&mut leader, &watch).unwrap();
+        let pid = || std::fs::read_to_string(&there).ok()?.trim().parse::<i32>().ok();
+        let is_missing = || pid().is_none();
+        let ended = running.finish_while(is_missing, None, &watch, &ProgressBar::hidden()).unwrap();
+        assert!(matches!(ended.end, End::TimeUp) && ended.used.cpu > Duration::ZERO, "{ended:?}");
+        let gone = !std::path::Path::new(&format!("/proc/{}", pid().unwrap())).exists();
+        assert!(gone, "a child is left");
     }
 }

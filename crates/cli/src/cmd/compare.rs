@@ -1,7 +1,7 @@
 //! `lockwright compare`.
 
 use super::run;
-use super::topology::{self, EMULATE};
+use super::topology::EMULATE;
 use crate::compare::Setting;
 use crate::compare::figure::Pattern;
 use crate::compare::futexes::Futexes;
@@ -106,7 +106,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             .hint("for example --margin 5, in per cent"));
     }
     let limit = args.time.map(super::tune::limit).transpose()?;
-    let emulate = emulated(&args)?;
+    let emulate = run::emulated(args.emulate.as_deref(), true)?.map(|(spec, _)| spec);
     let settings = settings(&args, emulate.as_deref())?;
     let patterns = patterns(&args)?;
     let server = server(&args)?;
@@ -226,16 +226,6 @@ impl Args {
     fn with_epochs(&self) -> bool {
         self.epochs || !self.epoch.is_empty()
     }
-}
-
-/// What is emulated: by the option, else by the variable that we were started with.
-fn emulated(args: &Args) -> Result<Option<String>, Failure> {
-    let inherited = || env::var(EMULATE).ok().filter(|spec| !spec.is_empty());
-    let (spec, who) = match &args.emulate {
-        Some(spec) => (Some(spec.clone()), "--emulate"),
-        None => (inherited(), EMULATE),
-    };
-    spec.map(|spec| topology::check_emulation(&spec, who).map(|_| spec)).transpose()
 }
 
 /// For whoever reads the results later.

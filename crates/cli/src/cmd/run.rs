@@ -88,7 +88,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(spec) = &args.topology {
         topology::check(spec)?;
     }
-    let emulated = emulated(&args)?;
+    let emulated = emulated(args.emulate.as_deref(), args.topology.is_none())?;
     let pause = pause::wanted(args.pause.as_deref())?;
     let slo = args.slo.as_deref().map(slo_ns).transpose()?;
     let functions = epoch::read(&args.epoch, slo.is_none())?;
@@ -157,14 +157,14 @@ pub(super) fn inherited_lock(asked: Option<&str>) -> Result<Option<String>, Fail
     Ok(inherited)
 }
 
-/// What is emulated, as given and in words: by the option, else by the variable that we were started with.
-fn emulated(args: &Args) -> Result<Option<(String, String)>, Failure> {
-    let inherited = || match args.topology {
-        None => env::var(EMULATE).ok().filter(|spec| !spec.is_empty()),
-        Some(_) => None,
-    };
-    let (spec, who) = match &args.emulate {
-        Some(spec) => (Some(spec.clone()), "--emulate"),
+/// What is emulated, as given and in words: by the option, else, if that may be, by the variable that we were started with.
+pub(super) fn emulated(
+    asked: Option<&str>,
+    may_inherit: bool,
+) -> Result<Option<(String, String)>, Failure> {
+    let inherited = || env::var(EMULATE).ok().filter(|spec| may_inherit && !spec.is_empty());
+    let (spec, who) = match asked {
+        Some(spec) => (Some(spec.to_owned()), "--emulate"),
         None => (inherited(), EMULATE),
     };
     spec.map(|spec| topology::check_emulation(&spec, who).map(|words| (spec, words))).transpose()

@@ -90,7 +90,7 @@ impl Pattern {
     }
 
     /// The last one that is there: programs tell how far they are before they tell the result. `Ok(None)`: there is none;
-    /// `Err`: a text that is no number above 0, of which there is no ratio.
+    /// `Err`: a text that is not a number above 0, so it has no ratio.
     pub(crate) fn find(&self, output: &str) -> Result<Option<f64>, String> {
         let found = self.regex.captures_iter(output).filter_map(|groups| groups.get(self.group));
         let Some(text) = found.last().map(|group| group.as_str()) else { return Ok(None) };

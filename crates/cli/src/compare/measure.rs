@@ -4,7 +4,7 @@ use super::Setting;
 use super::outcome::Outcome;
 use super::run::{Desk, Figures, What, once};
 use crate::hints::Failure;
-use crate::signals::{Watch, adopt_orphans};
+use crate::signals::Watch;
 use lockwright_bench::is_look;
 use serde::Serialize;
 use std::time::{Duration, Instant};
@@ -56,7 +56,6 @@ pub(crate) struct Measured {
 }
 
 pub(crate) fn measure(what: &What<'_>, settings: &[Setting], extent: &Extent) -> Measured {
-    adopt_orphans();
     let watch = Watch::new();
     let bar = lockwright_bench::progress(0, extent.quiet);
     let mut measured = Measured::default();

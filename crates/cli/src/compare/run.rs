@@ -317,7 +317,7 @@ impl Run<'_> {
                 Err(found) => {
                     let figure = &pattern.figure.name;
                     return Err(wrong(format!(
-                        "{who} wrote '{found}' for {figure} with {name}: no number above 0, so there is no ratio"
+                        "{who} wrote '{found}' for {figure} with {name}: not a number above 0, so it has no ratio"
                     )));
                 }
             }

@@ -46,11 +46,7 @@ impl Report<'_> {
 
     /// Where the figures come from, on one line.
     fn source(&self) -> String {
-        let load = match self.machine.load {
-            load if load > 0.5 => format!(", load average at the start {load:.1}"),
-            _ => String::new(),
-        };
-        format!("{}: {}{load}", self.origin(), self.machine.what())
+        self.machine.source(self.origin())
     }
 
     /// How much was measured.
