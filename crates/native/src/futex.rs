@@ -8,6 +8,8 @@
     reason = "only the kernel follows them: EFAULT, no fault"
 )]
 
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::Ordering::Relaxed;
 use lockwright_platform::Woken;
 
 /// A clock that a deadline can be stated in.
@@ -102,8 +104,21 @@ pub enum Sleeper {
     Movable = 2,
 }
 
+/// Called by a thread that is about to sleep; null: nobody wants to know.
+static BEFORE_SLEEP: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+/// From now on each thread calls this before it sleeps.
+pub fn before_sleep(tell: fn()) {
+    BEFORE_SLEEP.store(tell as *mut (), Relaxed); // code, which is there
+}
+
 /// Sleeps while `*word == seen`; see `Platform::park` and `park_movable`.
 pub fn wait(word: *const u32, seen: u32, deadline: Option<Deadline>, who: Sleeper) -> Woken {
+    let tell = BEFORE_SLEEP.load(Relaxed); // as above
+    if !tell.is_null() {
+        // SAFETY: `before_sleep` got it as a function of this type.
+        unsafe { core::mem::transmute::<*mut (), fn()>(tell)() };
+    }
     let mut operation = libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let mut at = core::ptr::null();
     if let Some(deadline) = &deadline {

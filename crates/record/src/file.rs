@@ -22,7 +22,7 @@ pub enum Refused {
 
 /// Makes `DIR/PID-N` and `ending` (which ends in NUL), with the first N that is free, `length` bytes long; maps it
 /// forever, shared, with its first `head` bytes there. Tells the process id too.
-pub(crate) fn create(
+pub fn create(
     dir: &[u8],
     ending: &[u8],
     length: usize,
@@ -118,7 +118,7 @@ fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {
 ///
 /// # Safety
 /// `at` is a page's start, and the bytes are mapped.
-pub(crate) unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
+pub unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
     const MADV_POPULATE_WRITE: i32 = 23;
     // SAFETY: the caller's promise.
     let result = unsafe { libc::madvise(at.cast(), len, MADV_POPULATE_WRITE) };
@@ -174,7 +174,7 @@ fn decimal(mut number: u32, digits: &mut [u8; 10]) -> &[u8] {
 }
 
 /// Copies what fits; the last byte stays zero.
-pub(crate) fn fill(field: &mut [u8], text: &[u8]) {
+pub fn fill(field: &mut [u8], text: &[u8]) {
     let len = text.len().min(field.len() - 1);
     field[..len].copy_from_slice(&text[..len]);
 }

@@ -1,35 +1,66 @@
-//! A log-linear histogram of times: exact below 64 ns, then 32 buckets for each doubling.
-//!
-//! The middle of a bucket is off by at most 1/64 (1.6 %) of any value in it.
+//! A log-linear histogram of times: exact below 64 ns, then 32 buckets for each doubling ([`Scale::FINE`]); or exact below 16 ns,
+//! then 8 ([`Scale::COARSE`]).
 
-/// Buckets: they reach to 2^40 ns, about 18 minutes; longer times count in the last one.
-pub const BUCKETS: usize = 1152;
+/// How many buckets each doubling has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// As a power of two.
+    bits: u32,
+}
 
-/// Buckets for each doubling, as a power of two.
-const BITS: u32 = 5;
+impl Scale {
+    /// 32: the middle of a bucket is off by at most 1/64.
+    pub const FINE: Self = Self { bits: 5 };
+    /// 8: the middle of a bucket is off by at most 1/16. For histograms of which there are thousands.
+    pub const COARSE: Self = Self { bits: 3 };
 
-/// The bucket of a time in ns.
+    /// Buckets: they reach to 2^40 ns, about 18 minutes; longer times count in the last one.
+    pub const fn buckets(self) -> usize {
+        (41 - self.bits as usize) << self.bits
+    }
+
+    /// The bucket of a time in ns.
+    #[inline]
+    pub const fn bucket(self, ns: u64) -> usize {
+        let shift = (63 - (ns | 1 << self.bits).leading_zeros()) - self.bits;
+        let at = ((shift as usize) << self.bits) + (ns >> shift) as usize;
+        if at < self.buckets() { at } else { self.buckets() - 1 }
+    }
+
+    /// The smallest time of a bucket, and how many ns it is wide.
+    pub const fn range(self, bucket: usize) -> (u64, u64) {
+        if bucket < 2 << self.bits {
+            return (bucket as u64, 1);
+        }
+        let shift = (bucket >> self.bits) - 1;
+        let low = (bucket & ((1 << self.bits) - 1)) + (1 << self.bits);
+        ((low as u64) << shift, 1 << shift)
+    }
+
+    /// The middle of a bucket, ns.
+    pub const fn middle(self, bucket: usize) -> u64 {
+        let (low, width) = self.range(bucket);
+        low + (width - 1) / 2
+    }
+}
+
+/// Buckets of [`Scale::FINE`].
+pub const BUCKETS: usize = Scale::FINE.buckets();
+
+/// The bucket of a time in ns, by [`Scale::FINE`].
 #[inline]
 pub const fn bucket(ns: u64) -> usize {
-    let shift = (63 - (ns | 1 << BITS).leading_zeros()) - BITS;
-    let at = ((shift as usize) << BITS) + (ns >> shift) as usize;
-    if at < BUCKETS { at } else { BUCKETS - 1 }
+    Scale::FINE.bucket(ns)
 }
 
-/// The smallest time of a bucket, and how many ns it is wide.
+/// The smallest time of a bucket of [`Scale::FINE`], and how many ns it is wide.
 pub const fn range(bucket: usize) -> (u64, u64) {
-    if bucket < 2 << BITS {
-        return (bucket as u64, 1);
-    }
-    let shift = (bucket >> BITS) - 1;
-    let low = (bucket & ((1 << BITS) - 1)) + (1 << BITS);
-    ((low as u64) << shift, 1 << shift)
+    Scale::FINE.range(bucket)
 }
 
-/// The middle of a bucket, ns.
+/// The middle of a bucket of [`Scale::FINE`], ns.
 pub const fn middle(bucket: usize) -> u64 {
-    let (low, width) = range(bucket);
-    low + (width - 1) / 2
+    Scale::FINE.middle(bucket)
 }
 
 #[cfg(test)]

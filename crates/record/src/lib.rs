@@ -18,7 +18,7 @@
 #[cfg(test)]
 extern crate std;
 
-mod file;
+pub mod file;
 pub mod histogram;
 pub mod layout;
 pub mod mailbox;

@@ -2,7 +2,7 @@
 
 use crate::layout::{Here, Mutex, Room};
 use crate::mode::{GRANTING, SEVERAL, SINGLE, is_single_threaded};
-use crate::{fork, leave, machine, mode, policy, rules, switch, thread};
+use crate::{fork, leave, machine, mode, observe, policy, rules, switch, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_locks::front::{FREE, HELD, Seat, Tuning, Window, try_take};
 use lockwright_locks::posix::{Environment, Held, Policy};
@@ -55,6 +55,30 @@ impl Environment for Here {
     fn before_wait() {
         switch::look();
         machine::look_now_and_then();
+    }
+
+    #[inline(always)]
+    fn waits(mutex: &Mutex, caller: usize) -> u64 {
+        if observe::is_on() { observe::waits(mutex, caller) } else { 0 }
+    }
+
+    #[inline(always)]
+    fn has_waited(mutex: &Mutex, wait: u64, acquired: bool) {
+        if wait != 0 {
+            observe::has_waited(mutex, acquired);
+        }
+    }
+
+    #[inline(always)]
+    fn releases(mutex: &Mutex) -> u64 {
+        if observe::is_on() { observe::releases(mutex) } else { 0 }
+    }
+
+    #[inline(always)]
+    fn released(address: usize, release: u64) {
+        if observe::is_on() {
+            observe::released(address, release);
+        }
     }
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use crate::got;
 use crate::{access, config, emulate, env, epoch, fork, guard};
-use crate::{machine, mutex, pause, policy, real, recording, switch, thread, trace};
+use crate::{machine, mutex, observe, pause, policy, real, recording, switch, thread, trace};
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
 /// other libraries' constructors run first.
@@ -56,6 +56,7 @@ pub(crate) unsafe fn begin() {
         config::load();
         policy::current().inspect(|table| switch::tell(table));
         epoch::load();
+        observe::load();
         let emulated = emulate::spec().unwrap_or(b"");
         recording::load(emulated);
         trace::load(emulated, machine::cpus(), mutex::rehearse_recorded);

@@ -52,6 +52,7 @@ mod mode;
 pub mod mutex;
 #[cfg(target_arch = "x86_64")]
 mod object;
+mod observe;
 mod pause;
 mod policy;
 pub mod real;

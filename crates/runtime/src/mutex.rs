@@ -8,7 +8,7 @@ use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::watch::{self, Rehearsal, Who};
-use crate::{real, thread};
+use crate::{observe, real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
@@ -107,7 +107,8 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
         return unsafe { lock_kind(mutex, caller) };
     }
     if !fast_take(m, mode) {
-        return lock_contended(m, caller);
+        // SAFETY: what it expects.
+        return unsafe { lock_contended(m, caller) };
     }
     // No call in the middle, which would save registers: see `is_plain`.
     let Some(id) = thread::known_id() else { return own(m) };
@@ -122,11 +123,48 @@ fn own(m: &Mutex) -> c_int {
     0
 }
 
+/// `$name`: `$to`, with the caller's return address and its frame pointer as further arguments. (After a tail call, as here, the
+/// caller is the program's own function. Else it is one of ours, which readers see by the address.)
+macro_rules! with_caller {
+    ($(#[$doc:meta] $name:ident($lock:ty $(, $argument:ident)?) = $to:ident;)*) => { $(
+        #[$doc]
+        #[cold]
+        #[unsafe(naked)]
+        unsafe extern "C" fn $name(m: $lock $(, $argument: usize)?) -> c_int {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::naked_asm!(
+                "mov rdx, [rsp]",
+                "mov rcx, rbp",
+                "jmp {}",
+                sym $to,
+            );
+            #[cfg(target_arch = "aarch64")] // untested
+            core::arch::naked_asm!("mov x2, x30", "mov x3, x29", "b {}", sym $to);
+        }
+    )* };
+}
+
+with_caller! {
+    /// Waits; `caller` is the address of the call, or 0.
+    lock_contended(&Mutex, caller) = lock_contended_from;
+    /// Every kind but the plain one.
+    lock_kind(*mut Mutex, caller) = lock_kind_from;
+    /// Releases the plain kind by the slow path.
+    unlock_contended(&Mutex) = unlock_contended_from;
+    /// While threads hold mutexes by nodes, or operations are watched.
+    unlock_otherwise(*mut Mutex) = unlock_otherwise_from;
+    /// Every kind but the plain one.
+    unlock_kind(*mut Mutex) = unlock_kind_from;
+}
+
 #[cold]
 #[inline(never)]
-fn lock_contended(m: &Mutex, caller: usize) -> c_int {
+extern "C" fn lock_contended_from(m: &Mutex, caller: usize, from: usize, frame: usize) -> c_int {
     if watch::is_on() {
         return lock_watched(m, caller);
+    }
+    if observe::is_on() {
+        observe::called(if caller == 0 { from } else { caller }, frame);
     }
     if posix::acquire(m, 0, caller) {
         m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
@@ -144,9 +182,16 @@ fn lock_watched(m: &Mutex, caller: usize) -> c_int {
     })
 }
 
-/// Every kind but the plain one.
 #[inline(never)]
-unsafe fn lock_kind(mutex: *mut Mutex, caller: usize) -> c_int {
+unsafe extern "C" fn lock_kind_from(
+    mutex: *mut Mutex,
+    caller: usize,
+    from: usize,
+    frame: usize,
+) -> c_int {
+    if observe::is_on() {
+        observe::called(if caller == 0 { from } else { caller }, frame);
+    }
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { real::pthread_mutex_lock(mutex.cast()) };
     // SAFETY: as above.
@@ -247,7 +292,8 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
                 return unsafe { unlock_kind(mutex) };
             }
             m.owner.store(0, Relaxed); // glibc's condvar code asserts it
-            if fast_give(m, SEVERAL) { 0 } else { unlock_contended(m) }
+            // SAFETY: what it expects.
+            if fast_give(m, SEVERAL) { 0 } else { unsafe { unlock_contended(m) } }
         },
         || {
             if !is_plain(m) {
@@ -255,7 +301,8 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
                 return unsafe { unlock_kind(mutex) };
             }
             if m.word.load(Relaxed) != HELD {
-                return unlock_contended(m);
+                // SAFETY: what it expects.
+                return unsafe { unlock_contended(m) };
             }
             m.owner.store(0, Relaxed); // as above
             m.word.store(FREE, Relaxed); // nobody else is there to see it
@@ -268,29 +315,42 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
 
 /// While threads hold mutexes by nodes, or operations are watched. A mutex that is watched is not touched: it may be glibc's.
 #[inline(never)]
-unsafe fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
+unsafe extern "C" fn unlock_otherwise_from(
+    mutex: *mut Mutex,
+    _: usize,
+    from: usize,
+    frame: usize,
+) -> c_int {
     // SAFETY: our caller's promise.
     let m = unsafe { &*mutex };
     let grants = mode() == GRANTING;
-    if grants && posix::hand_on(m) {
-        return 0;
+    if grants {
+        if observe::is_on() {
+            observe::called(from, frame);
+        }
+        if posix::hand_on(m) {
+            return 0;
+        }
     }
     if !is_plain(m) {
         // SAFETY: as above.
-        return unsafe { unlock_kind(mutex) };
+        return unsafe { unlock_kind_from(mutex, 0, from, frame) };
     }
     if !grants {
-        return unlock_contended(m);
+        return unlock_contended_from(m, 0, from, frame);
     }
     m.owner.store(0, Relaxed); // as in `unlock`
-    if fast_give(m, SEVERAL) { 0 } else { unlock_contended(m) }
+    if fast_give(m, SEVERAL) { 0 } else { unlock_contended_from(m, 0, from, frame) }
 }
 
 #[cold]
 #[inline(never)]
-fn unlock_contended(m: &Mutex) -> c_int {
+extern "C" fn unlock_contended_from(m: &Mutex, _: usize, from: usize, frame: usize) -> c_int {
     if watch::is_on() {
         return give_watched(m);
+    }
+    if observe::is_on() {
+        observe::called(from, frame);
     }
     m.owner.store(0, Relaxed); // as in `unlock`
     give_slow(m, 0);
@@ -298,7 +358,15 @@ fn unlock_contended(m: &Mutex) -> c_int {
 }
 
 #[inline(never)]
-unsafe fn unlock_kind(mutex: *mut Mutex) -> c_int {
+unsafe extern "C" fn unlock_kind_from(
+    mutex: *mut Mutex,
+    _: usize,
+    from: usize,
+    frame: usize,
+) -> c_int {
+    if observe::is_on() {
+        observe::called(from, frame);
+    }
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { real::pthread_mutex_unlock(mutex.cast()) };
     // SAFETY: as above.
@@ -328,7 +396,11 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
     }
-    errno(posix::destroy(m))
+    let answer = posix::destroy(m);
+    if answer.is_ok() {
+        observe::retire(m);
+    }
+    errno(answer)
 }
 
 /// Acquires again after a condvar wait; `moved` as the wait said.
@@ -395,7 +467,10 @@ pub(crate) fn rehearse_recorded(pairs: usize) {
     let mutex = Mutex::new();
     let mutex = core::hint::black_box(&mutex);
     for _ in 0..pairs {
-        lock_contended(mutex, 0);
-        unlock_contended(mutex);
+        // SAFETY: what they expect.
+        unsafe {
+            lock_contended(mutex, 0);
+            unlock_contended(mutex);
+        }
     }
 }

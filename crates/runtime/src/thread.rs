@@ -31,9 +31,11 @@ pub(crate) struct Thread {
     pub(crate) paced: Room<40>,
     /// Where the trace keeps its account. Own thread only.
     pub(crate) traced: Room<32>,
+    /// Where observation keeps its account. Own thread only.
+    pub(crate) observed: Room<112>,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 128);
+const _: () = assert!(size_of::<Thread>() <= 256);
 
 /// Room for an account of an unknown type.
 #[repr(C, align(8))]
@@ -58,9 +60,9 @@ core::arch::global_asm!(
     ".hidden lockwright_thread",
     ".globl lockwright_thread",
     ".type lockwright_thread, @object",
-    ".size lockwright_thread, 128",
+    ".size lockwright_thread, 256",
     "lockwright_thread:",
-    ".zero 128",
+    ".zero 256",
     ".popsection",
 );
 

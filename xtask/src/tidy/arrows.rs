@@ -60,7 +60,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "guard",
             ],
             // Watchers, which `watch` calls without knowing them.
-            &["trace", "recording", "emulate"],
+            &["trace", "recording", "emulate", "observe"],
             // The ground.
             &["watch", "mode", "shared", "thread", "fork", "clock", "access", "env"],
             &["layout", "real", "files", "object"],

@@ -23,7 +23,7 @@ pub use held::Held;
 pub use mutex::{Refused, destroy, give_slow, holds, is_ours};
 pub use mutex::{lock, lock_again, lock_until, try_lock, unlock};
 pub use places::{Front, GENERATIONS, How, PLACE_MAX, Policy, UNDECIDED};
-pub use places::{acquire, forget, hand_on, queue_in_front};
+pub use places::{acquire, ask, forget, hand_on, queue_in_front, waiters};
 
 use crate::front::{self, FREE, HELD, Parts, Seat, Tuning, Waiter};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -70,6 +70,34 @@ pub trait Environment: Sized + 'static {
 
     /// The calling thread has to wait for a mutex, and has time for other things.
     fn before_wait() {}
+
+    /// The calling thread has to wait for a mutex; `caller` is the address of its call, or 0. What this returns is the wait's, until
+    /// [`has_waited`](Self::has_waited).
+    #[inline(always)]
+    fn waits(mutex: &Mutex<Self>, caller: usize) -> u64 {
+        let _ = (mutex, caller);
+        0
+    }
+
+    /// A wait has ended; `acquired`: with the mutex.
+    #[inline(always)]
+    fn has_waited(mutex: &Mutex<Self>, wait: u64, acquired: bool) {
+        let _ = (mutex, wait, acquired);
+    }
+
+    /// The calling thread is about to release a mutex for which somebody waits, or has asked it to come here ([`ask`]). What this
+    /// returns is the release's, until [`released`](Self::released).
+    #[inline(always)]
+    fn releases(mutex: &Mutex<Self>) -> u64 {
+        let _ = mutex;
+        0
+    }
+
+    /// A mutex of this address has been released; it may be gone.
+    #[inline(always)]
+    fn released(address: usize, release: u64) {
+        let _ = (address, release);
+    }
 
     /// Runs a wait for word 0, in the line or beside it; the seat, if there is one, says where the thread
     /// stands.

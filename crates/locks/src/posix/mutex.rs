@@ -101,7 +101,10 @@ pub fn lock_until<E: Environment>(
     }
     let Some(deadline) = deadline else { return Err(Refused::Invalid) };
     let (_, tuning) = policy(m);
-    if E::on_word(m, || front::lock_until(m.parts(), &tuning, deadline)) {
+    let wait = E::waits(m, 0);
+    let acquired = E::on_word(m, || front::lock_until(m.parts(), &tuning, deadline));
+    E::has_waited(m, wait, acquired);
+    if acquired {
         own(m, kind)
     } else {
         Err(Refused::TimedOut)
@@ -162,7 +165,9 @@ pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> A
         return lock(m, caller);
     }
     let (_, tuning) = policy(m);
+    let wait = E::waits(m, caller);
     E::on_word(m, || front::lock_moved(m.parts(), &tuning));
+    E::has_waited(m, wait, true);
     own(m, m.kind.load(Relaxed))
 }
 

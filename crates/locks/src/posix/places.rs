@@ -11,7 +11,8 @@
 use super::{Environment, MARKED, Mutex};
 use crate::catalog::visit_front;
 use crate::entry::{Entry, FrontVisitor};
-use crate::front::{self, FREE, Parts, Rule, Seat, Tuning, View, Waiter, side, try_take};
+use crate::front::{self, FREE, HELD, PROMISED, Parts, Rule, Seat, Tuning, View};
+use crate::front::{Waiter, mood, side, try_take};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
 
@@ -156,12 +157,26 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
     }
     E::before_wait();
     let (how, tuning) = tuned::<E>(decide(mutex, caller));
+    let wait = E::waits(mutex, caller);
+    let by_word = acquire_by(mutex, kind, caller, how, &tuning);
+    E::has_waited(mutex, wait, true);
+    by_word
+}
+
+#[inline(always)]
+fn acquire_by<E: Environment>(
+    mutex: &Mutex<E>,
+    kind: u32,
+    caller: usize,
+    how: How<E>,
+    tuning: &Tuning,
+) -> bool {
     match how {
         How::Front(front) => {
             // A section is known by where it begins.
             let parts = Parts { site: caller as u32, ..mutex.parts_of(kind) };
             let mut node = core::ptr::null();
-            E::in_line(mutex, &tuning, |seat| node = (front.acquire)(parts, &tuning, seat));
+            E::in_line(mutex, tuning, |seat| node = (front.acquire)(parts, tuning, seat));
             if !node.is_null() {
                 E::grants();
                 E::with_held(|held| held.note(&mutex.word, node, tuning.era));
@@ -174,7 +189,7 @@ pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bo
                 // From now on every arrival comes here, and queues. Relaxed: those that don't know yet overtake.
                 mutex.kind.fetch_or(MARKED, Relaxed);
             }
-            E::in_queue(mutex, &tuning, || acquire(mutex, &tuning));
+            E::in_queue(mutex, tuning, || acquire(mutex, tuning));
         }
         How::Whole(_) | How::Glibc => {
             E::on_word(mutex, || front::lock_as_glibc(mutex.parts()));
@@ -195,16 +210,21 @@ pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
     let node = E::with_held(|held| {
         if held.is_any() { held.take(&mutex.word, E::era()) } else { core::ptr::null() }
     });
+    if node.is_null() {
+        return false;
+    }
     // SAFETY: the thread holds it by this node.
-    !node.is_null()
-        && (unsafe { front::hand_on(node) } || {
-            leave(mutex, node);
-            true
-        })
+    if unsafe { front::hand_on(node) } {
+        E::released(core::ptr::from_ref(mutex).addr(), 0);
+    } else {
+        leave(mutex, node);
+    }
+    true
 }
 
 #[cold]
 fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
+    let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts();
     if let How::Front(front) = how {
@@ -212,17 +232,33 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
     }
     // SAFETY: as our caller's.
     unsafe { front::release(parts, &tuning, node) };
+    E::released(address, release);
 }
 
 /// Releases word 0, which is not 1, for a thread that holds by no node ([`hand_on`] comes first). Which thread gets
 /// the wake does not depend on the mutex's lock, which may be decided at this very moment.
 pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
+    let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
     let (how, tuning) = policy(mutex);
     let parts = mutex.parts_of(kind);
     if let How::Front(front) = how {
         (front.release)(&View::new(parts, &tuning));
     }
     front::unlock_slow(parts, &tuning);
+    E::released(address, release);
+}
+
+/// Asks the mutex's holder to release it by the slow path, where [`Environment::releases`] hears of it. It costs the holder
+/// no wake: a word that says [`PROMISED`] owes none.
+pub fn ask<E: Environment>(mutex: &Mutex<E>) {
+    // STATE: (1, q, s) -> (4, q, s). Relaxed: it changes what an unlock does, and publishes nothing. Nobody sleeps on a word that
+    // says 1, but for those whom an unlock has woken; and who falls asleep makes it 2.
+    let _ = mutex.word.compare_exchange(HELD, PROMISED, Relaxed, Relaxed);
+}
+
+/// How many threads wait in the mutex's line: a hint. Asked by one that holds it.
+pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
+    mutex.users.load(Relaxed) / mood::WAITER // the word's highest field
 }
 
 /// Does every arrival at a marked mutex have to queue, whether or not its word is free?

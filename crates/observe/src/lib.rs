@@ -1,0 +1,27 @@
+//! What a process's locks do, counted in shared memory while it runs: one record for each contended lock.
+//!
+//! `no_std`, because it runs inside other people's programs. Readers map the same layout.
+//!
+//! ```text
+//!   byte 0        Header: who writes it, how, and what was lost
+//!   KEYS_AT       LOCKS keys: a lock's address, or a place where locks that are gone were waited for; 0: free
+//!   STACKS_AT     STACKS x Stack: each stack once
+//!   RECORDS_AT    LOCKS + 1 records, one for each key; the last one is for those that found no room. Holes until used
+//! ```
+//!
+//! Invariants:
+//! 1. Every update is one relaxed atomic operation. So the file can be read at any time, and it is complete after `kill -9`.
+//! 2. A record's memory is given by the kernel before it is used: a full disk means "not counted", never SIGBUS.
+//! 3. The file is bounded ([`layout::LENGTH`]), and so is what an update looks at: [`layout::WAYS`] keys, [`layout::SITES`] sites.
+//! 4. A record may be given to another lock at any moment, by [`Segment::retire`] or for want of room. An update that is under
+//!    way then counts for the other lock. That is rare, and breaks nothing.
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod control;
+pub mod layout;
+mod segment;
+
+pub use segment::{About, Blame, Refused, Segment, Wait, stack_hash};

@@ -1,0 +1,423 @@
+//! What locks do, counted in shared memory (the crate `observe`): who waits, for how long, and for whom.
+//!
+//! ```text
+//!   waits        notes when, and asks the holder to come by the slow path (one wait in SAMPLE)
+//!     sleeps     ditto, each time
+//!   has_waited   takes the time, if the thread slept or is one in SAMPLE; keeps the result, and counts later
+//!   releases     takes the time                                                      │ the mutex may be gone
+//!   released     counts: this wait, this hold, and what the holder answers for  ◄────┘
+//! ```
+//!
+//! All of it lies on paths that wait anyway; the uncontended path knows nothing of it. Counting happens after a release, so that
+//! nobody waits for it. A holder that never had to wait is seen, too: the waiter's question sends its unlock to the slow path,
+//! and there the caller's address and stack are the critical section's.
+//!
+//! The level is a word that commands write ([`lockwright_observe`]). The first thread that has to wait makes the segment, and a
+//! process that can't have one goes on without.
+
+use crate::env::{say, variable};
+use crate::fork::{self, When};
+use crate::layout::Mutex;
+use crate::thread::{self, Room};
+use crate::{access, files};
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::c_int;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_locks::front::{WAITED, side};
+use lockwright_locks::posix;
+use lockwright_native::futex::{self, Clock};
+use lockwright_native::place;
+use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN, SAMPLE};
+use lockwright_observe::layout::DEPTH;
+use lockwright_observe::{About, Blame, Refused, Segment, Wait};
+use lockwright_platform::Word;
+
+/// What is counted in this process.
+#[unsafe(no_mangle)]
+#[used]
+pub(crate) static lockwright_observe: Control = Control::new();
+
+/// Where segments live, `UID` set in; by preference.
+const FOLDERS: [(&[u8], &[u8]); 2] =
+    [(b"/dev/shm/lockwright-", b""), (b"/run/user/", b"/lockwright")];
+
+struct Shared(UnsafeCell<Option<Segment>>);
+// SAFETY: written by the thread that has made the state BUSY, and read while it is OPEN.
+unsafe impl Sync for Shared {}
+static SEGMENT: Shared = Shared(UnsafeCell::new(None));
+
+/// The lock in use, for the header.
+struct Spec(UnsafeCell<([u8; 128], usize)>);
+// SAFETY: written by the constructor.
+unsafe impl Sync for Spec {}
+static SPEC: Spec = Spec(UnsafeCell::new(([0; 128], 0)));
+
+static SAID: AtomicBool = AtomicBool::new(false);
+
+/// A thread's account. Zeroes are one of a thread that waits for nothing.
+#[repr(C)]
+pub(crate) struct Account {
+    /// The lock that it waits for; 0: none.
+    lock: Cell<u64>,
+    since_ns: Cell<u64>,
+    site: Cell<u64>,
+    /// The program's frame pointer at its call.
+    frame: Cell<usize>,
+    /// Where it called us last, and with which frame pointer; consumed by who needs it.
+    call: Cell<(u64, usize)>,
+    /// The wait that has ended, and is not counted yet; its lock 0: none.
+    ended: Cell<Wait>,
+    /// Since when it has held `ended.lock`, ns; 0: that is not timed.
+    held_since_ns: Cell<u64>,
+    countdown: Cell<u32>,
+    slept: Cell<bool>,
+    sampled: Cell<bool>,
+}
+
+/// Bytes of an [`Account`].
+pub(crate) const ACCOUNT: usize = 112;
+const _: () = assert!(size_of::<Account>() == ACCOUNT);
+const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
+
+fn account() -> &'static Account {
+    // SAFETY: the calling thread's, always of this type.
+    unsafe { (*thread::this()).observed.account() }
+}
+
+/// Is anything counted?
+#[inline(always)]
+pub(crate) fn is_on() -> bool {
+    lockwright_observe.level.load(Relaxed) != Level::Off as u32 // a hint
+}
+
+fn is_full() -> bool {
+    lockwright_observe.level.load(Relaxed) == Level::Full as u32 // a hint
+}
+
+/// Reads LOCKWRIGHT_OBSERVE.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn load() {
+    let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
+    // SAFETY: nobody else is there.
+    let (text, len) = unsafe { &mut *SPEC.0.get() };
+    *len = lock.len().min(text.len());
+    text[..*len].copy_from_slice(&lock[..*len]);
+    let Some(name) = variable(c"LOCKWRIGHT_OBSERVE") else { return };
+    match Level::from_name(name) {
+        Some(level) => lockwright_observe.level.store(level as u32, Relaxed), // one thread
+        None => say(&[b"LOCKWRIGHT_OBSERVE='", name, b"' is none of off, counters, full: nothing is counted\n"]),
+    }
+}
+
+/// The segment. Made now, if there is none yet.
+#[inline]
+fn segment() -> Option<Segment> {
+    // ORDERING: Acquire, pairs with the Release in `open`.
+    match lockwright_observe.state.load(Acquire) {
+        // SAFETY: OPEN: nobody writes any more.
+        OPEN => unsafe { *SEGMENT.0.get() },
+        NONE => open(),
+        _ => None,
+    }
+}
+
+#[cold]
+fn open() -> Option<Segment> {
+    let control = &lockwright_observe;
+    // ORDERING: Acquire, pairs with the Release below.
+    control.state.compare_exchange(NONE, BUSY, Acquire, Relaxed).ok()?;
+    fork::tell_child(When::Unseen, in_child);
+    futex::before_sleep(before_sleep);
+    let made = thread::leaving_errno(make);
+    if let Err(Refused::System(error)) = made {
+        control.error.store(error as u32, Relaxed); // published below
+    }
+    // SAFETY: BUSY: nobody else reads or writes it.
+    unsafe { *SEGMENT.0.get() = made.ok() };
+    if let Ok(segment) = made {
+        control.base.store(segment.base().addr() as u64, Relaxed); // as above
+    } else if !SAID.swap(true, Relaxed) {
+        say(&[b"no memory to count locks in (/dev/shm): nothing is counted\n"]);
+    }
+    // ORDERING: Release, pairs with the Acquire in `segment`: it is there.
+    control.state.store(if made.is_ok() { OPEN } else { FAILED }, Release);
+    made.ok()
+}
+
+fn make() -> Result<Segment, Refused> {
+    if access::now() != access::Access::All {
+        return Err(Refused::System(libc::EPERM)); // a filter may kill for asking
+    }
+    let (mut command, mut stat, mut boot) = ([0_u8; 512], [0_u8; 1024], [0_u8; 40]);
+    // SAFETY: written by the constructor.
+    let (lock, len) = unsafe { &*SPEC.0.get() };
+    let about = About {
+        now_ns: futex::now(Clock::Monotonic),
+        started: files::read(c"/proc/self/stat", &mut stat).map_or(0, started),
+        boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot).unwrap_or(b"").trim_ascii(),
+        lock: &lock[..*len],
+        command: files::command_line(&mut command),
+    };
+    let mut why = Refused::System(libc::ENOENT);
+    for (before, after) in FOLDERS {
+        let mut path = [0_u8; 64];
+        let len = folder(before, after, &mut path);
+        // SAFETY: a NUL-terminated path. Others' folders, and links, are refused by whoever opens it. Not libc's `mkdir`, whose
+        // name a program may have taken.
+        unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700) };
+        match Segment::create(&path[..len], &about) {
+            Ok(segment) => return Ok(segment),
+            Err(refused) => why = refused,
+        }
+    }
+    Err(why)
+}
+
+/// Writes the name of this user's folder; returns its length.
+fn folder(before: &[u8], after: &[u8], path: &mut [u8; 64]) -> usize {
+    let mut digits = [0_u8; 10];
+    // SAFETY: no preconditions.
+    let mut user = unsafe { libc::geteuid() };
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (user % 10) as u8;
+        user /= 10;
+        if user == 0 {
+            break;
+        }
+    }
+    let mut len = 0;
+    for piece in [before, &digits[at..], after] {
+        path[len..len + piece.len()].copy_from_slice(piece);
+        len += piece.len();
+    }
+    len
+}
+
+/// Field 22 of `/proc/PID/stat`; the second may contain anything.
+fn started(stat: &[u8]) -> u64 {
+    let end = stat.iter().rposition(|&byte| byte == b')').map_or(0, |at| at + 1);
+    let field = stat[end..].split(|&byte| byte == b' ').filter(|field| !field.is_empty()).nth(19);
+    let digits = field.unwrap_or(b"").iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |sum: u64, &digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}
+
+/// In the child of a fork: the segment is the parent's.
+fn in_child() {
+    // Relaxed: there is one thread.
+    lockwright_observe.base.store(0, Relaxed);
+    lockwright_observe.state.store(NONE, Relaxed);
+}
+
+/// The calling thread has to wait; `caller` is the address of its call, or 0. 0: that is not counted.
+#[cold]
+pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
+    fork::era(); // a child that we have not been told of finds out
+    let Some(segment) = segment() else { return 0 };
+    let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
+    count(account, &segment);
+    let now = futex::now(Clock::Monotonic);
+    segment.arrived(lock, mutex.side.load(Relaxed) & side::LOCK, now);
+    account.lock.set(lock);
+    account.since_ns.set(now);
+    let (called, frame) = account.call.take();
+    account.site.set(if caller == 0 { called } else { caller as u64 });
+    account.frame.set(frame);
+    account.slept.set(false);
+    let left = account.countdown.get();
+    let sampled = left == 0 || is_full();
+    account.sampled.set(sampled);
+    account.countdown.set(if left == 0 { SAMPLE - 1 } else { left - 1 });
+    if sampled {
+        segment.blocks(lock, now, weight());
+        posix::ask(mutex);
+    }
+    now
+}
+
+/// As how many a wait without sleep counts.
+fn weight() -> u32 {
+    if is_full() { 1 } else { SAMPLE }
+}
+
+/// Before any sleep of a thread.
+fn before_sleep() {
+    let account = account();
+    let lock = account.lock.get();
+    if lock == 0 || account.slept.replace(true) {
+        return;
+    }
+    if let Some(segment) = segment() {
+        segment.blocks(lock, account.since_ns.get(), 1);
+    }
+}
+
+/// The wait has ended.
+#[cold]
+pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
+    let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
+    // Another one: a signal handler has waited meanwhile.
+    let is_this = account.lock.replace(0) == lock;
+    let (slept, sampled) = (account.slept.get(), account.sampled.get());
+    if !is_this || !slept && !sampled && acquired {
+        return;
+    }
+    let Some(segment) = segment() else { return };
+    let now = futex::now(Clock::Monotonic);
+    let here = place::among_usable();
+    let wait = Wait {
+        lock,
+        site: account.site.get(),
+        stack: 0,
+        tid: thread::id(),
+        ended_ns: now,
+        ns: now.saturating_sub(account.since_ns.get()),
+        weight: if slept || !acquired { 1 } else { weight() },
+        class: here.class.0,
+        asleep: slept,
+        acquired,
+    };
+    account.ended.set(wait);
+    if !acquired {
+        segment.gives_up(lock, account.since_ns.get());
+        return count(account, &segment);
+    }
+    segment.answers(lock, now, posix::waiters(mutex) > 0);
+    if is_full() {
+        segment.follow(lock, wait.tid, here.cpu.into());
+    }
+    account.held_since_ns.set(now);
+    posix::ask(mutex); // ourselves
+}
+
+/// Counts the wait that has ended, if there is one.
+fn count(account: &Account, segment: &Segment) {
+    let mut wait = account.ended.take();
+    if wait.lock == 0 {
+        return;
+    }
+    if is_full() {
+        wait.stack = stack(segment, wait.site, account.frame.get());
+    }
+    segment.waited(&wait);
+    account.held_since_ns.set(0);
+}
+
+/// The calling thread is about to release a mutex, by the slow path. 0: that is not counted.
+#[cold]
+pub(crate) fn releases(mutex: &Mutex) -> u64 {
+    if segment().is_none() {
+        return 0;
+    }
+    // Those who sleep take their time when they have it, and it is theirs to answer from then on. Others may come and go unseen.
+    let others = mutex.word.load(Relaxed) == WAITED && posix::waiters(mutex) > 1;
+    futex::now(Clock::Monotonic) & !1 | u64::from(others)
+}
+
+/// It has been released; `release` is what [`releases`] said, or 0: to one that was granted it.
+#[cold]
+pub(crate) fn released(address: usize, release: u64) {
+    let (account, lock) = (account(), address as u64);
+    let timed = account.ended.get().lock == lock;
+    let Some(segment) = segment().filter(|_| release != 0 || timed) else { return };
+    let now = if release != 0 { release & !1 } else { futex::now(Clock::Monotonic) };
+    let (site, frame) = account.call.take();
+    let stack = if is_full() { stack(&segment, site, frame) } else { 0 };
+    let blame = Blame { site, stack, tid: thread::id() };
+    if timed {
+        let (ended, since) = (account.ended.get(), account.held_since_ns.get());
+        count(account, &segment);
+        if since != 0 {
+            let held = now.saturating_sub(since);
+            segment.held(lock, held, ended.weight, blame);
+            if release == 0 {
+                segment.blocked_by_hold(lock, held, ended.weight, blame);
+            }
+        }
+    }
+    if release != 0 {
+        segment.blocked(lock, now, release & 1 != 0, blame);
+    }
+}
+
+/// The program called us from here, with this frame pointer, to lock or to unlock by a slow path.
+#[inline]
+pub(crate) fn called(caller: usize, frame: usize) {
+    account().call.set((caller as u64, frame));
+}
+
+/// A mutex is no more.
+#[cold]
+pub(crate) fn retire(mutex: &Mutex) {
+    // ORDERING: Acquire, pairs with the Release in `open`. None is made for this.
+    if lockwright_observe.state.load(Acquire) == OPEN
+        && let Some(segment) = segment()
+    {
+        let lock = core::ptr::from_ref(mutex).addr() as u64;
+        segment.retire(lock, futex::now(Clock::Monotonic));
+    }
+}
+
+/// The stack of the program's call at `site`, by its frame pointers; 0: none.
+///
+/// A program without frame pointers has anything in that register. So the kernel reads the memory, which answers instead of
+/// faulting; and a process that may not ask it has no stacks.
+#[cold]
+fn stack(segment: &Segment, site: u64, frame: usize) -> u32 {
+    /// Bytes that are copied at a time, and how far callers' frames may lie away.
+    const CHUNK: usize = 1024;
+    const FAR: usize = 1 << 20;
+    if site == 0 || access::is_fenced() || access::is_confined() {
+        return 0;
+    }
+    let mut frames = [0_u64; DEPTH];
+    frames[0] = site;
+    let mut depth = 1;
+    let mut copy = [0_usize; CHUNK / size_of::<usize>()];
+    let (mut base, mut len, mut at) = (0, 0, frame);
+    while depth < DEPTH && at.is_multiple_of(size_of::<usize>()) && at != 0 {
+        let pair = 2 * size_of::<usize>();
+        if at < base || at + pair > base + len {
+            base = at;
+            len = read_memory(at, &mut copy);
+            if len < pair {
+                break;
+            }
+        }
+        let index = (at - base) / size_of::<usize>();
+        let (next, caller) = (copy[index], copy[index + 1]);
+        if caller < 4096 {
+            break;
+        }
+        frames[depth] = caller as u64;
+        depth += 1;
+        if next <= at || next - at > FAR {
+            break;
+        }
+        at = next;
+    }
+    segment.stack(&frames[..depth])
+}
+
+/// Copies memory of our own that may not be there; returns how many bytes were.
+fn read_memory(at: usize, into: &mut [usize]) -> usize {
+    let to = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: size_of_val(into) };
+    // Not beyond the page's end, behind which there may be nothing.
+    let here = 4096 - at % 4096;
+    let from = libc::iovec {
+        iov_base: core::ptr::without_provenance_mut(at),
+        iov_len: here.min(size_of_val(into)),
+    };
+    let got = thread::leaving_errno(|| {
+        // SAFETY: the kernel writes to our own buffer, no more than its length, and checks what it reads.
+        unsafe {
+            let pid: c_int = libc::getpid();
+            libc::syscall(libc::SYS_process_vm_readv, pid, &raw const to, 1, &raw const from, 1, 0)
+        }
+    });
+    usize::try_from(got).unwrap_or(0)
+}
