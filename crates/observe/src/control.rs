@@ -14,13 +14,13 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"lockob.1");
 pub enum Level {
     /// Nothing.
     Off = 0,
-    /// Every contended acquisition. Of waits without sleep, and of holds, one in [`SAMPLE`] is timed, and counts as that many.
+    /// Every contended acquisition. Waits with a sleep are timed; of those without, one in [`SAMPLE`], which counts as that many.
     Counters = 1,
-    /// The same, each of them timed; owners, cores, stacks.
+    /// The same, and owners, cores, stacks.
     Full = 2,
 }
 
-/// One in this many is timed at [`Level::Counters`].
+/// Of waits without a sleep, one in this many is timed.
 pub const SAMPLE: u32 = 8;
 
 impl Level {

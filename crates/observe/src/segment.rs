@@ -430,11 +430,15 @@ impl Segment {
         Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns);
     }
 
-    /// A thread that had to wait has the lock: is it another one than the last?
-    pub fn follow(&self, lock: u64, tid: u32, cpu: u32) {
+    /// A thread that had to wait has the lock. `counts`: is it another one than the last, on another CPU?
+    pub fn follow(&self, lock: u64, tid: u32, cpu: u32, counts: bool) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
-        let before = record.last_owner.swap(u64::from(cpu) << 32 | u64::from(tid), Relaxed); // a hint
-        if before != 0 {
+        let (before, now) =
+            (record.last_owner.load(Relaxed), u64::from(cpu) << 32 | u64::from(tid)); // a hint
+        if before != now {
+            record.last_owner.store(now, Relaxed);
+        }
+        if counts && before != 0 {
             add(&record.followed, 1);
             add(&record.owners, u64::from(before as u32 != tid));
             add(&record.cores, u64::from((before >> 32) as u32 != cpu));

@@ -229,19 +229,14 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     account.frame.set(frame);
     account.slept.set(false);
     let left = account.countdown.get();
-    let sampled = left == 0 || is_full();
+    let sampled = left == 0;
     account.sampled.set(sampled);
-    account.countdown.set(if left == 0 { SAMPLE - 1 } else { left - 1 });
+    account.countdown.set(if sampled { SAMPLE - 1 } else { left - 1 });
     if sampled {
-        segment.blocks(lock, now, weight());
+        segment.blocks(lock, now, SAMPLE);
         posix::ask(mutex);
     }
     now
-}
-
-/// As how many a wait without sleep counts.
-fn weight() -> u32 {
-    if is_full() { 1 } else { SAMPLE }
 }
 
 /// Before any sleep of a thread.
@@ -263,12 +258,19 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     // Another one: a signal handler has waited meanwhile.
     let is_this = account.lock.replace(0) == lock;
     let (slept, sampled) = (account.slept.get(), account.sampled.get());
-    if !is_this || !slept && !sampled && acquired {
+    let timed = is_this && (slept || sampled || !acquired);
+    if !timed && !is_full() {
         return;
     }
     let Some(segment) = segment() else { return };
-    let now = futex::now(Clock::Monotonic);
     let here = place::among_usable();
+    if is_full() && acquired {
+        segment.follow(lock, thread::id(), here.cpu.into(), timed);
+    }
+    if !timed {
+        return;
+    }
+    let now = futex::now(Clock::Monotonic);
     let wait = Wait {
         lock,
         site: account.site.get(),
@@ -276,7 +278,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         tid: thread::id(),
         ended_ns: now,
         ns: now.saturating_sub(account.since_ns.get()),
-        weight: if slept || !acquired { 1 } else { weight() },
+        weight: if slept || !acquired { 1 } else { SAMPLE },
         class: here.class.0,
         asleep: slept,
         acquired,
@@ -287,9 +289,6 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         return count(account, &segment);
     }
     segment.answers(lock, now, posix::waiters(mutex) > 0);
-    if is_full() {
-        segment.follow(lock, wait.tid, here.cpu.into());
-    }
     account.held_since_ns.set(now);
     posix::ask(mutex); // ourselves
 }
