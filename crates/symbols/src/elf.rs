@@ -179,7 +179,7 @@ impl Symbols {
                     _ => return None,
                 };
                 let name = symbol.name().ok().filter(|name| !name.is_empty())?;
-                symbol.is_definition().then(|| Symbol {
+                (!symbol.is_undefined()).then(|| Symbol {
                     start: symbol.address(),
                     size: symbol.size(),
                     kind,

@@ -79,11 +79,12 @@ impl Symboliser {
             if !mapping.is_file() || !is_program || self.files.contains_key(&mapping.path) {
                 continue;
             }
-            let file = File::open(reachable(pid, mapping));
-            // What was removed can be reached by its mapping alone, with the right to do so.
+            // What was removed, or replaced, can be reached by its mapping alone, with the right to do so.
             let (start, end) = (mapping.start, mapping.end);
-            let file =
-                file.or_else(|_| File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")));
+            let file = match mapping.is_deleted {
+                true => File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")),
+                false => File::open(reachable(pid, mapping)),
+            };
             if let Ok(file) = file {
                 self.files.insert(mapping.path.clone(), file);
             }
@@ -229,6 +230,7 @@ impl Symboliser {
         let opened = self.files.get(&mapping.path);
         let elf = match opened {
             Some(file) => Elf::read(file),
+            None if mapping.is_deleted => return None,
             None => Elf::read(&File::open(&mapping.path).ok()?),
         }?;
         let is_same = |noted: &String| elf.build_id.as_ref().is_none_or(|id| id == noted);

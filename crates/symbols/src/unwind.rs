@@ -30,7 +30,8 @@ pub struct Registers {
 
 impl Registers {
     fn native(self) -> Native {
-        let frame = self.frame.unwrap_or(0);
+        // Zero would mean that the stack ends here; nothing can be read there, so the walk fails instead.
+        let frame = self.frame.unwrap_or(8);
         #[cfg(target_arch = "x86_64")]
         return Native::new(self.instruction, self.stack, frame);
         #[cfg(target_arch = "aarch64")]
