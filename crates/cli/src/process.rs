@@ -1,45 +1,13 @@
 //! A running process, by its files under `/proc`.
 
 use crate::hints::{Failure, cause};
+pub(crate) use lockwright_symbols::{Mapping, mappings};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
-
-/// A piece of a file in a process's memory.
-pub(crate) struct Mapping {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    /// In the file.
-    pub(crate) offset: u64,
-    /// The file; empty: none.
-    pub(crate) path: PathBuf,
-    pub(crate) is_code: bool,
-}
-
-/// All mappings of a process, or of a thread's process.
-pub(crate) fn mappings(pid: libc::pid_t) -> io::Result<Vec<Mapping>> {
-    let text = fs::read(format!("/proc/{pid}/maps"))?;
-    let text = String::from_utf8_lossy(&text);
-    // `7f..-7f.. r-xp 00026000 08:01 1234    /usr/lib/a name with blanks.so (deleted)`
-    let mapping = |line: &str| {
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let is_code = words.next()?.contains('x');
-        let offset = words.next()?;
-        let path = words.nth(2).unwrap_or_default().trim_start().trim_end_matches(" (deleted)");
-        Some(Mapping {
-            start: u64::from_str_radix(start, 16).ok()?,
-            end: u64::from_str_radix(end, 16).ok()?,
-            offset: u64::from_str_radix(offset, 16).ok()?,
-            path: path.into(),
-            is_code,
-        })
-    };
-    Ok(text.lines().filter_map(mapping).collect())
-}
 
 /// A process, whose memory can be read and written.
 pub(crate) struct Process {

@@ -1,0 +1,77 @@
+//! Where a file's debug information is, if not in the file: by its build id, or by the name that it gives.
+
+use crate::elf::{Elf, hexadecimal};
+use object::Object;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// The folder where distributions put it.
+const FOLDER: &str = "usr/lib/debug";
+
+/// Debug information, and what it shares with that of other files (`dwz`).
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) shared: Option<PathBuf>,
+}
+
+/// Looks for the debug information of a file that lies at `path` under one of these roots: that of the process, which may
+/// be in a container, and ours.
+pub(crate) fn find(elf: &Elf, path: &Path, roots: &[PathBuf]) -> Option<Found> {
+    let object = elf.object()?;
+    let is_whole = object.has_debug_symbols();
+    if is_whole {
+        return None;
+    }
+    let by_id = elf.build_id.as_ref().and_then(|id| {
+        let name = by_build_id(id)?;
+        roots.iter().map(|root| root.join(FOLDER).join(&name)).find(|path| path.is_file())
+    });
+    let by_link = || {
+        let (name, check) = object.gnu_debuglink().ok().flatten()?;
+        let name = Path::new(OsStr::from_bytes(name));
+        let folder = path.parent()?;
+        let inner = folder.strip_prefix("/").unwrap_or(folder);
+        let places = roots.iter().flat_map(|root| {
+            let folder = root.join(inner);
+            [
+                folder.join(name),
+                folder.join(".debug").join(name),
+                root.join(FOLDER).join(inner).join(name),
+            ]
+        });
+        places.into_iter().find(|place| is_meant(place, elf, check))
+    };
+    let path = by_id.or_else(by_link)?;
+    let shared = shared(&path, roots);
+    Some(Found { path, shared })
+}
+
+/// What a file with debug information shares with others.
+pub(crate) fn shared(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
+    let elf = Elf::read(&File::open(path).ok()?)?;
+    let object = elf.object()?;
+    let (name, id) = object.gnu_debugaltlink().ok().flatten()?;
+    let beside = path.parent()?.join(OsStr::from_bytes(name));
+    let by_id = by_build_id(&hexadecimal(id));
+    let by_id = roots.iter().filter_map(|root| Some(root.join(FOLDER).join(by_id.as_ref()?)));
+    std::iter::once(beside).chain(by_id).find(|path| path.is_file())
+}
+
+/// `.build-id/ab/cdef...debug`
+fn by_build_id(id: &str) -> Option<String> {
+    let (start, rest) = id.split_at_checked(2)?;
+    Some(format!(".build-id/{start}/{rest}.debug"))
+}
+
+/// A file of that name may belong to another build.
+fn is_meant(place: &Path, elf: &Elf, check: u32) -> bool {
+    let Some(found) = File::open(place).ok().and_then(|file| Elf::read(&file)) else {
+        return false;
+    };
+    match (&found.build_id, &elf.build_id) {
+        (Some(theirs), Some(ours)) => theirs == ours,
+        _ => fs::read(place).is_ok_and(|bytes| crc32fast::hash(&bytes) == check),
+    }
+}

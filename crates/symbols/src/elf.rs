@@ -1,0 +1,218 @@
+//! A program's or a library's file: where its parts lie, and its symbols.
+
+use crate::space::Mapping;
+use memmap2::Mmap;
+use object::{
+    Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SegmentFlags, SymbolKind,
+};
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::rc::Rc;
+
+/// Bytes of a file, which live as long as somebody needs them.
+#[derive(Clone, Default)]
+pub(crate) struct Bytes {
+    map: Option<Rc<Mmap>>,
+    range: Range<usize>,
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.map.as_ref().map_or(&[], |map| &map[self.range.clone()])
+    }
+}
+
+/// A part of the file that the program loads.
+#[derive(Clone, Debug)]
+struct Load {
+    offset: u64,
+    in_file: u64,
+    address: u64,
+    in_memory: u64,
+    is_code: bool,
+}
+
+/// A named part of the file. Addresses are the file's own.
+#[derive(Clone, Debug)]
+pub(crate) struct Section {
+    pub(crate) name: String,
+    pub(crate) range: Range<u64>,
+    file: Option<(u64, u64)>,
+    is_thread_local: bool,
+}
+
+/// The file, read as far as all its users need. Addresses are the file's own.
+pub(crate) struct Elf {
+    map: Rc<Mmap>,
+    loads: Vec<Load>,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) build_id: Option<String>,
+}
+
+impl Elf {
+    /// `None`: it is no program and no library, or can't be read.
+    pub(crate) fn read(file: &File) -> Option<Self> {
+        // SAFETY: the file of a program that runs, or of its debug information. Should somebody shorten it while we
+        // read, we die of SIGBUS, as each debugger and profiler does.
+        let map = Rc::new(unsafe { Mmap::map(file) }.ok()?);
+        let object = object::File::parse(&**map).ok()?;
+        let loads = object.segments().map(|segment| {
+            let (offset, in_file) = segment.file_range();
+            let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags, .. }
+                if p_flags.0 & object::elf::PF_X.0 != 0);
+            let (address, in_memory) = (segment.address(), segment.size());
+            Load { offset, in_file, address, in_memory, is_code }
+        });
+        let loads = loads.collect();
+        let sections = object.sections().filter_map(|section| {
+            let SectionFlags::Elf { sh_flags, .. } = section.flags() else { return None };
+            let flag = |flag: object::elf::SectionFlags| sh_flags.0 & flag.0 != 0;
+            flag(object::elf::SHF_ALLOC).then(|| Section {
+                name: section.name().unwrap_or_default().to_owned(),
+                range: section.address()..section.address().saturating_add(section.size()),
+                file: section.file_range(),
+                is_thread_local: flag(object::elf::SHF_TLS),
+            })
+        });
+        let sections = sections.collect();
+        let build_id = object.build_id().ok().flatten().map(hexadecimal);
+        Some(Self { map: map.clone(), loads, sections, build_id })
+    }
+
+    pub(crate) fn object(&self) -> Option<object::File<'_>> {
+        object::File::parse(&**self.map).ok()
+    }
+
+    /// What to subtract from an address in that mapping.
+    pub(crate) fn bias(&self, mapping: &Mapping) -> Option<u64> {
+        // Two parts may share a page of the file, which is mapped twice.
+        let within = |load: &&Load| {
+            let page = load.offset & !0xfff;
+            (page..load.offset + load.in_file.max(1)).contains(&mapping.offset)
+        };
+        let same = |load: &&Load| load.is_code == mapping.is_code;
+        let mut loads = self.loads.iter().filter(within);
+        let load = loads.clone().find(same).or_else(|| loads.next())?;
+        let start = load.address.wrapping_add(mapping.offset).wrapping_sub(load.offset);
+        Some(mapping.start.wrapping_sub(start))
+    }
+
+    /// Does the program load something there, `.bss` included?
+    pub(crate) fn holds(&self, address: u64) -> bool {
+        self.loads.iter().any(|load| address.wrapping_sub(load.address) < load.in_memory)
+    }
+
+    /// The first and the last address that it takes.
+    pub(crate) fn extent(&self) -> Range<u64> {
+        let start = self.loads.iter().map(|load| load.address).min().unwrap_or(0);
+        let end = self.loads.iter().map(|load| load.address.saturating_add(load.in_memory)).max();
+        start..end.unwrap_or(0)
+    }
+
+    /// The section at an address.
+    pub(crate) fn section_at(&self, address: u64) -> Option<&Section> {
+        let mut all = self.sections.iter().filter(|section| !section.is_thread_local);
+        all.find(|section| section.range.contains(&address))
+    }
+
+    /// A section, and its bytes.
+    pub(crate) fn section(&self, name: &str) -> Option<(Range<u64>, Bytes)> {
+        let section = self.sections.iter().find(|section| section.name == name)?;
+        let (offset, size) = section.file?;
+        let start = usize::try_from(offset).ok()?;
+        let end = start.checked_add(usize::try_from(size).ok()?)?;
+        (end <= self.map.len()).then(|| {
+            (section.range.clone(), Bytes { map: Some(self.map.clone()), range: start..end })
+        })
+    }
+
+    /// The size of its thread-local variables, as they lie below the thread pointer: a multiple of their alignment.
+    pub(crate) fn thread_local_size(&self) -> Option<u64> {
+        use object::read::elf::{FileHeader, ProgramHeader};
+        let header = object::elf::FileHeader64::<object::Endianness>::parse(&**self.map).ok()?;
+        let endian = header.endian().ok()?;
+        let parts = header.program_headers(endian, &**self.map).ok()?;
+        let part = parts.iter().find(|part| part.p_type(endian) == object::elf::PT_TLS)?;
+        Some(part.p_memsz(endian).next_multiple_of(part.p_align(endian).max(1)))
+    }
+}
+
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Code,
+    Data,
+    ThreadLocal,
+}
+
+/// A function or a variable.
+#[derive(Clone, Debug)]
+pub(crate) struct Symbol {
+    pub(crate) start: u64,
+    size: u64,
+    pub(crate) kind: Kind,
+    is_global: bool,
+    pub(crate) name: String,
+}
+
+/// The symbols of a file, and of the file with its debug information.
+#[derive(Default)]
+pub(crate) struct Symbols {
+    /// By kind and start.
+    all: Vec<Symbol>,
+}
+
+impl Symbols {
+    pub(crate) fn read(files: &[&Elf]) -> Self {
+        let mut all = Vec::new();
+        for object in files.iter().filter_map(|file| file.object()) {
+            all.extend(object.symbols().chain(object.dynamic_symbols()).filter_map(|symbol| {
+                let kind = match symbol.kind() {
+                    SymbolKind::Text => Kind::Code,
+                    SymbolKind::Data => Kind::Data,
+                    SymbolKind::Tls => Kind::ThreadLocal,
+                    _ => return None,
+                };
+                let name = symbol.name().ok().filter(|name| !name.is_empty())?;
+                (!symbol.is_undefined()).then(|| Symbol {
+                    start: symbol.address(),
+                    size: symbol.size(),
+                    kind,
+                    is_global: symbol.is_global(),
+                    name: name.to_owned(),
+                })
+            }));
+        }
+        // Many names at one place: the one that a program would call comes first.
+        let underscores = |symbol: &Symbol| symbol.name.bytes().take_while(|&c| c == b'_').count();
+        all.sort_by(|a, b| {
+            let place = |symbol: &Symbol| (symbol.kind as u8, symbol.start);
+            let rank = |symbol: &Symbol| {
+                (symbol.size == 0, underscores(symbol), !symbol.is_global, symbol.name.len())
+            };
+            place(a).cmp(&place(b)).then(rank(a).cmp(&rank(b))).then_with(|| a.name.cmp(&b.name))
+        });
+        all.dedup_by_key(|symbol| (symbol.kind as u8, symbol.start));
+        Self { all }
+    }
+
+    /// What lies at an address. Hand-written code may have no size: it reaches to the next symbol.
+    pub(crate) fn find(&self, kind: Kind, address: u64) -> Option<&Symbol> {
+        /// Sized symbols rarely overlap, and then only a few do.
+        const NESTED: usize = 8;
+        let key = (kind as u8, address);
+        let after = self.all.partition_point(|symbol| (symbol.kind as u8, symbol.start) <= key);
+        let mut before = self.all[..after].iter().rev().take_while(|symbol| symbol.kind == kind);
+        let first = before.next()?;
+        let contains = |symbol: &&Symbol| address - symbol.start < symbol.size;
+        if contains(&first) || (first.size == 0 && kind == Kind::Code) || first.start == address {
+            return Some(first);
+        }
+        before.take(NESTED).find(contains)
+    }
+}

@@ -1,0 +1,193 @@
+//! The stacks of another process's threads.
+
+use crate::elf::Bytes;
+use crate::space::AddressSpace;
+use crate::symboliser::Symboliser;
+use crate::thread::read_memory;
+use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+
+#[cfg(target_arch = "aarch64")]
+use framehop::aarch64::{
+    CacheAarch64 as Cache, UnwindRegsAarch64 as Native, UnwinderAarch64 as Arch,
+};
+#[cfg(target_arch = "x86_64")]
+use framehop::x86_64::{CacheX86_64 as Cache, UnwindRegsX86_64 as Native, UnwinderX86_64 as Arch};
+
+/// What a thread's registers held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// The instruction.
+    pub instruction: u64,
+    /// The stack pointer.
+    pub stack: u64,
+    /// The frame pointer; `None`: unknown.
+    pub frame: Option<u64>,
+    /// The link register, where there is one (ARM).
+    pub link: u64,
+}
+
+impl Registers {
+    fn native(self) -> Native {
+        // Zero would mean that the stack ends here; nothing can be read there, so the walk fails instead.
+        let frame = self.frame.unwrap_or(8);
+        #[cfg(target_arch = "x86_64")]
+        return Native::new(self.instruction, self.stack, frame);
+        #[cfg(target_arch = "aarch64")]
+        return Native::new(self.link, self.stack, frame);
+    }
+}
+
+/// Deeper stacks are cut: a profile of them would not be read.
+const DEEPEST: usize = 128;
+/// Where a lost frame pointer is looked for, in words from the stack pointer.
+const LOOKED_AT: u64 = 512;
+/// Read at once.
+const PAGE: u64 = 4096;
+
+/// Walks stacks by the tables that compilers leave for exceptions (`.eh_frame`), or by frame pointers.
+pub struct Unwinder {
+    arch: Arch<Bytes>,
+    cache: Cache,
+    known: BTreeSet<u64>,
+    pages: FxHashMap<u64, Box<[u8]>>,
+}
+
+impl Unwinder {
+    /// For the process that the symboliser knows.
+    pub fn new(symboliser: &mut Symboliser) -> Self {
+        let mut all = Self {
+            arch: Arch::new(),
+            cache: Cache::new(),
+            known: BTreeSet::new(),
+            pages: FxHashMap::default(),
+        };
+        all.refresh(symboliser);
+        all
+    }
+
+    /// Learns what the process has loaded meanwhile.
+    pub fn refresh(&mut self, symboliser: &mut Symboliser) {
+        let code = symboliser.space().mappings.iter().filter(|mapping| mapping.is_code);
+        let code: Vec<_> = code.cloned().collect();
+        let now: BTreeSet<u64> = code.iter().map(|mapping| mapping.start).collect();
+        for &gone in self.known.difference(&now) {
+            self.arch.remove_module(gone);
+        }
+        self.known.retain(|start| now.contains(start));
+        for mapping in code {
+            if self.known.contains(&mapping.start) {
+                continue;
+            }
+            let Some((module, bias)) = symboliser.module(&mapping) else { continue };
+            let section = |name| module.elf.section(name).unzip();
+            let (eh_frame_svma, eh_frame) = section(".eh_frame");
+            let (eh_frame_hdr_svma, eh_frame_hdr) = section(".eh_frame_hdr");
+            let (text_svma, text) = section(".text");
+            let (got_svma, _) = section(".got");
+            // framehop counts from the file's start, which programs at fixed addresses have elsewhere than at zero.
+            let base_svma = module.elf.extent().start;
+            self.arch.add_module(Module::new(
+                mapping.path.display().to_string(),
+                mapping.start..mapping.end,
+                base_svma.wrapping_add(bias),
+                ExplicitModuleSectionInfo {
+                    base_svma,
+                    text_svma,
+                    text,
+                    got_svma,
+                    eh_frame_svma,
+                    eh_frame,
+                    eh_frame_hdr_svma,
+                    eh_frame_hdr,
+                    ..ExplicitModuleSectionInfo::default()
+                },
+            ));
+            self.known.insert(mapping.start);
+        }
+    }
+
+    /// The stack of a thread that sleeps: addresses to look up, the innermost first. The thread is not stopped: if it may
+    /// have gone on meanwhile, ask whether it still sleeps there, and throw the stack away if not.
+    pub fn sleeping(&mut self, space: &AddressSpace, registers: Registers) -> Vec<u64> {
+        let mut pages = std::mem::take(&mut self.pages);
+        pages.clear();
+        let mut read = |at: u64| {
+            let page = at & !(PAGE - 1);
+            let bytes = pages.entry(page).or_insert_with(|| {
+                let mut bytes = vec![0; PAGE as usize];
+                let length = read_memory(space.pid, page, &mut bytes).unwrap_or(0);
+                bytes.truncate(length);
+                bytes.into()
+            });
+            word(bytes, at - page)
+        };
+        let stack = self.search(space, registers, &mut read);
+        self.pages = pages;
+        stack
+    }
+
+    /// The stack of a thread whose registers and upper part of the stack were copied at once. `bytes` begin at the stack
+    /// pointer.
+    pub fn copied(&mut self, space: &AddressSpace, registers: Registers, bytes: &[u8]) -> Vec<u64> {
+        let mut read = |at: u64| word(bytes, at.checked_sub(registers.stack).ok_or(())?);
+        self.search(space, registers, &mut read)
+    }
+
+    /// Without a frame pointer the stack is walked as if nobody needed it. If a function does, each word of the stack
+    /// that may be its frame is tried: it points up the stack, and a return address lies above it.
+    fn search(
+        &mut self,
+        space: &AddressSpace,
+        registers: Registers,
+        read: &mut impl FnMut(u64) -> Result<u64, ()>,
+    ) -> Vec<u64> {
+        let (mut best, is_whole) = self.walk(registers, read);
+        if is_whole || registers.frame.is_some() {
+            return best;
+        }
+        let is_code = |at: u64| space.mapping(at.wrapping_sub(1)).is_some_and(|map| map.is_code);
+        for at in (0..LOOKED_AT).map(|words| registers.stack + words * 8) {
+            let (Ok(next), Ok(back)) = (read(at), read(at + 8)) else { break };
+            let points_up = next == 0 || (next > at && next - at < 1 << 20);
+            if !points_up || !is_code(back) {
+                continue;
+            }
+            let (stack, is_whole) = self.walk(Registers { frame: Some(at), ..registers }, read);
+            if is_whole {
+                return stack;
+            }
+            if stack.len() > best.len() {
+                best = stack;
+            }
+        }
+        best
+    }
+
+    /// Also: did it end where stacks end?
+    fn walk(
+        &mut self,
+        registers: Registers,
+        read: &mut impl FnMut(u64) -> Result<u64, ()>,
+    ) -> (Vec<u64>, bool) {
+        let mut stack = Vec::new();
+        let native = registers.native();
+        let mut frames =
+            self.arch.iter_frames(registers.instruction, native, &mut self.cache, read);
+        while stack.len() < DEEPEST {
+            match frames.next() {
+                Ok(Some(frame)) => stack.push(frame.address_for_lookup()),
+                Ok(None) => return (stack, true),
+                Err(_) => return (stack, false),
+            }
+        }
+        (stack, true)
+    }
+}
+
+fn word(bytes: &[u8], at: u64) -> Result<u64, ()> {
+    let at = usize::try_from(at).map_err(drop)?;
+    let word = bytes.get(at..at.checked_add(8).ok_or(())?).ok_or(())?;
+    Ok(u64::from_le_bytes(word.try_into().map_err(drop)?))
+}
