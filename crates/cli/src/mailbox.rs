@@ -31,48 +31,13 @@ pub(crate) struct Remote<'a> {
 impl<'a> Remote<'a> {
     /// That of the preloaded library, or of the program's own runtime.
     pub(crate) fn find(process: &'a Process) -> Result<Self, Failure> {
-        let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
-        let file = |map: &&Mapping| map.path.is_absolute() && map.offset == 0;
-        let is_ours = |map: &&Mapping| {
-            map.path.file_name().and_then(OsStr::to_str).is_some_and(|n| n.contains("lockwright"))
-        };
-        let program = process.program();
-        let library = maps.iter().filter(file).filter(is_ours);
-        let own = maps.iter().filter(file).filter(|map| map.path == program);
-        for map in library.chain(own) {
-            // As the process sees the file, which may live in a container.
-            let root = PathBuf::from(format!("/proc/{}/root", process.pid));
-            let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
-            let offset = match symbol(&path) {
-                Ok(Some(offset)) => offset,
-                Ok(None) => continue,
-                Err(_) => {
-                    return Err(Failure::new(format!(
-                        "process {} runs with '{}', and that file is gone",
-                        process.pid,
-                        map.path.display()
-                    ))
-                    .hint("restart it, with the present library"));
-                }
-            };
-            let remote = Self { process, at: map.start + offset };
-            if remote.word64(offset_of!(Mailbox, magic))? == MAGIC
-                && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>()
-            {
-                return Ok(remote);
-            }
-            return Err(Failure::new(format!(
-                "process {} runs with another version of lockwright than this command's",
-                process.pid
-            ))
-            .hint("lockwright --version; or restart it"));
+        let remote = Self { process, at: symbol_in(process, SYMBOL)? };
+        if remote.word64(offset_of!(Mailbox, magic))? == MAGIC
+            && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>()
+        {
+            return Ok(remote);
         }
-        Err(Failure::new(format!(
-            "process {} ({}) runs without lockwright",
-            process.pid,
-            process.name()
-        ))
-        .hint("start it with `lockwright run -- PROGRAM`; with --stats the program is our child"))
+        Err(other_version(process))
     }
 
     fn word(&self, offset: usize) -> Result<u32, Failure> {
@@ -172,9 +137,53 @@ impl<'a> Remote<'a> {
     }
 }
 
-/// Where the mailbox lies, from the file's load base.
-fn symbol(path: &Path) -> Result<Option<u64>, Failure> {
+/// Where this symbol of ours lies in a process: in the preloaded library, or in the program's own runtime.
+pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure> {
+    let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
+    let file = |map: &&Mapping| map.is_file() && map.offset == 0;
+    let is_ours = |map: &&Mapping| {
+        map.path.file_name().and_then(OsStr::to_str).is_some_and(|n| n.contains("lockwright"))
+    };
+    let program = process.program();
+    let library = maps.iter().filter(file).filter(is_ours);
+    let own = maps.iter().filter(file).filter(|map| map.path == program);
+    let mut is_old = false;
+    for map in library.chain(own) {
+        // As the process sees the file, which may live in a container.
+        let root = PathBuf::from(format!("/proc/{}/root", process.pid));
+        let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
+        match offset(&path, symbol) {
+            Ok(Some(offset)) => return Ok(map.start + offset),
+            Ok(None) => is_old |= offset(&path, SYMBOL).is_ok_and(|other| other.is_some()),
+            Err(_) => {
+                return Err(Failure::new(format!(
+                    "process {} runs with '{}', and that file is gone",
+                    process.pid,
+                    map.path.display()
+                ))
+                .hint("restart it, with the present library"));
+            }
+        }
+    }
+    if is_old {
+        return Err(other_version(process));
+    }
+    Err(Failure::new(format!("process {} ({}) runs without lockwright", process.pid, process.name()))
+        .hint("start it with `lockwright run -- PROGRAM`; with --stats the program is our child"))
+}
+
+/// The process has another version's library.
+pub(crate) fn other_version(process: &Process) -> Failure {
+    Failure::new(format!(
+        "process {} runs with another version of lockwright than this command's",
+        process.pid
+    ))
+    .hint("lockwright --version; or restart it")
+}
+
+/// Where a symbol lies, from the file's load base.
+fn offset(path: &Path, name: &str) -> Result<Option<u64>, Failure> {
     let object = ObjectFile::read(path, String::new())?;
-    let mailbox = object.symbols.iter().find(|symbol| symbol.name == SYMBOL);
-    Ok(mailbox.map(|symbol| symbol.offset))
+    let symbol = object.symbols.iter().find(|symbol| symbol.name == name);
+    Ok(symbol.map(|symbol| symbol.offset))
 }

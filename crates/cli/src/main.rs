@@ -19,6 +19,7 @@ mod library;
 mod lock_trace;
 mod machine;
 mod mailbox;
+mod observed;
 mod output;
 mod pause;
 mod process;
@@ -74,6 +75,7 @@ enum Command {
     Sim(Box<cmd::sim::Args>),
     Reproduce(cmd::reproduce::Args),
     Record(cmd::record::Args),
+    Profile(Box<cmd::profile::Args>),
     Calibrate(cmd::calibrate::Args),
     Validate(cmd::validate::Args),
     Explore(cmd::explore::Args),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => cmd::sim::main(*args),
         Command::Reproduce(args) => cmd::reproduce::main(args),
         Command::Record(args) => cmd::record::main(args),
+        Command::Profile(args) => cmd::profile::main(*args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Validate(args) => cmd::validate::main(args),
         Command::Explore(args) => cmd::explore::main(args),

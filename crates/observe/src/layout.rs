@@ -69,6 +69,8 @@ pub struct Header {
     pub stacks_lost: AtomicU64,
     /// Operations for which there was no memory (a full disk).
     pub lost: AtomicU64,
+    /// Bytes of the map at [`MAPS_AT`]; 0: there is none, or it is being written.
+    pub maps_length: AtomicU64,
     /// This boot, as `/proc/sys/kernel/random/boot_id` says it.
     pub boot: [u8; 40],
     /// The lock in use when counting began, as `LOCKWRIGHT_LOCK` said it; UTF-8, filled with zeroes.
@@ -199,8 +201,12 @@ pub const KEYS_AT: usize = PAGE;
 pub const STACKS_AT: usize = KEYS_AT + LOCKS * 8;
 /// Where the states of the records' memory begin: before there is any.
 pub const MEMORY_AT: usize = STACKS_AT + STACKS * size_of::<Stack>();
+/// Where the map of the process's memory begins: lines of `/proc/PID/maps`, those of files, of the heap and of the stack.
+pub const MAPS_AT: usize = (MEMORY_AT + (LOCKS + 1) * 4).next_multiple_of(PAGE);
+/// The bytes that it may have.
+pub const MAPS: usize = 32 * PAGE;
 /// Where the records begin.
-pub const RECORDS_AT: usize = (MEMORY_AT + (LOCKS + 1) * 4).next_multiple_of(PAGE);
+pub const RECORDS_AT: usize = MAPS_AT + MAPS;
 /// From one record to the next: whole pages.
 pub const RECORD: usize = size_of::<Record>().next_multiple_of(PAGE);
 /// The bytes of a record that are there when its memory is [`HEAD`]: whole pages.

@@ -6,6 +6,7 @@
 //!   byte 0        Header: who writes it, how, and what was lost
 //!   KEYS_AT       LOCKS keys: a lock's address, or a place where locks that are gone were waited for; 0: free
 //!   STACKS_AT     STACKS x Stack: each stack once
+//!   MAPS_AT       what lies where in the process's memory: addresses get names when it has ended
 //!   RECORDS_AT    LOCKS + 1 records, one for each key; the last one is for those that found no room. Holes until used
 //! ```
 //!

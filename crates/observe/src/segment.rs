@@ -3,7 +3,7 @@
 use crate::control::SAMPLE;
 use crate::layout::{
     CLASSES, DEPTH, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS, MAGIC,
-    MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, RECORDS_AT, Record, SCALE, SITES, STACKS, STACKS_AT,
+    MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, SITES, STACKS, STACKS_AT,
     Site, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
 };
 use core::sync::atomic::Ordering::{Relaxed, Release};
@@ -94,7 +94,7 @@ impl Segment {
     /// # Errors
     /// The system's, from making, growing or mapping the file; a folder that is a link, or another user's.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid) = file::create(dir, b".observe\0", LENGTH, RECORDS_AT)?;
+        let (base, pid) = file::create(dir, b".observe\0", LENGTH, MAPS_AT)?;
         let segment = Self { base };
         let mut header = Header {
             magic: AtomicU64::new(0),
@@ -109,6 +109,7 @@ impl Segment {
             retired: AtomicU64::new(0),
             stacks_lost: AtomicU64::new(0),
             lost: AtomicU64::new(0),
+            maps_length: AtomicU64::new(0),
             boot: [0; 40],
             lock: [0; 128],
             command: [0; 512],
@@ -155,6 +156,31 @@ impl Segment {
     fn memory(&self, index: usize) -> &AtomicU32 {
         // SAFETY: LOCKS + 1 words.
         unsafe { self.at(MEMORY_AT + index.min(LOCKS) * 4) }
+    }
+
+    /// Writes what lies where in the process's memory: `fill` hands over pieces of text. Called by one thread at a time.
+    pub fn map(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+        let length = &self.header().maps_length;
+        if length.swap(0, Relaxed) == 0 {
+            // SAFETY: within the mapping, and whole pages.
+            let is_there = unsafe { file::populate(self.base.add(MAPS_AT), MAPS) }.is_ok();
+            if !is_there {
+                return;
+            }
+        }
+        let mut end = 0;
+        fill(&mut |piece| {
+            if end + piece.len() <= MAPS {
+                // SAFETY: within the bytes that are populated, and nobody else writes there.
+                unsafe {
+                    let to = self.base.add(MAPS_AT + end);
+                    to.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+                }
+                end += piece.len();
+            }
+        });
+        // ORDERING: Release, pairs with the reader's Acquire: the text is there.
+        length.store(end as u64, Release);
     }
 
     /// The places in which a key may stand.

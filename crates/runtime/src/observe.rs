@@ -15,6 +15,8 @@
 //! The level is a word that commands write ([`lockwright_observe`]). The first thread that has to wait makes the segment, and a
 //! process that can't have one goes on without.
 
+mod maps;
+
 use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::layout::Mutex;
@@ -47,13 +49,23 @@ struct Shared(UnsafeCell<Option<Segment>>);
 unsafe impl Sync for Shared {}
 static SEGMENT: Shared = Shared(UnsafeCell::new(None));
 
-/// The lock in use, for the header.
-struct Spec(UnsafeCell<([u8; 128], usize)>);
+/// What the environment said: a program may have changed it when the segment is made.
+struct Said {
+    /// The lock in use.
+    lock: [u8; 128],
+    lock_len: usize,
+    /// LOCKWRIGHT_OBSERVE_DIR, instead of [`FOLDERS`]; empty: it is not set.
+    folder: [u8; 256],
+    folder_len: usize,
+}
+
+struct Spec(UnsafeCell<Said>);
 // SAFETY: written by the constructor.
 unsafe impl Sync for Spec {}
-static SPEC: Spec = Spec(UnsafeCell::new(([0; 128], 0)));
+static SPEC: Spec =
+    Spec(UnsafeCell::new(Said { lock: [0; 128], lock_len: 0, folder: [0; 256], folder_len: 0 }));
 
-static SAID: AtomicBool = AtomicBool::new(false);
+static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
 /// A thread's account. Zeroes are one of a thread that waits for nothing.
 #[repr(C)]
@@ -102,9 +114,22 @@ fn is_full() -> bool {
 pub(crate) unsafe fn load() {
     let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
     // SAFETY: nobody else is there.
-    let (text, len) = unsafe { &mut *SPEC.0.get() };
-    *len = lock.len().min(text.len());
-    text[..*len].copy_from_slice(&lock[..*len]);
+    let said = unsafe { &mut *SPEC.0.get() };
+    said.lock_len = lock.len().min(said.lock.len());
+    said.lock[..said.lock_len].copy_from_slice(&lock[..said.lock_len]);
+    if let Some(folder) = variable(c"LOCKWRIGHT_OBSERVE_DIR") {
+        match said.folder.get_mut(..folder.len()) {
+            Some(place) if folder[0] == b'/' => {
+                place.copy_from_slice(folder);
+                said.folder_len = folder.len();
+            }
+            _ => say(&[
+                b"LOCKWRIGHT_OBSERVE_DIR='",
+                folder,
+                b"' is no absolute path of at most 256 bytes: it is ignored\n",
+            ]),
+        }
+    }
     let Some(name) = variable(c"LOCKWRIGHT_OBSERVE") else { return };
     match Level::from_name(name) {
         Some(level) => lockwright_observe.level.store(level as u32, Relaxed), // one thread
@@ -132,6 +157,7 @@ fn open() -> Option<Segment> {
     fork::tell_child(When::Unseen, in_child);
     futex::before_sleep(before_sleep);
     let made = thread::leaving_errno(make);
+    maps::begin();
     if let Err(Refused::System(error)) = made {
         control.error.store(error as u32, Relaxed); // published below
     }
@@ -139,8 +165,8 @@ fn open() -> Option<Segment> {
     unsafe { *SEGMENT.0.get() = made.ok() };
     if let Ok(segment) = made {
         control.base.store(segment.base().addr() as u64, Relaxed); // as above
-    } else if !SAID.swap(true, Relaxed) {
-        say(&[b"no memory to count locks in (/dev/shm): nothing is counted\n"]);
+    } else if !HAS_SAID.swap(true, Relaxed) {
+        say(&[b"no shared memory to count locks in: nothing is counted\n"]);
     }
     // ORDERING: Release, pairs with the Acquire in `segment`: it is there.
     control.state.store(if made.is_ok() { OPEN } else { FAILED }, Release);
@@ -153,14 +179,17 @@ fn make() -> Result<Segment, Refused> {
     }
     let (mut command, mut stat, mut boot) = ([0_u8; 512], [0_u8; 1024], [0_u8; 40]);
     // SAFETY: written by the constructor.
-    let (lock, len) = unsafe { &*SPEC.0.get() };
+    let said = unsafe { &*SPEC.0.get() };
     let about = About {
         now_ns: futex::now(Clock::Monotonic),
         started: files::read(c"/proc/self/stat", &mut stat).map_or(0, started),
         boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot).unwrap_or(b"").trim_ascii(),
-        lock: &lock[..*len],
+        lock: &said.lock[..said.lock_len],
         command: files::command_line(&mut command),
     };
+    if said.folder_len > 0 {
+        return Segment::create(&said.folder[..said.folder_len], &about);
+    }
     let mut why = Refused::System(libc::ENOENT);
     for (before, after) in FOLDERS {
         let mut path = [0_u8; 64];
@@ -221,6 +250,9 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     count(account, &segment);
     let now = futex::now(Clock::Monotonic);
+    if maps::is_due(now) {
+        maps::tell(&segment, now);
+    }
     segment.arrived(lock, mutex.side.load(Relaxed) & side::LOCK, now);
     account.lock.set(lock);
     account.since_ns.set(now);

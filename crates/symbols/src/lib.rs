@@ -21,7 +21,7 @@ mod unwind;
 pub use frame::Frame;
 pub use names::demangled;
 pub use place::Place;
-pub use space::{AddressSpace, Mapping, Thread, mappings};
+pub use space::{AddressSpace, Mapping, Thread, mappings, mappings_in};
 pub use symboliser::Symboliser;
 pub use thread::{Blocked, blocked, read_memory, threads};
 pub use unwind::{Registers, Unwinder};

@@ -47,7 +47,12 @@ impl Mapping {
 /// There is no such process, or its memory is none of our business.
 pub fn mappings(pid: libc::pid_t) -> io::Result<Vec<Mapping>> {
     let text = fs::read(format!("/proc/{pid}/maps"))?;
-    Ok(String::from_utf8_lossy(&text).lines().filter_map(parse).collect())
+    Ok(mappings_in(&String::from_utf8_lossy(&text)))
+}
+
+/// The mappings in a text like `/proc/PID/maps`. Lines that are none are left out.
+pub fn mappings_in(text: &str) -> Vec<Mapping> {
+    text.lines().filter_map(parse).collect()
 }
 
 /// `7f..-7f.. r-xp 00026000 08:01 1234    /usr/lib/a name with blanks.so (deleted)`

@@ -79,7 +79,7 @@ pub(crate) struct Args {
 }
 
 /// The variable with the default lock.
-pub(super) const LOCK: &str = "LOCKWRIGHT_LOCK";
+pub(crate) const LOCK: &str = "LOCKWRIGHT_LOCK";
 /// The one with the SLO of every epoch, ns.
 pub(super) const SLO: &str = "LOCKWRIGHT_SLO";
 
@@ -145,7 +145,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// The lock that we were started with. Both it and the one `asked` for, which has priority, are
 /// checked.
-pub(super) fn inherited_lock(asked: Option<&str>) -> Result<Option<String>, Failure> {
+pub(crate) fn inherited_lock(asked: Option<&str>) -> Result<Option<String>, Failure> {
     let inherited = env::var_os(LOCK)
         .filter(|lock| !lock.is_empty())
         .map(|lock| lock.to_string_lossy().into_owned());
@@ -249,7 +249,7 @@ pub(crate) fn preload(library: &Path) -> OsString {
     list
 }
 
-pub(super) fn refuse(program: &Program) -> Result<(), Failure> {
+pub(crate) fn refuse(program: &Program) -> Result<(), Failure> {
     let shown = program.path.display();
     if let Some(obstacle) = program.obstacle() {
         return Err(Failure::refused(format!("cannot reach '{shown}': {}", obstacle.reason()))

@@ -1,0 +1,7 @@
+//! What locks do, as processes count it (the crate `observe`): read, named, ranked.
+
+pub(crate) mod live;
+pub(crate) mod outcome;
+pub(crate) mod report;
+pub(crate) mod run;
+pub(crate) mod snapshot;

@@ -1,0 +1,104 @@
+//! A process that counts what its locks do, or begins to: its level, and its segment.
+
+use super::snapshot::Snapshot;
+use crate::hints::{Failure, cause};
+use crate::mailbox;
+use crate::process::Process;
+use lockwright_observe::control::{BUSY, Control, FAILED, Level, MAGIC, NONE, OPEN, SYMBOL};
+use lockwright_symbols::mappings;
+use std::fs::File;
+use std::mem::offset_of;
+use std::path::PathBuf;
+
+/// Where a process keeps its [`Control`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Live {
+    pub(crate) pid: libc::pid_t,
+    at: u64,
+}
+
+/// Is there a segment?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Not yet: nobody has had to wait.
+    None,
+    Open,
+    /// There can't be one: the system's error number.
+    Failed(i32),
+}
+
+impl Live {
+    /// Of the preloaded library, or of the program's own runtime.
+    pub(crate) fn find(process: &Process) -> Result<Self, Failure> {
+        let at = mailbox::symbol_in(process, SYMBOL)?;
+        let live = Self { pid: process.pid, at };
+        let mut magic = [0; 8];
+        process.read(at + offset_of!(Control, magic) as u64, &mut magic)?;
+        if u64::from_le_bytes(magic) != MAGIC
+            || live.word(process, offset_of!(Control, size))? as usize != size_of::<Control>()
+        {
+            return Err(mailbox::other_version(process));
+        }
+        Ok(live)
+    }
+
+    fn word(&self, process: &Process, offset: usize) -> Result<u32, Failure> {
+        let mut bytes = [0; 4];
+        process.read(self.at + offset as u64, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn level(&self, process: &Process) -> Result<Level, Failure> {
+        let number = self.word(process, offset_of!(Control, level))?;
+        Ok(Level::from_number(number).unwrap_or(Level::Off))
+    }
+
+    /// From now on this is counted.
+    pub(crate) fn set_level(&self, process: &Process, level: Level) -> Result<(), Failure> {
+        process.write(self.at + offset_of!(Control, level) as u64, &(level as u32).to_le_bytes())
+    }
+
+    pub(crate) fn state(&self, process: &Process) -> Result<State, Failure> {
+        Ok(match self.word(process, offset_of!(Control, state))? {
+            NONE | BUSY => State::None,
+            OPEN => State::Open,
+            FAILED => State::Failed(self.word(process, offset_of!(Control, error))? as i32),
+            _ => return Err(mailbox::other_version(process)),
+        })
+    }
+
+    /// The segment's file; `None`: nobody has had to wait yet.
+    pub(crate) fn file(&self, process: &Process) -> Result<Option<(File, PathBuf)>, Failure> {
+        match self.state(process)? {
+            State::None => return Ok(None),
+            State::Open => {}
+            State::Failed(error) => {
+                let why = std::io::Error::from_raw_os_error(error);
+                return Err(Failure::new(format!(
+                    "process {} has no shared memory to count locks in: {}",
+                    self.pid,
+                    cause(&why)
+                ))
+                .hint("df /dev/shm; or set LOCKWRIGHT_OBSERVE_DIR before it starts"));
+            }
+        }
+        let mut base = [0; 8];
+        process.read(self.at + offset_of!(Control, base) as u64, &mut base)?;
+        let base = u64::from_le_bytes(base);
+        let maps = mappings(self.pid).map_err(|error| process.gone(&error))?;
+        let Some(map) = maps.iter().find(|map| map.start == base) else { return Ok(None) };
+        // As the process sees the file, which may live in a container.
+        let root = PathBuf::from(format!("/proc/{}/root", self.pid));
+        let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
+        let file = File::open(&path).map_err(|error| {
+            Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
+        })?;
+        Ok(Some((file, path)))
+    }
+
+    /// What it has counted so far; `None`: nothing.
+    pub(crate) fn snapshot(&self, process: &Process) -> Result<Option<Snapshot>, Failure> {
+        let Some((file, path)) = self.file(process)? else { return Ok(None) };
+        Snapshot::read(&file, &path).map(Some)
+    }
+}

@@ -1,0 +1,246 @@
+//! A snapshot with names, ranked: what a report says.
+
+use super::snapshot::{At, Lock, Of, Seen, Snapshot, Times};
+use lockwright_symbols::{Frame, Place, Symboliser};
+use serde::Serialize;
+
+/// What one process's locks did.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) pid: u32,
+    pub(crate) command: String,
+    /// The lock algorithm that it runs on.
+    pub(crate) lock: String,
+    /// How long it was watched, ns.
+    pub(crate) elapsed_ns: u64,
+    /// How many threads it had; 0: not known.
+    pub(crate) threads: usize,
+    /// By the time for which somebody waited, the longest first.
+    pub(crate) locks: Vec<Ranked>,
+    pub(crate) lost: Lost,
+}
+
+/// What was not counted, or not told apart.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Lost {
+    /// Waits for locks that found no room: they count as one lock.
+    pub(crate) unplaced: u64,
+    /// Locks that made room for others.
+    pub(crate) evicted: u64,
+    /// Locks that are gone.
+    pub(crate) retired: u64,
+    pub(crate) stacks: u64,
+    /// Operations for which there was no memory.
+    pub(crate) memory: u64,
+}
+
+/// A lock with its names.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Ranked {
+    /// The variable, or where it lies.
+    pub(crate) name: String,
+    /// 0: it is not one lock.
+    pub(crate) address: u64,
+    /// How many locks this is about.
+    pub(crate) locks: u32,
+    /// Threads that had to wait.
+    pub(crate) contended: u64,
+    /// Of those, how many gave up.
+    pub(crate) gave_up: u64,
+    /// How many slept before they had it.
+    pub(crate) slept: u64,
+    /// For how long somebody waited, ns.
+    pub(crate) blocked_ns: u64,
+    /// How long threads waited, all together, ns.
+    pub(crate) wait_ns: u64,
+    pub(crate) wait: Percentiles,
+    /// By class of core, the fastest first; those without waits are left out.
+    pub(crate) wait_by_class: Vec<(usize, Percentiles)>,
+    /// Holds of threads that had to wait before.
+    pub(crate) hold: Percentiles,
+    /// Of acquisitions after a wait, the part by another thread than the one before; `None`: not followed.
+    pub(crate) owner_changes: Option<f64>,
+    /// On another CPU.
+    pub(crate) core_changes: Option<f64>,
+    /// The longest wait, and where.
+    pub(crate) longest_wait_at: String,
+    pub(crate) longest_hold_at: String,
+    /// Who waits, by time.
+    pub(crate) waiters: Vec<Site>,
+    /// For whom, by the time for which somebody waited for them.
+    pub(crate) holders: Vec<Site>,
+}
+
+/// Times, ns.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Percentiles {
+    pub(crate) count: u64,
+    pub(crate) p50_ns: u64,
+    pub(crate) p99_ns: u64,
+    pub(crate) p999_ns: u64,
+    pub(crate) max_ns: u64,
+}
+
+impl Percentiles {
+    fn of(times: &Times, max_ns: u64) -> Self {
+        let at = |part| times.percentile(part).unwrap_or(0).min(max_ns.max(1));
+        Self { count: times.count(), p50_ns: at(0.5), p99_ns: at(0.99), p999_ns: at(0.999), max_ns }
+    }
+}
+
+/// A place in the program.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Site {
+    pub(crate) function: String,
+    /// File and line, or the module.
+    pub(crate) place: String,
+    /// Return address; 0: not known.
+    pub(crate) address: u64,
+    pub(crate) count: u64,
+    pub(crate) ns: u64,
+    pub(crate) max_ns: u64,
+    pub(crate) max_tid: u32,
+    /// The part of the lock's time.
+    pub(crate) share: f64,
+    /// One of its stacks, the innermost function first.
+    pub(crate) stack: Vec<String>,
+}
+
+/// Names and ranks. `elapsed_ns` and `threads` as the caller knows them.
+pub(crate) fn outcome(
+    snapshot: &Snapshot,
+    symbols: &mut Symboliser,
+    elapsed_ns: u64,
+    threads: usize,
+) -> Outcome {
+    let mut locks: Vec<Ranked> =
+        snapshot.locks.iter().map(|lock| ranked(lock, symbols)).collect();
+    locks.sort_by_key(|lock| std::cmp::Reverse((lock.blocked_ns, lock.wait_ns)));
+    Outcome {
+        pid: snapshot.pid,
+        command: snapshot.command.clone(),
+        lock: snapshot.lock.clone(),
+        elapsed_ns,
+        threads,
+        locks,
+        lost: Lost {
+            unplaced: snapshot.unplaced,
+            evicted: snapshot.evicted,
+            retired: snapshot.retired,
+            stacks: snapshot.stacks_lost,
+            memory: snapshot.lost,
+        },
+    }
+}
+
+fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
+    let place = lock.waiters.first().map(|site| called_at(site.at, symbols).0);
+    let (name, address) = match lock.of {
+        Of::Lock(address) => (lock_name(address, place, symbols), address),
+        Of::Gone(site) => {
+            let (function, _) = called_at(at(site), symbols);
+            (format!("locks that are gone, of {function}"), 0)
+        }
+        Of::Others => ("other locks".to_owned(), 0),
+    };
+    let part = |count: u64| (lock.followed > 0).then(|| count as f64 / lock.followed as f64);
+    let classes = lock.classes.iter().enumerate().filter(|(_, class)| class.times.count() > 0);
+    Ranked {
+        name,
+        address,
+        locks: lock.locks,
+        contended: lock.arrived,
+        gave_up: lock.gave_up,
+        slept: lock.asleep(),
+        blocked_ns: lock.blocked_ns,
+        wait_ns: lock.wait_ns(),
+        wait: Percentiles::of(&lock.wait(), lock.wait_max_ns),
+        wait_by_class: classes
+            .map(|(at, class)| (at, Percentiles::of(&class.times, class.max_ns)))
+            .collect(),
+        hold: Percentiles::of(&lock.hold, lock.hold_max_ns),
+        owner_changes: part(lock.owners),
+        core_changes: part(lock.cores),
+        longest_wait_at: spot(lock.wait_max_at, symbols),
+        longest_hold_at: spot(lock.hold_max_at, symbols),
+        waiters: sites(&lock.waiters, symbols),
+        holders: sites(&lock.holders, symbols),
+    }
+}
+
+fn at(address: u64) -> At {
+    if address > 2 { At::Address(address) } else { At::Unknown }
+}
+
+/// A lock's name. One without a variable is known by who waits for it.
+fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) -> String {
+    let data = symbols.data(address);
+    match (&data, place) {
+        (Place::Symbol { .. } | Place::Section { .. } | Place::ThreadLocal { .. }, _)
+        | (_, None) => data.to_string(),
+        (_, Some(function)) => format!("{address:#x}, of {function}"),
+    }
+}
+
+fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
+    let total: u64 = sites.iter().map(|site| site.ns).sum();
+    let named = sites.iter().map(|site| {
+        let (function, place) = called_at(site.at, symbols);
+        let stack = site.stack.iter().flat_map(|&frame| {
+            let frames = symbols.code(frame.saturating_sub(1));
+            frames.iter().map(Frame::to_string).collect::<Vec<_>>()
+        });
+        Site {
+            function,
+            place,
+            address: if let At::Address(address) = site.at { address } else { 0 },
+            count: site.count,
+            ns: site.ns,
+            max_ns: site.max_ns,
+            max_tid: site.max_tid,
+            share: site.ns as f64 / total.max(1) as f64,
+            stack: stack.collect(),
+        }
+    });
+    named.collect()
+}
+
+/// Function, and file with line, of the call that returns to this address.
+fn called_at(at: At, symbols: &mut Symboliser) -> (String, String) {
+    match at {
+        At::Address(address) => {
+            let frames = symbols.code(address.saturating_sub(1));
+            // A guard's methods, inlined into the function that uses it, are nobody's critical section.
+            let frame = frames.iter().find(|frame| !is_of_a_lock(frame)).or(frames.last());
+            let name = frame.map_or_else(String::new, Frame::name);
+            (name, frame.and_then(Frame::site).unwrap_or_default())
+        }
+        At::Unknown => ("(not known)".to_owned(), String::new()),
+        At::Others => ("(other places)".to_owned(), String::new()),
+    }
+}
+
+/// Is it a function of the lock's own interface?
+fn is_of_a_lock(frame: &Frame) -> bool {
+    const OURS: [&str; 9] = [
+        "lockwright_sync::",
+        "lockwright_runtime::",
+        "lock_api::",
+        "core::",
+        "std::mutex",
+        "std::lock_guard",
+        "std::unique_lock",
+        "std::scoped_lock",
+        "__gthread_",
+    ];
+    let name = frame.function.as_deref().unwrap_or_default();
+    let name = name.trim_start_matches('<');
+    OURS.iter().any(|ours| name.starts_with(ours))
+}
+
+fn spot(at: At, symbols: &mut Symboliser) -> String {
+    match called_at(at, symbols) {
+        (name, place) if place.is_empty() => name,
+        (name, place) => format!("{name} ({place})"),
+    }
+}

@@ -1,0 +1,136 @@
+//! Profiles: a program from its start to its end, or a process for a while.
+
+use super::live::Live;
+use super::outcome::{Outcome, outcome};
+use super::snapshot::Snapshot;
+use crate::hints::{Failure, cause};
+use crate::output::say;
+use crate::process::Process;
+use crate::{elf, find, launch, library, machine, signals};
+use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
+use indicatif::ProgressBar;
+use lockwright_bench::interrupted;
+use lockwright_observe::control::Level;
+use lockwright_observe::layout::ENDING;
+use lockwright_symbols::Symboliser;
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// The variable with the level.
+const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
+/// The one that names the folder.
+const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
+/// How often we look whether the time is up.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Runs a program to its end. Returns what its processes' locks did, the busiest process first, and how the program ended.
+pub(crate) fn program(
+    words: &[OsString],
+    lock: Option<&str>,
+    level: Level,
+    file: Option<&Path>,
+) -> Result<(Vec<Outcome>, ExitCode), Failure> {
+    let inherited = inherited_lock(lock)?;
+    let (name, arguments) = words.split_first().expect("clap asks for a program");
+    let path = find::program(name)?;
+    refuse(&elf::inspect(&path)?)?;
+    let library = library::find(file)?;
+    let folder = launch::folder("observe", "profile")?;
+    let mut command = Command::new(&path);
+    command
+        .arg0(name)
+        .args(arguments)
+        .envs(under(&library))
+        .env(OBSERVE, level.name())
+        .env(FOLDER, folder.path());
+    if let Some(lock) = lock.map(str::to_owned).or(inherited) {
+        command.env(LOCK, machine::tuned(&lock));
+    }
+    let begun = Instant::now();
+    let status = launch::to_end(&mut command, &path)?;
+    let elapsed_ns = begun.elapsed().as_nanos() as u64;
+    let mut outcomes = Vec::new();
+    for segment in segments(folder.path())? {
+        let mut symbols = Symboliser::new(segment.space());
+        let own = segment.last_ns.saturating_sub(segment.start_ns);
+        outcomes.push(outcome(&segment, &mut symbols, elapsed_ns.max(own), 0));
+    }
+    let wait = |outcome: &Outcome| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
+    outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
+    drop(folder); // now: a signal may end us below
+    Ok((outcomes, signals::end_as(status)))
+}
+
+/// All segments in a folder.
+fn segments(folder: &Path) -> Result<Vec<Snapshot>, Failure> {
+    let entries = fs::read_dir(folder).map_err(|error| {
+        Failure::new(format!("cannot read '{}': {}", folder.display(), cause(&error)))
+    })?;
+    let mut all = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
+        if let (true, Ok(file)) = (is_one, File::open(&path)) {
+            match Snapshot::read(&file, &path) {
+                Ok(snapshot) => all.push(snapshot),
+                Err(failure) => say(&format!("{failure}\n")), // killed while it made the file
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// Watches a process for a while. Its level is what it was before, afterwards.
+pub(crate) fn process(
+    pid: libc::pid_t,
+    level: Level,
+    limit: Duration,
+    bar: &ProgressBar,
+) -> Result<Outcome, Failure> {
+    let (live, before, was) = {
+        let process = Process::open(pid)?;
+        let live = Live::find(&process)?;
+        let was = live.level(&process)?;
+        live.set_level(&process, was.max(level))?;
+        (live, live.snapshot(&process)?, was)
+    };
+    let mut symbols = Symboliser::of_process(live.pid).map_err(|error| {
+        Failure::new(format!("cannot look into process {pid}: {}", cause(&error)))
+    })?;
+    lockwright_bench::catch_interrupts();
+    let begun = Instant::now();
+    let (mut threads, mut last) = (0, None);
+    while begun.elapsed() < limit && !interrupted() {
+        std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
+        bar.set_position(begun.elapsed().as_millis() as u64);
+        threads = lockwright_symbols::threads(live.pid).map_or(threads, |all| all.len());
+        // It may end at any moment: its files go with it, its segment doesn't.
+        if last.is_none() {
+            last = Process::open(pid).ok().and_then(|process| live.file(&process).ok().flatten());
+        }
+        if fs::metadata(format!("/proc/{pid}")).is_err() {
+            break;
+        }
+    }
+    let elapsed_ns = begun.elapsed().as_nanos() as u64;
+    symbols.refresh();
+    if let Ok(process) = Process::open(pid) {
+        live.set_level(&process, was)?;
+        last = last.or(live.file(&process)?);
+    }
+    let now = match &last {
+        Some((file, path)) => Snapshot::read(file, path)?,
+        None => {
+            return Err(Failure::new(format!("in process {pid} no thread had to wait for a lock"))
+                .hint(format!("lockwright profile -p {pid} --time 60s")));
+        }
+    };
+    let seen = match &before {
+        Some(before) => now.since(before),
+        None => now,
+    };
+    Ok(outcome(&seen, &mut symbols, elapsed_ns, threads))
+}

@@ -1,0 +1,395 @@
+//! What a process has counted: its segment, read at one moment.
+
+use crate::hints::{Failure, cause};
+use lockwright_observe::layout::{
+    ADDRESS_BITS, BUCKETS, CLASSES, GONE, Header, KEYS_AT, LENGTH, LOCKS, MAGIC, MAPS, MAPS_AT,
+    MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, STACKS, STACKS_AT, Site, Stack,
+    UNKNOWN, UNUSED, VERSION, record_at,
+};
+use lockwright_symbols::mappings_in;
+use lockwright_symbols::{AddressSpace, Mapping};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// Whose record it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Of {
+    /// A lock that is there, by its address.
+    Lock(u64),
+    /// Locks that are gone, by the return address of the call that waited for them first.
+    Gone(u64),
+    /// All those that found no room.
+    Others,
+}
+
+/// A place in the program, by a return address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum At {
+    Address(u64),
+    Unknown,
+    /// All those that found no room.
+    Others,
+}
+
+impl At {
+    fn new(address: u64) -> Self {
+        match address {
+            0 | UNKNOWN => Self::Unknown,
+            OTHERS => Self::Others,
+            address => Self::Address(address),
+        }
+    }
+}
+
+/// What happened at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) at: At,
+    pub(crate) count: u64,
+    pub(crate) ns: u64,
+    pub(crate) max_ns: u64,
+    pub(crate) max_tid: u32,
+    /// One of its stacks, the innermost call first; empty: none was taken.
+    pub(crate) stack: Vec<u64>,
+}
+
+/// Times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Times {
+    buckets: Vec<u64>,
+}
+
+impl Times {
+    pub(crate) fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The time that this part of them (0 to 1) does not exceed, ns; `None`: there are none.
+    pub(crate) fn percentile(&self, part: f64) -> Option<u64> {
+        let count = self.count();
+        let rank = ((count as f64 * part).ceil() as u64).max(1);
+        let mut sum = 0;
+        let reaches = |&(_, bucket): &(usize, &u64)| {
+            sum += bucket;
+            sum >= rank
+        };
+        let at = self.buckets.iter().enumerate().find(reaches)?.0;
+        (count > 0).then(|| SCALE.middle(at))
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.buckets.resize(BUCKETS, 0);
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, part)| *sum += part);
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        let before = before.buckets.iter().chain(std::iter::repeat(&0));
+        let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.saturating_sub(*then));
+        Self { buckets: buckets.collect() }
+    }
+}
+
+/// Waits on cores of one class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    pub(crate) awake: u64,
+    pub(crate) asleep: u64,
+    pub(crate) ns: u64,
+    pub(crate) max_ns: u64,
+    pub(crate) times: Times,
+}
+
+/// A lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) of: Of,
+    tenants: u64,
+    pub(crate) arrived: u64,
+    pub(crate) gave_up: u64,
+    /// ms of `CLOCK_MONOTONIC`.
+    pub(crate) last_ms: u64,
+    pub(crate) holds: u64,
+    pub(crate) hold_ns: u64,
+    pub(crate) hold_max_ns: u64,
+    pub(crate) hold_max_at: At,
+    /// For how long somebody waited, ns.
+    pub(crate) blocked_ns: u64,
+    pub(crate) wait_max_ns: u64,
+    pub(crate) wait_max_at: At,
+    pub(crate) followed: u64,
+    pub(crate) owners: u64,
+    pub(crate) cores: u64,
+    /// Its place in the process's table of locks.
+    pub(crate) place: u32,
+    /// How many locks this stands for.
+    pub(crate) locks: u32,
+    pub(crate) classes: [Waits; CLASSES],
+    pub(crate) waiters: Vec<Seen>,
+    pub(crate) holders: Vec<Seen>,
+    pub(crate) hold: Times,
+}
+
+impl Lock {
+    /// How long threads waited, all of them together, ns.
+    pub(crate) fn wait_ns(&self) -> u64 {
+        self.classes.iter().map(|class| class.ns).sum()
+    }
+
+    pub(crate) fn asleep(&self) -> u64 {
+        self.classes.iter().map(|class| class.asleep).sum()
+    }
+
+    pub(crate) fn awake(&self) -> u64 {
+        self.classes.iter().map(|class| class.awake).sum()
+    }
+
+    /// The waits of all classes.
+    pub(crate) fn wait(&self) -> Times {
+        self.classes.iter().fold(Times::default(), |mut sum, class| {
+            sum.add(&class.times);
+            sum
+        })
+    }
+
+    /// What was counted since then. Maxima are those since counting began.
+    fn since(mut self, before: &Self) -> Self {
+        if self.tenants != before.tenants {
+            return self;
+        }
+        for (now, then) in [
+            (&mut self.arrived, before.arrived),
+            (&mut self.gave_up, before.gave_up),
+            (&mut self.holds, before.holds),
+            (&mut self.hold_ns, before.hold_ns),
+            (&mut self.blocked_ns, before.blocked_ns),
+            (&mut self.followed, before.followed),
+            (&mut self.owners, before.owners),
+            (&mut self.cores, before.cores),
+        ] {
+            *now = now.saturating_sub(then);
+        }
+        for (now, then) in self.classes.iter_mut().zip(&before.classes) {
+            now.awake = now.awake.saturating_sub(then.awake);
+            now.asleep = now.asleep.saturating_sub(then.asleep);
+            now.ns = now.ns.saturating_sub(then.ns);
+            now.times = now.times.since(&then.times);
+        }
+        let sites = |now: &mut Vec<Seen>, then: &[Seen]| {
+            for site in now.iter_mut() {
+                if let Some(then) = then.iter().find(|then| then.at == site.at) {
+                    site.count = site.count.saturating_sub(then.count);
+                    site.ns = site.ns.saturating_sub(then.ns);
+                }
+            }
+            now.retain(|site| site.count > 0);
+        };
+        sites(&mut self.waiters, &before.waiters);
+        sites(&mut self.holders, &before.holders);
+        self.hold = self.hold.since(&before.hold);
+        self
+    }
+}
+
+/// A segment at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) pid: u32,
+    /// Clock ticks since the machine's start; 0: not known.
+    pub(crate) started: u64,
+    pub(crate) boot: String,
+    /// As LOCKWRIGHT_LOCK said it.
+    pub(crate) lock: String,
+    pub(crate) command: String,
+    /// ns of `CLOCK_MONOTONIC`, both.
+    pub(crate) start_ns: u64,
+    pub(crate) last_ns: u64,
+    pub(crate) unplaced: u64,
+    pub(crate) evicted: u64,
+    pub(crate) retired: u64,
+    pub(crate) stacks_lost: u64,
+    pub(crate) lost: u64,
+    pub(crate) mappings: Vec<Mapping>,
+    /// Those that somebody waited for.
+    pub(crate) locks: Vec<Lock>,
+}
+
+impl Snapshot {
+    /// Reads a segment, of a process that runs or has ended.
+    pub(crate) fn read(file: &File, path: &Path) -> Result<Self, Failure> {
+        let refuse = |why: &str| {
+            Failure::new(format!("cannot read '{}': {why}", path.display()))
+                .hint("lockwright profile -- PROGRAM writes and reads such a file")
+        };
+        let metadata = file.metadata().map_err(|error| refuse(&cause(&error)))?;
+        // SAFETY: no preconditions.
+        let user = unsafe { libc::geteuid() };
+        if metadata.uid() != user && user != 0 {
+            return Err(refuse("it belongs to another user"));
+        }
+        let mut head = vec![0; MAPS_AT];
+        file.read_exact_at(&mut head, 0).map_err(|_| refuse("it is too short"))?;
+        let head = Bytes(&head);
+        if head.u64(offset_of!(Header, magic)) != MAGIC {
+            return Err(refuse("it holds no counts of locks"));
+        }
+        if head.u32(offset_of!(Header, version)) != VERSION
+            || head.u64(offset_of!(Header, length)) != LENGTH as u64
+        {
+            return Err(refuse("another version of lockwright wrote it"));
+        }
+        let mut maps = vec![0; (head.u64(offset_of!(Header, maps_length)) as usize).min(MAPS)];
+        file.read_exact_at(&mut maps, MAPS_AT as u64).map_err(|_| refuse("it is too short"))?;
+        let text = |offset: usize, length: usize| {
+            let bytes = &head.0[offset..offset + length];
+            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        };
+        let mut locks: BTreeMap<Of, Lock> = BTreeMap::new();
+        let mut bytes = vec![0; RECORD];
+        for index in 0..=LOCKS {
+            let key = if index == LOCKS { MOVING } else { head.u64(KEYS_AT + index * 8) };
+            let memory = head.u32(MEMORY_AT + index * 4);
+            if key == 0 || key == MOVING && index < LOCKS || [UNUSED, NOTHING].contains(&memory) {
+                continue;
+            }
+            let of = match key {
+                _ if index == LOCKS => Of::Others,
+                key if key & GONE != 0 => Of::Gone(key & (GONE - 1)),
+                key => Of::Lock(key & ((1 << ADDRESS_BITS) - 1)),
+            };
+            file.read_exact_at(&mut bytes, record_at(index) as u64)
+                .map_err(|_| refuse("it is too short"))?;
+            let lock = lock(of, Bytes(&bytes), &head);
+            // Of two for one lock, which may be there by accident, the first one counts.
+            if lock.arrived > 0 {
+                locks.entry(of).or_insert(lock);
+            }
+        }
+        Ok(Self {
+            pid: head.u32(offset_of!(Header, pid)),
+            started: head.u64(offset_of!(Header, started)),
+            boot: text(offset_of!(Header, boot), 40),
+            lock: text(offset_of!(Header, lock), 128),
+            command: text(offset_of!(Header, command), 512),
+            start_ns: head.u64(offset_of!(Header, start_ns)),
+            last_ns: head.u64(offset_of!(Header, last_ns)),
+            unplaced: head.u64(offset_of!(Header, unplaced)),
+            evicted: head.u64(offset_of!(Header, evicted)),
+            retired: head.u64(offset_of!(Header, retired)),
+            stacks_lost: head.u64(offset_of!(Header, stacks_lost)),
+            lost: head.u64(offset_of!(Header, lost)),
+            mappings: mappings_in(&String::from_utf8_lossy(&maps)),
+            locks: locks.into_values().collect(),
+        })
+    }
+
+    /// What was counted since then.
+    pub(crate) fn since(mut self, before: &Self) -> Self {
+        let known: BTreeMap<Of, &Lock> = before.locks.iter().map(|lock| (lock.of, lock)).collect();
+        let locks = self.locks.into_iter().map(|lock| match known.get(&lock.of) {
+            Some(then) => lock.since(then),
+            None => lock,
+        });
+        self.locks = locks.filter(|lock| lock.arrived > 0 || lock.wait_ns() > 0).collect();
+        self
+    }
+
+    /// What lay where in the process, as it said itself.
+    pub(crate) fn space(&self) -> AddressSpace {
+        AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
+    }
+}
+
+/// Little-endian numbers.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    fn times(&self, at: usize) -> Times {
+        Times { buckets: (0..BUCKETS).map(|bucket| self.u64(at + bucket * 8)).collect() }
+    }
+
+    fn sites(&self, at: usize, head: &Bytes<'_>) -> Vec<Seen> {
+        let site = |index: usize| {
+            let at = at + index * size_of::<Site>();
+            let address = self.u64(at + offset_of!(Site, address));
+            let stack = self.u32(at + offset_of!(Site, stack)) as usize;
+            (address != 0).then(|| Seen {
+                at: At::new(address),
+                count: self.u64(at + offset_of!(Site, count)),
+                ns: self.u64(at + offset_of!(Site, ns)),
+                max_ns: self.u64(at + offset_of!(Site, max_ns)),
+                max_tid: self.u32(at + offset_of!(Site, max_tid)),
+                stack: head.stack(stack),
+            })
+        };
+        let mut sites: Vec<Seen> = (0..lockwright_observe::layout::SITES).filter_map(site).collect();
+        sites.sort_by_key(|site| std::cmp::Reverse(site.ns));
+        sites
+    }
+
+    /// A stack, by its index + 1; empty: there is none, or it is just being written.
+    fn stack(&self, number: usize) -> Vec<u64> {
+        if number == 0 || number > STACKS {
+            return Vec::new();
+        }
+        let at = STACKS_AT + (number - 1) * size_of::<Stack>();
+        let frames = at + offset_of!(Stack, frames)..at + size_of::<Stack>();
+        let frames: Vec<u64> =
+            frames.step_by(8).map(|at| self.u64(at)).take_while(|&frame| frame != 0).collect();
+        let is_whole = lockwright_observe::stack_hash(&frames) == self.u64(at);
+        if is_whole { frames } else { Vec::new() }
+    }
+}
+
+fn lock(of: Of, record: Bytes<'_>, head: &Bytes<'_>) -> Lock {
+    use lockwright_observe::layout::{Class, Histogram};
+    let number = |offset| record.u64(offset);
+    let class = |index: usize| {
+        let at = offset_of!(Record, classes) + index * size_of::<Class>();
+        let times = match index {
+            0 => offset_of!(Record, wait),
+            slower => offset_of!(Record, slower) + (slower - 1) * size_of::<Histogram>(),
+        };
+        Waits {
+            awake: record.u64(at + offset_of!(Class, awake)),
+            asleep: record.u64(at + offset_of!(Class, asleep)),
+            ns: record.u64(at + offset_of!(Class, wait_ns)),
+            max_ns: record.u64(at + offset_of!(Class, max_ns)),
+            times: record.times(times),
+        }
+    };
+    Lock {
+        of,
+        tenants: number(offset_of!(Record, tenants)),
+        arrived: number(offset_of!(Record, arrived)),
+        gave_up: number(offset_of!(Record, gave_up)),
+        last_ms: number(offset_of!(Record, last_ms)),
+        holds: number(offset_of!(Record, holds)),
+        hold_ns: number(offset_of!(Record, hold_ns)),
+        hold_max_ns: number(offset_of!(Record, hold_max_ns)),
+        hold_max_at: At::new(number(offset_of!(Record, hold_max_site))),
+        blocked_ns: number(offset_of!(Record, blocked_ns)),
+        wait_max_ns: number(offset_of!(Record, wait_max_ns)),
+        wait_max_at: At::new(number(offset_of!(Record, wait_max_site))),
+        followed: number(offset_of!(Record, followed)),
+        owners: number(offset_of!(Record, owners)),
+        cores: number(offset_of!(Record, cores)),
+        place: record.u32(offset_of!(Record, place)),
+        locks: record.u32(offset_of!(Record, locks)).max(1),
+        classes: std::array::from_fn(class),
+        waiters: record.sites(offset_of!(Record, waiters), head),
+        holders: record.sites(offset_of!(Record, holders), head),
+        hold: record.times(offset_of!(Record, hold)),
+    }
+}

@@ -1,0 +1,77 @@
+//! What lies where in our memory, told to the segment: when somebody reads it, the process may have ended.
+
+use crate::{access, thread};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use lockwright_observe::Segment;
+
+/// When to tell it next, ns of `CLOCK_MONOTONIC`: after one second, two, four, and so on. Libraries are loaded early.
+static NEXT_NS: AtomicU64 = AtomicU64::new(0);
+/// How long after that the next time comes, ns.
+static PAUSE_NS: AtomicU64 = AtomicU64::new(FIRST_NS);
+const FIRST_NS: u64 = 1_000_000_000;
+/// Some thread is at it.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Begins anew: in a fresh segment.
+pub(super) fn begin() {
+    NEXT_NS.store(0, Relaxed); // hints, all of them
+    PAUSE_NS.store(FIRST_NS, Relaxed);
+    BUSY.store(false, Relaxed);
+}
+
+/// Is it time?
+#[inline]
+pub(super) fn is_due(now_ns: u64) -> bool {
+    now_ns >= NEXT_NS.load(Relaxed) // a hint
+}
+
+/// Tells it, unless another thread does.
+#[cold]
+pub(super) fn tell(segment: &Segment, now_ns: u64) {
+    // ORDERING: Acquire, pairs with the Release below: the last one has finished.
+    if access::is_confined() || BUSY.swap(true, Acquire) {
+        return;
+    }
+    let pause = PAUSE_NS.load(Relaxed); // by BUSY this thread's
+    NEXT_NS.store(now_ns + pause, Relaxed);
+    PAUSE_NS.store(pause.saturating_mul(2), Relaxed);
+    thread::leaving_errno(|| segment.map(|push| read(push)));
+    // ORDERING: Release, as above.
+    BUSY.store(false, Release);
+}
+
+/// Hands over the lines of `/proc/self/maps` that name something. By raw system calls: libc's functions are cancellation points.
+fn read(push: &mut dyn FnMut(&[u8])) {
+    let (path, flags) = (c"/proc/self/maps", libc::O_RDONLY | libc::O_CLOEXEC);
+    // SAFETY: a NUL-terminated path.
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+    if fd < 0 {
+        return;
+    }
+    let (mut buffer, mut len) = ([0_u8; 4096], 0);
+    loop {
+        let room = &mut buffer[len..];
+        // SAFETY: a buffer of that size; a file that is ours.
+        let got = unsafe { libc::syscall(libc::SYS_read, fd, room.as_mut_ptr(), room.len()) };
+        if got <= 0 {
+            break;
+        }
+        len += got as usize;
+        let mut start = 0;
+        while let Some(end) = buffer[start..len].iter().position(|&byte| byte == b'\n') {
+            let line = &buffer[start..=start + end];
+            if line.contains(&b'/') || line.ends_with(b"[heap]\n") || line.ends_with(b"[stack]\n") {
+                push(line);
+            }
+            start += end + 1;
+        }
+        if start == 0 && len == buffer.len() {
+            start = len; // a line that long names nothing that we could open
+        }
+        buffer.copy_within(start..len, 0);
+        len -= start;
+    }
+    // SAFETY: ours, used no more.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
