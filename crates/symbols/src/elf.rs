@@ -128,6 +128,18 @@ impl Elf {
         })
     }
 
+    /// Bytes that the program loads.
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Option<&[u8]> {
+        let length = range.end.checked_sub(range.start)?;
+        let holds = |load: &&Load| {
+            let at = range.start.wrapping_sub(load.address);
+            at < load.in_file && load.in_file - at >= length
+        };
+        let load = self.loads.iter().find(holds)?;
+        let start = usize::try_from(load.offset + (range.start - load.address)).ok()?;
+        self.map.get(start..start + usize::try_from(length).ok()?)
+    }
+
     /// The size of its thread-local variables, as they lie below the thread pointer: a multiple of their alignment.
     pub(crate) fn thread_local_size(&self) -> Option<u64> {
         use object::read::elf::{FileHeader, ProgramHeader};
@@ -158,6 +170,12 @@ pub(crate) struct Symbol {
     pub(crate) kind: Kind,
     is_global: bool,
     pub(crate) name: String,
+}
+
+impl Symbol {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.start..self.start + self.size
+    }
 }
 
 /// The symbols of a file, and of the file with its debug information.

@@ -300,7 +300,7 @@ impl Module {
         })
     }
 
-    fn symbols(&self) -> &Symbols {
+    pub(crate) fn symbols(&self) -> &Symbols {
         &self.debug().symbols
     }
 
