@@ -22,6 +22,7 @@ mod mailbox;
 mod output;
 mod pause;
 mod process;
+mod profile;
 mod reproduce;
 mod rules;
 mod signals;
@@ -52,6 +53,7 @@ const EXAMPLES: &str = "Examples:
   lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
   lockwright sim --machine m1 --lock mcs,asl    what locks would do elsewhere
+  lockwright profile -p 4242 --sample           which locks it waits for, and why
   lockwright record -- ./server                 which locks it takes: a trace
   lockwright explore mcs                        schedules that break a lock?
   lockwright list                               which locks there are
@@ -73,6 +75,7 @@ enum Command {
     Tune(Box<cmd::tune::Args>),
     Sim(Box<cmd::sim::Args>),
     Reproduce(cmd::reproduce::Args),
+    Profile(cmd::profile::Args),
     Record(cmd::record::Args),
     Calibrate(cmd::calibrate::Args),
     Validate(cmd::validate::Args),
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Command::Tune(args) => cmd::tune::main(*args),
         Command::Sim(args) => cmd::sim::main(*args),
         Command::Reproduce(args) => cmd::reproduce::main(args),
+        Command::Profile(args) => cmd::profile::main(args),
         Command::Record(args) => cmd::record::main(args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Validate(args) => cmd::validate::main(args),

@@ -9,6 +9,7 @@ pub(crate) mod explain;
 pub(crate) mod explore;
 pub(crate) mod list;
 pub(crate) mod man;
+pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod reproduce;
 pub(crate) mod run;
