@@ -168,8 +168,7 @@ impl Namer<'_> {
     /// name, a word of 2 is believed.
     fn is_lock(&mut self, lock: &Lock) -> bool {
         let wanted = match lock.kind {
-            Kind::Mutex(_) => return true,
-            Kind::ReadWrite => "rwlock",
+            Kind::Mutex(_) | Kind::ReadWrite => return true,
             Kind::Word => "lock",
         };
         let stacks: Vec<_> = lock.waiters.keys().copied().collect();
@@ -203,7 +202,7 @@ impl Namer<'_> {
                 Holder::Running(stack) => ("running", Some(stack)),
                 Holder::Unseen => ("running, not seen where", None),
                 Holder::Readers => ("readers: the lock only counts them", None),
-                Holder::Unknown => ("unknown: it was just released, or its holder has ended", None),
+                Holder::Unknown => ("unknown: it changed hands, or its holder has ended", None),
             };
             ((Some(state), stack), *count)
         });

@@ -1,7 +1,7 @@
 //! Looks at all threads of a process, again and again, and stops nobody.
 
 use super::running::Running;
-use super::seen::{BATCHES, Holder, Kind, Seen};
+use super::seen::{BATCHES, Holder, Kind, Seen, StackId};
 use super::target::{Target, field};
 use super::wait::{self, Wait};
 use indicatif::ProgressBar;
@@ -48,6 +48,7 @@ pub(crate) fn sample(target: &mut Target, time: Duration, rate: f64, bar: &Progr
         running: Running::new((nanoseconds / LOOKS).max(100_000)),
         outer: HashMap::new(),
         period: nanoseconds,
+        read_write: HashMap::new(),
     };
     let start = Instant::now();
     let (mut next, mut refreshed) = (start, start);
@@ -88,6 +89,8 @@ struct Sampler<'a> {
     /// A thread's id as we count, by the id that the process has for it: in a container they differ.
     outer: HashMap<u32, libc::pid_t>,
     period: u64,
+    /// Stacks that wait for a readers-writer lock, and others.
+    read_write: HashMap<StackId, bool>,
 }
 
 impl Sampler<'_> {
@@ -122,7 +125,7 @@ impl Sampler<'_> {
         self.running.fetch();
         self.seen.threads = self.seen.threads.max(states.len());
         self.seen.batches[batch] += 1;
-        let mut owners: HashMap<u64, Owner> = HashMap::new();
+        let mut owners: HashMap<u64, (Kind, Owner)> = HashMap::new();
         for (&tid, state) in &states {
             let Some(state) = state else { continue };
             let Some(wait) = wait::of(pid, state, |id| self.outer.contains_key(&id)) else {
@@ -134,11 +137,15 @@ impl Sampler<'_> {
                 continue;
             }
             let stack = self.seen.stacks.id(stack);
+            let wait = match wait {
+                Wait::ReadWrite { at, .. } if !self.is_read_write(stack) => Wait::Word { lock: at },
+                wait => wait,
+            };
             let (lock, kind, owner) = match wait {
                 Wait::Mutex { lock, kind, owner } => {
                     (lock, Kind::Mutex(kind), Owner::Thread(owner))
                 }
-                Wait::ReadWrite { lock, writer: 0, readers } if readers > 0 => {
+                Wait::ReadWrite { lock, writer: 0, readers: 1.., .. } => {
                     (lock, Kind::ReadWrite, Owner::Readers)
                 }
                 Wait::ReadWrite { lock, writer, .. } => {
@@ -152,13 +159,13 @@ impl Sampler<'_> {
             };
             self.seen.waiter(lock, kind, stack);
             // Of several waiters' views the one that knows the holder counts.
-            let known = owners.entry(lock).or_insert(owner);
-            if *known == Owner::Thread(0) {
-                *known = owner;
+            let known = owners.entry(lock).or_insert((kind, owner));
+            if known.1 == Owner::Thread(0) {
+                *known = (kind, owner);
             }
         }
-        for (lock, owner) in owners {
-            let holder = self.holder(owner, &states, now);
+        for (lock, (kind, owner)) in owners {
+            let holder = self.holder(lock, kind, owner, now);
             self.seen.holder(lock, holder, batch);
         }
         Ok(())
@@ -193,32 +200,49 @@ impl Sampler<'_> {
         self.unwinder.sleeping(self.target.symboliser.space(), registers)
     }
 
-    fn holder(
-        &mut self,
-        owner: Owner,
-        states: &HashMap<libc::pid_t, Option<Blocked>>,
-        now: u64,
-    ) -> Holder {
-        let owner = match owner {
+    /// Does the stack say that it waits for a readers-writer lock? Its words could be those of a mutex that is just free.
+    fn is_read_write(&mut self, stack: StackId) -> bool {
+        /// Functions of glibc that lie below the one that the program has called.
+        const INNER: usize = 6;
+        let Self { seen, target, read_write, .. } = self;
+        *read_write.entry(stack).or_insert_with(|| {
+            let inner = seen.stacks.get(stack).iter().take(INNER);
+            let names =
+                |at: &u64| target.symboliser.code(*at).iter().any(|f| f.name().contains("rwlock"));
+            inner.clone().any(names)
+        })
+    }
+
+    /// What the holder does. Who holds the lock is asked before and after: in between it may have changed.
+    fn holder(&mut self, lock: u64, kind: Kind, owner: Owner, now: u64) -> Holder {
+        let pid = self.target.pid;
+        let mut id = match owner {
             Owner::Readers => return Holder::Readers,
-            Owner::Thread(id) => self.outer.get(&id).copied(),
+            Owner::Thread(id) => id,
         };
-        let Some(tid) = owner else { return Holder::Unknown };
-        match states.get(&tid) {
-            None => Holder::Unknown,
-            Some(Some(state)) => {
-                let stack = self.stack(state);
-                Holder::Sleeping(self.seen.stacks.id(stack))
+        for _ in 0..2 {
+            let Some(tid) = self.outer.get(&id).copied() else { return Holder::Unknown };
+            let Ok(state) = blocked(pid, tid) else { return Holder::Unknown };
+            let stack = state.map(|state| self.stack(&state));
+            let after = match kind {
+                Kind::Mutex(kind) => wait::owner(pid, lock, kind),
+                Kind::ReadWrite | Kind::Word => id,
+            };
+            if after != id {
+                id = after;
+                continue;
             }
-            Some(None) => match self.running.at(tid, now.saturating_sub(self.period)) {
-                None => Holder::Unseen,
-                Some(moment) => {
+            return match (stack, self.running.at(tid, now.saturating_sub(self.period))) {
+                (Some(stack), _) => Holder::Sleeping(self.seen.stacks.id(stack)),
+                (None, None) => Holder::Unseen,
+                (None, Some(moment)) => {
                     let space = self.target.symboliser.space();
                     let stack = self.unwinder.copied(space, moment.registers, &moment.stack);
                     Holder::Running(self.seen.stacks.id(stack))
                 }
-            },
+            };
         }
+        Holder::Unknown
     }
 }
 

@@ -18,8 +18,8 @@ pub(crate) enum Wait {
         /// The holder's id, as the process counts; 0: unknown.
         owner: u32,
     },
-    /// A glibc readers-writer lock, if the waiter's stack says so, too.
-    ReadWrite { lock: u64, writer: u32, readers: u32 },
+    /// A glibc readers-writer lock, if the waiter's stack says so, too: else what waits is the word `at`.
+    ReadWrite { lock: u64, at: u64, writer: u32, readers: u32 },
     /// A word that is 2 while somebody waits, as most locks have it: no owner is recorded.
     Word { lock: u64 },
     /// Conditions, semaphores, ends of threads: not for a lock, as far as can be seen.
@@ -86,6 +86,21 @@ const FLAGS: u64 = (libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u6
 /// A waiter's mark, beside the holder's id, in robust and priority-inheriting mutexes.
 const WAITERS: u32 = 0x8000_0000;
 const ID: u32 = 0x3fff_ffff;
+
+/// Who holds a mutex now, as the process counts; 0: nobody, or unknown.
+pub(crate) fn owner(pid: libc::pid_t, lock: u64, kind: Mutex) -> u32 {
+    let mut bytes = [0; 12];
+    match read_memory(pid, lock, &mut bytes) {
+        Ok(12) => {}
+        _ => return 0,
+    }
+    let word =
+        |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    match kind {
+        Mutex::Robust | Mutex::PriorityInheriting => word(0) & ID,
+        _ => word(8),
+    }
+}
 
 /// What this thread waits for; `None`: it is in no futex call. `is_thread` says whether an id is a thread of the process.
 pub(crate) fn of(
@@ -155,7 +170,7 @@ fn read_write(
             && (word(40)?, word(44)?) == (0, 0)
             && word(48)? <= 3
             && (writer == 0 || is_thread(writer));
-        is_one.then_some(Wait::ReadWrite { lock, writer, readers })
+        is_one.then_some(Wait::ReadWrite { lock, at, writer, readers })
     })
 }
 
@@ -187,8 +202,8 @@ mod tests {
         let all = waiting(start + 4 * word as u64, operation, value);
         match of(pid, &all, |id| id == 77).unwrap() {
             Wait::Mutex { lock, kind, owner } => Wait::Mutex { lock: lock - start, kind, owner },
-            Wait::ReadWrite { lock, writer, readers } => {
-                Wait::ReadWrite { lock: lock - start, writer, readers }
+            Wait::ReadWrite { lock, at, writer, readers } => {
+                Wait::ReadWrite { lock: lock - start, at: at - start, writer, readers }
             }
             Wait::Word { lock } => Wait::Word { lock: lock - start },
             Wait::Other => Wait::Other,
@@ -227,10 +242,10 @@ mod tests {
         let mut lock = [0_u32; 16];
         (lock[2], lock[6]) = (3, 77);
         let wait = libc::FUTEX_WAIT_BITSET | PRIVATE;
-        let found = Wait::ReadWrite { lock: 0, writer: 77, readers: 0 };
+        let found = Wait::ReadWrite { lock: 0, at: 8, writer: 77, readers: 0 };
         assert_eq!(what(&lock, 2, wait, 3), found);
         (lock[0], lock[3], lock[6]) = (5 << 3, 3, 0);
-        let found = Wait::ReadWrite { lock: 0, writer: 0, readers: 5 };
+        let found = Wait::ReadWrite { lock: 0, at: 12, writer: 0, readers: 5 };
         assert_eq!(what(&lock, 3, wait, 3), found);
         lock[4] = 1;
         assert_eq!(what(&lock, 3, wait, 3), Wait::Other);
