@@ -209,7 +209,7 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
 }
 
 /// Only strings have such characters, and `serde_json` leaves those above space as they are.
-fn json(value: &serde_json::Value) -> String {
+pub(crate) fn json(value: &serde_json::Value) -> String {
     let mut text = String::new();
     for char in format!("{value:#}\n").chars() {
         match acts(char) && char != '\n' {

@@ -31,7 +31,7 @@ fn jump(module: &Module, returns: u64, is_callee: &impl Fn(&str) -> bool) -> Opt
     const LENGTH: u64 = 5;
     let elf = &module.elf;
     let target = |at: u64, code: u8| {
-        let bytes = elf.bytes(at..at + LENGTH)?;
+        let bytes = elf.code(at, LENGTH)?;
         let distance = i32::from_le_bytes(bytes[1..].try_into().ok()?);
         (bytes[0] == code).then(|| (at + LENGTH).wrapping_add_signed(distance.into()))
     };
