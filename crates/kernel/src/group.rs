@@ -23,7 +23,7 @@ pub struct Named {
 pub enum By {
     /// The lock; its parts are its callers.
     Lock,
-    /// The first caller; its parts are chains of callers.
+    /// The first caller; its parts are locks.
     Caller,
     /// The type of lock; its parts are locks.
     Type,
@@ -58,19 +58,15 @@ pub fn groups(waits: &[Named], by: By) -> Vec<Group> {
         By::Type => merged(waits, |wait| (wait.kind.name().to_owned(), 0)),
     };
     let part = |waits: &[Named]| match by {
-        By::Lock | By::Caller => merged(waits, |wait| (wait.callers.clone(), wait.kind)),
-        By::Type => merged(waits, |wait| (vec![wait.lock.clone()], wait.kind)),
+        By::Lock => merged(waits, |wait| (wait.callers.clone(), wait.kind)),
+        By::Caller | By::Type => merged(waits, |wait| (vec![wait.lock.clone()], wait.kind)),
     };
     let mut done: Vec<_> = groups
         .into_iter()
         .map(|((name, _), waits)| {
-            let parts = part(&waits).into_iter().map(|((callers, _), waits)| {
-                let name = match by {
-                    By::Type => waits[0].lock.clone(),
-                    _ => callers.first().map_or(NOBODY.to_owned(), String::clone),
-                };
-                let callers = if by == By::Type { Vec::new() } else { callers };
-                group(name, callers, &waits)
+            let parts = part(&waits).into_iter().map(|((callers, _), waits)| match by {
+                By::Lock => group(first(&waits[0]), callers, &waits),
+                By::Caller | By::Type => group(waits[0].lock.clone(), Vec::new(), &waits),
             });
             let mut parts: Vec<_> = parts.collect();
             sort(&mut parts);
@@ -135,7 +131,7 @@ mod tests {
         assert_eq!(told(By::Lock), [("mmap".into(), 13, 3), ("zone".into(), 5, 2)]);
         assert_eq!(
             told(By::Caller),
-            [("munmap".into(), 11, 3), ("vm_mmap".into(), 5, 1), (NOBODY.into(), 2, 1)]
+            [("munmap".into(), 11, 2), ("vm_mmap".into(), 5, 1), (NOBODY.into(), 2, 1)]
         );
         assert_eq!(told(By::Type), [("rwsem".into(), 13, 1), ("spinlock".into(), 5, 1)]);
         let by_lock = groups(&waits, By::Lock);

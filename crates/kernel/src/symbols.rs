@@ -13,11 +13,12 @@ pub struct Symbols {
 }
 
 /// Lock functions outside of those ranges, and what stands between them and the tracepoint.
-const LOCKS: [&str; 16] = [
+const LOCKS: [&str; 17] = [
     "mutex_",
     "__mutex_",
     "rwsem_",
     "down_",
+    "up_",
     "__down_",
     "percpu_down_",
     "__percpu_down_",

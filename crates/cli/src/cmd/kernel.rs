@@ -63,9 +63,15 @@ pub(crate) struct Args {
     /// Draw a histogram of each row
     #[arg(long, conflicts_with = "json")]
     histogram: bool,
+    /// Show whole chains of callers
+    #[arg(long, conflicts_with = "json")]
+    stacks: bool,
     /// Report as JSON
     #[arg(long)]
     json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
     /// Where the report goes
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -122,7 +128,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             if limit.is_none() {
                 output::say("observing; Ctrl-C ends it\n");
             }
-            (None, observe::time(limit, &observer, &mut names))
+            (None, observe::time(limit, args.quiet, &observer, &mut names))
         }
     };
     let profile = observer
@@ -140,6 +146,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         },
         top: args.top as usize,
         with_histograms: args.histogram,
+        with_stacks: args.stacks,
         what: if args.futex { "futexes" } else { "kernel locks" },
         whose: &whose,
         filters: &filters(&args),

@@ -27,11 +27,21 @@ pub(crate) fn program(
 }
 
 /// Waits for this time, or until a signal comes: then it says so.
-pub(crate) fn time(limit: Option<Duration>, observer: &Observer, names: &mut Names) -> bool {
+pub(crate) fn time(
+    limit: Option<Duration>,
+    quiet: bool,
+    observer: &Observer,
+    names: &mut Names,
+) -> bool {
+    // Before there is a second thread.
     let (watch, began) = (Watch::new(), Instant::now());
+    let steps = limit.unwrap_or_default().as_millis() / TICK.as_millis();
+    let bar = lockwright_bench::progress(steps as u64, quiet || steps == 0);
     loop {
+        bar.set_position((began.elapsed().as_millis() / TICK.as_millis()) as u64);
         let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
         if left == Some(Duration::ZERO) {
+            bar.finish_and_clear();
             return false;
         }
         if is_interrupt(watch.next(Some(left.unwrap_or(TICK).min(TICK)))) {

@@ -19,6 +19,8 @@ pub(crate) struct Report<'a> {
     /// Groups in the table.
     pub(crate) top: usize,
     pub(crate) with_histograms: bool,
+    /// Whole chains of callers.
+    pub(crate) with_stacks: bool,
     /// `kernel locks` or `futexes`.
     pub(crate) what: &'a str,
     /// Whose, in words: `of the whole machine`.
@@ -33,7 +35,7 @@ impl Report<'_> {
         let elapsed = time(self.profile.elapsed.as_nanos() as f64);
         let all = total(self.waits);
         let mut head = format!(
-            "waits for {} {}, observed for {elapsed}: {}, {} in all (real, {})\n",
+            "waits for {} {}, observed for {elapsed}: {}, {} in all (real, Linux {})\n",
             self.what,
             shown(self.whose),
             counted(all.count, "wait"),
@@ -59,7 +61,7 @@ impl Report<'_> {
     fn table(&self, groups: &[Group]) -> String {
         let what = match self.by {
             By::Lock => "lock, callers",
-            By::Caller => "caller, chains",
+            By::Caller => "caller, locks",
             By::Type => "type, locks",
         };
         let mut table = Lined::new(&["waits", "total", "P50", "P99", "max", "type", what]);
@@ -70,12 +72,12 @@ impl Report<'_> {
             }
             for part in group.parts.iter().take(PARTS) {
                 table.table.add_row(row(part, &format!("\u{2514} {}", shown(&part.name))));
-                if let Some(chain) = chain(part) {
+                if let Some(chain) = chain(part, self.with_stacks) {
                     table.line(chain);
                 }
             }
             if group.parts.len() > PARTS {
-                table.line(format!("{:12}and {} more", "", group.parts.len() - PARTS));
+                table.line(format!("{:8}and {} more", "", group.parts.len() - PARTS));
             }
         }
         table.plain()
@@ -188,14 +190,23 @@ fn kinds(group: &Group) -> String {
     }
 }
 
-/// Who called the first caller.
-fn chain(part: &Group) -> Option<String> {
+/// Who called the first caller; one line of it, unless the `whole` chain is wanted.
+fn chain(part: &Group, whole: bool) -> Option<String> {
+    const INDENT: usize = 8;
     let above: Vec<_> = part.callers.iter().skip(1).map(|name| shown(name)).collect();
+    let words = above.join(" \u{2190} ");
     if above.is_empty() {
         return None;
     }
-    let text = format!("\u{2190} {}", above.join(" \u{2190} "));
-    Some(output::beside(&" ".repeat(12), &text).trim_end().to_owned())
+    let text = output::beside(&" ".repeat(INDENT), &format!("\u{2190} {words}"));
+    let text = text.trim_end();
+    Some(match text.split_once('\n') {
+        Some((line, _)) if !whole => {
+            let kept = line.rsplit_once(" \u{2190}").filter(|(kept, _)| kept.len() > INDENT);
+            format!("{} \u{2190} ..", kept.map_or(line, |(kept, _)| kept))
+        }
+        _ => text.to_owned(),
+    })
 }
 
 /// A histogram: a bar for each doubling.
