@@ -32,8 +32,8 @@ static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
 static long (*const map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*const ktime_ns)(void) = (void *)5;
+static u32 (*const random)(void) = (void *)7;
 static u64 (*const current_pid_tgid)(void) = (void *)14;
-static long (*const current_comm)(void *name, u32 size) = (void *)16;
 static long (*const stack_id)(void *ctx, void *map, u64 flags) = (void *)27;
 static struct task_struct *(*const current_task)(void) = (void *)158;
 
@@ -47,7 +47,9 @@ enum { SPIN = 1, READ = 2, WRITE = 4, RT = 8, PERCPU = 16, MUTEX = 32, FUTEX = 6
 
 // The parts of the kernel's structs that we look at; the loader fits their offsets to the running kernel.
 struct spinlock {} CORE;
-struct rw_semaphore {} CORE;
+struct rw_semaphore {
+    struct spinlock wait_lock;
+} CORE;
 struct mutex {} CORE;
 struct sighand_struct {
     struct spinlock siglock;
@@ -70,6 +72,8 @@ struct task_struct {
     struct signal_struct *signal;
     struct files_struct *files;
     struct spinlock alloc_lock;
+    struct task_struct *group_leader;
+    char comm[16];
 } CORE;
 // Two machines' registers; what follows ___ is not part of the name.
 struct pt_regs___x86 {
@@ -95,29 +99,25 @@ const volatile u64 futex_call = 202;
 struct key {
     u64 lock;
     s32 stack;
-    u32 tgid; // of a futex, whose address means something in one process alone
+    u32 tgid; // of a lock of a process's own, which has a role, and of a futex; else 0
     u16 bucket;
     u8 kind;
-    u8 zero[5];
+    u8 role;
+    u32 zero;
 };
 
 struct sum {
     u64 count, total_ns, max_ns;
 };
 
-// Which lock an address is, if it is one of a process's own.
-struct owner {
-    u32 role;
-    u32 tgid;
-    char comm[16];
-};
-enum { MMAP_LOCK = 1, PAGE_TABLE_LOCK, SIGLOCK, FILE_LOCK, CRED_GUARD, EXEC_UPDATE, ALLOC_LOCK };
+// Locks that each process has.
+enum { MMAP_LOCK = 1, MMAP_WAIT_LOCK, PAGE_TABLE_LOCK, SIGLOCK, FILE_LOCK, CRED_GUARD, EXEC_UPDATE, ALLOC_LOCK };
 
 // A wait that goes on.
 struct pending {
     u64 lock, since_ns;
     s32 stack;
-    u32 kind;
+    u16 kind, role;
 };
 
 // Spinning waits nest: an interrupt may wait while the interrupted task does. Task, softirq, hardirq, NMI.
@@ -137,12 +137,16 @@ struct {
     TYPE(value, struct sum);
 } waits SEC(".maps");
 
+// What processes with locks of their own are called.
+struct name {
+    char comm[16];
+};
 struct {
     NUMBER(type, MAP_HASH);
     NUMBER(max_entries, 4096);
-    TYPE(key, u64);
-    TYPE(value, struct owner);
-} owners SEC(".maps");
+    TYPE(key, u32);
+    TYPE(value, struct name);
+} names SEC(".maps");
 
 // Tasks that wait for a lock at which they may sleep, by thread id.
 struct {
@@ -197,6 +201,15 @@ struct {
     TYPE(value, u64);
 } tallies SEC(".maps");
 
+// What we cost: how often a program took so long, by buckets; those at begins of waits, then those at ends.
+enum { BUCKETS = 1152, BEGIN = 0, END = BUCKETS };
+struct {
+    NUMBER(type, MAP_ARRAY);
+    NUMBER(max_entries, 2 * BUCKETS);
+    TYPE(key, u32);
+    TYPE(value, u64);
+} costs SEC(".maps");
+
 INLINE void tally(u32 which, u64 more) {
     u64 *at = map_lookup(&tallies, &which);
     if (at)
@@ -222,44 +235,69 @@ INLINE u16 bucket(u64 ns) {
     log += rest >> 1;
     u32 shift = log - 5;
     u64 at = ((u64)shift << 5) + (ns >> shift);
-    return at < 1152 ? at : 1151;
+    return at < BUCKETS ? at : BUCKETS - 1;
 }
 
-// Notes whose lock it is, if it is one of the current process's own.
-INLINE void recognise(u64 lock) {
-    if (map_lookup(&owners, &lock))
+// Measures one of eight runs: measuring costs, too.
+INLINE void cost(u32 place, u64 began) {
+    if (random() & 7)
         return;
+    u32 at = place + bucket(ktime_ns() - began);
+    u64 *count = map_lookup(&costs, &at);
+    if (count)
+        __sync_fetch_and_add(count, 1);
+}
+
+// Which of the current process's own locks it is, if any. An address may be another process's lock a moment later.
+INLINE u16 role(u64 lock) {
     struct task_struct *task = current_task();
-    struct owner owner = {};
     struct mm_struct *mm = task->mm;
+    if (mm) {
+        if (lock == (u64)&mm->mmap_lock)
+            return MMAP_LOCK;
+        if (lock == (u64)&mm->mmap_lock.wait_lock)
+            return MMAP_WAIT_LOCK;
+        if (lock == (u64)&mm->page_table_lock)
+            return PAGE_TABLE_LOCK;
+    }
     struct sighand_struct *sighand = task->sighand;
-    struct signal_struct *signal = task->signal;
+    if (sighand && lock == (u64)&sighand->siglock)
+        return SIGLOCK;
     struct files_struct *files = task->files;
-    if (mm && lock == (u64)&mm->mmap_lock)
-        owner.role = MMAP_LOCK;
-    else if (mm && lock == (u64)&mm->page_table_lock)
-        owner.role = PAGE_TABLE_LOCK;
-    else if (sighand && lock == (u64)&sighand->siglock)
-        owner.role = SIGLOCK;
-    else if (files && lock == (u64)&files->file_lock)
-        owner.role = FILE_LOCK;
-    else if (signal && lock == (u64)&signal->cred_guard_mutex)
-        owner.role = CRED_GUARD;
-    else if (signal && lock == (u64)&signal->exec_update_lock)
-        owner.role = EXEC_UPDATE;
-    else if (lock == (u64)&task->alloc_lock)
-        owner.role = ALLOC_LOCK;
-    else
+    if (files && lock == (u64)&files->file_lock)
+        return FILE_LOCK;
+    struct signal_struct *signal = task->signal;
+    if (signal) {
+        if (lock == (u64)&signal->cred_guard_mutex)
+            return CRED_GUARD;
+        if (lock == (u64)&signal->exec_update_lock)
+            return EXEC_UPDATE;
+    }
+    return lock == (u64)&task->alloc_lock ? ALLOC_LOCK : 0;
+}
+
+// Notes what the current process is called. Threads may have other names.
+INLINE void introduce(u32 tgid) {
+    if (map_lookup(&names, &tgid))
         return;
-    owner.tgid = task->tgid;
-    current_comm(owner.comm, sizeof(owner.comm));
-    map_update(&owners, &lock, &owner, ANY);
+    struct task_struct *leader = current_task()->group_leader;
+    struct name name = {};
+    if (leader)
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            name.comm[i] = leader->comm[i];
+    map_update(&names, &tgid, &name, ANY);
 }
 
 // Adds a wait that has ended.
 INLINE void account(struct pending *wait, u32 tgid, u64 ns) {
     struct key key = {
-        .lock = wait->lock, .stack = wait->stack, .tgid = tgid, .bucket = bucket(ns), .kind = wait->kind,
+        .lock = wait->lock,
+        .stack = wait->stack,
+        .tgid = wait->role || wait->kind == FUTEX ? tgid : 0,
+        .bucket = bucket(ns),
+        .kind = wait->kind,
+        .role = wait->role,
     };
     struct sum *sum = map_lookup(&waits, &key);
     if (!sum) {
@@ -272,8 +310,8 @@ INLINE void account(struct pending *wait, u32 tgid, u64 ns) {
             tally(LOST_NS, ns);
             return;
         }
-        if (wait->kind != FUTEX)
-            recognise(wait->lock);
+        if (key.tgid)
+            introduce(key.tgid);
     }
     __sync_fetch_and_add(&sum->count, 1);
     __sync_fetch_and_add(&sum->total_ns, ns);
@@ -284,7 +322,7 @@ INLINE void account(struct pending *wait, u32 tgid, u64 ns) {
 
 SEC("tp_btf/contention_begin")
 int contention_begin(u64 *ctx) {
-    u64 lock = ctx[0];
+    u64 now = ktime_ns(), lock = ctx[0];
     u32 flags = ctx[1];
     u64 ids = current_pid_tgid();
     u32 tid = ids, zero = 0;
@@ -308,10 +346,12 @@ int contention_begin(u64 *ctx) {
         struct pending *wait = &cpu->at[depth & (DEPTH - 1)];
         wait->lock = lock;
         wait->kind = kind;
+        wait->role = role(lock);
         wait->stack = stack_id(ctx, &stacks, SKIP);
         if (wait->stack < 0)
             tally(NO_STACK, 1);
-        wait->since_ns = ktime_ns();
+        wait->since_ns = now;
+        cost(BEGIN, now);
         return 0;
     }
 
@@ -319,7 +359,7 @@ int contention_begin(u64 *ctx) {
     // The same wait, which goes on in another way.
     if (known && known->lock == lock)
         return 0;
-    struct pending wait = {.lock = lock, .since_ns = ktime_ns(), .kind = kind};
+    struct pending wait = {.lock = lock, .since_ns = now, .kind = kind, .role = role(lock)};
     wait.stack = stack_id(ctx, &stacks, SKIP);
     if (wait.stack < 0)
         tally(NO_STACK, 1);
@@ -327,6 +367,7 @@ int contention_begin(u64 *ctx) {
         tally(UNSEEN, 1);
     if (map_update(&sleeping, &tid, &wait, ANY))
         tally(UNSEEN, 1);
+    cost(BEGIN, now);
     return 0;
 }
 
@@ -334,7 +375,8 @@ SEC("tp_btf/contention_end")
 int contention_end(u64 *ctx) {
     u64 lock = ctx[0];
     u64 now = ktime_ns();
-    u32 tid = current_pid_tgid(), zero = 0;
+    u64 ids = current_pid_tgid();
+    u32 tid = ids, tgid = ids >> 32, zero = 0;
     struct spinning *cpu = map_lookup(&spinners, &zero);
     if (!cpu)
         return 0;
@@ -348,7 +390,8 @@ int contention_end(u64 *ctx) {
             if (cpu->at[at].lock == lock) {
                 struct pending wait = cpu->at[at];
                 *(volatile u32 *)&cpu->depth = at;
-                account(&wait, 0, now - wait.since_ns);
+                account(&wait, tgid, now - wait.since_ns);
+                cost(END, now);
                 return 0;
             }
         }
@@ -358,7 +401,8 @@ int contention_end(u64 *ctx) {
         return 0;
     struct pending wait = *known;
     map_delete(&sleeping, &tid);
-    account(&wait, 0, now - wait.since_ns);
+    account(&wait, tgid, now - wait.since_ns);
+    cost(END, now);
     return 0;
 }
 
@@ -389,12 +433,14 @@ int futex_begin(u64 *ctx) {
     u32 tid = ids;
     if (!counts(ids >> 32))
         return 0;
-    struct pending wait = {.lock = word, .since_ns = ktime_ns(), .kind = FUTEX};
+    u64 now = ktime_ns();
+    struct pending wait = {.lock = word, .since_ns = now, .kind = FUTEX};
     wait.stack = stack_id(ctx, &stacks, USER_STACK);
     if (wait.stack < 0)
         tally(NO_STACK, 1);
     if (map_update(&in_futex, &tid, &wait, ANY))
         tally(UNSEEN, 1);
+    cost(BEGIN, now);
     return 0;
 }
 
@@ -416,6 +462,7 @@ int futex_end(u64 *ctx) {
         u32 one = 1;
         map_update(&futex_users, &tgid, &one, ANY);
     }
+    cost(END, now);
     return 0;
 }
 

@@ -38,11 +38,6 @@ impl Kind {
         of.map_or("unknown", |(name, _)| name)
     }
 
-    /// Does it spin while it waits?
-    pub fn spins(self) -> bool {
-        self.0 & SPIN != 0
-    }
-
     /// `R` or `W`, of locks that have readers.
     pub fn access(self) -> Option<&'static str> {
         match self.0 & (READ | WRITE) {

@@ -5,10 +5,9 @@ use crate::raw::{self, tally};
 use crate::{Kind, Obstacle};
 use aya::maps::{Array, HashMap, MapData, StackTraceMap};
 use aya::programs::BtfTracePoint;
-use aya::sys::{Stats, enable_stats};
 use aya::{Btf, Ebpf, EbpfLoader, Pod};
+use lockwright_record::histogram::{BUCKETS, middle};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process;
 use std::time::{Duration, Instant};
@@ -38,8 +37,6 @@ pub struct Observer {
     ebpf: Ebpf,
     what: What,
     since: Instant,
-    /// While this is open the kernel measures what our programs take.
-    stats: Option<OwnedFd>,
 }
 
 /// A function of `bpf/contention.bpf.c`, and the tracepoint where it runs.
@@ -90,9 +87,7 @@ impl Observer {
         for (process, counts) in seeds {
             of.insert(process, counts, 0).map_err(|error| Obstacle::of(&error))?;
         }
-        // It needs CAP_SYS_ADMIN; without, we do not tell the cost.
-        let stats = enable_stats(Stats::RunTime).ok();
-        let mut observer = Self { ebpf, what, since: Instant::now(), stats };
+        let mut observer = Self { ebpf, what, since: Instant::now() };
         if *chosen != Chosen::All {
             observer.start(&btf, &DESCENDANTS)?;
         }
@@ -126,11 +121,6 @@ impl Observer {
         program.try_into().expect("all our functions are of this type")
     }
 
-    /// Is what we cost being measured?
-    pub fn measures_itself(&self) -> bool {
-        self.stats.is_some()
-    }
-
     /// Processes of which futex waits were seen. Their code can be named only while they live.
     pub fn futex_users(&self) -> BTreeSet<u32> {
         let users = self.map::<u32, u32>("futex_users");
@@ -144,56 +134,64 @@ impl Observer {
     /// The kernel does not give out what it has counted.
     pub fn finish(mut self) -> Result<Profile, Obstacle> {
         let elapsed = self.since.elapsed();
-        let cost = self.cost();
         // From here on nothing changes any more.
         for (function, _) in self.places() {
             let _ = self.program(function).unload();
         }
         let waits = self.waits().map_err(|error| Obstacle::of(&error))?;
-        Ok(Profile { waits, unended: self.unended(), lost: self.lost(), cost, elapsed })
+        Ok(Profile {
+            waits,
+            unended: self.unended(),
+            lost: self.lost(),
+            cost: self.cost(),
+            elapsed,
+        })
     }
 
-    fn cost(&mut self) -> Option<Cost> {
-        self.stats.as_ref()?;
-        let each = |info: &aya::programs::ProgramInfo| {
-            let runs = info.run_count();
-            (info.run_time().as_nanos() as u64, runs)
+    fn cost(&self) -> Cost {
+        let counts = self.array("costs");
+        let sum = |first: u32| {
+            let mut sum = Sum::default();
+            for bucket in 0..BUCKETS {
+                let count = counts.get(&(first + bucket as u32), 0).unwrap_or_default();
+                if count > 0 {
+                    let ns = middle(bucket);
+                    sum.add(bucket as u16, count, count * ns, ns);
+                }
+            }
+            sum
         };
-        let [begin, end] = self.places();
-        let begin = each(&self.program(begin.0).info().ok()?);
-        let end = each(&self.program(end.0).info().ok()?);
-        let mean = |(ns, runs): (u64, u64)| ns as f64 / runs.max(1) as f64;
-        Some(Cost {
-            begin_ns: mean(begin),
-            end_ns: mean(end),
-            runs: begin.1 + end.1,
-            total_ns: begin.0 + end.0,
-        })
+        Cost { begin: sum(0), end: sum(BUCKETS as u32) }
     }
 
     fn waits(&self) -> Result<Vec<Wait>, aya::maps::MapError> {
         let sums = self.map::<raw::Key, raw::Sum>("waits");
-        let mut all = BTreeMap::<(u64, u8, u32, i32), Sum>::new();
+        let mut all = BTreeMap::<(u64, u8, u8, u32, i32), Sum>::new();
         for entry in sums.iter() {
             let (key, sum) = entry?;
-            let wait = all.entry((key.lock, key.kind, key.process, key.stack)).or_default();
-            wait.add(key.bucket, sum.count, sum.total_ns, sum.max_ns);
+            let of = (key.lock, key.kind, key.role, key.process, key.stack);
+            all.entry(of).or_default().add(key.bucket, sum.count, sum.total_ns, sum.max_ns);
         }
-        let owners = self.map::<u64, raw::Owner>("owners");
-        let owners: BTreeMap<u64, raw::Owner> = owners.iter().filter_map(Result::ok).collect();
         let stacks = StackTraceMap::try_from(self.ebpf.map("stacks").expect("a map of ours"))?;
         let frames = |id: i32| {
             let trace = u32::try_from(id).ok().and_then(|id| stacks.get(&id, 0).ok());
             trace.map(|trace| trace.frames().iter().map(|frame| frame.ip).collect())
         };
+        let owners =
+            Owners::of(all.keys().map(|(lock, _, role, process, _)| (*lock, *role, *process)));
+        let names = self.map::<u32, raw::Name>("names");
         let mut stack_of = BTreeMap::<i32, Vec<u64>>::new();
-        let wait = |((address, kind, process, stack), sum)| {
+        let wait = |((address, kind, role, process, stack), sum)| {
             let kind = Kind(kind);
             let frames =
                 stack_of.entry(stack).or_insert_with(|| frames(stack).unwrap_or_default()).clone();
-            let is_futex = kind == Kind::FUTEX;
-            let owner = if is_futex { None } else { owner(&owners, address, kind) };
-            let process = is_futex.then_some(process);
+            let owner = owners.owner(address, role, process).map(|(role, process)| {
+                let name = names.get(&process, 0).unwrap_or_default();
+                let name = String::from_utf8_lossy(&name);
+                let name = name.split('\0').next().unwrap_or_default().to_owned();
+                Owner { role, process, name }
+            });
+            let process = (kind == Kind::FUTEX).then_some(process);
             Wait { lock: Lock { address, owner }, kind, process, frames, sum }
         };
         Ok(all.into_iter().map(wait).collect())
@@ -203,6 +201,12 @@ impl Observer {
     fn map<K: Pod, V: Pod>(&self, name: &str) -> HashMap<&MapData, K, V> {
         let map = self.ebpf.map(name).expect("a map of ours");
         HashMap::try_from(map).expect("our structs mirror the program's")
+    }
+
+    /// One of the program's arrays of counts.
+    fn array(&self, name: &str) -> Array<&MapData, u64> {
+        let map = self.ebpf.map(name).expect("a map of ours");
+        Array::try_from(map).expect("an array of such numbers")
     }
 
     fn unended(&self) -> Unended {
@@ -220,8 +224,7 @@ impl Observer {
     }
 
     fn lost(&self) -> Lost {
-        let tallies: Array<_, u64> =
-            Array::try_from(self.ebpf.map("tallies").expect("a map of ours")).expect("an array");
+        let tallies = self.array("tallies");
         let get = |which| tallies.get(&which, 0).unwrap_or_default();
         Lost {
             waits: get(tally::LOST_WAITS),
@@ -232,21 +235,31 @@ impl Observer {
     }
 }
 
-/// Whose lock it is.
-fn owner(owners: &BTreeMap<u64, raw::Owner>, address: u64, kind: Kind) -> Option<Owner> {
-    /// Longer than any of those locks.
-    const LOCK: u64 = 64;
-    let (at, owner) = owners.range(..=address).next_back()?;
-    let role = Role::of(owner.role)?;
-    let is_inner = *at != address;
-    // Behind the first bytes of a lock at which one sleeps lies the spinlock of its line.
-    let sleeps = matches!(role, Role::MmapLock | Role::CredGuard | Role::ExecUpdate);
-    if is_inner && !(sleeps && kind.spins() && address - at < LOCK) {
-        return None;
+/// Whose locks were seen, by address. If a process ends, another one's lock may have the same address.
+#[derive(Default)]
+struct Owners(BTreeMap<u64, BTreeSet<(Role, u32)>>);
+
+impl Owners {
+    /// Of addresses, with role and process.
+    fn of(seen: impl Iterator<Item = (u64, u8, u32)>) -> Self {
+        let mut owners = Self::default();
+        for (address, role, process) in seen {
+            if let Some(role) = Role::of(role) {
+                owners.0.entry(address).or_default().insert((role, process));
+            }
+        }
+        owners
     }
-    let name = String::from_utf8_lossy(&owner.comm);
-    let name = name.trim_end_matches('\0').to_owned();
-    Some(Owner { role, is_inner, process: owner.process, name })
+
+    /// The lock's own process. A wait of somebody else, who has no role there, is told by the address, unless that was
+    /// several processes' lock.
+    fn owner(&self, address: u64, role: u8, process: u32) -> Option<(Role, u32)> {
+        match (Role::of(role), self.0.get(&address)) {
+            (Some(role), _) => Some((role, process)),
+            (None, Some(known)) if known.len() == 1 => known.first().copied(),
+            _ => None,
+        }
+    }
 }
 
 /// The clock of the kernel's program, ns.
@@ -255,4 +268,19 @@ fn now_ns() -> u64 {
     // SAFETY: `now` is writable.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32).as_nanos() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_that_was_two_processes_lock_tells_nothing_of_a_third_ones_wait() {
+        let owners = Owners::of([(64, 1, 7), (64, 0, 0), (96, 1, 7), (96, 1, 8)].into_iter());
+        assert_eq!(owners.owner(64, 1, 7), Some((Role::MmapLock, 7)));
+        assert_eq!(owners.owner(64, 0, 0), Some((Role::MmapLock, 7)));
+        assert_eq!(owners.owner(96, 1, 8), Some((Role::MmapLock, 8)));
+        assert_eq!(owners.owner(96, 0, 0), None);
+        assert_eq!(owners.owner(32, 0, 0), None);
+    }
 }

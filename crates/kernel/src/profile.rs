@@ -15,8 +15,8 @@ pub struct Profile {
     pub unended: Unended,
     /// What is missing above.
     pub lost: Lost,
-    /// What the observation itself cost; `None` where the kernel does not tell us.
-    pub cost: Option<Cost>,
+    /// What the observation itself cost.
+    pub cost: Cost,
     /// How long it took.
     pub elapsed: Duration,
 }
@@ -50,8 +50,6 @@ pub struct Lock {
 pub struct Owner {
     /// Which one.
     pub role: Role,
-    /// It is the spinlock inside of that lock, which guards its line of waiters.
-    pub is_inner: bool,
     /// The process.
     pub process: u32,
     /// What the process calls itself.
@@ -59,10 +57,12 @@ pub struct Owner {
 }
 
 /// A lock that each process has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The address space: `mmap_lock`.
     MmapLock,
+    /// The spinlock inside of that, which guards its line of waiters.
+    MmapWaitLock,
     /// `page_table_lock`.
     PageTableLock,
     /// The signal handlers: `siglock`.
@@ -78,10 +78,19 @@ pub enum Role {
 }
 
 impl Role {
-    pub(crate) fn of(number: u32) -> Option<Self> {
+    pub(crate) fn of(number: u8) -> Option<Self> {
         use Role::*;
-        let all = [MmapLock, PageTableLock, Siglock, FileLock, CredGuard, ExecUpdate, AllocLock];
-        all.get(number.checked_sub(1)? as usize).copied()
+        let all = [
+            MmapLock,
+            MmapWaitLock,
+            PageTableLock,
+            Siglock,
+            FileLock,
+            CredGuard,
+            ExecUpdate,
+            AllocLock,
+        ];
+        all.get(usize::from(number.checked_sub(1)?)).copied()
     }
 }
 
@@ -89,6 +98,7 @@ impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::MmapLock => "mmap_lock",
+            Self::MmapWaitLock => "mmap_lock.wait_lock",
             Self::PageTableLock => "page_table_lock",
             Self::Siglock => "siglock",
             Self::FileLock => "file_lock",
@@ -168,17 +178,14 @@ pub struct Lost {
     pub unseen: u64,
 }
 
-/// What an observation costs, by the kernel's own clock.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+/// What an observation costs: how long our programs took in one run of eight. What the kernel needs to call them, some tens of
+/// ns, is not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// At the begin of a wait, ns: the waiter pays, while it would wait anyway.
-    pub begin_ns: f64,
-    /// At its end, ns: whoever has just got the lock pays, while others wait for it.
-    pub end_ns: f64,
-    /// How often our programs ran.
-    pub runs: u64,
-    /// For how long in all, ns.
-    pub total_ns: u64,
+    /// At the begin of a wait: the waiter pays, while it would wait anyway.
+    pub begin: Sum,
+    /// At its end: whoever has just got the lock pays, while others wait for it.
+    pub end: Sum,
 }
 
 #[cfg(test)]

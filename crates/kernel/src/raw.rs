@@ -14,7 +14,8 @@ pub(crate) struct Key {
     pub(crate) process: u32,
     pub(crate) bucket: u16,
     pub(crate) kind: u8,
-    pub(crate) zero: [u8; 5],
+    pub(crate) role: u8,
+    pub(crate) zero: u32,
 }
 
 /// Value of `waits`.
@@ -26,14 +27,8 @@ pub(crate) struct Sum {
     pub(crate) max_ns: u64,
 }
 
-/// Value of `owners`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(crate) struct Owner {
-    pub(crate) role: u32,
-    pub(crate) process: u32,
-    pub(crate) comm: [u8; 16],
-}
+/// Value of `names`: ends at the first zero.
+pub(crate) type Name = [u8; 16];
 
 /// Value of `sleeping` and of `in_futex`.
 #[repr(C)]
@@ -42,15 +37,14 @@ pub(crate) struct Pending {
     pub(crate) lock: u64,
     pub(crate) since_ns: u64,
     pub(crate) stack: i32,
-    pub(crate) kind: u32,
+    pub(crate) kind: u16,
+    pub(crate) role: u16,
 }
 
 // SAFETY: all of them are numbers, laid out by C's rules, without padding; any bytes are a value.
 unsafe impl Pod for Key {}
 // SAFETY: as above.
 unsafe impl Pod for Sum {}
-// SAFETY: as above.
-unsafe impl Pod for Owner {}
 // SAFETY: as above.
 unsafe impl Pod for Pending {}
 

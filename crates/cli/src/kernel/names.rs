@@ -2,7 +2,7 @@
 
 use super::user::Processes;
 use crate::hints::warn;
-use lockwright_kernel::{Kind, Lock, Named, Symbols, Wait};
+use lockwright_kernel::{Lock, Named, Symbols, Wait};
 
 /// Functions and variables of the kernel, and of processes.
 pub(crate) struct Names {
@@ -34,7 +34,7 @@ impl Names {
             Some(pid) => wait.frames.iter().map(|at| self.processes.function(pid, *at)).collect(),
         };
         let lock = match wait.process {
-            None => self.lock(&wait.lock, wait.kind),
+            None => self.lock(&wait.lock),
             Some(pid) => {
                 let variable = self.processes.variable(pid, wait.lock.address);
                 format!("{variable} of {}", self.processes.process(pid))
@@ -43,13 +43,9 @@ impl Names {
         Named { lock, address: wait.lock.address, kind: wait.kind, callers, sum: wait.sum.clone() }
     }
 
-    fn lock(&self, lock: &Lock, kind: Kind) -> String {
+    fn lock(&self, lock: &Lock) -> String {
         if let Some(owner) = &lock.owner {
-            let inner = match owner.is_inner && kind.spins() {
-                true => ".wait_lock",
-                false => "",
-            };
-            return format!("{}{inner} of {} ({})", owner.role, owner.name, owner.process);
+            return format!("{} of {} ({})", owner.role, owner.name, owner.process);
         }
         let variable = self.kernel.variable(lock.address);
         variable.unwrap_or_else(|| format!("{:#x}", lock.address))

@@ -116,22 +116,8 @@ impl Report<'_> {
         if lost.waits + lost.stacks + lost.unseen == 0 {
             notes.push("nothing was lost".to_owned());
         }
-        notes.push(match &self.profile.cost {
-            Some(cost) if cost.runs == 0 => "no event, so no cost".to_owned(),
-            Some(cost) => self.cost(cost),
-            None => "what observing cost is not known: the kernel tells only with CAP_SYS_ADMIN, as with sudo".to_owned(),
-        });
+        notes.push(cost(&self.profile.cost));
         notes.iter().map(|note| output::wrapped(note) + "\n").collect()
-    }
-
-    fn cost(&self, cost: &Cost) -> String {
-        format!(
-            "each contended event cost {} of observation: {} when the wait began, {} when it ended; {} in all",
-            time(cost.begin_ns + cost.end_ns),
-            time(cost.begin_ns),
-            time(cost.end_ns),
-            time(cost.total_ns as f64),
-        )
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -148,12 +134,24 @@ impl Report<'_> {
             "groups": groups,
             "unended": { "count": profile.unended.count, "longest_ns": profile.unended.longest_ns },
             "lost": { "waits": lost.waits, "total_ns": lost.ns, "stacks": lost.stacks, "unseen": lost.unseen },
-            "cost": profile.cost.map(|cost| json!({
-                "begin_ns": cost.begin_ns, "end_ns": cost.end_ns,
-                "runs": cost.runs, "total_ns": cost.total_ns,
-            })),
+            "cost": { "begin": sum_json(&profile.cost.begin), "end": sum_json(&profile.cost.end) },
         })
     }
+}
+
+/// What it cost. Medians: a program of ours may lose its CPU, or be interrupted.
+fn cost(Cost { begin, end }: &Cost) -> String {
+    if begin.count.min(end.count) == 0 {
+        return "cost of a contended event: too few events to tell".to_owned();
+    }
+    let median = |sum: &Sum| sum.quantile(0.5);
+    format!(
+        "each contended event cost {} of observation: {} when the wait began, {} when it ended (P50 of {})",
+        time((median(begin) + median(end)) as f64),
+        time(median(begin) as f64),
+        time(median(end) as f64),
+        counted(begin.count + end.count, "sample"),
+    )
 }
 
 fn counted(count: u64, what: &str) -> String {
