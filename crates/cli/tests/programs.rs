@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 #[path = "programs/bench.rs"]
 mod bench;
+#[path = "programs/blame.rs"]
+mod blame;
 #[path = "programs/compare.rs"]
 mod compare;
 #[path = "programs/doctor.rs"]
