@@ -7,10 +7,12 @@
 use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
+use crate::probes::fire;
 use crate::watch::{self, Rehearsal, Who};
 use crate::{real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
+use core::ptr::from_ref;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{FREE, HELD};
 use lockwright_locks::posix::{self, Refused, give_slow};
@@ -43,6 +45,7 @@ fn give_watched(m: &Mutex) -> c_int {
             m.owner.store(0, Relaxed); // as in `unlock`
             give(m);
         }
+        fire!(mutex_release, from_ref(m));
         0
     })
 }
@@ -106,12 +109,14 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
         // SAFETY: the caller's promise.
         return unsafe { lock_kind(mutex, caller) };
     }
+    fire!(mutex_entry, mutex);
     if !fast_take(m, mode) {
         return lock_contended(m, caller);
     }
     // No call in the middle, which would save registers: see `is_plain`.
     let Some(id) = thread::known_id() else { return own(m) };
     m.owner.store(id, Relaxed); // for gdb, and for `destroy`
+    fire!(mutex_acquired, mutex);
     0
 }
 
@@ -119,6 +124,7 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
 #[inline(never)]
 fn own(m: &Mutex) -> c_int {
     m.owner.store(thread::id(), Relaxed); // as above
+    fire!(mutex_acquired, from_ref(m));
     0
 }
 
@@ -131,6 +137,7 @@ fn lock_contended(m: &Mutex, caller: usize) -> c_int {
     if posix::acquire(m, 0, caller) {
         m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
     }
+    fire!(mutex_acquired, from_ref(m));
     0
 }
 
@@ -140,6 +147,7 @@ fn lock_watched(m: &Mutex, caller: usize) -> c_int {
     let glibc = || unsafe { real::pthread_mutex_lock(as_glibcs(m)) };
     watch::acquisition(What::Acquired, m, glibc, || {
         take(m, caller);
+        fire!(mutex_acquired, from_ref(m));
         0
     })
 }
@@ -162,7 +170,12 @@ unsafe fn lock_kind_here(mutex: *mut Mutex, caller: usize) -> c_int {
         // SAFETY: not ours; glibc's function keeps glibc's contract.
         return unsafe { real::pthread_mutex_lock(mutex.cast()) };
     }
-    errno(posix::lock(m, caller))
+    fire!(mutex_entry, mutex);
+    let answer = posix::lock(m, caller);
+    if answer.is_ok() {
+        fire!(mutex_acquired, mutex);
+    }
+    errno(answer)
 }
 
 /// Tries to lock.
@@ -217,8 +230,13 @@ unsafe fn lock_until_here(
     // SAFETY: the caller's promise.
     let (m, at) = unsafe { (&*mutex, *until) };
     let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
+    fire!(mutex_timedlock_entry, mutex, until);
     let is_time = (0..1_000_000_000).contains(&at.tv_nsec);
-    errno(posix::lock_until(m, is_time.then_some(Deadline { clock, at })))
+    let answer = posix::lock_until(m, is_time.then_some(Deadline { clock, at }));
+    if answer.is_ok() {
+        fire!(mutex_timedlock_acquired, mutex);
+    }
+    errno(answer)
 }
 
 /// Is it glibc's to handle (robust, PI, PP, process-shared, destroyed)?
@@ -247,7 +265,11 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
                 return unsafe { unlock_kind(mutex) };
             }
             m.owner.store(0, Relaxed); // glibc's condvar code asserts it
-            if fast_give(m, SEVERAL) { 0 } else { unlock_contended(m) }
+            if !fast_give(m, SEVERAL) {
+                return unlock_contended(m);
+            }
+            fire!(mutex_release, mutex);
+            0
         },
         || {
             if !is_plain(m) {
@@ -259,6 +281,7 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
             }
             m.owner.store(0, Relaxed); // as above
             m.word.store(FREE, Relaxed); // nobody else is there to see it
+            fire!(mutex_release, mutex);
             0
         },
         // SAFETY: the caller's promise.
@@ -273,6 +296,7 @@ unsafe fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
     let m = unsafe { &*mutex };
     let grants = mode() == GRANTING;
     if grants && posix::hand_on(m) {
+        fire!(mutex_release, mutex);
         return 0;
     }
     if !is_plain(m) {
@@ -283,7 +307,11 @@ unsafe fn unlock_otherwise(mutex: *mut Mutex) -> c_int {
         return unlock_contended(m);
     }
     m.owner.store(0, Relaxed); // as in `unlock`
-    if fast_give(m, SEVERAL) { 0 } else { unlock_contended(m) }
+    if !fast_give(m, SEVERAL) {
+        return unlock_contended(m);
+    }
+    fire!(mutex_release, mutex);
+    0
 }
 
 #[cold]
@@ -294,6 +322,7 @@ fn unlock_contended(m: &Mutex) -> c_int {
     }
     m.owner.store(0, Relaxed); // as in `unlock`
     give_slow(m, 0);
+    fire!(mutex_release, from_ref(m));
     0
 }
 
@@ -313,7 +342,11 @@ unsafe fn unlock_kind_here(mutex: *mut Mutex) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_unlock(mutex.cast()) };
     }
-    errno(posix::unlock(m))
+    let answer = posix::unlock(m);
+    if answer.is_ok() {
+        fire!(mutex_release, mutex);
+    }
+    errno(answer)
 }
 
 /// Destroys: EBUSY while held, or while a condvar's waiter will come back for it.
@@ -328,6 +361,7 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
     }
+    fire!(mutex_destroy, mutex);
     errno(posix::destroy(m))
 }
 
@@ -349,8 +383,13 @@ unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_in
         // SAFETY: the caller's promise.
         return unsafe { lock_kind_here(mutex, caller) };
     }
+    fire!(mutex_entry, mutex);
     // SAFETY: the caller's promise.
-    errno(posix::lock_again(unsafe { &*mutex }, moved, caller))
+    let answer = posix::lock_again(unsafe { &*mutex }, moved, caller);
+    if answer.is_ok() {
+        fire!(mutex_acquired, mutex);
+    }
+    errno(answer)
 }
 
 /// Does the calling thread certainly hold it, as one of ours?
