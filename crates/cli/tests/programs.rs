@@ -26,6 +26,8 @@ mod guest;
 mod hostile;
 #[path = "programs/kernel.rs"]
 mod kernel;
+#[path = "programs/profile.rs"]
+mod profile;
 #[path = "programs/record.rs"]
 mod record;
 #[path = "programs/switch.rs"]

@@ -8,11 +8,12 @@ use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::probes::fire;
+#[cfg(target_arch = "x86_64")]
+use crate::probes::note;
 use crate::watch::{self, Rehearsal, Who};
 use crate::{observe, real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use core::ptr::from_ref;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{FREE, HELD};
 use lockwright_locks::posix::{self, Refused, give_slow};
@@ -45,7 +46,7 @@ fn give_watched(m: &Mutex) -> c_int {
             m.owner.store(0, Relaxed); // as in `unlock`
             give(m);
         }
-        fire!(mutex_release, from_ref(m));
+        fire!(mutex_release, m);
         0
     })
 }
@@ -116,16 +117,42 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
     }
     // No call in the middle, which would save registers: see `is_plain`.
     let Some(id) = thread::known_id() else { return own(m) };
-    m.owner.store(id, Relaxed); // for gdb, and for `destroy`
-    fire!(mutex_acquired, mutex);
+    own_and_say(m, id); // for gdb, and for `destroy`
     0
+}
+
+/// Notes the holder, and is the probe `mutex_acquired`: the store is the probe's instruction, so it costs none. (A `nop`
+/// here took 2 % of the time of a pair of lock and unlock, wherever it stood.) A tracer that stops here sees the lock
+/// taken, and not yet by whom.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn own_and_say(m: &Mutex, id: u32) {
+    const OWNER: usize = core::mem::offset_of!(Mutex, owner);
+    // SAFETY: writes a field of the mutex, which is an atomic, as a relaxed store does.
+    unsafe {
+        core::arch::asm!(
+            note!("movl {1:e}, {2}({0})", mutex_acquired, "8@{0}"),
+            in(reg) m,
+            in(reg) id,
+            const OWNER,
+            options(att_syntax, nostack, preserves_flags)
+        );
+    }
+}
+
+/// Notes the holder.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn own_and_say(m: &Mutex, id: u32) {
+    m.owner.store(id, Relaxed);
+    fire!(mutex_acquired, m);
 }
 
 #[cold]
 #[inline(never)]
 fn own(m: &Mutex) -> c_int {
     m.owner.store(thread::id(), Relaxed); // as above
-    fire!(mutex_acquired, from_ref(m));
+    fire!(mutex_acquired, m);
     0
 }
 
@@ -175,7 +202,7 @@ extern "C" fn lock_contended_from(m: &Mutex, caller: usize, from: usize, frame: 
     if posix::acquire(m, 0, caller) {
         m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
     }
-    fire!(mutex_acquired, from_ref(m));
+    fire!(mutex_acquired, m);
     0
 }
 
@@ -185,7 +212,7 @@ fn lock_watched(m: &Mutex, caller: usize) -> c_int {
     let glibc = || unsafe { real::pthread_mutex_lock(as_glibcs(m)) };
     watch::acquisition(What::Acquired, m, glibc, || {
         take(m, caller);
-        fire!(mutex_acquired, from_ref(m));
+        fire!(mutex_acquired, m);
         0
     })
 }
@@ -382,7 +409,7 @@ extern "C" fn unlock_contended_from(m: &Mutex, _: usize, from: usize, frame: usi
     }
     m.owner.store(0, Relaxed); // as in `unlock`
     give_slow(m, 0);
-    fire!(mutex_release, from_ref(m));
+    fire!(mutex_release, m);
     0
 }
 
