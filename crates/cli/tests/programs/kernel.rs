@@ -1,6 +1,6 @@
 //! `lockwright kernel`: what the kernel sees, where it may be observed; what is missing, where not.
 
-use super::{CONTEND, FOLDER, compiled, file, lockwright};
+use super::{CONTEND, FOLDER, compiled};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_tests::{Child, End, Outcome};
 use serde_json::Value;
@@ -11,8 +11,13 @@ use std::time::{Duration, Instant};
 /// Facts that depend on the scheduler show sooner or later.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The command, which needs no library of ours here.
+fn observer() -> Child {
+    Child::new(env!("CARGO_BIN_EXE_lockwright")).args(["kernel"])
+}
+
 fn kernel(arguments: &[&str]) -> Result<Outcome> {
-    lockwright().args(["kernel"]).args(arguments).run()
+    observer().args(arguments).run()
 }
 
 /// Can this kernel be observed, with our privilege? If not, says why.
@@ -34,8 +39,8 @@ fn until(
     arguments: &[&str],
     is_seen: impl Fn(&Value) -> bool,
 ) -> Result<Value> {
-    let json = file("kernel.json", "");
     let program = program.to_str().context("a path in UTF-8")?;
+    let json = format!("{program}.json");
     let all = [options, &["--json", "--output", &json, "--", program], arguments].concat();
     let began = Instant::now();
     loop {
@@ -154,7 +159,7 @@ fn ctrl_c_ends_it_with_a_report() -> Result<()> {
         return Ok(());
     }
     for (time, code) in [(&[][..], 0), (&["--time", "600s"], 130)] {
-        let mut running = lockwright().args(["kernel", "--quiet"]).args(time).start()?;
+        let mut running = observer().args(["--quiet"]).args(time).start()?;
         // Its programs are there as soon as it observes; signals before that end it by themselves.
         let began = Instant::now();
         loop {
