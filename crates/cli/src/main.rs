@@ -28,6 +28,7 @@ mod rules;
 mod signals;
 mod sim;
 mod supervise;
+mod top;
 mod trace;
 mod tune;
 mod usage;
@@ -76,6 +77,7 @@ enum Command {
     Reproduce(cmd::reproduce::Args),
     Record(cmd::record::Args),
     Profile(Box<cmd::profile::Args>),
+    Top(cmd::top::Args),
     Calibrate(cmd::calibrate::Args),
     Validate(cmd::validate::Args),
     Explore(cmd::explore::Args),
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => cmd::reproduce::main(args),
         Command::Record(args) => cmd::record::main(args),
         Command::Profile(args) => cmd::profile::main(*args),
+        Command::Top(args) => cmd::top::main(args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Validate(args) => cmd::validate::main(args),
         Command::Explore(args) => cmd::explore::main(args),

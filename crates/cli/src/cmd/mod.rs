@@ -15,6 +15,7 @@ pub(crate) mod reproduce;
 pub(crate) mod run;
 pub(crate) mod sim;
 pub(crate) mod switch;
+pub(crate) mod top;
 pub(crate) mod topology;
 pub(crate) mod tune;
 pub(crate) mod validate;
