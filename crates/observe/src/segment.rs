@@ -511,11 +511,14 @@ impl Segment {
     }
 
     /// A lock for which somebody waits has been released, at `now_ns`: the holder answers for the time since it acquired it, or
-    /// since somebody began to wait. `others`: more wait than the one whose turn it is.
-    pub fn blocked(&self, lock: u64, now_ns: u64, others: bool, blame: Blame) {
+    /// since somebody began to wait. (Those who wait on make themselves known when they get it, or the next one does who falls
+    /// asleep.)
+    pub fn blocked(&self, lock: u64, now_ns: u64, blame: Blame) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
-        let next = if others { now_ns & !SAMPLED } else { 0 };
-        let since = record.blocked_since_ns.swap(next, Relaxed); // a hint
+        if record.blocked_since_ns.load(Relaxed) == 0 {
+            return;
+        }
+        let since = record.blocked_since_ns.swap(0, Relaxed); // a hint
         if since != 0 {
             let weight = if since & SAMPLED != 0 { u64::from(SAMPLE) } else { 1 };
             let ns = now_ns.saturating_sub(since);

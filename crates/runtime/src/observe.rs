@@ -26,7 +26,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use lockwright_locks::front::{WAITED, side};
+use lockwright_locks::front::side;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
@@ -339,15 +339,10 @@ fn count(account: &Account, segment: &Segment) {
     account.held_since_ns.set(0);
 }
 
-/// The calling thread is about to release a mutex, by the slow path. 0: that is not counted.
+/// The calling thread is about to release a mutex, by the slow path: when. 0: that is not counted.
 #[cold]
-pub(crate) fn releases(mutex: &Mutex) -> u64 {
-    if segment().is_none() {
-        return 0;
-    }
-    // Those who sleep take their time when they have it, and it is theirs to answer from then on. Others may come and go unseen.
-    let others = mutex.word.load(Relaxed) == WAITED && posix::waiters(mutex) > 1;
-    futex::now(Clock::Monotonic) & !1 | u64::from(others)
+pub(crate) fn releases() -> u64 {
+    if segment().is_some() { futex::now(Clock::Monotonic) } else { 0 }
 }
 
 /// It has been released; `release` is what [`releases`] said, or 0: to one that was granted it.
@@ -356,7 +351,7 @@ pub(crate) fn released(address: usize, release: u64) {
     let (account, lock) = (account(), address as u64);
     let timed = account.ended.get().lock == lock;
     let Some(segment) = segment().filter(|_| release != 0 || timed) else { return };
-    let now = if release != 0 { release & !1 } else { futex::now(Clock::Monotonic) };
+    let now = if release != 0 { release } else { futex::now(Clock::Monotonic) };
     let (site, frame) = account.call.take();
     let stack = if is_full() { stack(&segment, site, frame) } else { 0 };
     let blame = Blame { site, stack, tid: thread::id() };
@@ -372,7 +367,7 @@ pub(crate) fn released(address: usize, release: u64) {
         }
     }
     if release != 0 {
-        segment.blocked(lock, now, release & 1 != 0, blame);
+        segment.blocked(lock, now, blame);
     }
 }
 

@@ -1,6 +1,7 @@
 //! A program's or a library's file: where its parts lie, and its symbols.
 
 use crate::space::Mapping;
+use addr2line::gimli::{BaseAddresses, EhFrame, EhFrameHdr, NativeEndian, UnwindSection};
 use memmap2::Mmap;
 use object::{
     Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionFlags, SegmentFlags, SymbolKind,
@@ -85,18 +86,22 @@ impl Elf {
         object::File::parse(&**self.map).ok()
     }
 
-    /// What to subtract from an address in that mapping.
-    pub(crate) fn bias(&self, mapping: &Mapping) -> Option<u64> {
+    /// What to subtract from an address in that mapping. All mappings of a file that was loaded once have the same:
+    /// `first` is that of another one.
+    pub(crate) fn bias(&self, mapping: &Mapping, first: Option<u64>) -> Option<u64> {
         // Two parts may share a page of the file, which is mapped twice.
         let within = |load: &&Load| {
             let page = load.offset & !0xfff;
             (page..load.offset + load.in_file.max(1)).contains(&mapping.offset)
         };
+        let bias = |load: &Load| {
+            let start = load.address.wrapping_add(mapping.offset).wrapping_sub(load.offset);
+            mapping.start.wrapping_sub(start)
+        };
         let same = |load: &&Load| load.is_code == mapping.is_code;
-        let mut loads = self.loads.iter().filter(within);
-        let load = loads.clone().find(same).or_else(|| loads.next())?;
-        let start = load.address.wrapping_add(mapping.offset).wrapping_sub(load.offset);
-        Some(mapping.start.wrapping_sub(start))
+        let loads = || self.loads.iter().filter(within);
+        let known = first.filter(|first| loads().any(|load| bias(load) == *first));
+        known.or_else(|| loads().find(same).or_else(|| loads().next()).map(bias))
     }
 
     /// Does the program load something there, `.bss` included?
@@ -126,6 +131,31 @@ impl Elf {
         (end <= self.map.len()).then(|| {
             (section.range.clone(), Bytes { map: Some(self.map.clone()), range: start..end })
         })
+    }
+
+    /// Where the function at an address begins, by the tables for exceptions: stripped files have them, too.
+    pub(crate) fn function(&self, address: u64) -> Option<u64> {
+        let (head_at, head) = self.section(".eh_frame_hdr")?;
+        let (frames_at, frames) = self.section(".eh_frame")?;
+        let bases = BaseAddresses::default()
+            .set_eh_frame_hdr(head_at.start)
+            .set_eh_frame(frames_at.start)
+            .set_text(self.section(".text").map_or(0, |(text, _)| text.start));
+        let head = EhFrameHdr::new(&head, NativeEndian).parse(&bases, 8).ok()?;
+        let frames = EhFrame::new(&frames, NativeEndian);
+        let table = head.table()?;
+        let found =
+            table.fde_for_address(&frames, &bases, address, EhFrame::cie_from_offset).ok()?;
+        found.contains(address).then(|| found.initial_address())
+    }
+
+    /// So many bytes of code.
+    pub(crate) fn code(&self, address: u64, length: u64) -> Option<&[u8]> {
+        let holds =
+            |load: &&Load| load.is_code && address.wrapping_sub(load.address) < load.in_file;
+        let load = self.loads.iter().find(holds)?;
+        let start = usize::try_from(address - load.address + load.offset).ok()?;
+        self.map.get(start..start.checked_add(usize::try_from(length).ok()?)?)
     }
 
     /// The size of its thread-local variables, as they lie below the thread pointer: a multiple of their alignment.
@@ -158,6 +188,12 @@ pub(crate) struct Symbol {
     pub(crate) kind: Kind,
     is_global: bool,
     pub(crate) name: String,
+}
+
+impl Symbol {
+    pub(crate) fn range(&self) -> Range<u64> {
+        self.start..self.start + self.size
+    }
 }
 
 /// The symbols of a file, and of the file with its debug information.

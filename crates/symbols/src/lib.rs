@@ -15,6 +15,7 @@ mod names;
 mod place;
 mod space;
 mod symboliser;
+mod tail;
 mod thread;
 mod unwind;
 

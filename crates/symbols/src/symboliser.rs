@@ -222,7 +222,10 @@ impl Symboliser {
                 module
             }
         }?;
-        let bias = module.elf.bias(mapping)?;
+        let before = self.space.mappings.iter().rev().skip_while(|map| map.start > mapping.start);
+        let first = before.take_while(|map| map.path == mapping.path).last();
+        let first = first.and_then(|first| module.elf.bias(first, None));
+        let bias = module.elf.bias(mapping, first)?;
         Some((module, bias))
     }
 
@@ -300,7 +303,7 @@ impl Module {
         })
     }
 
-    fn symbols(&self) -> &Symbols {
+    pub(crate) fn symbols(&self) -> &Symbols {
         &self.debug().symbols
     }
 

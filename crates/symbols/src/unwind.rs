@@ -2,11 +2,13 @@
 
 use crate::elf::Bytes;
 use crate::space::AddressSpace;
-use crate::symboliser::Symboliser;
+use crate::symboliser::{Module as File, Symboliser};
 use crate::thread::read_memory;
 use framehop::{ExplicitModuleSectionInfo, Module, Unwinder as _};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
 
 #[cfg(target_arch = "aarch64")]
 use framehop::aarch64::{
@@ -46,11 +48,28 @@ const LOOKED_AT: u64 = 512;
 /// Read at once.
 const PAGE: u64 = 4096;
 
+/// A file's code.
+struct Code {
+    range: Range<u64>,
+    bias: u64,
+    module: Rc<File>,
+}
+
+/// How sure it is not that a function returns somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Doubt {
+    None,
+    Some,
+    OtherCall,
+    NoCall,
+}
+
 /// Walks stacks by the tables that compilers leave for exceptions (`.eh_frame`), or by frame pointers.
 pub struct Unwinder {
     arch: Arch<Bytes>,
     cache: Cache,
-    known: BTreeSet<u64>,
+    /// By address.
+    modules: Vec<Code>,
     pages: FxHashMap<u64, Box<[u8]>>,
 }
 
@@ -60,7 +79,7 @@ impl Unwinder {
         let mut all = Self {
             arch: Arch::new(),
             cache: Cache::new(),
-            known: BTreeSet::new(),
+            modules: Vec::new(),
             pages: FxHashMap::default(),
         };
         all.refresh(symboliser);
@@ -72,12 +91,16 @@ impl Unwinder {
         let code = symboliser.space().mappings.iter().filter(|mapping| mapping.is_code);
         let code: Vec<_> = code.cloned().collect();
         let now: BTreeSet<u64> = code.iter().map(|mapping| mapping.start).collect();
-        for &gone in self.known.difference(&now) {
-            self.arch.remove_module(gone);
-        }
-        self.known.retain(|start| now.contains(start));
+        let arch = &mut self.arch;
+        self.modules.retain(|code| {
+            let stays = now.contains(&code.range.start);
+            if !stays {
+                arch.remove_module(code.range.start);
+            }
+            stays
+        });
         for mapping in code {
-            if self.known.contains(&mapping.start) {
+            if self.modules.iter().any(|code| code.range.start == mapping.start) {
                 continue;
             }
             let Some((module, bias)) = symboliser.module(&mapping) else { continue };
@@ -104,8 +127,9 @@ impl Unwinder {
                     ..ExplicitModuleSectionInfo::default()
                 },
             ));
-            self.known.insert(mapping.start);
+            self.modules.push(Code { range: mapping.start..mapping.end, bias, module });
         }
+        self.modules.sort_by_key(|code| code.range.start);
     }
 
     /// The stack of a thread that sleeps: addresses to look up, the innermost first. The thread is not stopped: if it may
@@ -135,8 +159,9 @@ impl Unwinder {
         self.search(space, registers, &mut read)
     }
 
-    /// Without a frame pointer the stack is walked as if nobody needed it. If a function does, each word of the stack
-    /// that may be its frame is tried: it points up the stack, and a return address lies above it.
+    /// Without a frame pointer the stack is walked as if nobody needed it. If a function does, words of the stack are
+    /// tried that may be its frame: each points up the stack, and above it lies an address to which the function may
+    /// return. Old frames lie there, too. So a call of this very function is believed first.
     fn search(
         &mut self,
         space: &AddressSpace,
@@ -147,13 +172,17 @@ impl Unwinder {
         if is_whole || registers.frame.is_some() {
             return best;
         }
-        let is_code = |at: u64| space.mapping(at.wrapping_sub(1)).is_some_and(|map| map.is_code);
+        let function = best.last().and_then(|&at| self.function(at));
+        let mut places: Vec<_> = Vec::new();
         for at in (0..LOOKED_AT).map(|words| registers.stack + words * 8) {
             let (Ok(next), Ok(back)) = (read(at), read(at + 8)) else { break };
             let points_up = next == 0 || (next > at && next - at < 1 << 20);
-            if !points_up || !is_code(back) {
-                continue;
+            if points_up && space.mapping(back.wrapping_sub(1)).is_some_and(|map| map.is_code) {
+                places.push((self.doubt(back, function, read), at));
             }
+        }
+        places.sort_unstable();
+        for (_, at) in places {
             let (stack, is_whole) = self.walk(Registers { frame: Some(at), ..registers }, read);
             if is_whole {
                 return stack;
@@ -163,6 +192,61 @@ impl Unwinder {
             }
         }
         best
+    }
+
+    fn module(&self, address: u64) -> Option<&Code> {
+        let after = self.modules.partition_point(|code| code.range.start <= address);
+        self.modules[..after].last().filter(|code| code.range.contains(&address))
+    }
+
+    /// Where the function at an address begins.
+    fn function(&self, address: u64) -> Option<u64> {
+        let code = self.module(address)?;
+        Some(code.module.elf.function(address.wrapping_sub(code.bias))?.wrapping_add(code.bias))
+    }
+
+    /// How doubtful it is that a function returns to that address: not at all, if a call of it stands before.
+    fn doubt(
+        &self,
+        back: u64,
+        function: Option<u64>,
+        read: &mut impl FnMut(u64) -> Result<u64, ()>,
+    ) -> Doubt {
+        if cfg!(not(target_arch = "x86_64")) {
+            return Doubt::Some;
+        }
+        let before = |length: u64| self.code(back.wrapping_sub(length), length);
+        let target = if let Some(&[0xe8, a, b, c, d]) = before(5) {
+            let target = ahead(back, [a, b, c, d]);
+            self.jump(target, read).unwrap_or(target)
+        } else if let Some(&[0xff, 0x15, a, b, c, d]) = before(6) {
+            match read(ahead(back, [a, b, c, d])) {
+                Ok(target) => target,
+                Err(()) => return Doubt::Some,
+            }
+        } else {
+            // Calls by a register or a table: `ff`, and two in the middle bits of the next byte.
+            let is_call =
+                |length| matches!(before(length), Some([0xff, how, ..]) if how >> 3 & 7 == 2);
+            return if (2..=7).any(is_call) { Doubt::Some } else { Doubt::NoCall };
+        };
+        if Some(target) == function { Doubt::None } else { Doubt::OtherCall }
+    }
+
+    /// Where a jump to another file leads (an entry of `.plt`): `jmp *slot`, behind marks that some machines want.
+    fn jump(&self, at: u64, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Option<u64> {
+        const MARK: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
+        let at = if self.code(at, 4) == Some(&MARK) { at + 4 } else { at };
+        let at = if self.code(at, 1) == Some(&[0xf2]) { at + 1 } else { at };
+        match self.code(at, 6) {
+            Some(&[0xff, 0x25, a, b, c, d]) => read(ahead(at + 6, [a, b, c, d])).ok(),
+            _ => None,
+        }
+    }
+
+    fn code(&self, at: u64, length: u64) -> Option<&[u8]> {
+        let code = self.module(at)?;
+        code.module.elf.code(at.wrapping_sub(code.bias), length)
     }
 
     /// Also: did it end where stacks end?
@@ -184,6 +268,11 @@ impl Unwinder {
         }
         (stack, true)
     }
+}
+
+/// So far ahead of an instruction's end.
+fn ahead(end: u64, distance: [u8; 4]) -> u64 {
+    end.wrapping_add_signed(i32::from_le_bytes(distance).into())
 }
 
 fn word(bytes: &[u8], at: u64) -> Result<u64, ()> {

@@ -1,51 +1,215 @@
 //! `lockwright profile`.
 
 use crate::hints::Failure;
-use crate::observed::{report, run};
-use crate::{catalog, output};
-use lockwright_bench::{progress, units};
+use crate::interrupt::INTERRUPTED;
+use crate::observed::outcome::Outcome;
+use crate::observed::{self, run};
+use crate::profile::outcome::{Folded, outcome};
+use crate::profile::sample::{End, sample};
+use crate::profile::target::Target;
+use crate::profile::{flame, report};
+use crate::{catalog, launch, output, signals};
+use lockwright_bench::{interrupted, progress, units};
 use lockwright_observe::control::Level;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Show which locks a program waits for, where, and who makes it wait
+///
+/// PROGRAM runs under our library until it ends, or a process that does so already is watched for a while. The library counts
+/// each wait, how long it takes, and for whom: the report names the critical section that others wait for. It goes to standard
+/// error if PROGRAM has run, else to standard output.
+///
+/// With --sample any process with glibc's locks will do: nothing is put into it, and none of its threads is stopped. Some times
+/// a second we look where each thread sleeps; if that is in a lock, the lock says who holds it, and we look at what the holder
+/// does. docs/profile.md says what each way can see, and what it costs.
 #[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright profile -- ./server --port 8080
+  lockwright profile --flame locks.svg -- ./server
+  lockwright profile -p $(pidof server) --time 30s
+  lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].holders[0]'
+  lockwright profile -p 4242 --sample       a process that doesn't run under us
+
+Ctrl-C ends the watching of a process, and reports what was seen until then
+(exit code 130). After PROGRAM, the exit code is PROGRAM's.")]
 pub(crate) struct Args {
     /// The process
     #[arg(long, short, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<libc::pid_t>,
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::seconds)]
-    time: f64,
-    #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
+    /// Look from outside, again and again: all shares are estimates
+    #[arg(long, requires = "pid")]
+    sample: bool,
+    /// For how long, as in 500ms; without a unit, of seconds [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, requires = "pid")]
+    time: Option<f64>,
+    /// Samples a second [default: 99]
+    #[arg(long, value_name = "HZ", requires = "sample",
+          value_parser = clap::value_parser!(u32).range(1..=2000))]
+    rate: Option<u32>,
+    /// Lock for PROGRAM, NAME[:key=value,...]; see `lockwright list`
+    #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true,
+          conflicts_with = "pid")]
     lock: Option<String>,
-    #[arg(long)]
-    json: bool,
-    #[arg(long, default_value_t = 10)]
+    /// What is counted
+    #[arg(long, value_enum, default_value_t = Detail::Full, conflicts_with = "sample")]
+    level: Detail,
+    /// How many locks the report's table has
+    #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "sample")]
     top: usize,
-    #[arg(long)]
+    /// How the report is written
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Where the report goes
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// A flame graph of those who wait and those who hold
+    #[arg(long, value_name = "FILE.svg")]
+    flame: Option<PathBuf>,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+    /// The library to preload [default: beside this command]
+    #[arg(long, value_name = "FILE", conflicts_with = "pid")]
     library: Option<PathBuf>,
-    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    /// The program and its arguments
+    #[arg(required_unless_present = "pid", conflicts_with = "pid", trailing_var_arg = true,
+          value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Detail {
+    /// Waits, holds, and who makes others wait
+    Counters,
+    /// And who calls them: stacks, where the program has frame pointers; owners and CPUs
+    Full,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs; all locks, and whole stacks
+    Json,
+}
+
+/// A day is enough.
+const LONGEST: f64 = 86_400.0;
+
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    let (outcomes, code) = match args.pid {
-        Some(pid) => {
-            let bar = progress((args.time * 1e3) as u64, false);
-            let seen = run::process(pid, Level::Full, Duration::from_secs_f64(args.time), &bar)?;
-            bar.finish_and_clear();
-            (vec![seen], ExitCode::SUCCESS)
-        }
-        None => run::program(&args.command, args.lock.as_deref(), Level::Full, args.library.as_deref())?,
+    let seconds = args.time.unwrap_or(5.0);
+    if !(0.01..=LONGEST).contains(&seconds) {
+        return Err(Failure::new(format!("bad --time '{seconds}s': not within 10ms to 24 hours"))
+            .hint("for example --time 5s"));
+    }
+    let time = Duration::from_secs_f64(seconds);
+    match args.pid {
+        Some(pid) if args.sample => sampled(&args, pid, time),
+        Some(pid) => watched(&args, pid, time),
+        None => program(&args),
+    }
+}
+
+/// Writing comes last; that it will fail should be said first.
+fn check(args: &Args) -> Result<(), Failure> {
+    for file in [&args.output, &args.flame].into_iter().flatten() {
+        launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
+    }
+    Ok(())
+}
+
+fn sampled(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Failure> {
+    let mut target = Target::open(pid)?;
+    check(args)?;
+    let bar = progress(time.as_millis() as u64, args.quiet);
+    bar.set_message(format!("sampling {pid}"));
+    let sampled = sample(&mut target, time, args.rate.unwrap_or(99).into(), &bar);
+    bar.set_message("naming");
+    let (outcome, folded) = outcome(&mut target, &sampled);
+    bar.finish_and_clear();
+    let text = match args.format {
+        Format::Text => report::text(&outcome),
+        Format::Json => output::json(&serde_json::to_value(&outcome).map_err(Failure::new)?),
     };
-    for outcome in &outcomes {
-        if args.json {
-            output::print_json(&serde_json::to_value(outcome).map_err(Failure::new)?)?;
-        } else {
-            output::say(&report::text(outcome, args.top));
+    let title = format!("Locks of {} ({})", target.name, target.pid);
+    deliver(args, &title, &text, "samples", &folded)?;
+    Ok(match sampled.end {
+        End::Interrupted => INTERRUPTED.into(),
+        End::TimeIsUp | End::ProcessEnded => ExitCode::SUCCESS,
+    })
+}
+
+fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Failure> {
+    check(args)?;
+    let bar = progress(time.as_millis() as u64, args.quiet);
+    bar.set_message(format!("watching {pid}"));
+    let seen = run::process(pid, args.level.into(), time, &bar);
+    bar.finish_and_clear();
+    let title = format!("Locks of {pid}");
+    report_on(args, &title, &[seen?])?;
+    Ok(if interrupted() { INTERRUPTED.into() } else { ExitCode::SUCCESS })
+}
+
+fn program(args: &Args) -> Result<ExitCode, Failure> {
+    check(args)?;
+    let library = args.library.as_deref();
+    let ran = run::program(&args.command, args.lock.as_deref(), args.level.into(), library)?;
+    let name = args.command[0].to_string_lossy();
+    report_on(args, &format!("Locks of {name}"), &ran.outcomes)?;
+    Ok(signals::end_as(ran.status))
+}
+
+fn report_on(args: &Args, title: &str, outcomes: &[Outcome]) -> Result<(), Failure> {
+    let text = match args.format {
+        Format::Text => observed::report::all(outcomes, args.top),
+        Format::Json => output::json(&serde_json::json!({ "processes": outcomes })),
+    };
+    deliver(args, title, &text, "us", &observed::report::folded(outcomes))
+}
+
+/// Writes the report, and the flame graph of what is counted in `unit`.
+fn deliver(
+    args: &Args,
+    title: &str,
+    text: &str,
+    unit: &str,
+    folded: &Folded,
+) -> Result<(), Failure> {
+    if let Some(file) = &args.flame {
+        match folded.is_empty() {
+            true => output::say(&format!("nothing to draw: '{}' is not written\n", file.display())),
+            false => write(file, |to| flame::draw(title, unit, folded, to))?,
         }
     }
-    Ok(code)
+    match &args.output {
+        Some(file) => write(file, |to| to.write_all(text.as_bytes())),
+        None if args.pid.is_none() => {
+            output::say(text);
+            Ok(())
+        }
+        None => output::print(text),
+    }
+}
+
+impl From<Detail> for Level {
+    fn from(detail: Detail) -> Self {
+        match detail {
+            Detail::Counters => Self::Counters,
+            Detail::Full => Self::Full,
+        }
+    }
+}
+
+fn write(
+    file: &Path,
+    content: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+) -> Result<(), Failure> {
+    let mut to = BufWriter::new(launch::create(file)?);
+    let written = content(&mut to).and_then(|()| to.flush());
+    written.map_err(|error| launch::unwritable(file, &error))
 }

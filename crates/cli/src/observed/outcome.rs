@@ -228,7 +228,8 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
 fn called_at(at: At, symbols: &mut Symboliser) -> (String, String) {
     match at {
         At::Address(address) => {
-            let frames = symbols.code(address.saturating_sub(1));
+            let call = symbols.call_site(address, is_lock_function);
+            let frames = symbols.code(call);
             // A guard's methods, inlined into the function that uses it, are nobody's critical section.
             let frame = frames.iter().find(|frame| !is_of_a_lock(frame)).or(frames.last());
             let name = frame.map_or_else(String::new, Frame::name);
@@ -237,6 +238,12 @@ fn called_at(at: At, symbols: &mut Symboliser) -> (String, String) {
         At::Unknown => ("(not known)".to_owned(), String::new()),
         At::Others => ("(other places)".to_owned(), String::new()),
     }
+}
+
+/// Is it what programs call to lock and unlock, linked in?
+fn is_lock_function(symbol: &str) -> bool {
+    ["pthread_", "__pthread_", "mtx_"].iter().any(|start| symbol.starts_with(start))
+        || symbol.contains("lockwright")
 }
 
 /// Is it a function of the lock's own interface?

@@ -1,5 +1,6 @@
 //! Which processes have our locks.
 
+use lockwright_observe::layout::ENDING;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -47,6 +48,6 @@ fn has_locks(pid: libc::pid_t) -> bool {
     lines.any(|line| {
         let name = line.rsplit(|&byte| byte == b'/').next().unwrap_or_default();
         name.len() < line.len()
-            && (name.starts_with(b"liblockwright") || name.ends_with(lockwright_observe::layout::ENDING.as_bytes()))
+            && (name.starts_with(b"liblockwright.so") || name.ends_with(ENDING.as_bytes()))
     })
 }

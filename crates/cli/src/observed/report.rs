@@ -1,6 +1,7 @@
 //! An outcome as text.
 
 use super::outcome::{Outcome, Percentiles, Ranked, Site};
+use crate::profile::outcome::Folded;
 use crate::output::{beside, plain, shown, table};
 use lockwright_bench::{si, time, wrapped};
 
@@ -9,8 +10,44 @@ const TOLD: usize = 5;
 /// Places of each.
 const PLACES: usize = 3;
 
-/// The report, for people: `most` locks in the table.
-pub(crate) fn text(outcome: &Outcome, most: usize) -> String {
+/// The report on several processes: those in which somebody waited, one after another.
+pub(crate) fn all(outcomes: &[Outcome], most: usize) -> String {
+    let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
+    if busy.is_empty() {
+        return "no thread had to wait for a lock\n".to_owned();
+    }
+    let mut text = String::new();
+    for outcome in &busy {
+        text.push_str(&self::text(outcome, most));
+        text.push('\n');
+    }
+    text.push_str(&wrapped(
+        "blocked: the part of the time in which somebody waited for it; waiting: how many threads did so on average; \
+         P50 to max: waits; hold: of threads that had to wait before.",
+    ));
+    text + "\n"
+}
+
+/// Stacks with the time that was lost in them, us: outermost first, below the lock, below `holders` or `waiters`.
+pub(crate) fn folded(outcomes: &[Outcome]) -> Folded {
+    let mut folded = Folded::new();
+    for lock in outcomes.iter().flat_map(|outcome| &outcome.locks) {
+        for (who, sites) in [("holders", &lock.holders), ("waiters", &lock.waiters)] {
+            for site in sites.iter().filter(|site| site.ns >= 1000) {
+                let mut frames = vec![who.to_owned(), lock.name.clone()];
+                match site.stack.is_empty() {
+                    true => frames.push(site.function.clone()),
+                    false => frames.extend(site.stack.iter().rev().cloned()),
+                }
+                folded.push((frames, site.ns / 1000));
+            }
+        }
+    }
+    folded
+}
+
+/// The report on one, for people: `most` locks in the table.
+fn text(outcome: &Outcome, most: usize) -> String {
     let mut text = String::new();
     let about = format!(
         "{} ({}): {} under {}",
@@ -20,10 +57,6 @@ pub(crate) fn text(outcome: &Outcome, most: usize) -> String {
         shown(&outcome.lock),
     );
     text.push_str(&(wrapped(&about) + "\n"));
-    if outcome.locks.is_empty() {
-        text.push_str("no thread had to wait for a lock\n");
-        return text;
-    }
     text.push('\n');
     let mut drawn = table(&["", "blocked", "waiting", "waits", "slept", "P50", "P99", "P99.9", "max", "hold P50"]);
     let elapsed = outcome.elapsed_ns.max(1) as f64;
@@ -52,11 +85,6 @@ pub(crate) fn text(outcome: &Outcome, most: usize) -> String {
     if outcome.locks.len() > most {
         text.push_str(&format!("\n{} more locks: --top {}\n", outcome.locks.len() - most, outcome.locks.len()));
     }
-    text.push('\n');
-    text.push_str(&(wrapped(
-        "blocked: the part of the time in which somebody waited for it; waiting: how many threads did so on average; \
-         P50 to max: waits; hold: of threads that had to wait before.",
-    ) + "\n"));
     text.push_str(&lost(outcome));
     text
 }

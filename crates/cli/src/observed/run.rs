@@ -6,7 +6,7 @@ use super::snapshot::Snapshot;
 use crate::hints::{Failure, cause};
 use crate::output::say;
 use crate::process::Process;
-use crate::{elf, find, launch, library, machine, signals};
+use crate::{elf, find, launch, library, machine};
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use indicatif::ProgressBar;
 use lockwright_bench::interrupted;
@@ -17,7 +17,7 @@ use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
 /// The variable with the level.
@@ -29,13 +29,20 @@ const LOOK: Duration = Duration::from_millis(20);
 /// For how long a process counts at our level if we are killed.
 const LEASE: Duration = Duration::from_secs(4);
 
-/// Runs a program to its end. Returns what its processes' locks did, the busiest process first, and how the program ended.
+/// A program that has run.
+pub(crate) struct Ran {
+    /// What its processes' locks did, the process that waited most first.
+    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) status: ExitStatus,
+}
+
+/// Runs a program to its end.
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
     level: Level,
     file: Option<&Path>,
-) -> Result<(Vec<Outcome>, ExitCode), Failure> {
+) -> Result<Ran, Failure> {
     let inherited = inherited_lock(lock)?;
     let (name, arguments) = words.split_first().expect("clap asks for a program");
     let path = find::program(name)?;
@@ -63,8 +70,8 @@ pub(crate) fn program(
     }
     let wait = |outcome: &Outcome| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
-    drop(folder); // now: a signal may end us below
-    Ok((outcomes, signals::end_as(status)))
+    drop(folder); // now: a signal may end us afterwards
+    Ok(Ran { outcomes, status })
 }
 
 /// All segments in a folder.

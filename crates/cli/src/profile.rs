@@ -1,0 +1,17 @@
+//! `lockwright profile`: which locks a program waits for, who holds them meanwhile, and where.
+//!
+//! ```text
+//!  sample: each tick ─► wait: what each thread waits for ─► seen: counts by lock and stack
+//!             │                                               │
+//!             └ running: stacks of threads that run           ▼
+//!                                            outcome: names, shares ─► report, flame
+//! ```
+
+pub(crate) mod flame;
+pub(crate) mod outcome;
+pub(crate) mod report;
+pub(crate) mod running;
+pub(crate) mod sample;
+pub(crate) mod seen;
+pub(crate) mod target;
+pub(crate) mod wait;

@@ -1,0 +1,370 @@
+//! What was seen, by name: which locks, who waited, who held.
+
+use super::sample::{End, Sampled};
+use super::seen::{BATCHES, Holder, Kind, Lock, StackId, Stacks};
+use super::target::Target;
+use lockwright_symbols::{Frame, Symboliser};
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// The result of `profile --sample`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) pid: libc::pid_t,
+    pub(crate) program: String,
+    /// The most that it had at once.
+    pub(crate) threads: usize,
+    pub(crate) samples: u64,
+    pub(crate) seconds: f64,
+    #[serde(skip)]
+    pub(crate) end: Option<End>,
+    /// Those that cost the most waiting first.
+    pub(crate) locks: Vec<LockSeen>,
+    /// Futex waits for no lock: threads that waited, on average, and where.
+    pub(crate) other_waiting: f64,
+    pub(crate) others: Vec<Site>,
+    /// Its mutexes are lockwright's.
+    pub(crate) under_lockwright: bool,
+    /// Threads that ran could not be looked at, and why.
+    pub(crate) running_unseen: Option<String>,
+}
+
+/// A lock that somebody waited for.
+#[derive(Debug, Serialize)]
+pub(crate) struct LockSeen {
+    /// The variable, or where it lies.
+    pub(crate) name: String,
+    pub(crate) address: String,
+    /// The file that has the variable.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) module: Option<String>,
+    pub(crate) kind: &'static str,
+    /// The share of samples in which a thread waited.
+    pub(crate) share: f64,
+    /// It is `share` plus or minus this, at a confidence of 95 %.
+    pub(crate) share_error: f64,
+    /// Threads that waited, on average over all samples.
+    pub(crate) waiting: f64,
+    /// The same, as a sum over the samples.
+    pub(crate) waits: u64,
+    /// The lock says who holds it.
+    pub(crate) has_owner: bool,
+    /// Shares of the samples in which a thread waited.
+    pub(crate) holders: Vec<Site>,
+    /// Shares of all waits.
+    pub(crate) waiters: Vec<Site>,
+}
+
+/// What a thread was at.
+#[derive(Debug, Serialize)]
+pub(crate) struct Site {
+    pub(crate) share: f64,
+    pub(crate) samples: u64,
+    /// Of a holder: `running`, `sleeping`, ...
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<&'static str>,
+    /// The innermost function of the program's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) function: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) file: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) line: Option<u32>,
+    /// All functions of its most frequent stack, the innermost first: `function (file:line)`.
+    pub(crate) stack: Vec<String>,
+    /// Those that called `function`, from inside to outside.
+    #[serde(skip)]
+    pub(crate) callers: Vec<String>,
+}
+
+/// Samples of a stack, outermost function first, for a flame graph.
+pub(crate) type Folded = Vec<(Vec<String>, u64)>;
+
+/// Names all that was seen; also its stacks, for a picture.
+pub(crate) fn outcome(target: &mut Target, sampled: &Sampled) -> (Outcome, Folded) {
+    let seen = &sampled.seen;
+    let mut namer =
+        Namer { symboliser: &mut target.symboliser, stacks: &seen.stacks, known: HashMap::new() };
+    let mut others = seen.others.clone();
+    let (mut locks, mut folded) = (Vec::new(), Vec::new());
+    for (&address, lock) in &seen.locks {
+        if !namer.is_lock(lock) {
+            // What looked like a lock's word was none's.
+            for (stack, count) in &lock.waiters {
+                *others.entry(*stack).or_default() += count;
+            }
+            continue;
+        }
+        let found = namer.lock(address, lock, &seen.batches);
+        namer.fold(&found.name, lock, &mut folded);
+        locks.push(found);
+    }
+    locks.sort_by(|a, b| b.waits.cmp(&a.waits).then_with(|| a.address.cmp(&b.address)));
+    folded.sort();
+    let samples = seen.samples();
+    let other_waits: u64 = others.values().sum();
+    let others = namer.sites(
+        others.iter().map(|(stack, count)| ((None, Some(*stack)), *count)),
+        other_waits,
+        false,
+    );
+    let outcome = Outcome {
+        pid: target.pid,
+        program: target.name.clone(),
+        threads: seen.threads,
+        samples,
+        seconds: sampled.took.as_secs_f64(),
+        end: Some(sampled.end),
+        locks,
+        other_waiting: ratio(other_waits, samples),
+        others,
+        under_lockwright: target.has_library,
+        running_unseen: sampled
+            .refused
+            .as_ref()
+            .map(|error| crate::hints::cause(error).to_string()),
+    };
+    (outcome, folded)
+}
+
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// The half of the interval that holds the true share at a confidence of 95 %. Samples that follow each other are not
+/// independent, since a wait may last for many of them. So the shares of batches are compared, too, and the larger error
+/// counts.
+fn share_error(lock: &[u64; BATCHES], all: &[u64; BATCHES]) -> f64 {
+    let (hits, samples): (u64, u64) = (lock.iter().sum(), all.iter().sum());
+    let share = ratio(hits, samples);
+    let independent = (share * (1.0 - share) / samples.max(1) as f64).sqrt();
+    let batches = lock.iter().zip(all).filter(|(_, all)| **all > 0);
+    let shares: Vec<f64> = batches.map(|(lock, all)| ratio(*lock, *all)).collect();
+    let count = shares.len() as f64;
+    if count < 2.0 {
+        return (1.96 * independent).min(1.0);
+    }
+    let middle = shares.iter().sum::<f64>() / count;
+    let variance = shares.iter().map(|share| (share - middle).powi(2)).sum::<f64>() / (count - 1.0);
+    // Student's t for 19 degrees of freedom, the usual number.
+    (2.09 * (variance / count).sqrt()).max(1.96 * independent).min(1.0)
+}
+
+struct Namer<'a> {
+    symboliser: &'a mut Symboliser,
+    stacks: &'a Stacks,
+    known: HashMap<StackId, Vec<Frame>>,
+}
+
+impl Namer<'_> {
+    fn frames(&mut self, stack: StackId) -> &[Frame] {
+        self.known.entry(stack).or_insert_with(|| {
+            let addresses = self.stacks.get(stack).iter();
+            addresses.flat_map(|&address| self.symboliser.code(address).to_vec()).collect()
+        })
+    }
+
+    /// A mutex with a holder is one. For the others the functions that wait must be a lock's; where none of them has a
+    /// name, a word of 2 is believed.
+    fn is_lock(&mut self, lock: &Lock) -> bool {
+        let wanted = match lock.kind {
+            Kind::Mutex(_) | Kind::ReadWrite => return true,
+            Kind::Word => "lock",
+        };
+        let stacks: Vec<_> = lock.waiters.keys().copied().collect();
+        stacks.into_iter().any(|stack| {
+            let frames = self.frames(stack);
+            // Beyond these it is the program that says "lock".
+            let inner = frames.iter().take_while(|frame| is_plumbing(frame)).count() + 1;
+            let mut names = frames.iter().take(inner).filter_map(|frame| frame.function.as_ref());
+            let named = names.clone().any(|name| {
+                let name = name.to_lowercase();
+                let waits_for_else = ["cond", "sem_", "barrier", "join", "once"];
+                (name.contains(wanted) || name.contains("mutex"))
+                    && !waits_for_else.iter().any(|part| name.contains(part))
+            });
+            named || (lock.kind == Kind::Word && names.next().is_none())
+        })
+    }
+
+    fn lock(&mut self, address: u64, lock: &Lock, batches: &[u64; BATCHES]) -> LockSeen {
+        use lockwright_symbols::Place;
+        let place = self.symboliser.data(address);
+        let module = match &place {
+            Place::Symbol { module, .. } | Place::Section { module, .. } => Some(module.clone()),
+            _ => None,
+        };
+        let samples = batches.iter().sum();
+        let held = lock.samples();
+        let holders = lock.holders.iter().map(|(holder, count)| {
+            let (state, stack) = match *holder {
+                Holder::Sleeping(stack) => ("sleeping", Some(stack)),
+                Holder::Running(stack) => ("running", Some(stack)),
+                Holder::Unseen => ("running, not seen where", None),
+                Holder::Readers => ("readers: the lock only counts them", None),
+                Holder::Unknown => ("unknown: it changed hands, or its holder has ended", None),
+            };
+            ((Some(state), stack), *count)
+        });
+        let has_owner = lock.kind != Kind::Word;
+        LockSeen {
+            name: place.to_string(),
+            address: format!("{address:#x}"),
+            module,
+            kind: match lock.kind {
+                Kind::Mutex(kind) => kind.word(),
+                Kind::ReadWrite => "readers-writer lock",
+                Kind::Word => "lock that records no owner",
+            },
+            share: ratio(held, samples),
+            share_error: share_error(&lock.batches, batches),
+            waiting: ratio(lock.waits, samples),
+            waits: lock.waits,
+            has_owner,
+            holders: if has_owner { self.sites(holders, held, false) } else { Vec::new() },
+            waiters: self.sites(
+                lock.waiters.iter().map(|(stack, count)| ((None, Some(*stack)), *count)),
+                lock.waits,
+                true,
+            ),
+        }
+    }
+
+    /// Stacks with the same function of the program's own together; `by_line`: and the same line.
+    fn sites(
+        &mut self,
+        all: impl IntoIterator<Item = ((Option<&'static str>, Option<StackId>), u64)>,
+        whole: u64,
+        by_line: bool,
+    ) -> Vec<Site> {
+        type Key = (Option<&'static str>, Option<(String, Option<u32>)>);
+        let mut groups: HashMap<Key, Vec<(Option<StackId>, u64)>> = HashMap::new();
+        for ((state, stack), count) in all {
+            let place = stack.map(|stack| {
+                let frames = self.frames(stack);
+                let frame = &frames[own(frames)];
+                (frame.name(), frame.line.filter(|_| by_line))
+            });
+            groups.entry((state, place)).or_default().push((stack, count));
+        }
+        let mut sites: Vec<Site> = groups
+            .into_iter()
+            .map(|((state, _), mut stacks)| {
+                stacks.sort_by_key(|&(stack, count)| (std::cmp::Reverse(count), stack));
+                let samples = stacks.iter().map(|(_, count)| count).sum();
+                let share = ratio(samples, whole);
+                let none = Site {
+                    share,
+                    samples,
+                    state,
+                    function: None,
+                    file: None,
+                    line: None,
+                    stack: Vec::new(),
+                    callers: Vec::new(),
+                };
+                let Some(stack) = stacks[0].0 else { return none };
+                let frames = self.frames(stack);
+                let at = own(frames);
+                Site {
+                    function: Some(frames[at].name()),
+                    file: frames[at].file.clone(),
+                    line: frames[at].line,
+                    stack: frames.iter().map(Frame::to_string).collect(),
+                    callers: frames[at + 1..]
+                        .iter()
+                        .filter(|f| !is_plumbing(f))
+                        .map(Frame::name)
+                        .collect(),
+                    ..none
+                }
+            })
+            .collect();
+        sites.sort_by(|a, b| b.samples.cmp(&a.samples).then_with(|| a.function.cmp(&b.function)));
+        sites
+    }
+
+    fn fold(&mut self, name: &str, lock: &Lock, folded: &mut Folded) {
+        let waiters = lock.waiters.iter().map(|(stack, count)| ("waiters", *stack, *count));
+        let holders = lock.holders.iter().filter_map(|(holder, count)| match holder {
+            Holder::Sleeping(stack) | Holder::Running(stack) => Some(("holders", *stack, *count)),
+            _ => None,
+        });
+        for (what, stack, count) in waiters.chain(holders) {
+            let mut frames = vec![what.to_owned(), name.to_owned()];
+            frames.extend(self.frames(stack).iter().rev().map(Frame::name));
+            folded.push((frames, count));
+        }
+    }
+}
+
+/// The innermost frame of the program's own; else the outermost.
+fn own(frames: &[Frame]) -> usize {
+    frames.iter().position(|frame| !is_plumbing(frame)).unwrap_or(frames.len().saturating_sub(1))
+}
+
+/// Part of the C library, of a language's own library, or of ours: not what somebody wants to change.
+fn is_plumbing(frame: &Frame) -> bool {
+    const MODULES: [&str; 8] = [
+        "libc.so",
+        "libc-2.",
+        "libpthread",
+        "ld-linux",
+        "libstdc++.so",
+        "libgcc_s.so",
+        "[vdso]",
+        "liblockwright",
+    ];
+    const FUNCTIONS: [&str; 9] = [
+        "std::",
+        "<std::",
+        "core::",
+        "<core::",
+        "alloc::",
+        "<alloc::",
+        "__gthread_",
+        "__gnu_cxx::",
+        "__rust",
+    ];
+    const FILES: [&str; 3] = ["/include/c++/", "/rustc/", "/include/x86_64-linux-gnu/c++/"];
+    let name = frame.function.as_deref().unwrap_or_default();
+    MODULES.iter().any(|start| frame.module.starts_with(start))
+        || FUNCTIONS.iter().any(|start| name.starts_with(start))
+        || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
+        || (frame.module == "[vdso]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_grow_with_what_varies() {
+        let all = [25; BATCHES];
+        // As independent samples would differ.
+        let even = share_error(&[12; BATCHES], &all);
+        assert!((0.04..0.05).contains(&even), "{even}");
+        // Waits that last for a quarter of the time.
+        let mut clustered = [0; BATCHES];
+        clustered[..10].fill(24);
+        assert!(share_error(&clustered, &all) > 4.0 * even);
+        assert_eq!(share_error(&[0; BATCHES], &[0; BATCHES]), 0.0);
+    }
+
+    #[test]
+    fn the_programs_own_function_is_told() {
+        let frame = |function: &str, module: &str| Frame {
+            function: Some(function.into()),
+            module: module.into(),
+            ..Frame::default()
+        };
+        let stack = [
+            frame("___pthread_mutex_lock", "libc.so.6"),
+            frame("__gthread_mutex_lock", "server"),
+            frame("std::mutex::lock", "server"),
+            frame("lookup", "server"),
+            frame("main", "server"),
+        ];
+        assert_eq!((own(&stack), own(&stack[..2])), (3, 1));
+    }
+}

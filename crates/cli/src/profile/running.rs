@@ -1,0 +1,124 @@
+//! Stacks of threads that run: the kernel copies registers and stack in its timer's interrupt (`perf_event_open`).
+
+use lockwright_symbols::Registers;
+use perf_event::data::Record;
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, SampleFlag, Sampler};
+use std::collections::{HashMap, HashSet};
+use std::io;
+
+/// Of each thread's stack, that much is copied: some dozens of frames.
+const COPIED: u32 = 16 * 1024;
+/// Room for that many copies of each thread, which are fetched at each tick.
+const COPIES: usize = 4;
+/// Each takes a descriptor and locked memory: in larger processes the threads beyond have no stacks while they run.
+const THREADS: usize = 1000;
+
+/// Frame pointer, stack pointer, instruction, as the kernel numbers them (`asm/perf_regs.h`), and the link register of
+/// ARM.
+#[cfg(target_arch = "x86_64")]
+const REGISTERS: [u32; 3] = [6, 7, 8];
+#[cfg(target_arch = "aarch64")]
+const REGISTERS: [u32; 4] = [29, 30, 31, 32];
+
+/// A thread's registers and stack at a moment.
+pub(crate) struct Moment {
+    /// By the monotonic clock, in nanoseconds.
+    pub(crate) time: u64,
+    pub(crate) registers: Registers,
+    pub(crate) stack: Vec<u8>,
+}
+
+/// The threads of a process, as far as they run.
+pub(crate) struct Running {
+    period: u64,
+    samplers: HashMap<libc::pid_t, Sampler>,
+    latest: HashMap<libc::pid_t, Moment>,
+    /// Why there are none.
+    pub(crate) refused: Option<io::Error>,
+    with_kernel: bool,
+}
+
+impl Running {
+    /// Each thread that runs is looked at once in a `period`, in nanoseconds of its own CPU time.
+    pub(crate) fn new(period: u64) -> Self {
+        let (samplers, latest) = Default::default();
+        Self { period, samplers, latest, refused: None, with_kernel: true }
+    }
+
+    /// Follows these threads, and forgets the others.
+    pub(crate) fn follow(&mut self, threads: &HashSet<libc::pid_t>) {
+        self.samplers.retain(|tid, _| threads.contains(tid));
+        self.latest.retain(|tid, _| threads.contains(tid));
+        for &tid in threads {
+            if self.refused.is_some() || self.samplers.len() >= THREADS {
+                return;
+            }
+            if self.samplers.contains_key(&tid) {
+                continue;
+            }
+            let opened = self.open(tid).or_else(|error| {
+                // Only some users may see what the kernel does; where it was entered is enough.
+                self.with_kernel &=
+                    !matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM));
+                self.open(tid)
+            });
+            match opened {
+                Ok(sampler) => drop(self.samplers.insert(tid, sampler)),
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+                Err(error) => self.refused = Some(error),
+            }
+        }
+    }
+
+    fn open(&self, tid: libc::pid_t) -> io::Result<Sampler> {
+        let mask = REGISTERS.iter().map(|register| 1 << register).sum();
+        let mut builder = Builder::new(Software::CPU_CLOCK);
+        builder
+            .observe_pid(tid)
+            .any_cpu()
+            .sample_period(self.period)
+            .sample(SampleFlag::TIME | SampleFlag::REGS_USER | SampleFlag::STACK_USER)
+            .sample_regs_user(mask)
+            .sample_stack_user(COPIED)
+            .clockid(Clock::MONOTONIC);
+        if self.with_kernel {
+            builder.include_kernel();
+        }
+        let mut counter = builder.build()?;
+        counter.enable()?;
+        counter.sampled(COPIES * COPIED as usize)
+    }
+
+    /// Fetches what the kernel has copied since the last time.
+    pub(crate) fn fetch(&mut self) {
+        for (&tid, sampler) in &mut self.samplers {
+            while let Some(record) = sampler.next_record() {
+                if let Ok(Record::Sample(sample)) = record.parse_record()
+                    && let (Some(time), Some(registers)) = (sample.time(), sample.regs_user())
+                    && let Some(registers) = read(&registers.regs)
+                {
+                    let stack = sample.stack_user().unwrap_or_default().to_vec();
+                    self.latest.insert(tid, Moment { time, registers, stack });
+                }
+            }
+        }
+    }
+
+    /// Where the thread was last, if that was at `since` or later.
+    pub(crate) fn at(&self, tid: libc::pid_t, since: u64) -> Option<&Moment> {
+        self.latest.get(&tid).filter(|moment| moment.time >= since)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn read(values: &[u64]) -> Option<Registers> {
+    let &[frame, stack, instruction] = values else { return None };
+    Some(Registers { instruction, stack, frame: Some(frame), link: 0 })
+}
+
+#[cfg(target_arch = "aarch64")]
+fn read(values: &[u64]) -> Option<Registers> {
+    let &[frame, link, stack, instruction] = values else { return None };
+    Some(Registers { instruction, stack, frame: Some(frame), link })
+}

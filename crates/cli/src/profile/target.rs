@@ -1,0 +1,71 @@
+//! The process that is looked at, and why it can't be.
+
+use crate::hints::{Failure, cause};
+use lockwright_symbols::{Symboliser, blocked, mappings};
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+/// A process that we may look at.
+pub(crate) struct Target {
+    pub(crate) pid: libc::pid_t,
+    pub(crate) name: String,
+    /// Our library is in it: its mutexes are ours.
+    pub(crate) has_library: bool,
+    pub(crate) symboliser: Symboliser,
+}
+
+impl Target {
+    /// The process, or that of a thread.
+    pub(crate) fn open(id: libc::pid_t) -> Result<Self, Failure> {
+        let fail = |error: io::Error| match error.kind() {
+            ErrorKind::NotFound => no_process(id),
+            _ => refused(id, &error),
+        };
+        let status = fs::read_to_string(format!("/proc/{id}/status")).map_err(fail)?;
+        let pid = field(&status, "Tgid:").and_then(|text| text.parse().ok()).unwrap_or(id);
+        let name = field(&status, "Name:").unwrap_or_default().to_owned();
+        if field(&status, "State:").is_some_and(|state| state.starts_with(['Z', 'X'])) {
+            return Err(Failure::new(format!("process {pid} ({name}) has ended"))
+                .hint("its parent has not asked for its exit code yet"));
+        }
+        // A thread that says where it waits lets us read its memory, too: it is the same right.
+        blocked(pid, pid).map_err(fail)?;
+        let all = mappings(pid).map_err(fail)?;
+        if all.is_empty() {
+            return Err(Failure::new(format!("process {pid} ({name}) is a part of the kernel"))
+                .hint("pgrep --list-name SERVER"));
+        }
+        let is_ours = |path: &Path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("liblockwright"))
+        };
+        let has_library = all.iter().any(|mapping| is_ours(&mapping.path));
+        let symboliser = Symboliser::of_process(pid).map_err(fail)?;
+        Ok(Self { pid, name, has_library, symboliser })
+    }
+}
+
+/// What a line of a `status` file says.
+pub(crate) fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| Some(line.strip_prefix(name)?.trim()))
+}
+
+fn no_process(id: libc::pid_t) -> Failure {
+    Failure::new(format!("no process {id}")).hint("pgrep --list-name SERVER")
+}
+
+fn refused(id: libc::pid_t, error: &io::Error) -> Failure {
+    let failure = Failure::new(format!("may not look into process {id}: {}", cause(error)));
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    // SAFETY: the call has no preconditions and can't fail.
+    let user = unsafe { libc::geteuid() };
+    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    let is_own = field(&status, "Uid:").and_then(|ids| ids.split_whitespace().next())
+        == Some(user.to_string().as_str());
+    failure.hint(match scope.trim() {
+        "1" | "2" if is_own => "sudo sysctl kernel.yama.ptrace_scope=0".to_owned(),
+        "3" => "nobody may, until the machine starts with kernel.yama.ptrace_scope below 3".into(),
+        _ if user == 0 => "in a container: docker run --cap-add SYS_PTRACE ...".to_owned(),
+        _ => format!("sudo lockwright profile -p {id} --sample"),
+    })
+}

@@ -1,0 +1,60 @@
+//! Functions that end in a call: they jump, and leave no return address of their own.
+//!
+//! `void put() { ...; pthread_mutex_unlock(&m); }` is compiled so. The return address that `pthread_mutex_unlock` finds lies in
+//! `put`'s caller, behind its call of `put`. So where a return address follows a call of something else than what was called, it
+//! was the function called there that jumped.
+
+use crate::elf::{Elf, Kind};
+use crate::symboliser::{Module, Symboliser};
+
+/// Functions that jump to each other, at most.
+const DEPTH: usize = 4;
+
+impl Symboliser {
+    /// The address of the call that returns to `address`: the byte before it; or, if that is the call of a function that jumped
+    /// on instead of returning, the jump. `is_callee` says by its symbol if a function is what was called in the end; functions
+    /// of other files are. (x86-64; elsewhere always the byte before.)
+    pub fn call_site(&mut self, address: u64, is_callee: impl Fn(&str) -> bool) -> u64 {
+        let before = address.saturating_sub(1);
+        let Some(mapping) = self.space().mapping(before).cloned() else { return before };
+        let Some((module, bias)) = self.module(&mapping) else { return before };
+        jump(&module, address.wrapping_sub(bias), &is_callee)
+            .map_or(before, |own| own.wrapping_add(bias))
+    }
+}
+
+/// The jump by which the function left that was called right before `returns`.
+fn jump(module: &Module, returns: u64, is_callee: &impl Fn(&str) -> bool) -> Option<u64> {
+    /// `call` and `jmp`, with the distance in the next four bytes.
+    const CALL: u8 = 0xe8;
+    const JUMP: u8 = 0xe9;
+    const LENGTH: u64 = 5;
+    let elf = &module.elf;
+    let target = |at: u64, code: u8| {
+        let bytes = elf.code(at, LENGTH)?;
+        let distance = i32::from_le_bytes(bytes[1..].try_into().ok()?);
+        (bytes[0] == code).then(|| (at + LENGTH).wrapping_add_signed(distance.into()))
+    };
+    let mut to = target(returns.checked_sub(LENGTH)?, CALL)?;
+    let mut site = None;
+    for _ in 0..DEPTH {
+        if elf.section_at(to).is_none_or(|section| section.name.starts_with(".plt")) {
+            return site;
+        }
+        let function = module.symbols().find(Kind::Code, to).filter(|known| known.start == to)?;
+        if is_callee(&function.name) {
+            return site;
+        }
+        let range = function.range();
+        let jumps = |at: u64| target(at, JUMP).filter(|to| !range.contains(to) && leads(elf, *to));
+        let (at, next) = range.clone().find_map(|at| jumps(at).map(|to| (at, to)))?;
+        (site, to) = (Some(at), next);
+    }
+    site
+}
+
+/// Is there code at an address?
+fn leads(elf: &Elf, address: u64) -> bool {
+    let is_code = |name: &str| name.starts_with(".text") || name.starts_with(".plt");
+    elf.section_at(address).is_some_and(|section| is_code(&section.name))
+}
