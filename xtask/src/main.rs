@@ -1,6 +1,7 @@
 //! The project's own commands. One file a command; each takes its own flags.
 
 mod aarch64;
+mod bpf;
 mod choosing;
 mod conformance;
 mod demo;
@@ -51,6 +52,8 @@ enum Command {
     Aarch64(aarch64::Args),
     /// Weaken each ordering and drop each wake of the locks, one at a time: some model must notice.
     Weaken(weaken::Args),
+    /// Compile the program that `lockwright kernel` loads into the kernel (needs clang); say whether it is the same.
+    Bpf(bpf::Args),
     /// Fit a simulated machine's unpublished figures to the papers' results, and write them into its profile.
     Fit(fit::Args),
 }
@@ -101,6 +104,7 @@ fn main() -> ExitCode {
         Command::Conformance(args) => conformance::main(args),
         Command::Aarch64(args) => aarch64::main(args),
         Command::Weaken(args) => weaken::main(args),
+        Command::Bpf(args) => bpf::main(args),
         Command::Fit(args) => fit::main(args),
     };
     match result {

@@ -13,9 +13,12 @@ use tempfile::TempDir;
 pub(crate) fn to_end(command: &mut Command, path: &Path) -> Result<ExitStatus, Failure> {
     let watch = signals::Watch::new();
     let mut child = watch.spawn(command).map_err(|error| unstartable(path, &error))?;
-    watch.wait(&mut child).map_err(|error| {
-        Failure::new(format!("cannot wait for '{}': {}", path.display(), cause(&error)))
-    })
+    watch.wait(&mut child).map_err(|error| lost(path, &error))
+}
+
+/// The program can't be waited for.
+pub(crate) fn lost(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot wait for '{}': {}", path.display(), cause(error)))
 }
 
 /// The program can't be executed.

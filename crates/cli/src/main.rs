@@ -13,6 +13,7 @@ mod find;
 mod hints;
 mod html;
 mod interrupt;
+mod kernel;
 mod launch;
 mod leftovers;
 mod library;
@@ -55,8 +56,9 @@ const EXAMPLES: &str = "Examples:
   lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
   lockwright sim --machine m1 --lock mcs,asl    what locks would do elsewhere
-  lockwright profile -p 4242 --sample           which locks it waits for, and why
+  lockwright profile -- ./server                which locks it waits for, and why
   lockwright record -- ./server                 which locks it takes: a trace
+  lockwright kernel --time 5s                   who waits inside the kernel
   lockwright explore mcs                        schedules that break a lock?
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
@@ -80,6 +82,7 @@ enum Command {
     Record(cmd::record::Args),
     Profile(Box<cmd::profile::Args>),
     Top(cmd::top::Args),
+    Kernel(Box<cmd::kernel::Args>),
     Calibrate(cmd::calibrate::Args),
     Validate(cmd::validate::Args),
     Explore(cmd::explore::Args),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Record(args) => cmd::record::main(args),
         Command::Profile(args) => cmd::profile::main(*args),
         Command::Top(args) => cmd::top::main(args),
+        Command::Kernel(args) => cmd::kernel::main(*args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Validate(args) => cmd::validate::main(args),
         Command::Explore(args) => cmd::explore::main(args),

@@ -158,23 +158,50 @@ pub(crate) fn plain(table: &Table) -> String {
 
 /// A table whose rows stand in blocks: each has a heading, as long as it likes, and its rows are indented.
 pub(crate) fn blocks(header: &[&str], blocks: &[(String, Vec<Vec<String>>)]) -> String {
-    let mut drawn = table(header);
-    // Nothing shown begins with this character.
-    let marker = |number: usize| format!("\u{1}{number}");
-    for (number, (_, rows)) in blocks.iter().enumerate() {
-        drawn.add_row([marker(number)]);
+    let mut drawn = Lined::new(header);
+    for (heading, rows) in blocks {
+        drawn.line(wrapped(heading));
         for row in rows {
             let mut cells = row.clone();
             cells[0].insert_str(0, "  ");
-            drawn.add_row(cells);
+            drawn.table.add_row(cells);
         }
     }
-    let mut headings = blocks.iter().map(|(heading, _)| wrapped(heading)).enumerate().peekable();
-    let line = |line: &str| match headings.next_if(|(number, _)| line == marker(*number)) {
-        Some((_, heading)) => heading + "\n",
-        None => format!("{line}\n"),
-    };
-    plain(&drawn).lines().map(line).collect()
+    drawn.plain()
+}
+
+/// A table with lines of text between its rows, as long as they like.
+pub(crate) struct Lined {
+    pub(crate) table: Table,
+    lines: Vec<String>,
+}
+
+impl Lined {
+    pub(crate) fn new(header: &[&str]) -> Self {
+        Self { table: table(header), lines: Vec::new() }
+    }
+
+    /// Nothing shown begins with this character.
+    fn marker(number: usize) -> String {
+        format!("\u{1}{number}")
+    }
+
+    /// A line, or several, behind the last row.
+    pub(crate) fn line(&mut self, text: String) {
+        self.table.add_row([Self::marker(self.lines.len())]);
+        self.lines.push(text);
+    }
+
+    /// As [`plain`] has it.
+    pub(crate) fn plain(&self) -> String {
+        let mut lines = self.lines.iter().enumerate().peekable();
+        let line =
+            |line: &str| match lines.next_if(|(number, _)| line.trim() == Self::marker(*number)) {
+                Some((_, text)) => format!("{text}\n"),
+                None => format!("{line}\n"),
+            };
+        plain(&self.table).lines().map(line).collect()
+    }
 }
 
 /// `first` and the text beside it, broken where a line would be too long: what follows stands below the text.

@@ -178,13 +178,24 @@ impl Watch {
 
     /// Waits for the end of `child`, and passes signals on to it meanwhile.
     pub(crate) fn wait(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        self.wait_and(child, None, || ())
+    }
+
+    /// The same; meanwhile it calls `each` after each `tick`, and at each signal.
+    pub(crate) fn wait_and(
+        &self,
+        child: &mut Child,
+        tick: Option<Duration>,
+        mut each: impl FnMut(),
+    ) -> io::Result<ExitStatus> {
         loop {
             if let Some(status) = child.try_wait()? {
                 return Ok(status);
             }
-            if let Event::Signal { number, from_terminal: false } = self.next(None) {
+            if let Event::Signal { number, from_terminal: false } = self.next(tick) {
                 send(child.id(), number);
             }
+            each();
         }
     }
 }

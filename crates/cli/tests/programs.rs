@@ -22,6 +22,8 @@ mod energy;
 mod guest;
 #[path = "programs/hostile.rs"]
 mod hostile;
+#[path = "programs/kernel.rs"]
+mod kernel;
 #[path = "programs/record.rs"]
 mod record;
 #[path = "programs/switch.rs"]

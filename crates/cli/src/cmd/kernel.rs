@@ -1,0 +1,237 @@
+//! `lockwright kernel`.
+
+use crate::hints::{Failure, nearest};
+use crate::interrupt::INTERRUPTED;
+use crate::kernel::names::{Names, has_function, is_lock};
+use crate::kernel::observe;
+use crate::kernel::report::Report;
+use crate::{find, launch, output, signals};
+use lockwright_bench::{split, units};
+use lockwright_kernel::{By, Chosen, Named, Observer, UnknownType, What, kinds_of};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// Find out for which locks of the kernel programs wait, how long, and who asked for them
+///
+/// Observes the whole machine, some processes, or a program that it runs, by eBPF at the kernel's own tracepoints.
+/// With --futex it observes futex waits instead: the locks, condition variables and joins of programs that don't run
+/// under lockwright.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  sudo lockwright kernel --time 5s                     the whole machine
+  sudo lockwright kernel -- ./program --threads 8      it and its children
+  sudo lockwright kernel --pid 4242 --lock mmap_lock   until Ctrl-C
+  sudo lockwright kernel --type mutex,rwsem --by caller --time 5s
+  sudo lockwright kernel --futex --pid 4242 --time 5s
+  sudo lockwright kernel --time 5s --json | jq '.groups[0].name'
+
+It needs Linux 5.19 or later, and CAP_BPF and CAP_PERFMON. The report goes to
+standard output; with a program to standard error, and the command ends as the
+program does. Ctrl-C ends the observation, and the report follows (exit code 130
+if --time was not over). docs/kernel.md says what it costs.")]
+pub(crate) struct Args {
+    /// Observe these processes, separated by commas, and children that they get
+    #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "command",
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pid: Vec<u32>,
+    /// End after this time, as in 500ms; without a unit, of seconds [default: at Ctrl-C]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds, conflicts_with = "command")]
+    time: Option<f64>,
+    /// Report waits for this lock alone: mmap_lock, a variable of the kernel, or an address
+    #[arg(long, value_name = "LOCK")]
+    lock: Option<String>,
+    /// Report waits with this function among their callers
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// Observe these types of locks: mutex, rwsem, spinlock, rwlock, semaphore, percpu-rwsem, rt-mutex, rt-rwlock
+    #[arg(long, value_name = "TYPES", conflicts_with = "futex")]
+    r#type: Option<String>,
+    /// Observe futex waits of user space instead of the kernel's locks
+    #[arg(long)]
+    futex: bool,
+    /// What the report is sorted by
+    #[arg(long, value_enum, default_value = "lock")]
+    by: Sorted,
+    /// Rows of the report, with their parts beneath
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    top: u32,
+    /// Draw a histogram of each row
+    #[arg(long, conflicts_with = "json")]
+    histogram: bool,
+    /// Show whole chains of callers
+    #[arg(long, conflicts_with = "json")]
+    stacks: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+    /// Where the report goes
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// A program to run and observe, and its arguments
+    #[arg(trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Sorted {
+    /// Locks, and their callers
+    Lock,
+    /// Functions that asked for locks
+    Caller,
+    /// Types of locks
+    Type,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    let limit = args.time.map(super::tune::limit).transpose()?;
+    let what = what(&args)?;
+    let program = args.command.split_first();
+    let path = program.map(|(name, _)| find::program(name)).transpose()?;
+    let processes = args.pid.iter().map(|pid| process(*pid)).collect::<Result<Vec<_>, _>>()?;
+    let (chosen, whose) = match (program, processes.is_empty()) {
+        (Some((name, _)), _) => {
+            let name = name.to_string_lossy();
+            let name = name.rsplit('/').next().unwrap_or_default();
+            (Chosen::Children, format!("of {name} and its children"))
+        }
+        (None, true) => (Chosen::All, "of the whole machine".to_owned()),
+        (None, false) => {
+            let ids = processes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+            let noun = if processes.len() == 1 { "process" } else { "processes" };
+            (Chosen::Processes(processes), format!("of {noun} {ids} and their children"))
+        }
+    };
+    // Writing comes last; that it will fail should be said first.
+    if let Some(file) = &args.output {
+        launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
+    }
+    let observer = Observer::attach(what, &chosen).map_err(|obstacle| {
+        Failure::new(format!("cannot observe the kernel: {obstacle}"))
+            .hint(obstacle.mend("lockwright kernel --time 5s"))
+    })?;
+    let mut names = Names::read();
+    let (status, interrupted) = match (program, path) {
+        (Some((name, arguments)), Some(path)) => {
+            let mut command = Command::new(&path);
+            command.arg0(name).args(arguments);
+            (Some(observe::program(&mut command, &path, &observer, &mut names)?), false)
+        }
+        _ => {
+            if limit.is_none() {
+                output::say("observing; Ctrl-C ends it\n");
+            }
+            (None, observe::time(limit, args.quiet, &observer, &mut names))
+        }
+    };
+    let profile = observer
+        .finish()
+        .map_err(|obstacle| Failure::new(format!("cannot read what was observed: {obstacle}")))?;
+    let all = names.of(&profile.waits);
+    let waits = filtered(&args, &all);
+    let report = Report {
+        profile: &profile,
+        waits: &waits,
+        by: match args.by {
+            Sorted::Lock => By::Lock,
+            Sorted::Caller => By::Caller,
+            Sorted::Type => By::Type,
+        },
+        top: args.top as usize,
+        with_histograms: args.histogram,
+        with_stacks: args.stacks,
+        what: if args.futex { "futexes" } else { "kernel locks" },
+        whose: &whose,
+        filters: &filters(&args),
+        machine: &lockwright_bench::Machine::here().kernel,
+    };
+    let text = match args.json {
+        true => output::json(&report.json()),
+        false => report.text(),
+    };
+    match &args.output {
+        Some(file) => fs::write(file, text).map_err(|error| launch::unwritable(file, &error))?,
+        // What the program wrote is for somebody else.
+        None if status.is_some() => output::say(&text),
+        None => output::print(&text)?,
+    }
+    if waits.is_empty() && !all.is_empty() {
+        unmatched(&args, &all);
+    }
+    Ok(match status {
+        Some(status) => signals::end_as(status),
+        None if interrupted && limit.is_some() => ExitCode::from(INTERRUPTED),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+fn what(args: &Args) -> Result<What, Failure> {
+    if args.futex {
+        return Ok(What::Futexes);
+    }
+    let Some(types) = &args.r#type else { return Ok(What::Locks(u64::MAX)) };
+    let kinds = kinds_of(split(types).iter().map(String::as_str));
+    let kinds = kinds.map_err(|UnknownType { name }| {
+        let failure = Failure::new(format!("no type of lock is called '{name}' (--type)"));
+        failure.hint(match nearest(&name, UnknownType::known()) {
+            Some(close) => format!("did you mean '{close}'?"),
+            None => UnknownType::known().collect::<Vec<_>>().join(", "),
+        })
+    })?;
+    match kinds {
+        0 => Err(Failure::new("no type of lock in --type").hint("for example --type mutex,rwsem")),
+        kinds => Ok(What::Locks(kinds)),
+    }
+}
+
+/// The process of this number; a thread's will do.
+fn process(pid: u32) -> Result<u32, Failure> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))
+        .map_err(|_| Failure::new(format!("no process {pid}")).hint("pgrep --list-name SERVER"))?;
+    let group = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok());
+    Ok(group.unwrap_or(pid))
+}
+
+fn filtered(args: &Args, all: &[Named]) -> Vec<Named> {
+    let is_asked = |wait: &&Named| {
+        args.lock.as_ref().is_none_or(|lock| is_lock(wait, lock))
+            && args.function.as_ref().is_none_or(|function| has_function(wait, function))
+    };
+    all.iter().filter(is_asked).cloned().collect()
+}
+
+/// The filters, in words.
+fn filters(args: &Args) -> Vec<String> {
+    let types = args.r#type.as_ref().map(|types| format!("locks of type {types}"));
+    let lock = args.lock.as_ref().map(|lock| format!("the lock {lock}"));
+    let function =
+        args.function.as_ref().map(|name| format!("waits with {name} among their callers"));
+    [types, lock, function].into_iter().flatten().collect()
+}
+
+/// Nothing is left: says what there would have been.
+fn unmatched(args: &Args, all: &[Named]) {
+    let functions: BTreeSet<_> = all.iter().flat_map(|wait| &wait.callers).collect();
+    let locks: BTreeSet<_> =
+        all.iter().map(|wait| wait.lock.split(" of ").next().unwrap_or("")).collect();
+    let functions = || functions.iter().map(|name| name.as_str());
+    let close = match (&args.lock, &args.function) {
+        (_, Some(function)) if !functions().any(|name| name == function) => {
+            nearest(function, functions())
+        }
+        (Some(lock), _) => nearest(lock, locks.iter().copied()),
+        _ => None,
+    };
+    let count: u64 = all.iter().map(|wait| wait.sum.count).sum();
+    output::say(&format!("{count} waits were observed, none of which the filters ask for\n"));
+    if let Some(close) = close {
+        output::say(&format!("hint: did you mean '{}'?\n", output::shown(close)));
+    }
+}

@@ -1,0 +1,58 @@
+//! Observes while a program runs, for a time, or until somebody ends it.
+
+use super::names::Names;
+use crate::hints::Failure;
+use crate::launch;
+use crate::signals::Watch;
+use crate::supervise::is_interrupt;
+use lockwright_kernel::Observer;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How often we look at processes with futex waits: they may end.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Runs a program to its end.
+pub(crate) fn program(
+    command: &mut Command,
+    path: &Path,
+    observer: &Observer,
+    names: &mut Names,
+) -> Result<ExitStatus, Failure> {
+    let watch = Watch::new();
+    let mut child = watch.spawn(command).map_err(|error| launch::unstartable(path, &error))?;
+    let status = watch.wait_and(&mut child, Some(TICK), || look(observer, names));
+    status.map_err(|error| launch::lost(path, &error))
+}
+
+/// Waits for this time, or until a signal comes: then it says so.
+pub(crate) fn time(
+    limit: Option<Duration>,
+    quiet: bool,
+    observer: &Observer,
+    names: &mut Names,
+) -> bool {
+    // Before there is a second thread.
+    let (watch, began) = (Watch::new(), Instant::now());
+    let steps = limit.unwrap_or_default().as_millis() / TICK.as_millis();
+    let bar = lockwright_bench::progress(steps as u64, quiet || steps == 0);
+    loop {
+        bar.set_position((began.elapsed().as_millis() / TICK.as_millis()) as u64);
+        let left = limit.map(|limit| limit.saturating_sub(began.elapsed()));
+        if left == Some(Duration::ZERO) {
+            bar.finish_and_clear();
+            return false;
+        }
+        if is_interrupt(watch.next(Some(left.unwrap_or(TICK).min(TICK)))) {
+            return true;
+        }
+        look(observer, names);
+    }
+}
+
+fn look(observer: &Observer, names: &mut Names) {
+    for process in observer.futex_users() {
+        names.processes.look(process);
+    }
+}

@@ -1,0 +1,22 @@
+//! Waits for the kernel's locks, and for futexes: who waits for which lock, how long, and who asked for it.
+//!
+//! An [`Observer`] loads a small program into the kernel (`bpf/contention.bpf.c`), which runs at the tracepoints
+//! `contention_begin` and `contention_end` and adds the waits up. [`Observer::finish`] takes them out as a [`Profile`];
+//! [`groups`] sorts them by lock, caller or type.
+//!
+//! Linux 5.19 or later has the tracepoints. [`Obstacle`] says what is missing, and how to get it.
+
+mod group;
+mod kind;
+mod observer;
+mod obstacle;
+mod profile;
+mod raw;
+mod symbols;
+
+pub use group::{By, Group, Named, groups};
+pub use kind::{Kind, UnknownType, kinds_of};
+pub use observer::{Chosen, Observer, What};
+pub use obstacle::Obstacle;
+pub use profile::{Cost, Lock, Lost, Owner, Profile, Role, Sum, Unended, Wait};
+pub use symbols::Symbols;

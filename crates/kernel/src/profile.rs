@@ -1,0 +1,210 @@
+//! What was observed.
+
+use crate::Kind;
+use lockwright_record::histogram::middle;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// All that an observation has seen.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    /// Waits that have ended: one entry for each lock, kind and stack.
+    pub waits: Vec<Wait>,
+    /// Waits that went on when the observation ended.
+    pub unended: Unended,
+    /// What is missing above.
+    pub lost: Lost,
+    /// What the observation itself cost.
+    pub cost: Cost,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Waits for one lock, of one kind, by one stack.
+#[derive(Clone, Debug)]
+pub struct Wait {
+    /// The lock.
+    pub lock: Lock,
+    /// Its type, and to what end it was asked for.
+    pub kind: Kind,
+    /// Of a futex: the process.
+    pub process: Option<u32>,
+    /// Return addresses, the innermost first; empty if the stack was lost.
+    pub frames: Vec<u64>,
+    /// The waits.
+    pub sum: Sum,
+}
+
+/// A lock.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    /// Where it is.
+    pub address: u64,
+    /// Whose it is, if it is known as one of a process's own.
+    pub owner: Option<Owner>,
+}
+
+/// A process, and which of its locks it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Which one.
+    pub role: Role,
+    /// The process.
+    pub process: u32,
+    /// What the process calls itself.
+    pub name: String,
+}
+
+/// A lock that each process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The address space: `mmap_lock`.
+    MmapLock,
+    /// The spinlock inside of that, which guards its line of waiters.
+    MmapWaitLock,
+    /// `page_table_lock`.
+    PageTableLock,
+    /// The signal handlers: `siglock`.
+    Siglock,
+    /// The table of open files: `file_lock`.
+    FileLock,
+    /// `cred_guard_mutex`, taken by `exec` and `ptrace`.
+    CredGuard,
+    /// `exec_update_lock`.
+    ExecUpdate,
+    /// Of a thread: `alloc_lock`.
+    AllocLock,
+}
+
+impl Role {
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        use Role::*;
+        let all = [
+            MmapLock,
+            MmapWaitLock,
+            PageTableLock,
+            Siglock,
+            FileLock,
+            CredGuard,
+            ExecUpdate,
+            AllocLock,
+        ];
+        all.get(usize::from(number.checked_sub(1)?)).copied()
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MmapLock => "mmap_lock",
+            Self::MmapWaitLock => "mmap_lock.wait_lock",
+            Self::PageTableLock => "page_table_lock",
+            Self::Siglock => "siglock",
+            Self::FileLock => "file_lock",
+            Self::CredGuard => "cred_guard_mutex",
+            Self::ExecUpdate => "exec_update_lock",
+            Self::AllocLock => "alloc_lock",
+        })
+    }
+}
+
+/// Waits, added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How many.
+    pub count: u64,
+    /// All of them together, ns.
+    pub total_ns: u64,
+    /// The longest, ns.
+    pub max_ns: u64,
+    /// How many there are in each bucket of `lockwright_record::histogram` that is not empty.
+    pub buckets: BTreeMap<u16, u64>,
+}
+
+impl Sum {
+    /// Adds waits of one bucket.
+    pub fn add(&mut self, bucket: u16, count: u64, total_ns: u64, max_ns: u64) {
+        self.count += count;
+        self.total_ns += total_ns;
+        self.max_ns = self.max_ns.max(max_ns);
+        *self.buckets.entry(bucket).or_default() += count;
+    }
+
+    /// Adds another's waits.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.total_ns += other.total_ns;
+        self.max_ns = self.max_ns.max(other.max_ns);
+        for (bucket, count) in &other.buckets {
+            *self.buckets.entry(*bucket).or_default() += count;
+        }
+    }
+
+    /// The wait that a share `q` (0 to 1) did not exceed, ns, as `lockwright_stats::Histogram` has it: off by at most 1/64
+    /// of itself. 0 if there is none.
+    pub fn quantile(&self, q: f64) -> u64 {
+        let rank = ((q * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
+        let mut below = 0;
+        for (bucket, here) in &self.buckets {
+            below += here;
+            if below >= rank {
+                return middle(usize::from(*bucket)).min(self.max_ns);
+            }
+        }
+        0
+    }
+}
+
+/// Waits that have not ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unended {
+    /// How many.
+    pub count: u64,
+    /// How long the longest has lasted, ns.
+    pub longest_ns: u64,
+}
+
+/// What could not be kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Waits for which there was no room.
+    pub waits: u64,
+    /// Their time, ns.
+    pub ns: u64,
+    /// Waits whose stack was lost: they count, without a caller.
+    pub stacks: u64,
+    /// Waits of which we saw one end only, or processes of which we lost sight.
+    pub unseen: u64,
+}
+
+/// What an observation costs: how long our programs took in one run of eight. What the kernel needs to call them, some tens of
+/// ns, is not in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// At the begin of a wait: the waiter pays, while it would wait anyway.
+    pub begin: Sum,
+    /// At its end: whoever has just got the lock pays, while others wait for it.
+    pub end: Sum,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwright_record::histogram::bucket;
+
+    #[test]
+    fn sums_merge_and_have_quantiles() {
+        let (mut one, mut other) = (Sum::default(), Sum::default());
+        for ns in 1..=50 {
+            one.add(bucket(ns) as u16, 1, ns, ns);
+            other.add(bucket(ns + 50) as u16, 1, ns + 50, ns + 50);
+        }
+        one.merge(&other);
+        assert_eq!((one.count, one.total_ns, one.max_ns), (100, 5050, 100));
+        assert!(one.quantile(0.5).abs_diff(50) <= 1, "{}", one.quantile(0.5));
+        assert!(one.quantile(0.99).abs_diff(99) <= 2, "{}", one.quantile(0.99));
+        assert_eq!(one.quantile(1.0), 100, "no quantile exceeds the longest wait");
+        assert_eq!(Sum::default().quantile(0.5), 0);
+    }
+}
