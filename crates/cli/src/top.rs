@@ -5,8 +5,6 @@ mod keys;
 mod list;
 mod rule;
 mod screen;
-#[cfg(test)]
-mod screen_tests;
 mod view;
 
 use crate::hints::{Failure, cause};

@@ -5,7 +5,7 @@ use lockwright_symbols::{Frame, Place, Symboliser};
 use serde::Serialize;
 
 /// What one process's locks did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) pid: u32,
     pub(crate) command: String,
@@ -21,7 +21,7 @@ pub(crate) struct Outcome {
 }
 
 /// What was not counted, or not told apart.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Lost {
     /// Waits for locks that found no room: they count as one lock.
     pub(crate) unplaced: u64,

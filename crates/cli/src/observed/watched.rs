@@ -75,6 +75,12 @@ impl Watched {
         })
     }
 
+    /// Its command line, as the system knows it.
+    pub(crate) fn command(&self) -> String {
+        let words = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned()
+    }
+
     /// What we ask for.
     pub(crate) fn asks(&self) -> Level {
         self.asks
