@@ -7,6 +7,7 @@ pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod explore;
+pub(crate) mod export;
 pub(crate) mod kernel;
 pub(crate) mod list;
 pub(crate) mod man;

@@ -81,6 +81,12 @@ impl Watched {
         String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned()
     }
 
+    /// What it is called.
+    pub(crate) fn name(&self) -> String {
+        let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&name).trim_end().to_owned()
+    }
+
     /// What we ask for.
     pub(crate) fn asks(&self) -> Level {
         self.asks

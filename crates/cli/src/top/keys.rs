@@ -11,9 +11,9 @@ pub(crate) const KEYS: [(&str, &str); 10] = [
     ("Enter", "open the process"),
     ("Esc", "back to the list of processes"),
     ("s", "sort by: blocked, waiting, waits, P99 wait, hold P50"),
-    ("r", "run the process's locks by another rule, as `lockwright switch` does"),
+    ("r", "another lock for the process, as `lockwright switch` does"),
     ("l", "count more or less: counters, full (owners, stacks), off"),
-    ("f", "sample stacks for five seconds, and show them; again: places"),
+    ("f", "sample stacks for five seconds; again: back to places"),
     ("w", "write what is shown to lockwright-top-PID.json"),
     ("?", "these keys"),
 ];

@@ -13,7 +13,7 @@ use std::time::Duration;
 pub(crate) struct List {
     finder: Finder,
     known: BTreeMap<libc::pid_t, Result<Watched, String>>,
-    /// By the time for which somebody waited, the longest first.
+    /// By the time for which somebody waited, the longest first; at the end those that can't be looked at.
     pub(crate) rows: Vec<Row>,
 }
 
@@ -52,7 +52,7 @@ impl List {
                 .or_insert_with(|| Watched::open(pid, Level::Off, Duration::ZERO).map_err(|why| why.message().to_owned()));
         }
         self.rows = self.known.iter_mut().filter_map(|(pid, watched)| row(*pid, watched)).collect();
-        self.rows.sort_by_key(|row| std::cmp::Reverse(row.blocked_ns));
+        self.rows.sort_by_key(|row| (row.refused.is_some(), std::cmp::Reverse(row.blocked_ns)));
     }
 }
 
