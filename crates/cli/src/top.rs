@@ -5,6 +5,8 @@ mod keys;
 mod list;
 mod rule;
 mod screen;
+#[cfg(test)]
+mod screen_tests;
 mod view;
 
 use crate::hints::{Failure, cause};

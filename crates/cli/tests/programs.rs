@@ -28,6 +28,8 @@ mod kernel;
 mod record;
 #[path = "programs/switch.rs"]
 mod switch;
+#[path = "programs/top.rs"]
+mod top;
 
 /// What `contend` prints.
 const COUNT: &str = "12000\n";

@@ -61,7 +61,7 @@ impl Histogram {
         let counts = times.up_to(&BOUNDS_NS);
         let count = times.count();
         let beyond = count - counts.iter().sum::<u64>();
-        let bounds = BOUNDS_NS.iter().map(|&ns| ns as f64 / 1e9).chain([f64::MAX]);
+        let bounds = BOUNDS_NS.iter().map(|&ns| ns as f64 / 1e9).chain([f64::INFINITY]);
         let buckets = bounds.zip(counts.into_iter().chain([beyond])).collect();
         Self { sum_s: sum_ns as f64 / 1e9, count, buckets }
     }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     fn page() -> String {
-        let histogram = || Histogram { sum_s: 0.5, count: 3, buckets: vec![(0.1, 2), (f64::MAX, 1)] };
+        let histogram = || Histogram { sum_s: 0.5, count: 3, buckets: vec![(0.1, 2), (f64::INFINITY, 1)] };
         let lock = Lock {
             labels: vec![("process", "a \"b\"\n".to_owned()), ("pid", "7".to_owned())],
             contended: 3,

@@ -199,6 +199,7 @@ impl Lock {
                 }
             }
             now.retain(|site| site.count > 0);
+            now.sort_by_key(|site| std::cmp::Reverse(site.ns));
         };
         sites(&mut self.waiters, &before.waiters);
         sites(&mut self.holders, &before.holders);
