@@ -28,6 +28,11 @@ impl Failure {
         Self { message: message.to_string(), hint: None, code: USAGE }
     }
 
+    /// What is wrong, without the way out.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
         self

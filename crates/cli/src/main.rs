@@ -9,6 +9,7 @@ mod elf;
 mod epoch;
 mod epochs;
 mod explore;
+mod export;
 mod find;
 mod hints;
 mod html;
@@ -30,6 +31,7 @@ mod rules;
 mod signals;
 mod sim;
 mod supervise;
+mod top;
 mod trace;
 mod tune;
 mod usage;
@@ -51,6 +53,7 @@ const EXAMPLES: &str = "Examples:
   lockwright run -- ./server --port 8080        run a program on our locks
   lockwright run --lock fifo -- ./server        on a lock of your choice
   lockwright switch 4242 fifo                   on another lock, while it runs
+  lockwright top 4242                           what its locks do, live
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
@@ -80,6 +83,8 @@ enum Command {
     Reproduce(cmd::reproduce::Args),
     Record(cmd::record::Args),
     Profile(Box<cmd::profile::Args>),
+    Top(cmd::top::Args),
+    Export(cmd::export::Args),
     Kernel(Box<cmd::kernel::Args>),
     Calibrate(cmd::calibrate::Args),
     Validate(cmd::validate::Args),
@@ -103,6 +108,8 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => cmd::reproduce::main(args),
         Command::Record(args) => cmd::record::main(args),
         Command::Profile(args) => cmd::profile::main(*args),
+        Command::Top(args) => cmd::top::main(args),
+        Command::Export(args) => cmd::export::main(args),
         Command::Kernel(args) => cmd::kernel::main(*args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Validate(args) => cmd::validate::main(args),

@@ -2,6 +2,8 @@
 
 pub(crate) mod live;
 pub(crate) mod outcome;
+pub(crate) mod processes;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod snapshot;
+pub(crate) mod watched;

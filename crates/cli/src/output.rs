@@ -235,10 +235,28 @@ pub(crate) fn print_json(value: &serde_json::Value) -> Result<(), Failure> {
     print_own(&json(value))
 }
 
-/// Only strings have such characters, and `serde_json` leaves those above space as they are.
+/// Prints JSON on one line; `false`: the reader has seen enough.
+pub(crate) fn print_json_line(value: &serde_json::Value) -> Result<bool, Failure> {
+    let text = safe_json(&format!("{value}\n"));
+    let mut stdout = io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => {
+            Err(Failure::new(format!("cannot write to standard output: {}", cause(&error))))
+        }
+    }
+}
+
+/// JSON with line breaks, for people and programs.
 pub(crate) fn json(value: &serde_json::Value) -> String {
-    let mut text = String::new();
-    for char in format!("{value:#}\n").chars() {
+    safe_json(&format!("{value:#}\n"))
+}
+
+/// Only strings have such characters, and `serde_json` leaves those above space as they are.
+fn safe_json(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for char in json.chars() {
         match acts(char) && char != '\n' {
             true => drop(write!(text, "\\u{:04x}", u32::from(char))),
             false => text.push(char),

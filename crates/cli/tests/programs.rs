@@ -32,6 +32,8 @@ mod profile;
 mod record;
 #[path = "programs/switch.rs"]
 mod switch;
+#[path = "programs/top.rs"]
+mod top;
 
 /// What `contend` prints.
 const COUNT: &str = "12000\n";

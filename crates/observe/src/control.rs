@@ -1,12 +1,16 @@
 //! How a command tells a running process what to count: a word of the process's memory, which the command writes as a
 //! debugger would. The process looks at it when a thread has to wait for a lock.
+//!
+//! A command raises the level for a while, and renews that as long as it runs. It may be killed: then the first thread that has to
+//! wait afterwards takes the level back.
 
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The symbol of a process's [`Control`].
 pub const SYMBOL: &str = "lockwright_observe";
 /// How a control begins. Changes with its layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockob.1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockob.2");
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,15 +61,22 @@ pub struct Control {
     pub magic: u64,
     /// Its own size, in bytes.
     pub size: u32,
-    /// A [`Level`]'s number. Written by commands, too.
+    /// What is counted now: a [`Level`]'s number. Written by commands, too.
     pub level: AtomicU32,
+    /// What is counted if no command asks for more: a [`Level`]'s number.
+    pub own: AtomicU32,
     /// One of [`NONE`], [`BUSY`], [`OPEN`], [`FAILED`]: is there a segment?
     pub state: AtomicU32,
     /// Why there is none, if it FAILED: the system's error number.
     pub error: AtomicU32,
     /// Where the segment is mapped.
     pub base: AtomicU64,
+    /// Until when commands ask for the levels 1 and 2, ns of `CLOCK_MONOTONIC`. Written by them.
+    pub until_ns: [AtomicU64; LEASED],
 }
+
+/// Levels that commands may ask for.
+pub const LEASED: usize = 2;
 
 /// There is no segment yet: the first thread that has to wait makes it.
 pub const NONE: u32 = 0;
@@ -89,9 +100,61 @@ impl Control {
             magic: MAGIC,
             size: size_of::<Self>() as u32,
             level: AtomicU32::new(Level::Off as u32),
+            own: AtomicU32::new(Level::Off as u32),
             state: AtomicU32::new(NONE),
             error: AtomicU32::new(0),
             base: AtomicU64::new(0),
+            until_ns: [const { AtomicU64::new(0) }; LEASED],
         }
+    }
+
+    /// The process's own level, from its start on.
+    pub fn begin(&self, level: Level) {
+        self.own.store(level as u32, Relaxed); // one thread
+        self.level.store(level as u32, Relaxed); // as above
+    }
+
+    /// Takes the level back if nobody asks for it any more; `now_ns` is of `CLOCK_MONOTONIC`.
+    #[inline]
+    pub fn expire(&self, now_ns: u64) {
+        let (level, own) = (self.level.load(Relaxed), self.own.load(Relaxed)); // hints
+        if level > own && self.until_ns.get(level as usize - 1).is_none_or(|until| until.load(Relaxed) < now_ns) {
+            self.lower(level, own, now_ns);
+        }
+    }
+
+    #[cold]
+    fn lower(&self, level: u32, own: u32, now_ns: u64) {
+        let until_ns = [0, 1].map(|at: usize| self.until_ns[at].load(Relaxed)); // a command that renews one raises the level after it
+        // A command may raise it meanwhile. If it does so right before, it raises it again when it renews.
+        let _ = self.level.compare_exchange(level, asked(own, until_ns, now_ns), Relaxed, Relaxed);
+    }
+}
+
+/// The number of the highest level that anybody asks for: the process itself, or a command.
+pub fn asked(own: u32, until_ns: [u64; LEASED], now_ns: u64) -> u32 {
+    let leased = (0..LEASED).rev().find(|&at| until_ns[at] >= now_ns);
+    leased.map_or(0, |at| at as u32 + 1).max(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_lasts_as_long_as_somebody_asks_for_it() {
+        let control = Control::new();
+        let level = || Level::from_number(control.level.load(Relaxed));
+        control.until_ns[0].store(100, Relaxed);
+        control.until_ns[1].store(50, Relaxed);
+        control.level.store(Level::Full as u32, Relaxed);
+        for (now_ns, seen) in [(50, Level::Full), (51, Level::Counters), (100, Level::Counters), (101, Level::Off)] {
+            control.expire(now_ns);
+            assert_eq!(level(), Some(seen), "{now_ns}");
+        }
+        control.begin(Level::Counters);
+        control.level.store(Level::Full as u32, Relaxed);
+        control.expire(102);
+        assert_eq!(level(), Some(Level::Counters), "its own level stays");
     }
 }

@@ -132,7 +132,7 @@ pub(crate) unsafe fn load() {
     }
     let Some(name) = variable(c"LOCKWRIGHT_OBSERVE") else { return };
     match Level::from_name(name) {
-        Some(level) => lockwright_observe.level.store(level as u32, Relaxed), // one thread
+        Some(level) => lockwright_observe.begin(level),
         None => say(&[b"LOCKWRIGHT_OBSERVE='", name, b"' is none of off, counters, full: nothing is counted\n"]),
     }
 }
@@ -250,6 +250,7 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     count(account, &segment);
     let now = futex::now(Clock::Monotonic);
+    lockwright_observe.expire(now);
     if maps::is_due(now) {
         maps::tell(&segment, now);
     }

@@ -4,17 +4,30 @@ use super::snapshot::Snapshot;
 use crate::hints::{Failure, cause};
 use crate::mailbox;
 use crate::process::Process;
-use lockwright_observe::control::{BUSY, Control, FAILED, Level, MAGIC, NONE, OPEN, SYMBOL};
+use lockwright_native::futex::Clock;
+use lockwright_observe::control::{
+    BUSY, Control, FAILED, LEASED, Level, MAGIC, NONE, OPEN, SYMBOL, asked,
+};
 use lockwright_symbols::mappings;
 use std::fs::File;
 use std::mem::offset_of;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Where a process keeps its [`Control`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Live {
     pub(crate) pid: libc::pid_t,
     at: u64,
+}
+
+/// Where a control has the time until which a level is asked for.
+fn place_of(level: Level) -> Option<usize> {
+    (level as usize).checked_sub(1)
+}
+
+fn now_ns() -> u64 {
+    lockwright_native::futex::now(Clock::Monotonic)
 }
 
 /// Is there a segment?
@@ -32,14 +45,26 @@ impl Live {
     pub(crate) fn find(process: &Process) -> Result<Self, Failure> {
         let at = mailbox::symbol_in(process, SYMBOL)?;
         let live = Self { pid: process.pid, at };
-        let mut magic = [0; 8];
-        process.read(at + offset_of!(Control, magic) as u64, &mut magic)?;
-        if u64::from_le_bytes(magic) != MAGIC
-            || live.word(process, offset_of!(Control, size))? as usize != size_of::<Control>()
-        {
+        if !live.is_there(process)? {
             return Err(mailbox::other_version(process));
         }
         Ok(live)
+    }
+
+    /// Is it still this control? The process may run another program by now.
+    fn is_there(&self, process: &Process) -> Result<bool, Failure> {
+        let mut magic = [0; 8];
+        process.read(self.at + offset_of!(Control, magic) as u64, &mut magic)?;
+        Ok(u64::from_le_bytes(magic) == MAGIC
+            && self.word(process, offset_of!(Control, size))? as usize == size_of::<Control>())
+    }
+
+    /// Nothing is written elsewhere.
+    fn check(&self, process: &Process) -> Result<(), Failure> {
+        match self.is_there(process)? {
+            true => Ok(()),
+            false => Err(process.gone(&std::io::ErrorKind::UnexpectedEof.into())),
+        }
     }
 
     fn word(&self, process: &Process, offset: usize) -> Result<u32, Failure> {
@@ -53,9 +78,47 @@ impl Live {
         Ok(Level::from_number(number).unwrap_or(Level::Off))
     }
 
-    /// From now on this is counted.
-    pub(crate) fn set_level(&self, process: &Process, level: Level) -> Result<(), Failure> {
-        process.write(self.at + offset_of!(Control, level) as u64, &(level as u32).to_le_bytes())
+    /// Asks for a level from now on, for this long; to be renewed before that. Others may ask for more.
+    pub(crate) fn ask(&self, process: &Process, level: Level, lease: Duration) -> Result<(), Failure> {
+        self.check(process)?;
+        let now_ns = now_ns();
+        if let Some(at) = place_of(level) {
+            let until_ns = now_ns.saturating_add(lease.as_nanos() as u64);
+            if self.until_ns(process)?[at] < until_ns {
+                process.write(self.until_at(at), &until_ns.to_le_bytes())?;
+            }
+        }
+        self.set_level(process, now_ns)
+    }
+
+    /// Asks for it no more. Who else asks for the same level renews that, and has it back then.
+    pub(crate) fn leave(&self, process: &Process, level: Level) -> Result<(), Failure> {
+        self.check(process)?;
+        if let Some(at) = place_of(level) {
+            process.write(self.until_at(at), &0_u64.to_le_bytes())?;
+        }
+        self.set_level(process, now_ns())
+    }
+
+    /// The highest level that anybody asks for is the one. (One command at a time is at a process.)
+    fn set_level(&self, process: &Process, now_ns: u64) -> Result<(), Failure> {
+        let own = self.word(process, offset_of!(Control, own))?;
+        let level = asked(own, self.until_ns(process)?, now_ns);
+        process.write(self.at + offset_of!(Control, level) as u64, &level.to_le_bytes())
+    }
+
+    fn until_at(&self, at: usize) -> u64 {
+        self.at + (offset_of!(Control, until_ns) + at * size_of::<u64>()) as u64
+    }
+
+    fn until_ns(&self, process: &Process) -> Result<[u64; LEASED], Failure> {
+        let mut until_ns = [0; LEASED];
+        for (at, until) in until_ns.iter_mut().enumerate() {
+            let mut bytes = [0; 8];
+            process.read(self.until_at(at), &mut bytes)?;
+            *until = u64::from_le_bytes(bytes);
+        }
+        Ok(until_ns)
     }
 
     pub(crate) fn state(&self, process: &Process) -> Result<State, Failure> {

@@ -5,7 +5,7 @@ use lockwright_symbols::{Frame, Place, Symboliser};
 use serde::Serialize;
 
 /// What one process's locks did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Outcome {
     pub(crate) pid: u32,
     pub(crate) command: String,
@@ -21,7 +21,7 @@ pub(crate) struct Outcome {
 }
 
 /// What was not counted, or not told apart.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Lost {
     /// Waits for locks that found no room: they count as one lock.
     pub(crate) unplaced: u64,
@@ -37,6 +37,11 @@ pub(crate) struct Lost {
 /// A lock with its names.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Ranked {
+    #[serde(skip)]
+    pub(crate) of: Of,
+    /// Its place in the process's table of locks.
+    #[serde(skip)]
+    pub(crate) place: u32,
     /// The variable, or where it lies.
     pub(crate) name: String,
     /// 0: it is not one lock.
@@ -113,9 +118,21 @@ pub(crate) fn outcome(
     elapsed_ns: u64,
     threads: usize,
 ) -> Outcome {
-    let mut locks: Vec<Ranked> =
-        snapshot.locks.iter().map(|lock| ranked(lock, symbols)).collect();
-    locks.sort_by_key(|lock| std::cmp::Reverse((lock.blocked_ns, lock.wait_ns)));
+    busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, |lock| (lock.blocked_ns, lock.wait_ns()))
+}
+
+/// The same of the first `most` locks, the highest `key` first. Only those get names, which take longer than all the rest.
+pub(crate) fn busiest<K: Ord>(
+    snapshot: &Snapshot,
+    symbols: &mut Symboliser,
+    elapsed_ns: u64,
+    threads: usize,
+    most: usize,
+    key: impl Fn(&Lock) -> K,
+) -> Outcome {
+    let mut locks: Vec<&Lock> = snapshot.locks.iter().collect();
+    locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
+    let locks = locks.into_iter().take(most).map(|lock| ranked(lock, symbols)).collect();
     Outcome {
         pid: snapshot.pid,
         command: snapshot.command.clone(),
@@ -146,6 +163,8 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
     let part = |count: u64| (lock.followed > 0).then(|| count as f64 / lock.followed as f64);
     let classes = lock.classes.iter().enumerate().filter(|(_, class)| class.times.count() > 0);
     Ranked {
+        of: lock.of,
+        place: lock.place,
         name,
         address,
         locks: lock.locks,

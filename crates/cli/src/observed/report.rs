@@ -93,7 +93,8 @@ fn duration(ns: u64) -> String {
     time(ns as f64)
 }
 
-fn told(number: usize, lock: &Ranked) -> String {
+/// One lock: who holds it, who waits where, by class of core.
+pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     let mut text = beside(&format!("{number}. "), &shown(&lock.name));
     if lock.locks > 1 {
         text.push_str(&format!("   {} locks\n", lock.locks));

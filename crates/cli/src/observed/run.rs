@@ -26,6 +26,8 @@ const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
 const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
 /// How often we look whether the time is up.
 const LOOK: Duration = Duration::from_millis(20);
+/// For how long a process counts at our level if we are killed.
+const LEASE: Duration = Duration::from_secs(4);
 
 /// A program that has run.
 pub(crate) struct Ran {
@@ -90,26 +92,25 @@ fn segments(folder: &Path) -> Result<Vec<Snapshot>, Failure> {
     Ok(all)
 }
 
-/// Watches a process for a while. Its level is what it was before, afterwards.
+/// Watches a process for a while. Afterwards its level is what it was before, even if we are killed.
 pub(crate) fn process(
     pid: libc::pid_t,
     level: Level,
     limit: Duration,
     bar: &ProgressBar,
 ) -> Result<Outcome, Failure> {
-    let (live, before, was) = {
+    let (live, before) = {
         let process = Process::open(pid)?;
         let live = Live::find(&process)?;
-        let was = live.level(&process)?;
-        live.set_level(&process, was.max(level))?;
-        (live, live.snapshot(&process)?, was)
+        live.ask(&process, level, LEASE)?;
+        (live, live.snapshot(&process)?)
     };
     let mut symbols = Symboliser::of_process(live.pid).map_err(|error| {
         Failure::new(format!("cannot look into process {pid}: {}", cause(&error)))
     })?;
     lockwright_bench::catch_interrupts();
     let begun = Instant::now();
-    let (mut threads, mut last) = (0, None);
+    let (mut threads, mut last, mut renewed) = (0, None, begun);
     while begun.elapsed() < limit && !interrupted() {
         std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
         bar.set_position(begun.elapsed().as_millis() as u64);
@@ -118,6 +119,10 @@ pub(crate) fn process(
         if last.is_none() {
             last = Process::open(pid).ok().and_then(|process| live.file(&process).ok().flatten());
         }
+        if renewed.elapsed() > LEASE / 4 {
+            renewed = Instant::now();
+            let _ = Process::open(pid).and_then(|process| live.ask(&process, level, LEASE)); // it may have ended
+        }
         if fs::metadata(format!("/proc/{pid}")).is_err() {
             break;
         }
@@ -125,7 +130,7 @@ pub(crate) fn process(
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     symbols.refresh();
     if let Ok(process) = Process::open(pid) {
-        live.set_level(&process, was)?;
+        live.leave(&process, level)?;
         last = last.or(live.file(&process)?);
     }
     let now = match &last {

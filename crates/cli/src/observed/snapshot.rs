@@ -85,7 +85,21 @@ impl Times {
         self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, part)| *sum += part);
     }
 
+    /// How many do not exceed each of these bounds, ns, and all together. A bucket counts where its middle lies.
+    pub(crate) fn up_to(&self, bounds: &[u64]) -> Vec<u64> {
+        let mut counts = vec![0; bounds.len()];
+        for (at, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+            if let Some(first) = bounds.iter().position(|&bound| SCALE.middle(at) <= bound) {
+                counts[first] += count;
+            }
+        }
+        counts
+    }
+
     fn since(&self, before: &Self) -> Self {
+        if before.buckets.is_empty() {
+            return self.clone();
+        }
         let before = before.buckets.iter().chain(std::iter::repeat(&0));
         let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.saturating_sub(*then));
         Self { buckets: buckets.collect() }
@@ -185,6 +199,7 @@ impl Lock {
                 }
             }
             now.retain(|site| site.count > 0);
+            now.sort_by_key(|site| std::cmp::Reverse(site.ns));
         };
         sites(&mut self.waiters, &before.waiters);
         sites(&mut self.holders, &before.holders);
@@ -316,7 +331,12 @@ impl Bytes<'_> {
     }
 
     fn times(&self, at: usize) -> Times {
-        Times { buckets: (0..BUCKETS).map(|bucket| self.u64(at + bucket * 8)).collect() }
+        let bytes = &self.0[at..at + BUCKETS * 8];
+        if bytes.iter().all(|&byte| byte == 0) {
+            return Times::default();
+        }
+        let bucket = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        Times { buckets: bytes.chunks_exact(8).map(bucket).collect() }
     }
 
     fn sites(&self, at: usize, head: &Bytes<'_>) -> Vec<Seen> {

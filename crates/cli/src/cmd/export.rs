@@ -1,0 +1,48 @@
+//! `lockwright export`.
+
+use super::top::interval;
+use crate::export;
+use crate::hints::Failure;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Tell Prometheus what the locks of running programs do, as OpenMetrics
+///
+/// Serves GET /metrics, or writes a file for node_exporter's textfile collector. The processes count what their contended locks do as
+/// long as this runs. Without PID: all processes of this user that have our locks (root: of all users).
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright export                              on http://127.0.0.1:9464/metrics
+  lockwright export --output /var/lib/node_exporter/lockwright.prom
+  lockwright export 4242 --output locks.prom --count 1")]
+pub(crate) struct Args {
+    /// The processes
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pids: Vec<libc::pid_t>,
+    /// Serve here; 127.0.0.1:9464 without --output
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Write this file instead, anew at each look
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    output: Option<PathBuf>,
+    /// How often to look
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval)]
+    interval: Duration,
+    /// Looks until it ends
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Locks of each process, the one that blocked for longest first
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    top: usize,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    let sink = match args.output {
+        Some(file) => export::Sink::File(file),
+        None => export::Sink::Http(args.listen.unwrap_or(export::HERE)),
+    };
+    let subject = export::Subject::new(args.pids, args.interval, args.top);
+    export::run(subject, sink, args.interval, args.count)
+}

@@ -1,0 +1,177 @@
+//! `lockwright export`: what locks do, for Prometheus.
+
+mod metrics;
+mod serve;
+
+use crate::hints::{Failure, cause};
+use crate::observed::processes::Finder;
+use crate::observed::watched::Watched;
+use crate::output::say;
+use crate::signals::Watch;
+use crate::top::batch::wait;
+use crate::top::lease;
+use lockwright_observe::control::Level;
+use metrics::Told;
+use serve::Server;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tempfile::NamedTempFile;
+
+/// Where it listens if nobody says so.
+pub(crate) const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+
+/// Where it goes.
+pub(crate) enum Sink {
+    Http(SocketAddr),
+    File(PathBuf),
+}
+
+/// The text that is served.
+#[derive(Clone, Default)]
+pub(crate) struct Page(Arc<Mutex<String>>);
+
+impl Page {
+    pub(crate) fn get(&self) -> String {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set(&self, text: String) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = text;
+    }
+}
+
+/// Looks, until a signal or `count` ends it.
+pub(crate) fn run(
+    mut subject: Subject,
+    sink: Sink,
+    interval: Duration,
+    count: Option<u64>,
+) -> Result<ExitCode, Failure> {
+    let signals = Watch::new(); // before any other thread: they have these signals blocked, too
+    let page = Page::default();
+    if let Some(pids) = &subject.named {
+        // What can't be looked at is an error now; what ends later is not.
+        for &pid in pids {
+            subject.watched.insert(pid, Watched::open(pid, Level::Counters, subject.lease)?);
+        }
+    }
+    page.set(subject.look()?);
+    if let Sink::Http(address) = &sink {
+        let server = Server::bind(*address)?;
+        say(&format!("serves http://{}/metrics\n", server.address()));
+        if !address.ip().is_loopback() {
+            say("warning: anybody who reaches this address may read it\n");
+        }
+        let page = page.clone();
+        std::thread::spawn(move || server.run(&page));
+    }
+    let mut next = Instant::now();
+    for look in 0..count.unwrap_or(u64::MAX) {
+        if look > 0 {
+            next = (next + interval).max(Instant::now());
+            if let Some(signal) = wait(&signals, next) {
+                return Ok(ExitCode::from(128 + signal as u8));
+            }
+            page.set(subject.look()?);
+        }
+        if let Sink::File(file) = &sink {
+            write(file, &page.get())?;
+        }
+        if subject.has_ended() {
+            break;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever reads the file finds the old text or the new one.
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+    let fail = |error: std::io::Error| {
+        Failure::new(format!("cannot write '{}': {}", file.display(), cause(&error)))
+            .hint("its folder must be there, and ours to write")
+    };
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut new = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(fail)?;
+    new.write_all(text.as_bytes()).map_err(fail)?;
+    // node_exporter is another user.
+    new.as_file().set_permissions(Permissions::from_mode(0o644)).map_err(fail)?;
+    new.persist(file).map_err(|error| fail(error.error))?;
+    Ok(())
+}
+
+/// The processes.
+pub(crate) struct Subject {
+    /// `None`: all that have our locks.
+    named: Option<Vec<libc::pid_t>>,
+    finder: Finder,
+    watched: BTreeMap<libc::pid_t, Watched>,
+    /// Those that can't be looked at: said once.
+    refused: BTreeSet<libc::pid_t>,
+    lease: Duration,
+    most: usize,
+}
+
+impl Subject {
+    pub(crate) fn new(pids: Vec<libc::pid_t>, interval: Duration, most: usize) -> Self {
+        Self {
+            named: (!pids.is_empty()).then_some(pids),
+            finder: Finder::default(),
+            watched: BTreeMap::new(),
+            refused: BTreeSet::new(),
+            lease: lease(interval),
+            most,
+        }
+    }
+
+    /// Is there nothing left of those that were named?
+    fn has_ended(&self) -> bool {
+        self.named.is_some() && self.watched.is_empty()
+    }
+
+    /// All of it, as OpenMetrics.
+    fn look(&mut self) -> Result<String, Failure> {
+        if self.named.is_none() {
+            let found = self.finder.find();
+            self.refused.retain(|pid| found.contains(pid));
+            for pid in found {
+                if self.watched.contains_key(&pid) || self.refused.contains(&pid) {
+                    continue;
+                }
+                match Watched::open(pid, Level::Counters, self.lease) {
+                    Ok(watched) => drop(self.watched.insert(pid, watched)),
+                    Err(failure) => {
+                        self.refused.insert(pid);
+                        say(&format!("warning: left out: {}\n", failure.message()));
+                    }
+                }
+            }
+        }
+        let mut told = Vec::new();
+        for watched in self.watched.values_mut() {
+            // What one can't say (no shared memory) must not hide the others.
+            match watched.look() {
+                Ok(look) => {
+                    if let Some(total) = look.total.as_ref().filter(|_| !watched.has_ended) {
+                        // The same locks each time, as far as may be: those that blocked for longest in all.
+                        let key = |lock: &crate::observed::snapshot::Lock| (lock.blocked_ns, lock.wait_ns());
+                        let named = watched.named(total, &look, self.most, key);
+                        told.push(Told::new(&named, total, watched.name()));
+                    }
+                }
+                Err(failure) => {
+                    watched.has_ended = true;
+                    say(&format!("warning: left out: {}\n", failure.message()));
+                }
+            }
+        }
+        self.watched.retain(|_, watched| !watched.has_ended);
+        metrics::text(told)
+    }
+}

@@ -1,0 +1,178 @@
+//! A process that is looked at again and again.
+
+use super::live::Live;
+use super::outcome::{Outcome, busiest};
+use super::snapshot::{Lock, Snapshot};
+use crate::hints::{Failure, cause};
+use crate::process::Process;
+use lockwright_observe::control::Level;
+use lockwright_symbols::{Symboliser, threads};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often we look where the process has its libraries.
+const REFRESH: Duration = Duration::from_secs(10);
+
+/// The process.
+pub(crate) struct Watched {
+    pub(crate) pid: libc::pid_t,
+    live: Live,
+    symbols: Symboliser,
+    refreshed: Instant,
+    /// Open, so that it can be read when the process has ended.
+    segment: Option<(File, PathBuf)>,
+    /// The last look; `None`: nothing was counted then.
+    before: Option<Snapshot>,
+    looked: Instant,
+    /// What we ask for, and for how long at a time.
+    asks: Level,
+    lease: Duration,
+    /// What it counts.
+    pub(crate) level: Level,
+    /// The process has ended, or runs another program.
+    pub(crate) has_ended: bool,
+}
+
+/// What its locks did between two looks.
+pub(crate) struct Look {
+    /// All that was counted so far.
+    pub(crate) total: Option<Snapshot>,
+    /// What was counted since the last look.
+    pub(crate) since: Option<Snapshot>,
+    pub(crate) elapsed: Duration,
+    pub(crate) threads: usize,
+}
+
+impl Watched {
+    /// Begins to look at a process, which counts at this level from now on. We come again within `lease`.
+    pub(crate) fn open(pid: libc::pid_t, asks: Level, lease: Duration) -> Result<Self, Failure> {
+        let process = Process::open(pid)?;
+        let live = Live::find(&process)?;
+        let symbols = Symboliser::of_process(live.pid).map_err(|error| {
+            Failure::new(format!("cannot look into process {pid}: {}", cause(&error)))
+        })?;
+        if asks > Level::Off {
+            live.ask(&process, asks, lease)?;
+        }
+        let segment = live.file(&process)?;
+        let level = live.level(&process)?;
+        drop(process);
+        let before = segment.as_ref().map(|(file, path)| Snapshot::read(file, path)).transpose()?;
+        let now = Instant::now();
+        Ok(Self {
+            pid: live.pid,
+            live,
+            symbols,
+            refreshed: now,
+            segment,
+            before,
+            looked: now,
+            asks,
+            lease,
+            level,
+            has_ended: false,
+        })
+    }
+
+    /// Its command line, as the system knows it.
+    pub(crate) fn command(&self) -> String {
+        let words = std::fs::read(format!("/proc/{}/cmdline", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned()
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> String {
+        let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        String::from_utf8_lossy(&name).trim_end().to_owned()
+    }
+
+    /// What we ask for.
+    pub(crate) fn asks(&self) -> Level {
+        self.asks
+    }
+
+    /// Asks for another level.
+    pub(crate) fn ask(&mut self, level: Level) -> Result<(), Failure> {
+        let process = Process::open(self.pid)?;
+        if self.asks > level {
+            self.live.leave(&process, self.asks)?;
+        }
+        self.asks = level;
+        self.renew(&process)
+    }
+
+    /// Asks for a level once: it ends by itself.
+    pub(crate) fn ask_once(&mut self, level: Level, time: Duration) -> Result<(), Failure> {
+        let process = Process::open(self.pid)?;
+        self.live.ask(&process, level, time)?;
+        self.level = self.live.level(&process)?;
+        Ok(())
+    }
+
+    fn renew(&mut self, process: &Process) -> Result<(), Failure> {
+        if self.asks > Level::Off {
+            self.live.ask(process, self.asks, self.lease)?;
+        }
+        if self.segment.is_none() {
+            self.segment = self.live.file(process)?;
+        }
+        self.level = self.live.level(process)?;
+        Ok(())
+    }
+
+    /// Looks again. A process that has ended has counted until its end.
+    pub(crate) fn look(&mut self) -> Result<Look, Failure> {
+        let renewed = match self.has_ended {
+            true => Ok(()),
+            false => Process::open(self.pid).and_then(|process| self.renew(&process)),
+        };
+        if let Err(failure) = renewed {
+            // What can't have shared memory says so; what is gone does not fail.
+            if Path::new(&format!("/proc/{}", self.pid)).exists() && self.segment.is_none() {
+                return Err(failure);
+            }
+            self.has_ended = true;
+        }
+        if !self.has_ended && self.refreshed.elapsed() > REFRESH {
+            self.symbols.refresh();
+            self.refreshed = Instant::now();
+        }
+        let total = match &self.segment {
+            Some((file, path)) => Some(Snapshot::read(file, path)?),
+            None => None,
+        };
+        let elapsed = self.looked.elapsed();
+        self.looked = Instant::now();
+        let since = match (&total, &self.before) {
+            (Some(total), Some(before)) => Some(total.clone().since(before)),
+            (total, _) => total.clone(),
+        };
+        self.before.clone_from(&total);
+        let threads = threads(self.pid).map_or(0, |all| all.len());
+        Ok(Look { total, since, elapsed, threads })
+    }
+
+    /// Names the first `most` locks, the highest `key` first.
+    pub(crate) fn named<K: Ord>(
+        &mut self,
+        snapshot: &Snapshot,
+        look: &Look,
+        most: usize,
+        key: impl Fn(&Lock) -> K,
+    ) -> Outcome {
+        let elapsed_ns = look.elapsed.as_nanos() as u64;
+        busiest(snapshot, &mut self.symbols, elapsed_ns, look.threads, most, key)
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.asks > Level::Off
+            && !self.has_ended
+            && let Ok(process) = Process::open(self.pid)
+        {
+            let _ = self.live.leave(&process, self.asks); // else the lease ends it
+        }
+    }
+}

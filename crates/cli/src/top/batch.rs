@@ -1,0 +1,93 @@
+//! `lockwright top --batch`: a line of JSON for each look.
+
+use super::list::List;
+use super::lease;
+use crate::hints::Failure;
+use crate::observed::watched::Watched;
+use crate::output;
+use crate::signals::{Event, Watch};
+use lockwright_observe::control::Level;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Prints until `count` lines are there, the process has ended, nobody reads, or a signal ends it.
+pub(crate) fn run(
+    pid: Option<libc::pid_t>,
+    interval: Duration,
+    count: Option<u64>,
+    most: usize,
+) -> Result<ExitCode, Failure> {
+    let signals = Watch::new();
+    let mut subject = match pid {
+        Some(pid) => Subject::Process(Box::new(Watched::open(pid, Level::Counters, lease(interval))?)),
+        None => Subject::All(List::new()),
+    };
+    let mut next = Instant::now();
+    for _ in 0..count.unwrap_or(u64::MAX) {
+        next += interval;
+        if let Some(signal) = wait(&signals, next) {
+            return Ok(ExitCode::from(128 + signal as u8));
+        }
+        let (line, is_last) = subject.look(most)?;
+        if !output::print_json_line(&line)? || is_last {
+            break;
+        }
+        next = next.max(Instant::now()); // a stopped command does not catch up
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Until then, or until a signal ends us.
+pub(crate) fn wait(signals: &Watch, until: Instant) -> Option<i32> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        if let Event::Signal { number, .. } = signals.next(Some(left))
+            && number != libc::SIGWINCH
+        {
+            return Some(number);
+        }
+    }
+}
+
+enum Subject {
+    Process(Box<Watched>),
+    All(List),
+}
+
+impl Subject {
+    /// The line; was it the last?
+    fn look(&mut self, most: usize) -> Result<(Value, bool), Failure> {
+        let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+        match self {
+            Self::Process(watched) => {
+                let look = watched.look()?;
+                let locks = match &look.since {
+                    Some(since) => {
+                        let outcome = watched.named(since, &look, most, |lock| (lock.blocked_ns, lock.wait_ns()));
+                        serde_json::to_value(outcome).map_err(Failure::new)?
+                    }
+                    None => json!({ "pid": watched.pid, "elapsed_ns": look.elapsed.as_nanos() as u64, "locks": [] }),
+                };
+                let about = json!({ "time_s": time_s, "level": watched.level.name(), "ended": watched.has_ended });
+                Ok((joined(about, locks), watched.has_ended))
+            }
+            Self::All(list) => {
+                list.look();
+                let rows = serde_json::to_value(&list.rows).map_err(Failure::new)?;
+                Ok((json!({ "time_s": time_s, "processes": rows }), false))
+            }
+        }
+    }
+}
+
+/// The members of both.
+fn joined(mut first: Value, second: Value) -> Value {
+    if let (Value::Object(first), Value::Object(second)) = (&mut first, second) {
+        first.extend(second);
+    }
+    first
+}

@@ -1,0 +1,87 @@
+//! What keys do.
+
+use super::save;
+use super::view::{Mode, View};
+use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
+
+/// Each key, and what it does.
+pub(crate) const KEYS: [(&str, &str); 10] = [
+    ("q, Ctrl-C", "end"),
+    ("j, k, arrows", "the next line, the one before"),
+    ("Enter", "open the process"),
+    ("Esc", "back to the list of processes"),
+    ("s", "sort by: blocked, waiting, waits, P99 wait, hold P50"),
+    ("r", "another lock for the process, as `lockwright switch` does"),
+    ("l", "count more or less: counters, full (owners, stacks), off"),
+    ("f", "sample stacks for five seconds; again: back to places"),
+    ("w", "write what is shown to lockwright-top-PID.json"),
+    ("?", "these keys"),
+];
+
+/// What follows a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    Quit,
+    Draw,
+}
+
+/// A key, or something else that happened at the terminal.
+pub(crate) fn pressed(view: &mut View, event: &Event) -> After {
+    let Event::Key(key) = event else { return After::Draw };
+    if key.kind != KeyEventKind::Press {
+        return After::Draw;
+    }
+    if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
+        return After::Quit;
+    }
+    view.status.clear();
+    match &mut view.mode {
+        Mode::Rule(typed) => match key.code {
+            KeyCode::Char(char) => typed.push(char),
+            KeyCode::Backspace => drop(typed.pop()),
+            KeyCode::Esc => view.mode = Mode::Locks,
+            KeyCode::Enter => {
+                let lock = std::mem::take(typed);
+                view.mode = Mode::Locks;
+                if !lock.is_empty() {
+                    view.act(|process| process.switch(&lock));
+                }
+            }
+            _ => {}
+        },
+        Mode::Help => view.mode = Mode::Locks,
+        Mode::Locks => return command(view, key.code),
+    }
+    After::Draw
+}
+
+fn command(view: &mut View, key: KeyCode) -> After {
+    match key {
+        KeyCode::Char('q') => return After::Quit,
+        KeyCode::Esc | KeyCode::Left if !view.back() && key == KeyCode::Esc => return After::Quit,
+        KeyCode::Char('j') | KeyCode::Down => view.step(1),
+        KeyCode::Char('k') | KeyCode::Up => view.step(-1),
+        KeyCode::PageDown => view.step(10),
+        KeyCode::PageUp => view.step(-10),
+        KeyCode::Enter => view.enter(),
+        KeyCode::Char('?') => view.mode = Mode::Help,
+        KeyCode::Char('s') => view.act(|process| {
+            process.sort = process.sort.next();
+            Ok(format!("sorts by {}, from the next look on", process.sort.name()))
+        }),
+        KeyCode::Char('r') => match &view.process {
+            Some(process) if !process.has_ended => view.mode = Mode::Rule(String::new()),
+            _ => view.act(|_| Ok(String::new())),
+        },
+        KeyCode::Char('l') => view.act(super::view::Shown::next_level),
+        KeyCode::Char('f') => view.act(super::view::Shown::sample),
+        KeyCode::Char('w') => {
+            view.status = match save(view) {
+                Ok(name) => format!("written: {name}"),
+                Err(failure) => failure.message().to_owned(),
+            }
+        }
+        _ => {}
+    }
+    After::Draw
+}

@@ -1,0 +1,239 @@
+//! The screen: 80 x 24, or more.
+
+use super::keys::KEYS;
+use super::view::{COURSE, Mode, Shown, View};
+use crate::observed::outcome::{Ranked, Site};
+use crate::observed::report::told;
+use crate::output::shown;
+use lockwright_bench::{si, time};
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style, Stylize};
+use ratatui::symbols::bar::NINE_LEVELS;
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Block, Borders, Cell, Clear, Paragraph, Row, Table, TableState};
+use std::time::Instant;
+
+/// Lines below the table of locks.
+const DETAIL: u16 = 10;
+/// Stacks that are shown of each kind, and how deep.
+const STACKS: usize = 2;
+
+pub(crate) fn draw(frame: &mut Frame<'_>, view: &View) {
+    let [body, status] =
+        Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(frame.area());
+    match &view.process {
+        Some(process) => locks(frame, body, process, view.interval.as_secs_f64()),
+        None => processes(frame, body, view),
+    }
+    let line = match &view.mode {
+        Mode::Rule(typed) => Line::from(format!("lock: {typed}_   (Enter: switch, Esc: don't)")),
+        _ if !view.status.is_empty() => Line::from(shown(&view.status).into_owned()).bold(),
+        _ => Line::from("q quit  s sort  r rule  l level  f stacks  w save  ? help").dim(),
+    };
+    frame.render_widget(line, status);
+    if view.mode == Mode::Help {
+        help(frame, body);
+    }
+}
+
+fn help(frame: &mut Frame<'_>, area: Rect) {
+    let lines: Vec<Line<'_>> =
+        KEYS.iter().map(|(key, what)| Line::from(format!(" {key:13} {what}"))).collect();
+    let height = lines.len() as u16 + 2;
+    let area = area.centered(Constraint::Max(78), Constraint::Length(height));
+    frame.render_widget(Clear, area);
+    let block = Block::new().borders(Borders::ALL).title(" Keys ");
+    frame.render_widget(Paragraph::new(Text::from(lines)).block(block), area);
+}
+
+fn header<'a>(names: &[&'a str]) -> Row<'a> {
+    let cell = |(at, name): (usize, &&'a str)| match at {
+        0 => Cell::from(*name),
+        _ => Cell::from(Text::from(*name).alignment(Alignment::Right)),
+    };
+    Row::new(names.iter().enumerate().map(cell)).style(Style::new().add_modifier(Modifier::UNDERLINED))
+}
+
+fn right(text: String) -> Cell<'static> {
+    Cell::from(Text::from(text).alignment(Alignment::Right))
+}
+
+fn selected() -> Style {
+    Style::new().add_modifier(Modifier::REVERSED)
+}
+
+fn processes(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    let [top, table] = Layout::vertical([Constraint::Length(2), Constraint::Min(0)]).areas(area);
+    let rows = view.list.as_ref().map_or(&[][..], |list| &list.rows);
+    let title = match rows.len() {
+        0 => "no process has our locks; start one: lockwright run -- PROGRAM".to_owned(),
+        1 => "1 process has our locks; Enter opens it, and lets it count".to_owned(),
+        count => format!("{count} processes have our locks; Enter opens one, and lets it count"),
+    };
+    frame.render_widget(Line::from(title), top);
+    let drawn = rows.iter().map(|row| {
+        let elapsed = row.elapsed_ns.max(1) as f64;
+        let number = |value: Option<u64>, text: &dyn Fn(f64) -> String| {
+            right(value.map_or("-".to_owned(), |value| text(value as f64)))
+        };
+        Row::new([
+            right(row.pid.to_string()),
+            Cell::from(shown(&row.name).into_owned()),
+            right(row.level.to_owned()),
+            number(row.blocked_ns, &|ns| percent(ns / elapsed)),
+            number(row.contended, &|count| si(count * 1e9 / elapsed)),
+            Cell::from(match &row.refused {
+                Some(why) => shown(why).into_owned(),
+                None => shown(&row.lock).into_owned(),
+            }),
+        ])
+    });
+    let widths = [
+        Constraint::Length(8),
+        Constraint::Length(16),
+        Constraint::Length(8),
+        Constraint::Length(8),
+        Constraint::Length(8),
+        Constraint::Min(20),
+    ];
+    let names = ["pid", "name", "counts", "blocked", "waits/s", "lock"];
+    let heads = names.iter().enumerate().map(|(at, name)| match at {
+        1 | 5 => Cell::from(*name),
+        _ => right((*name).to_owned()),
+    });
+    let heads = Row::new(heads).style(Style::new().add_modifier(Modifier::UNDERLINED));
+    let drawn = Table::new(drawn, widths).header(heads).row_highlight_style(selected());
+    let mut state = TableState::new().with_selected((!rows.is_empty()).then_some(view.row));
+    frame.render_stateful_widget(drawn, table, &mut state);
+}
+
+fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
+    let areas = [Constraint::Length(2), Constraint::Min(4), Constraint::Length(DETAIL)];
+    let [top, table, detail] = Layout::vertical(areas).areas(area);
+    frame.render_widget(Text::from(about(process, interval_s)), top);
+    let elapsed = process.outcome.elapsed_ns.max(1) as f64;
+    let rows = process.outcome.locks.iter().map(|lock| row(process, lock, elapsed));
+    let widths = [15, 5, 5, 6, 5, 7, 7, 7, 7, COURSE as u16];
+    let widths = widths.iter().enumerate().map(|(at, &width)| match at {
+        0 => Constraint::Min(width - 1),
+        _ => Constraint::Length(width),
+    });
+    let names =
+        ["lock", "block", "wait", "wait/s", "slept", "P50", "P99", "P99.9", "hold", "course"];
+    let drawn = Table::new(rows, widths).header(header(&names)).row_highlight_style(selected());
+    let some = !process.outcome.locks.is_empty();
+    let mut state = TableState::new().with_selected(some.then_some(process.selected));
+    frame.render_stateful_widget(drawn, table, &mut state);
+    let block = Block::new().borders(Borders::TOP);
+    let lines = match (process.selected(), process.stacks) {
+        (None, _) => vec![Line::from(match process.outcome.elapsed_ns {
+            0 => "looking ...",
+            _ => "no thread had to wait for a lock in the last interval",
+        })],
+        (Some(lock), None) => places(process, lock),
+        (Some(lock), Some(until)) => stacks(lock, until),
+    };
+    frame.render_widget(Paragraph::new(Text::from(lines)).block(block), detail);
+}
+
+/// The two lines at the top.
+fn about(process: &Shown, interval_s: f64) -> Vec<Line<'static>> {
+    let outcome = &process.outcome;
+    let elapsed = outcome.elapsed_ns.max(1) as f64;
+    let state = match process.has_ended {
+        true => "has ended; what was seen last",
+        false => process.level.name(),
+    };
+    let first = format!(
+        "{}  {}  {} threads, under {}, {state}",
+        outcome.pid,
+        shown(&outcome.command),
+        outcome.threads,
+        shown(&outcome.lock)
+    );
+    let second = format!(
+        "{} locks with waits, {} waits/s; every {}, by {}",
+        process.locks,
+        si(process.contended as f64 * 1e9 / elapsed),
+        time(interval_s * 1e9),
+        process.sort.name(),
+    );
+    vec![Line::from(first).bold(), Line::from(second)]
+}
+
+/// 0.123 as `12.3%`; somebody waits all the time, or did so longer than we have looked: `100%`.
+fn percent(part: f64) -> String {
+    match 100.0 * part {
+        part if part >= 99.95 => "100%".to_owned(),
+        part => format!("{part:.1}%"),
+    }
+}
+
+fn row(process: &Shown, lock: &Ranked, elapsed: f64) -> Row<'static> {
+    let duration = |ns: u64| right(time(ns as f64));
+    let none = || right("-".to_owned());
+    let timed = |ns| if lock.wait.count == 0 { none() } else { duration(ns) };
+    Row::new([
+        Cell::from(shown(&lock.name).into_owned()),
+        right(percent(lock.blocked_ns as f64 / elapsed)),
+        right(format!("{:.2}", lock.wait_ns as f64 / elapsed)),
+        right(si(lock.contended as f64 * 1e9 / elapsed)),
+        right(format!("{:.0}%", 100.0 * lock.slept as f64 / lock.contended.max(1) as f64)),
+        timed(lock.wait.p50_ns),
+        timed(lock.wait.p99_ns),
+        timed(lock.wait.p999_ns),
+        if lock.hold.count == 0 { none() } else { duration(lock.hold.p50_ns) },
+        right(course(process, lock)),
+    ])
+}
+
+/// The blocked part of the last intervals: a column each.
+fn course(process: &Shown, lock: &Ranked) -> String {
+    let levels = [
+        NINE_LEVELS.empty,
+        NINE_LEVELS.one_eighth,
+        NINE_LEVELS.one_quarter,
+        NINE_LEVELS.three_eighths,
+        NINE_LEVELS.half,
+        NINE_LEVELS.five_eighths,
+        NINE_LEVELS.three_quarters,
+        NINE_LEVELS.seven_eighths,
+        NINE_LEVELS.full,
+    ];
+    let parts = process.courses.get(&lock.of).into_iter().flatten();
+    parts.map(|&part| levels[usize::from(part).div_ceil(13).min(8)]).collect()
+}
+
+/// The lock, its rule, who holds it and who waits.
+fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
+    let text = told(process.selected + 1, lock);
+    let mut lines: Vec<Line<'static>> = text.lines().map(|line| Line::from(line.to_owned())).collect();
+    let rule = format!("   rule      {}", shown(&process.rules.at(lock.place)));
+    lines.insert(1.min(lines.len()), Line::from(rule));
+    lines
+}
+
+/// Where it is held and waited for: whole stacks.
+fn stacks(lock: &Ranked, until: Instant) -> Vec<Line<'static>> {
+    let left = until.saturating_duration_since(Instant::now());
+    let heading = match left.is_zero() {
+        true => format!("{}: stacks; f: back to places", shown(&lock.name)),
+        false => format!("{}: samples stacks, {} s left", shown(&lock.name), left.as_secs() + 1),
+    };
+    let mut lines = vec![Line::from(heading)];
+    let mut add = |verb: &str, sites: &[Site]| {
+        for site in sites.iter().filter(|site| !site.stack.is_empty()).take(STACKS) {
+            let stack: Vec<_> = site.stack.iter().map(|frame| shown(frame)).collect();
+            let line = format!("{verb} {:.0} %  {}", 100.0 * site.share, stack.join(" < "));
+            let line = crate::output::beside("", &line);
+            lines.extend(line.lines().map(|line| Line::from(line.to_owned())));
+        }
+    };
+    add("held", &lock.holders);
+    add("waits", &lock.waiters);
+    if lines.len() == 1 && left.is_zero() {
+        lines.push(Line::from("none: nobody waited, or the program has no frame pointers"));
+    }
+    lines
+}

@@ -1,0 +1,117 @@
+//! The screen, of an outcome that never changes.
+
+use super::rule::Rules;
+use super::screen::draw;
+use super::view::{Mode, Shown, View};
+use crate::observed::outcome::{Outcome, Percentiles, Ranked, Site};
+use crate::observed::snapshot::Of;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use std::time::Duration;
+
+fn site(function: &str, place: &str, share: f64) -> Site {
+    Site {
+        function: function.to_owned(),
+        place: place.to_owned(),
+        address: 0x1000,
+        count: 1200,
+        ns: (share * 4e8) as u64,
+        max_ns: 4_100_000,
+        max_tid: 7,
+        share,
+        stack: vec![format!("{function} ({place})"), "main (store.c:90)".to_owned()],
+    }
+}
+
+fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
+    let wait =
+        Percentiles { count: 900, p50_ns: 463, p99_ns: 14_300, p999_ns: 1_250_000, max_ns: 4_100_000 };
+    Ranked {
+        of: Of::Lock(at),
+        place: 1,
+        name: name.to_owned(),
+        address: at,
+        locks: 1,
+        contended: 41_234,
+        gave_up: 0,
+        slept: 1237,
+        blocked_ns,
+        wait_ns: 2 * blocked_ns,
+        wait,
+        wait_by_class: vec![(0, wait), (1, wait)],
+        hold: wait,
+        owner_changes: Some(0.75),
+        core_changes: Some(0.5),
+        longest_wait_at: "get (store.c:12)".to_owned(),
+        longest_hold_at: "put (store.c:31)".to_owned(),
+        waiters: vec![site("get", "store.c:12", 0.9), site("scan\u{1b}[2J", "store.c:40", 0.1)],
+        holders: vec![site("put", "store.c:31", 1.0)],
+    }
+}
+
+fn view() -> View {
+    let outcome = Outcome {
+        pid: 4242,
+        command: "./store --port 8080".to_owned(),
+        lock: "auto".to_owned(),
+        elapsed_ns: 1_000_000_000,
+        threads: 9,
+        locks: vec![
+            lock(0x100, "store_lock", 1_400_000_000),
+            lock(0x200, "a_lock_with_a_name_that_is_long", 31_000_000),
+        ],
+        ..Outcome::default()
+    };
+    let mut process = Shown::new(outcome);
+    process.rules = Rules::of("auto:spin=5000\n");
+    process.courses.insert(Of::Lock(0x100), [0, 13, 26, 50, 65, 91, 99, 100].into());
+    View {
+        interval: Duration::from_secs(1),
+        list: None,
+        row: 0,
+        process: Some(process),
+        mode: Mode::Locks,
+        status: String::new(),
+    }
+}
+
+fn drawn(view: &View) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| draw(frame, view)).unwrap();
+    terminal.backend().to_string()
+}
+
+/// `TRYCMD=overwrite` writes it anew, as with the commands' words.
+#[test]
+fn the_screen_fits_80_columns_and_24_lines() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/top/screen.txt");
+    let screen = drawn(&view());
+    if std::env::var_os("TRYCMD").is_some_and(|what| what == "overwrite") {
+        std::fs::write(path, &screen).unwrap();
+    }
+    assert_eq!(screen, std::fs::read_to_string(path).unwrap(), "\n{screen}");
+    assert!(!screen.contains('\u{1b}'));
+}
+
+#[test]
+fn keys_prompts_and_ends_are_shown() {
+    let mut view = view();
+    view.mode = Mode::Rule("fifo:by".to_owned());
+    assert!(drawn(&view).contains("lock: fifo:by_"));
+    view.mode = Mode::Help;
+    for (key, what) in super::keys::KEYS {
+        let screen = drawn(&view);
+        assert!(screen.contains(key) && screen.contains(what), "{key}:\n{screen}");
+    }
+    view.mode = Mode::Locks;
+    view.step(1);
+    assert!(drawn(&view).contains("2. a_lock_with_a_name_that_is_long"));
+    view.step(5);
+    view.step(-9);
+    assert!(drawn(&view).contains("1. store_lock"));
+    view.process.as_mut().unwrap().has_ended = true;
+    view.act(|_| panic!("nothing is done to a process that has ended"));
+    let screen = drawn(&view);
+    assert!(screen.contains("has ended; what was seen last"), "{screen}");
+    assert!(screen.contains("the process has ended"), "{screen}");
+}

@@ -1,0 +1,201 @@
+//! `lockwright top` and `export`: a program with a lock that one thread holds for long.
+
+use super::{FOLDER, LIBRARY, compiled, lockwright};
+use anyhow::{Context, Result, bail, ensure};
+use lockwright_tests::End;
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes that long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The program. It ends with its input, so it can't outlive us.
+struct Program(Child);
+
+impl Program {
+    fn start() -> Result<Self> {
+        static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("planted", "top.c", &["-g"]));
+        let mut command = Command::new(&*PROGRAM);
+        command.env("LD_PRELOAD", &*LIBRARY).stdin(Stdio::piped());
+        Ok(Self(command.spawn()?))
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    /// It still runs, and ends as it would have without us.
+    fn end(mut self) -> Result<()> {
+        ensure!(self.0.try_wait()?.is_none(), "the program has ended by itself");
+        drop(self.0.stdin.take());
+        let status = self.0.wait()?;
+        ensure!(status.success(), "{status}");
+        Ok(())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A command of ours that runs on.
+fn start(arguments: &[&str]) -> Result<Child> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
+    command.args(arguments).env("LOCKWRIGHT_LIBRARY", &*LIBRARY);
+    Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+}
+
+/// What the list of processes says that it counts.
+fn level(pid: &str) -> Result<String> {
+    let outcome = lockwright().args(["top", "--batch", "--count=1", "--interval=100ms"]).run()?;
+    let said: Value = serde_json::from_str(&outcome.text()).with_context(|| outcome.describe())?;
+    let all = said["processes"].as_array().context("processes")?;
+    let own = all.iter().find(|process| process["pid"].to_string() == pid).context("ours")?;
+    Ok(own["level"].as_str().context("a level")?.to_owned())
+}
+
+#[test]
+fn a_lock_that_is_held_for_long_is_named() -> Result<()> {
+    let program = Program::start()?;
+    let mut top = start(&["top", &program.pid(), "--batch", "--interval=200ms"])?;
+    let begun = Instant::now();
+    let mut lines = BufReader::new(top.stdout.take().context("its output")?).lines();
+    let names = |sites: &Value| sites.as_array().is_some_and(|all| all.iter().any(|site| site["function"] == "hoard"));
+    loop {
+        let line = lines.next().context("it has ended")??;
+        let look: Value = serde_json::from_str(&line)?;
+        ensure!(look["pid"].to_string() == program.pid() && look["ended"] == false, "{look}");
+        let locks = look["locks"].as_array().context("locks")?;
+        let planted = locks.iter().find(|lock| lock["name"] == "planted");
+        if planted.is_some_and(|lock| names(&lock["holders"]) && lock["blocked_ns"].as_u64() > Some(0)) {
+            break;
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{look}");
+    }
+    // Nobody reads: it ends, and says nothing of that.
+    drop(lines);
+    let outcome = top.wait_with_output()?;
+    ensure!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
+    ensure!(level(&program.pid())? == "off", "its level is taken back");
+    program.end()
+}
+
+#[test]
+fn a_killed_top_leaves_nothing_behind() -> Result<()> {
+    let program = Program::start()?;
+    let mut top = start(&["top", &program.pid(), "--batch", "--interval=100ms"])?;
+    let mut lines = BufReader::new(top.stdout.take().context("its output")?).lines();
+    lines.next().context("a line")??;
+    ensure!(level(&program.pid())? == "counters");
+    top.kill()?;
+    top.wait()?;
+    let begun = Instant::now();
+    while level(&program.pid())? != "off" {
+        ensure!(begun.elapsed() < PATIENCE, "it counts on");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    program.end()
+}
+
+#[test]
+fn the_end_of_the_program_is_the_end_of_the_lines() -> Result<()> {
+    let mut program = Program::start()?;
+    let top = start(&["top", &program.pid(), "--batch", "--interval=100ms"])?;
+    std::thread::sleep(Duration::from_millis(300));
+    program.0.kill()?;
+    program.0.wait()?;
+    let outcome = top.wait_with_output()?;
+    let text = String::from_utf8(outcome.stdout)?;
+    match text.lines().last() {
+        Some(last) => {
+            let last: Value = serde_json::from_str(last)?;
+            ensure!(outcome.status.success() && last["ended"] == true, "{last}");
+        }
+        // It came too late.
+        None => ensure!(String::from_utf8_lossy(&outcome.stderr).contains(&program.pid())),
+    }
+    Ok(())
+}
+
+/// What a page says of the planted lock.
+fn told(page: &str) -> Result<bool> {
+    ensure!(page.ends_with("# EOF\n"), "{page}");
+    for line in page.lines() {
+        let number = line.rsplit(' ').next().unwrap_or_default();
+        ensure!(line.starts_with("# ") || number.parse::<f64>().is_ok(), "{line}");
+    }
+    Ok(page.lines().any(|line| {
+        line.starts_with("lockwright_lock_contended_total{") && line.contains(r#"lock="planted""#)
+    }))
+}
+
+#[test]
+fn a_file_for_node_exporter_is_whole_at_any_time() -> Result<()> {
+    let program = Program::start()?;
+    let file = FOLDER.path().join("locks.prom");
+    let path = file.to_str().context("a path")?;
+    let mut export = start(&["export", &program.pid(), "--output", path, "--interval=100ms"])?;
+    let begun = Instant::now();
+    while !fs::read_to_string(&file).ok().map_or(Ok(false), |page| told(&page))? {
+        if let Some(status) = export.try_wait()? {
+            bail!("export has ended: {status}");
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{:?}", fs::read_to_string(&file));
+    }
+    let program_ended = program.end();
+    // With the only process that it was asked for, it ends.
+    let outcome = export.wait_with_output()?;
+    ensure!(outcome.status.success(), "{outcome:?}");
+    program_ended
+}
+
+#[test]
+fn a_page_is_served_to_those_who_ask_for_it() -> Result<()> {
+    let program = Program::start()?;
+    let arguments = ["export", &program.pid(), "--listen", "127.0.0.1:0", "--interval=100ms"];
+    let mut export = start(&arguments)?;
+    let mut said = String::new();
+    BufReader::new(export.stderr.take().context("its errors")?).read_line(&mut said)?;
+    let address = said.trim().strip_prefix("serves http://").context(said.clone())?;
+    let address = address.strip_suffix("/metrics").context("a path")?.to_owned();
+    let ask = |request: &str| -> Result<String> {
+        let mut server = TcpStream::connect(&address)?;
+        write!(server, "{request} HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+        let mut answer = String::new();
+        server.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    let begun = Instant::now();
+    loop {
+        let answer = ask("GET /metrics")?;
+        let (head, page) = answer.split_once("\r\n\r\n").context("a head")?;
+        ensure!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
+        ensure!(head.contains("Content-Type: application/openmetrics-text;"), "{head}");
+        if told(page)? {
+            break;
+        }
+        ensure!(begun.elapsed() < PATIENCE, "{page}");
+    }
+    ensure!(ask("GET /")?.starts_with("HTTP/1.1 404 "));
+    ensure!(ask("POST /metrics")?.starts_with("HTTP/1.1 405 "));
+    export.kill()?;
+    export.wait()?;
+    program.end()
+}
+
+#[test]
+fn what_is_no_terminal_gets_a_hint() -> Result<()> {
+    let outcome = lockwright().args(["top"]).run()?;
+    ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+    ensure!(outcome.errors().ends_with("hint: lines of JSON: lockwright top --batch\n"));
+    Ok(())
+}
