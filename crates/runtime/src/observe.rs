@@ -298,7 +298,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let Some(segment) = segment() else { return };
     let here = place::among_usable();
     if is_full() && acquired {
-        segment.follow(lock, thread::id(), here.cpu.into(), timed);
+        segment.follow(lock, thread::id(), here.cpu, timed);
     }
     if !timed {
         return;
