@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "lock")]
     by: Sorted,
     /// Rows of the report, with their parts beneath
-    #[arg(long, value_name = "N", default_value_t = 10,
+    #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     /// Draw a histogram of each row
