@@ -440,8 +440,8 @@ int futex_begin(u64 *ctx) {
     if (!(FUTEX_WAITS >> (op & 31) & 1))
         return 0;
     u64 ids = current_pid_tgid();
-    u32 tid = ids;
-    if (!counts(ids >> 32))
+    u32 tid = ids, tgid = ids >> 32;
+    if (!counts(tgid))
         return 0;
     u64 now = ktime_ns();
     struct pending wait = {.lock = word, .since_ns = now, .kind = FUTEX};
@@ -450,6 +450,10 @@ int futex_begin(u64 *ctx) {
         tally(NO_STACK, 1);
     if (map_update(&in_futex, &tid, &wait, ANY))
         tally(UNSEEN, 1);
+    if (!map_lookup(&futex_users, &tgid)) {
+        u32 one = 1;
+        map_update(&futex_users, &tgid, &one, ANY);
+    }
     cost(BEGIN, now);
     return 0;
 }
@@ -468,10 +472,6 @@ int futex_end(u64 *ctx) {
     if ((s32)ctx[1] == -11)
         return 0;
     account(&wait, tgid, now - wait.since_ns);
-    if (!map_lookup(&futex_users, &tgid)) {
-        u32 one = 1;
-        map_update(&futex_users, &tgid, &one, ANY);
-    }
     cost(END, now);
     return 0;
 }

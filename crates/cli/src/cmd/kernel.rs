@@ -181,6 +181,7 @@ fn what(args: &Args) -> Result<What, Failure> {
     let kinds = kinds.map_err(|UnknownType { name }| {
         let failure = Failure::new(format!("no type of lock is called '{name}' (--type)"));
         failure.hint(match nearest(&name, UnknownType::known()) {
+            _ if name.starts_with("futex") => "lockwright kernel --futex".to_owned(),
             Some(close) => format!("did you mean '{close}'?"),
             None => UnknownType::known().collect::<Vec<_>>().join(", "),
         })
