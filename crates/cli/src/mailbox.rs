@@ -8,7 +8,7 @@ use lockwright_record::mailbox::{
 };
 use std::ffi::OsStr;
 use std::mem::offset_of;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -40,9 +40,7 @@ impl<'a> Remote<'a> {
         let library = maps.iter().filter(file).filter(is_ours);
         let own = maps.iter().filter(file).filter(|map| map.path == program);
         for map in library.chain(own) {
-            // As the process sees the file, which may live in a container.
-            let root = PathBuf::from(format!("/proc/{}/root", process.pid));
-            let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
+            let path = process.sees(&map.path);
             let offset = match symbol(&path) {
                 Ok(Some(offset)) => offset,
                 Ok(None) => continue,
@@ -73,6 +71,16 @@ impl<'a> Remote<'a> {
             process.name()
         ))
         .hint("start it with `lockwright run -- PROGRAM`; with --stats the program is our child"))
+    }
+
+    /// Posts this default lock, with the present rules, and does not wait until it is taken.
+    pub(crate) fn set_default(&self, lock: &str) -> Result<(), Failure> {
+        let base = match self.posted()? {
+            Some(table) => table,
+            None => self.table()?,
+        };
+        let (_, rules) = base.split_once('\n').unwrap_or((&base, ""));
+        self.put(&format!("{lock}\n{rules}")).map(drop)
     }
 
     fn word(&self, offset: usize) -> Result<u32, Failure> {
@@ -133,6 +141,25 @@ impl<'a> Remote<'a> {
 
     /// Posts a table, and waits for a while until it is taken.
     pub(crate) fn post(&self, table: &str) -> Result<Said, Failure> {
+        let end = Instant::now() + PATIENCE;
+        let post = self.put(table)?;
+        loop {
+            let state = self.state()?;
+            if state == post | DONE {
+                return Ok(Said::Done);
+            } else if state == post | REFUSED {
+                let mut why = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(256)];
+                self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut why)?;
+                return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
+            } else if Instant::now() > end {
+                return Ok(Said::Nothing);
+            }
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Posts a table; its number.
+    fn put(&self, table: &str) -> Result<u32, Failure> {
         if table.len() > TEXT {
             return Err(Failure::new(format!("more than {TEXT} bytes of rules"))
                 .hint("name whole libraries, or functions by their full signature"));
@@ -156,19 +183,7 @@ impl<'a> Remote<'a> {
         self.process.write(self.at + offset_of!(Mailbox, text) as u64, table.as_bytes())?;
         self.set(offset_of!(Mailbox, len), table.len() as u32)?;
         self.set(offset_of!(Mailbox, state), post | POSTED)?;
-        loop {
-            let state = self.state()?;
-            if state == post | DONE {
-                return Ok(Said::Done);
-            } else if state == post | REFUSED {
-                let mut why = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(256)];
-                self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut why)?;
-                return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
-            } else if Instant::now() > end {
-                return Ok(Said::Nothing);
-            }
-            sleep(Duration::from_millis(1));
-        }
+        Ok(post)
     }
 }
 

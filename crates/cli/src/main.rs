@@ -1,5 +1,7 @@
 //! The `lockwright` command: each subcommand is a file in `cmd/`, its flags are that file's `Args`.
 
+#[cfg(target_arch = "x86_64")]
+mod attach;
 mod catalog;
 mod chart;
 mod cmd;
@@ -48,6 +50,7 @@ const EXAMPLES: &str = "Examples:
   lockwright run -- ./server --port 8080        run a program on our locks
   lockwright run --lock fifo -- ./server        on a lock of your choice
   lockwright switch 4242 fifo                   on another lock, while it runs
+  lockwright attach 4242                        a program that runs already
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
@@ -64,6 +67,10 @@ program could not be started; else `run` passes the program's own code on.";
 enum Command {
     Run(cmd::run::Args),
     Switch(cmd::switch::Args),
+    #[cfg(target_arch = "x86_64")]
+    Attach(cmd::attach::Args),
+    #[cfg(target_arch = "x86_64")]
+    Detach(cmd::detach::Args),
     List(cmd::list::Args),
     Explain(cmd::explain::Args),
     Doctor(cmd::doctor::Args),
@@ -85,6 +92,10 @@ fn main() -> ExitCode {
     let result = usage::parse::<Cli>().and_then(|cli| match cli.command {
         Command::Run(args) => cmd::run::main(args),
         Command::Switch(args) => cmd::switch::main(args),
+        #[cfg(target_arch = "x86_64")]
+        Command::Attach(args) => cmd::attach::main(args),
+        #[cfg(target_arch = "x86_64")]
+        Command::Detach(args) => cmd::detach::main(args),
         Command::List(args) => cmd::list::main(args),
         Command::Explain(args) => cmd::explain::main(args),
         Command::Doctor(args) => cmd::doctor::main(args),

@@ -8,12 +8,12 @@ use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::watch::{self, Rehearsal, Who};
-use crate::{real, thread};
+use crate::{attached, real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{FREE, HELD};
-use lockwright_locks::posix::{self, Refused, give_slow};
+use lockwright_locks::posix::{self, Refused, USERS, give_slow};
 use lockwright_native::{Clock, Deadline};
 use lockwright_platform::Word;
 use lockwright_record::trace::What;
@@ -327,6 +327,10 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     if unsafe { is_foreign(m) } || watch::is_by(Who::Tool) {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
+    }
+    if attached::is_late() {
+        // glibc's count of holders. One that came by glibc's function, and left by ours, is still in it.
+        m.users.fetch_and(!USERS, Relaxed); // nobody else uses it any more
     }
     errno(posix::destroy(m))
 }
