@@ -38,12 +38,13 @@ pub(crate) struct Done {
 }
 
 /// Makes the process's calls lead to the library, which is loaded if need be; `lock` is the default lock that it gets.
+/// Says which one it has.
 pub(crate) fn attach(
     process: &Process,
     library: &Path,
     inside: Option<&Path>,
     lock: Option<&str>,
-) -> Result<Done, Failure> {
+) -> Result<(Done, String), Failure> {
     refuse::check(process)?;
     let two = match Two::find(process)? {
         Some(two) => two,
@@ -60,15 +61,21 @@ pub(crate) fn attach(
     if two.how(process)? == PRELOADED {
         return Err(has_it(process));
     }
+    let mailbox = Remote::find(process)?;
     if let Some(lock) = lock {
-        // Nobody waits in the library yet: the first thread that does takes it.
-        Remote::find(process)?.set_default(lock)?;
+        // The first thread that waits takes it.
+        mailbox.set_default(lock)?;
     }
-    lead(process, &two, To::Us)?.ok_or_else(|| {
+    let done = lead(process, &two, To::Us)?.ok_or_else(|| {
         let pid = process.pid;
         Failure::new(format!("process {pid} is attached already"))
             .hint(format!("lockwright switch {pid} LOCK; or lockwright detach {pid}"))
-    })
+    })?;
+    let table = match mailbox.posted()? {
+        Some(table) => table,
+        None => mailbox.table()?,
+    };
+    Ok((done, table.lines().next().unwrap_or_default().to_owned()))
 }
 
 fn has_it(process: &Process) -> Failure {

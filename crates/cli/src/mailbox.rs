@@ -3,6 +3,7 @@
 use crate::elf::ObjectFile;
 use crate::hints::Failure;
 use crate::process::{Mapping, Process, mappings};
+use lockwright_record::attached::{self, Attached, DETACHED};
 use lockwright_record::mailbox::{
     DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, STATE, SYMBOL, TAKEN, TEXT,
 };
@@ -26,6 +27,8 @@ pub(crate) enum Said {
 pub(crate) struct Remote<'a> {
     process: &'a Process,
     at: u64,
+    /// The [`Attached`].
+    attached: Option<u64>,
 }
 
 impl<'a> Remote<'a> {
@@ -41,9 +44,9 @@ impl<'a> Remote<'a> {
         let own = maps.iter().filter(file).filter(|map| map.path == program);
         for map in library.chain(own) {
             let path = process.sees(&map.path);
-            let offset = match symbol(&path) {
-                Ok(Some(offset)) => offset,
-                Ok(None) => continue,
+            let (mailbox, attached) = match symbols(&path) {
+                Ok((Some(mailbox), attached)) => (mailbox, attached),
+                Ok((None, _)) => continue,
                 Err(_) => {
                     return Err(Failure::new(format!(
                         "process {} runs with '{}', and that file is gone",
@@ -53,7 +56,8 @@ impl<'a> Remote<'a> {
                     .hint("restart it, with the present library"));
                 }
             };
-            let remote = Self { process, at: map.start + offset };
+            let attached = attached.map(|offset| map.start + offset);
+            let remote = Self { process, at: map.start + mailbox, attached };
             if remote.word64(offset_of!(Mailbox, magic))? == MAGIC
                 && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>()
             {
@@ -70,7 +74,18 @@ impl<'a> Remote<'a> {
             process.pid,
             process.name()
         ))
-        .hint("start it with `lockwright run -- PROGRAM`; with --stats the program is our child"))
+        .hint(format!(
+            "lockwright attach {}, or `lockwright run -- PROGRAM`; with --stats the program is our child",
+            process.pid
+        )))
+    }
+
+    /// Do the program's calls lead to glibc again?
+    pub(crate) fn is_detached(&self) -> Result<bool, Failure> {
+        let Some(at) = self.attached else { return Ok(false) };
+        let mut how = [0; 4];
+        self.process.read(at + offset_of!(Attached, how) as u64, &mut how)?;
+        Ok(u32::from_ne_bytes(how) == DETACHED)
     }
 
     /// Posts this default lock, with the present rules, and does not wait until it is taken.
@@ -187,9 +202,10 @@ impl<'a> Remote<'a> {
     }
 }
 
-/// Where the mailbox lies, from the file's load base.
-fn symbol(path: &Path) -> Result<Option<u64>, Failure> {
+/// Where the mailbox lies, and the [`Attached`], from the file's load base.
+fn symbols(path: &Path) -> Result<(Option<u64>, Option<u64>), Failure> {
     let object = ObjectFile::read(path, String::new())?;
-    let mailbox = object.symbols.iter().find(|symbol| symbol.name == SYMBOL);
-    Ok(mailbox.map(|symbol| symbol.offset))
+    let find = |name| object.symbols.iter().find(|symbol| symbol.name == name);
+    let [mailbox, attached] = [SYMBOL, attached::SYMBOL].map(|name| Some(find(name)?.offset));
+    Ok((mailbox, attached))
 }

@@ -56,13 +56,14 @@ pub(super) fn load(process: &Process, places: &Places, library: &Path) -> Result
             process.threads().into_iter().filter_map(|id| Some((wait(process, id)?, id))).collect();
         waiting.sort_unstable();
         for (_, id) in waiting {
-            if let Some(thread) = Thread::stop(process, id)?
-                && let Some(registers) = thread.registers()
+            let Some(thread) = Thread::stop(process, id)? else { continue };
+            if let Some(registers) = thread.registers()
                 && let Some(back) = begun_anew(process, &thread, &registers)
                 && let Some(frame) = frame(process, places, &thread, &back, library)?
             {
-                return call(process, places, thread, registers, &frame);
+                return call(process, &thread, places.dlopen, &registers, &frame);
             }
+            thread.begin_anew(process);
         }
         sleep(Duration::from_millis(5));
     }
@@ -216,23 +217,23 @@ fn handles_signal(
 /// Makes the thread call, and waits until it is back.
 fn call(
     process: &Process,
-    places: &Places,
-    thread: Thread,
-    before: Registers,
+    thread: &Thread,
+    function: u64,
+    before: &Registers,
     frame: &Frame,
 ) -> Result<(), Failure> {
     const RTLD_NODELETE: libc::c_int = 0x1000;
     const DIRECTION: u64 = 1 << 10; // a flag, which functions expect to be clear
     process.write(frame.at, &frame.bytes)?;
     let there = Registers {
-        rip: places.dlopen,
+        rip: function,
         rsp: frame.at,
         rdi: frame.path,
         rsi: (libc::RTLD_NOW | RTLD_NODELETE) as u64,
         rax: 0,
         orig_rax: u64::MAX, // it is in no system call any more
         eflags: before.eflags & !DIRECTION,
-        ..before
+        ..*before
     };
     if !thread.set_registers(&there) {
         return Err(Failure::new(format!("process {} has ended", process.pid)));

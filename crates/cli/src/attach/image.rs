@@ -10,7 +10,6 @@ use object::elf::{
     R_X86_64_GLOB_DAT, R_X86_64_JUMP_SLOT,
 };
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a symbol, of a relocation, and of a program header.

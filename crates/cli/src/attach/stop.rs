@@ -130,7 +130,7 @@ impl Thread {
 
     /// Begins a system call anew that has ended with EINTR only because the thread had to stop. Such a call has done
     /// nothing yet. (Most are begun anew by the kernel.)
-    fn begin_anew(&self, process: &Process) {
+    pub(super) fn begin_anew(&self, process: &Process) {
         let Some(mut registers) = self.registers() else { return };
         if was_cut_short(&registers) && !has_signal(process, self.id) {
             registers.rip -= 2;

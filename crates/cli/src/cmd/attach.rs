@@ -41,12 +41,12 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let library = library::find(args.library.as_deref())?;
     let process = Process::open(args.pid)?;
-    let done = attach::attach(&process, &library, args.inside.as_deref(), args.lock.as_deref())?;
+    let (done, lock) =
+        attach::attach(&process, &library, args.inside.as_deref(), args.lock.as_deref())?;
     if let Some(lock) = &args.lock {
         let instead = format!("lockwright switch {} auto", args.pid);
         catalog::warn_of_textbook([lock.as_str()].into_iter(), &instead);
     }
-    let lock = args.lock.as_deref().unwrap_or("auto");
     output::print(&format!(
         "{} ({}): attached, {lock}; {} words in {} files lead to our locks\nits threads stood still for {:.1} ms\n",
         process.pid,

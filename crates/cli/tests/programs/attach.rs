@@ -1,0 +1,226 @@
+//! `lockwright attach` and `detach`: programs that run already.
+
+use super::{compiled, lockwright};
+use anyhow::{Context, Result, ensure};
+use lockwright_tests::{End, Outcome};
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A program all of whose threads work all the time, and check what they do.
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Result<Self> {
+        static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("attach", "attach.c", &[]));
+        let mut child = Command::new(&*PROGRAM)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = BufReader::new(child.stdout.take().context("its output")?).lines();
+        let mut program = Self { input: child.stdin.take(), child, output };
+        program.works()?;
+        Ok(program)
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Runs a command on it.
+    fn run(&self, command: &str, arguments: &[&str]) -> Result<Outcome> {
+        lockwright().args([command, &self.pid()]).args(arguments).run()
+    }
+
+    /// The same, which must go well.
+    fn must(&self, command: &str, arguments: &[&str]) -> Result<String> {
+        let outcome = self.run(command, arguments)?;
+        ensure!(outcome.end == End::Code(0), "{command}: {}", outcome.describe());
+        Ok(outcome.text())
+    }
+
+    /// The same, which must be refused for this reason.
+    fn must_not(&self, command: &str, arguments: &[&str], why: &str) -> Result<()> {
+        let outcome = self.run(command, arguments)?;
+        ensure!(outcome.end == End::Code(2), "{command}: {}", outcome.describe());
+        ensure!(outcome.errors().contains(why), "{command}: {}", outcome.describe());
+        Ok(())
+    }
+
+    fn says(&mut self) -> Result<String> {
+        self.output.next().context("it has ended")?.context("it says something")
+    }
+
+    /// Each of its threads does something.
+    fn works(&mut self) -> Result<()> {
+        self.input.as_mut().context("its input")?.write_all(b"count\n")?;
+        let line = self.says()?;
+        ensure!(line.parse::<u64>().is_ok(), "{line}");
+        Ok(())
+    }
+
+    /// Ends it; what it has counted adds up.
+    fn end(mut self) -> Result<()> {
+        self.input = None;
+        let line = self.says()?;
+        ensure!(line == "it adds up", "{line}");
+        ensure!(self.child.wait()?.success());
+        Ok(())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where we may not trace our own children, there is nothing to test.
+fn can_trace() -> Result<bool> {
+    let program = Program::start(&[])?;
+    let outcome = program.run("attach", &[])?;
+    let is_refused = ["may not stop", "may not reach", "seccomp"];
+    let refusal = is_refused.iter().find(|why| outcome.errors().contains(**why));
+    if let Some(refusal) = refusal {
+        eprintln!("skipped: '{refusal}' in {}", outcome.errors());
+    }
+    program.end()?;
+    Ok(refusal.is_none())
+}
+
+#[test]
+fn locks_come_and_go_under_a_program_that_uses_them() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    let mut program = Program::start(&[])?;
+    program.must_not("detach", &[], "is not attached")?;
+    for lock in ["auto", "fifo", "mcs", "slo", "cal"] {
+        let said = program.must("attach", &["--lock", lock])?;
+        ensure!(said.contains(&format!("attached, {lock};")), "{said}");
+        program.works()?;
+        let said = program.must("switch", &[])?;
+        ensure!(said.contains(lock), "{said}");
+        program.must_not("attach", &[], "is attached already")?;
+        program.must("switch", &["barging"])?;
+        program.works()?;
+        program.must("detach", &[])?;
+        program.works()?;
+        program.must_not("switch", &["fifo"], "has been detached")?;
+    }
+    program.must_not("detach", &[], "is not attached")?;
+    program.must("attach", &[])?;
+    program.works()?;
+    program.end()
+}
+
+/// Wherever the command is, when it is killed.
+#[test]
+fn a_command_that_is_killed_leaves_the_program_alone() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    for _ in 0..3 {
+        let mut program = Program::start(&["may be cut short"])?;
+        for step in 0..12 {
+            let command = if step % 4 == 3 { "detach" } else { "attach" };
+            let mut child = Command::new(env!("CARGO_BIN_EXE_lockwright"))
+                .args([command, &program.pid()])
+                .env("LOCKWRIGHT_LIBRARY", &*super::LIBRARY)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            sleep(Duration::from_micros(1500 * step));
+            child.kill()?;
+            child.wait()?;
+            program.works()?;
+        }
+        // The next one goes on from there.
+        let outcome = program.run("attach", &[])?;
+        let is_there = outcome.end == End::Code(0) || outcome.errors().contains("already");
+        ensure!(is_there, "{}", outcome.describe());
+        program.works()?;
+        program.must("detach", &[])?;
+        program.works()?;
+        program.end()?;
+    }
+    Ok(())
+}
+
+/// A child of `fork` has what its parent had, and is its own process.
+#[test]
+fn what_can_not_be_attached_to_is_refused() -> Result<()> {
+    let refused = |pid: u32, why: &str| {
+        let outcome = lockwright().args(["attach", &pid.to_string()]).run()?;
+        ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+        ensure!(outcome.errors().contains(why), "{why}: {}", outcome.describe());
+        Ok(())
+    };
+    let mut program = Program::start(&[])?;
+    // Stopped.
+    let pid = program.child.id();
+    let signal = |signal: i32| {
+        // SAFETY: our own child.
+        unsafe { libc::kill(pid as libc::pid_t, signal) };
+    };
+    signal(libc::SIGSTOP);
+    let state = || fs::read_to_string(format!("/proc/{pid}/stat"));
+    while !state()?.contains(") T ") {
+        sleep(Duration::from_millis(1));
+    }
+    refused(pid, "it is stopped")?;
+    signal(libc::SIGCONT);
+    program.works()?;
+    // Preloaded.
+    let mut child =
+        Command::new("sleep").arg("1000").env("LD_PRELOAD", &*super::LIBRARY).spawn()?;
+    while !fs::read_to_string(format!("/proc/{}/maps", child.id()))?.contains("lockwright") {
+        sleep(Duration::from_millis(1));
+    }
+    refused(child.id(), "was started with lockwright")?;
+    child.kill()?;
+    child.wait()?;
+    // A zombie.
+    let mut child = Command::new("true").spawn()?;
+    while !fs::read_to_string(format!("/proc/{}/stat", child.id()))?.contains(") Z ") {
+        sleep(Duration::from_millis(1));
+    }
+    refused(child.id(), "it has ended")?;
+    child.wait()?;
+    program.end()
+}
+
+/// A thread that is always busy can't load a library, and one that handles a signal may have interrupted `malloc`.
+#[test]
+fn a_thread_that_must_not_be_disturbed_is_not() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    for (name, flags, why) in [
+        ("busy", &["-DBUSY"][..], "no thread waits"),
+        ("handler", &["-DHANDLER"][..], "no thread waits"),
+        ("static", &["-static", "-DBUSY"][..], "statically linked"),
+    ] {
+        let path = compiled(name, "alone.c", flags);
+        let mut child = Command::new(&path).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+        let outcome = lockwright().args(["attach", &child.id().to_string()]).run();
+        child.kill()?;
+        child.wait()?;
+        let outcome = outcome?;
+        ensure!(outcome.end == End::Code(2), "{name}: {}", outcome.describe());
+        ensure!(outcome.errors().contains(why), "{name}: {}", outcome.describe());
+    }
+    Ok(())
+}
