@@ -71,11 +71,11 @@ pub(crate) fn attach(
         Failure::new(format!("process {pid} is attached already"))
             .hint(format!("lockwright switch {pid} LOCK; or lockwright detach {pid}"))
     })?;
-    let table = match mailbox.posted()? {
-        Some(table) => table,
-        None => mailbox.table()?,
+    let has = || {
+        let table = mailbox.posted()?.map_or_else(|| mailbox.table(), Ok)?;
+        Ok(table.lines().next().unwrap_or_default().to_owned())
     };
-    Ok((done, table.lines().next().unwrap_or_default().to_owned()))
+    Ok((done, lock.map_or_else(has, |lock| Ok(lock.to_owned()))?))
 }
 
 fn has_it(process: &Process) -> Failure {

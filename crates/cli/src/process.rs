@@ -61,6 +61,10 @@ impl Process {
                 cause(&error)
             ))
             .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
+            _ if error.raw_os_error() == Some(libc::ESRCH) => {
+                Failure::new(format!("process {pid} has ended, and its parent has not noticed yet"))
+                    .hint(format!("ps -o pid,ppid,stat,cmd -p {pid}"))
+            }
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
         };
         // A thread's id will do, too: it is the process's memory.

@@ -11,8 +11,9 @@ use std::ptr::null_mut;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long a thread may take to stop. One that waits for a disk or a child of `vfork` can't.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long all threads together may take to stop. On a busy machine each has to wait for a CPU; and one that waits for a
+/// disk, or a child of `vfork`, can't stop.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A thread's registers.
 pub(super) type Registers = libc::user_regs_struct;

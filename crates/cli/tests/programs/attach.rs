@@ -57,7 +57,7 @@ impl Program {
     }
 
     fn says(&mut self) -> Result<String> {
-        self.output.next().context("it has ended")?.context("it says something")
+        self.output.next().context("has ended")?.context("it says something")
     }
 
     /// Each of its threads does something.
@@ -105,7 +105,7 @@ fn locks_come_and_go_under_a_program_that_uses_them() -> Result<()> {
     }
     let mut program = Program::start(&[])?;
     program.must_not("detach", &[], "is not attached")?;
-    for lock in ["auto", "fifo", "mcs", "slo", "cal"] {
+    for lock in ["auto", "fifo", "mcs"] {
         let said = program.must("attach", &["--lock", lock])?;
         ensure!(said.contains(&format!("attached, {lock};")), "{said}");
         program.works()?;
@@ -130,9 +130,9 @@ fn a_command_that_is_killed_leaves_the_program_alone() -> Result<()> {
     if !can_trace()? {
         return Ok(());
     }
-    for _ in 0..3 {
+    for _ in 0..2 {
         let mut program = Program::start(&["may be cut short"])?;
-        for step in 0..12 {
+        for step in 0..8 {
             let command = if step % 4 == 3 { "detach" } else { "attach" };
             let mut child = Command::new(env!("CARGO_BIN_EXE_lockwright"))
                 .args([command, &program.pid()])
@@ -140,7 +140,7 @@ fn a_command_that_is_killed_leaves_the_program_alone() -> Result<()> {
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .spawn()?;
-            sleep(Duration::from_micros(1500 * step));
+            sleep(Duration::from_micros(2000 * step));
             child.kill()?;
             child.wait()?;
             program.works()?;
@@ -157,7 +157,6 @@ fn a_command_that_is_killed_leaves_the_program_alone() -> Result<()> {
     Ok(())
 }
 
-/// A child of `fork` has what its parent had, and is its own process.
 #[test]
 fn what_can_not_be_attached_to_is_refused() -> Result<()> {
     let refused = |pid: u32, why: &str| {
@@ -166,7 +165,7 @@ fn what_can_not_be_attached_to_is_refused() -> Result<()> {
         ensure!(outcome.errors().contains(why), "{why}: {}", outcome.describe());
         Ok(())
     };
-    let mut program = Program::start(&[])?;
+    let mut program = Program::start(&["may be cut short"])?;
     // Stopped.
     let pid = program.child.id();
     let signal = |signal: i32| {
