@@ -18,7 +18,7 @@ use crate::mailbox::Remote;
 use crate::process::{Process, mappings};
 use image::{Image, is_linker};
 use lockwright_record::attached::{ATTACHED, DETACHED, PRELOADED};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use stop::{Thread, stop_all};
@@ -26,6 +26,14 @@ use words::{To, Two};
 
 /// How long we wait for a moment at which no thread is in the dynamic linker.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where the library lies.
+pub(crate) enum From {
+    /// For us; the process must see the same file there.
+    Here(PathBuf),
+    /// For the process.
+    Inside(PathBuf),
+}
 
 /// What has been done.
 pub(crate) struct Done {
@@ -41,8 +49,7 @@ pub(crate) struct Done {
 /// Says which one it has.
 pub(crate) fn attach(
     process: &Process,
-    library: &Path,
-    inside: Option<&Path>,
+    from: &From,
     lock: Option<&str>,
 ) -> Result<(Done, String), Failure> {
     refuse::check(process)?;
@@ -52,10 +59,12 @@ pub(crate) fn attach(
             if Remote::find(process).is_ok() {
                 return Err(has_it(process));
             }
-            if inside.is_none() {
+            let (From::Here(library) | From::Inside(library)) = from;
+            refuse::check_name(library)?;
+            if let From::Here(library) = from {
                 refuse::check_library(process, library)?;
             }
-            load(process, inside.unwrap_or(library))?
+            load(process, library)?
         }
     };
     if two.how(process)? == PRELOADED {
@@ -101,7 +110,7 @@ pub(crate) fn detach(process: &Process) -> Result<Done, Failure> {
 
 /// Loads the library into the process.
 fn load<'a>(process: &'a Process, library: &Path) -> Result<Two<'a>, Failure> {
-    let (libcs, _) = words::libc_of(image::images(process)?);
+    let (libcs, others) = words::libc_of(image::images(process)?);
     let pid = process.pid;
     let refuse = |why: &str| Failure::new(format!("cannot attach to process {pid}: {why}"));
     let [libc] = libcs.as_slice() else {
@@ -110,6 +119,11 @@ fn load<'a>(process: &'a Process, library: &Path) -> Result<Two<'a>, Failure> {
             _ => refuse("it has several libcs (dlmopen)"),
         });
     };
+    for image in others.iter().filter(|image| image.may_be_sanitizer(&process.program())) {
+        if address(image, "__tsan_init")?.is_some() {
+            return Err(refuse("ThreadSanitizer watches it, which knows glibc's locks alone"));
+        }
+    }
     let dlopen = address(libc, "dlopen")?
         .ok_or_else(|| refuse("its glibc is older than 2.34").hint("lockwright run -- PROGRAM"))?;
     let restorer = call::restorer(process, &libc.path)

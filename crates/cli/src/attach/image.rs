@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 const SYMBOL: u64 = 24;
 const RELOCATION: u64 = 24;
 const HEADER: u64 = 56;
-/// More of anything is nonsense: the file is mapped, but not loaded.
-const MOST: u64 = 1 << 24;
+/// More of anything is nonsense: the file is mapped, but not loaded; or the process means us ill.
+const MOST: u64 = 1 << 22;
 const PAGE: u64 = 4096;
 
 /// A loaded object.
@@ -72,7 +72,8 @@ impl<'a> Image<'a> {
         let half = |at: usize| u64::from(u16::from_le_bytes([start[at], start[at + 1]]));
         let long = |at: usize| u64::from_le_bytes(start[at..at + 8].try_into().expect("8 bytes"));
         let (headers, count) = (long(32), half(56));
-        let headers = process.words(head.start + headers, (count * HEADER / 8) as usize)?;
+        let headers =
+            process.words(head.start.wrapping_add(headers), (count * HEADER / 8) as usize)?;
         let of = |kind: u32| {
             let headers = headers.chunks_exact((HEADER / 8) as usize);
             headers.filter(move |header| header[0] as u32 == kind)
@@ -86,12 +87,13 @@ impl<'a> Image<'a> {
             return Ok(None); // somebody reads the file
         }
         let Some(section) = of(PT_DYNAMIC.0).next() else { return Ok(None) };
-        let entries = process.words(base.wrapping_add(section[2]), (section[5] / 8) as usize)?;
+        let entries =
+            process.words(base.wrapping_add(section[2]), (section[5].min(MOST) / 8) as usize)?;
         let entries = entries.chunks_exact(2).map(|entry| (entry[0] as i64, entry[1]));
         let dynamic = entries.take_while(|(tag, _)| *tag != 0).collect();
         let path = head.path.clone();
         let mut image = Self { process, path, base, dynamic, strings: Vec::new() };
-        let size = image.dynamic.get(&DT_STRSZ.0).copied().filter(|&size| size < MOST);
+        let size = image.dynamic.get(&DT_STRSZ.0).copied().filter(|&size| size < MOST * 64);
         if let (Some(at), Some(size)) = (image.table(DT_STRTAB.0), size) {
             image.strings = vec![0; size as usize];
             process.read(at, &mut image.strings)?;
@@ -101,6 +103,11 @@ impl<'a> Image<'a> {
 
     pub(super) fn name(&self) -> String {
         self.path.file_name().unwrap_or(self.path.as_os_str()).display().to_string()
+    }
+
+    /// May a sanitizer be linked to it, or be it?
+    pub(super) fn may_be_sanitizer(&self, program: &Path) -> bool {
+        self.path == program || self.name().starts_with("libtsan")
     }
 
     /// What it is called by those that need it.
@@ -117,7 +124,7 @@ impl<'a> Image<'a> {
     /// An address of the dynamic section: the dynamic linker has added the base to most of them, in place.
     fn table(&self, tag: i64) -> Option<u64> {
         let value = *self.dynamic.get(&tag)?;
-        Some(if value < self.base { self.base + value } else { value })
+        Some(if value < self.base { self.base.wrapping_add(value) } else { value })
     }
 
     /// The symbols that it defines.
@@ -140,7 +147,7 @@ impl<'a> Image<'a> {
             is_defined.then(|| Symbol {
                 name: self.string(u64::from(symbol[0] as u32)),
                 version: versions.get(&indices[index]).cloned().unwrap_or_default(),
-                at: table + index as u64 * SYMBOL + 8,
+                at: table.wrapping_add(index as u64 * SYMBOL + 8),
                 index: index as u64,
                 value: symbol[1],
             })
@@ -160,14 +167,14 @@ impl<'a> Image<'a> {
         };
         let head = half(table, 4)?;
         let [buckets, first, filter] = [head[0], head[1], head[2]].map(u64::from);
-        let heads = table + 16 + filter * 8;
-        let chains = heads + buckets * 4;
+        let heads = table.wrapping_add(16 + filter * 8);
+        let chains = heads.wrapping_add(buckets * 4);
         let last = half(heads, buckets)?.into_iter().max().map_or(0, u64::from);
-        let Some(mut left) = last.checked_sub(first) else { return Ok(Some(first)) };
-        while half(chains + left * 4, 1)?[0] & 1 == 0 {
+        let Some(mut left) = last.checked_sub(first) else { return Ok(Some(first.min(MOST))) };
+        while left < MOST && half(chains.wrapping_add(left * 4), 1)?[0] & 1 == 0 {
             left += 1;
         }
-        Ok(Some(first + left + 1))
+        Ok(Some((first + left + 1).min(MOST)))
     }
 
     /// The names of its own versions, by their numbers.
@@ -175,18 +182,19 @@ impl<'a> Image<'a> {
         const BASE: u64 = 1; // a flag: the object's own name
         let mut versions = BTreeMap::new();
         let Some(mut at) = self.table(DT_VERDEF.0) else { return Ok(versions) };
-        loop {
+        for _ in 0..u16::MAX {
             // {revision, flags, index, count}, {hash, first name}, {next}
             let head = self.process.words(at, 3)?;
-            let name = self.process.words(at + (head[1] >> 32), 1)?[0];
+            let name = self.process.words(at.wrapping_add(head[1] >> 32), 1)?[0];
             if (head[0] >> 16) & 0xffff != BASE {
                 versions.insert((head[0] >> 32) as u16, self.string(u64::from(name as u32)));
             }
             match u64::from(head[2] as u32) {
-                0 => return Ok(versions),
-                next => at += next,
+                0 => break,
+                next => at = at.wrapping_add(next),
             }
         }
+        Ok(versions)
     }
 
     /// The words that are filled with the address of a symbol that `wanted` likes.
@@ -199,7 +207,7 @@ impl<'a> Image<'a> {
         for (table, size, skip) in [(DT_JMPREL, DT_PLTRELSZ, 0), (DT_RELA, DT_RELASZ, relative)] {
             let Some(table) = self.table(table.0) else { continue };
             let size = value(size.0).saturating_sub(skip);
-            let words = self.process.words(table + skip, (size / 8) as usize)?;
+            let words = self.process.words(table.wrapping_add(skip), (size / 8) as usize)?;
             let filled = words.chunks_exact((RELOCATION / 8) as usize).filter_map(|relocation| {
                 let kind = relocation[1] as u32;
                 let is_plain = kind == R_X86_64_64.0 && relocation[2] == 0;

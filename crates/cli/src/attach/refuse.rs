@@ -2,7 +2,7 @@
 
 use crate::elf::{self, Obstacle};
 use crate::hints::Failure;
-use crate::process::{Process, mappings};
+use crate::process::Process;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -56,17 +56,17 @@ pub(super) fn check(process: &Process) -> Result<(), Failure> {
             "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or with `lockwright run`",
         ));
     }
-    let maps = mappings(pid).map_err(|error| process.gone(&error))?;
-    let tool = maps.iter().find_map(|map| {
-        let name = map.path.file_name()?.to_str()?;
-        ["libtsan", "libasan", "vgpreload"].into_iter().find(|tool| name.starts_with(tool))
-    });
-    if let Some(tool) = tool {
-        return Err(refuse(format!(
-            "it runs under a tool that knows glibc's locks alone ({tool})"
-        )));
-    }
     Ok(())
+}
+
+/// By its name the library is found again in the process.
+pub(super) fn check_name(library: &Path) -> Result<(), Failure> {
+    let name = library.file_name().unwrap_or_default().to_string_lossy();
+    if library.is_absolute() && name.contains("lockwright") {
+        return Ok(());
+    }
+    Err(Failure::new(format!("cannot attach with '{}'", library.display()))
+        .hint("its path must begin with '/', and its file's name contain 'lockwright'"))
 }
 
 /// Is `library` the same file to the process as to us?

@@ -1,8 +1,9 @@
 //! `lockwright attach`.
 
+use crate::attach::{self, From};
 use crate::hints::Failure;
 use crate::process::Process;
-use crate::{attach, catalog, library, machine, output};
+use crate::{catalog, library, machine, output};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -39,13 +40,15 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
         catalog::check(lock)?;
         *lock = machine::tuned(lock);
     }
-    let library = library::find(args.library.as_deref())?;
     let process = Process::open(args.pid)?;
-    let (done, lock) =
-        attach::attach(&process, &library, args.inside.as_deref(), args.lock.as_deref())?;
+    let from = match args.inside {
+        Some(path) => From::Inside(path),
+        None => From::Here(library::find(args.library.as_deref())?),
+    };
+    let (done, lock) = attach::attach(&process, &from, args.lock.as_deref())?;
     if let Some(lock) = &args.lock {
         let instead = format!("lockwright switch {} auto", args.pid);
-        catalog::warn_of_textbook([lock.as_str()].into_iter(), &instead);
+        catalog::warn_of_textbook([lock.as_str()], &instead);
     }
     output::print(&format!(
         "{} ({}): attached, {lock}; {} words in {} files lead to our locks\nits threads stood still for {:.1} ms\n",
