@@ -305,7 +305,7 @@ for (let i = 0; i < 2; i++)
             is_ours = b"chromium/chromium" in line and (marker in line or parent(entry) in family)
             if is_ours:
                 family.add(int(entry))
-                if b"=zygote" not in line and b"crashpad" not in line:
+                if b"=zygote" not in line and b"=crashpad" not in line:
                     pids.append(int(entry))
         return pids
 

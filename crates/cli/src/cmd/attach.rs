@@ -7,7 +7,7 @@ use crate::{catalog, library, machine, output};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Give a process that runs already our locks
+/// Give a running process our locks
 ///
 /// One of its threads loads our library. Then all threads stand still for a moment, while we make the program's calls
 /// lead there. Mutexes go on as they are: who holds one, holds it, and who sleeps is woken. Condition variables and

@@ -5,7 +5,7 @@ use crate::process::Process;
 use crate::{attach, output};
 use std::process::ExitCode;
 
-/// Give a process that was attached to glibc's locks back
+/// Give an attached process glibc's locks back
 ///
 /// All its threads stand still for a moment, while we make the program's calls lead to glibc again. Threads that wait in our
 /// library stay there until they have their mutex. The library stays loaded, and does nothing.

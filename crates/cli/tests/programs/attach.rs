@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use lockwright_tests::{End, Outcome};
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 use std::thread::sleep;
@@ -21,15 +21,19 @@ struct Program {
 impl Program {
     fn start(arguments: &[&str]) -> Result<Self> {
         static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("attach", "attach.c", &[]));
-        let mut child = Command::new(&*PROGRAM)
+        let mut program = Self::begin(&PROGRAM, arguments)?;
+        program.works()?;
+        Ok(program)
+    }
+
+    fn begin(path: &Path, arguments: &[&str]) -> Result<Self> {
+        let mut child = Command::new(path)
             .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
         let output = BufReader::new(child.stdout.take().context("its output")?).lines();
-        let mut program = Self { input: child.stdin.take(), child, output };
-        program.works()?;
-        Ok(program)
+        Ok(Self { input: child.stdin.take(), child, output })
     }
 
     fn pid(&self) -> String {
@@ -57,13 +61,18 @@ impl Program {
     }
 
     fn says(&mut self) -> Result<String> {
-        self.output.next().context("has ended")?.context("it says something")
+        self.output.next().context("it has ended")?.context("it says something")
+    }
+
+    /// What it answers.
+    fn asked(&mut self) -> Result<String> {
+        self.input.as_mut().context("its input")?.write_all(b"count\n")?;
+        self.says()
     }
 
     /// Each of its threads does something.
     fn works(&mut self) -> Result<()> {
-        self.input.as_mut().context("its input")?.write_all(b"count\n")?;
-        let line = self.says()?;
+        let line = self.asked()?;
         ensure!(line.parse::<u64>().is_ok(), "{line}");
         Ok(())
     }
@@ -122,6 +131,34 @@ fn locks_come_and_go_under_a_program_that_uses_them() -> Result<()> {
     program.must("attach", &[])?;
     program.works()?;
     program.end()
+}
+
+/// Mutexes that are held, and slept for, while the program's calls change; and a condition variable that is waited for.
+#[test]
+fn holders_and_sleepers_stay_what_they_are() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    let path = compiled("across", "across.c", &[]);
+    for lock in ["auto", "fifo"] {
+        let mut program = Program::begin(&path, &[])?;
+        ensure!(program.says()? == "begun");
+        for _ in 0..3 {
+            program.must("attach", &["--lock", lock])?;
+            for _ in 0..2 {
+                let line = program.asked()?;
+                ensure!(line == "0 errors, 5 of 5 woken", "{lock}, attached: {line}");
+            }
+            program.must("detach", &[])?;
+            let line = program.asked()?;
+            ensure!(line == "0 errors, 5 of 5 woken", "{lock}, detached: {line}");
+        }
+        program.must("attach", &[])?;
+        program.input = None;
+        let line = program.says()?;
+        ensure!(line == "0 errors", "{lock}: {line}");
+    }
+    Ok(())
 }
 
 /// Wherever the command is, when it is killed.
@@ -194,7 +231,7 @@ fn what_can_not_be_attached_to_is_refused() -> Result<()> {
     while !fs::read_to_string(format!("/proc/{}/stat", child.id()))?.contains(") Z ") {
         sleep(Duration::from_millis(1));
     }
-    refused(child.id(), "it has ended")?;
+    refused(child.id(), "has ended")?;
     child.wait()?;
     program.end()
 }
