@@ -1,6 +1,7 @@
 # Attaches to real programs under load and detaches again, 20 times each: `python3 eval/attach.py [PROGRAM...]`.
 #
-# Every reply is checked by those that make the load, and one that is wrong, or late by 20 s, ends the program's turn.
+# Every reply is checked by those that make the load. One that is wrong, or late by 20 s, ends all; so does an attach that is
+# refused.
 # Throughput is counted before each attach, while attached, and after the detach. LOCKWRIGHT names the command,
 # LOCK the lock, ROUNDS and WINDOW (seconds) how often and for how long.
 import http.server
@@ -335,37 +336,37 @@ def rate(program):
 
 
 def do(command, pid, *options):
-    """Runs the command; for how long the process stood still, ms."""
+    """Runs the command; for how long the process stood still, ms. A process that has ended is not counted."""
     outcome = subprocess.run([COMMAND, command, str(pid), *options], capture_output=True, text=True)
-    if outcome.returncode:
+    if outcome.returncode and os.path.exists(f"/proc/{pid}/exe"):
         raise RuntimeError(outcome.stderr.split("\n")[0])
-    return float(re.search(r"stood still for ([0-9.]+) ms", outcome.stdout)[1])
+    return [float(ms) for ms in re.findall(r"stood still for ([0-9.]+) ms", outcome.stdout)]
 
 
 def measure(name):
     program = PROGRAMS[name]()
-    rates, still, took, refused, good = [], [], [], [], 0
+    rates, still, took = [], [], []
     try:
-        rate(program)
+        time.sleep(5)  # it has all its threads and processes
         pids = program.pids()
         for number in range(ROUNDS):
             before = rate(program)
             begin = time.time()
             try:
-                still += [do("attach", pid, "--lock", LOCK) for pid in pids]
+                for pid in pids:
+                    still += do("attach", pid, "--lock", LOCK)
                 took.append((time.time() - begin) / len(pids))
                 attached = rate(program)
-                still += [do("detach", pid) for pid in pids]
+                for pid in pids:
+                    still += do("detach", pid)
             except RuntimeError as error:
-                refused.append(str(error))
-                continue
+                raise SystemExit(f"{name}, round {number + 1}: {error}")
             after = rate(program)
             if problem := program.problem():
                 raise SystemExit(f"{name}, round {number + 1}: {problem}")
             rates.append((before, attached, after))
-            good += 1
         return {
-            "program": name, "processes": len(pids), "good": good, "rounds": ROUNDS, "refused": refused,
+            "program": name, "processes": len(pids), "rounds": len(rates),
             "replies": int(program.count()), "lock": LOCK,
             "before_per_s": statistics.median(b for b, _, _ in rates),
             "attached_to_before": statistics.median(a / b for b, a, _ in rates),

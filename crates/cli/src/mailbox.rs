@@ -89,6 +89,7 @@ impl<'a> Remote<'a> {
     }
 
     /// Posts this default lock, with the present rules, and does not wait until it is taken.
+    #[cfg(target_arch = "x86_64")] // for `attach`
     pub(crate) fn set_default(&self, lock: &str) -> Result<(), Failure> {
         let base = match self.posted()? {
             Some(table) => table,

@@ -2,6 +2,9 @@
 
 #[cfg(target_arch = "x86_64")]
 mod attach;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "attach/elsewhere.rs"]
+mod attach;
 mod catalog;
 mod chart;
 mod cmd;
@@ -67,9 +70,7 @@ program could not be started; else `run` passes the program's own code on.";
 enum Command {
     Run(cmd::run::Args),
     Switch(cmd::switch::Args),
-    #[cfg(target_arch = "x86_64")]
     Attach(cmd::attach::Args),
-    #[cfg(target_arch = "x86_64")]
     Detach(cmd::detach::Args),
     List(cmd::list::Args),
     Explain(cmd::explain::Args),
@@ -92,9 +93,7 @@ fn main() -> ExitCode {
     let result = usage::parse::<Cli>().and_then(|cli| match cli.command {
         Command::Run(args) => cmd::run::main(args),
         Command::Switch(args) => cmd::switch::main(args),
-        #[cfg(target_arch = "x86_64")]
         Command::Attach(args) => cmd::attach::main(args),
-        #[cfg(target_arch = "x86_64")]
         Command::Detach(args) => cmd::detach::main(args),
         Command::List(args) => cmd::list::main(args),
         Command::Explain(args) => cmd::explain::main(args),

@@ -105,6 +105,7 @@ impl Process {
     }
 
     /// `count` words of 64 bits.
+    #[cfg(target_arch = "x86_64")] // `attach` alone asks, here and below
     pub(crate) fn words(&self, at: u64, count: usize) -> Result<Vec<u64>, Failure> {
         let mut bytes = vec![0; count * 8];
         self.read(at, &mut bytes)?;
@@ -113,6 +114,7 @@ impl Process {
     }
 
     /// Its threads' ids.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn threads(&self) -> Vec<libc::pid_t> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
         let id = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
@@ -120,11 +122,13 @@ impl Process {
     }
 
     /// The file `name` of a thread, under `/proc`.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn of_thread(&self, thread: libc::pid_t, name: &str) -> String {
         fs::read_to_string(format!("/proc/{}/task/{thread}/{name}", self.pid)).unwrap_or_default()
     }
 
     /// The line `field` of a thread's `status`; empty: it isn't there.
+    #[cfg(target_arch = "x86_64")]
     pub(crate) fn status(&self, thread: libc::pid_t, field: &str) -> String {
         let status = self.of_thread(thread, "status");
         let value =

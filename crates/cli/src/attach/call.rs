@@ -25,7 +25,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// For how long we look for a thread that waits.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the call may take.
 const LIMIT: Duration = Duration::from_secs(10);
 /// What the call may need of the thread's stack.

@@ -1,12 +1,10 @@
 //! The subcommands.
 
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod compare;
 pub(crate) mod completions;
-#[cfg(target_arch = "x86_64")]
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod explain;

@@ -242,11 +242,7 @@ fn a_thread_that_must_not_be_disturbed_is_not() -> Result<()> {
     if !can_trace()? {
         return Ok(());
     }
-    for (name, flags, why) in [
-        ("busy", &["-DBUSY"][..], "no thread waits"),
-        ("handler", &["-DHANDLER"][..], "no thread waits"),
-        ("static", &["-static", "-DBUSY"][..], "statically linked"),
-    ] {
+    let one = |name: &str, flags: &[&str], why: &str| {
         let path = compiled(name, "alone.c", flags);
         let mut child = Command::new(&path).stdout(Stdio::piped()).spawn()?;
         let mut line = String::new();
@@ -257,6 +253,15 @@ fn a_thread_that_must_not_be_disturbed_is_not() -> Result<()> {
         let outcome = outcome?;
         ensure!(outcome.end == End::Code(2), "{name}: {}", outcome.describe());
         ensure!(outcome.errors().contains(why), "{name}: {}", outcome.describe());
-    }
-    Ok(())
+        Ok(())
+    };
+    // At once: each is looked at for seconds.
+    std::thread::scope(|scope| {
+        let all = [
+            scope.spawn(|| one("busy", &["-DBUSY"], "no thread waits")),
+            scope.spawn(|| one("handler", &["-DHANDLER"], "no thread waits")),
+            scope.spawn(|| one("static", &["-static", "-DBUSY"], "statically linked")),
+        ];
+        all.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+    })
 }
