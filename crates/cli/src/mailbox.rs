@@ -43,8 +43,10 @@ impl<'a> Remote<'a> {
         let library = maps.iter().filter(file).filter(is_ours);
         let own = maps.iter().filter(file).filter(|map| map.path == program);
         for map in library.chain(own) {
-            let path = process.sees(&map.path);
-            let (mailbox, attached) = match symbols(&path) {
+            // The file that is mapped, if we may ask for it: another one may have its name by now.
+            let mapped = format!("/proc/{}/map_files/{:x}-{:x}", process.pid, map.start, map.end);
+            let known = symbols(Path::new(&mapped)).or_else(|_| symbols(&process.sees(&map.path)));
+            let (mailbox, attached) = match known {
                 Ok((Some(mailbox), attached)) => (mailbox, attached),
                 Ok((None, _)) => continue,
                 Err(_) => {

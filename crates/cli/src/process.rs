@@ -61,8 +61,14 @@ impl Process {
                 cause(&error)
             ))
             .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
+            // It has no memory.
             _ if error.raw_os_error() == Some(libc::ESRCH) => {
-                Failure::new(format!("process {pid} has ended, and its parent has not noticed yet"))
+                let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+                let why = match status.contains("\nState:\tZ") {
+                    true => "has ended, and its parent has not noticed yet",
+                    false => "is a kernel thread",
+                };
+                Failure::new(format!("process {pid} {why}"))
                     .hint(format!("ps -o pid,ppid,stat,cmd -p {pid}"))
             }
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),

@@ -12,13 +12,9 @@ pub(super) fn check(process: &Process) -> Result<(), Failure> {
     let pid = process.pid;
     let refuse = |why: String| Failure::new(format!("cannot attach to process {pid}: {why}"));
     let says = |field| process.status(pid, field);
-    if says("Kthread") == "1" || fs::read_link(format!("/proc/{pid}/exe")).is_err() {
-        return Err(match says("State").as_str() {
-            // Its first thread may have ended, and the others run on.
-            state if state.starts_with('Z') => refuse("it has ended".to_owned()),
-            _ => refuse("it is a kernel thread".to_owned()),
-        }
-        .hint(format!("ps -o pid,stat,cmd -p {pid}")));
+    if says("State").starts_with('Z') {
+        return Err(refuse("its first thread has ended".to_owned())
+            .hint(format!("ps -L -o pid,tid,stat,cmd -p {pid}")));
     }
     if pid == std::process::id() as libc::pid_t {
         return Err(refuse("it is this command".to_owned()));
