@@ -107,7 +107,10 @@ impl<'a> Two<'a> {
         let Some((place, state)) = library_in(&others)? else { return Ok(None) };
         let library = others.remove(place);
         let (Some(libc), true) = (libcs.pop(), libcs.is_empty()) else {
-            return Err(Failure::new(format!("process {} has several libcs", process.pid)));
+            return Err(Failure::new(format!(
+                "process {} has no libc yet, or several",
+                process.pid
+            )));
         };
         let size = process.words(state, 1)?[0] as u32;
         if size as usize != size_of::<Attached>() {

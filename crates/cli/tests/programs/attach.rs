@@ -218,14 +218,16 @@ fn what_can_not_be_attached_to_is_refused() -> Result<()> {
     signal(libc::SIGCONT);
     program.works()?;
     // Preloaded.
-    let mut child =
-        Command::new("sleep").arg("1000").env("LD_PRELOAD", &*super::LIBRARY).spawn()?;
-    while !fs::read_to_string(format!("/proc/{}/maps", child.id()))?.contains("lockwright") {
+    let mut child = Command::new("sleep").arg("100").env("LD_PRELOAD", &*super::LIBRARY).spawn()?;
+    // Once it sleeps, it has been loaded.
+    let sleeps = format!("{} ", libc::SYS_clock_nanosleep);
+    while !fs::read_to_string(format!("/proc/{}/syscall", child.id()))?.starts_with(&sleeps) {
         sleep(Duration::from_millis(1));
     }
-    refused(child.id(), "was started with lockwright")?;
+    let outcome = refused(child.id(), "was started with lockwright");
     child.kill()?;
     child.wait()?;
+    outcome?;
     // A zombie.
     let mut child = Command::new("true").spawn()?;
     while !fs::read_to_string(format!("/proc/{}/stat", child.id()))?.contains(") Z ") {
