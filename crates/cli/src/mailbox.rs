@@ -3,12 +3,13 @@
 use crate::elf::ObjectFile;
 use crate::hints::Failure;
 use crate::process::{Mapping, Process, mappings};
+use lockwright_record::attached::{self, Attached, DETACHED};
 use lockwright_record::mailbox::{
     DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, STATE, SYMBOL, TAKEN, TEXT,
 };
 use std::ffi::OsStr;
 use std::mem::offset_of;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -26,18 +27,40 @@ pub(crate) enum Said {
 pub(crate) struct Remote<'a> {
     process: &'a Process,
     at: u64,
+    /// The [`Attached`].
+    attached: Option<u64>,
 }
 
 impl<'a> Remote<'a> {
     /// That of the preloaded library, or of the program's own runtime.
     pub(crate) fn find(process: &'a Process) -> Result<Self, Failure> {
-        let remote = Self { process, at: symbol_in(process, SYMBOL)? };
+        let at = symbol_in(process, SYMBOL)?;
+        let remote = Self { process, at, attached: symbol_in(process, attached::SYMBOL).ok() };
         if remote.word64(offset_of!(Mailbox, magic))? == MAGIC
             && remote.word(offset_of!(Mailbox, size))? as usize == size_of::<Mailbox>()
         {
             return Ok(remote);
         }
         Err(other_version(process))
+    }
+
+    /// Do the program's calls lead to glibc again?
+    pub(crate) fn is_detached(&self) -> Result<bool, Failure> {
+        let Some(at) = self.attached else { return Ok(false) };
+        let mut how = [0; 4];
+        self.process.read(at + offset_of!(Attached, how) as u64, &mut how)?;
+        Ok(u32::from_ne_bytes(how) == DETACHED)
+    }
+
+    /// Posts this default lock, with the present rules, and does not wait until it is taken.
+    #[cfg(target_arch = "x86_64")] // for `attach`
+    pub(crate) fn set_default(&self, lock: &str) -> Result<(), Failure> {
+        let base = match self.posted()? {
+            Some(table) => table,
+            None => self.table()?,
+        };
+        let (_, rules) = base.split_once('\n').unwrap_or((&base, ""));
+        self.put(&format!("{lock}\n{rules}")).map(drop)
     }
 
     fn word(&self, offset: usize) -> Result<u32, Failure> {
@@ -98,6 +121,25 @@ impl<'a> Remote<'a> {
 
     /// Posts a table, and waits for a while until it is taken.
     pub(crate) fn post(&self, table: &str) -> Result<Said, Failure> {
+        let end = Instant::now() + PATIENCE;
+        let post = self.put(table)?;
+        loop {
+            let state = self.state()?;
+            if state == post | DONE {
+                return Ok(Said::Done);
+            } else if state == post | REFUSED {
+                let mut why = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(256)];
+                self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut why)?;
+                return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
+            } else if Instant::now() > end {
+                return Ok(Said::Nothing);
+            }
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Posts a table; its number.
+    fn put(&self, table: &str) -> Result<u32, Failure> {
         if table.len() > TEXT {
             return Err(Failure::new(format!("more than {TEXT} bytes of rules"))
                 .hint("name whole libraries, or functions by their full signature"));
@@ -121,19 +163,7 @@ impl<'a> Remote<'a> {
         self.process.write(self.at + offset_of!(Mailbox, text) as u64, table.as_bytes())?;
         self.set(offset_of!(Mailbox, len), table.len() as u32)?;
         self.set(offset_of!(Mailbox, state), post | POSTED)?;
-        loop {
-            let state = self.state()?;
-            if state == post | DONE {
-                return Ok(Said::Done);
-            } else if state == post | REFUSED {
-                let mut why = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(256)];
-                self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut why)?;
-                return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
-            } else if Instant::now() > end {
-                return Ok(Said::Nothing);
-            }
-            sleep(Duration::from_millis(1));
-        }
+        Ok(post)
     }
 }
 
@@ -149,12 +179,12 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
     let own = maps.iter().filter(file).filter(|map| map.path == program);
     let mut is_old = false;
     for map in library.chain(own) {
-        // As the process sees the file, which may live in a container.
-        let root = PathBuf::from(format!("/proc/{}/root", process.pid));
-        let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
-        match offset(&path, symbol) {
+        // The file that is mapped, if we may ask for it: another one may have its name by now.
+        let mapped = format!("/proc/{}/map_files/{:x}-{:x}", process.pid, map.start, map.end);
+        let read = |name| offset(Path::new(&mapped), name).or_else(|_| offset(&process.sees(&map.path), name));
+        match read(symbol) {
             Ok(Some(offset)) => return Ok(map.start + offset),
-            Ok(None) => is_old |= offset(&path, SYMBOL).is_ok_and(|other| other.is_some()),
+            Ok(None) => is_old |= read(SYMBOL).is_ok_and(|other| other.is_some()),
             Err(_) => {
                 return Err(Failure::new(format!(
                     "process {} runs with '{}', and that file is gone",
@@ -169,7 +199,10 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
         return Err(other_version(process));
     }
     Err(Failure::new(format!("process {} ({}) runs without lockwright", process.pid, process.name()))
-        .hint("start it with `lockwright run -- PROGRAM`; with --stats the program is our child"))
+        .hint(format!(
+            "lockwright attach {}, or `lockwright run -- PROGRAM`; with --stats the program is our child",
+            process.pid
+        )))
 }
 
 /// The process has another version's library.

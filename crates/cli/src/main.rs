@@ -1,5 +1,10 @@
 //! The `lockwright` command: each subcommand is a file in `cmd/`, its flags are that file's `Args`.
 
+#[cfg(target_arch = "x86_64")]
+mod attach;
+#[cfg(not(target_arch = "x86_64"))]
+#[path = "attach/elsewhere.rs"]
+mod attach;
 mod catalog;
 mod chart;
 mod cmd;
@@ -54,6 +59,7 @@ const EXAMPLES: &str = "Examples:
   lockwright run --lock fifo -- ./server        on a lock of your choice
   lockwright switch 4242 fifo                   on another lock, while it runs
   lockwright top 4242                           what its locks do, live
+  lockwright attach 4242                        a program that runs already
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
@@ -72,6 +78,8 @@ program could not be started; else `run` passes the program's own code on.";
 enum Command {
     Run(cmd::run::Args),
     Switch(cmd::switch::Args),
+    Attach(cmd::attach::Args),
+    Detach(cmd::detach::Args),
     List(cmd::list::Args),
     Explain(cmd::explain::Args),
     Doctor(cmd::doctor::Args),
@@ -97,6 +105,8 @@ fn main() -> ExitCode {
     let result = usage::parse::<Cli>().and_then(|cli| match cli.command {
         Command::Run(args) => cmd::run::main(args),
         Command::Switch(args) => cmd::switch::main(args),
+        Command::Attach(args) => cmd::attach::main(args),
+        Command::Detach(args) => cmd::detach::main(args),
         Command::List(args) => cmd::list::main(args),
         Command::Explain(args) => cmd::explain::main(args),
         Command::Doctor(args) => cmd::doctor::main(args),

@@ -5,7 +5,7 @@ pub(crate) use lockwright_symbols::{Mapping, mappings};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -29,6 +29,16 @@ impl Process {
                 cause(&error)
             ))
             .hint("run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope"),
+            // It has no memory.
+            _ if error.raw_os_error() == Some(libc::ESRCH) => {
+                let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+                let why = match status.contains("\nState:\tZ") {
+                    true => "has ended, and its parent has not noticed yet",
+                    false => "is a kernel thread",
+                };
+                Failure::new(format!("process {pid} {why}"))
+                    .hint(format!("ps -o pid,ppid,stat,cmd -p {pid}"))
+            }
             _ => Failure::new(format!("cannot reach process {pid}: {}", cause(&error))),
         };
         // A thread's id will do, too: it is the process's memory.
@@ -66,6 +76,44 @@ impl Process {
 
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Failure> {
         self.memory.write_all_at(bytes, at).map_err(|error| self.gone(&error))
+    }
+
+    /// `count` words of 64 bits.
+    #[cfg(target_arch = "x86_64")] // `attach` alone asks, here and below
+    pub(crate) fn words(&self, at: u64, count: usize) -> Result<Vec<u64>, Failure> {
+        let mut bytes = vec![0; count * 8];
+        self.read(at, &mut bytes)?;
+        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("8 bytes"));
+        Ok(bytes.chunks_exact(8).map(word).collect())
+    }
+
+    /// Its threads' ids.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn threads(&self) -> Vec<libc::pid_t> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid));
+        let id = |entry: io::Result<fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
+        tasks.into_iter().flatten().filter_map(id).collect()
+    }
+
+    /// The file `name` of a thread, under `/proc`.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn of_thread(&self, thread: libc::pid_t, name: &str) -> String {
+        fs::read_to_string(format!("/proc/{}/task/{thread}/{name}", self.pid)).unwrap_or_default()
+    }
+
+    /// The line `field` of a thread's `status`; empty: it isn't there.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn status(&self, thread: libc::pid_t, field: &str) -> String {
+        let status = self.of_thread(thread, "status");
+        let value =
+            |line: &str| Some(line.strip_prefix(field)?.strip_prefix(':')?.trim().to_owned());
+        status.lines().find_map(value).unwrap_or_default()
+    }
+
+    /// As the process sees the file at `path`: it may live in a container.
+    pub(crate) fn sees(&self, path: &Path) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.pid));
+        root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
     /// Why it can no longer be read or written.

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use tempfile::TempDir;
 
+#[cfg(target_arch = "x86_64")]
+#[path = "programs/attach.rs"]
+mod attach;
 #[path = "programs/bench.rs"]
 mod bench;
 #[path = "programs/blame.rs"]

@@ -18,6 +18,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod attached;
 pub mod file;
 pub mod histogram;
 pub mod layout;

@@ -12,7 +12,7 @@ use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
 use crate::probes::fire;
 use crate::watch::{self, Who};
-use crate::{config, fork, mutex, real, thread};
+use crate::{attached, config, fork, mutex, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
@@ -64,8 +64,8 @@ unsafe fn wait_any(
     // SAFETY: the caller's promise.
     let c = unsafe { &*cond };
     let flags = c.flags();
-    if flags & SHARED != 0 {
-        // SAFETY: not ours: peers of other processes may run without us.
+    if flags & SHARED != 0 || attached::is_late() {
+        // SAFETY: not ours: peers of other processes may run without us. Nor are those of a program that was attached to.
         return unsafe { wait_in_glibc(cond, mutex, until) };
     }
     let deadline = match until {

@@ -2,7 +2,7 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::got;
-use crate::{access, config, emulate, env, epoch, fork, guard};
+use crate::{access, attached, config, emulate, env, epoch, fork, guard};
 use crate::{machine, mutex, observe, pause, policy, real, recording, switch, thread, trace};
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
@@ -14,9 +14,17 @@ use crate::{machine, mutex, observe, pause, policy, real, recording, switch, thr
 /// `true`: a tool watches the program's locks, and all of them are glibc's.
 ///
 /// # Safety
-/// Called once, by the dynamic linker, before `main`.
+/// Called once, by the dynamic linker, before `main`, or in a program that was attached to.
 pub unsafe fn init() -> bool {
     let _ = real::resolve();
+    attached::learn();
+    if attached::is_late() {
+        // Now: the command will make libc's symbols of our names mean our functions.
+        real::resolve_late();
+        // SAFETY: called once.
+        unsafe { begin() };
+        return false;
+    }
     // SAFETY: called once.
     if unsafe { guard::stand_aside() } {
         // Now, while there is one thread: the tool may take a later write without a lock for a race.

@@ -17,6 +17,7 @@
 //!   ground         watch  mode                             is this process watched?  who watches hears it here
 //!                  fork  access                            children, who have handlers here;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
+//!                  attached                                into a program that runs already?
 //!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
 //!                  probes                                  glibc's static probes
 //! ```
@@ -31,6 +32,7 @@
 extern crate std;
 
 mod access;
+mod attached;
 mod clock;
 pub mod cond;
 mod config;

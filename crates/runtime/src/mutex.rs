@@ -11,12 +11,12 @@ use crate::probes::fire;
 #[cfg(target_arch = "x86_64")]
 use crate::probes::note;
 use crate::watch::{self, Rehearsal, Who};
-use crate::{observe, real, thread};
+use crate::{attached, observe, real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{FREE, HELD};
-use lockwright_locks::posix::{self, Refused, give_slow};
+use lockwright_locks::posix::{self, Refused, USERS, give_slow};
 use lockwright_native::{Clock, Deadline};
 use lockwright_platform::Word;
 use lockwright_record::trace::What;
@@ -457,6 +457,10 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
     }
     fire!(mutex_destroy, mutex);
+    if attached::is_late() {
+        // glibc's count of holders. One that came by glibc's function, and left by ours, is still in it.
+        m.users.fetch_and(!USERS, Relaxed); // nobody else uses it any more
+    }
     let answer = posix::destroy(m);
     if answer.is_ok() {
         observe::retire(m);

@@ -62,7 +62,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             // Watchers, which `watch` calls without knowing them.
             &["trace", "recording", "emulate", "observe"],
             // The ground.
-            &["watch", "mode", "shared", "thread", "fork", "clock", "access", "env"],
+            &["watch", "mode", "shared", "thread", "fork", "clock", "access", "env", "attached"],
             &["layout", "real", "files", "object", "probes"],
         ],
     ),

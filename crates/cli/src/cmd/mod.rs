@@ -1,9 +1,11 @@
 //! The subcommands.
 
+pub(crate) mod attach;
 pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod compare;
 pub(crate) mod completions;
+pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod explore;

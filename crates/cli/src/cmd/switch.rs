@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 /// Show which locks a running process has, or give it others
 ///
-/// The process runs under `lockwright run`, or has our library linked in. It takes the new locks when one of its
+/// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes the new locks when one of its
 /// threads next has to wait for a mutex; until then, locks make no difference. We watch for two seconds whether it
 /// does. Threads that already wait go on as before. Readers-writer locks and condition variables have no lock to
 /// choose.
@@ -39,6 +39,10 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let process = Process::open(args.pid)?;
     let mailbox = Remote::find(&process)?;
+    if mailbox.is_detached()? {
+        let message = format!("process {} ({}) has been detached", args.pid, process.name());
+        return Err(Failure::new(message).hint(format!("lockwright attach {}", args.pid)));
+    }
     let now = mailbox.table()?;
     let waiting = mailbox.posted()?;
     if args.lock.is_none() && args.config.is_none() {

@@ -123,8 +123,6 @@ pub(crate) struct Lock {
     tenants: u64,
     pub(crate) arrived: u64,
     pub(crate) gave_up: u64,
-    /// ms of `CLOCK_MONOTONIC`.
-    pub(crate) last_ms: u64,
     pub(crate) holds: u64,
     pub(crate) hold_ns: u64,
     pub(crate) hold_max_ns: u64,
@@ -154,10 +152,6 @@ impl Lock {
 
     pub(crate) fn asleep(&self) -> u64 {
         self.classes.iter().map(|class| class.asleep).sum()
-    }
-
-    pub(crate) fn awake(&self) -> u64 {
-        self.classes.iter().map(|class| class.awake).sum()
     }
 
     /// The waits of all classes.
@@ -212,9 +206,6 @@ impl Lock {
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     pub(crate) pid: u32,
-    /// Clock ticks since the machine's start; 0: not known.
-    pub(crate) started: u64,
-    pub(crate) boot: String,
     /// As LOCKWRIGHT_LOCK said it.
     pub(crate) lock: String,
     pub(crate) command: String,
@@ -285,8 +276,6 @@ impl Snapshot {
         }
         Ok(Self {
             pid: head.u32(offset_of!(Header, pid)),
-            started: head.u64(offset_of!(Header, started)),
-            boot: text(offset_of!(Header, boot), 40),
             lock: text(offset_of!(Header, lock), 128),
             command: text(offset_of!(Header, command), 512),
             start_ns: head.u64(offset_of!(Header, start_ns)),
@@ -394,7 +383,6 @@ fn lock(of: Of, record: Bytes<'_>, head: &Bytes<'_>) -> Lock {
         tenants: number(offset_of!(Record, tenants)),
         arrived: number(offset_of!(Record, arrived)),
         gave_up: number(offset_of!(Record, gave_up)),
-        last_ms: number(offset_of!(Record, last_ms)),
         holds: number(offset_of!(Record, holds)),
         hold_ns: number(offset_of!(Record, hold_ns)),
         hold_max_ns: number(offset_of!(Record, hold_max_ns)),

@@ -1,0 +1,85 @@
+//! Processes that can't be attached to, and why.
+
+use crate::elf::{self, Obstacle};
+use crate::hints::Failure;
+use crate::process::Process;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Can we attach to it at all, as far as its files under `/proc` tell?
+pub(super) fn check(process: &Process) -> Result<(), Failure> {
+    let pid = process.pid;
+    let refuse = |why: String| Failure::new(format!("cannot attach to process {pid}: {why}"));
+    let says = |field| process.status(pid, field);
+    if says("State").starts_with('Z') {
+        return Err(refuse("its first thread has ended".to_owned())
+            .hint(format!("ps -L -o pid,tid,stat,cmd -p {pid}")));
+    }
+    if pid == std::process::id() as libc::pid_t {
+        return Err(refuse("it is this command".to_owned()));
+    }
+    let tracer = says("TracerPid");
+    if tracer != "0" {
+        return Err(refuse(format!("process {tracer} traces it, a debugger or `strace`"))
+            .hint(format!("end that one first: ps -p {tracer}")));
+    }
+    if says("State").starts_with(['T', 't']) {
+        return Err(refuse("it is stopped".to_owned()).hint(format!("kill -CONT {pid}")));
+    }
+    let program = elf::inspect(Path::new(&format!("/proc/{pid}/exe")))?;
+    match program.obstacle() {
+        // Only the dynamic linker cares, when the program starts.
+        None | Some(Obstacle::RaisedRights(_)) => {}
+        Some(Obstacle::Static) => {
+            return Err(refuse("it is statically linked, and has no dynamic linker".to_owned())
+                .hint("a static program may link our locks: docs/sync.md"));
+        }
+        Some(other) => return Err(refuse(other.reason())),
+    }
+    if process
+        .threads()
+        .iter()
+        .any(|&thread| !matches!(process.status(thread, "Seccomp").as_str(), "0" | ""))
+    {
+        return Err(refuse(
+            "a seccomp filter confines it, which may kill it for loading a library".to_owned(),
+        )
+        .hint("start it with `lockwright run -- PROGRAM`"));
+    }
+    if says("x86_Thread_features").contains("shstk") {
+        return Err(refuse("its threads have shadow stacks".to_owned()).hint(
+            "start it with GLIBC_TUNABLES=glibc.cpu.x86_shstk=off, or with `lockwright run`",
+        ));
+    }
+    Ok(())
+}
+
+/// By its name the library is found again in the process.
+pub(super) fn check_name(library: &Path) -> Result<(), Failure> {
+    let name = library.file_name().unwrap_or_default().to_string_lossy();
+    if library.is_absolute() && name.contains("lockwright") {
+        return Ok(());
+    }
+    Err(Failure::new(format!("cannot attach with '{}'", library.display()))
+        .hint("its path must begin with '/', and its file's name contain 'lockwright'"))
+}
+
+/// Is `library` the same file to the process as to us?
+pub(super) fn check_library(process: &Process, library: &Path) -> Result<(), Failure> {
+    let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
+    let theirs = fs::metadata(process.sees(library));
+    match (fs::metadata(library), theirs) {
+        (Ok(ours), Ok(theirs)) if same(&ours, &theirs) => Ok(()),
+        _ => Err(Failure::new(format!(
+            "cannot attach to process {}: it does not see '{}' (a container, or a folder of its own)",
+            process.pid,
+            library.display()
+        ))
+        .hint(format!(
+            "cp '{}' /proc/{}/root/tmp/, and give --inside /tmp/liblockwright.so",
+            library.display(),
+            process.pid
+        ))),
+    }
+}

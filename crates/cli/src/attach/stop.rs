@@ -1,0 +1,220 @@
+//! Threads of another process, standing still.
+//!
+//! If this command ends meanwhile, whatever the reason, the kernel lets them run on. They do not notice that they stood
+//! still, with one exception: a few system calls, which the kernel would normally end with EINTR for that, are begun anew.
+
+use crate::hints::{Failure, cause};
+use crate::process::Process;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How long all threads together may take to stop. On a busy machine each has to wait for a CPU; and one that waits for a
+/// disk, or a child of `vfork`, can't stop.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A thread's registers.
+pub(super) type Registers = libc::user_regs_struct;
+
+/// A thread that stands still. It runs on when this is dropped.
+pub(super) struct Thread {
+    pub(super) id: libc::pid_t,
+}
+
+/// What a thread did that was told to stop.
+pub(super) enum Stop {
+    /// It stands still, for us.
+    Still,
+    /// It begins or ends a system call, and we had asked for that.
+    Call,
+    /// It, or its process, has ended.
+    Gone,
+}
+
+impl Thread {
+    /// Takes hold of a thread, and tells it to stop. `None`: it has ended.
+    fn seize(process: &Process, id: libc::pid_t) -> Result<Option<Self>, Failure> {
+        let options = libc::c_long::from(libc::PTRACE_O_TRACESYSGOOD);
+        // SAFETY: asks for a thread by its id; nothing of ours is touched.
+        if unsafe { libc::ptrace(libc::PTRACE_SEIZE, id, 0, options) } != 0 {
+            let error = io::Error::last_os_error();
+            let state = process.status(id, "State");
+            if error.raw_os_error() == Some(libc::ESRCH) || state.is_empty() || ended(&state) {
+                return Ok(None);
+            }
+            return Err(Failure::new(format!(
+                "may not stop thread {id} of process {}: {}",
+                process.pid,
+                cause(&error)
+            ))
+            .hint(
+                "run it as the process's user or with sudo; see sysctl kernel.yama.ptrace_scope",
+            ));
+        }
+        let thread = Self { id };
+        // SAFETY: our tracee. If it has ended, its end is reported next.
+        unsafe { libc::ptrace(libc::PTRACE_INTERRUPT, id, 0, 0) };
+        Ok(Some(thread))
+    }
+
+    /// Stops one thread. `None`: it has ended.
+    pub(super) fn stop(process: &Process, id: libc::pid_t) -> Result<Option<Self>, Failure> {
+        let Some(thread) = Self::seize(process, id)? else { return Ok(None) };
+        match thread.wait(process, Instant::now() + PATIENCE)? {
+            Stop::Gone => Ok(None),
+            _ => Ok(Some(thread)),
+        }
+    }
+
+    /// Waits until it stands still.
+    pub(super) fn wait(&self, process: &Process, end: Instant) -> Result<Stop, Failure> {
+        let mut looks = 0_u32;
+        loop {
+            let mut status = 0;
+            // SAFETY: `status` is writable.
+            match unsafe { libc::waitpid(self.id, &mut status, libc::__WALL | libc::WNOHANG) } {
+                0 if Instant::now() > end => {
+                    return Err(Failure::new(format!(
+                        "thread {} of process {} does not stop: it is in state {}",
+                        self.id,
+                        process.pid,
+                        process.status(self.id, "State")
+                    ))
+                    .hint(format!("what it waits for: cat /proc/{}/stack; try again", self.id)));
+                }
+                0 => {
+                    looks += 1;
+                    match looks {
+                        ..100 => std::thread::yield_now(),
+                        _ => sleep(Duration::from_micros(100)),
+                    }
+                }
+                id if id == self.id && libc::WIFSTOPPED(status) => {
+                    let signal = libc::WSTOPSIG(status);
+                    if status >> 16 == libc::PTRACE_EVENT_STOP {
+                        return Ok(Stop::Still);
+                    } else if signal == libc::SIGTRAP | 0x80 {
+                        return Ok(Stop::Call);
+                    }
+                    // It was about to get a signal, and does.
+                    self.go_on(libc::PTRACE_CONT, signal);
+                }
+                id if id == self.id => return Ok(Stop::Gone),
+                _ => return Ok(Stop::Gone), // as good as
+            }
+        }
+    }
+
+    /// Lets it run, with this signal.
+    pub(super) fn go_on(&self, how: libc::c_uint, signal: libc::c_int) {
+        // SAFETY: our tracee. If it has ended, its end is reported next.
+        unsafe { libc::ptrace(how, self.id, 0, libc::c_long::from(signal)) };
+    }
+
+    pub(super) fn registers(&self) -> Option<Registers> {
+        let mut registers = MaybeUninit::<Registers>::zeroed();
+        // SAFETY: room for what is written.
+        let error =
+            unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.id, 0, registers.as_mut_ptr()) };
+        // SAFETY: numbers.
+        (error == 0).then(|| unsafe { registers.assume_init() })
+    }
+
+    pub(super) fn set_registers(&self, registers: &Registers) -> bool {
+        // SAFETY: reads what is there.
+        unsafe {
+            libc::ptrace(libc::PTRACE_SETREGS, self.id, 0, std::ptr::from_ref(registers)) == 0
+        }
+    }
+
+    /// Begins a system call anew that has ended with EINTR only because the thread had to stop. Such a call has done
+    /// nothing yet. (Most are begun anew by the kernel.)
+    pub(super) fn begin_anew(&self, process: &Process) {
+        let Some(mut registers) = self.registers() else { return };
+        if was_cut_short(&registers) && !has_signal(process, self.id) {
+            registers.rip -= 2;
+            registers.rax = registers.orig_rax;
+            self.set_registers(&registers);
+        }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // SAFETY: our tracee, or nobody's.
+        unsafe { libc::ptrace(libc::PTRACE_DETACH, self.id, null_mut::<u8>(), null_mut::<u8>()) };
+    }
+}
+
+/// Does a thread with this `State` run no more?
+fn ended(state: &str) -> bool {
+    state.starts_with(['Z', 'X'])
+}
+
+/// Is this a system call that ends with EINTR when its thread is stopped, and has done so? (signal(7) lists them: those
+/// with a timeout by SO_RCVTIMEO or SO_SNDTIMEO are among them.)
+pub(super) fn was_cut_short(registers: &Registers) -> bool {
+    const CALLS: &[libc::c_long] = &[
+        libc::SYS_epoll_wait,
+        libc::SYS_epoll_pwait,
+        libc::SYS_epoll_pwait2,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_rt_sigtimedwait,
+        libc::SYS_io_getevents,
+        libc::SYS_read,
+        libc::SYS_readv,
+        libc::SYS_recvfrom,
+        libc::SYS_recvmsg,
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_sendto,
+        libc::SYS_sendmsg,
+        libc::SYS_accept,
+        libc::SYS_accept4,
+    ];
+    registers.rax as i64 == -i64::from(libc::EINTR)
+        && CALLS.contains(&(registers.orig_rax as libc::c_long))
+}
+
+/// Is a signal about to reach the thread?
+pub(super) fn has_signal(process: &Process, id: libc::pid_t) -> bool {
+    let set = |field| u64::from_str_radix(&process.status(id, field), 16).unwrap_or(0);
+    (set("SigPnd") | set("ShdPnd")) & !set("SigBlk") != 0
+}
+
+/// Stops all threads of a process, those too that start meanwhile.
+pub(super) fn stop_all(process: &Process) -> Result<Vec<Thread>, Failure> {
+    let end = Instant::now() + PATIENCE;
+    let mut still: Vec<Thread> = Vec::new();
+    let mut gone = Vec::new();
+    loop {
+        let mut new = Vec::new();
+        for id in process.threads() {
+            if !gone.contains(&id) && still.iter().all(|thread| thread.id != id) {
+                match Thread::seize(process, id)? {
+                    Some(thread) => new.push(thread),
+                    None => gone.push(id),
+                }
+            }
+        }
+        if new.is_empty() {
+            break;
+        }
+        for thread in new {
+            match thread.wait(process, end)? {
+                Stop::Gone => gone.push(thread.id),
+                _ => {
+                    thread.begin_anew(process);
+                    still.push(thread);
+                }
+            }
+        }
+    }
+    if still.is_empty() {
+        return Err(Failure::new(format!("process {} has ended", process.pid)));
+    }
+    Ok(still)
+}

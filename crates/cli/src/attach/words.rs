@@ -1,0 +1,279 @@
+//! The words of a process that say where calls of glibc's lock functions lead: the slots of the program and its libraries,
+//! and libc's own table of symbols, by which later look-ups find them.
+
+use super::image::{Image, Symbol, images, is_libc};
+use crate::hints::Failure;
+use crate::process::Process;
+use lockwright_record::attached::{self, Attached, ORIGINALS};
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem::offset_of;
+
+/// What leads to our library. Mutexes alone are ours: whoever works on one, glibc or we, follows the same protocol.
+/// The waits for a condition variable are here because they release a mutex: ours tell the lock, and call glibc's.
+/// `prctl` is here because a process may confine itself, and the library must know.
+const NAMES: &[&str] = &[
+    "pthread_mutex_lock",
+    "pthread_mutex_unlock",
+    "pthread_mutex_trylock",
+    "pthread_mutex_timedlock",
+    "pthread_mutex_clocklock",
+    "__pthread_mutex_lock",
+    "__pthread_mutex_unlock",
+    "__pthread_mutex_trylock",
+    "mtx_lock",
+    "mtx_unlock",
+    "mtx_trylock",
+    "mtx_timedlock",
+    "pthread_cond_wait",
+    "pthread_cond_timedwait",
+    "pthread_cond_clockwait",
+    "cnd_wait",
+    "cnd_timedwait",
+    "prctl",
+];
+
+/// What leads there for good: glibc's functions refuse to destroy a mutex whose count of holders isn't 0, and ours, which
+/// does not count, may have released what glibc's has acquired.
+const FOR_GOOD: &[&str] = &["pthread_mutex_destroy", "__pthread_mutex_destroy", "mtx_destroy"];
+
+/// Condition variables of that version are pointers; they stay as they are.
+const OLD: (&str, &str) = ("pthread_cond_", "GLIBC_2.2.5");
+
+fn is_wanted(name: &str) -> bool {
+    NAMES.contains(&name) || FOR_GOOD.contains(&name)
+}
+
+/// Our library in the process, and libc.
+pub(super) struct Two<'a> {
+    pub(super) library: Image<'a>,
+    pub(super) libc: Image<'a>,
+    /// The [`Attached`].
+    state: u64,
+    /// Functions of both, by name.
+    functions: BTreeMap<String, Vec<Function>>,
+    others: Vec<Image<'a>>,
+}
+
+/// A function, in one version.
+struct Function {
+    glibcs: u64,
+    ours: u64,
+    /// libc's word of it, and that word's place in libc's table.
+    at: u64,
+    index: u64,
+    /// What libc's word said before we came.
+    original: u64,
+}
+
+/// Which way the words shall lead.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    Us,
+    Glibc,
+}
+
+/// A word to be written.
+pub(super) struct Change {
+    at: u64,
+    from: u64,
+    to: u64,
+    /// The file that it belongs to.
+    pub(super) owner: String,
+}
+
+/// The process's libc. Not of namespaces (`dlmopen`), which have their own.
+pub(super) fn libc_of<'a>(images: Vec<Image<'a>>) -> (Vec<Image<'a>>, Vec<Image<'a>>) {
+    images.into_iter().partition(is_libc)
+}
+
+/// The object that has our variables, and is no program that links our locks.
+fn library_in(images: &[Image<'_>]) -> Result<Option<(usize, u64)>, Failure> {
+    for (place, image) in images.iter().enumerate() {
+        if !image.name().contains("lockwright") {
+            continue;
+        }
+        let symbols = image.definitions()?;
+        if let Some(found) = symbols.iter().find(|symbol| symbol.name == attached::SYMBOL) {
+            return Ok(Some((place, image.base.wrapping_add(found.value))));
+        }
+    }
+    Ok(None)
+}
+
+impl<'a> Two<'a> {
+    /// `None`: the library is not there.
+    pub(super) fn find(process: &'a Process) -> Result<Option<Self>, Failure> {
+        let (mut libcs, mut others) = libc_of(images(process)?);
+        let Some((place, state)) = library_in(&others)? else { return Ok(None) };
+        let library = others.remove(place);
+        let (Some(libc), true) = (libcs.pop(), libcs.is_empty()) else {
+            return Err(Failure::new(format!(
+                "process {} has no libc yet, or several",
+                process.pid
+            )));
+        };
+        let size = process.words(state, 1)?[0] as u32;
+        if size as usize != size_of::<Attached>() {
+            return Err(Failure::new(format!(
+                "process {} runs with another version of lockwright than this command's",
+                process.pid
+            ))
+            .hint("lockwright --version; or restart it"));
+        }
+        let mut two = Self { library, libc, state, functions: BTreeMap::new(), others };
+        two.functions = two.functions(process)?;
+        Ok(Some(two))
+    }
+
+    /// How the library came.
+    pub(super) fn how(&self, process: &Process) -> Result<u32, Failure> {
+        let mut word = [0; 4];
+        process.read(self.state + offset_of!(Attached, how) as u64, &mut word)?;
+        Ok(u32::from_ne_bytes(word))
+    }
+
+    fn functions(&self, process: &Process) -> Result<BTreeMap<String, Vec<Function>>, Failure> {
+        let mut functions = BTreeMap::<String, Vec<Function>>::new();
+        let ours: Vec<Symbol> = self.library.definitions()?;
+        let originals = self.originals(process)?;
+        for symbol in self.libc.definitions()? {
+            let is_old = symbol.name.starts_with(OLD.0) && symbol.version == OLD.1;
+            if !is_wanted(&symbol.name) || is_old {
+                continue;
+            }
+            // Where our linker took no versions, there is one of each name.
+            let mut named = ours.iter().filter(|own| own.name == symbol.name);
+            let Some(own) =
+                named.clone().find(|own| own.version == symbol.version).or(named.next())
+            else {
+                continue;
+            };
+            let original = originals.get(&symbol.index).copied().unwrap_or(symbol.value);
+            functions.entry(symbol.name).or_default().push(Function {
+                glibcs: self.libc.base.wrapping_add(original),
+                ours: self.library.base.wrapping_add(own.value),
+                at: symbol.at,
+                index: symbol.index,
+                original,
+            });
+        }
+        Ok(functions)
+    }
+
+    /// What libc's symbols said before, by their places.
+    fn originals(&self, process: &Process) -> Result<BTreeMap<u64, u64>, Failure> {
+        let at = |field: usize| self.state + field as u64;
+        let count = process.words(at(offset_of!(Attached, count)), 1)?[0];
+        let count = (count as usize).min(ORIGINALS);
+        let words = process.words(at(offset_of!(Attached, originals)), count * 2)?;
+        Ok(words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
+    }
+
+    /// Notes what libc's symbols say, if nobody has.
+    pub(super) fn keep_originals(&self, process: &Process) -> Result<(), Failure> {
+        if !self.originals(process)?.is_empty() {
+            return Ok(());
+        }
+        let all: Vec<u64> =
+            self.functions.values().flatten().flat_map(|f| [f.index, f.original]).collect();
+        if all.len() > ORIGINALS * 2 {
+            return Err(Failure::new(format!(
+                "process {}'s libc has too many versions",
+                process.pid
+            )));
+        }
+        let at = |field: usize| self.state + field as u64;
+        let bytes: Vec<u8> = all.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        process.write(at(offset_of!(Attached, originals)), &bytes)?;
+        let count = (all.len() / 2) as u64;
+        process.write(at(offset_of!(Attached, count)), &count.to_ne_bytes())
+    }
+
+    /// Says in the process how the library came.
+    pub(super) fn set_how(&self, process: &Process, how: u32) -> Result<(), Failure> {
+        process.write(self.state + offset_of!(Attached, how) as u64, &how.to_ne_bytes())
+    }
+
+    /// The places of the words, whatever they say now.
+    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
+        let mut places = Vec::new();
+        for image in &self.others {
+            let slots = image.slots(|name| self.functions.contains_key(name))?;
+            let of = |slot: super::image::Slot| Place {
+                at: slot.at,
+                name: slot.name,
+                owner: image.name(),
+                symbol: false,
+            };
+            places.extend(slots.into_iter().map(of));
+        }
+        for (name, functions) in &self.functions {
+            let of = |function: &Function| Place {
+                at: function.at,
+                name: name.clone(),
+                owner: self.libc.name(),
+                symbol: true,
+            };
+            places.extend(functions.iter().map(of));
+        }
+        Ok(places)
+    }
+
+    /// What must be written for all calls to lead there.
+    pub(super) fn changes(
+        &self,
+        process: &Process,
+        places: &[Place],
+        to: To,
+    ) -> Result<Vec<Change>, Failure> {
+        let mut changes = Vec::new();
+        for place in places {
+            if to == To::Glibc && FOR_GOOD.contains(&place.name.as_str()) {
+                continue;
+            }
+            let now = process.words(place.at, 1)?[0];
+            for function in &self.functions[&place.name] {
+                let (mut glibcs, mut ours) = (function.glibcs, function.ours);
+                if place.symbol {
+                    if function.at != place.at {
+                        continue;
+                    }
+                    glibcs = glibcs.wrapping_sub(self.libc.base);
+                    ours = ours.wrapping_sub(self.libc.base);
+                }
+                let (from, to) = match to {
+                    To::Us => (glibcs, ours),
+                    To::Glibc => (ours, glibcs),
+                };
+                if now == from {
+                    changes.push(Change { at: place.at, from, to, owner: place.owner.clone() });
+                    break;
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Writes them. The process's threads stand still.
+    pub(super) fn write(&self, process: &Process, changes: &[Change]) -> Result<(), Failure> {
+        for change in changes {
+            debug_assert_ne!(change.from, change.to);
+            process.write(change.at, &change.to.to_ne_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// Where such a word lies.
+pub(super) struct Place {
+    at: u64,
+    name: String,
+    owner: String,
+    /// It is libc's symbol: a distance from libc's base.
+    symbol: bool,
+}
+
+/// How many files they belong to.
+pub(super) fn files(changes: &[Change]) -> usize {
+    changes.iter().map(|change| &change.owner).collect::<BTreeSet<_>>().len()
+}

@@ -1,0 +1,62 @@
+//! `lockwright attach`.
+
+use crate::attach::{self, From};
+use crate::hints::Failure;
+use crate::process::Process;
+use crate::{catalog, library, machine, output};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Give a running process our locks
+///
+/// One of its threads loads our library. Then all threads stand still for a moment, while we make the program's calls
+/// lead there. Mutexes go on as they are: who holds one, holds it, and who sleeps is woken. Condition variables and
+/// readers-writer locks stay glibc's. It takes the rights of a debugger.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright attach 4242                      on the default lock, auto
+  lockwright attach $(pidof server) --lock fifo
+  lockwright switch 4242 barging              on another one, later
+  lockwright detach 4242                      back to glibc's functions
+
+Needs x86-64 and glibc 2.34. docs/attach.md says what is refused, and why.")]
+pub(crate) struct Args {
+    /// The process
+    #[arg(value_name = "PID")]
+    pid: libc::pid_t,
+    /// Its lock, NAME[:key=value,...]; see `lockwright list`
+    #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
+    lock: Option<String>,
+    /// The library to load [default: beside this command]
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The library's path as the process sees it, in a container
+    #[arg(long, value_name = "FILE", conflicts_with = "library")]
+    inside: Option<PathBuf>,
+}
+
+pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
+    if let Some(lock) = &mut args.lock {
+        catalog::check(lock)?;
+        *lock = machine::tuned(lock);
+    }
+    let process = Process::open(args.pid)?;
+    let from = match args.inside {
+        Some(path) => From::Inside(path),
+        None => From::Here(library::find(args.library.as_deref())?),
+    };
+    let (done, lock) = attach::attach(&process, &from, args.lock.as_deref())?;
+    if let Some(lock) = &args.lock {
+        let instead = format!("lockwright switch {} auto", args.pid);
+        catalog::warn_of_textbook([lock.as_str()], &instead);
+    }
+    output::print(&format!(
+        "{} ({}): attached, {lock}; {} words in {} files lead to our locks\nits threads stood still for {:.1} ms\n",
+        process.pid,
+        process.name(),
+        done.words,
+        done.files,
+        done.still.as_secs_f64() * 1e3
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,34 @@
+//! `lockwright detach`.
+
+use crate::hints::Failure;
+use crate::process::Process;
+use crate::{attach, output};
+use std::process::ExitCode;
+
+/// Give an attached process glibc's locks back
+///
+/// All its threads stand still for a moment, while we make the program's calls lead to glibc again. Threads that wait in our
+/// library stay there until they have their mutex. The library stays loaded, and does nothing.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright detach 4242
+  lockwright attach 4242                      and there again")]
+pub(crate) struct Args {
+    /// The process
+    #[arg(value_name = "PID")]
+    pid: libc::pid_t,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    let process = Process::open(args.pid)?;
+    let done = attach::detach(&process)?;
+    output::print(&format!(
+        "{} ({}): detached; {} words in {} files lead to glibc's locks again\nits threads stood still for {:.1} ms\n",
+        process.pid,
+        process.name(),
+        done.words,
+        done.files,
+        done.still.as_secs_f64() * 1e3
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

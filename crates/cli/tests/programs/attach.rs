@@ -1,0 +1,269 @@
+//! `lockwright attach` and `detach`: programs that run already.
+
+use super::{compiled, lockwright};
+use anyhow::{Context, Result, ensure};
+use lockwright_tests::{End, Outcome};
+use std::fs;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::Duration;
+
+/// A program all of whose threads work all the time, and check what they do.
+struct Program {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Program {
+    fn start(arguments: &[&str]) -> Result<Self> {
+        static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("attach", "attach.c", &[]));
+        let mut program = Self::begin(&PROGRAM, arguments)?;
+        program.works()?;
+        Ok(program)
+    }
+
+    fn begin(path: &Path, arguments: &[&str]) -> Result<Self> {
+        let mut child = Command::new(path)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = BufReader::new(child.stdout.take().context("its output")?).lines();
+        Ok(Self { input: child.stdin.take(), child, output })
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Runs a command on it.
+    fn run(&self, command: &str, arguments: &[&str]) -> Result<Outcome> {
+        lockwright().args([command, &self.pid()]).args(arguments).run()
+    }
+
+    /// The same, which must go well.
+    fn must(&self, command: &str, arguments: &[&str]) -> Result<String> {
+        let outcome = self.run(command, arguments)?;
+        ensure!(outcome.end == End::Code(0), "{command}: {}", outcome.describe());
+        Ok(outcome.text())
+    }
+
+    /// The same, which must be refused for this reason.
+    fn must_not(&self, command: &str, arguments: &[&str], why: &str) -> Result<()> {
+        let outcome = self.run(command, arguments)?;
+        ensure!(outcome.end == End::Code(2), "{command}: {}", outcome.describe());
+        ensure!(outcome.errors().contains(why), "{command}: {}", outcome.describe());
+        Ok(())
+    }
+
+    fn says(&mut self) -> Result<String> {
+        self.output.next().context("it has ended")?.context("it says something")
+    }
+
+    /// What it answers.
+    fn asked(&mut self) -> Result<String> {
+        self.input.as_mut().context("its input")?.write_all(b"count\n")?;
+        self.says()
+    }
+
+    /// Each of its threads does something.
+    fn works(&mut self) -> Result<()> {
+        let line = self.asked()?;
+        ensure!(line.parse::<u64>().is_ok(), "{line}");
+        Ok(())
+    }
+
+    /// Ends it; what it has counted adds up.
+    fn end(mut self) -> Result<()> {
+        self.input = None;
+        let line = self.says()?;
+        ensure!(line == "it adds up", "{line}");
+        ensure!(self.child.wait()?.success());
+        Ok(())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where we may not trace our own children, there is nothing to test.
+fn can_trace() -> Result<bool> {
+    let program = Program::start(&[])?;
+    let outcome = program.run("attach", &[])?;
+    let is_refused = ["may not stop", "may not reach", "seccomp"];
+    let refusal = is_refused.iter().find(|why| outcome.errors().contains(**why));
+    if let Some(refusal) = refusal {
+        eprintln!("skipped: '{refusal}' in {}", outcome.errors());
+    }
+    program.end()?;
+    Ok(refusal.is_none())
+}
+
+#[test]
+fn locks_come_and_go_under_a_program_that_uses_them() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    let mut program = Program::start(&[])?;
+    program.must_not("detach", &[], "is not attached")?;
+    for lock in ["auto", "fifo", "mcs"] {
+        let said = program.must("attach", &["--lock", lock])?;
+        ensure!(said.contains(&format!("attached, {lock};")), "{said}");
+        program.works()?;
+        let said = program.must("switch", &[])?;
+        ensure!(said.contains(lock), "{said}");
+        program.must_not("attach", &[], "is attached already")?;
+        program.must("switch", &["barging"])?;
+        program.works()?;
+        program.must("detach", &[])?;
+        program.works()?;
+        program.must_not("switch", &["fifo"], "has been detached")?;
+    }
+    program.must_not("detach", &[], "is not attached")?;
+    program.must("attach", &[])?;
+    program.works()?;
+    program.end()
+}
+
+/// Mutexes that are held, and slept for, while the program's calls change; and a condition variable that is waited for.
+#[test]
+fn holders_and_sleepers_stay_what_they_are() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    let path = compiled("across", "across.c", &[]);
+    for lock in ["auto", "fifo"] {
+        let mut program = Program::begin(&path, &[])?;
+        ensure!(program.says()? == "begun");
+        for _ in 0..3 {
+            program.must("attach", &["--lock", lock])?;
+            for _ in 0..2 {
+                let line = program.asked()?;
+                ensure!(line == "0 errors, 5 of 5 woken", "{lock}, attached: {line}");
+            }
+            program.must("detach", &[])?;
+            let line = program.asked()?;
+            ensure!(line == "0 errors, 5 of 5 woken", "{lock}, detached: {line}");
+        }
+        program.must("attach", &[])?;
+        program.input = None;
+        let line = program.says()?;
+        ensure!(line == "0 errors", "{lock}: {line}");
+    }
+    Ok(())
+}
+
+/// Wherever the command is, when it is killed.
+#[test]
+fn a_command_that_is_killed_leaves_the_program_alone() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    for _ in 0..2 {
+        let mut program = Program::start(&["may be cut short"])?;
+        for step in 0..8 {
+            let command = if step % 4 == 3 { "detach" } else { "attach" };
+            let mut child = Command::new(env!("CARGO_BIN_EXE_lockwright"))
+                .args([command, &program.pid()])
+                .env("LOCKWRIGHT_LIBRARY", &*super::LIBRARY)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            sleep(Duration::from_micros(2000 * step));
+            child.kill()?;
+            child.wait()?;
+            program.works()?;
+        }
+        // The next one goes on from there.
+        let outcome = program.run("attach", &[])?;
+        let is_there = outcome.end == End::Code(0) || outcome.errors().contains("already");
+        ensure!(is_there, "{}", outcome.describe());
+        program.works()?;
+        program.must("detach", &[])?;
+        program.works()?;
+        program.end()?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_can_not_be_attached_to_is_refused() -> Result<()> {
+    let refused = |pid: u32, why: &str| {
+        let outcome = lockwright().args(["attach", &pid.to_string()]).run()?;
+        ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+        ensure!(outcome.errors().contains(why), "{why}: {}", outcome.describe());
+        Ok(())
+    };
+    let mut program = Program::start(&["may be cut short"])?;
+    // Stopped.
+    let pid = program.child.id();
+    let signal = |signal: i32| {
+        // SAFETY: our own child.
+        unsafe { libc::kill(pid as libc::pid_t, signal) };
+    };
+    signal(libc::SIGSTOP);
+    let state = || fs::read_to_string(format!("/proc/{pid}/stat"));
+    while !state()?.contains(") T ") {
+        sleep(Duration::from_millis(1));
+    }
+    refused(pid, "it is stopped")?;
+    signal(libc::SIGCONT);
+    program.works()?;
+    // Preloaded.
+    let mut child = Command::new("sleep").arg("100").env("LD_PRELOAD", &*super::LIBRARY).spawn()?;
+    // Once it sleeps, it has been loaded.
+    let sleeps = format!("{} ", libc::SYS_clock_nanosleep);
+    while !fs::read_to_string(format!("/proc/{}/syscall", child.id()))?.starts_with(&sleeps) {
+        sleep(Duration::from_millis(1));
+    }
+    let outcome = refused(child.id(), "was started with lockwright");
+    child.kill()?;
+    child.wait()?;
+    outcome?;
+    // A zombie.
+    let mut child = Command::new("true").spawn()?;
+    while !fs::read_to_string(format!("/proc/{}/stat", child.id()))?.contains(") Z ") {
+        sleep(Duration::from_millis(1));
+    }
+    refused(child.id(), "has ended")?;
+    child.wait()?;
+    program.end()
+}
+
+/// A thread that is always busy can't load a library, and one that handles a signal may have interrupted `malloc`.
+#[test]
+fn a_thread_that_must_not_be_disturbed_is_not() -> Result<()> {
+    if !can_trace()? {
+        return Ok(());
+    }
+    let one = |name: &str, flags: &[&str], why: &str| {
+        let path = compiled(name, "alone.c", flags);
+        let mut child = Command::new(&path).stdout(Stdio::piped()).spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().context("its output")?).read_line(&mut line)?;
+        let outcome = lockwright().args(["attach", &child.id().to_string()]).run();
+        child.kill()?;
+        child.wait()?;
+        let outcome = outcome?;
+        ensure!(outcome.end == End::Code(2), "{name}: {}", outcome.describe());
+        ensure!(outcome.errors().contains(why), "{name}: {}", outcome.describe());
+        Ok(())
+    };
+    // At once: each is looked at for seconds.
+    std::thread::scope(|scope| {
+        let all = [
+            scope.spawn(|| one("busy", &["-DBUSY"], "no thread waits")),
+            scope.spawn(|| one("handler", &["-DHANDLER"], "no thread waits")),
+            scope.spawn(|| one("static", &["-static", "-DBUSY"], "statically linked")),
+        ];
+        all.into_iter().try_for_each(|thread| thread.join().expect("it does not panic"))
+    })
+}
