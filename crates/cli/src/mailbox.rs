@@ -181,7 +181,9 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
     for map in library.chain(own) {
         // The file that is mapped, if we may ask for it: another one may have its name by now.
         let mapped = format!("/proc/{}/map_files/{:x}-{:x}", process.pid, map.start, map.end);
-        let read = |name| offset(Path::new(&mapped), name).or_else(|_| offset(&process.sees(&map.path), name));
+        let read = |name| {
+            offset(Path::new(&mapped), name).or_else(|_| offset(&process.sees(&map.path), name))
+        };
         match read(symbol) {
             Ok(Some(offset)) => return Ok(map.start + offset),
             Ok(None) => is_old |= read(SYMBOL).is_ok_and(|other| other.is_some()),

@@ -3,13 +3,13 @@
 use crate::control::SAMPLE;
 use crate::layout::{
     CLASSES, DEPTH, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS, MAGIC,
-    MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, SITES, STACKS, STACKS_AT,
-    Site, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
+    MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, SITES, STACKS,
+    STACKS_AT, Site, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
 };
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use lockwright_record::file;
 pub use lockwright_record::Refused;
+use lockwright_record::file;
 
 /// The header's contents.
 #[derive(Clone, Copy, Debug)]
@@ -561,8 +561,7 @@ impl Segment {
 
 /// The hash of a stack; not 0.
 pub fn stack_hash(frames: &[u64]) -> u64 {
-    let step = |hash: u64, frame: &u64| {
-        (hash ^ frame).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
-    };
+    let step =
+        |hash: u64, frame: &u64| (hash ^ frame).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     frames.iter().fold(0x51_7c_c1_b7, step) | 1
 }

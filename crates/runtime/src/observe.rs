@@ -133,7 +133,11 @@ pub(crate) unsafe fn load() {
     let Some(name) = variable(c"LOCKWRIGHT_OBSERVE") else { return };
     match Level::from_name(name) {
         Some(level) => lockwright_observe.begin(level),
-        None => say(&[b"LOCKWRIGHT_OBSERVE='", name, b"' is none of off, counters, full: nothing is counted\n"]),
+        None => say(&[
+            b"LOCKWRIGHT_OBSERVE='",
+            name,
+            b"' is none of off, counters, full: nothing is counted\n",
+        ]),
     }
 }
 
@@ -183,7 +187,9 @@ fn make() -> Result<Segment, Refused> {
     let about = About {
         now_ns: futex::now(Clock::Monotonic),
         started: files::read(c"/proc/self/stat", &mut stat).map_or(0, started),
-        boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot).unwrap_or(b"").trim_ascii(),
+        boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot)
+            .unwrap_or(b"")
+            .trim_ascii(),
         lock: &said.lock[..said.lock_len],
         command: files::command_line(&mut command),
     };

@@ -77,8 +77,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "pid")]
     library: Option<PathBuf>,
     /// The program and its arguments
-    #[arg(required_unless_present = "pid", conflicts_with = "pid", trailing_var_arg = true,
-          value_name = "PROGRAM")]
+    #[arg(
+        required_unless_present = "pid",
+        conflicts_with = "pid",
+        trailing_var_arg = true,
+        value_name = "PROGRAM"
+    )]
     command: Vec<OsString>,
 }
 

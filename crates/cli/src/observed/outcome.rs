@@ -118,7 +118,9 @@ pub(crate) fn outcome(
     elapsed_ns: u64,
     threads: usize,
 ) -> Outcome {
-    busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, |lock| (lock.blocked_ns, lock.wait_ns()))
+    busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, |lock| {
+        (lock.blocked_ns, lock.wait_ns())
+    })
 }
 
 /// The same of the first `most` locks, the highest `key` first. Only those get names, which take longer than all the rest.

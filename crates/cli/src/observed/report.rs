@@ -1,8 +1,8 @@
 //! An outcome as text.
 
 use super::outcome::{Outcome, Percentiles, Ranked, Site};
-use crate::profile::outcome::Folded;
 use crate::output::{beside, plain, shown, table};
+use crate::profile::outcome::Folded;
 use lockwright_bench::{si, time, wrapped};
 
 /// Locks that are told about one by one.
@@ -58,7 +58,9 @@ fn text(outcome: &Outcome, most: usize) -> String {
     );
     text.push_str(&(wrapped(&about) + "\n"));
     text.push('\n');
-    let mut drawn = table(&["", "blocked", "waiting", "waits", "slept", "P50", "P99", "P99.9", "max", "hold P50"]);
+    let mut drawn = table(&[
+        "", "blocked", "waiting", "waits", "slept", "P50", "P99", "P99.9", "max", "hold P50",
+    ]);
     let elapsed = outcome.elapsed_ns.max(1) as f64;
     for (number, lock) in outcome.locks.iter().take(most).enumerate() {
         drawn.add_row([
@@ -83,7 +85,11 @@ fn text(outcome: &Outcome, most: usize) -> String {
         text.push_str(&told(number + 1, lock));
     }
     if outcome.locks.len() > most {
-        text.push_str(&format!("\n{} more locks: --top {}\n", outcome.locks.len() - most, outcome.locks.len()));
+        text.push_str(&format!(
+            "\n{} more locks: --top {}\n",
+            outcome.locks.len() - most,
+            outcome.locks.len()
+        ));
     }
     text.push_str(&lost(outcome));
     text
@@ -101,7 +107,8 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     }
     let mut places = |verb: &str, sites: &[Site]| {
         for site in sites.iter().take(PLACES).filter(|site| site.ns > 0) {
-            let place = if site.place.is_empty() { String::new() } else { format!(" ({})", site.place) };
+            let place =
+                if site.place.is_empty() { String::new() } else { format!(" ({})", site.place) };
             let line = format!(
                 "{:.0} % {}{}: {} times, longest {}",
                 100.0 * site.share,
@@ -146,7 +153,10 @@ fn lost(outcome: &Outcome) -> String {
     let mut text = String::new();
     for (count, what) in [
         (lost.unplaced, "waits found no room, and count for \"other locks\""),
-        (lost.evicted, "locks made room for others: what they counted is under \"locks that are gone\""),
+        (
+            lost.evicted,
+            "locks made room for others: what they counted is under \"locks that are gone\"",
+        ),
         (lost.stacks, "stacks found no room"),
         (lost.memory, "operations were not counted: there was no shared memory"),
     ] {

@@ -3,11 +3,11 @@
 use super::live::Live;
 use super::outcome::{Outcome, outcome};
 use super::snapshot::Snapshot;
+use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
 use crate::output::say;
 use crate::process::Process;
 use crate::{elf, find, launch, library, machine};
-use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use indicatif::ProgressBar;
 use lockwright_bench::interrupted;
 use lockwright_observe::control::Level;

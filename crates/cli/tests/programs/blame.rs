@@ -1,6 +1,6 @@
 //! `lockwright profile` of programs under us: which lock, where, and who makes others wait.
 
-use super::{compiled, lockwright, FOLDER};
+use super::{FOLDER, compiled, lockwright};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End};
 use serde_json::Value;
@@ -81,7 +81,8 @@ fn stacks_are_shown_where_there_are_frame_pointers() -> Result<()> {
     let path = program.to_str().context("a path in UTF-8")?;
     let report = profile("frames", &options, &[path], "done\n")?;
     let stack = report.pointer("/processes/0/locks/0/holders/0/stack").context("a stack")?;
-    let frames: Vec<&str> = stack.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let frames: Vec<&str> =
+        stack.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     assert!(frames[0].starts_with("hoard (hoard.c:24)"), "{frames:?}");
     assert!(frames[1].starts_with("slowly (hoard.c:"), "{frames:?}");
     let picture = fs::read_to_string(flame)?;
@@ -125,7 +126,10 @@ fn a_child_and_a_killed_process_are_reported() -> Result<()> {
     for rounds in [" 20", " 1000000"] {
         assert!(commands.iter().any(|command| command.ends_with(rounds)), "{commands:?}");
     }
-    assert!(all.iter().all(|process| text(process, "/locks/0/name").starts_with("locks")), "{report:#}");
+    assert!(
+        all.iter().all(|process| text(process, "/locks/0/name").starts_with("locks")),
+        "{report:#}"
+    );
     Ok(())
 }
 

@@ -104,11 +104,7 @@ pub fn lock_until<E: Environment>(
     let wait = E::waits(m, 0);
     let acquired = E::on_word(m, || front::lock_until(m.parts(), &tuning, deadline));
     E::has_waited(m, wait, acquired);
-    if acquired {
-        own(m, kind)
-    } else {
-        Err(Refused::TimedOut)
-    }
+    if acquired { own(m, kind) } else { Err(Refused::TimedOut) }
 }
 
 /// Unlocks.
