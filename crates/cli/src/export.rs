@@ -160,7 +160,9 @@ impl Subject {
                 Ok(look) => {
                     if let Some(total) = look.total.as_ref().filter(|_| !watched.has_ended) {
                         // The same locks each time, as far as may be: those that blocked for longest in all.
-                        let key = |lock: &crate::observed::snapshot::Lock| (lock.blocked_ns, lock.wait_ns());
+                        let key = |lock: &crate::observed::snapshot::Lock| {
+                            (lock.blocked_ns, lock.wait_ns())
+                        };
                         let named = watched.named(total, &look, self.most, key);
                         told.push(Told::new(&named, total, watched.name()));
                     }

@@ -39,8 +39,9 @@ pub(crate) fn run(pid: Option<libc::pid_t>, interval: Duration) -> Result<ExitCo
     let mut view = View::open(pid, interval)?;
     let signals = Watch::new();
     // A panic restores the terminal before it is told.
-    let mut terminal = ratatui::try_init()
-        .map_err(|error| Failure::new(format!("cannot draw on this terminal: {}", cause(&error))))?;
+    let mut terminal = ratatui::try_init().map_err(|error| {
+        Failure::new(format!("cannot draw on this terminal: {}", cause(&error)))
+    })?;
     let ended = draw(&mut view, &mut terminal, &signals, interval);
     ratatui::restore();
     drop(view); // takes the level back

@@ -40,7 +40,9 @@ impl Level {
 
     /// The level with this name: `off`, `counters`, `full`.
     pub fn from_name(name: &[u8]) -> Option<Self> {
-        [Self::Off, Self::Counters, Self::Full].into_iter().find(|level| level.name().as_bytes() == name)
+        [Self::Off, Self::Counters, Self::Full]
+            .into_iter()
+            .find(|level| level.name().as_bytes() == name)
     }
 
     /// Its name.
@@ -118,7 +120,12 @@ impl Control {
     #[inline]
     pub fn expire(&self, now_ns: u64) {
         let (level, own) = (self.level.load(Relaxed), self.own.load(Relaxed)); // hints
-        if level > own && self.until_ns.get(level as usize - 1).is_none_or(|until| until.load(Relaxed) < now_ns) {
+        if level > own
+            && self
+                .until_ns
+                .get(level as usize - 1)
+                .is_none_or(|until| until.load(Relaxed) < now_ns)
+        {
             self.lower(level, own, now_ns);
         }
     }
@@ -148,7 +155,9 @@ mod tests {
         control.until_ns[0].store(100, Relaxed);
         control.until_ns[1].store(50, Relaxed);
         control.level.store(Level::Full as u32, Relaxed);
-        for (now_ns, seen) in [(50, Level::Full), (51, Level::Counters), (100, Level::Counters), (101, Level::Off)] {
+        for (now_ns, seen) in
+            [(50, Level::Full), (51, Level::Counters), (100, Level::Counters), (101, Level::Off)]
+        {
             control.expire(now_ns);
             assert_eq!(level(), Some(seen), "{now_ns}");
         }

@@ -144,9 +144,11 @@ impl Collector for All {
         self.counters(to, contended, |lock| lock.contended)?;
         let slept = ("lockwright_lock_slept", "Waits with a sleep");
         self.counters(to, slept, |lock| lock.slept)?;
-        let gave_up = ("lockwright_lock_gave_up", "Waits that ended at their deadline, without the lock");
+        let gave_up =
+            ("lockwright_lock_gave_up", "Waits that ended at their deadline, without the lock");
         self.counters(to, gave_up, |lock| lock.gave_up)?;
-        let blocked = ("lockwright_lock_blocked_seconds", "Time in which somebody waited for the lock");
+        let blocked =
+            ("lockwright_lock_blocked_seconds", "Time in which somebody waited for the lock");
         self.counters(to, blocked, |lock| lock.blocked_s)?;
         let wait = ("lockwright_lock_wait_seconds", "Waits, as far as they were timed");
         self.histograms(to, wait, |lock| &lock.wait)?;
@@ -169,7 +171,8 @@ mod tests {
     use super::*;
 
     fn page() -> String {
-        let histogram = || Histogram { sum_s: 0.5, count: 3, buckets: vec![(0.1, 2), (f64::INFINITY, 1)] };
+        let histogram =
+            || Histogram { sum_s: 0.5, count: 3, buckets: vec![(0.1, 2), (f64::INFINITY, 1)] };
         let lock = Lock {
             labels: vec![("process", "a \"b\"\n".to_owned()), ("pid", "7".to_owned())],
             contended: 3,

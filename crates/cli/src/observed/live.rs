@@ -79,7 +79,12 @@ impl Live {
     }
 
     /// Asks for a level from now on, for this long; to be renewed before that. Others may ask for more.
-    pub(crate) fn ask(&self, process: &Process, level: Level, lease: Duration) -> Result<(), Failure> {
+    pub(crate) fn ask(
+        &self,
+        process: &Process,
+        level: Level,
+        lease: Duration,
+    ) -> Result<(), Failure> {
         self.check(process)?;
         let now_ns = now_ns();
         if let Some(at) = place_of(level) {

@@ -24,7 +24,9 @@ impl Finder {
         let mut found = Vec::new();
         let mut others = BTreeMap::new();
         for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
             let is_ours = || entry.metadata().is_ok_and(|about| user == 0 || about.uid() == user);
             if pid == own || !is_ours() {
                 continue;

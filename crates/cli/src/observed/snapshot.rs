@@ -353,7 +353,8 @@ impl Bytes<'_> {
                 stack: head.stack(stack),
             })
         };
-        let mut sites: Vec<Seen> = (0..lockwright_observe::layout::SITES).filter_map(site).collect();
+        let mut sites: Vec<Seen> =
+            (0..lockwright_observe::layout::SITES).filter_map(site).collect();
         sites.sort_by_key(|site| std::cmp::Reverse(site.ns));
         sites
     }

@@ -1,7 +1,7 @@
 //! `lockwright top --batch`: a line of JSON for each look.
 
-use super::list::List;
 use super::lease;
+use super::list::List;
 use crate::hints::Failure;
 use crate::observed::watched::Watched;
 use crate::output;
@@ -20,7 +20,9 @@ pub(crate) fn run(
 ) -> Result<ExitCode, Failure> {
     let signals = Watch::new();
     let mut subject = match pid {
-        Some(pid) => Subject::Process(Box::new(Watched::open(pid, Level::Counters, lease(interval))?)),
+        Some(pid) => {
+            Subject::Process(Box::new(Watched::open(pid, Level::Counters, lease(interval))?))
+        }
         None => Subject::All(List::new()),
     };
     let mut next = Instant::now();
@@ -67,10 +69,13 @@ impl Subject {
                 let look = watched.look()?;
                 let locks = match &look.since {
                     Some(since) => {
-                        let outcome = watched.named(since, &look, most, |lock| (lock.blocked_ns, lock.wait_ns()));
+                        let outcome = watched
+                            .named(since, &look, most, |lock| (lock.blocked_ns, lock.wait_ns()));
                         serde_json::to_value(outcome).map_err(Failure::new)?
                     }
-                    None => json!({ "pid": watched.pid, "elapsed_ns": look.elapsed.as_nanos() as u64, "locks": [] }),
+                    None => {
+                        json!({ "pid": watched.pid, "elapsed_ns": look.elapsed.as_nanos() as u64, "locks": [] })
+                    }
                 };
                 let about = json!({ "time_s": time_s, "level": watched.level.name(), "ended": watched.has_ended });
                 Ok((joined(about, locks), watched.has_ended))

@@ -47,9 +47,10 @@ impl List {
         let pids = self.finder.find();
         self.known.retain(|pid, _| pids.contains(pid));
         for pid in pids {
-            self.known
-                .entry(pid)
-                .or_insert_with(|| Watched::open(pid, Level::Off, Duration::ZERO).map_err(|why| why.message().to_owned()));
+            self.known.entry(pid).or_insert_with(|| {
+                Watched::open(pid, Level::Off, Duration::ZERO)
+                    .map_err(|why| why.message().to_owned())
+            });
         }
         self.rows = self.known.iter_mut().filter_map(|(pid, watched)| row(*pid, watched)).collect();
         self.rows.sort_by_key(|row| (row.refused.is_some(), std::cmp::Reverse(row.blocked_ns)));

@@ -54,6 +54,8 @@ pub(crate) fn switch(pid: libc::pid_t, lock: &str) -> Result<String, Failure> {
     match mailbox.post(&format!("{lock}\n{rules}"))? {
         Said::Done => Ok(format!("now on {lock}")),
         Said::Refused(why) => Err(Failure::new(format!("it keeps its locks: {why}"))),
-        Said::Nothing => Ok(format!("{lock} is posted, and in force when a thread next has to wait")),
+        Said::Nothing => {
+            Ok(format!("{lock} is posted, and in force when a thread next has to wait"))
+        }
     }
 }

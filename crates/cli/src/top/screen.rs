@@ -52,7 +52,8 @@ fn header<'a>(names: &[&'a str]) -> Row<'a> {
         0 => Cell::from(*name),
         _ => Cell::from(Text::from(*name).alignment(Alignment::Right)),
     };
-    Row::new(names.iter().enumerate().map(cell)).style(Style::new().add_modifier(Modifier::UNDERLINED))
+    Row::new(names.iter().enumerate().map(cell))
+        .style(Style::new().add_modifier(Modifier::UNDERLINED))
 }
 
 fn right(text: String) -> Cell<'static> {
@@ -208,7 +209,8 @@ fn course(process: &Shown, lock: &Ranked) -> String {
 /// The lock, its rule, who holds it and who waits.
 fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
     let text = told(process.selected + 1, lock);
-    let mut lines: Vec<Line<'static>> = text.lines().map(|line| Line::from(line.to_owned())).collect();
+    let mut lines: Vec<Line<'static>> =
+        text.lines().map(|line| Line::from(line.to_owned())).collect();
     let rule = format!("   rule      {}", shown(&process.rules.at(lock.place)));
     lines.insert(1.min(lines.len()), Line::from(rule));
     lines

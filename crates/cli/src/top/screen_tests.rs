@@ -24,8 +24,13 @@ fn site(function: &str, place: &str, share: f64) -> Site {
 }
 
 fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
-    let wait =
-        Percentiles { count: 900, p50_ns: 463, p99_ns: 14_300, p999_ns: 1_250_000, max_ns: 4_100_000 };
+    let wait = Percentiles {
+        count: 900,
+        p50_ns: 463,
+        p99_ns: 14_300,
+        p999_ns: 1_250_000,
+        max_ns: 4_100_000,
+    };
     Ranked {
         of: Of::Lock(at),
         place: 1,

@@ -212,7 +212,9 @@ impl Shown {
     }
 
     fn look(&mut self) -> Result<(), Failure> {
-        let Some(watched) = self.watched.as_mut().filter(|_| !self.has_ended) else { return Ok(()) };
+        let Some(watched) = self.watched.as_mut().filter(|_| !self.has_ended) else {
+            return Ok(());
+        };
         let look = watched.look()?;
         (self.level, self.has_ended) = (watched.level, watched.has_ended);
         if self.has_ended {

@@ -69,14 +69,18 @@ fn a_lock_that_is_held_for_long_is_named() -> Result<()> {
     let mut top = start(&["top", &program.pid(), "--batch", "--interval=200ms"])?;
     let begun = Instant::now();
     let mut lines = BufReader::new(top.stdout.take().context("its output")?).lines();
-    let names = |sites: &Value| sites.as_array().is_some_and(|all| all.iter().any(|site| site["function"] == "hoard"));
+    let names = |sites: &Value| {
+        sites.as_array().is_some_and(|all| all.iter().any(|site| site["function"] == "hoard"))
+    };
     loop {
         let line = lines.next().context("it has ended")??;
         let look: Value = serde_json::from_str(&line)?;
         ensure!(look["pid"].to_string() == program.pid() && look["ended"] == false, "{look}");
         let locks = look["locks"].as_array().context("locks")?;
         let planted = locks.iter().find(|lock| lock["name"] == "planted");
-        if planted.is_some_and(|lock| names(&lock["holders"]) && lock["blocked_ns"].as_u64() > Some(0)) {
+        if planted
+            .is_some_and(|lock| names(&lock["holders"]) && lock["blocked_ns"].as_u64() > Some(0))
+        {
             break;
         }
         ensure!(begun.elapsed() < PATIENCE, "{look}");
