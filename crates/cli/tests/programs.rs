@@ -12,6 +12,8 @@ use tempfile::TempDir;
 
 #[path = "programs/bench.rs"]
 mod bench;
+#[path = "programs/blame.rs"]
+mod blame;
 #[path = "programs/compare.rs"]
 mod compare;
 #[path = "programs/doctor.rs"]
@@ -24,6 +26,8 @@ mod guest;
 mod hostile;
 #[path = "programs/kernel.rs"]
 mod kernel;
+#[path = "programs/profile.rs"]
+mod profile;
 #[path = "programs/record.rs"]
 mod record;
 #[path = "programs/switch.rs"]

@@ -41,6 +41,8 @@ static struct task_struct *(*const current_task)(void) = (void *)158;
 #define SKIP 3
 #define USER_STACK (1 << 8)
 #define FRAMES 32
+// Spinning waits are short, and a walk costs about 0.1 us a frame.
+#define SPIN_FRAMES 10
 
 // Bits of a kind: the kernel's LCB_F_*, and one of ours.
 enum { SPIN = 1, READ = 2, WRITE = 4, RT = 8, PERCPU = 16, MUTEX = 32, FUTEX = 64 };
@@ -195,6 +197,13 @@ struct {
 } stacks SEC(".maps");
 
 struct {
+    NUMBER(type, MAP_STACK_TRACE);
+    NUMBER(max_entries, 16384);
+    NUMBER(key_size, sizeof(u32));
+    NUMBER(value_size, SPIN_FRAMES * sizeof(u64));
+} spin_stacks SEC(".maps");
+
+struct {
     NUMBER(type, MAP_ARRAY);
     NUMBER(max_entries, TALLIES);
     TYPE(key, u32);
@@ -347,10 +356,11 @@ int contention_begin(u64 *ctx) {
         wait->lock = lock;
         wait->kind = kind;
         wait->role = role(lock);
-        wait->stack = stack_id(ctx, &stacks, SKIP);
+        wait->stack = stack_id(ctx, &spin_stacks, SKIP);
         if (wait->stack < 0)
             tally(NO_STACK, 1);
-        wait->since_ns = now;
+        // It joins the line only when we are done: what we take is no wait. Sleeping waiters mostly stand in line by now.
+        wait->since_ns = ktime_ns();
         cost(BEGIN, now);
         return 0;
     }
@@ -430,8 +440,8 @@ int futex_begin(u64 *ctx) {
     if (!(FUTEX_WAITS >> (op & 31) & 1))
         return 0;
     u64 ids = current_pid_tgid();
-    u32 tid = ids;
-    if (!counts(ids >> 32))
+    u32 tid = ids, tgid = ids >> 32;
+    if (!counts(tgid))
         return 0;
     u64 now = ktime_ns();
     struct pending wait = {.lock = word, .since_ns = now, .kind = FUTEX};
@@ -440,6 +450,10 @@ int futex_begin(u64 *ctx) {
         tally(NO_STACK, 1);
     if (map_update(&in_futex, &tid, &wait, ANY))
         tally(UNSEEN, 1);
+    if (!map_lookup(&futex_users, &tgid)) {
+        u32 one = 1;
+        map_update(&futex_users, &tgid, &one, ANY);
+    }
     cost(BEGIN, now);
     return 0;
 }
@@ -458,10 +472,6 @@ int futex_end(u64 *ctx) {
     if ((s32)ctx[1] == -11)
         return 0;
     account(&wait, tgid, now - wait.since_ns);
-    if (!map_lookup(&futex_users, &tgid)) {
-        u32 one = 1;
-        map_update(&futex_users, &tgid, &one, ANY);
-    }
     cost(END, now);
     return 0;
 }

@@ -38,6 +38,11 @@ impl Kind {
         of.map_or("unknown", |(name, _)| name)
     }
 
+    /// Does it spin while it waits?
+    pub(crate) fn spins(self) -> bool {
+        self.0 & SPIN != 0
+    }
+
     /// `R` or `W`, of locks that have readers.
     pub fn access(self) -> Option<&'static str> {
         match self.0 & (READ | WRITE) {

@@ -172,19 +172,23 @@ impl Observer {
             let of = (key.lock, key.kind, key.role, key.process, key.stack);
             all.entry(of).or_default().add(key.bucket, sum.count, sum.total_ns, sum.max_ns);
         }
-        let stacks = StackTraceMap::try_from(self.ebpf.map("stacks").expect("a map of ours"))?;
-        let frames = |id: i32| {
+        let stacks =
+            |name: &str| StackTraceMap::try_from(self.ebpf.map(name).expect("a map of ours"));
+        let (sleepers, spinners) = (stacks("stacks")?, stacks("spin_stacks")?);
+        let frames = |id: i32, spins: bool| {
+            let stacks = if spins { &spinners } else { &sleepers };
             let trace = u32::try_from(id).ok().and_then(|id| stacks.get(&id, 0).ok());
             trace.map(|trace| trace.frames().iter().map(|frame| frame.ip).collect())
         };
         let owners =
             Owners::of(all.keys().map(|(lock, _, role, process, _)| (*lock, *role, *process)));
         let names = self.map::<u32, raw::Name>("names");
-        let mut stack_of = BTreeMap::<i32, Vec<u64>>::new();
+        let mut stack_of = BTreeMap::<(i32, bool), Vec<u64>>::new();
         let wait = |((address, kind, role, process, stack), sum)| {
             let kind = Kind(kind);
-            let frames =
-                stack_of.entry(stack).or_insert_with(|| frames(stack).unwrap_or_default()).clone();
+            let of = (stack, kind.spins());
+            let known = stack_of.entry(of);
+            let frames = known.or_insert_with(|| frames(of.0, of.1).unwrap_or_default()).clone();
             let owner = owners.owner(address, role, process).map(|(role, process)| {
                 let name = names.get(&process, 0).unwrap_or_default();
                 let name = String::from_utf8_lossy(&name);

@@ -10,6 +10,7 @@
 
 use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
+use crate::probes::fire;
 use crate::watch::{self, Who};
 use crate::{config, fork, mutex, real, thread};
 use core::ffi::c_int;
@@ -84,6 +85,7 @@ unsafe fn wait_any(
             Some(Deadline { clock, at })
         }
     };
+    fire!(cond_wait, cond, mutex);
     // SAFETY: the caller's promise.
     unsafe { wait_here(c, mutex, deadline) }
 }
@@ -329,6 +331,7 @@ unsafe fn signal_here(cond: *mut Cond) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_cond_signal(cond.cast()) };
     }
+    fire!(cond_signal, cond);
     if !c.is_idle() {
         list(c).signal(|| held(c));
     }
@@ -353,6 +356,7 @@ unsafe fn broadcast_here(cond: *mut Cond) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_cond_broadcast(cond.cast()) };
     }
+    fire!(cond_broadcast, cond);
     if !c.is_idle() {
         list(c).broadcast(|| held(c));
     }
@@ -370,6 +374,7 @@ pub unsafe fn destroy(cond: *mut Cond) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_cond_destroy(cond.cast()) };
     }
+    fire!(cond_destroy, cond);
     while list(c).has_waiters() {
         let nap = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
         // SAFETY: a valid timespec, no remainder wanted. Not libc's nanosleep: that can be cancelled.

@@ -18,6 +18,7 @@
 //!                  fork  access                            children, who have handlers here;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
 //!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
+//!                  probes                                  glibc's static probes
 //! ```
 //!
 //! Watchers lie below decisions because they decide nothing: they need a clock, a file and a thread's memory. If they
@@ -55,6 +56,7 @@ mod object;
 mod observe;
 mod pause;
 mod policy;
+mod probes;
 pub mod real;
 mod recording;
 mod rules;

@@ -7,6 +7,9 @@
 use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
+use crate::probes::fire;
+#[cfg(target_arch = "x86_64")]
+use crate::probes::note;
 use crate::watch::{self, Rehearsal, Who};
 use crate::{observe, real, thread};
 use core::ffi::c_int;
@@ -43,6 +46,7 @@ fn give_watched(m: &Mutex) -> c_int {
             m.owner.store(0, Relaxed); // as in `unlock`
             give(m);
         }
+        fire!(mutex_release, m);
         0
     })
 }
@@ -106,20 +110,49 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
         // SAFETY: the caller's promise.
         return unsafe { lock_kind(mutex, caller) };
     }
+    fire!(mutex_entry, mutex);
     if !fast_take(m, mode) {
         // SAFETY: what it expects.
         return unsafe { lock_contended(m, caller) };
     }
     // No call in the middle, which would save registers: see `is_plain`.
     let Some(id) = thread::known_id() else { return own(m) };
-    m.owner.store(id, Relaxed); // for gdb, and for `destroy`
+    own_and_say(m, id); // for gdb, and for `destroy`
     0
+}
+
+/// Notes the holder, and is the probe `mutex_acquired`: the store is the probe's instruction, so it costs none. (A `nop`
+/// here took 2 % of the time of a pair of lock and unlock, wherever it stood.) A tracer that stops here sees the lock
+/// taken, and not yet by whom.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn own_and_say(m: &Mutex, id: u32) {
+    const OWNER: usize = core::mem::offset_of!(Mutex, owner);
+    // SAFETY: writes a field of the mutex, which is an atomic, as a relaxed store does.
+    unsafe {
+        core::arch::asm!(
+            note!("movl {1:e}, {2}({0})", mutex_acquired, "8@{0}"),
+            in(reg) m,
+            in(reg) id,
+            const OWNER,
+            options(att_syntax, nostack, preserves_flags)
+        );
+    }
+}
+
+/// Notes the holder.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+fn own_and_say(m: &Mutex, id: u32) {
+    m.owner.store(id, Relaxed);
+    fire!(mutex_acquired, m);
 }
 
 #[cold]
 #[inline(never)]
 fn own(m: &Mutex) -> c_int {
     m.owner.store(thread::id(), Relaxed); // as above
+    fire!(mutex_acquired, m);
     0
 }
 
@@ -169,6 +202,7 @@ extern "C" fn lock_contended_from(m: &Mutex, caller: usize, from: usize, frame: 
     if posix::acquire(m, 0, caller) {
         m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
     }
+    fire!(mutex_acquired, m);
     0
 }
 
@@ -178,6 +212,7 @@ fn lock_watched(m: &Mutex, caller: usize) -> c_int {
     let glibc = || unsafe { real::pthread_mutex_lock(as_glibcs(m)) };
     watch::acquisition(What::Acquired, m, glibc, || {
         take(m, caller);
+        fire!(mutex_acquired, m);
         0
     })
 }
@@ -207,7 +242,12 @@ unsafe fn lock_kind_here(mutex: *mut Mutex, caller: usize) -> c_int {
         // SAFETY: not ours; glibc's function keeps glibc's contract.
         return unsafe { real::pthread_mutex_lock(mutex.cast()) };
     }
-    errno(posix::lock(m, caller))
+    fire!(mutex_entry, mutex);
+    let answer = posix::lock(m, caller);
+    if answer.is_ok() {
+        fire!(mutex_acquired, mutex);
+    }
+    errno(answer)
 }
 
 /// Tries to lock.
@@ -262,8 +302,13 @@ unsafe fn lock_until_here(
     // SAFETY: the caller's promise.
     let (m, at) = unsafe { (&*mutex, *until) };
     let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
+    fire!(mutex_timedlock_entry, mutex, until);
     let is_time = (0..1_000_000_000).contains(&at.tv_nsec);
-    errno(posix::lock_until(m, is_time.then_some(Deadline { clock, at })))
+    let answer = posix::lock_until(m, is_time.then_some(Deadline { clock, at }));
+    if answer.is_ok() {
+        fire!(mutex_timedlock_acquired, mutex);
+    }
+    errno(answer)
 }
 
 /// Is it glibc's to handle (robust, PI, PP, process-shared, destroyed)?
@@ -292,8 +337,12 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
                 return unsafe { unlock_kind(mutex) };
             }
             m.owner.store(0, Relaxed); // glibc's condvar code asserts it
-            // SAFETY: what it expects.
-            if fast_give(m, SEVERAL) { 0 } else { unsafe { unlock_contended(m) } }
+            if !fast_give(m, SEVERAL) {
+                // SAFETY: what it expects.
+                return unsafe { unlock_contended(m) };
+            }
+            fire!(mutex_release, mutex);
+            0
         },
         || {
             if !is_plain(m) {
@@ -306,6 +355,7 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
             }
             m.owner.store(0, Relaxed); // as above
             m.word.store(FREE, Relaxed); // nobody else is there to see it
+            fire!(mutex_release, mutex);
             0
         },
         // SAFETY: the caller's promise.
@@ -329,6 +379,7 @@ unsafe extern "C" fn unlock_otherwise_from(
             observe::called(from, frame);
         }
         if posix::hand_on(m) {
+            fire!(mutex_release, mutex);
             return 0;
         }
     }
@@ -340,7 +391,11 @@ unsafe extern "C" fn unlock_otherwise_from(
         return unlock_contended_from(m, 0, from, frame);
     }
     m.owner.store(0, Relaxed); // as in `unlock`
-    if fast_give(m, SEVERAL) { 0 } else { unlock_contended_from(m, 0, from, frame) }
+    if !fast_give(m, SEVERAL) {
+        return unlock_contended_from(m, 0, from, frame);
+    }
+    fire!(mutex_release, mutex);
+    0
 }
 
 #[cold]
@@ -354,6 +409,7 @@ extern "C" fn unlock_contended_from(m: &Mutex, _: usize, from: usize, frame: usi
     }
     m.owner.store(0, Relaxed); // as in `unlock`
     give_slow(m, 0);
+    fire!(mutex_release, m);
     0
 }
 
@@ -381,7 +437,11 @@ unsafe fn unlock_kind_here(mutex: *mut Mutex) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_unlock(mutex.cast()) };
     }
-    errno(posix::unlock(m))
+    let answer = posix::unlock(m);
+    if answer.is_ok() {
+        fire!(mutex_release, mutex);
+    }
+    errno(answer)
 }
 
 /// Destroys: EBUSY while held, or while a condvar's waiter will come back for it.
@@ -396,6 +456,7 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         // SAFETY: not ours.
         return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
     }
+    fire!(mutex_destroy, mutex);
     let answer = posix::destroy(m);
     if answer.is_ok() {
         observe::retire(m);
@@ -421,8 +482,13 @@ unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_in
         // SAFETY: the caller's promise.
         return unsafe { lock_kind_here(mutex, caller) };
     }
+    fire!(mutex_entry, mutex);
     // SAFETY: the caller's promise.
-    errno(posix::lock_again(unsafe { &*mutex }, moved, caller))
+    let answer = posix::lock_again(unsafe { &*mutex }, moved, caller);
+    if answer.is_ok() {
+        fire!(mutex_acquired, mutex);
+    }
+    errno(answer)
 }
 
 /// Does the calling thread certainly hold it, as one of ours?

@@ -16,6 +16,7 @@ use lockwright_locks::rw::rwlock::{Counted, Outcome, Parts, Prefer, Waiter};
 use lockwright_native::{Atomic32, Clock, Deadline, Native};
 
 use crate::leave::{self, Wait};
+use crate::probes::fire;
 use crate::{config, real, thread, watch};
 
 /// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
@@ -177,7 +178,12 @@ unsafe fn rdlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_rdlock", lock);
     }
-    this.read(None)
+    fire!(rdlock_entry, lock);
+    let answer = this.read(None);
+    if answer == 0 {
+        fire!(rdlock_acquire_read, lock);
+    }
+    answer
 }
 
 /// `pthread_rwlock_tryrdlock`.
@@ -255,7 +261,12 @@ unsafe fn wrlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_wrlock", lock);
     }
-    this.write(None)
+    fire!(wrlock_entry, lock);
+    let answer = this.write(None);
+    if answer == 0 {
+        fire!(wrlock_acquire_write, lock);
+    }
+    answer
 }
 
 /// `pthread_rwlock_trywrlock`.
@@ -333,6 +344,7 @@ unsafe fn unlock_here(lock: *mut RwLock) -> c_int {
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_unlock", lock);
     }
+    fire!(rwlock_unlock, lock);
     this.parts().unlock();
     0
 }

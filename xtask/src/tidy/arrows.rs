@@ -63,7 +63,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &["trace", "recording", "emulate", "observe"],
             // The ground.
             &["watch", "mode", "shared", "thread", "fork", "clock", "access", "env"],
-            &["layout", "real", "files", "object"],
+            &["layout", "real", "files", "object", "probes"],
         ],
     ),
 ];

@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value = "lock")]
     by: Sorted,
     /// Rows of the report, with their parts beneath
-    #[arg(long, value_name = "N", default_value_t = 10,
+    #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
     /// Draw a histogram of each row
@@ -181,6 +181,7 @@ fn what(args: &Args) -> Result<What, Failure> {
     let kinds = kinds.map_err(|UnknownType { name }| {
         let failure = Failure::new(format!("no type of lock is called '{name}' (--type)"));
         failure.hint(match nearest(&name, UnknownType::known()) {
+            _ if name.starts_with("futex") => "lockwright kernel --futex".to_owned(),
             Some(close) => format!("did you mean '{close}'?"),
             None => UnknownType::known().collect::<Vec<_>>().join(", "),
         })

@@ -8,7 +8,7 @@ use lockwright_record::histogram;
 use serde_json::{Value, json};
 
 /// Callers of a lock in the table.
-const PARTS: usize = 5;
+const PARTS: usize = 3;
 
 /// What there is to say.
 pub(crate) struct Report<'a> {

@@ -6,6 +6,7 @@ use crate::rules;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What we know of processes, some of which have ended since.
 #[derive(Default)]
@@ -17,26 +18,31 @@ pub(crate) struct Processes {
 struct Process {
     name: String,
     mappings: Vec<Mapping>,
-    /// How often we have looked.
-    looks: u32,
+    /// When we look again, and how long we wait then.
+    due: Instant,
+    pause: Duration,
 }
 
-/// A program may load libraries later, and may be a shell that is about to become another program.
-const LOOKS: u32 = 25;
+/// The first pause between two looks; each is twice as long as the one before. A process may load libraries at any time, and
+/// may be a shell that is about to become another program.
+const PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 impl Processes {
     /// Looks at a process while it lives.
     pub(crate) fn look(&mut self, pid: u32) {
-        let looks = self.known.get(&pid).map_or(0, |process| process.looks);
-        if looks >= LOOKS {
+        let now = Instant::now();
+        let known = self.known.get(&pid);
+        if known.is_some_and(|known| now < known.due) {
             return;
         }
+        let pause = known.map_or(PAUSE, |known| (known.pause * 2).min(LONGEST_PAUSE));
         let mappings = process::mappings(pid as libc::pid_t).unwrap_or_default();
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         // One that is about to end has no mappings any more: then what was known stays.
         if !mappings.is_empty() {
             let name = String::from_utf8_lossy(&name).trim_end().to_owned();
-            self.known.insert(pid, Process { name, mappings, looks: looks + 1 });
+            self.known.insert(pid, Process { name, mappings, due: now + pause, pause });
         }
     }
 
@@ -121,7 +127,7 @@ mod tests {
         assert!(function.contains("file"), "{function}");
         let variable = processes.variable(pid, &raw const COUNTER as u64);
         assert!(variable.contains("COUNTER"), "{variable}");
-        assert_eq!(processes.function(pid, 17), "0x11");
+        assert_eq!(processes.variable(pid, 17), "0x11");
         assert_eq!(processes.process(0), "process 0");
     }
 }

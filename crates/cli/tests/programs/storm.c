@@ -6,7 +6,7 @@
 
 enum { LENGTH = 64 << 10, MOST = 64 };
 
-static long rounds = 20000;
+static long rounds = 4000;
 
 static void *storm(void *unused) {
   for (long round = 0; round < rounds; round++) {

@@ -1,0 +1,154 @@
+//! `lockwright profile` of programs under us: which lock, where, and who makes others wait.
+
+use super::{compiled, lockwright, FOLDER};
+use anyhow::{Context, Result, ensure};
+use lockwright_tests::{Child, End};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+/// 20 locks, one of which `hoard` holds for long; it ends after as many rounds as its argument says.
+static HOARD: LazyLock<PathBuf> = LazyLock::new(|| compiled("hoard", "hoard.c", &["-g", "-O2"]));
+static HOARD_CPP: LazyLock<PathBuf> =
+    LazyLock::new(|| compiled("hoard-cpp", "hoard.cpp", &["-g", "-O2"]));
+
+/// The report on a program, as JSON; all it printed was `output`.
+fn profile(name: &str, options: &[&str], program: &[&str], output: &str) -> Result<Value> {
+    let file = FOLDER.path().join(format!("{name}.json"));
+    let outcome = lockwright()
+        .args(["profile", "--format", "json", "--output"])
+        .args([&file])
+        .args(options)
+        .arg_after(program)
+        .run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    ensure!(outcome.text() == output, "{}", outcome.describe());
+    Ok(serde_json::from_slice(&fs::read(file)?)?)
+}
+
+/// `-- PROGRAM`.
+trait After {
+    fn arg_after(self, program: &[&str]) -> Self;
+}
+
+impl After for Child {
+    fn arg_after(self, program: &[&str]) -> Self {
+        self.args(["--"]).args(program)
+    }
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn number(value: &Value, pointer: &str) -> u64 {
+    value.pointer(pointer).and_then(Value::as_u64).unwrap_or_default()
+}
+
+#[test]
+fn the_slow_holder_is_named_first() -> Result<()> {
+    for (program, level, function, file) in [
+        (&*HOARD, "full", "hoard", "hoard.c:24"),
+        (&*HOARD, "counters", "hoard", "hoard.c:24"),
+        (&*HOARD_CPP, "full", "Store::hoard", "hoard.cpp:"),
+    ] {
+        let path = program.to_str().context("a path in UTF-8")?;
+        let report = profile("hoard", &["--level", level], &[path], "done\n")?;
+        let first = report.pointer("/processes/0/locks/0").context("a lock")?;
+        assert_eq!(text(first, "/name"), "locks+0x208", "{report:#}");
+        assert!(text(first, "/holders/0/function").starts_with(function), "{first:#}");
+        assert!(text(first, "/holders/0/place").starts_with(file), "{first:#}");
+        // It alone holds it for 200 times a millisecond.
+        assert!(number(first, "/holders/0/ns") >= 100_000_000, "{first:#}");
+        assert!(text(first, "/waiters/0/function").contains("quick"), "{first:#}");
+        let waits = number(first, "/wait/count");
+        assert!(waits > 0 && number(first, "/contended") > 0 && number(first, "/slept") > 0);
+        assert!(number(first, "/wait/p99_ns") <= number(first, "/wait/max_ns"), "{first:#}");
+        let is_followed = first.pointer("/owner_changes").is_some_and(Value::is_number);
+        assert_eq!(is_followed, level == "full", "{first:#}");
+    }
+    Ok(())
+}
+
+/// With frame pointers a report says who calls, and draws it.
+#[test]
+fn stacks_are_shown_where_there_are_frame_pointers() -> Result<()> {
+    let flags = ["-g", "-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"];
+    let program = compiled("hoard-frames", "hoard.c", &flags);
+    let flame = FOLDER.path().join("hoard.svg");
+    let options = ["--flame", flame.to_str().context("a path in UTF-8")?];
+    let path = program.to_str().context("a path in UTF-8")?;
+    let report = profile("frames", &options, &[path], "done\n")?;
+    let stack = report.pointer("/processes/0/locks/0/holders/0/stack").context("a stack")?;
+    let frames: Vec<&str> = stack.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    assert!(frames[0].starts_with("hoard (hoard.c:24)"), "{frames:?}");
+    assert!(frames[1].starts_with("slowly (hoard.c:"), "{frames:?}");
+    let picture = fs::read_to_string(flame)?;
+    assert!(picture.contains("locks+0x208 (") && picture.contains("slowly"), "{picture}");
+    Ok(())
+}
+
+#[test]
+fn a_program_in_which_nobody_waits_has_an_empty_report() -> Result<()> {
+    let report = profile("none", &[], &["true"], "")?;
+    assert_eq!(report, serde_json::json!({ "processes": [] }));
+    let outcome = lockwright().args(["profile", "--", "sh", "-c", "exit 7"]).run()?;
+    assert_eq!(outcome.end, End::Code(7), "{}", outcome.describe());
+    assert_eq!(outcome.errors(), "no thread had to wait for a lock\n");
+    Ok(())
+}
+
+/// Locks that are gone leave their figures with the place that waited for them, and their room to others.
+#[test]
+fn locks_that_are_gone_need_no_room() -> Result<()> {
+    let program = compiled("gone", "locks_gone.c", &["-O1", "-g"]);
+    let path = program.to_str().context("a path in UTF-8")?;
+    let report = profile("gone", &[], &[path], "done\n")?;
+    let locks = report.pointer("/processes/0/locks").and_then(Value::as_array).context("locks")?;
+    let gone = locks.iter().find(|lock| text(lock, "/name").contains("of use"));
+    let gone = gone.with_context(|| format!("locks that are gone: {report:#}"))?;
+    assert!(text(gone, "/name").starts_with("locks that are gone"), "{gone:#}");
+    assert!(number(gone, "/locks") > 1 && number(gone, "/contended") > 1, "{gone:#}");
+    assert!(locks.len() < 100, "3000 locks are one line: {}", locks.len());
+    Ok(())
+}
+
+/// Every process has its own report: a forked child, too, and one that was killed.
+#[test]
+fn a_child_and_a_killed_process_are_reported() -> Result<()> {
+    let path = HOARD.to_str().context("a path in UTF-8")?;
+    let script = format!("{path} 20; {path} 1000000 & sleep 2; kill -9 $!; wait; true");
+    let report = profile("killed", &[], &["sh", "-c", &script], "done\n")?;
+    let all = report.pointer("/processes").and_then(Value::as_array).context("processes")?;
+    let commands: Vec<&str> = all.iter().map(|process| text(process, "/command")).collect();
+    for rounds in [" 20", " 1000000"] {
+        assert!(commands.iter().any(|command| command.ends_with(rounds)), "{commands:?}");
+    }
+    assert!(all.iter().all(|process| text(process, "/locks/0/name").starts_with("locks")), "{report:#}");
+    Ok(())
+}
+
+/// A process that runs is watched, and what is counted in it is what was before, afterwards.
+#[test]
+fn a_process_that_runs_is_watched() -> Result<()> {
+    let path = HOARD.to_str().context("a path in UTF-8")?;
+    let running = lockwright().args(["run"]).arg_after(&[path, "1000000"]).start()?;
+    let pid = running.pid().to_string();
+    let mut last = String::new();
+    for _ in 0..60 {
+        let outcome = lockwright()
+            .args(["profile", "--quiet", "--format", "json", "--time", "500ms", "-p", &pid])
+            .run()?;
+        last = outcome.describe();
+        let Ok(report) = serde_json::from_str::<Value>(&outcome.text()) else { continue };
+        let first = report.pointer("/processes/0/locks/0").context("a lock")?;
+        if text(first, "/holders/0/function") == "hoard" {
+            assert_eq!(text(first, "/name"), "locks+0x208", "{report:#}");
+            assert!(number(&report, "/processes/0/threads") >= 4, "{report:#}");
+            return running.stop().map(drop);
+        }
+    }
+    running.stop()?;
+    anyhow::bail!("not named: {last}")
+}

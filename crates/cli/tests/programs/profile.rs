@@ -1,0 +1,221 @@
+//! `lockwright profile`: who holds a program's locks, and whether our probes are where tracers look for them.
+
+use super::{FOLDER, LIBRARY, compiled, lockwright};
+use anyhow::{Context, Result, bail, ensure};
+use lockwright_tests::{Child, End, Running};
+use object::{Object, ObjectSection, ObjectSegment};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+/// The programs run until we stop them. So do we, should a fact not show.
+const LONGEST: Duration = Duration::from_secs(120);
+
+fn holders(name: &str, flags: &[&str]) -> PathBuf {
+    compiled(name, "holders.c", flags)
+}
+
+static HOLDERS: LazyLock<PathBuf> = LazyLock::new(|| holders("holders", &["-O2"]));
+
+fn start(program: &Path, arguments: &[&str]) -> Result<Running> {
+    Child::new(program).args(arguments).limit(600).start()
+}
+
+fn line(mark: &str) -> u64 {
+    let text = include_str!("holders.c");
+    let at = text.lines().position(|line| line.ends_with(&format!("/* {mark} */")));
+    at.expect("a line with that mark") as u64 + 1
+}
+
+/// Samples until what is wanted was seen.
+fn profile_until(program: &Running, seen: impl Fn(&Value) -> Option<()>) -> Result<()> {
+    let pid = program.pid().to_string();
+    let start = Instant::now();
+    loop {
+        let words =
+            ["profile", "-p", &pid, "--sample", "--quiet", "--time", "300ms", "--format", "json"];
+        let outcome = lockwright().args(words).run()?;
+        ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+        let found: Value = serde_json::from_str(&outcome.text())?;
+        if seen(&found).is_some() {
+            return Ok(());
+        }
+        if start.elapsed() > LONGEST {
+            bail!("not seen in {LONGEST:?}: {found:#}");
+        }
+    }
+}
+
+fn says(site: &Value, function: &str, line: u64) -> Option<()> {
+    let file = site["file"].as_str()?;
+    (site["function"] == function && site["line"] == line && file.ends_with("holders.c"))
+        .then_some(())
+}
+
+#[test]
+fn a_slow_holder_among_twenty_locks_is_named_in_each_kind_of_build() -> Result<()> {
+    for (name, flags) in [("holders", "-O2"), ("holders-O0", "-O0")] {
+        let program = start(&holders(name, &[flags]), &[])?;
+        let is_there = |found: &Value| {
+            let first = &found["locks"][0];
+            (first["name"] == "table+0x28" && first["kind"] == "mutex").then_some(())?;
+            says(&first["waiters"][0], "lookup", line("lookup"))?;
+            // Only where the kernel lets us look at threads that run.
+            let may_look = found["running_unseen"].is_null();
+            let holder = &first["holders"][0];
+            let running = says(holder, "slow_update", line("slow_update"))
+                .filter(|()| holder["state"] == "running");
+            if may_look { running } else { Some(()) }
+        };
+        profile_until(&program, is_there)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn readers_writer_locks_and_holders_that_sleep_are_known() -> Result<()> {
+    let program = start(&HOLDERS, &["rwlock"])?;
+    profile_until(&program, |found| {
+        let first = &found["locks"][0];
+        (first["name"] == "index_lock" && first["kind"] == "readers-writer lock").then_some(())?;
+        says(&first["waiters"][0], "reader", line("reader"))?;
+        let slept = first["holders"].as_array()?.iter().find(|site| site["state"] == "sleeping")?;
+        says(slept, "rebuild", line("rebuild"))
+    })
+}
+
+#[test]
+fn without_symbols_places_are_told() -> Result<()> {
+    let program = start(&holders("holders-bare", &["-O2", "-s"]), &[])?;
+    profile_until(&program, |found| {
+        let first = &found["locks"][0];
+        let is_place = first["name"].as_str()?.starts_with("holders-bare .");
+        let function = first["waiters"][0]["function"].as_str()?;
+        (is_place && function.starts_with("holders-bare+0x")).then_some(())
+    })
+}
+
+#[test]
+fn the_report_fits_and_flames_are_drawn() -> Result<()> {
+    let program = start(&HOLDERS, &[])?;
+    let pid = program.pid().to_string();
+    let flame = FOLDER.path().join("flame.svg").display().to_string();
+    let to = FOLDER.path().join("report.txt").display().to_string();
+    let start = Instant::now();
+    loop {
+        let words = ["profile", "-p", &pid, "--sample", "-q", "--time", "0.3"];
+        let outcome = lockwright().args(words).args(["--flame", &flame, "--output", &to]).run()?;
+        ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+        ensure!(outcome.text().is_empty(), "the report went to the file, too: {}", outcome.text());
+        let report = fs::read_to_string(&to)?;
+        ensure!(report.lines().all(|line| line.chars().count() <= 80), "{report}");
+        if report.contains(" 1  table+0x28, a mutex in holders")
+            && report.contains("lookup (holders.c:")
+        {
+            break;
+        }
+        ensure!(start.elapsed() < LONGEST, "{report}");
+    }
+    let drawn = fs::read_to_string(&flame)?;
+    for part in ["<svg", "waiters (", "table+0x28 (", "lookup ("] {
+        ensure!(drawn.contains(part), "no '{part}' in the flame graph");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_process_that_ends_leaves_what_was_seen() -> Result<()> {
+    let program = Child::new("sleep").args(["0.5"]).limit(60).start()?;
+    let words = ["profile", "-p", &program.pid().to_string(), "--sample", "-q", "--time", "1h"];
+    let outcome = lockwright().args(words).limit(120).run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    ensure!(outcome.text().contains("then it ended"), "{}", outcome.text());
+    Ok(())
+}
+
+/// A static probe: its name, where it is, and where its arguments are.
+struct Probe {
+    name: String,
+    at: u64,
+    arguments: String,
+}
+
+/// The probes of a library, by its notes.
+fn probes(file: &object::File<'_>) -> Result<Vec<Probe>> {
+    let notes = file.section_by_name(".note.stapsdt").context("no notes")?.uncompressed_data()?;
+    let mut rest = &notes[..];
+    let mut found = Vec::new();
+    let number = |bytes: &[u8]| -> Result<u64> { Ok(u64::from_le_bytes(bytes.try_into()?)) };
+    while rest.len() >= 12 {
+        let part = |at: usize| rest[at..at + 4].try_into().map(u32::from_le_bytes);
+        let (name, length, kind) = (part(0)? as usize, part(4)? as usize, part(8)?);
+        ensure!(kind == 3 && rest[12..].starts_with(b"stapsdt\0"), "another kind of note: {kind}");
+        let start = 12 + name.next_multiple_of(4);
+        let body = &rest[start..start + length];
+        let mut texts = body[24..].split(|byte| *byte == 0).map(String::from_utf8_lossy);
+        ensure!(texts.next().as_deref() == Some("libpthread"), "another provider");
+        let name = texts.next().context("a name")?.into_owned();
+        let arguments = texts.next().context("arguments")?.into_owned();
+        found.push(Probe { name, at: number(&body[..8])?, arguments });
+        rest = &rest[(start + length.next_multiple_of(4)).min(rest.len())..];
+    }
+    Ok(found)
+}
+
+/// glibc's names, and how many arguments each has.
+const PROBES: [(&str, usize); 15] = [
+    ("cond_broadcast", 1),
+    ("cond_destroy", 1),
+    ("cond_signal", 1),
+    ("cond_wait", 2),
+    ("mutex_acquired", 1),
+    ("mutex_destroy", 1),
+    ("mutex_entry", 1),
+    ("mutex_release", 1),
+    ("mutex_timedlock_acquired", 1),
+    ("mutex_timedlock_entry", 2),
+    ("rdlock_acquire_read", 1),
+    ("rdlock_entry", 1),
+    ("rwlock_unlock", 1),
+    ("wrlock_acquire_write", 1),
+    ("wrlock_entry", 1),
+];
+
+#[test]
+fn the_library_has_glibcs_probes_and_each_is_at_an_instruction_of_its_own() -> Result<()> {
+    let bytes = fs::read(&*LIBRARY)?;
+    let file = object::File::parse(&*bytes)?;
+    let probes = probes(&file)?;
+    let names: BTreeSet<&str> = probes.iter().map(|probe| probe.name.as_str()).collect();
+    let wanted: BTreeSet<&str> = PROBES.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, wanted);
+    for probe in &probes {
+        let (_, count) = PROBES.iter().find(|(name, _)| *name == probe.name).context("a name")?;
+        let arguments: Vec<_> = probe.arguments.split(' ').collect();
+        ensure!(arguments.len() == *count, "{}: {}", probe.name, probe.arguments);
+        ensure!(arguments.iter().all(|one| one.starts_with("8@")), "{}", probe.arguments);
+        let text = file.section_by_name(".text").context("no code")?;
+        ensure!(probe.at >= text.address(), "{} is not in .text", probe.name);
+        let at = usize::try_from(probe.at - text.address())?;
+        let code = text.data()?.get(at..at + 8).context("not in .text")?;
+        if cfg!(target_arch = "x86_64") {
+            // `nop`, or the store of the owner: `mov r32, 8(r64)`, with or without a prefix for the later registers.
+            let store = if code[0] & 0xf0 == 0x40 { &code[1..] } else { code };
+            let is_store = store[0] == 0x89 && store[1] >> 6 == 1 && store[2] == 8;
+            ensure!(
+                code[0] == 0x90 || (probe.name == "mutex_acquired" && is_store),
+                "{} at {:#x}: {code:x?}",
+                probe.name,
+                probe.at
+            );
+        }
+    }
+    let is_loaded = |at| {
+        file.segments().any(|part| (part.address()..part.address() + part.size()).contains(&at))
+    };
+    ensure!(probes.iter().all(|probe| is_loaded(probe.at)));
+    Ok(())
+}
