@@ -3,6 +3,7 @@
 pub(crate) mod live;
 pub(crate) mod outcome;
 pub(crate) mod processes;
+pub(crate) mod reader;
 pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod snapshot;

@@ -1,5 +1,6 @@
 //! A process that counts what its locks do, or begins to: its level, and its segment.
 
+use super::reader;
 use super::snapshot::Snapshot;
 use crate::hints::{Failure, cause};
 use crate::mailbox;
@@ -167,6 +168,6 @@ impl Live {
     /// What it has counted so far; `None`: nothing.
     pub(crate) fn snapshot(&self, process: &Process) -> Result<Option<Snapshot>, Failure> {
         let Some((file, path)) = self.file(process)? else { return Ok(None) };
-        Snapshot::read(&file, &path).map(Some)
+        reader::read(&file, &path).map(Some)
     }
 }

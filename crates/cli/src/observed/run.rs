@@ -2,6 +2,7 @@
 
 use super::live::Live;
 use super::outcome::{Outcome, outcome};
+use super::reader;
 use super::snapshot::Snapshot;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
@@ -83,7 +84,7 @@ fn segments(folder: &Path) -> Result<Vec<Snapshot>, Failure> {
     for path in entries.flatten().map(|entry| entry.path()) {
         let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
         if let (true, Ok(file)) = (is_one, File::open(&path)) {
-            match Snapshot::read(&file, &path) {
+            match reader::read(&file, &path) {
                 Ok(snapshot) => all.push(snapshot),
                 Err(failure) => say(&format!("{failure}\n")), // killed while it made the file
             }
@@ -134,7 +135,7 @@ pub(crate) fn process(
         last = last.or(live.file(&process)?);
     }
     let now = match &last {
-        Some((file, path)) => Snapshot::read(file, path)?,
+        Some((file, path)) => reader::read(file, path)?,
         None => {
             return Err(Failure::new(format!("in process {pid} no thread had to wait for a lock"))
                 .hint(format!("lockwright profile -p {pid} --time 60s")));

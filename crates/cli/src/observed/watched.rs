@@ -2,7 +2,8 @@
 
 use super::live::Live;
 use super::outcome::{Outcome, busiest};
-use super::snapshot::{Lock, Reader, Snapshot};
+use super::reader::Reader;
+use super::snapshot::{Lock, Snapshot};
 use crate::hints::{Failure, cause};
 use crate::process::Process;
 use lockwright_observe::control::Level;

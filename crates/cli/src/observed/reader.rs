@@ -1,0 +1,213 @@
+//! Reads segments.
+
+use super::snapshot::{At, Lock, Of, Seen, Snapshot, Times, Waits};
+use crate::hints::{Failure, cause};
+use lockwright_observe::layout::{
+    ADDRESS_BITS, BUCKETS, GONE, Header, KEYS_AT, LENGTH, LOCKS, MAGIC, MAPS, MAPS_AT, MEMORY_AT,
+    MOVING, NOTHING, RECORD, Record, STACKS, STACKS_AT, Site, Stack, UNUSED, VERSION, WHOLE,
+    record_at,
+};
+use lockwright_symbols::mappings_in;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::rc::Rc;
+
+/// Reads a segment, of a process that runs or has ended.
+pub(crate) fn read(file: &File, path: &Path) -> Result<Snapshot, Failure> {
+    Reader::default().read(file, path)
+}
+
+/// Reads a segment again and again. It keeps what it has read of locks that have been quiet since.
+#[derive(Default)]
+pub(crate) struct Reader {
+    /// By their places: the counts as they were, and the lock.
+    known: BTreeMap<usize, (Box<[u8]>, Rc<Lock>)>,
+}
+
+impl Reader {
+    /// As [`read`], of the same segment each time.
+    pub(crate) fn read(&mut self, file: &File, path: &Path) -> Result<Snapshot, Failure> {
+        let refuse = |why: &str| {
+            Failure::new(format!("cannot read '{}': {why}", path.display()))
+                .hint("lockwright profile -- PROGRAM writes and reads such a file")
+        };
+        let metadata = file.metadata().map_err(|error| refuse(&cause(&error)))?;
+        // SAFETY: no preconditions.
+        let user = unsafe { libc::geteuid() };
+        if metadata.uid() != user && user != 0 {
+            return Err(refuse("it belongs to another user"));
+        }
+        let mut head = vec![0; MAPS_AT];
+        file.read_exact_at(&mut head, 0).map_err(|_| refuse("it is too short"))?;
+        let head = Bytes(&head);
+        if head.u64(offset_of!(Header, magic)) != MAGIC {
+            return Err(refuse("it holds no counts of locks"));
+        }
+        if head.u32(offset_of!(Header, version)) != VERSION
+            || head.u64(offset_of!(Header, length)) != LENGTH as u64
+        {
+            return Err(refuse("another version of lockwright wrote it"));
+        }
+        let mut maps = vec![0; (head.u64(offset_of!(Header, maps_length)) as usize).min(MAPS)];
+        file.read_exact_at(&mut maps, MAPS_AT as u64).map_err(|_| refuse("it is too short"))?;
+        let text = |offset: usize, length: usize| {
+            let bytes = &head.0[offset..offset + length];
+            let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
+            String::from_utf8_lossy(&bytes[..end]).into_owned()
+        };
+        let mut locks: BTreeMap<Of, Rc<Lock>> = BTreeMap::new();
+        let mut known = BTreeMap::new();
+        let mut bytes = vec![0; RECORD];
+        for index in 0..=LOCKS {
+            let key = if index == LOCKS { MOVING } else { head.u64(KEYS_AT + index * 8) };
+            let memory = head.u32(MEMORY_AT + index * 4);
+            if key == 0 || key == MOVING && index < LOCKS || [UNUSED, NOTHING].contains(&memory) {
+                continue;
+            }
+            let of = match key {
+                _ if index == LOCKS => Of::Others,
+                key if key & GONE != 0 => Of::Gone(key & (GONE - 1)),
+                key => Of::Lock(key & ((1 << ADDRESS_BITS) - 1)),
+            };
+            // Most of it is times, and the waits on slower cores are seldom there. They stay what they are as long as the counts do.
+            let (counts, all) = bytes.split_at_mut(offset_of!(Record, hold));
+            let at = record_at(index) as u64;
+            file.read_exact_at(counts, at).map_err(|_| refuse("it is too short"))?;
+            let lock = match self.known.remove(&index) {
+                Some((then, lock)) if *then == *counts && lock.of == of => (then, lock),
+                _ => {
+                    let times = match memory {
+                        WHOLE => all,
+                        _ => {
+                            let (there, not) =
+                                all.split_at_mut(offset_of!(Record, slower) - counts.len());
+                            not.fill(0);
+                            there
+                        }
+                    };
+                    file.read_exact_at(times, at + counts.len() as u64)
+                        .map_err(|_| refuse("it is too short"))?;
+                    let then = counts.to_vec().into_boxed_slice();
+                    (then, Rc::new(lock(of, Bytes(&bytes), &head)))
+                }
+            };
+            let (counts, lock) = lock;
+            known.insert(index, (counts, Rc::clone(&lock)));
+            // Of two for one lock, which may be there by accident, the first one counts.
+            if lock.arrived > 0 {
+                locks.entry(of).or_insert(lock);
+            }
+        }
+        self.known = known;
+        Ok(Snapshot {
+            pid: head.u32(offset_of!(Header, pid)),
+            lock: text(offset_of!(Header, lock), 128),
+            command: text(offset_of!(Header, command), 512),
+            start_ns: head.u64(offset_of!(Header, start_ns)),
+            last_ns: head.u64(offset_of!(Header, last_ns)),
+            unplaced: head.u64(offset_of!(Header, unplaced)),
+            evicted: head.u64(offset_of!(Header, evicted)),
+            retired: head.u64(offset_of!(Header, retired)),
+            stacks_lost: head.u64(offset_of!(Header, stacks_lost)),
+            lost: head.u64(offset_of!(Header, lost)),
+            mappings: mappings_in(&String::from_utf8_lossy(&maps)),
+            locks: locks.into_values().collect(),
+        })
+    }
+}
+
+/// Little-endian numbers.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    fn times(&self, at: usize) -> Times {
+        let bytes = &self.0[at..at + BUCKETS * 8];
+        let bucket = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        Times::of(bytes.chunks_exact(8).map(bucket).enumerate())
+    }
+
+    fn sites(&self, at: usize, head: &Bytes<'_>) -> Vec<Seen> {
+        let site = |index: usize| {
+            let at = at + index * size_of::<Site>();
+            let address = self.u64(at + offset_of!(Site, address));
+            let stack = self.u32(at + offset_of!(Site, stack)) as usize;
+            (address != 0).then(|| Seen {
+                at: At::new(address),
+                count: self.u64(at + offset_of!(Site, count)),
+                ns: self.u64(at + offset_of!(Site, ns)),
+                max_ns: self.u64(at + offset_of!(Site, max_ns)),
+                max_tid: self.u32(at + offset_of!(Site, max_tid)),
+                stack: head.stack(stack),
+            })
+        };
+        let mut sites: Vec<Seen> =
+            (0..lockwright_observe::layout::SITES).filter_map(site).collect();
+        sites.sort_by_key(|site| std::cmp::Reverse(site.ns));
+        sites
+    }
+
+    /// A stack, by its index + 1; empty: there is none, or it is just being written.
+    fn stack(&self, number: usize) -> Vec<u64> {
+        if number == 0 || number > STACKS {
+            return Vec::new();
+        }
+        let at = STACKS_AT + (number - 1) * size_of::<Stack>();
+        let frames = at + offset_of!(Stack, frames)..at + size_of::<Stack>();
+        let frames: Vec<u64> =
+            frames.step_by(8).map(|at| self.u64(at)).take_while(|&frame| frame != 0).collect();
+        let is_whole = lockwright_observe::stack_hash(&frames) == self.u64(at);
+        if is_whole { frames } else { Vec::new() }
+    }
+}
+
+fn lock(of: Of, record: Bytes<'_>, head: &Bytes<'_>) -> Lock {
+    use lockwright_observe::layout::{Class, Histogram};
+    let number = |offset| record.u64(offset);
+    let class = |index: usize| {
+        let at = offset_of!(Record, classes) + index * size_of::<Class>();
+        let times = match index {
+            0 => offset_of!(Record, wait),
+            slower => offset_of!(Record, slower) + (slower - 1) * size_of::<Histogram>(),
+        };
+        Waits {
+            awake: record.u64(at + offset_of!(Class, awake)),
+            asleep: record.u64(at + offset_of!(Class, asleep)),
+            ns: record.u64(at + offset_of!(Class, wait_ns)),
+            max_ns: record.u64(at + offset_of!(Class, max_ns)),
+            times: record.times(times),
+        }
+    };
+    Lock {
+        of,
+        tenants: number(offset_of!(Record, tenants)),
+        arrived: number(offset_of!(Record, arrived)),
+        gave_up: number(offset_of!(Record, gave_up)),
+        holds: number(offset_of!(Record, holds)),
+        hold_ns: number(offset_of!(Record, hold_ns)),
+        hold_max_ns: number(offset_of!(Record, hold_max_ns)),
+        hold_max_at: At::new(number(offset_of!(Record, hold_max_site))),
+        blocked_ns: number(offset_of!(Record, blocked_ns)),
+        wait_max_ns: number(offset_of!(Record, wait_max_ns)),
+        wait_max_at: At::new(number(offset_of!(Record, wait_max_site))),
+        followed: number(offset_of!(Record, followed)),
+        owners: number(offset_of!(Record, owners)),
+        cores: number(offset_of!(Record, cores)),
+        place: record.u32(offset_of!(Record, place)),
+        locks: record.u32(offset_of!(Record, locks)).max(1),
+        classes: std::array::from_fn(class),
+        waiters: record.sites(offset_of!(Record, waiters), head),
+        holders: record.sites(offset_of!(Record, holders), head),
+        hold: record.times(offset_of!(Record, hold)),
+    }
+}
