@@ -132,7 +132,7 @@ pub(crate) fn busiest<K: Ord>(
     most: usize,
     key: impl Fn(&Lock) -> K,
 ) -> Outcome {
-    let mut locks: Vec<&Lock> = snapshot.locks.iter().collect();
+    let mut locks: Vec<&Lock> = snapshot.locks.iter().map(|lock| &**lock).collect();
     locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
     let locks = locks.into_iter().take(most).map(|lock| ranked(lock, symbols)).collect();
     Outcome {

@@ -4,7 +4,7 @@ use crate::hints::{Failure, cause};
 use lockwright_observe::layout::{
     ADDRESS_BITS, BUCKETS, CLASSES, GONE, Header, KEYS_AT, LENGTH, LOCKS, MAGIC, MAPS, MAPS_AT,
     MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, STACKS, STACKS_AT, Site, Stack,
-    UNKNOWN, UNUSED, VERSION, record_at,
+    UNKNOWN, UNUSED, VERSION, WHOLE, record_at,
 };
 use lockwright_symbols::mappings_in;
 use lockwright_symbols::{AddressSpace, Mapping};
@@ -13,6 +13,7 @@ use std::fs::File;
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::rc::Rc;
 
 /// Whose record it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,36 +60,66 @@ pub(crate) struct Seen {
 /// Times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Times {
+    /// The first bucket with a time.
+    first: usize,
+    /// From that one to the last with a time: most histograms have few of many.
     buckets: Vec<u64>,
 }
 
 impl Times {
+    fn of(counts: impl Iterator<Item = (usize, u64)>) -> Self {
+        let mut times = Self::default();
+        for (at, count) in counts.filter(|(_, count)| *count > 0) {
+            if times.buckets.is_empty() {
+                times.first = at;
+            }
+            times.buckets.resize(at - times.first, 0);
+            times.buckets.push(count);
+        }
+        times
+    }
+
+    fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
+        (self.first..).zip(self.buckets.iter().copied())
+    }
+
+    fn at(&self, bucket: usize) -> u64 {
+        bucket.checked_sub(self.first).and_then(|at| self.buckets.get(at).copied()).unwrap_or(0)
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.buckets.iter().sum()
     }
 
     /// The time that this part of them (0 to 1) does not exceed, ns; `None`: there are none.
     pub(crate) fn percentile(&self, part: f64) -> Option<u64> {
-        let count = self.count();
-        let rank = ((count as f64 * part).ceil() as u64).max(1);
+        let rank = ((self.count() as f64 * part).ceil() as u64).max(1);
         let mut sum = 0;
-        let reaches = |&(_, bucket): &(usize, &u64)| {
-            sum += bucket;
+        let reaches = |&(_, count): &(usize, u64)| {
+            sum += count;
             sum >= rank
         };
-        let at = self.buckets.iter().enumerate().find(reaches)?.0;
-        (count > 0).then(|| SCALE.middle(at))
+        self.counts().find(reaches).map(|(at, _)| SCALE.middle(at))
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
-        self.buckets.resize(BUCKETS, 0);
-        self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, part)| *sum += part);
+        if self.buckets.is_empty() {
+            self.clone_from(other);
+        } else if !other.buckets.is_empty() {
+            let (first, end) = (self.first.min(other.first), self.end().max(other.end()));
+            *self = Self::of((first..end).map(|at| (at, self.at(at) + other.at(at))));
+        }
     }
 
-    /// How many do not exceed each of these bounds, ns, and all together. A bucket counts where its middle lies.
+    /// Behind the last one.
+    fn end(&self) -> usize {
+        self.first + self.buckets.len()
+    }
+
+    /// How many do not exceed each of these bounds, ns, but the one before. A bucket counts where its middle lies.
     pub(crate) fn up_to(&self, bounds: &[u64]) -> Vec<u64> {
         let mut counts = vec![0; bounds.len()];
-        for (at, count) in self.buckets.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (at, count) in self.counts() {
             if let Some(first) = bounds.iter().position(|&bound| SCALE.middle(at) <= bound) {
                 counts[first] += count;
             }
@@ -97,12 +128,7 @@ impl Times {
     }
 
     fn since(&self, before: &Self) -> Self {
-        if before.buckets.is_empty() {
-            return self.clone();
-        }
-        let before = before.buckets.iter().chain(std::iter::repeat(&0));
-        let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.saturating_sub(*then));
-        Self { buckets: buckets.collect() }
+        Self::of(self.counts().map(|(at, count)| (at, count.saturating_sub(before.at(at)))))
     }
 }
 
@@ -214,10 +240,16 @@ impl Lock {
     }
 
     /// What was counted since then. Maxima are those since counting began.
-    fn since(mut self, before: &Self) -> Self {
+    fn since(&self, before: &Self) -> Self {
+        let mut now = self.clone();
         if self.tenants != before.tenants {
-            return self;
+            return now;
         }
+        now.subtract(before);
+        now
+    }
+
+    fn subtract(&mut self, before: &Self) {
         for (now, then) in [
             (&mut self.arrived, before.arrived),
             (&mut self.gave_up, before.gave_up),
@@ -249,7 +281,6 @@ impl Lock {
         sites(&mut self.waiters, &before.waiters);
         sites(&mut self.holders, &before.holders);
         self.hold = self.hold.since(&before.hold);
-        self
     }
 }
 
@@ -270,12 +301,44 @@ pub(crate) struct Snapshot {
     pub(crate) lost: u64,
     pub(crate) mappings: Vec<Mapping>,
     /// Those that somebody waited for.
-    pub(crate) locks: Vec<Lock>,
+    pub(crate) locks: Vec<Rc<Lock>>,
 }
 
 impl Snapshot {
     /// Reads a segment, of a process that runs or has ended.
     pub(crate) fn read(file: &File, path: &Path) -> Result<Self, Failure> {
+        Reader::default().read(file, path)
+    }
+
+    /// What was counted since then.
+    pub(crate) fn since(mut self, before: &Self) -> Self {
+        let known: BTreeMap<Of, &Rc<Lock>> =
+            before.locks.iter().map(|lock| (lock.of, lock)).collect();
+        let locks = self.locks.into_iter().filter_map(|lock| match known.get(&lock.of) {
+            Some(then) if Rc::ptr_eq(then, &lock) => None,
+            Some(then) => Some(Rc::new(lock.since(then))),
+            None => Some(lock),
+        });
+        self.locks = locks.filter(|lock| lock.arrived > 0 || lock.wait_ns() > 0).collect();
+        self
+    }
+
+    /// What lay where in the process, as it said itself.
+    pub(crate) fn space(&self) -> AddressSpace {
+        AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
+    }
+}
+
+/// Reads a segment again and again. It keeps what it has read of locks that have been quiet since.
+#[derive(Default)]
+pub(crate) struct Reader {
+    /// By their places: the counts as they were, and the lock.
+    known: BTreeMap<usize, (Box<[u8]>, Rc<Lock>)>,
+}
+
+impl Reader {
+    /// As [`Snapshot::read`], of the same segment each time.
+    pub(crate) fn read(&mut self, file: &File, path: &Path) -> Result<Snapshot, Failure> {
         let refuse = |why: &str| {
             Failure::new(format!("cannot read '{}': {why}", path.display()))
                 .hint("lockwright profile -- PROGRAM writes and reads such a file")
@@ -304,7 +367,8 @@ impl Snapshot {
             let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
             String::from_utf8_lossy(&bytes[..end]).into_owned()
         };
-        let mut locks: BTreeMap<Of, Lock> = BTreeMap::new();
+        let mut locks: BTreeMap<Of, Rc<Lock>> = BTreeMap::new();
+        let mut known = BTreeMap::new();
         let mut bytes = vec![0; RECORD];
         for index in 0..=LOCKS {
             let key = if index == LOCKS { MOVING } else { head.u64(KEYS_AT + index * 8) };
@@ -317,15 +381,37 @@ impl Snapshot {
                 key if key & GONE != 0 => Of::Gone(key & (GONE - 1)),
                 key => Of::Lock(key & ((1 << ADDRESS_BITS) - 1)),
             };
-            file.read_exact_at(&mut bytes, record_at(index) as u64)
-                .map_err(|_| refuse("it is too short"))?;
-            let lock = lock(of, Bytes(&bytes), &head);
+            // Most of it is times, and the waits on slower cores are seldom there. They stay what they are as long as the counts do.
+            let (counts, all) = bytes.split_at_mut(offset_of!(Record, hold));
+            let at = record_at(index) as u64;
+            file.read_exact_at(counts, at).map_err(|_| refuse("it is too short"))?;
+            let lock = match self.known.remove(&index) {
+                Some((then, lock)) if *then == *counts && lock.of == of => (then, lock),
+                _ => {
+                    let times = match memory {
+                        WHOLE => all,
+                        _ => {
+                            let (there, not) =
+                                all.split_at_mut(offset_of!(Record, slower) - counts.len());
+                            not.fill(0);
+                            there
+                        }
+                    };
+                    file.read_exact_at(times, at + counts.len() as u64)
+                        .map_err(|_| refuse("it is too short"))?;
+                    let then = counts.to_vec().into_boxed_slice();
+                    (then, Rc::new(lock(of, Bytes(&bytes), &head)))
+                }
+            };
+            let (counts, lock) = lock;
+            known.insert(index, (counts, Rc::clone(&lock)));
             // Of two for one lock, which may be there by accident, the first one counts.
             if lock.arrived > 0 {
                 locks.entry(of).or_insert(lock);
             }
         }
-        Ok(Self {
+        self.known = known;
+        Ok(Snapshot {
             pid: head.u32(offset_of!(Header, pid)),
             lock: text(offset_of!(Header, lock), 128),
             command: text(offset_of!(Header, command), 512),
@@ -339,22 +425,6 @@ impl Snapshot {
             mappings: mappings_in(&String::from_utf8_lossy(&maps)),
             locks: locks.into_values().collect(),
         })
-    }
-
-    /// What was counted since then.
-    pub(crate) fn since(mut self, before: &Self) -> Self {
-        let known: BTreeMap<Of, &Lock> = before.locks.iter().map(|lock| (lock.of, lock)).collect();
-        let locks = self.locks.into_iter().map(|lock| match known.get(&lock.of) {
-            Some(then) => lock.since(then),
-            None => lock,
-        });
-        self.locks = locks.filter(|lock| lock.arrived > 0 || lock.wait_ns() > 0).collect();
-        self
-    }
-
-    /// What lay where in the process, as it said itself.
-    pub(crate) fn space(&self) -> AddressSpace {
-        AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
     }
 }
 
@@ -372,11 +442,8 @@ impl Bytes<'_> {
 
     fn times(&self, at: usize) -> Times {
         let bytes = &self.0[at..at + BUCKETS * 8];
-        if bytes.iter().all(|&byte| byte == 0) {
-            return Times::default();
-        }
         let bucket = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        Times { buckets: bytes.chunks_exact(8).map(bucket).collect() }
+        Times::of(bytes.chunks_exact(8).map(bucket).enumerate())
     }
 
     fn sites(&self, at: usize, head: &Bytes<'_>) -> Vec<Seen> {
@@ -452,5 +519,30 @@ fn lock(of: Of, record: Bytes<'_>, head: &Bytes<'_>) -> Lock {
         waiters: record.sites(offset_of!(Record, waiters), head),
         holders: record.sites(offset_of!(Record, holders), head),
         hold: record.times(offset_of!(Record, hold)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_add_up_and_go_apart_again() {
+        let times = |all: &[u64]| {
+            let mut buckets = vec![0; BUCKETS];
+            all.iter().for_each(|&ns| buckets[SCALE.bucket(ns)] += 1);
+            Times::of(buckets.into_iter().enumerate())
+        };
+        let (early, late) = (times(&[3, 5, 5]), times(&[1000, 1_000_000]));
+        let mut all = early.clone();
+        all.add(&late);
+        assert_eq!(all, times(&[3, 5, 5, 1000, 1_000_000]));
+        assert_eq!((all.since(&early), all.since(&late)), (late.clone(), early.clone()));
+        assert_eq!((all.since(&all), all.count()), (Times::default(), 5));
+        assert_eq!((all.percentile(0.2), all.percentile(0.6)), (Some(3), Some(5)));
+        let longest = SCALE.middle(SCALE.bucket(1_000_000));
+        assert_eq!(all.percentile(1.0), Some(longest));
+        assert_eq!(Times::default().percentile(0.5), None);
+        assert_eq!(all.up_to(&[4, 10, 2000]), [1, 2, 1]);
     }
 }

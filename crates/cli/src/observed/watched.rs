@@ -2,7 +2,7 @@
 
 use super::live::Live;
 use super::outcome::{Outcome, busiest};
-use super::snapshot::{Lock, Snapshot};
+use super::snapshot::{Lock, Reader, Snapshot};
 use crate::hints::{Failure, cause};
 use crate::process::Process;
 use lockwright_observe::control::Level;
@@ -22,6 +22,7 @@ pub(crate) struct Watched {
     refreshed: Instant,
     /// Open, so that it can be read when the process has ended.
     segment: Option<(File, PathBuf)>,
+    reader: Reader,
     /// The last look; `None`: nothing was counted then.
     before: Option<Snapshot>,
     looked: Instant,
@@ -58,7 +59,8 @@ impl Watched {
         let segment = live.file(&process)?;
         let level = live.level(&process)?;
         drop(process);
-        let before = segment.as_ref().map(|(file, path)| Snapshot::read(file, path)).transpose()?;
+        let mut reader = Reader::default();
+        let before = segment.as_ref().map(|(file, path)| reader.read(file, path)).transpose()?;
         let now = Instant::now();
         Ok(Self {
             pid: live.pid,
@@ -66,6 +68,7 @@ impl Watched {
             symbols,
             refreshed: now,
             segment,
+            reader,
             before,
             looked: now,
             asks,
@@ -139,7 +142,7 @@ impl Watched {
             self.refreshed = Instant::now();
         }
         let total = match &self.segment {
-            Some((file, path)) => Some(Snapshot::read(file, path)?),
+            Some((file, path)) => Some(self.reader.read(file, path)?),
             None => None,
         };
         let elapsed = self.looked.elapsed();
