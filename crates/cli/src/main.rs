@@ -53,7 +53,7 @@ const EXAMPLES: &str = "Examples:
   lockwright compare -- ./app                   is another lock better for it?
   lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
   lockwright sim --machine m1 --lock mcs,asl    what locks would do elsewhere
-  lockwright profile -p 4242 --sample           which locks it waits for, and why
+  lockwright profile -p 4242 --sample           which locks it waits for
   lockwright record -- ./server                 which locks it takes: a trace
   lockwright explore mcs                        schedules that break a lock?
   lockwright list                               which locks there are
