@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn readers_and_writers_wait_on_two_words() {
         let mut lock = [0_u32; 16];
-        (lock[2], lock[6]) = (3, 77);
+        (lock[0], lock[2], lock[6]) = (3, 3, 77);
         let wait = libc::FUTEX_WAIT_BITSET | PRIVATE;
         let found = Wait::ReadWrite { lock: 0, at: 8, writer: 77, readers: 0 };
         assert_eq!(what(&lock, 2, wait, 3), found);
