@@ -146,7 +146,7 @@ pub(crate) struct Waits {
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) of: Of,
-    tenants: u64,
+    pub(crate) tenants: u64,
     pub(crate) arrived: u64,
     /// It was destroyed.
     pub(crate) is_gone: bool,
