@@ -164,7 +164,7 @@ impl Subject {
                             (lock.blocked_ns, lock.wait_ns())
                         };
                         let named = watched.named(total, &look, self.most, key);
-                        told.push(Told::new(&named, total, watched.name()));
+                        told.push(Told::new(&named, &watched.told_apart(total), watched.name()));
                     }
                 }
                 Err(failure) => {

@@ -61,9 +61,9 @@ pub struct Header {
     pub last_ns: AtomicU64,
     /// Waits that found no record ([`Segment::record_of`](crate::Segment)): they count in the last one.
     pub unplaced: AtomicU64,
-    /// Records that were given to another lock for want of room. What they counted went to their place's.
+    /// Records that were given to another lock. What they counted went to the place that waited for the former one first.
     pub evicted: AtomicU64,
-    /// Locks that were destroyed, or whose record was evicted.
+    /// Locks that were destroyed.
     pub retired: AtomicU64,
     /// Stacks that found no room.
     pub stacks_lost: AtomicU64,
@@ -168,6 +168,8 @@ pub struct Record {
     pub cores: AtomicU64,
     /// Who acquired it last, of those that had to wait: thread id, CPU in the upper half.
     pub last_owner: AtomicU64,
+    /// Not 0: the lock was destroyed. The record is another's as soon as one needs it, at this address or for want of room.
+    pub destroyed: AtomicU64,
     /// The mutex's place in the process's table of locks.
     pub place: AtomicU32,
     /// Locks whose records were added here, in the record of a place.

@@ -251,23 +251,25 @@ impl Segment {
                 Err(_) => {}
             }
         }
-        // A lock that has been quiet for a second makes room: memory may have been freed without `destroy`.
-        let quiet = |&at: &usize| {
-            let last = self.record(at).map_or(u64::MAX, |record| record.last_ms.load(Relaxed));
-            last.saturating_add(1000) < now_ms
+        // One that was destroyed makes room, or one that has been quiet for a second: memory may have been freed without `destroy`.
+        let makes_room = |&at: &usize| {
+            self.record(at).is_some_and(|record| {
+                let last = record.last_ms.load(Relaxed);
+                record.destroyed.load(Relaxed) != 0 || last.saturating_add(1000) < now_ms
+            })
         };
-        let Some(at) = Self::ways(key).find(quiet) else {
+        let Some(at) = Self::ways(key).find(makes_room) else {
             self.header().unplaced.fetch_add(1, Relaxed); // a counter
             return LOCKS;
         };
-        self.header().evicted.fetch_add(1, Relaxed); // a counter
         if self.empty(at, now_ms, key) { at } else { LOCKS }
     }
 
-    /// A lock is no more: what it counted goes to the place that waited for it first.
-    pub fn retire(&self, lock: u64, now_ns: u64) {
-        if let Some(at) = self.find(lock) {
-            self.empty(at, now_ns / 1_000_000, 0);
+    /// A lock is no more. What it counted stays where it is until somebody needs the room.
+    pub fn retire(&self, lock: u64) {
+        if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
+            record.destroyed.store(1, Relaxed); // of the lock's own thread
+            self.header().retired.fetch_add(1, Relaxed); // a counter
         }
     }
 
@@ -306,7 +308,8 @@ impl Segment {
             }
             _ => {}
         }
-        self.header().retired.fetch_add(1, Relaxed);
+        self.header().evicted.fetch_add(1, Relaxed);
+        record.destroyed.store(0, Relaxed);
         record.tenants.fetch_add(1, Relaxed);
         self.keys()[at].store(next, Relaxed);
         true
@@ -417,7 +420,11 @@ impl Segment {
     /// A thread has to wait for a lock, whose place in the process's table of locks this is.
     pub fn arrived(&self, lock: u64, place: u32, now_ns: u64) {
         let now_ms = now_ns / 1_000_000;
-        let Some(record) = self.record(self.record_of(lock, now_ms)) else { return };
+        let at = self.record_of(lock, now_ms);
+        let Some(record) = self.record(at) else { return };
+        if record.destroyed.load(Relaxed) != 0 && at < LOCKS {
+            self.empty(at, now_ms, lock); // a new lock at an old one's address
+        }
         add(&record.arrived, 1);
         // Relaxed, all of it: hints, and mostly read.
         if record.last_ms.load(Relaxed) != now_ms {

@@ -23,7 +23,7 @@ use crate::layout::Mutex;
 use crate::thread::{self, Room};
 use crate::{access, files};
 use core::cell::{Cell, UnsafeCell};
-use core::ffi::c_int;
+use core::ffi::{c_int, c_ulong};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use lockwright_locks::front::side;
@@ -391,7 +391,7 @@ pub(crate) fn retire(mutex: &Mutex) {
         && let Some(segment) = segment()
     {
         let lock = core::ptr::from_ref(mutex).addr() as u64;
-        segment.retire(lock, futex::now(Clock::Monotonic));
+        segment.retire(lock);
     }
 }
 
@@ -449,7 +449,10 @@ fn read_memory(at: usize, into: &mut [usize]) -> usize {
         // SAFETY: the kernel writes to our own buffer, no more than its length, and checks what it reads.
         unsafe {
             let pid: c_int = libc::getpid();
-            libc::syscall(libc::SYS_process_vm_readv, pid, &raw const to, 1, &raw const from, 1, 0)
+            // All of a register's width: the last one comes by the stack.
+            let (one, none) = (1 as c_ulong, 0 as c_ulong);
+            let (to, from) = (&raw const to, &raw const from);
+            libc::syscall(libc::SYS_process_vm_readv, pid, to, one, from, one, none)
         }
     });
     usize::try_from(got).unwrap_or(0)

@@ -102,6 +102,15 @@ impl Symboliser {
         frames
     }
 
+    /// The function at an address by the symbol tables alone: sooner than [`code`](Self::code) where the debug information
+    /// is large, and without what was inlined.
+    pub fn function(&mut self, address: u64) -> Option<String> {
+        let mapping = self.space.mapping(address)?.clone();
+        let (module, bias) = self.module(&mapping)?;
+        let symbol = module.symbols().find(Kind::Code, address.wrapping_sub(bias))?;
+        Some(demangled(&symbol.name).into())
+    }
+
     fn look_up(&mut self, address: u64) -> Vec<Frame> {
         let Some(mapping) = self.space.mapping(address).cloned() else {
             return vec![self.compiled_at_run_time(address).unwrap_or_else(|| bare(address))];
@@ -252,7 +261,8 @@ impl Symboliser {
         let roots = [inside, PathBuf::from("/")].into_iter().filter(|root| root.exists()).collect();
         let name = file_name(&mapping.path);
         let own_path = mapping.path.clone();
-        Some(Module { name, elf, path, own_path, roots, debug: OnceCell::new() })
+        let (apart, lines, symbols) = Default::default();
+        Some(Module { name, elf, path, own_path, roots, apart, lines, symbols })
     }
 }
 
@@ -280,31 +290,35 @@ pub(crate) struct Module {
     /// Where the process has it.
     own_path: PathBuf,
     roots: Vec<PathBuf>,
-    debug: OnceCell<Debug>,
-}
-
-struct Debug {
-    lines: Option<Loader>,
-    symbols: Symbols,
+    /// Where its debug information is, if elsewhere.
+    apart: OnceCell<Option<debug::Found>>,
+    lines: OnceCell<Option<Loader>>,
+    symbols: OnceCell<Symbols>,
 }
 
 impl Module {
-    fn debug(&self) -> &Debug {
-        self.debug.get_or_init(|| {
-            let found = debug::find(&self.elf, &self.own_path, &self.roots);
-            let (path, shared) = match &found {
+    fn apart(&self) -> Option<&debug::Found> {
+        let find = || debug::find(&self.elf, &self.own_path, &self.roots);
+        self.apart.get_or_init(find).as_ref()
+    }
+
+    fn lines(&self) -> Option<&Loader> {
+        let load = || {
+            let (path, shared) = match self.apart() {
                 Some(found) => (&found.path, found.shared.clone()),
                 None => (&self.path, debug::shared(&self.path, &self.roots)),
             };
-            let apart = found.as_ref().and_then(|found| Elf::read(&File::open(&found.path).ok()?));
-            let files: Vec<&Elf> = apart.iter().chain([&self.elf]).collect();
-            let lines = Loader::new_with_sup(path, shared.as_ref());
-            Debug { lines: lines.ok(), symbols: Symbols::read(&files) }
-        })
+            Loader::new_with_sup(path, shared.as_ref()).ok()
+        };
+        self.lines.get_or_init(load).as_ref()
     }
 
     pub(crate) fn symbols(&self) -> &Symbols {
-        &self.debug().symbols
+        self.symbols.get_or_init(|| {
+            let apart = self.apart().and_then(|found| Elf::read(&File::open(&found.path).ok()?));
+            let files: Vec<&Elf> = apart.iter().chain([&self.elf]).collect();
+            Symbols::read(&files)
+        })
     }
 
     fn frames(&self, address: u64) -> Vec<Frame> {
@@ -323,7 +337,7 @@ impl Module {
     }
 
     fn frames_with_lines(&self, address: u64) -> Option<Vec<Frame>> {
-        let lines = self.debug().lines.as_ref()?;
+        let lines = self.lines()?;
         let mut all = lines.find_frames(address).ok()?;
         let mut frames: Vec<Frame> = Vec::new();
         while let Ok(Some(found)) = all.next() {

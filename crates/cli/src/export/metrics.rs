@@ -2,7 +2,7 @@
 
 use crate::hints::Failure;
 use crate::observed::outcome::Outcome;
-use crate::observed::snapshot::{Of, Snapshot, Times};
+use crate::observed::snapshot::{self, Of, Times};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text::encode};
 use prometheus_client::metrics::MetricType;
@@ -10,6 +10,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::Registry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::rc::Rc;
 
 /// The histograms' bounds, ns: a few in each decade of what locks do.
 const BOUNDS_NS: [u64; 16] = [
@@ -68,9 +69,9 @@ impl Histogram {
 }
 
 impl Told {
-    /// `named` are the locks of `total` that are told.
-    pub(crate) fn new(named: &Outcome, total: &Snapshot, process: String) -> Self {
-        let all: BTreeMap<Of, _> = total.locks.iter().map(|lock| (lock.of, lock)).collect();
+    /// `named` are those of all locks that are told.
+    pub(crate) fn new(named: &Outcome, all: &[Rc<snapshot::Lock>], process: String) -> Self {
+        let all: BTreeMap<Of, _> = all.iter().map(|lock| (lock.of, lock)).collect();
         let mut names = BTreeSet::new();
         let lock = |ranked: &crate::observed::outcome::Ranked| {
             let lock = all.get(&ranked.of)?;

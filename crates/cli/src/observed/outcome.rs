@@ -3,6 +3,9 @@
 use super::snapshot::{At, Lock, Of, Seen, Snapshot, Times};
 use lockwright_symbols::{Frame, Place, Symboliser};
 use serde::Serialize;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::rc::Rc;
 
 /// What one process's locks did.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -132,9 +135,9 @@ pub(crate) fn busiest<K: Ord>(
     most: usize,
     key: impl Fn(&Lock) -> K,
 ) -> Outcome {
-    let mut locks: Vec<&Lock> = snapshot.locks.iter().map(|lock| &**lock).collect();
+    let mut locks = together(&snapshot.locks, symbols);
     locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
-    let locks = locks.into_iter().take(most).map(|lock| ranked(lock, symbols)).collect();
+    let locks = locks.iter().take(most).map(|lock| ranked(lock, symbols)).collect();
     Outcome {
         pid: snapshot.pid,
         command: snapshot.command.clone(),
@@ -150,6 +153,37 @@ pub(crate) fn busiest<K: Ord>(
             memory: snapshot.lost,
         },
     }
+}
+
+/// Locks that are gone, and have no name, are one for each place that waited for them first.
+pub(super) fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<Lock>> {
+    let mut gone: BTreeMap<u64, Lock> = BTreeMap::new();
+    let mut all = Vec::new();
+    for lock in locks {
+        let is_nameless = match lock.of {
+            Of::Lock(address) => {
+                lock.is_gone && !matches!(symbols.data(address), Place::Symbol { .. })
+            }
+            Of::Gone(_) => true,
+            Of::Others => false,
+        };
+        if !is_nameless {
+            all.push(Rc::clone(lock));
+            continue;
+        }
+        let site = match (lock.of, lock.waiters.first().map(|site| site.at)) {
+            (Of::Gone(site), _) | (_, Some(At::Address(site))) => site,
+            _ => 0,
+        };
+        match gone.entry(site) {
+            Entry::Occupied(mut known) => known.get_mut().add(lock),
+            Entry::Vacant(place) => {
+                place.insert(Lock { of: Of::Gone(site), ..Lock::clone(lock) });
+            }
+        }
+    }
+    all.extend(gone.into_values().map(Rc::new));
+    all
 }
 
 fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {

@@ -192,6 +192,7 @@ fn lock(of: Of, record: Bytes<'_>, head: &Bytes<'_>) -> Lock {
         of,
         tenants: number(offset_of!(Record, tenants)),
         arrived: number(offset_of!(Record, arrived)),
+        is_gone: number(offset_of!(Record, destroyed)) != 0,
         gave_up: number(offset_of!(Record, gave_up)),
         holds: number(offset_of!(Record, holds)),
         hold_ns: number(offset_of!(Record, hold_ns)),

@@ -136,8 +136,10 @@ pub(crate) struct Waits {
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) of: Of,
-    pub(super) tenants: u64,
+    pub(crate) tenants: u64,
     pub(crate) arrived: u64,
+    /// It was destroyed.
+    pub(crate) is_gone: bool,
     pub(crate) gave_up: u64,
     pub(crate) holds: u64,
     pub(crate) hold_ns: u64,
@@ -176,6 +178,55 @@ impl Lock {
             sum.add(&class.times);
             sum
         })
+    }
+
+    /// This one and another as one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (sum, part) in [
+            (&mut self.arrived, other.arrived),
+            (&mut self.gave_up, other.gave_up),
+            (&mut self.holds, other.holds),
+            (&mut self.hold_ns, other.hold_ns),
+            (&mut self.blocked_ns, other.blocked_ns),
+            (&mut self.followed, other.followed),
+            (&mut self.owners, other.owners),
+            (&mut self.cores, other.cores),
+        ] {
+            *sum += part;
+        }
+        self.locks += other.locks;
+        if other.hold_max_ns > self.hold_max_ns {
+            (self.hold_max_ns, self.hold_max_at) = (other.hold_max_ns, other.hold_max_at);
+        }
+        if other.wait_max_ns > self.wait_max_ns {
+            (self.wait_max_ns, self.wait_max_at) = (other.wait_max_ns, other.wait_max_at);
+        }
+        for (sum, part) in self.classes.iter_mut().zip(&other.classes) {
+            sum.awake += part.awake;
+            sum.asleep += part.asleep;
+            sum.ns += part.ns;
+            sum.max_ns = sum.max_ns.max(part.max_ns);
+            sum.times.add(&part.times);
+        }
+        let sites = |sum: &mut Vec<Seen>, parts: &[Seen]| {
+            for part in parts {
+                match sum.iter_mut().find(|site| site.at == part.at) {
+                    Some(site) => {
+                        site.count += part.count;
+                        site.ns += part.ns;
+                        if part.max_ns > site.max_ns {
+                            (site.max_ns, site.max_tid) = (part.max_ns, part.max_tid);
+                            site.stack.clone_from(&part.stack);
+                        }
+                    }
+                    None => sum.push(part.clone()),
+                }
+            }
+            sum.sort_by_key(|site| std::cmp::Reverse(site.ns));
+        };
+        sites(&mut self.waiters, &other.waiters);
+        sites(&mut self.holders, &other.holders);
+        self.hold.add(&other.hold);
     }
 
     /// What was counted since then. Maxima are those since counting began.

@@ -1,7 +1,7 @@
 //! A process that is looked at again and again.
 
 use super::live::Live;
-use super::outcome::{Outcome, busiest};
+use super::outcome::{Outcome, busiest, together};
 use super::reader::Reader;
 use super::snapshot::{Lock, Snapshot};
 use crate::hints::{Failure, cause};
@@ -10,6 +10,7 @@ use lockwright_observe::control::Level;
 use lockwright_symbols::{Symboliser, threads};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How often we look where the process has its libraries.
@@ -155,6 +156,11 @@ impl Watched {
         self.before.clone_from(&total);
         let threads = threads(self.pid).map_or(0, |all| all.len());
         Ok(Look { total, since, elapsed, threads })
+    }
+
+    /// Its locks, as [`named`](Self::named) tells them apart.
+    pub(crate) fn told_apart(&mut self, snapshot: &Snapshot) -> Vec<Rc<Lock>> {
+        together(&snapshot.locks, &mut self.symbols)
     }
 
     /// Names the first `most` locks, the highest `key` first.

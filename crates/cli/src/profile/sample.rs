@@ -112,9 +112,10 @@ impl Sampler<'_> {
         let mut states = HashMap::with_capacity(all.len());
         for tid in all {
             match blocked(pid, tid) {
+                // It has ended, and its parent has not asked for its exit code yet.
+                Ok(Some(Blocked { stack_pointer: 0, .. })) => {}
                 Ok(state) => drop(states.insert(tid, state)),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                // ESRCH: it has just ended.
+                // It has just ended.
                 Err(_) => {}
             }
         }
@@ -207,9 +208,8 @@ impl Sampler<'_> {
         let Self { seen, target, read_write, .. } = self;
         *read_write.entry(stack).or_insert_with(|| {
             let inner = seen.stacks.get(stack).iter().take(INNER);
-            let names =
-                |at: &u64| target.symboliser.code(*at).iter().any(|f| f.name().contains("rwlock"));
-            inner.clone().any(names)
+            let mut names = inner.filter_map(|at| target.symboliser.function(*at));
+            names.any(|name| name.contains("rwlock"))
         })
     }
 

@@ -26,8 +26,10 @@ impl Target {
         let pid = field(&status, "Tgid:").and_then(|text| text.parse().ok()).unwrap_or(id);
         let name = field(&status, "Name:").unwrap_or_default().to_owned();
         if field(&status, "State:").is_some_and(|state| state.starts_with(['Z', 'X'])) {
-            return Err(Failure::new(format!("process {pid} ({name}) has ended"))
-                .hint("its parent has not asked for its exit code yet"));
+            return Err(Failure::new(format!(
+                "process {pid} ({name}) has ended, or its main thread has"
+            ))
+            .hint(format!("which of its threads are left? ps -L -p {pid}")));
         }
         // A thread that says where it waits lets us read its memory, too: it is the same right.
         blocked(pid, pid).map_err(fail)?;

@@ -159,11 +159,13 @@ fn read_write(
         return None;
     }
     [8, 12].into_iter().find_map(|behind| {
-        let lock = at.checked_sub(behind)?;
+        let lock = at.checked_sub(behind).filter(|lock| lock % 8 == 0)?;
         let all = words(lock);
         let word = |offset| all.word(offset);
         let (readers, writer) = (word(0)? >> 3, word(24)?);
-        let is_one = word(8)? <= 3
+        // Somebody holds it, or is about to: else nobody would wait.
+        let is_one = word(0)? != 0
+            && word(8)? <= 3
             && word(12)? <= 3
             && (word(16)?, word(20)?) == (0, 0)
             && word(28)? <= 1
@@ -196,8 +198,14 @@ mod tests {
         Blocked { call: Some(libc::SYS_futex), arguments, stack_pointer: 0, instruction: 0 }
     }
 
+    /// Zeroes lie around the lock, which is aligned as all are.
+    #[repr(align(8))]
+    struct Memory([u32; 32]);
+
     fn what(lock: &[u32], word: usize, operation: i32, value: u32) -> Wait {
-        let start = lock.as_ptr() as u64;
+        let mut memory = Memory([0; 32]);
+        memory.0[8..8 + lock.len()].copy_from_slice(lock);
+        let start = memory.0[8..].as_ptr() as u64;
         let pid = std::process::id().cast_signed();
         let all = waiting(start + 4 * word as u64, operation, value);
         match of(pid, &all, |id| id == 77).unwrap() {
@@ -240,7 +248,7 @@ mod tests {
     #[test]
     fn readers_and_writers_wait_on_two_words() {
         let mut lock = [0_u32; 16];
-        (lock[2], lock[6]) = (3, 77);
+        (lock[0], lock[2], lock[6]) = (3, 3, 77);
         let wait = libc::FUTEX_WAIT_BITSET | PRIVATE;
         let found = Wait::ReadWrite { lock: 0, at: 8, writer: 77, readers: 0 };
         assert_eq!(what(&lock, 2, wait, 3), found);

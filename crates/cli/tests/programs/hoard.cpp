@@ -12,7 +12,7 @@ static volatile long sum;
 struct Store {
     __attribute__((noinline)) void quick(int which) {
         std::lock_guard<std::mutex> guard(locks[which]);
-        for (int i = 0; i < 50; i++) sum = sum + i;
+        sum = sum + which;
     }
     __attribute__((noinline)) void hoard() {
         std::lock_guard<std::mutex> guard(locks[13]);
@@ -29,6 +29,7 @@ int main() {
             while (!stop) {
                 next = next * 1103515245 + 12345;
                 store.quick((next >> 16) % 20);
+                std::this_thread::sleep_for(std::chrono::microseconds(20));
             }
         });
     for (int i = 0; i < 200; i++) {

@@ -44,6 +44,7 @@ static void *fast(void *unused) {
 
 __attribute__((noinline)) static void rebuild(void) {
     usleep(3000); /* rebuild */
+    sink++; /* or the call above would be a jump */
 }
 
 static void *writer(void *unused) {
@@ -60,6 +61,7 @@ static void *reader(void *unused) {
     for (;;) {
         pthread_rwlock_rdlock(&index_lock); /* reader */
         pthread_rwlock_unlock(&index_lock);
+        usleep(100);
     }
     return NULL;
 }

@@ -129,7 +129,7 @@ fn the_report_fits_and_flames_are_drawn() -> Result<()> {
 #[test]
 fn a_process_that_ends_leaves_what_was_seen() -> Result<()> {
     let program = Child::new("sleep").args(["0.5"]).limit(60).start()?;
-    let words = ["profile", "-p", &program.pid().to_string(), "--sample", "-q", "--time", "1h"];
+    let words = ["profile", "-p", &program.pid().to_string(), "--sample", "-q", "--time", "3600s"];
     let outcome = lockwright().args(words).limit(120).run()?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     ensure!(outcome.text().contains("then it ended"), "{}", outcome.text());

@@ -59,7 +59,8 @@ fn level(pid: &str) -> Result<String> {
     let outcome = lockwright().args(["top", "--batch", "--count=1", "--interval=100ms"]).run()?;
     let said: Value = serde_json::from_str(&outcome.text()).with_context(|| outcome.describe())?;
     let all = said["processes"].as_array().context("processes")?;
-    let own = all.iter().find(|process| process["pid"].to_string() == pid).context("ours")?;
+    let own =
+        all.iter().find(|process| process["pid"].as_u64() == pid.parse().ok()).context("ours")?;
     Ok(own["level"].as_str().context("a level")?.to_owned())
 }
 
@@ -85,7 +86,10 @@ fn a_lock_that_is_held_for_long_is_named() -> Result<()> {
     loop {
         let line = lines.next().context("it has ended")??;
         let look: Value = serde_json::from_str(&line)?;
-        ensure!(look["pid"].to_string() == program.pid() && look["ended"] == false, "{look}");
+        ensure!(
+            look["pid"].as_u64() == program.pid().parse().ok() && look["ended"] == false,
+            "{look}"
+        );
         let locks = look["locks"].as_array().context("locks")?;
         let planted = locks.iter().find(|lock| lock["name"] == "planted");
         if planted
