@@ -39,7 +39,7 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         locks: 1,
         contended: 41_234,
         gave_up: 0,
-        slept: 1237,
+        slept: 27,
         blocked_ns,
         wait_ns: 2 * blocked_ns,
         wait,
