@@ -180,7 +180,7 @@ fn row(process: &Shown, lock: &Ranked, elapsed: f64) -> Row<'static> {
         right(percent(lock.blocked_ns as f64 / elapsed)),
         right(format!("{:.2}", lock.wait_ns as f64 / elapsed)),
         right(si(lock.contended as f64 * 1e9 / elapsed)),
-        right(format!("{:.0}%", 100.0 * lock.slept as f64 / lock.contended.max(1) as f64)),
+        right(format!("{:.0}%", 100.0 * lock.slept as f64 / lock.wait.count.max(1) as f64)),
         timed(lock.wait.p50_ns),
         timed(lock.wait.p99_ns),
         timed(lock.wait.p999_ns),

@@ -64,6 +64,16 @@ fn level(pid: &str) -> Result<String> {
     Ok(own["level"].as_str().context("a level")?.to_owned())
 }
 
+/// Waits until it counts that, as it must some time.
+fn comes_to_count(pid: &str, what: &str) -> Result<()> {
+    let begun = Instant::now();
+    while level(pid)? != what {
+        ensure!(begun.elapsed() < PATIENCE, "it never counts {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(())
+}
+
 #[test]
 fn a_lock_that_is_held_for_long_is_named() -> Result<()> {
     let program = Program::start()?;
@@ -93,7 +103,7 @@ fn a_lock_that_is_held_for_long_is_named() -> Result<()> {
     drop(lines);
     let outcome = top.wait_with_output()?;
     ensure!(outcome.status.success() && outcome.stderr.is_empty(), "{outcome:?}");
-    ensure!(level(&program.pid())? == "off", "its level is taken back");
+    comes_to_count(&program.pid(), "off")?;
     program.end()
 }
 
@@ -103,14 +113,10 @@ fn a_killed_top_leaves_nothing_behind() -> Result<()> {
     let mut top = start(&["top", &program.pid(), "--batch", "--interval=100ms"])?;
     let mut lines = BufReader::new(top.stdout.take().context("its output")?).lines();
     lines.next().context("a line")??;
-    ensure!(level(&program.pid())? == "counters");
+    comes_to_count(&program.pid(), "counters")?;
     top.kill()?;
     top.wait()?;
-    let begun = Instant::now();
-    while level(&program.pid())? != "off" {
-        ensure!(begun.elapsed() < PATIENCE, "it counts on");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    comes_to_count(&program.pid(), "off")?;
     program.end()
 }
 
