@@ -135,7 +135,7 @@ pub struct Class {
 pub struct Record {
     /// Counts who has had this record, so that a reader sees that it has changed hands.
     pub tenants: AtomicU64,
-    /// Threads that had to wait.
+    /// Threads that had to wait. A thread's waits between two that are timed are added with the second.
     pub arrived: AtomicU64,
     /// Those of them that gave up when their deadline passed.
     pub gave_up: AtomicU64,
@@ -149,8 +149,8 @@ pub struct Record {
     pub hold_max_ns: AtomicU64,
     /// Where it ended: a return address.
     pub hold_max_site: AtomicU64,
-    /// Since when somebody has waited for the present holder, ns of `CLOCK_MONOTONIC`; 0: nobody. The lowest bit: that one stands for
-    /// several ([`SAMPLE`](crate::control::SAMPLE)).
+    /// Since when somebody has waited for the present holder, ns of `CLOCK_MONOTONIC`; 0: nobody. The lowest three bits: the
+    /// logarithm of as how many that one counts ([`Sampling`](crate::control::Sampling)).
     pub blocked_since_ns: AtomicU64,
     /// For how long somebody waited, ns.
     pub blocked_ns: AtomicU64,
@@ -166,7 +166,8 @@ pub struct Record {
     pub owners: AtomicU64,
     /// Those on another CPU than the one before.
     pub cores: AtomicU64,
-    /// Who acquired it last, of those that had to wait: thread id, CPU in the upper half.
+    /// Who acquired it before, if the next one that had to wait is to say whether it is another: thread id, CPU + 1 in the upper
+    /// half. 0: it is not.
     pub last_owner: AtomicU64,
     /// Not 0: the lock was destroyed. The record is another's as soon as one needs it, at this address or for want of room.
     pub destroyed: AtomicU64,

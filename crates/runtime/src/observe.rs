@@ -1,9 +1,9 @@
 //! What locks do, counted in shared memory (the crate `observe`): who waits, for how long, and for whom.
 //!
 //! ```text
-//!   waits        notes when, and asks the holder to come by the slow path (one wait in SAMPLE)
+//!   waits        notes when; if it is this wait's turn (one in several), asks the holder to come by the slow path
 //!     sleeps     ditto, each time
-//!   has_waited   takes the time, if the thread slept or is one in SAMPLE; keeps the result, and counts later
+//!   has_waited   takes the time, if the thread slept or it is its turn; keeps the result, and counts later
 //!   releases     takes the time                                                      │ the mutex may be gone
 //!   released     counts: this wait, this hold, and what the holder answers for  ◄────┘
 //! ```
@@ -30,7 +30,7 @@ use lockwright_locks::front::side;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
-use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN, SAMPLE};
+use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN, Sampling};
 use lockwright_observe::layout::DEPTH;
 use lockwright_observe::{About, Blame, Refused, Segment, Wait};
 use lockwright_platform::Word;
@@ -82,13 +82,16 @@ pub(crate) struct Account {
     ended: Cell<Wait>,
     /// Since when it has held `ended.lock`, ns; 0: that is not timed.
     held_since_ns: Cell<u64>,
-    countdown: Cell<u32>,
+    sampling: Cell<Sampling>,
+    /// Waits for this lock that are still to be added to its record.
+    uncounted: Cell<(u64, u32)>,
+    /// As how many the present wait counts; 0: it is not its turn.
+    counts: Cell<u32>,
     slept: Cell<bool>,
-    sampled: Cell<bool>,
 }
 
 /// Bytes of an [`Account`].
-pub(crate) const ACCOUNT: usize = 112;
+pub(crate) const ACCOUNT: usize = 144;
 const _: () = assert!(size_of::<Account>() == ACCOUNT);
 const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
 
@@ -260,22 +263,40 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     if maps::is_due(now) {
         maps::tell(&segment, now);
     }
-    segment.arrived(lock, mutex.side.load(Relaxed) & side::LOCK, now);
+    let mut sampling = account.sampling.get();
+    let counts = sampling.next(now);
+    account.sampling.set(sampling);
+    arrives(account, &segment, mutex, now, counts != 0);
     account.lock.set(lock);
     account.since_ns.set(now);
     let (called, frame) = account.call.take();
     account.site.set(if caller == 0 { called } else { caller as u64 });
     account.frame.set(frame);
     account.slept.set(false);
-    let left = account.countdown.get();
-    let sampled = left == 0;
-    account.sampled.set(sampled);
-    account.countdown.set(if sampled { SAMPLE - 1 } else { left - 1 });
-    if sampled {
-        segment.blocks(lock, now, SAMPLE);
+    account.counts.set(counts);
+    if counts != 0 {
+        segment.blocks(lock, now, counts);
         posix::ask(mutex);
     }
     now
+}
+
+/// Another thread has to wait. Now and then that is told to the segment: each time would cost what a short wait does.
+#[inline]
+fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, tell: bool) {
+    let lock = core::ptr::from_ref(mutex).addr() as u64;
+    let (of, count) = account.uncounted.get();
+    if of == lock && !tell {
+        return account.uncounted.set((lock, count + 1));
+    }
+    let place = mutex.side.load(Relaxed) & side::LOCK;
+    if of == lock || count == 0 {
+        segment.arrived(lock, place, now, u64::from(count) + 1);
+        return account.uncounted.set((lock, 0));
+    }
+    segment.arrived_before(of, u64::from(count));
+    segment.arrived(lock, place, now, 1);
+    account.uncounted.set((lock, 0));
 }
 
 /// Before any sleep of a thread.
@@ -296,8 +317,8 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     // Another one: a signal handler has waited meanwhile.
     let is_this = account.lock.replace(0) == lock;
-    let (slept, sampled) = (account.slept.get(), account.sampled.get());
-    let timed = is_this && (slept || sampled || !acquired);
+    let (slept, counts) = (account.slept.get(), account.counts.get());
+    let timed = is_this && (slept || counts != 0 || !acquired);
     if !timed && !is_full() {
         return;
     }
@@ -313,11 +334,10 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let wait = Wait {
         lock,
         site: account.site.get(),
-        stack: 0,
         tid: thread::id(),
         ended_ns: now,
         ns: now.saturating_sub(account.since_ns.get()),
-        weight: if slept || !acquired { 1 } else { SAMPLE },
+        weight: if slept || !acquired { 1 } else { counts },
         class: here.class.0,
         asleep: slept,
         acquired,
@@ -334,15 +354,11 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
 
 /// Counts the wait that has ended, if there is one.
 fn count(account: &Account, segment: &Segment) {
-    let mut wait = account.ended.take();
-    if wait.lock == 0 {
-        return;
+    let wait = account.ended.take();
+    if wait.lock != 0 {
+        segment.waited(&wait, || stack(segment, wait.site, account.frame.get()));
+        account.held_since_ns.set(0);
     }
-    if is_full() {
-        wait.stack = stack(segment, wait.site, account.frame.get());
-    }
-    segment.waited(&wait);
-    account.held_since_ns.set(0);
 }
 
 /// The calling thread is about to release a mutex, by the slow path: when. 0: that is not counted.
@@ -359,8 +375,8 @@ pub(crate) fn released(address: usize, release: u64) {
     let Some(segment) = segment().filter(|_| release != 0 || timed) else { return };
     let now = if release != 0 { release } else { futex::now(Clock::Monotonic) };
     let (site, frame) = account.call.take();
-    let stack = if is_full() { stack(&segment, site, frame) } else { 0 };
-    let blame = Blame { site, stack, tid: thread::id() };
+    let stack = || stack(&segment, site, frame);
+    let blame = Blame { site, tid: thread::id() };
     if timed {
         let (ended, since) = (account.ended.get(), account.held_since_ns.get());
         count(account, &segment);
@@ -368,12 +384,12 @@ pub(crate) fn released(address: usize, release: u64) {
             let held = now.saturating_sub(since);
             segment.held(lock, held, ended.weight, blame);
             if release == 0 {
-                segment.blocked_by_hold(lock, held, ended.weight, blame);
+                segment.blocked_by_hold(lock, held, ended.weight, blame, stack);
             }
         }
     }
     if release != 0 {
-        segment.blocked(lock, now, blame);
+        segment.blocked(lock, now, blame, stack);
     }
 }
 
@@ -395,7 +411,7 @@ pub(crate) fn retire(mutex: &Mutex) {
     }
 }
 
-/// The stack of the program's call at `site`, by its frame pointers; 0: none.
+/// The stack of the program's call at `site`, by its frame pointers; 0: none, or nobody wants any.
 ///
 /// A program without frame pointers has anything in that register. So the kernel reads the memory, which answers instead of
 /// faulting; and a process that may not ask it has no stacks.
@@ -404,7 +420,7 @@ fn stack(segment: &Segment, site: u64, frame: usize) -> u32 {
     /// Bytes that are copied at a time, and how far callers' frames may lie away.
     const CHUNK: usize = 1024;
     const FAR: usize = 1 << 20;
-    if site == 0 || access::is_fenced() || access::is_confined() {
+    if site == 0 || !is_full() || access::is_fenced() || access::is_confined() {
         return 0;
     }
     let mut frames = [0_u64; DEPTH];
