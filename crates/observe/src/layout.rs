@@ -9,6 +9,11 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
 pub const VERSION: u32 = 1;
 /// How a segment's name ends: `PID-N.observe`.
 pub const ENDING: &str = ".observe";
+pub(crate) const ENDING_NUL: &[u8] = b".observe\0";
+
+/// Where segments live if nobody says where, by preference: a user's number stands between the two parts.
+pub const FOLDERS: [(&str, &str); 2] =
+    [("/dev/shm/lockwright-", ""), ("/run/user/", "/lockwright")];
 
 /// Records that a process can have at a time.
 pub const LOCKS: usize = 2048;
@@ -51,6 +56,10 @@ pub struct Header {
     pub version: u32,
     /// The process, as it is known to itself.
     pub pid: u32,
+    /// The inode of the namespace in which that is its id; 0: not known.
+    pub namespace: u64,
+    /// The N of its name.
+    pub number: u64,
     /// The segment's length, bytes.
     pub length: u64,
     /// When the process began, clock ticks since the machine did (`/proc/PID/stat`, field 22); 0: not known.

@@ -2,14 +2,14 @@
 
 use crate::control::MOST;
 use crate::layout::{
-    CLASSES, DEPTH, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS, MAGIC,
-    MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, SITES, STACKS,
+    CLASSES, DEPTH, ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS,
+    MAGIC, MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, SITES, STACKS,
     STACKS_AT, Site, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
 };
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 pub use lockwright_record::Refused;
-use lockwright_record::file;
+use lockwright_record::file::{self, Name};
 
 /// The header's contents.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,8 @@ pub struct About<'a> {
     pub now_ns: u64,
     /// When the process began, clock ticks since the machine did; 0: not known.
     pub started: u64,
+    /// The inode of its namespace of process ids; 0: not known.
+    pub namespace: u64,
     /// This boot's id.
     pub boot: &'a [u8],
     /// The lock in use.
@@ -91,12 +93,14 @@ impl Segment {
     /// # Errors
     /// The system's, from making, growing or mapping the file; a folder that is a link, or another user's.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid) = file::create(dir, b".observe\0", LENGTH, MAPS_AT)?;
+        let (base, pid, number) = file::create(dir, ENDING_NUL, LENGTH, MAPS_AT)?;
         let segment = Self { base };
         let mut header = Header {
             magic: AtomicU64::new(0),
             version: VERSION,
             pid,
+            namespace: about.namespace,
+            number: number.into(),
             length: LENGTH as u64,
             started: about.started,
             start_ns: about.now_ns,
@@ -119,6 +123,12 @@ impl Segment {
         // ORDERING: Release, pairs with the reader, which looks for it first.
         segment.header().magic.store(MAGIC, Release);
         Ok(segment)
+    }
+
+    /// Its file's name, in the folder that it was made in; for the process `pid`, which made it.
+    pub fn name(&self, pid: u32) -> Option<Name> {
+        let header = self.header();
+        (header.pid == pid).then(|| file::name(pid, header.number as u32, ENDING_NUL))
     }
 
     /// Where it is mapped.

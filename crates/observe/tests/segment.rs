@@ -1,18 +1,25 @@
 //! What the segment counts, and what becomes of it when room runs out.
 
 use lockwright_observe::layout::{
-    ADDRESS_BITS, DEPTH, GONE, HEAD_LENGTH, Header, KEYS_AT, LENGTH, LOCKS, OTHERS, RECORDS_AT,
-    Record, SITES, STACKS, WAYS, record_at,
+    ADDRESS_BITS, DEPTH, ENDING, GONE, HEAD_LENGTH, Header, KEYS_AT, LENGTH, LOCKS, OTHERS,
+    RECORDS_AT, Record, SITES, STACKS, WAYS, record_at,
 };
 use lockwright_observe::{About, Blame, Segment, Wait};
 use std::cell::Cell;
+use std::ffi::CStr;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use tempfile::TempDir;
 
-const ABOUT: About<'_> =
-    About { now_ns: 1, started: 2, boot: b"boot", lock: b"auto", command: b"program" };
+const ABOUT: About<'_> = About {
+    now_ns: 1,
+    started: 2,
+    namespace: 3,
+    boot: b"boot",
+    lock: b"auto",
+    command: b"program",
+};
 const SECOND: u64 = 1_000_000_000;
 
 fn fresh() -> (TempDir, Segment) {
@@ -80,6 +87,10 @@ fn locks_that_come_and_go_leave_a_bounded_file_and_no_wait_is_lost() {
     assert_eq!(header(&segment).retired.load(Relaxed), waits);
     assert_eq!(header(&segment).unplaced.load(Relaxed), 0, "a lock that is gone makes room");
     let file = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().metadata().unwrap();
+    let name = segment.name(std::process::id()).unwrap();
+    let name = CStr::from_bytes_until_nul(&name).unwrap().to_str().unwrap();
+    assert!(name.ends_with(ENDING) && dir.path().join(name).exists(), "{name}");
+    assert!(segment.name(1).is_none(), "it is not that process's");
     assert_eq!(file.len(), LENGTH as u64);
     assert_eq!(file.permissions().mode() & 0o777, 0o600);
     let most = RECORDS_AT + (LOCKS + 1) * HEAD_LENGTH;

@@ -31,7 +31,7 @@ use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
 use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN, Sampling};
-use lockwright_observe::layout::DEPTH;
+use lockwright_observe::layout::{DEPTH, FOLDERS};
 use lockwright_observe::{About, Blame, Refused, Segment, Wait};
 use lockwright_platform::Word;
 
@@ -39,10 +39,6 @@ use lockwright_platform::Word;
 #[unsafe(no_mangle)]
 #[used]
 pub(crate) static lockwright_observe: Control = Control::new();
-
-/// Where segments live, `UID` set in; by preference.
-const FOLDERS: [(&[u8], &[u8]); 2] =
-    [(b"/dev/shm/lockwright-", b""), (b"/run/user/", b"/lockwright")];
 
 struct Shared(UnsafeCell<Option<Segment>>);
 // SAFETY: written by the thread that has made the state BUSY, and read while it is OPEN.
@@ -64,6 +60,12 @@ struct Spec(UnsafeCell<Said>);
 unsafe impl Sync for Spec {}
 static SPEC: Spec =
     Spec(UnsafeCell::new(Said { lock: [0; 128], lock_len: 0, folder: [0; 256], folder_len: 0 }));
+
+/// The segment's file, if it lies in one of [`FOLDERS`]; ends in NUL. Empty: it is somebody else's to remove.
+struct File(UnsafeCell<[u8; 128]>);
+// SAFETY: written by the thread that has made the state BUSY, and read while it is OPEN.
+unsafe impl Sync for File {}
+static FILE: File = File(UnsafeCell::new([0; 128]));
 
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
@@ -181,8 +183,9 @@ fn open() -> Option<Segment> {
 }
 
 fn make() -> Result<Segment, Refused> {
-    if access::now() != access::Access::All {
-        return Err(Refused::System(libc::EPERM)); // a filter may kill for asking
+    // A filter that is older than the program is a container's or a service's, which let files be made; and somebody asked.
+    if access::now() == access::Access::None {
+        return Err(Refused::System(libc::EPERM)); // its own filter may kill
     }
     let (mut command, mut stat, mut boot) = ([0_u8; 512], [0_u8; 1024], [0_u8; 40]);
     // SAFETY: written by the constructor.
@@ -190,6 +193,7 @@ fn make() -> Result<Segment, Refused> {
     let about = About {
         now_ns: futex::now(Clock::Monotonic),
         started: files::read(c"/proc/self/stat", &mut stat).map_or(0, started),
+        namespace: files::inode(c"/proc/self/ns/pid"),
         boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot)
             .unwrap_or(b"")
             .trim_ascii(),
@@ -202,12 +206,22 @@ fn make() -> Result<Segment, Refused> {
     let mut why = Refused::System(libc::ENOENT);
     for (before, after) in FOLDERS {
         let mut path = [0_u8; 64];
-        let len = folder(before, after, &mut path);
+        let len = folder(before.as_bytes(), after.as_bytes(), &mut path);
         // SAFETY: a NUL-terminated path. Others' folders, and links, are refused by whoever opens it. Not libc's `mkdir`, whose
         // name a program may have taken.
         unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700) };
         match Segment::create(&path[..len], &about) {
-            Ok(segment) => return Ok(segment),
+            Ok(segment) => {
+                // SAFETY: no preconditions.
+                let name = segment.name(unsafe { libc::getpid() } as u32).unwrap_or([0; 64]);
+                // SAFETY: BUSY: nobody else reads or writes it.
+                let file = unsafe { &mut *FILE.0.get() };
+                *file = [0; 128];
+                file[..len].copy_from_slice(&path[..len]);
+                file[len] = b'/';
+                file[len + 1..len + 1 + name.len() - 1].copy_from_slice(&name[..name.len() - 1]);
+                return Ok(segment);
+            }
             Err(refused) => why = refused,
         }
     }
@@ -242,6 +256,21 @@ fn started(stat: &[u8]) -> u64 {
     let field = stat[end..].split(|&byte| byte == b' ').filter(|field| !field.is_empty()).nth(19);
     let digits = field.unwrap_or(b"").iter().take_while(|byte| byte.is_ascii_digit());
     digits.fold(0, |sum: u64, &digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}
+
+/// The process ends: so does its file, which takes memory. (One that is killed leaves it to the next command.)
+pub(crate) fn at_exit() {
+    // ORDERING: Acquire, pairs with the Release in `open`.
+    if lockwright_observe.state.load(Acquire) != OPEN || access::now() == access::Access::None {
+        return;
+    }
+    // SAFETY: no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    // A child that we have not been told of has its parent's.
+    if segment().is_some_and(|segment| segment.name(pid).is_some()) {
+        // SAFETY: OPEN: nobody writes any more. A NUL-terminated path; threads that go on count in the mapping.
+        unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
+    }
 }
 
 /// In the child of a fork: the segment is the parent's.
