@@ -45,6 +45,11 @@ impl<'a> Remote<'a> {
         Err(other_version(process))
     }
 
+    /// The same, of the process as it was opened again.
+    pub(crate) fn of<'b>(&self, process: &'b Process) -> Remote<'b> {
+        Remote { process, at: self.at, attached: self.attached }
+    }
+
     /// Do the program's calls lead to glibc again?
     pub(crate) fn is_detached(&self) -> Result<bool, Failure> {
         let Some(at) = self.attached else { return Ok(false) };

@@ -258,10 +258,12 @@ fn change(
     let instead = format!("lockwright ctl {pid} switch all auto");
     catalog::warn_of_textbook(new.locks(), &instead);
     if let Some(time) = guard.filter(|_| new.words() != old.words()) {
-        let pid = process.pid;
-        drop(process);
+        let epochs = epochs::Remote::find(&process)?;
+        process.unlock();
         let guard = Guard {
-            pid,
+            pid: process.pid,
+            mailbox,
+            epochs,
             old: &old,
             new: &new,
             target: &target,

@@ -34,6 +34,9 @@ const MARGIN: f64 = 0.05;
 /// What to do.
 pub(crate) struct Guard<'a> {
     pub(crate) pid: libc::pid_t,
+    /// Where the process has its table, and its epochs: to find them takes longer than all the rest.
+    pub(crate) mailbox: Remote<'a>,
+    pub(crate) epochs: epochs::Remote,
     pub(crate) old: &'a Table,
     pub(crate) new: &'a Table,
     pub(crate) target: &'a Target,
@@ -132,7 +135,7 @@ impl Guard<'_> {
     /// Puts a table in force, unless it is. Is it in force now?
     fn put(&self, table: &Table, posted: &mut String) -> Result<bool, Failure> {
         let process = Process::open(self.pid)?;
-        let mailbox = Remote::find(&process)?;
+        let mailbox = self.mailbox.of(&process);
         let now = table::base(&mailbox)?.words();
         if now != *posted {
             return Err(Failure::new(format!(
@@ -166,7 +169,7 @@ impl Guard<'_> {
         }
         let table = {
             let process = Process::open(self.pid)?;
-            Remote::find(&process)?.table()?
+            self.mailbox.of(&process).table()?
         };
         let mut slice = Slice {
             seconds,
@@ -187,7 +190,7 @@ impl Guard<'_> {
     fn counts(&self) -> Result<(Option<f64>, u32, u32), Failure> {
         let counted = self.counter.map(counted).transpose()?;
         let process = Process::open(self.pid)?;
-        let epochs = epochs::Remote::find(&process)?.read(&process)?;
+        let epochs = self.epochs.read(&process)?;
         let sum = |of: fn(&epochs::Epoch) -> u32| {
             epochs.iter().fold(0_u32, |sum, epoch| sum.wrapping_add(of(epoch)))
         };

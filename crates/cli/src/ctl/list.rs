@@ -108,12 +108,12 @@ impl List {
 
     fn locks(&self, locks: &[Ranked]) -> String {
         let seconds = self.elapsed.as_secs_f64();
-        let mut drawn = table(&["lock", "waits/s", "blocked", "P99 wait", "rule"]);
+        let mut drawn = table(&["lock", "waits/s", "waiting", "P99 wait", "rule"]);
         for lock in locks {
             drawn.add_row([
                 shown(&lock.name).into_owned(),
                 si(lock.contended as f64 / seconds),
-                format!("{:.1} %", lock.blocked_ns as f64 / seconds / 1e7),
+                format!("{:.2}", lock.wait_ns as f64 / seconds / 1e9),
                 if lock.wait.count == 0 { "-".to_owned() } else { time(lock.wait.p99_ns as f64) },
                 self.table.lock_at(lock.place).to_owned(),
             ]);

@@ -201,7 +201,8 @@ fn counts_are_asked_for_copied_and_begun_anew() -> Result<()> {
     let read = || -> Result<Value> {
         program.ok(&["dump", path])?;
         let outcome = lockwright().args(["profile", "--format=json", "--read", path]).run()?;
-        let all: Value = serde_json::from_str(&outcome.text()).with_context(|| outcome.describe())?;
+        let all: Value =
+            serde_json::from_str(&outcome.text()).with_context(|| outcome.describe())?;
         Ok(all["processes"][0].clone())
     };
     let before = read()?;
@@ -290,7 +291,11 @@ fn what_is_not_there_says_what_is() -> Result<()> {
         ensure!(errors.contains(message) && errors.contains(hint), "{}", outcome.describe());
         Ok(())
     };
-    refused(&["switch", "g_lok", "fifo"], "no lock, function or library 'g_lok'", "did you mean 'g_lock'?")?;
+    refused(
+        &["switch", "g_lok", "fifo"],
+        "no lock, function or library 'g_lok'",
+        "did you mean 'g_lock'?",
+    )?;
     refused(&["switch", "0x10", "fifo"], "nothing lies at '0x10'", "lockwright ctl ")?;
     refused(&["set", "g_lock", "spn=5"], "spn", "did you mean")?;
     program.end().map(drop)
@@ -304,7 +309,8 @@ fn a_program_under_stress_takes_each_of_many_switches() -> Result<()> {
     lockwright_tests::compile(&source_dir().join("stress/switching.c"), &path, &[])?;
     let program = Program::start_file(&path)?;
     let at = u64::from_str_radix(program.said.trim_start_matches("0x"), 16)?;
-    let memory = File::options().read(true).write(true).open(format!("/proc/{}/mem", program.child.id()))?;
+    let memory =
+        File::options().read(true).write(true).open(format!("/proc/{}/mem", program.child.id()))?;
     let word = |offset: usize| -> Result<u32> {
         let mut bytes = [0; 4];
         memory.read_exact_at(&mut bytes, at + offset as u64)?;
