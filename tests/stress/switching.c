@@ -135,6 +135,8 @@ static void *body(void *data)
         MUST(locks[which].a == locks[which].b);
         locks[which].a++;
         work((dice >> 16) % 64);
+        if ((dice >> 24) % 64 == 0)
+            usleep(20); /* so somebody always has to wait, however busy the machine is */
         locks[which].b++;
         /* Wait for a token, or leave one: nobody may wait forever while tokens are left. */
         if ((dice >> 40) % 16 == 0 && locks[which].waiters < THREADS / 2) {

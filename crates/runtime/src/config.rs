@@ -159,7 +159,9 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
             Ok((target, lock)) => {
                 // SAFETY: one thread at a time.
                 unsafe { rules::prepare() };
+                let is_again = order.has(&target);
                 match order.push(target, before) {
+                    Some(_) if is_again => {} // the first one decides
                     Some(place) => policies[place] = lock.policy,
                     None => complain(Bad::Many(rule)),
                 }

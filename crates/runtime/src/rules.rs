@@ -70,6 +70,11 @@ impl Order {
         Some(place)
     }
 
+    /// Is this one among them?
+    pub(crate) fn has(&self, target: &Target<'_>) -> bool {
+        self.place_of(target).is_some()
+    }
+
     /// The rules' places, in their order.
     pub(crate) fn bytes(&self) -> &[u8; TARGETS] {
         &self.places

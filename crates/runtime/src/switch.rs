@@ -185,7 +185,7 @@ fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
     // SAFETY: zeroes but for the words, that nobody else has; by BUSY no other thread makes a table.
     let table =
         unsafe { config::fill(fresh, |bad| why.because(&bad.pieces()).unwrap_or_default()) };
-    // Kept even if refused: rules may have places by now, whose names are in its words.
+    // Kept even if refused: so the same is not tried again.
     let is_good = why.len == 0;
     slot.set(Some((table, is_good)));
     is_good.then_some(table)

@@ -79,7 +79,7 @@ enum Format {
     Json,
 }
 
-/// Which is better, and what measures it
+// No doc comment: clap would show it instead of the command's.
 #[derive(clap::Args)]
 struct GuardArgs {
     /// Measure both, by turns, each for this time; go back if the new one is clearly worse (exit code 1)
