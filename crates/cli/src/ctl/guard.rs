@@ -323,16 +323,10 @@ fn judge(slices: &[[Slice; 2]]) -> (String, Finding) {
     (text, verdict(&findings))
 }
 
-/// Worse in one thing is worse. It is better if what comes first is, and nothing is worse.
+/// Worse in one thing is worse. Better in one, and worse in none, is better.
 fn verdict(findings: &[Finding]) -> Finding {
-    if findings.contains(&Finding::Worse) {
-        return Finding::Worse;
-    }
-    match findings.first() {
-        Some(Finding::Better) => Finding::Better,
-        Some(_) if findings.iter().all(|finding| *finding == Finding::Same) => Finding::Same,
-        _ => Finding::Unclear,
-    }
+    let first = [Finding::Worse, Finding::Better, Finding::Unclear];
+    first.into_iter().find(|finding| findings.contains(finding)).unwrap_or(Finding::Same)
 }
 
 #[cfg(test)]
