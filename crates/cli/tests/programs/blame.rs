@@ -162,3 +162,46 @@ fn a_process_that_runs_is_watched() -> Result<()> {
     running.stop()?;
     anyhow::bail!("not named: {last}")
 }
+
+/// Where a process counts, if nobody names a folder: one file of its own.
+fn counts_of(pid: u32) -> Vec<PathBuf> {
+    // SAFETY: no preconditions.
+    let user = unsafe { libc::geteuid() };
+    let folder = format!("/dev/shm/lockwright-{user}");
+    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_its = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(&format!("{pid}-"))
+    };
+    names.filter(is_its).collect()
+}
+
+#[test]
+fn counts_end_with_the_process_or_with_the_next_command() -> Result<()> {
+    let path = HOARD.to_str().context("a path in UTF-8")?;
+    for killed in [false, true] {
+        let mut running = lockwright()
+            .env("LOCKWRIGHT_OBSERVE", "counters")
+            .args(["run"])
+            .arg_after(&[path, if killed { "1000000" } else { "200" }])
+            .start()?;
+        let pid = running.pid();
+        let mut had_some = false;
+        while !(killed && had_some) && running.end()?.is_none() {
+            had_some |= !counts_of(pid).is_empty();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        ensure!(had_some || !killed, "it has had no file");
+        if killed {
+            running.stop()?;
+            let file = FOLDER.path().join("ended.prom");
+            let other = std::process::id().to_string();
+            lockwright().args(["export", "--count", "1", &other, "--output"]).args([file]).run()?;
+        } else {
+            let outcome = running.outcome()?;
+            ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+        }
+        ensure!(counts_of(pid).is_empty(), "{killed}: {:?}", counts_of(pid));
+    }
+    Ok(())
+}
