@@ -70,18 +70,19 @@ mod tests {
     #[test]
     fn nothing_is_left_and_counting_goes_on() {
         let dir = tempfile::tempdir().unwrap();
-        let about = About { now_ns: 1, started: 0, boot: b"", lock: b"auto", command: b"" };
+        let about =
+            About { now_ns: 1, started: 0, namespace: 0, boot: b"", lock: b"auto", command: b"" };
         let segment = Segment::create(dir.path().as_os_str().as_bytes(), &about).unwrap();
         let wait =
             Wait { lock: 64, ns: 1000, weight: 1, asleep: true, acquired: true, ..Wait::default() };
         let count = || {
-            segment.arrived(64, 5, 2_000_000);
-            segment.waited(&wait);
+            segment.arrived(64, 5, 2_000_000, 1);
+            segment.waited(&wait, || 0);
         };
         let seen = || {
-            let all = (0..LOCKS).filter(|&at| segment.keys()[at].load(Relaxed) == 64);
+            let mut all = (0..LOCKS).filter(|&at| segment.keys()[at].load(Relaxed) == 64);
             // SAFETY: it has a lock, and so it is populated.
-            let record: &Record = unsafe { segment.at(record_at(all.last().unwrap())) };
+            let record: &Record = unsafe { segment.at(record_at(all.next_back().unwrap())) };
             let waits: u64 = record.wait.buckets.iter().map(|bucket| bucket.load(Relaxed)).sum();
             let asleep = record.classes[0].asleep.load(Relaxed);
             (record.arrived.load(Relaxed), asleep, waits, record.place.load(Relaxed))
