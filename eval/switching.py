@@ -20,7 +20,7 @@ RATE = float(os.environ.get("RATE", "1000"))
 OUT = os.environ.get("OUT")
 RULES = ["auto", "barging", "fifo", "slo", "asl", "asl-max", "asl-opt", "asl-pthread", "pb10", "malthusian", "cal", "mutexee"]
 MAGIC, STATE, LEN, TEXT = 0, 12, 16, 40
-EMPTY, POSTED, TAKEN, DONE, REFUSED, POST = 0, 1, 2, 3, 4, 8
+EMPTY, POSTED, DONE, REFUSED, POST = 0, 1, 3, 4, 8
 # One switch in so many is watched until it is taken: to watch all of them would take a CPU from the program.
 WATCHED = 20
 
@@ -51,11 +51,8 @@ class Program:
         os.pwrite(self.memory, struct.pack("<I", value), self.mailbox + at)
 
     def post(self, lock):
-        """Its number; None: another one is being taken."""
-        state = self.word(STATE)
-        if state & 7 == TAKEN:
-            return None
-        number = ((state + POST) & 0xffffffff) & ~7
+        """Its number. The one before has been taken."""
+        number = ((self.word(STATE) + POST) & 0xffffffff) & ~7
         text = f"{lock}\n".encode()
         self.set(STATE, number | EMPTY)
         os.pwrite(self.memory, text, self.mailbox + TEXT)
@@ -85,37 +82,30 @@ def fixed(program, lock):
 def switching(program):
     running = Program(program, "auto")
     time.sleep(0.3)
-    posted = taken = late = busy = 0
-    delays, number = [], None
+    taken = late = 0
+    delays = []
     first, begun = running.sections()
     following = time.monotonic()
     while time.monotonic() - begun < SECONDS:
         following += 1 / RATE
-        if number is not None:
-            state = running.word(STATE)
-            if state == number | DONE:
-                taken += 1
-            elif state == number | REFUSED:
-                raise SystemExit("a switch was refused")
-            else:
-                late += 1
-        number = running.post(RULES[posted % len(RULES)])
+        number = running.post(RULES[taken % len(RULES)])
         at = time.monotonic()
-        if number is None:
-            busy += 1
-        else:
-            posted += 1
-            if posted % WATCHED == 0:
-                while running.word(STATE) & 7 in (POSTED, TAKEN) and time.monotonic() - at < 1:
-                    pass
-                delays.append(time.monotonic() - at)
+        while (state := running.word(STATE)) != number | DONE:
+            if state == number | REFUSED or time.monotonic() - at > 60:
+                raise SystemExit(f"a switch was {'refused' if state == number | REFUSED else 'not taken for 60 s'}")
+            if taken % WATCHED:
+                time.sleep(1e-4)
+        if taken % WATCHED == 0:
+            delays.append(time.monotonic() - at)
+        taken += 1
+        late += time.monotonic() > following
         time.sleep(max(0, following - time.monotonic()))
     last, ended = running.sections()
     counts = running.end()
     delays.sort()
     part = lambda share: 1e6 * delays[min(len(delays) - 1, int(share * len(delays)))]
     return {
-        "seconds": ended - begun, "posted": posted, "taken": taken, "replaced": late, "busy": busy,
+        "seconds": ended - begun, "taken": taken, "late": late, "load_average": os.getloadavg()[0],
         "taken_per_s": taken / (ended - begun), "sections_per_s": (last - first) / (ended - begun),
         "delay_us": {"count": len(delays), "p50": part(0.5), "p99": part(0.99), "p999": part(0.999), "max": 1e6 * delays[-1],
                      "within_1ms": sum(delay <= 1e-3 for delay in delays) / len(delays)},
@@ -137,7 +127,7 @@ def main():
     to_slowest = seen["sections_per_s"] / alone[slowest]
     to_median = seen["sections_per_s"] / statistics.median(alone.values())
     delay = seen["delay_us"]
-    print(f"switching    {seen['taken_per_s']:.0f} switches/s taken, {seen['replaced']} replaced before, for {seen['seconds']:.1f} s")
+    print(f"switching    {seen['taken_per_s']:.0f} switches/s for {seen['seconds']:.1f} s; load average {seen['load_average']:.1f}")
     print(f"             {seen['sections_per_s'] / 1e6:6.3f} M sections/s: {to_slowest:.2f} of the slowest lock alone ({slowest}), "
           f"{to_median:.2f} of the median")
     print(f"             taken after {delay['p50']:.0f} us (P50), {delay['p99']:.0f} us (P99), {delay['max']:.0f} us at most; "
