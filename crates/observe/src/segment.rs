@@ -39,6 +39,8 @@ pub struct Wait {
     pub lock: u64,
     /// Where it was asked for; 0: not known.
     pub site: u64,
+    /// The wait's stack ([`Segment::stack`]); 0: none, or nobody wants it.
+    pub stack: u32,
     /// The thread.
     pub tid: u32,
     /// When it ended, ns of `CLOCK_MONOTONIC`.
@@ -412,7 +414,7 @@ impl Segment {
         })
     }
 
-    /// `stack` is asked for only if it would be kept: walking one takes as long as a short wait.
+    /// `stack` is walked only if it is kept.
     fn count_at(
         sites: &[Site; SITES],
         blame: Blame,
@@ -465,8 +467,19 @@ impl Segment {
         }
     }
 
-    /// A wait has ended; `stack` walks its stack ([`Segment::stack`]).
-    pub fn waited(&self, wait: &Wait, stack: impl FnOnce() -> u32) {
+    /// Would the stack of a wait at this place be kept, that took `ns`? Walking it takes as long as a short wait.
+    pub fn wants_stack(&self, lock: u64, site: u64, ns: u64) -> bool {
+        let record = self.find(lock).and_then(|at| self.record(at));
+        record.is_some_and(|record| {
+            let known = record.waiters.iter().find(|known| known.address.load(Relaxed) == site);
+            known.is_none_or(|known| {
+                known.stack.load(Relaxed) == 0 || known.max_ns.load(Relaxed) < ns // hints
+            })
+        })
+    }
+
+    /// A wait has ended.
+    pub fn waited(&self, wait: &Wait) {
         let index = self.record_of(wait.lock, wait.ended_ns / 1_000_000);
         let Some(record) = self.record(index) else { return };
         if !wait.acquired {
@@ -486,7 +499,7 @@ impl Segment {
             add(&waits.buckets[SCALE.bucket(wait.ns)], weight);
         }
         let who = Blame { site: wait.site, tid: wait.tid };
-        Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns, stack);
+        Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns, || wait.stack);
     }
 
     /// A thread that had to wait has the lock: is it another one than the last, on another CPU? `asks`: so the next one is to say.

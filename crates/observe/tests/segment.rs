@@ -55,6 +55,7 @@ fn wait(segment: &Segment, lock: u64, site: u64, at_ns: u64, ns: u64) {
     let wait = Wait {
         lock,
         site,
+        stack: 0,
         tid: 7,
         ended_ns: at_ns + ns,
         ns,
@@ -63,7 +64,7 @@ fn wait(segment: &Segment, lock: u64, site: u64, at_ns: u64, ns: u64) {
         asleep: true,
         acquired: true,
     };
-    segment.waited(&wait, || 0);
+    segment.waited(&wait);
 }
 
 /// All waits that any record has counted.
@@ -166,17 +167,24 @@ fn more_sites_and_stacks_than_room() {
 #[test]
 fn a_stack_is_walked_only_if_it_is_kept() {
     let (_dir, segment) = fresh();
-    let walked = Cell::new(0);
+    let lock = 64;
     let waits = |ns| {
-        let wait = Wait { lock: 64, site: 0x1000, tid: 1, ns, weight: 1, ..Wait::default() };
-        segment.arrived(64, 0, 0, 1);
-        segment.waited(&wait, || {
+        segment.arrived(lock, 0, 0, 1);
+        let wanted = segment.wants_stack(lock, 0x1000, ns);
+        let stack = if wanted { segment.stack(&[0x1000, ns]) } else { 0 };
+        segment.waited(&Wait { lock, site: 0x1000, stack, ns, weight: 1, ..Wait::default() });
+        wanted
+    };
+    assert_eq!([10, 10, 9, 11, 5].map(waits), [true, false, false, true, false]);
+    let walked = Cell::new(0);
+    let holds = |ns| {
+        segment.blocked_by_hold(lock, ns, 1, Blame { site: 0x2000, tid: 1 }, || {
             walked.set(walked.get() + 1);
-            segment.stack(&[0x1000, ns])
+            segment.stack(&[0x2000, ns])
         });
         walked.get()
     };
-    assert_eq!([waits(10), waits(10), waits(9), waits(11), waits(5)], [1, 1, 1, 2, 2]);
+    assert_eq!([10, 10, 9, 11, 5].map(holds), [1, 1, 1, 2, 2]);
 }
 
 #[test]

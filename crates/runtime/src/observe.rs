@@ -359,10 +359,16 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     if !timed {
         return;
     }
+    let (of, before) = account.uncounted.get();
+    if of == lock && before != 0 {
+        segment.arrived_before(lock, before.into());
+        account.uncounted.set((lock, 0));
+    }
     let now = futex::now(Clock::Monotonic);
     let wait = Wait {
         lock,
         site: account.site.get(),
+        stack: 0,
         tid: thread::id(),
         ended_ns: now,
         ns: now.saturating_sub(account.since_ns.get()),
@@ -371,7 +377,10 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         asleep: slept,
         acquired,
     };
-    account.ended.set(wait);
+    // Now, while the frames of the call are there. We hold the lock, but few stacks are wanted.
+    let wants = is_full() && segment.wants_stack(lock, wait.site, wait.ns);
+    let stack = if wants { stack(&segment, wait.site, account.frame.get()) } else { 0 };
+    account.ended.set(Wait { stack, ..wait });
     if !acquired {
         segment.gives_up(lock, account.since_ns.get());
         return count(account, &segment);
@@ -385,7 +394,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
 fn count(account: &Account, segment: &Segment) {
     let wait = account.ended.take();
     if wait.lock != 0 {
-        segment.waited(&wait, || stack(segment, wait.site, account.frame.get()));
+        segment.waited(&wait);
         account.held_since_ns.set(0);
     }
 }
