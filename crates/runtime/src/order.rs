@@ -128,7 +128,8 @@ fn open() -> Option<Order> {
     let folder = &said.folder[..said.folder_len];
     let mut command = [0_u8; 512];
     let made = match access::now() {
-        access::Access::All => Order::create(
+        // Behind a filter that is older than the program, too: somebody has asked for this.
+        access::Access::All | access::Access::Files => Order::create(
             folder,
             &About {
                 now_ns: futex::now(Clock::Monotonic),
@@ -137,7 +138,7 @@ fn open() -> Option<Order> {
                 command: files::command_line(&mut command),
             },
         ),
-        _ => Err(Refused::System(libc::EPERM)), // a filter may kill for asking
+        access::Access::None => Err(Refused::System(libc::EPERM)), // a filter may kill for asking
     };
     match made {
         // ORDERING: Release, pairs with the Acquire in `file`.
@@ -224,10 +225,6 @@ fn nested(order: Order, account: &Account, thread: &Thread, taking: &Taking) {
     if !leaving_errno(|| order.has_tables()) {
         return;
     }
-    let to = order.lock(taking.lock as u64);
-    if to == 0 {
-        return;
-    }
     let mut ids = [0; HELD];
     for (place, id) in ids.iter_mut().enumerate() {
         let lock = thread.held[place].load(Relaxed); // own thread only, all of it
@@ -239,6 +236,10 @@ fn nested(order: Order, account: &Account, thread: &Thread, taking: &Taking) {
             *id = order.lock(lock);
             thread.about[place].id.store(*id, Relaxed);
         }
+    }
+    let to = order.lock(taking.lock as u64);
+    if to == 0 {
+        return;
     }
     // What is held for reading keeps no reader out.
     let is_gate = |place: usize| thread.about[place].flags.load(Relaxed) & READ == 0;

@@ -228,7 +228,7 @@ fn at(address: u64) -> At {
 }
 
 /// A lock's name. One without a variable is known by who waits for it.
-fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) -> String {
+pub(crate) fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) -> String {
     let data = symbols.data(address);
     match (&data, place) {
         (Place::Symbol { .. } | Place::Section { .. } | Place::ThreadLocal { .. }, _)
@@ -283,7 +283,7 @@ fn is_lock_function(symbol: &str) -> bool {
 }
 
 /// Is it a function of the lock's own interface?
-fn is_of_a_lock(frame: &Frame) -> bool {
+pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
     const OURS: [&str; 9] = [
         "lockwright_sync::",
         "lockwright_runtime::",

@@ -6,6 +6,7 @@ use super::reader;
 use super::snapshot::Snapshot;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
+use crate::order::outcome as order;
 use crate::output::say;
 use crate::process::Process;
 use crate::{elf, find, launch, library, machine};
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
 /// The one that names the folder.
 const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
+/// The one that names the folder for the order of locks.
+const ORDER: &str = "LOCKWRIGHT_ORDER";
 /// How often we look whether the time is up.
 const LOOK: Duration = Duration::from_millis(20);
 /// For how long a process counts at our level if we are killed.
@@ -34,14 +37,17 @@ const LEASE: Duration = Duration::from_secs(4);
 pub(crate) struct Ran {
     /// What its processes' locks did, the process that waited most first.
     pub(crate) outcomes: Vec<Outcome>,
+    /// In which order they took their locks, if somebody asked.
+    pub(crate) orders: Option<Vec<order::Outcome>>,
     pub(crate) status: ExitStatus,
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end; `in_order`: and notes in which order its threads take locks.
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
     level: Level,
+    in_order: bool,
     file: Option<&Path>,
 ) -> Result<Ran, Failure> {
     let inherited = inherited_lock(lock)?;
@@ -60,6 +66,9 @@ pub(crate) fn program(
     if let Some(lock) = lock.map(str::to_owned).or(inherited) {
         command.env(LOCK, machine::tuned(&lock));
     }
+    if in_order {
+        command.env(ORDER, folder.path());
+    }
     let begun = Instant::now();
     let status = launch::to_end(&mut command, &path)?;
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
@@ -71,8 +80,9 @@ pub(crate) fn program(
     }
     let wait = |outcome: &Outcome| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
+    let orders = if in_order { Some(order::all(folder.path())?) } else { None };
     drop(folder); // now: a signal may end us afterwards
-    Ok(Ran { outcomes, status })
+    Ok(Ran { outcomes, orders, status })
 }
 
 /// All segments in a folder.
