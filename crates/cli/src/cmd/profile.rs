@@ -33,7 +33,7 @@ use std::time::Duration;
   lockwright profile -- ./server --port 8080
   lockwright profile --flame locks.svg -- ./server
   lockwright profile --order -- ./tests     which deadlocks can happen?
-  lockwright profile -p $(pidof server) --time 30s
+  lockwright profile -p $(pidof server) --time 30s --pprof locks.pb.gz
   lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].holders[0]'
   lockwright profile -p 4242 --sample       a process that doesn't run under us
 
@@ -79,6 +79,15 @@ pub(crate) struct Args {
     /// A flame graph of those who wait and those who hold
     #[arg(long, value_name = "FILE.svg")]
     flame: Option<PathBuf>,
+    /// Waits and who is to blame, for `go tool pprof` and the like
+    #[arg(long, value_name = "FILE.pb.gz", conflicts_with = "sample")]
+    pprof: Option<PathBuf>,
+    /// The report as a page, with flame graph and contention over time
+    #[arg(long, value_name = "FILE", conflicts_with = "sample")]
+    html: Option<PathBuf>,
+    /// Waits over time, for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE.json", conflicts_with = "sample")]
+    timeline: Option<PathBuf>,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
@@ -130,7 +139,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// Writing comes last; that it will fail should be said first.
 fn check(args: &Args) -> Result<(), Failure> {
-    for file in [&args.output, &args.flame].into_iter().flatten() {
+    let files = [&args.output, &args.flame, &args.html, &args.pprof, &args.timeline];
+    for file in files.into_iter().flatten() {
         launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
     }
     Ok(())
@@ -201,6 +211,17 @@ fn report_on(
             output::json(&report)
         }
     };
+    if let Some(file) = &args.pprof {
+        write(file, |to| observed::pprof::write(outcomes, to))?;
+    }
+    if let Some(file) = &args.html {
+        let page = observed::page::page(title, outcomes, orders, args.top)?;
+        write(file, |to| to.write_all(page.as_bytes()))?;
+    }
+    if let Some(file) = &args.timeline {
+        let timeline = output::json(&observed::course::timeline(outcomes));
+        write(file, |to| to.write_all(timeline.as_bytes()))?;
+    }
     deliver(args, title, &text, "us", &observed::report::folded(outcomes))
 }
 

@@ -7,7 +7,7 @@ use lockwright_bench::wrapped;
 /// Circles that are told.
 const TOLD: usize = 10;
 /// Where each thread's stack begins: that tells nothing.
-const STARTS: [&str; 3] = ["start_thread (", "__libc_start_call_main (", "clone"];
+const STARTS: [&str; 3] = ["start_thread (", "__libc_start_call_main (", "clone3 ("];
 /// Callers of each place.
 const CALLERS: usize = 5;
 
@@ -107,12 +107,16 @@ fn told(number: usize, circle: &Named) -> String {
 }
 
 fn place(verb: &str, place: &Place) -> String {
-    let reading = if place.reads { " (to read)" } else { "" };
-    let at = format!("{verb} {}{reading}, taken at", shown(&place.lock));
-    let mut text = beside("      ", &at);
-    let frames =
-        if place.stack.is_empty() { std::slice::from_ref(&place.at) } else { &place.stack };
-    for frame in frames.iter().take(CALLERS) {
+    let at = match (place.reads, place.again) {
+        (true, _) => " (to read), taken at",
+        (_, true) => " again, after a wait for a condition; first taken at",
+        _ => ", taken at",
+    };
+    let mut text = beside("      ", &format!("{verb} {}{at}", shown(&place.lock)));
+    let only = std::slice::from_ref(&place.at);
+    let frames = if place.stack.is_empty() { only } else { &place.stack };
+    let is_start = |frame: &str| STARTS.iter().any(|start| frame.starts_with(start));
+    for frame in frames.iter().take_while(|frame| !is_start(frame)).take(CALLERS) {
         text.push_str(&beside("         ", &shown(frame)));
     }
     text
