@@ -6,15 +6,23 @@ use serde::Serialize;
 
 /// Threads that lose less of their time have nothing to win.
 const LITTLE: f64 = 0.02;
+/// The same in words.
+const LITTLE_SHOWN: &str = "2 %";
 /// Sections from here on are longer than a wake-up, ns: how the lock is handed over hardly matters.
 const LONG_NS: u64 = 50_000;
+/// The same in words.
+const LONG: &str = "50 us";
 /// Waits from here on are worth a look if the sections are far shorter, ns.
 const STARVED_NS: u64 = 10_000_000;
+/// The same in words.
+const STARVED: &str = "10 ms";
 /// So much shorter.
 const FAR: u64 = 10;
 /// RCL (Lozi et al., USENIX ATC 2012): delegation beats POSIX locks if threads spend this part of their time in a lock's sections,
 /// or waiting for them; on its authors' machine of 48 cores.
 const RCL: f64 = 0.15;
+/// The same in words.
+const RCL_SHOWN: &str = "15 %";
 
 /// Which rule speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -40,6 +48,8 @@ pub(crate) struct Advice {
     pub(crate) in_sections: f64,
     /// In words, with the threshold.
     pub(crate) text: String,
+    /// What else there is to know; empty: nothing.
+    pub(crate) note: String,
     /// How to try it; empty: there is nothing to do.
     pub(crate) command: String,
 }
@@ -73,11 +83,11 @@ fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advi
     let is_starved = lock.wait.max_ns >= STARVED_NS
         && lock.holders.iter().all(|site| site.max_ns.saturating_mul(FAR) <= lock.wait.max_ns)
         && !algorithm.starts_with("fifo");
-    let (rule, mut text, command) = if lost < LITTLE {
+    let (rule, text, command) = if lost < LITTLE {
         let text = format!(
             "leave it: threads lost {} of their time here, less than {}",
             percent(lost),
-            percent(LITTLE)
+            LITTLE_SHOWN
         );
         (Rule::Little, text, String::new())
     } else if let Some(site) = slow {
@@ -86,7 +96,7 @@ fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advi
              helps little",
             site.function,
             time(mean(&site) as f64),
-            time(LONG_NS as f64)
+            LONG
         );
         let command = match target {
             Target::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
@@ -98,7 +108,7 @@ fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advi
             "try a lock that keeps the order: somebody waited {} ({} or more) for sections of a \
              tenth at most",
             time(lock.wait.max_ns as f64),
-            time(STARVED_NS as f64)
+            STARVED
         );
         let command = match target {
             Target::Program(words) => format!("lockwright compare --lock auto,fifo -- {words}"),
@@ -110,8 +120,8 @@ fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advi
             "compare locks: threads lost {} of their time here ({} or more), in sections shorter \
              than a wake-up ({})",
             percent(lost),
-            percent(LITTLE),
-            time(LONG_NS as f64)
+            LITTLE_SHOWN,
+            LONG
         );
         let command = match target {
             Target::Program(words) => {
@@ -121,15 +131,16 @@ fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advi
         };
         (Rule::ShortSections, text, command)
     };
-    if in_sections >= RCL && rule != Rule::Little {
-        text.push_str(&format!(
-            ". Threads spent at least {} of their time in its sections or waiting for them: from {} \
-             on RCL's delegation won, on its authors' machine (lockwright has none yet)",
+    let note = match in_sections >= RCL && rule != Rule::Little {
+        true => format!(
+            "threads spent at least {} of their time in its sections or waiting for them. From {} on \
+             RCL's delegation won, on its authors' machine (lockwright has none yet)",
             percent(in_sections),
-            percent(RCL)
-        ));
-    }
-    Advice { rule, lost, in_sections, text, command }
+            RCL_SHOWN
+        ),
+        false => String::new(),
+    };
+    Advice { rule, lost, in_sections, text, note, command }
 }
 
 #[cfg(test)]

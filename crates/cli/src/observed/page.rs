@@ -52,7 +52,10 @@ td:nth-child(2), th:nth-child(2) { text-align: left; }
 li, dd { overflow-wrap: anywhere; }
 pre { margin: 2px 0 10px; overflow-x: auto; font-size: 13px; line-height: 1.45; }
 pre.command { padding: 6px 10px; background: var(--chip); color: var(--on-chip); border-radius: 6px; }
-@media (max-width: 560px) { dl { grid-template-columns: 1fr; gap: 0; } dd { margin-bottom: 8px; } }
+dl { grid-template-columns: 110px minmax(0, 1fr); }
+.advice::first-letter { text-transform: uppercase; }
+figure.scroll svg { min-width: 680px; }
+@media (max-width: 560px) { dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin-bottom: 8px; } }
 ";
 
 /// Somebody else's text.
@@ -74,7 +77,7 @@ fn process(body: &mut String, outcome: &Outcome, most: usize) -> Result<(), Fail
     }
     table(body, outcome, most);
     if let Some(svg) = over_time(outcome)? {
-        let _ = writeln!(body, "<figure>{svg}</figure>");
+        let _ = writeln!(body, "<figure class=\"scroll\">{svg}</figure>");
     }
     for lock in outcome.locks.iter().take(most.min(TOLD)) {
         told(body, lock);
@@ -193,6 +196,9 @@ fn told(body: &mut String, lock: &Ranked) {
     }
     if let Some(advice) = &lock.advice {
         let _ = writeln!(body, "<dt>advice</dt><dd>{}", foreign(&advice.text));
+        if !advice.note.is_empty() {
+            let _ = writeln!(body, "<span class=\"what\">{}</span>", foreign(&advice.note));
+        }
         if !advice.command.is_empty() {
             let _ = writeln!(body, "<pre class=\"command\">{}</pre>", foreign(&advice.command));
         }

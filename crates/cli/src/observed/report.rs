@@ -90,6 +90,9 @@ fn text(outcome: &Outcome, most: usize) -> String {
         }
         if let Some(advice) = &lock.advice {
             text.push_str(&beside("   advice    ", &shown(&advice.text)));
+            if !advice.note.is_empty() {
+                text.push_str(&beside("             ", &shown(&advice.note)));
+            }
             if !advice.command.is_empty() {
                 // As it is: to be copied.
                 text.push_str(&format!("             {}\n", shown(&advice.command)));

@@ -9,6 +9,9 @@ const LINE: u64 = 64;
 /// Bytes of a mutex.
 const MUTEX: u64 = size_of::<libc::pthread_mutex_t>() as u64;
 
+/// Locks with fewer waits are no suspects.
+const BUSY: u64 = 100;
+
 /// Contended locks that share a line: suspects, since nobody has measured that line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Suspects {
@@ -22,7 +25,8 @@ pub(crate) struct Suspects {
 
 /// All lines with several locks that somebody waited for, the longest waits first.
 pub(crate) fn suspects(locks: &[Ranked]) -> Vec<Suspects> {
-    let mut placed: Vec<&Ranked> = locks.iter().filter(|lock| lock.address != 0).collect();
+    let is_busy = |lock: &&Ranked| lock.address != 0 && lock.contended >= BUSY;
+    let mut placed: Vec<&Ranked> = locks.iter().filter(is_busy).collect();
     placed.sort_by_key(|lock| lock.address);
     let mut found: Vec<Suspects> = Vec::new();
     let mut told = BTreeSet::new();
@@ -62,6 +66,8 @@ mod tests {
         assert_eq!(names(&[664, 704]), Vec::<Vec<String>>::new());
         assert_eq!(names(&[672, 712]), [["672", "712"]]);
         // Those that are not one lock lie nowhere.
+        let quiet = Ranked { contended: 99, ..at(680) };
+        assert_eq!(suspects(&[at(640), quiet]), []);
         assert_eq!(names(&[0, 0]), Vec::<Vec<String>>::new());
     }
 }
