@@ -99,9 +99,15 @@ fn program_name(command: &str) -> String {
 
 /// Ended, or waiting for its parent to notice: no longer.
 pub(crate) fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // After the name, which is in brackets, comes the state.
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    started(pid).is_some()
+}
+
+/// When a process that runs began, clock ticks since the machine did; `None`: it does not run.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // After the name, which is in brackets, comes the state; field 22 of all.
+    let (_, rest) = stat.rsplit_once(") ").filter(|(_, rest)| !rest.starts_with(['Z', 'X']))?;
+    rest.split(' ').nth(19)?.parse().ok()
 }
 
 /// How an SLO fared.

@@ -18,14 +18,53 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"lockob.2");
 pub enum Level {
     /// Nothing.
     Off = 0,
-    /// Every contended acquisition. Waits with a sleep are timed; of those without, one in [`SAMPLE`], which counts as that many.
+    /// Every contended acquisition. Waits with a sleep are timed; of those without, one in several ([`Sampling`]), which counts as
+    /// that many.
     Counters = 1,
     /// The same, and owners, cores, stacks.
     Full = 2,
 }
 
-/// Of waits without a sleep, one in this many is timed.
-pub const SAMPLE: u32 = 8;
+/// Which of a thread's waits are timed, and as how many each of those counts. The first one is, so that a lock that is waited for
+/// once is seen. After that it is one in several, and fewer where waits are frequent: being timed costs what a short wait does.
+///
+/// Zeroes are a thread that has not waited yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sampling {
+    /// When one was timed last, ns.
+    last_ns: u64,
+    /// Waits since then for which none has counted.
+    waits: u32,
+    /// When they are that many, the next one is timed.
+    period: u32,
+}
+
+/// One wait in this many is timed, where waits are rare.
+pub const LEAST: u32 = 8;
+/// One in this many, at most.
+pub const MOST: u32 = 128;
+/// A thread whose turns come faster than this takes fewer, ns.
+const FAST_NS: u64 = 1_000_000;
+/// After this time any wait is timed, ns: who watches wants to see something.
+const SLOW_NS: u64 = 100_000_000;
+
+impl Sampling {
+    /// A thread waits: as how many does this wait count? A power of two; 0: it is not timed.
+    #[inline]
+    pub fn next(&mut self, now_ns: u64) -> u32 {
+        self.waits += 1;
+        let since = now_ns.wrapping_sub(self.last_ns);
+        if self.waits < self.period && since < SLOW_NS {
+            return 0;
+        }
+        let counts = 1 << self.waits.ilog2().min(MOST.ilog2());
+        self.waits -= counts;
+        let next = if since < FAST_NS { self.period * 2 } else { self.period / 2 };
+        self.period = next.clamp(LEAST, MOST);
+        self.last_ns = now_ns;
+        counts
+    }
+}
 
 impl Level {
     /// The level with this number.
@@ -147,6 +186,25 @@ pub fn asked(own: u32, until_ns: [u64; LEASED], now_ns: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_waits_that_are_timed_count_as_all() {
+        for (pause_ns, apart) in
+            [(0, 120..=MOST), (1_000, 120..=MOST), (1_000_000, LEAST - 1..=LEAST), (SLOW_NS, 1..=1)]
+        {
+            let mut sampling = Sampling::default();
+            let (mut counted, mut timed) = (0, 0);
+            for wait in 1..=10_000 {
+                let counts = sampling.next(5_000_000_000 + u64::from(wait) * pause_ns);
+                assert!(counts == 0 || counts.is_power_of_two() && counts <= MOST);
+                assert!(wait > 1 || counts == 1, "the first one is timed");
+                counted += counts;
+                timed += u32::from(counts != 0);
+                assert!(counted <= wait && wait < counted + MOST, "{counted} of {wait}");
+            }
+            assert!(apart.contains(&(counted / timed)), "{pause_ns}: {counted} of {timed}");
+        }
+    }
 
     #[test]
     fn a_level_lasts_as_long_as_somebody_asks_for_it() {

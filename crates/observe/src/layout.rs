@@ -9,6 +9,11 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
 pub const VERSION: u32 = 1;
 /// How a segment's name ends: `PID-N.observe`.
 pub const ENDING: &str = ".observe";
+pub(crate) const ENDING_NUL: &[u8] = b".observe\0";
+
+/// Where segments live if nobody says where, by preference: a user's number stands between the two parts.
+pub const FOLDERS: [(&str, &str); 2] =
+    [("/dev/shm/lockwright-", ""), ("/run/user/", "/lockwright")];
 
 /// Records that a process can have at a time.
 pub const LOCKS: usize = 2048;
@@ -51,6 +56,10 @@ pub struct Header {
     pub version: u32,
     /// The process, as it is known to itself.
     pub pid: u32,
+    /// The inode of the namespace in which that is its id; 0: not known.
+    pub namespace: u64,
+    /// The N of its name.
+    pub number: u64,
     /// The segment's length, bytes.
     pub length: u64,
     /// When the process began, clock ticks since the machine did (`/proc/PID/stat`, field 22); 0: not known.
@@ -135,7 +144,7 @@ pub struct Class {
 pub struct Record {
     /// Counts who has had this record, so that a reader sees that it has changed hands.
     pub tenants: AtomicU64,
-    /// Threads that had to wait.
+    /// Threads that had to wait. A thread's waits between two that are timed are added with the second.
     pub arrived: AtomicU64,
     /// Those of them that gave up when their deadline passed.
     pub gave_up: AtomicU64,
@@ -149,8 +158,8 @@ pub struct Record {
     pub hold_max_ns: AtomicU64,
     /// Where it ended: a return address.
     pub hold_max_site: AtomicU64,
-    /// Since when somebody has waited for the present holder, ns of `CLOCK_MONOTONIC`; 0: nobody. The lowest bit: that one stands for
-    /// several ([`SAMPLE`](crate::control::SAMPLE)).
+    /// Since when somebody has waited for the present holder, ns of `CLOCK_MONOTONIC`; 0: nobody. The lowest three bits: the
+    /// logarithm of as how many that one counts ([`Sampling`](crate::control::Sampling)).
     pub blocked_since_ns: AtomicU64,
     /// For how long somebody waited, ns.
     pub blocked_ns: AtomicU64,
@@ -166,7 +175,8 @@ pub struct Record {
     pub owners: AtomicU64,
     /// Those on another CPU than the one before.
     pub cores: AtomicU64,
-    /// Who acquired it last, of those that had to wait: thread id, CPU in the upper half.
+    /// Who acquired it before, if the next one that had to wait is to say whether it is another: thread id, CPU + 1 in the upper
+    /// half. 0: it is not.
     pub last_owner: AtomicU64,
     /// Not 0: the lock was destroyed. The record is another's as soon as one needs it, at this address or for want of room.
     pub destroyed: AtomicU64,

@@ -1,15 +1,15 @@
 //! Makes the segment, and counts in it.
 
-use crate::control::SAMPLE;
+use crate::control::MOST;
 use crate::layout::{
-    CLASSES, DEPTH, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS, MAGIC,
-    MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, SITES, STACKS,
+    CLASSES, DEPTH, ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, LENGTH, LOCKS,
+    MAGIC, MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OTHERS, RECORD, Record, SCALE, SITES, STACKS,
     STACKS_AT, Site, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
 };
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 pub use lockwright_record::Refused;
-use lockwright_record::file;
+use lockwright_record::file::{self, Name};
 
 /// The header's contents.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,8 @@ pub struct About<'a> {
     pub now_ns: u64,
     /// When the process began, clock ticks since the machine did; 0: not known.
     pub started: u64,
+    /// The inode of its namespace of process ids; 0: not known.
+    pub namespace: u64,
     /// This boot's id.
     pub boot: &'a [u8],
     /// The lock in use.
@@ -26,8 +28,9 @@ pub struct About<'a> {
     pub command: &'a [u8],
 }
 
-/// In `blocked_since_ns`: the waiter stands for [`SAMPLE`] of its kind.
-const SAMPLED: u64 = 1;
+/// In `blocked_since_ns`: the logarithm of as how many the waiter counts.
+const LOGARITHM: u64 = 0b111;
+const _: () = assert!(MOST.ilog2() as u64 <= LOGARITHM);
 
 /// A wait that has ended.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +39,7 @@ pub struct Wait {
     pub lock: u64,
     /// Where it was asked for; 0: not known.
     pub site: u64,
-    /// The wait's stack ([`Segment::stack`]).
+    /// The wait's stack ([`Segment::stack`]); 0: none, or nobody wants it.
     pub stack: u32,
     /// The thread.
     pub tid: u32,
@@ -59,8 +62,6 @@ pub struct Wait {
 pub struct Blame {
     /// Where it was released; 0: not known.
     pub site: u64,
-    /// The stack ([`Segment::stack`]).
-    pub stack: u32,
     /// The thread.
     pub tid: u32,
 }
@@ -94,12 +95,14 @@ impl Segment {
     /// # Errors
     /// The system's, from making, growing or mapping the file; a folder that is a link, or another user's.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid) = file::create(dir, b".observe\0", LENGTH, MAPS_AT)?;
+        let (base, pid, number) = file::create(dir, ENDING_NUL, LENGTH, MAPS_AT)?;
         let segment = Self { base };
         let mut header = Header {
             magic: AtomicU64::new(0),
             version: VERSION,
             pid,
+            namespace: about.namespace,
+            number: number.into(),
             length: LENGTH as u64,
             started: about.started,
             start_ns: about.now_ns,
@@ -122,6 +125,12 @@ impl Segment {
         // ORDERING: Release, pairs with the reader, which looks for it first.
         segment.header().magic.store(MAGIC, Release);
         Ok(segment)
+    }
+
+    /// Its file's name, in the folder that it was made in; for the process `pid`, which made it.
+    pub fn name(&self, pid: u32) -> Option<Name> {
+        let header = self.header();
+        (header.pid == pid).then(|| file::name(pid, header.number as u32, ENDING_NUL))
     }
 
     /// Where it is mapped.
@@ -404,7 +413,15 @@ impl Segment {
         })
     }
 
-    fn count_at(sites: &[Site; SITES], blame: Blame, count: u64, ns: u64, longest_ns: u64) {
+    /// `stack` is walked only if it is kept.
+    fn count_at(
+        sites: &[Site; SITES],
+        blame: Blame,
+        count: u64,
+        ns: u64,
+        longest_ns: u64,
+        stack: impl FnOnce() -> u32,
+    ) {
         let site = Self::site(sites, blame.site);
         add(&site.count, count);
         add(&site.ns, ns);
@@ -412,20 +429,23 @@ impl Segment {
         if is_longest {
             site.max_tid.store(blame.tid, Relaxed); // for people's eyes
         }
-        if blame.stack != 0 && (is_longest || site.stack.load(Relaxed) == 0) {
-            site.stack.store(blame.stack, Relaxed); // as above
+        if is_longest || site.stack.load(Relaxed) == 0 {
+            let stack = stack();
+            if stack != 0 {
+                site.stack.store(stack, Relaxed); // as above
+            }
         }
     }
 
-    /// A thread has to wait for a lock, whose place in the process's table of locks this is.
-    pub fn arrived(&self, lock: u64, place: u32, now_ns: u64) {
+    /// This many threads had to wait for a lock, whose place in the process's table of locks this is.
+    pub fn arrived(&self, lock: u64, place: u32, now_ns: u64, count: u64) {
         let now_ms = now_ns / 1_000_000;
         let at = self.record_of(lock, now_ms);
         let Some(record) = self.record(at) else { return };
         if record.destroyed.load(Relaxed) != 0 && at < LOCKS {
             self.empty(at, now_ms, lock); // a new lock at an old one's address
         }
-        add(&record.arrived, 1);
+        add(&record.arrived, count);
         // Relaxed, all of it: hints, and mostly read.
         if record.last_ms.load(Relaxed) != now_ms {
             record.last_ms.store(now_ms, Relaxed);
@@ -437,6 +457,24 @@ impl Segment {
         if last.load(Relaxed) + 1_000_000 <= now_ns {
             last.store(now_ns, Relaxed);
         }
+    }
+
+    /// The same, of waits that have been over for a while. If the lock has lost its record meanwhile, they are forgotten.
+    pub fn arrived_before(&self, lock: u64, count: u64) {
+        if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
+            add(&record.arrived, count);
+        }
+    }
+
+    /// Would the stack of a wait at this place be kept, that took `ns`? Walking it takes as long as a short wait.
+    pub fn wants_stack(&self, lock: u64, site: u64, ns: u64) -> bool {
+        let record = self.find(lock).and_then(|at| self.record(at));
+        record.is_some_and(|record| {
+            let known = record.waiters.iter().find(|known| known.address.load(Relaxed) == site);
+            known.is_none_or(|known| {
+                known.stack.load(Relaxed) == 0 || known.max_ns.load(Relaxed) < ns // hints
+            })
+        })
     }
 
     /// A wait has ended.
@@ -459,22 +497,23 @@ impl Segment {
         if let Some(waits) = self.waits(index, record, class) {
             add(&waits.buckets[SCALE.bucket(wait.ns)], weight);
         }
-        let who = Blame { site: wait.site, stack: wait.stack, tid: wait.tid };
-        Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns);
+        let who = Blame { site: wait.site, tid: wait.tid };
+        Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns, || wait.stack);
     }
 
-    /// A thread that had to wait has the lock. `counts`: is it another one than the last, on another CPU?
-    pub fn follow(&self, lock: u64, tid: u32, cpu: u32, counts: bool) {
+    /// A thread that had to wait has the lock: is it another one than the last, on another CPU? `asks`: so the next one is to say.
+    /// (Two acquisitions in a row are compared, one of many. So most leave the memory as it is.)
+    pub fn follow(&self, lock: u64, tid: u32, cpu: u32, asks: bool) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
-        let (before, now) =
-            (record.last_owner.load(Relaxed), u64::from(cpu) << 32 | u64::from(tid)); // a hint
-        if before != now {
-            record.last_owner.store(now, Relaxed);
-        }
-        if counts && before != 0 {
+        let before = record.last_owner.load(Relaxed); // a hint
+        if before != 0 {
             add(&record.followed, 1);
             add(&record.owners, u64::from(before as u32 != tid));
-            add(&record.cores, u64::from((before >> 32) as u32 != cpu));
+            add(&record.cores, u64::from((before >> 32) as u32 != cpu + 1));
+        }
+        let next = if asks { u64::from(cpu + 1) << 32 | u64::from(tid) } else { 0 };
+        if before != next {
+            record.last_owner.store(next, Relaxed);
         }
     }
 
@@ -490,20 +529,21 @@ impl Segment {
         add(&record.hold.buckets[SCALE.bucket(ns)], weight);
     }
 
-    /// A thread has waited for a lock since `since_ns`, and either sleeps now, or stands for `weight` of its kind: from now on the
-    /// holder's release is of interest.
+    /// A thread has waited for a lock since `since_ns`, and either sleeps now, or counts as `weight` of its kind, a power of two:
+    /// from now on the holder's release is of interest.
     pub fn blocks(&self, lock: u64, since_ns: u64, weight: u32) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
-        let (now, since) = (record.blocked_since_ns.load(Relaxed), since_ns & !SAMPLED); // a hint
-        if now == 0 || now == since | SAMPLED {
-            record.blocked_since_ns.store(since | u64::from(weight > 1), Relaxed);
+        debug_assert!(weight.is_power_of_two() && weight <= MOST);
+        let (now, since) = (record.blocked_since_ns.load(Relaxed), since_ns & !LOGARITHM); // a hint
+        if now == 0 || now & !LOGARITHM == since {
+            record.blocked_since_ns.store(since | u64::from(weight.ilog2()), Relaxed);
         }
     }
 
     /// A thread that has waited since `since_ns` waits no more: nobody answers to it.
     pub fn gives_up(&self, lock: u64, since_ns: u64) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
-        if record.blocked_since_ns.load(Relaxed) & !SAMPLED == since_ns & !SAMPLED {
+        if record.blocked_since_ns.load(Relaxed) & !LOGARITHM == since_ns & !LOGARITHM {
             record.blocked_since_ns.store(0, Relaxed); // a hint
         }
     }
@@ -511,7 +551,7 @@ impl Segment {
     /// A thread that had to wait got the lock at `now_ns`: it answers for what follows, if others wait.
     pub fn answers(&self, lock: u64, now_ns: u64, others: bool) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
-        let since = if others { now_ns & !SAMPLED } else { 0 };
+        let since = if others { now_ns & !LOGARITHM } else { 0 };
         if record.blocked_since_ns.load(Relaxed) != since {
             record.blocked_since_ns.store(since, Relaxed); // a hint
         }
@@ -520,26 +560,33 @@ impl Segment {
     /// A lock for which somebody waits has been released, at `now_ns`: the holder answers for the time since it acquired it, or
     /// since somebody began to wait. (Those who wait on make themselves known when they get it, or the next one does who falls
     /// asleep.)
-    pub fn blocked(&self, lock: u64, now_ns: u64, blame: Blame) {
+    pub fn blocked(&self, lock: u64, now_ns: u64, blame: Blame, stack: impl FnOnce() -> u32) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         if record.blocked_since_ns.load(Relaxed) == 0 {
             return;
         }
         let since = record.blocked_since_ns.swap(0, Relaxed); // a hint
         if since != 0 {
-            let weight = if since & SAMPLED != 0 { u64::from(SAMPLE) } else { 1 };
-            let ns = now_ns.saturating_sub(since);
+            let weight = 1 << (since & LOGARITHM);
+            let ns = now_ns.saturating_sub(since & !LOGARITHM);
             add(&record.blocked_ns, ns * weight);
-            Self::count_at(&record.holders, blame, weight, ns * weight, ns);
+            Self::count_at(&record.holders, blame, weight, ns * weight, ns, stack);
         }
     }
 
     /// The same for a holder of whose releases one in several is looked at: it answers for its own hold.
-    pub fn blocked_by_hold(&self, lock: u64, ns: u64, weight: u32, blame: Blame) {
+    pub fn blocked_by_hold(
+        &self,
+        lock: u64,
+        ns: u64,
+        weight: u32,
+        blame: Blame,
+        stack: impl FnOnce() -> u32,
+    ) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         let weight = u64::from(weight);
         add(&record.blocked_ns, ns * weight);
-        Self::count_at(&record.holders, blame, weight, ns * weight, ns);
+        Self::count_at(&record.holders, blame, weight, ns * weight, ns, stack);
     }
 
     /// The index of a stack, + 1; 0: there is no room.

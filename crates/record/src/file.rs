@@ -21,13 +21,13 @@ pub enum Refused {
 }
 
 /// Makes `DIR/PID-N` and `ending` (which ends in NUL), with the first N that is free, `length` bytes long; maps it
-/// forever, shared, with its first `head` bytes there. Tells the process id too.
+/// forever, shared, with its first `head` bytes there. Tells the process id and N too.
 pub fn create(
     dir: &[u8],
     ending: &[u8],
     length: usize,
     head: usize,
-) -> Result<(*mut u8, u32), Refused> {
+) -> Result<(*mut u8, u32, u32), Refused> {
     // SAFETY: no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
     let mut most = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -37,17 +37,18 @@ pub fn create(
         return Err(Refused::System(libc::EFBIG)); // the kernel would send SIGXFSZ
     }
     let folder = open_folder(dir)?;
-    let base = make(folder, pid, ending).and_then(|(fd, name)| {
+    let made = make(folder, pid, ending).and_then(|(fd, number)| {
         let base = map(fd, length, head);
         close(fd);
         if base.is_err() {
+            let name = name(pid, number, ending);
             // SAFETY: our own folder, and a NUL-terminated name.
             unsafe { libc::unlinkat(folder, name.as_ptr().cast(), 0) };
         }
-        base
+        base.map(|base| (base, pid, number))
     });
     close(folder);
-    base.map(|base| (base, pid))
+    made
 }
 
 /// Closes. Not by libc's `close`, which is a cancellation point.
@@ -130,29 +131,35 @@ pub unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
     }
 }
 
-/// A file's name: two numbers, and an ending.
-type Name = [u8; 64];
+/// A file's name: two numbers, and an ending, which ends in NUL.
+pub type Name = [u8; 64];
+
+/// `PID-N` and `ending`.
+pub fn name(pid: u32, number: u32, ending: &[u8]) -> Name {
+    let mut name: Name = [0; 64];
+    let mut len = 0;
+    let mut push = |piece: &[u8]| {
+        name[len..len + piece.len()].copy_from_slice(piece);
+        len += piece.len();
+    };
+    let mut digits = [0; 10];
+    push(decimal(pid, &mut digits));
+    push(b"-");
+    push(decimal(number, &mut digits));
+    push(ending);
+    name
+}
 
 /// Makes the file, for its owner alone, whatever the umask allows.
-fn make(folder: i32, pid: u32, ending: &[u8]) -> Result<(i32, Name), Refused> {
+fn make(folder: i32, pid: u32, ending: &[u8]) -> Result<(i32, u32), Refused> {
     for number in 0..FILES {
-        let mut name: Name = [0; 64];
-        let mut len = 0;
-        let mut push = |piece: &[u8]| {
-            name[len..len + piece.len()].copy_from_slice(piece);
-            len += piece.len();
-        };
-        let mut digits = [0; 10];
-        push(decimal(pid, &mut digits));
-        push(b"-");
-        push(decimal(number, &mut digits));
-        push(ending);
+        let name = name(pid, number, ending);
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
         // SAFETY: a NUL-terminated name. Not libc's `openat`, which is a cancellation point.
         let fd =
             unsafe { libc::syscall(libc::SYS_openat, folder, name.as_ptr(), flags, 0o600) as i32 };
         if fd >= 0 {
-            return Ok((fd, name));
+            return Ok((fd, number));
         }
         if errno() != libc::EEXIST {
             return Err(Refused::System(errno()));

@@ -192,7 +192,7 @@ impl Tracer {
     pub fn create(dir: &[u8], about: &About<'_>, records: u64, cpus: u32) -> Result<Self, Refused> {
         let chunks = records.div_ceil(RECORDS as u64).clamp(CHUNKS_MIN, CHUNKS_MAX) as u32;
         let length = CHUNKS_AT + chunks as usize * CHUNK;
-        let (base, pid) = file::create(dir, b".locks\0", length, CHUNKS_AT)?;
+        let (base, pid, _) = file::create(dir, b".locks\0", length, CHUNKS_AT)?;
         let mut header = Header {
             magic: AtomicU64::new(0),
             version: VERSION,

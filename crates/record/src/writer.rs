@@ -70,7 +70,7 @@ impl Writer {
     /// # Errors
     /// The system's, from making, growing or mapping the file; ENAMETOOLONG for a folder of 4000 bytes.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid) = file::create(dir, b".stats\0", LENGTH, BLOCKS_AT)?;
+        let (base, pid, _) = file::create(dir, b".stats\0", LENGTH, BLOCKS_AT)?;
         let writer = Self { base };
         let mut header = Header {
             magic: AtomicU64::new(0),

@@ -47,3 +47,18 @@ pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     }
     &buffer[..len]
 }
+
+/// The inode of a file; 0 if the kernel does not tell.
+pub(crate) fn inode(path: &CStr) -> u64 {
+    // SAFETY: all-zero bytes are a value of it; the thread's own `errno`; a NUL-terminated path and a writable `stat`. Not by
+    // libc's name, which older glibcs don't export.
+    unsafe {
+        let errno = libc::__errno_location();
+        let kept = *errno;
+        let mut about: libc::stat = core::mem::zeroed();
+        let (here, to) = (libc::AT_FDCWD, &raw mut about);
+        let got = libc::syscall(libc::SYS_newfstatat, here, path.as_ptr(), to, 0);
+        *errno = kept;
+        if got == 0 { about.st_ino } else { 0 }
+    }
+}

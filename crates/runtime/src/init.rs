@@ -48,6 +48,14 @@ pub unsafe fn init() -> bool {
     false
 }
 
+/// Takes back what would outlive the process.
+///
+/// # Safety
+/// Called once, by the dynamic linker, when the process ends.
+pub unsafe fn at_exit() {
+    observe::at_exit();
+}
+
 /// How every runtime begins: it follows forks, and reads the variables about locks and epochs. Only this module knows
 /// the watchers; they register with `watch` if a variable asks for them.
 ///

@@ -1,9 +1,9 @@
 //! What locks do, counted in shared memory (the crate `observe`): who waits, for how long, and for whom.
 //!
 //! ```text
-//!   waits        notes when, and asks the holder to come by the slow path (one wait in SAMPLE)
+//!   waits        notes when; if it is this wait's turn (one in several), asks the holder to come by the slow path
 //!     sleeps     ditto, each time
-//!   has_waited   takes the time, if the thread slept or is one in SAMPLE; keeps the result, and counts later
+//!   has_waited   takes the time, if the thread slept or it is its turn; keeps the result, and counts later
 //!   releases     takes the time                                                      │ the mutex may be gone
 //!   released     counts: this wait, this hold, and what the holder answers for  ◄────┘
 //! ```
@@ -30,8 +30,8 @@ use lockwright_locks::front::side;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
-use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN, SAMPLE};
-use lockwright_observe::layout::DEPTH;
+use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN, Sampling};
+use lockwright_observe::layout::{DEPTH, FOLDERS};
 use lockwright_observe::{About, Blame, Refused, Segment, Wait};
 use lockwright_platform::Word;
 
@@ -39,10 +39,6 @@ use lockwright_platform::Word;
 #[unsafe(no_mangle)]
 #[used]
 pub(crate) static lockwright_observe: Control = Control::new();
-
-/// Where segments live, `UID` set in; by preference.
-const FOLDERS: [(&[u8], &[u8]); 2] =
-    [(b"/dev/shm/lockwright-", b""), (b"/run/user/", b"/lockwright")];
 
 struct Shared(UnsafeCell<Option<Segment>>);
 // SAFETY: written by the thread that has made the state BUSY, and read while it is OPEN.
@@ -65,6 +61,12 @@ unsafe impl Sync for Spec {}
 static SPEC: Spec =
     Spec(UnsafeCell::new(Said { lock: [0; 128], lock_len: 0, folder: [0; 256], folder_len: 0 }));
 
+/// The segment's file, if it lies in one of [`FOLDERS`]; ends in NUL. Empty: it is somebody else's to remove.
+struct File(UnsafeCell<[u8; 128]>);
+// SAFETY: written by the thread that has made the state BUSY, and read while it is OPEN.
+unsafe impl Sync for File {}
+static FILE: File = File(UnsafeCell::new([0; 128]));
+
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
 /// A thread's account. Zeroes are one of a thread that waits for nothing.
@@ -82,13 +84,16 @@ pub(crate) struct Account {
     ended: Cell<Wait>,
     /// Since when it has held `ended.lock`, ns; 0: that is not timed.
     held_since_ns: Cell<u64>,
-    countdown: Cell<u32>,
+    sampling: Cell<Sampling>,
+    /// Waits for this lock that are still to be added to its record.
+    uncounted: Cell<(u64, u32)>,
+    /// As how many the present wait counts; 0: it is not its turn.
+    counts: Cell<u32>,
     slept: Cell<bool>,
-    sampled: Cell<bool>,
 }
 
 /// Bytes of an [`Account`].
-pub(crate) const ACCOUNT: usize = 112;
+pub(crate) const ACCOUNT: usize = 144;
 const _: () = assert!(size_of::<Account>() == ACCOUNT);
 const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
 
@@ -178,8 +183,9 @@ fn open() -> Option<Segment> {
 }
 
 fn make() -> Result<Segment, Refused> {
-    if access::now() != access::Access::All {
-        return Err(Refused::System(libc::EPERM)); // a filter may kill for asking
+    // A filter that is older than the program is a container's or a service's, which let files be made; and somebody asked.
+    if access::now() == access::Access::None {
+        return Err(Refused::System(libc::EPERM)); // its own filter may kill
     }
     let (mut command, mut stat, mut boot) = ([0_u8; 512], [0_u8; 1024], [0_u8; 40]);
     // SAFETY: written by the constructor.
@@ -187,6 +193,7 @@ fn make() -> Result<Segment, Refused> {
     let about = About {
         now_ns: futex::now(Clock::Monotonic),
         started: files::read(c"/proc/self/stat", &mut stat).map_or(0, started),
+        namespace: files::inode(c"/proc/self/ns/pid"),
         boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot)
             .unwrap_or(b"")
             .trim_ascii(),
@@ -199,12 +206,22 @@ fn make() -> Result<Segment, Refused> {
     let mut why = Refused::System(libc::ENOENT);
     for (before, after) in FOLDERS {
         let mut path = [0_u8; 64];
-        let len = folder(before, after, &mut path);
+        let len = folder(before.as_bytes(), after.as_bytes(), &mut path);
         // SAFETY: a NUL-terminated path. Others' folders, and links, are refused by whoever opens it. Not libc's `mkdir`, whose
         // name a program may have taken.
         unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700) };
         match Segment::create(&path[..len], &about) {
-            Ok(segment) => return Ok(segment),
+            Ok(segment) => {
+                // SAFETY: no preconditions.
+                let name = segment.name(unsafe { libc::getpid() } as u32).unwrap_or([0; 64]);
+                // SAFETY: BUSY: nobody else reads or writes it.
+                let file = unsafe { &mut *FILE.0.get() };
+                *file = [0; 128];
+                file[..len].copy_from_slice(&path[..len]);
+                file[len] = b'/';
+                file[len + 1..len + 1 + name.len() - 1].copy_from_slice(&name[..name.len() - 1]);
+                return Ok(segment);
+            }
             Err(refused) => why = refused,
         }
     }
@@ -241,6 +258,21 @@ fn started(stat: &[u8]) -> u64 {
     digits.fold(0, |sum: u64, &digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
 }
 
+/// The process ends: so does its file, which takes memory. (One that is killed leaves it to the next command.)
+pub(crate) fn at_exit() {
+    // ORDERING: Acquire, pairs with the Release in `open`.
+    if lockwright_observe.state.load(Acquire) != OPEN || access::now() == access::Access::None {
+        return;
+    }
+    // SAFETY: no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    // A child that we have not been told of has its parent's.
+    if segment().is_some_and(|segment| segment.name(pid).is_some()) {
+        // SAFETY: OPEN: nobody writes any more. A NUL-terminated path; threads that go on count in the mapping.
+        unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
+    }
+}
+
 /// In the child of a fork: the segment is the parent's.
 fn in_child() {
     // Relaxed: there is one thread.
@@ -260,22 +292,40 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     if maps::is_due(now) {
         maps::tell(&segment, now);
     }
-    segment.arrived(lock, mutex.side.load(Relaxed) & side::LOCK, now);
+    let mut sampling = account.sampling.get();
+    let counts = sampling.next(now);
+    account.sampling.set(sampling);
+    arrives(account, &segment, mutex, now, counts != 0);
     account.lock.set(lock);
     account.since_ns.set(now);
     let (called, frame) = account.call.take();
     account.site.set(if caller == 0 { called } else { caller as u64 });
     account.frame.set(frame);
     account.slept.set(false);
-    let left = account.countdown.get();
-    let sampled = left == 0;
-    account.sampled.set(sampled);
-    account.countdown.set(if sampled { SAMPLE - 1 } else { left - 1 });
-    if sampled {
-        segment.blocks(lock, now, SAMPLE);
+    account.counts.set(counts);
+    if counts != 0 {
+        segment.blocks(lock, now, counts);
         posix::ask(mutex);
     }
     now
+}
+
+/// Another thread has to wait. Now and then that is told to the segment: each time would cost what a short wait does.
+#[inline]
+fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, tell: bool) {
+    let lock = core::ptr::from_ref(mutex).addr() as u64;
+    let (of, count) = account.uncounted.get();
+    if of == lock && !tell {
+        return account.uncounted.set((lock, count + 1));
+    }
+    let place = mutex.side.load(Relaxed) & side::LOCK;
+    if of == lock || count == 0 {
+        segment.arrived(lock, place, now, u64::from(count) + 1);
+        return account.uncounted.set((lock, 0));
+    }
+    segment.arrived_before(of, u64::from(count));
+    segment.arrived(lock, place, now, 1);
+    account.uncounted.set((lock, 0));
 }
 
 /// Before any sleep of a thread.
@@ -296,8 +346,8 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     // Another one: a signal handler has waited meanwhile.
     let is_this = account.lock.replace(0) == lock;
-    let (slept, sampled) = (account.slept.get(), account.sampled.get());
-    let timed = is_this && (slept || sampled || !acquired);
+    let (slept, counts) = (account.slept.get(), account.counts.get());
+    let timed = is_this && (slept || counts != 0 || !acquired);
     if !timed && !is_full() {
         return;
     }
@@ -309,6 +359,11 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     if !timed {
         return;
     }
+    let (of, before) = account.uncounted.get();
+    if of == lock && before != 0 {
+        segment.arrived_before(lock, before.into());
+        account.uncounted.set((lock, 0));
+    }
     let now = futex::now(Clock::Monotonic);
     let wait = Wait {
         lock,
@@ -317,12 +372,15 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         tid: thread::id(),
         ended_ns: now,
         ns: now.saturating_sub(account.since_ns.get()),
-        weight: if slept || !acquired { 1 } else { SAMPLE },
+        weight: if slept || !acquired { 1 } else { counts },
         class: here.class.0,
         asleep: slept,
         acquired,
     };
-    account.ended.set(wait);
+    // Now, while the frames of the call are there. We hold the lock, but few stacks are wanted.
+    let wants = is_full() && segment.wants_stack(lock, wait.site, wait.ns);
+    let stack = if wants { stack(&segment, wait.site, account.frame.get()) } else { 0 };
+    account.ended.set(Wait { stack, ..wait });
     if !acquired {
         segment.gives_up(lock, account.since_ns.get());
         return count(account, &segment);
@@ -334,15 +392,11 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
 
 /// Counts the wait that has ended, if there is one.
 fn count(account: &Account, segment: &Segment) {
-    let mut wait = account.ended.take();
-    if wait.lock == 0 {
-        return;
+    let wait = account.ended.take();
+    if wait.lock != 0 {
+        segment.waited(&wait);
+        account.held_since_ns.set(0);
     }
-    if is_full() {
-        wait.stack = stack(segment, wait.site, account.frame.get());
-    }
-    segment.waited(&wait);
-    account.held_since_ns.set(0);
 }
 
 /// The calling thread is about to release a mutex, by the slow path: when. 0: that is not counted.
@@ -359,8 +413,8 @@ pub(crate) fn released(address: usize, release: u64) {
     let Some(segment) = segment().filter(|_| release != 0 || timed) else { return };
     let now = if release != 0 { release } else { futex::now(Clock::Monotonic) };
     let (site, frame) = account.call.take();
-    let stack = if is_full() { stack(&segment, site, frame) } else { 0 };
-    let blame = Blame { site, stack, tid: thread::id() };
+    let stack = || stack(&segment, site, frame);
+    let blame = Blame { site, tid: thread::id() };
     if timed {
         let (ended, since) = (account.ended.get(), account.held_since_ns.get());
         count(account, &segment);
@@ -368,12 +422,12 @@ pub(crate) fn released(address: usize, release: u64) {
             let held = now.saturating_sub(since);
             segment.held(lock, held, ended.weight, blame);
             if release == 0 {
-                segment.blocked_by_hold(lock, held, ended.weight, blame);
+                segment.blocked_by_hold(lock, held, ended.weight, blame, stack);
             }
         }
     }
     if release != 0 {
-        segment.blocked(lock, now, blame);
+        segment.blocked(lock, now, blame, stack);
     }
 }
 
@@ -395,7 +449,7 @@ pub(crate) fn retire(mutex: &Mutex) {
     }
 }
 
-/// The stack of the program's call at `site`, by its frame pointers; 0: none.
+/// The stack of the program's call at `site`, by its frame pointers; 0: none, or nobody wants any.
 ///
 /// A program without frame pointers has anything in that register. So the kernel reads the memory, which answers instead of
 /// faulting; and a process that may not ask it has no stacks.
@@ -404,7 +458,7 @@ fn stack(segment: &Segment, site: u64, frame: usize) -> u32 {
     /// Bytes that are copied at a time, and how far callers' frames may lie away.
     const CHUNK: usize = 1024;
     const FAR: usize = 1 << 20;
-    if site == 0 || access::is_fenced() || access::is_confined() {
+    if site == 0 || !is_full() || access::is_fenced() || access::is_confined() {
         return 0;
     }
     let mut frames = [0_u64; DEPTH];

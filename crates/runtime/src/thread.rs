@@ -32,12 +32,12 @@ pub(crate) struct Thread {
     /// Where the trace keeps its account. Own thread only.
     pub(crate) traced: Room<32>,
     /// Where observation keeps its account. Own thread only.
-    pub(crate) observed: Room<112>,
+    pub(crate) observed: Room<144>,
     /// Where the order of locks keeps its account. Own thread only.
     pub(crate) ordered: Room<24>,
 }
 
-const _: () = assert!(size_of::<Thread>() <= 256);
+const _: () = assert!(size_of::<Thread>() <= 320);
 
 /// Room for an account of an unknown type.
 #[repr(C, align(8))]
@@ -62,9 +62,9 @@ core::arch::global_asm!(
     ".hidden lockwright_thread",
     ".globl lockwright_thread",
     ".type lockwright_thread, @object",
-    ".size lockwright_thread, 256",
+    ".size lockwright_thread, 320",
     "lockwright_thread:",
-    ".zero 256",
+    ".zero 320",
     ".popsection",
 );
 

@@ -23,19 +23,38 @@ impl Symboliser {
     }
 }
 
+impl Symboliser {
+    /// Is the instruction that returns to `address` a direct call of the function that `callee` lies in? A chain of frame pointers
+    /// may be anything, in a program that has none. (x86-64; elsewhere nobody knows.)
+    pub fn calls(&mut self, address: u64, callee: u64) -> bool {
+        let Some(mapping) = self.space().mapping(address.saturating_sub(1)).cloned() else {
+            return false;
+        };
+        let Some((module, bias)) = self.module(&mapping) else { return false };
+        let at = address.wrapping_sub(bias).wrapping_sub(LENGTH);
+        let Some(to) = target(&module.elf, at, CALL) else { return false };
+        let callee = callee.wrapping_sub(bias).wrapping_sub(1);
+        let function = module.symbols().find(Kind::Code, callee);
+        function.is_some_and(|function| function.range().contains(&to))
+    }
+}
+
+/// `call` and `jmp`, with the distance in the next four bytes.
+const CALL: u8 = 0xe8;
+const JUMP: u8 = 0xe9;
+const LENGTH: u64 = 5;
+
+/// Where the call or jump at `at` leads.
+fn target(elf: &Elf, at: u64, code: u8) -> Option<u64> {
+    let bytes = elf.code(at, LENGTH)?;
+    let distance = i32::from_le_bytes(bytes[1..].try_into().ok()?);
+    (bytes[0] == code).then(|| (at + LENGTH).wrapping_add_signed(distance.into()))
+}
+
 /// The jump by which the function left that was called right before `returns`.
 fn jump(module: &Module, returns: u64, is_callee: &impl Fn(&str) -> bool) -> Option<u64> {
-    /// `call` and `jmp`, with the distance in the next four bytes.
-    const CALL: u8 = 0xe8;
-    const JUMP: u8 = 0xe9;
-    const LENGTH: u64 = 5;
     let elf = &module.elf;
-    let target = |at: u64, code: u8| {
-        let bytes = elf.code(at, LENGTH)?;
-        let distance = i32::from_le_bytes(bytes[1..].try_into().ok()?);
-        (bytes[0] == code).then(|| (at + LENGTH).wrapping_add_signed(distance.into()))
-    };
-    let mut to = target(returns.checked_sub(LENGTH)?, CALL)?;
+    let mut to = target(elf, returns.checked_sub(LENGTH)?, CALL)?;
     let mut site = None;
     for _ in 0..DEPTH {
         if elf.section_at(to).is_none_or(|section| section.name.starts_with(".plt")) {
@@ -46,7 +65,8 @@ fn jump(module: &Module, returns: u64, is_callee: &impl Fn(&str) -> bool) -> Opt
             return site;
         }
         let range = function.range();
-        let jumps = |at: u64| target(at, JUMP).filter(|to| !range.contains(to) && leads(elf, *to));
+        let jumps =
+            |at: u64| target(elf, at, JUMP).filter(|to| !range.contains(to) && leads(elf, *to));
         let (at, next) = range.clone().find_map(|at| jumps(at).map(|to| (at, to)))?;
         (site, to) = (Some(at), next);
     }

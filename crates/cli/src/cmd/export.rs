@@ -39,6 +39,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    crate::leftovers::remove_counts();
     let sink = match args.output {
         Some(file) => export::Sink::File(file),
         None => export::Sink::Http(args.listen.unwrap_or(export::HERE)),

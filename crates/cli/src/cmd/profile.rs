@@ -124,6 +124,7 @@ enum Format {
 const LONGEST: f64 = 86_400.0;
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    crate::leftovers::remove_counts();
     let seconds = args.time.unwrap_or(5.0);
     if !(0.01..=LONGEST).contains(&seconds) {
         return Err(Failure::new(format!("bad --time '{seconds}s': not within 10ms to 24 hours"))

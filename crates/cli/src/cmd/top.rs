@@ -44,6 +44,7 @@ pub(crate) fn interval(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    crate::leftovers::remove_counts();
     match args.batch {
         true => top::batch::run(args.pid, args.interval, args.count, args.top),
         false => top::run(args.pid, args.interval),

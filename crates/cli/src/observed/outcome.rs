@@ -203,11 +203,11 @@ pub(super) fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<L
 }
 
 fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
-    let place = lock.waiters.first().map(|site| called_at(site.at, symbols).0);
+    let place = lock.waiters.first().map(|site| called_at(site.at, &site.stack, symbols).0);
     let (name, address) = match lock.of {
         Of::Lock(address) => (lock_name(address, place, symbols), address),
         Of::Gone(site) => {
-            let (function, _) = called_at(at(site), symbols);
+            let (function, _) = called_at(at(site), &[], symbols);
             (format!("locks that are gone, of {function}"), 0)
         }
         Of::Others => ("other locks".to_owned(), 0),
@@ -259,7 +259,7 @@ pub(crate) fn lock_name(address: u64, place: Option<String>, symbols: &mut Symbo
 fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
     let total: u64 = sites.iter().map(|site| site.ns).sum();
     let named = sites.iter().map(|site| {
-        let (function, place) = called_at(site.at, symbols);
+        let (function, place) = called_at(site.at, &site.stack, symbols);
         let stack = site.stack.iter().flat_map(|&frame| {
             let frames = symbols.code(frame.saturating_sub(1));
             frames.iter().map(Frame::to_string).collect::<Vec<_>>()
@@ -279,16 +279,22 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
     named.collect()
 }
 
-/// Function, and file with line, of the call that returns to this address.
-fn called_at(at: At, symbols: &mut Symboliser) -> (String, String) {
+/// Function, and file with line, of the call that returns to this address, or of a caller's in `stack`: a guard's methods, inlined
+/// or not, are nobody's critical section.
+fn called_at(at: At, stack: &[u64], symbols: &mut Symboliser) -> (String, String) {
     match at {
         At::Address(address) => {
             let call = symbols.call_site(address, is_lock_function);
             let frames = symbols.code(call);
-            // A guard's methods, inlined into the function that uses it, are nobody's critical section.
-            let frame = frames.iter().find(|frame| !is_of_a_lock(frame)).or(frames.last());
-            let name = frame.map_or_else(String::new, Frame::name);
-            (name, frame.and_then(Frame::site).unwrap_or_default())
+            let own = |frames: &[Frame]| frames.iter().find(|frame| !is_of_a_lock(frame)).cloned();
+            let callers = || {
+                let mut pairs = stack.windows(2).take_while(|pair| symbols.calls(pair[1], pair[0]));
+                let callers: Vec<u64> = pairs.by_ref().map(|pair| pair[1]).collect();
+                callers.iter().find_map(|caller| own(&symbols.code(caller.saturating_sub(1))))
+            };
+            let frame = own(&frames).or_else(callers).or_else(|| frames.last().cloned());
+            let name = frame.as_ref().map_or_else(String::new, Frame::name);
+            (name, frame.as_ref().and_then(Frame::site).unwrap_or_default())
         }
         At::Unknown => ("(not known)".to_owned(), String::new()),
         At::Others => ("(other places)".to_owned(), String::new()),
@@ -303,7 +309,7 @@ fn is_lock_function(symbol: &str) -> bool {
 
 /// Is it a function of the lock's own interface?
 pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
-    const OURS: [&str; 9] = [
+    const OURS: [&str; 12] = [
         "lockwright_sync::",
         "lockwright_runtime::",
         "lock_api::",
@@ -312,6 +318,9 @@ pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
         "std::lock_guard",
         "std::unique_lock",
         "std::scoped_lock",
+        "std::shared_mutex",
+        "std::recursive_mutex",
+        "std::_V2::condition_variable_any",
         "__gthread_",
     ];
     let name = frame.function.as_deref().unwrap_or_default();
@@ -320,7 +329,7 @@ pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
 }
 
 fn spot(at: At, symbols: &mut Symboliser) -> String {
-    match called_at(at, symbols) {
+    match called_at(at, &[], symbols) {
         (name, place) if place.is_empty() => name,
         (name, place) => format!("{name} ({place})"),
     }

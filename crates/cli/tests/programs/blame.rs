@@ -1,6 +1,6 @@
 //! `lockwright profile` of programs under us: which lock, where, and who makes others wait.
 
-use super::{FOLDER, compiled, lockwright};
+use super::{FOLDER, compiled, lockwright, target_dir};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, End};
 use serde_json::Value;
@@ -10,15 +10,32 @@ use std::sync::LazyLock;
 
 /// 20 locks, one of which `hoard` holds for long; it ends after as many rounds as its argument says.
 static HOARD: LazyLock<PathBuf> = LazyLock::new(|| compiled("hoard", "hoard.c", &[]));
-static HOARD_CPP: LazyLock<PathBuf> = LazyLock::new(|| {
+static HOARD_CPP: LazyLock<PathBuf> = LazyLock::new(|| cpp("hoard-cpp", "-O2"));
+/// Here the standard library's guards are functions of their own, and their callers are in the stack.
+static HOARD_CPP_DEBUG: LazyLock<PathBuf> = LazyLock::new(|| cpp("hoard-cpp-debug", "-O0"));
+/// In Rust, with `lockwright-sync`.
+static HOARD_RUST: LazyLock<PathBuf> = LazyLock::new(|| {
+    let target = target_dir().expect("a target folder");
+    let outcome = Child::new(env!("CARGO"))
+        .args(["build", "--quiet", "--release", "--package", "lockwright-sync"])
+        .args(["--example", "hoard", "--target-dir"])
+        .args([&target])
+        .limit(600)
+        .run()
+        .expect("cargo starts");
+    assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
+    target.join("release/examples/hoard")
+});
+
+fn cpp(name: &str, optimized: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/hoard.cpp");
-    let program = FOLDER.path().join("hoard-cpp");
-    let flags = ["-std=c++17", "-O2", "-g", "-Wall", "-Wextra", "-pthread", "-o"];
+    let program = FOLDER.path().join(name);
+    let flags = ["-std=c++17", optimized, "-g", "-Wall", "-Wextra", "-pthread", "-o"];
     let compiler = Child::new("c++").args(flags).args([&program]).args([&source]);
     let outcome = compiler.limit(120).run().expect("there is a compiler");
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
     program
-});
+}
 
 /// The report on a program, as JSON; all it printed was `output`.
 fn profile(name: &str, options: &[&str], program: &[&str], output: &str) -> Result<Value> {
@@ -55,15 +72,17 @@ fn number(value: &Value, pointer: &str) -> u64 {
 
 #[test]
 fn the_slow_holder_is_named_first() -> Result<()> {
-    for (program, level, function, file) in [
-        (&*HOARD, "full", "hoard", "hoard.c:"),
-        (&*HOARD, "counters", "hoard", "hoard.c:"),
-        (&*HOARD_CPP, "full", "Store::hoard", "hoard.cpp:"),
+    for (program, level, lock, function, file) in [
+        (&*HOARD, "full", "locks+0x208", "hoard", "hoard.c:"),
+        (&*HOARD, "counters", "locks+0x208", "hoard", "hoard.c:"),
+        (&*HOARD_CPP, "full", "locks+0x208", "Store::hoard", "hoard.cpp:"),
+        (&*HOARD_CPP_DEBUG, "full", "locks+0x208", "Store::hoard", "hoard.cpp:"),
+        (&*HOARD_RUST, "full", "hoard::STORES+0x270", "hoard::Store::hoard", "hoard.rs:"),
     ] {
         let path = program.to_str().context("a path in UTF-8")?;
         let report = profile("hoard", &["--level", level], &[path], "done\n")?;
         let first = report.pointer("/processes/0/locks/0").context("a lock")?;
-        assert_eq!(text(first, "/name"), "locks+0x208", "{report:#}");
+        assert_eq!(text(first, "/name"), lock, "{report:#}");
         assert!(text(first, "/holders/0/function").starts_with(function), "{first:#}");
         assert!(text(first, "/holders/0/place").starts_with(file), "{first:#}");
         assert!(number(first, "/holders/0/ns") >= 1_000_000, "{first:#}");
@@ -187,5 +206,48 @@ fn the_report_comes_as_a_page_a_profile_and_a_timeline() -> Result<()> {
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     let timeline: Value = serde_json::from_slice(&fs::read(timeline)?)?;
     assert_eq!(text(&timeline, "/traceEvents/0/name"), "process_name", "{timeline:#}");
+    Ok(())
+}
+
+/// Where a process counts, if nobody names a folder: one file of its own.
+fn counts_of(pid: u32) -> Vec<PathBuf> {
+    // SAFETY: no preconditions.
+    let user = unsafe { libc::geteuid() };
+    let folder = format!("/dev/shm/lockwright-{user}");
+    let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_its = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with(&format!("{pid}-"))
+    };
+    names.filter(is_its).collect()
+}
+
+#[test]
+fn counts_end_with_the_process_or_with_the_next_command() -> Result<()> {
+    let path = HOARD.to_str().context("a path in UTF-8")?;
+    for killed in [false, true] {
+        let mut running = lockwright()
+            .env("LOCKWRIGHT_OBSERVE", "counters")
+            .args(["run"])
+            .arg_after(&[path, if killed { "1000000" } else { "200" }])
+            .start()?;
+        let pid = running.pid();
+        let mut had_some = false;
+        while !(killed && had_some) && running.end()?.is_none() {
+            had_some |= !counts_of(pid).is_empty();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        ensure!(had_some || !killed, "it has had no file");
+        if killed {
+            running.stop()?;
+            let file = FOLDER.path().join("ended.prom");
+            let other = std::process::id().to_string();
+            lockwright().args(["export", "--count", "1", &other, "--output"]).args([file]).run()?;
+        } else {
+            let outcome = running.outcome()?;
+            ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+        }
+        ensure!(counts_of(pid).is_empty(), "{killed}: {:?}", counts_of(pid));
+    }
     Ok(())
 }

@@ -52,7 +52,7 @@ impl Order {
     /// # Errors
     /// As [`Writer::create`](crate::Writer::create).
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
-        let (base, pid) = file::create(dir, b".order\0", LENGTH, MAPS_AT)?;
+        let (base, pid, _) = file::create(dir, b".order\0", LENGTH, MAPS_AT)?;
         let zero = || AtomicU64::new(0);
         let mut header = Header {
             magic: zero(),
