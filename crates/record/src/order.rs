@@ -15,7 +15,7 @@
 
 mod writer;
 
-pub use writer::{Order, Pair};
+pub use writer::{Order, PATIENCE, Pair};
 
 use crate::layout::PAGE;
 use core::sync::atomic::{AtomicU32, AtomicU64};

@@ -25,7 +25,9 @@ use core::ptr::{null, null_mut, without_provenance_mut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 use lockwright_native::futex::{self, Clock};
-use lockwright_record::order::{AGAIN, HELD, KIND_SHIFT, Order, PIECE, Pair, READ, Thread};
+use lockwright_record::order::{
+    AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, PIECE, Pair, READ, Thread,
+};
 use lockwright_record::{About, Refused};
 
 /// A thread's account. Zeroes are one of a thread that has taken nothing.
@@ -109,14 +111,37 @@ fn in_child() {
 }
 
 /// The file. Made now, if this process has none.
+#[inline]
 fn file() -> Option<Order> {
     // ORDERING: Acquire, pairs with the Release in `open`: it is there.
     let base = BASE.load(Acquire);
-    if !base.is_null() {
-        // SAFETY: `open` got it from one.
-        return Some(unsafe { Order::at(base) });
+    // SAFETY: `open` got it from one.
+    if base.is_null() { made() } else { Some(unsafe { Order::at(base) }) }
+}
+
+#[cold]
+fn made() -> Option<Order> {
+    // Another thread may be at it, which takes some 100 us: what this one does now must not be missed. A signal handler that
+    // interrupts just that would wait forever.
+    for _ in 0..PATIENCE {
+        // ORDERING: Acquire, pairs with the Release in `open`: the address is there.
+        match STATE.load(Acquire) {
+            SHUT => {
+                if let Some(order) = leaving_errno(open) {
+                    return Some(order);
+                }
+            }
+            BUSY => {
+                // SAFETY: no preconditions.
+                unsafe { libc::sched_yield() };
+            }
+            _ => break,
+        }
     }
-    if STATE.load(Relaxed) == SHUT { leaving_errno(open) } else { None }
+    // ORDERING: Acquire, as in `file`.
+    let base = BASE.load(Acquire);
+    // SAFETY: as in `file`.
+    (!base.is_null()).then(|| unsafe { Order::at(base) })
 }
 
 #[cold]
@@ -145,7 +170,8 @@ fn open() -> Option<Order> {
         Ok(order) => BASE.store(order.base(), Release),
         Err(why) => refused(b"LOCKWRIGHT_ORDER", folder, why),
     }
-    STATE.store(DONE, Relaxed); // the address is published by itself
+    // ORDERING: Release, pairs with the Acquire in `made`: the address is there.
+    STATE.store(DONE, Release);
     made.ok()
 }
 

@@ -12,6 +12,9 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
+/// How often a thread looks whether another one has made what both need.
+pub const PATIENCE: usize = 1000;
+
 /// A lock that was asked for while another was held.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
@@ -162,18 +165,26 @@ impl Order {
     /// Are there tables? They are made now, if nobody has needed them.
     pub fn has_tables(&self) -> bool {
         let state = &self.header().tables;
-        // ORDERING: Acquire, pairs with the Release below.
-        match state.load(Acquire) {
-            READY => true,
-            // ORDERING: Acquire, pairs with nothing that was written.
-            UNUSED if state.compare_exchange(UNUSED, BUSY, Acquire, Relaxed).is_ok() => {
-                let is_there = self.populate(LOCKS_AT..STACKS_AT);
-                // ORDERING: Release, pairs with the Acquire above: the pages are there.
-                state.store(if is_there { READY } else { NOTHING }, Release);
-                is_there
+        // Making them takes some 100 us. A signal handler that interrupts just that would wait forever.
+        for _ in 0..PATIENCE {
+            // ORDERING: Acquire, pairs with the Release below.
+            match state.load(Acquire) {
+                READY => return true,
+                // ORDERING: Acquire, pairs with nothing that was written.
+                UNUSED if state.compare_exchange(UNUSED, BUSY, Acquire, Relaxed).is_ok() => {
+                    let is_there = self.populate(LOCKS_AT..STACKS_AT);
+                    // ORDERING: Release, pairs with the Acquire above: the pages are there.
+                    state.store(if is_there { READY } else { NOTHING }, Release);
+                    return is_there;
+                }
+                UNUSED | BUSY => {
+                    // SAFETY: no preconditions.
+                    unsafe { libc::sched_yield() };
+                }
+                _ => return false,
             }
-            _ => false,
         }
+        false
     }
 
     fn lock_at(&self, at: usize) -> &'static Lock {
