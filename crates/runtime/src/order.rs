@@ -345,7 +345,10 @@ fn released(lock: usize) {
 }
 
 fn destroyed(lock: usize) {
-    if let Some(order) = file() {
+    // None is made for this.
+    if !BASE.load(Relaxed).is_null()
+        && let Some(order) = file()
+    {
         order.retire(lock as u64);
     }
 }
