@@ -7,13 +7,24 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Runs the program to its end; signals that are meant for it are passed on.
 pub(crate) fn to_end(command: &mut Command, path: &Path) -> Result<ExitStatus, Failure> {
+    to_end_and(command, path, None, || ())
+}
+
+/// The same; meanwhile it calls `each` after each `tick`.
+pub(crate) fn to_end_and(
+    command: &mut Command,
+    path: &Path,
+    tick: Option<Duration>,
+    each: impl FnMut(),
+) -> Result<ExitStatus, Failure> {
     let watch = signals::Watch::new();
     let mut child = watch.spawn(command).map_err(|error| unstartable(path, &error))?;
-    watch.wait(&mut child).map_err(|error| lost(path, &error))
+    watch.wait_and(&mut child, tick, each).map_err(|error| lost(path, &error))
 }
 
 /// The program can't be waited for.

@@ -28,6 +28,7 @@ mod lock_trace;
 mod machine;
 mod mailbox;
 mod observed;
+mod order;
 mod output;
 mod pause;
 mod process;

@@ -176,12 +176,7 @@ impl Watch {
         }
     }
 
-    /// Waits for the end of `child`, and passes signals on to it meanwhile.
-    pub(crate) fn wait(&self, child: &mut Child) -> io::Result<ExitStatus> {
-        self.wait_and(child, None, || ())
-    }
-
-    /// The same; meanwhile it calls `each` after each `tick`, and at each signal.
+    /// Waits for the end of `child`, and passes signals on to it meanwhile; it calls `each` after each `tick`, and at each signal.
     pub(crate) fn wait_and(
         &self,
         child: &mut Child,

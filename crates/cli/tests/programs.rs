@@ -31,6 +31,8 @@ mod guest;
 mod hostile;
 #[path = "programs/kernel.rs"]
 mod kernel;
+#[path = "programs/order.rs"]
+mod order;
 #[path = "programs/profile.rs"]
 mod profile;
 #[path = "programs/record.rs"]

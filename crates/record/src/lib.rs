@@ -24,6 +24,7 @@ pub mod file;
 pub mod histogram;
 pub mod layout;
 pub mod mailbox;
+pub mod order;
 pub mod trace;
 mod writer;
 

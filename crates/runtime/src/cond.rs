@@ -282,7 +282,13 @@ unsafe fn wait_in_glibc(
     posix::forget(unsafe { &*mutex });
     // SAFETY: as above.
     let wait = || unsafe { wait_by_glibc(cond, mutex, until) };
-    if watch::is_on() { watch::elsewhere(mutex, wait) } else { wait() }
+    if watch::is_on() {
+        // SAFETY: as above.
+        let taking = mutex::taking_again(unsafe { &*mutex });
+        watch::elsewhere(mutex, taking, wait)
+    } else {
+        wait()
+    }
 }
 
 /// Calls glibc's function.

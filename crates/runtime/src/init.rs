@@ -3,7 +3,9 @@
 #[cfg(target_arch = "x86_64")]
 use crate::got;
 use crate::{access, attached, config, emulate, env, epoch, fork, guard};
-use crate::{machine, mutex, observe, pause, policy, real, recording, switch, thread, trace};
+use crate::{
+    machine, mutex, observe, order, pause, policy, real, recording, switch, thread, trace,
+};
 
 /// Reads the environment and fills the policy table. Everything works before it, with early defaults:
 /// other libraries' constructors run first.
@@ -76,5 +78,6 @@ pub(crate) unsafe fn begin() {
         let emulated = emulate::spec().unwrap_or(b"");
         recording::load(emulated);
         trace::load(emulated, machine::cpus(), mutex::rehearse_recorded);
+        order::load();
     }
 }

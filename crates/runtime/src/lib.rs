@@ -12,14 +12,14 @@
 //!                  machine                                 how many CPUs, of which classes?
 //!                  leave  guard                            waits left sideways;  other people's tools
 //!        │
-//!   watchers       emulate  trace  recording               little cores;  operations, epochs written down
+//!   watchers       emulate  trace  recording  order        little cores;  operations, epochs, orders written down
 //!        │             └─ their functions ─► watch
 //!   ground         watch  mode                             is this process watched?  who watches hears it here
 //!                  fork  access                            children, who have handlers here;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
 //!                  attached                                into a program that runs already?
 //!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
-//!                  probes                                  glibc's static probes
+//!                  probes  caller                          glibc's static probes;  where the program called us
 //! ```
 //!
 //! Watchers lie below decisions because they decide nothing: they need a clock, a file and a thread's memory. If they
@@ -33,6 +33,7 @@ extern crate std;
 
 mod access;
 mod attached;
+mod caller;
 mod clock;
 pub mod cond;
 mod config;
@@ -56,6 +57,7 @@ pub mod mutex;
 #[cfg(target_arch = "x86_64")]
 mod object;
 mod observe;
+mod order;
 mod pause;
 mod policy;
 mod probes;

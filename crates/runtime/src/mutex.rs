@@ -4,21 +4,23 @@
 //! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
 //! has one thread (glibc's `__libc_single_threaded`).
 
+use crate::caller::{Call, with_caller};
 use crate::environment::{fast_give, fast_take, threads};
 use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::probes::fire;
 #[cfg(target_arch = "x86_64")]
 use crate::probes::note;
-use crate::watch::{self, Rehearsal, Who};
+use crate::watch::{self, How, Rehearsal, Taking, Who};
 use crate::{attached, observe, real, thread};
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_locks::front::{FREE, HELD};
-use lockwright_locks::posix::{self, Refused, USERS, give_slow};
+use lockwright_locks::posix::{self, MARKED, Refused, USERS, give_slow};
 use lockwright_native::{Clock, Deadline};
 use lockwright_platform::Word;
+use lockwright_record::order;
 use lockwright_record::trace::What;
 
 /// Takes a mutex of the plain kind, waiting for it if need be.
@@ -156,27 +158,6 @@ fn own(m: &Mutex) -> c_int {
     0
 }
 
-/// `$name`: `$to`, with the caller's return address and its frame pointer as further arguments. (After a tail call, as here, the
-/// caller is the program's own function. Else it is one of ours, which readers see by the address.)
-macro_rules! with_caller {
-    ($(#[$doc:meta] $name:ident($lock:ty $(, $argument:ident)?) = $to:ident;)*) => { $(
-        #[$doc]
-        #[cold]
-        #[unsafe(naked)]
-        unsafe extern "C" fn $name(m: $lock $(, $argument: usize)?) -> c_int {
-            #[cfg(target_arch = "x86_64")]
-            core::arch::naked_asm!(
-                "mov rdx, [rsp]",
-                "mov rcx, rbp",
-                "jmp {}",
-                sym $to,
-            );
-            #[cfg(target_arch = "aarch64")] // untested
-            core::arch::naked_asm!("mov x2, x30", "mov x3, x29", "b {}", sym $to);
-        }
-    )* };
-}
-
 with_caller! {
     /// Waits; `caller` is the address of the call, or 0.
     lock_contended(&Mutex, caller) = lock_contended_from;
@@ -188,16 +169,36 @@ with_caller! {
     unlock_otherwise(*mut Mutex) = unlock_otherwise_from;
     /// Every kind but the plain one.
     unlock_kind(*mut Mutex) = unlock_kind_from;
+    /// Tries to lock, while operations are watched.
+    try_lock_watched(*mut Mutex) = try_lock_watched_from;
 }
+
+/// What who watches the order of locks is told. A mutex that nobody has taken gets a mark, which it loses when it is made anew at the
+/// same place: `std::mutex` of C++ is not destroyed, it ends with its memory.
+fn taking(m: &Mutex, how: How, call: Call) -> Taking {
+    let is_new = posix::is_ours(m)
+        && m.kind.load(Relaxed) & MARKED == 0 // only ever set while it lives
+        && m.kind.fetch_or(MARKED, Relaxed) & MARKED == 0;
+    Taking { lock: core::ptr::from_ref(m).addr(), how, is_new, call }
+}
+
+const MUTEX: How = How::of(order::MUTEX);
 
 #[cold]
 #[inline(never)]
-extern "C" fn lock_contended_from(m: &Mutex, caller: usize, from: usize, frame: usize) -> c_int {
-    if watch::is_on() {
-        return lock_watched(m, caller);
-    }
+extern "C" fn lock_contended_from(
+    m: &Mutex,
+    caller: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    let from = if caller == 0 { from } else { caller };
     if observe::is_on() {
-        observe::called(if caller == 0 { from } else { caller }, frame);
+        observe::called(from, frame);
+    }
+    if watch::is_on() {
+        return lock_watched(m, caller, Call { from, frame, stack });
     }
     if posix::acquire(m, 0, caller) {
         m.owner.store(thread::id(), Relaxed); // for gdb, and for `destroy`
@@ -207,14 +208,20 @@ extern "C" fn lock_contended_from(m: &Mutex, caller: usize, from: usize, frame: 
 }
 
 #[inline(never)]
-fn lock_watched(m: &Mutex, caller: usize) -> c_int {
+fn lock_watched(m: &Mutex, caller: usize, call: Call) -> c_int {
     // SAFETY: our caller's promise, of a mutex of the plain kind.
     let glibc = || unsafe { real::pthread_mutex_lock(as_glibcs(m)) };
-    watch::acquisition(What::Acquired, m, glibc, || {
-        take(m, caller);
-        fire!(mutex_acquired, m);
-        0
-    })
+    watch::acquisition(
+        What::Acquired,
+        || taking(m, MUTEX, call),
+        m,
+        glibc,
+        || {
+            take(m, caller);
+            fire!(mutex_acquired, m);
+            0
+        },
+    )
 }
 
 #[inline(never)]
@@ -223,15 +230,19 @@ unsafe extern "C" fn lock_kind_from(
     caller: usize,
     from: usize,
     frame: usize,
+    stack: usize,
 ) -> c_int {
+    let from = if caller == 0 { from } else { caller };
     if observe::is_on() {
-        observe::called(if caller == 0 { from } else { caller }, frame);
+        observe::called(from, frame);
     }
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { real::pthread_mutex_lock(mutex.cast()) };
     // SAFETY: as above.
     let ours = move || unsafe { lock_kind_here(mutex, caller) };
-    watch::acquisition(What::Acquired, mutex, glibc, ours)
+    // SAFETY: as above.
+    let taking = || taking(unsafe { &*mutex }, MUTEX, Call { from, frame, stack });
+    watch::acquisition(What::Acquired, taking, mutex, glibc, ours)
 }
 
 #[inline(always)]
@@ -255,10 +266,29 @@ unsafe fn lock_kind_here(mutex: *mut Mutex, caller: usize) -> c_int {
 /// # Safety
 /// As [`lock`].
 pub unsafe fn try_lock(mutex: *mut Mutex) -> c_int {
+    if watch::is_on() {
+        // SAFETY: the caller's promise.
+        return unsafe { try_lock_watched(mutex) };
+    }
+    // SAFETY: as above.
+    unsafe { try_lock_here(mutex) }
+}
+
+#[inline(never)]
+unsafe extern "C" fn try_lock_watched_from(
+    mutex: *mut Mutex,
+    _: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { real::pthread_mutex_trylock(mutex.cast()) };
     // SAFETY: as above.
-    watch::acquisition(What::Acquired, mutex, glibc, move || unsafe { try_lock_here(mutex) })
+    let ours = move || unsafe { try_lock_here(mutex) };
+    // SAFETY: as above.
+    let taking = || taking(unsafe { &*mutex }, MUTEX.trying(), Call { from, frame, stack });
+    watch::acquisition(What::Acquired, taking, mutex, glibc, ours)
 }
 
 #[inline(always)]
@@ -290,7 +320,9 @@ pub unsafe fn lock_until(
     };
     // SAFETY: as above.
     let ours = move || unsafe { lock_until_here(mutex, clock, until) };
-    watch::acquisition(What::Acquired, mutex, glibc, ours)
+    // SAFETY: as above.
+    let taking = || taking(unsafe { &*mutex }, MUTEX.trying(), Call::UNKNOWN);
+    watch::acquisition(What::Acquired, taking, mutex, glibc, ours)
 }
 
 #[inline(never)]
@@ -401,11 +433,11 @@ unsafe extern "C" fn unlock_otherwise_from(
 #[cold]
 #[inline(never)]
 extern "C" fn unlock_contended_from(m: &Mutex, _: usize, from: usize, frame: usize) -> c_int {
-    if watch::is_on() {
-        return give_watched(m);
-    }
     if observe::is_on() {
         observe::called(from, frame);
+    }
+    if watch::is_on() {
+        return give_watched(m);
     }
     m.owner.store(0, Relaxed); // as in `unlock`
     give_slow(m, 0);
@@ -454,7 +486,11 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     if unsafe { is_foreign(m) } || watch::is_by(Who::Tool) {
         // SAFETY: not ours.
-        return unsafe { real::pthread_mutex_destroy(mutex.cast()) };
+        let answer = unsafe { real::pthread_mutex_destroy(mutex.cast()) };
+        if answer == 0 {
+            watch::destroyed(mutex.addr());
+        }
+        return answer;
     }
     fire!(mutex_destroy, mutex);
     if attached::is_late() {
@@ -464,6 +500,7 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     let answer = posix::destroy(m);
     if answer.is_ok() {
         observe::retire(m);
+        watch::destroyed(mutex.addr());
     }
     errno(answer)
 }
@@ -477,7 +514,14 @@ pub(crate) unsafe fn lock_again(mutex: *mut Mutex, moved: bool, caller: usize) -
     let glibc = move || unsafe { real::pthread_mutex_lock(mutex.cast()) };
     // SAFETY: as above.
     let ours = move || unsafe { lock_again_here(mutex, moved, caller) };
-    watch::acquisition(What::Woken, mutex, glibc, ours)
+    // SAFETY: as above.
+    let taking = || taking_again(unsafe { &*mutex });
+    watch::acquisition(What::Woken, taking, mutex, glibc, ours)
+}
+
+/// As a waiter of a condition variable takes it: from where is known since it took it first.
+pub(crate) fn taking_again(m: &Mutex) -> Taking {
+    taking(m, How { again: true, ..MUTEX }, Call::UNKNOWN)
 }
 
 #[inline(always)]

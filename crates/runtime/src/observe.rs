@@ -15,7 +15,7 @@
 //! The level is a word that commands write ([`lockwright_observe`]). The first thread that has to wait makes the segment, and a
 //! process that can't have one goes on without.
 
-mod maps;
+pub(crate) mod maps;
 
 use crate::env::{say, variable};
 use crate::fork::{self, When};

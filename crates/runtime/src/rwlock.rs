@@ -14,9 +14,14 @@ use core::mem::{offset_of, size_of, transmute};
 use libc::{clockid_t, timespec};
 use lockwright_locks::rw::rwlock::{Counted, Outcome, Parts, Prefer, Waiter};
 use lockwright_native::{Atomic32, Clock, Deadline, Native};
+use lockwright_platform::{Ordering::Relaxed, Word};
 
 use crate::leave::{self, Wait};
+use lockwright_record::order;
+
+use crate::caller::{Call, with_caller};
 use crate::probes::fire;
+use crate::watch::{How, Taking};
 use crate::{config, real, thread, watch};
 
 /// `pthread_rwlock_t`, as glibc lays it out on 64-bit machines since 2.30.
@@ -31,7 +36,9 @@ pub struct RwLock {
     owner: Atomic32,
     shared: c_int,
     _elision: u64,
-    _pad2: u64,
+    /// 1: who watches the order of locks knows it. `pthread_rwlock_init` makes it 0.
+    is_known: Atomic32,
+    _pad2: u32,
     prefer: u32,
     _end: u32,
 }
@@ -74,6 +81,7 @@ impl RwLock {
             owner: Atomic32::of(0),
             shared: 0,
             _elision: 0,
+            is_known: Atomic32::of(0),
             _pad2: 0,
             prefer: PREFER_WRITERS,
             _end: 0,
@@ -161,14 +169,72 @@ pub(crate) unsafe fn deadline(clock: clockid_t, at: *const timespec) -> Option<D
     (0..1_000_000_000).contains(&at.tv_nsec).then_some(Deadline { clock, at })
 }
 
+const RWLOCK: How = How::of(order::RWLOCK);
+/// To be locked for reading.
+pub(crate) const READS: How = RWLOCK.reading();
+/// For writing.
+pub(crate) const WRITES: How = RWLOCK;
+
+/// Runs an operation that locks it if it answers 0, while operations are watched.
+#[cold]
+pub(crate) fn watched(lock: &RwLock, how: How, call: Call, run: impl Fn() -> c_int) -> c_int {
+    let taking = || {
+        // Relaxed: set once, while it lives.
+        let is_new = lock.shared == 0
+            && lock.is_known.load(Relaxed) == 0
+            && lock.is_known.swap(1, Relaxed) == 0;
+        Taking { lock: core::ptr::from_ref(lock).addr(), how, is_new, call }
+    };
+    watch::operation(|| watch::in_order(taking, &run))
+}
+
+/// Runs an operation that unlocks it if it answers 0, while operations are watched.
+#[cold]
+pub(crate) fn unlock_watched(lock: *const RwLock, run: impl Fn() -> c_int) -> c_int {
+    watch::operation(|| watch::out_of_order(lock.addr(), &run))
+}
+
+/// `$name`: locks by `$run`, while operations are watched.
+macro_rules! watched {
+    ($($name:ident: $how:expr, $from:ident = $run:ident;)*) => { $(
+        with_caller! {
+            /// While operations are watched.
+            $name(*mut RwLock) = $from;
+        }
+        unsafe extern "C" fn $from(
+            lock: *mut RwLock,
+            _: usize,
+            from: usize,
+            frame: usize,
+            stack: usize,
+        ) -> c_int {
+            // SAFETY: our caller's promise.
+            let this = unsafe { &*lock };
+            // SAFETY: as above.
+            watched(this, $how, Call { from, frame, stack }, move || unsafe { $run(lock) })
+        }
+    )* };
+}
+
+watched! {
+    rdlock_watched: READS, rdlock_from = rdlock_here;
+    tryrdlock_watched: READS.trying(), tryrdlock_from = tryrdlock_here;
+    wrlock_watched: WRITES, wrlock_from = wrlock_here;
+    trywrlock_watched: WRITES.trying(), trywrlock_from = trywrlock_here;
+}
+
 /// `pthread_rwlock_rdlock`.
 ///
 /// # Safety
 /// `lock` is an initialised lock.
 #[inline]
 pub unsafe fn rdlock(lock: *mut RwLock) -> c_int {
-    // SAFETY: our caller's promise.
-    watch::operation(move || unsafe { rdlock_here(lock) })
+    if watch::is_on() {
+        // SAFETY: our caller's promise.
+        return unsafe { rdlock_watched(lock) };
+    }
+    // SAFETY: as above.
+    unsafe { rdlock_here(lock) }
 }
 
 #[inline]
@@ -192,8 +258,12 @@ unsafe fn rdlock_here(lock: *mut RwLock) -> c_int {
 /// As [`rdlock`].
 #[inline]
 pub unsafe fn tryrdlock(lock: *mut RwLock) -> c_int {
-    // SAFETY: our caller's promise.
-    watch::operation(move || unsafe { tryrdlock_here(lock) })
+    if watch::is_on() {
+        // SAFETY: our caller's promise.
+        return unsafe { tryrdlock_watched(lock) };
+    }
+    // SAFETY: as above.
+    unsafe { tryrdlock_here(lock) }
 }
 
 #[inline]
@@ -221,7 +291,12 @@ pub unsafe fn timedrdlock(lock: *mut RwLock, at: *const timespec) -> c_int {
 /// As [`rdlock`], and `at` is readable.
 pub unsafe fn clockrdlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
     // SAFETY: our caller's promise.
-    watch::operation(move || unsafe { clockrdlock_here(lock, clock, at) })
+    let run = move || unsafe { clockrdlock_here(lock, clock, at) };
+    if watch::is_on() {
+        // SAFETY: as above.
+        return watched(unsafe { &*lock }, READS.trying(), Call::UNKNOWN, run);
+    }
+    run()
 }
 
 #[inline]
@@ -250,8 +325,12 @@ unsafe fn clockrdlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
 /// As [`rdlock`].
 #[inline]
 pub unsafe fn wrlock(lock: *mut RwLock) -> c_int {
-    // SAFETY: our caller's promise.
-    watch::operation(move || unsafe { wrlock_here(lock) })
+    if watch::is_on() {
+        // SAFETY: our caller's promise.
+        return unsafe { wrlock_watched(lock) };
+    }
+    // SAFETY: as above.
+    unsafe { wrlock_here(lock) }
 }
 
 #[inline]
@@ -275,8 +354,12 @@ unsafe fn wrlock_here(lock: *mut RwLock) -> c_int {
 /// As [`rdlock`].
 #[inline]
 pub unsafe fn trywrlock(lock: *mut RwLock) -> c_int {
-    // SAFETY: our caller's promise.
-    watch::operation(move || unsafe { trywrlock_here(lock) })
+    if watch::is_on() {
+        // SAFETY: our caller's promise.
+        return unsafe { trywrlock_watched(lock) };
+    }
+    // SAFETY: as above.
+    unsafe { trywrlock_here(lock) }
 }
 
 #[inline]
@@ -304,7 +387,12 @@ pub unsafe fn timedwrlock(lock: *mut RwLock, at: *const timespec) -> c_int {
 /// As [`rdlock`], and `at` is readable.
 pub unsafe fn clockwrlock(lock: *mut RwLock, clock: clockid_t, at: *const timespec) -> c_int {
     // SAFETY: our caller's promise.
-    watch::operation(move || unsafe { clockwrlock_here(lock, clock, at) })
+    let run = move || unsafe { clockwrlock_here(lock, clock, at) };
+    if watch::is_on() {
+        // SAFETY: as above.
+        return watched(unsafe { &*lock }, WRITES.trying(), Call::UNKNOWN, run);
+    }
+    run()
 }
 
 #[inline]
@@ -333,7 +421,8 @@ unsafe fn clockwrlock_here(lock: *mut RwLock, clock: clockid_t, at: *const times
 #[inline]
 pub unsafe fn unlock(lock: *mut RwLock) -> c_int {
     // SAFETY: our caller's promise.
-    watch::operation(move || unsafe { unlock_here(lock) })
+    let run = move || unsafe { unlock_here(lock) };
+    if watch::is_on() { unlock_watched(lock, run) } else { run() }
 }
 
 #[inline]

@@ -19,6 +19,10 @@ use lockwright_platform::{
     Platform, Word,
 };
 
+use lockwright_record::order;
+
+use crate::caller::{Call, with_caller};
+use crate::watch::{How, Taking};
 use crate::{config, real, watch};
 
 const FREE: u32 = if cfg!(target_arch = "x86_64") { 1 } else { 0 };
@@ -49,6 +53,19 @@ impl Spin {
         self.0.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
     }
 
+    #[inline(always)]
+    fn take(&self) -> c_int {
+        if !self.try_lock() {
+            self.wait();
+        }
+        0
+    }
+
+    #[inline(always)]
+    fn try_take(&self) -> c_int {
+        if self.try_lock() { 0 } else { libc::EBUSY }
+    }
+
     #[cold]
     fn wait(&self) {
         loop {
@@ -69,13 +86,37 @@ impl Spin {
 /// `lock` is an initialised lock.
 #[inline]
 pub unsafe fn lock(lock: *mut Spin) -> c_int {
+    if watch::is_on() {
+        // SAFETY: our caller's promise.
+        return unsafe { lock_watched(lock) };
+    }
+    // SAFETY: our caller's promise; an atomic.
+    unsafe { &*lock }.take()
+}
+
+with_caller! {
+    /// Locks, while operations are watched.
+    lock_watched(*mut Spin) = lock_watched_from;
+    /// Tries to.
+    trylock_watched(*mut Spin) = trylock_watched_from;
+}
+
+fn taking(lock: *mut Spin, how: How, call: Call) -> Taking {
+    Taking { lock: lock.addr(), how, is_new: false, call }
+}
+
+unsafe extern "C" fn lock_watched_from(
+    lock: *mut Spin,
+    _: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
     watch::operation_or(glibc!(c"pthread_spin_lock", lock), move || {
-        if !this.try_lock() {
-            this.wait();
-        }
-        0
+        let taking = || taking(lock, How::of(order::SPIN), Call { from, frame, stack });
+        watch::in_order(taking, || this.take())
     })
 }
 
@@ -85,10 +126,26 @@ pub unsafe fn lock(lock: *mut Spin) -> c_int {
 /// As [`lock`].
 #[inline]
 pub unsafe fn trylock(lock: *mut Spin) -> c_int {
+    if watch::is_on() {
+        // SAFETY: our caller's promise.
+        return unsafe { trylock_watched(lock) };
+    }
+    // SAFETY: our caller's promise; an atomic.
+    unsafe { &*lock }.try_take()
+}
+
+unsafe extern "C" fn trylock_watched_from(
+    lock: *mut Spin,
+    _: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
     watch::operation_or(glibc!(c"pthread_spin_trylock", lock), move || {
-        if this.try_lock() { 0 } else { libc::EBUSY }
+        let how = How::of(order::SPIN).trying();
+        watch::in_order(|| taking(lock, how, Call { from, frame, stack }), || this.try_take())
     })
 }
 
@@ -103,7 +160,7 @@ pub unsafe fn unlock(lock: *mut Spin) -> c_int {
     let this = unsafe { &*lock };
     watch::operation_or(glibc!(c"pthread_spin_unlock", lock), move || {
         this.0.store(FREE, Release);
-        0
+        if watch::is_on() { watch::out_of_order(lock.addr(), || 0) } else { 0 }
     })
 }
 

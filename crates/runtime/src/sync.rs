@@ -11,6 +11,7 @@
 //!
 //! Nothing here needs glibc's own lock functions, so a static program can have it.
 
+use crate::caller::Call;
 use crate::layout::{Cond, Mutex};
 use crate::rwlock::{self, RwLock};
 use crate::{cond, env, epoch, init, mutex, thread, watch};
@@ -167,7 +168,10 @@ table! {
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        watch::operation(move || lock.read(deadline))
+        let run = move || lock.read(deadline);
+        // With a deadline nobody is stuck.
+        let how = if until.is_null() { rwlock::READS } else { rwlock::READS.trying() };
+        if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
 
     /// Locks for reading if that needs no waiting: 0, EBUSY, EAGAIN.
@@ -176,8 +180,10 @@ table! {
     /// As [`rwlock_read`].
     fn rwlock_try_read(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
-        let parts = unsafe { (*lock).parts() };
-        watch::operation(move || rwlock::errno(parts.try_read()))
+        let lock = unsafe { &*lock };
+        let run = move || rwlock::errno(lock.parts().try_read());
+        let how = rwlock::READS.trying();
+        if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
 
     /// Locks for writing, until `clock` reads `until` if that is not null: 0, ETIMEDOUT, EINVAL, EDEADLK.
@@ -189,7 +195,10 @@ table! {
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
-        watch::operation(move || lock.write(deadline))
+        let run = move || lock.write(deadline);
+        // As above.
+        let how = if until.is_null() { rwlock::WRITES } else { rwlock::WRITES.trying() };
+        if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
 
     /// Locks for writing if that needs no waiting: 0, EBUSY.
@@ -198,8 +207,10 @@ table! {
     /// As [`rwlock_read`].
     fn rwlock_try_write(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
-        let parts = unsafe { (*lock).parts() };
-        watch::operation(move || rwlock::errno(parts.try_write(thread::id())))
+        let lock = unsafe { &*lock };
+        let run = move || rwlock::errno(lock.parts().try_write(thread::id()));
+        let how = rwlock::WRITES.trying();
+        if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
 
     /// Unlocks, whether held for reading or for writing. Always 0.
@@ -209,10 +220,11 @@ table! {
     fn rwlock_unlock(lock: *mut RwLock) -> c_int {
         // SAFETY: the caller's promise.
         let parts = unsafe { (*lock).parts() };
-        watch::operation(move || {
+        let run = move || {
             parts.unlock();
             0
-        })
+        };
+        if watch::is_on() { rwlock::unlock_watched(lock, run) } else { run() }
     }
 
     /// See [`epoch::start`]. Always 0, as the three below.

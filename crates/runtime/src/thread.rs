@@ -33,6 +33,8 @@ pub(crate) struct Thread {
     pub(crate) traced: Room<32>,
     /// Where observation keeps its account. Own thread only.
     pub(crate) observed: Room<144>,
+    /// Where the order of locks keeps its account. Own thread only.
+    pub(crate) ordered: Room<24>,
 }
 
 const _: () = assert!(size_of::<Thread>() <= 320);
@@ -186,7 +188,7 @@ unsafe fn tid(at: usize) -> u32 {
 }
 
 /// The thread pointer.
-fn pointer() -> usize {
+pub(crate) fn pointer() -> usize {
     let at: usize;
     // SAFETY: reads a register, or where the architecture's TLS has it in memory.
     unsafe {

@@ -5,6 +5,7 @@
 //! operations tell us, and we tell the watcher. Normally nobody watches, and then this costs the plain mutex nothing:
 //! see `mode`.
 
+use crate::caller::Call;
 use crate::layout::Mutex;
 use crate::mode;
 use core::ffi::{c_int, c_void};
@@ -41,6 +42,8 @@ pub(crate) enum Who {
     Trace = 2,
     /// A tool that knows glibc's functions. It has no [`Hooks`].
     Tool = 4,
+    /// The order in which threads take locks. It has [`Order`] instead.
+    Order = 8,
 }
 
 /// What a watcher does about an operation.
@@ -99,6 +102,102 @@ pub(crate) fn is_by(who: Who) -> bool {
     // ORDERING: Acquire, pairs with the Release in `begin`: what it set up is there.
     // SAFETY: our variable.
     unsafe { WATCHED.load(Acquire) & who as u8 != 0 }
+}
+
+/// A lock that a thread takes, as who watches their order sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Taking {
+    pub(crate) lock: usize,
+    pub(crate) how: How,
+    /// Nobody has taken it before, although there may have been another lock at its address.
+    pub(crate) is_new: bool,
+    pub(crate) call: Call,
+}
+
+/// What it is, and how it is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct How {
+    /// One of `lockwright_record::order`.
+    pub(crate) kind: u32,
+    /// For reading.
+    pub(crate) reads: bool,
+    /// It is not waited for, or not for ever: so nobody can be stuck there.
+    pub(crate) tries: bool,
+    /// By a waiter of a condition variable, who had it before.
+    pub(crate) again: bool,
+}
+
+impl How {
+    /// A lock of this kind, for writing.
+    pub(crate) const fn of(kind: u32) -> Self {
+        Self { kind, reads: false, tries: false, again: false }
+    }
+
+    pub(crate) const fn reading(self) -> Self {
+        Self { reads: true, ..self }
+    }
+
+    pub(crate) const fn trying(self) -> Self {
+        Self { tries: true, ..self }
+    }
+}
+
+/// What is done about the order of locks.
+pub(crate) struct Order {
+    /// A thread asks for a lock, and may have to wait.
+    pub(crate) asks: fn(&Taking),
+    /// It has it, or (`false`) not.
+    pub(crate) answered: fn(&Taking, bool),
+    /// The lock at this address was released. Its memory is not read.
+    pub(crate) released: fn(usize),
+    /// It was destroyed.
+    pub(crate) destroyed: fn(usize),
+}
+
+/// Who watches the order of locks; null: nobody.
+static ORDER: AtomicPtr<Order> = AtomicPtr::new(null_mut());
+
+/// The same, if somebody does.
+#[inline(always)]
+fn order() -> Option<&'static Order> {
+    if !is_by(Who::Order) {
+        return None;
+    }
+    // SAFETY: null, or what `begin_order` was given, forever. Relaxed: `is_by` has acquired it.
+    unsafe { ORDER.load(Relaxed).as_ref() }
+}
+
+/// From now on this one watches the order of locks. Called before the program's main.
+pub(crate) fn begin_order(order: &'static Order) {
+    ORDER.store(core::ptr::from_ref(order).cast_mut(), Relaxed); // published by `begin`
+    begin(Who::Order, None);
+}
+
+/// Runs an operation that takes a lock if it answers 0 (or that its last owner died), for who watches their order.
+pub(crate) fn in_order(taking: impl Fn() -> Taking, run: impl Fn() -> c_int) -> c_int {
+    let Some(order) = order() else { return run() };
+    let taking = taking();
+    (order.asks)(&taking);
+    let answer = run();
+    (order.answered)(&taking, matches!(answer, 0 | libc::EOWNERDEAD));
+    answer
+}
+
+/// Runs an operation that releases a lock if it answers 0, for who watches their order.
+pub(crate) fn out_of_order(lock: usize, run: impl Fn() -> c_int) -> c_int {
+    let answer = run();
+    if let Some(order) = order().filter(|_| answer == 0) {
+        (order.released)(lock);
+    }
+    answer
+}
+
+/// The lock at this address was destroyed.
+#[inline]
+pub(crate) fn destroyed(lock: usize) {
+    if let Some(order) = order() {
+        (order.destroyed)(lock);
+    }
 }
 
 /// From now on this one watches. Called before the program's main.
@@ -181,12 +280,13 @@ fn watched_or(glibc: impl Fn() -> c_int, run: impl Fn() -> c_int) -> c_int {
 #[inline(always)]
 pub(crate) fn acquisition(
     what: What,
+    taking: impl Fn() -> Taking,
     lock: *const Mutex,
     glibc: impl Fn() -> c_int,
     run: impl Fn() -> c_int,
 ) -> c_int {
     if is_on() {
-        return recorded(what, lock, glibc, run);
+        return recorded(what, lock, glibc, || in_order(&taking, &run));
     }
     run()
 }
@@ -199,7 +299,7 @@ pub(crate) fn release(
     run: impl Fn() -> c_int,
 ) -> c_int {
     if is_on() {
-        return recorded(What::Released, lock, glibc, run);
+        return recorded(What::Released, lock, glibc, || out_of_order(lock.addr(), &run));
     }
     run()
 }
@@ -228,15 +328,17 @@ fn recorded(
 
 /// Runs a wait of glibc's own for a condition variable: `lock` is released and acquired in there.
 #[inline(always)]
-pub(crate) fn elsewhere<R>(lock: *const Mutex, wait: impl FnOnce() -> R) -> R {
+pub(crate) fn elsewhere<R>(lock: *const Mutex, taking: Taking, wait: impl FnOnce() -> R) -> R {
     let tell = |what| {
         if is_on() {
             after(before(Some(what)), Some((what, lock.addr())));
         }
     };
+    out_of_order(lock.addr(), || 0);
     tell(What::Released);
     let result = wait();
     tell(What::Woken);
+    in_order(|| taking, || 0);
     result
 }
 

@@ -60,17 +60,17 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "guard",
             ],
             // Watchers, which `watch` calls without knowing them.
-            &["trace", "recording", "emulate", "observe"],
+            &["trace", "recording", "emulate", "observe", "order"],
             // The ground.
             &["watch", "mode", "shared", "thread", "fork", "clock", "access", "env", "attached"],
-            &["layout", "real", "files", "object", "probes"],
+            &["layout", "real", "files", "object", "probes", "caller"],
         ],
     ),
 ];
 
 /// Modules that one other alone may name, whatever the floors: the crate, those modules, and the one.
 const KNOWN_TO_ONE: &[(&str, &[&str], &str)] =
-    &[("crates/runtime", &["emulate", "trace", "recording"], "init")];
+    &[("crates/runtime", &["emulate", "trace", "recording", "order"], "init")];
 
 /// The crate's root: `lib.rs`, or `main.rs`.
 pub(super) const ROOT: &str = "lib";

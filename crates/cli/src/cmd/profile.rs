@@ -4,6 +4,7 @@ use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::observed::outcome::Outcome;
 use crate::observed::{self, run};
+use crate::order::outcome as order;
 use crate::profile::outcome::{Folded, outcome};
 use crate::profile::sample::{End, sample};
 use crate::profile::target::Target;
@@ -31,7 +32,8 @@ use std::time::Duration;
 #[command(after_help = "Examples:
   lockwright profile -- ./server --port 8080
   lockwright profile --flame locks.svg -- ./server
-  lockwright profile -p $(pidof server) --time 30s
+  lockwright profile --order -- ./tests     which deadlocks can happen?
+  lockwright profile -p $(pidof server) --time 30s --pprof locks.pb.gz
   lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].holders[0]'
   lockwright profile -p 4242 --sample       a process that doesn't run under us
   lockwright profile --read locks.observe   what `lockwright ctl` has copied
@@ -62,6 +64,13 @@ pub(crate) struct Args {
     /// What is counted
     #[arg(long, value_enum, default_value_t = Detail::Full, conflicts_with = "sample")]
     level: Detail,
+    /// Also note in which order threads take locks, contended or not, and warn of deadlocks that can happen; slows each
+    /// operation on a lock
+    #[arg(long, conflicts_with = "pid")]
+    order: bool,
+    /// With --order: end with 1 if a deadlock can happen and PROGRAM has ended with 0
+    #[arg(long, requires = "order")]
+    fail_on_inversion: bool,
     /// How many locks the report's table has
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "sample")]
     top: usize,
@@ -74,6 +83,15 @@ pub(crate) struct Args {
     /// A flame graph of those who wait and those who hold
     #[arg(long, value_name = "FILE.svg")]
     flame: Option<PathBuf>,
+    /// Waits and who is to blame, for `go tool pprof` and the like
+    #[arg(long, value_name = "FILE.pb.gz", conflicts_with = "sample")]
+    pprof: Option<PathBuf>,
+    /// The report as a page, with flame graph and contention over time
+    #[arg(long, value_name = "FILE", conflicts_with = "sample")]
+    html: Option<PathBuf>,
+    /// Waits over time, for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE.json", conflicts_with = "sample")]
+    timeline: Option<PathBuf>,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
@@ -119,7 +137,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let time = Duration::from_secs_f64(seconds);
     if let Some(file) = &args.read {
         check(&args)?;
-        report_on(&args, &format!("Locks in {}", file.display()), &[run::copy(file)?])?;
+        report_on(&args, &format!("Locks in {}", file.display()), &[run::copy(file)?], None)?;
         return Ok(ExitCode::SUCCESS);
     }
     match args.pid {
@@ -131,7 +149,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 
 /// Writing comes last; that it will fail should be said first.
 fn check(args: &Args) -> Result<(), Failure> {
-    for file in [&args.output, &args.flame].into_iter().flatten() {
+    let files = [&args.output, &args.flame, &args.html, &args.pprof, &args.timeline];
+    for file in files.into_iter().flatten() {
         launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
     }
     Ok(())
@@ -165,24 +184,54 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     let seen = run::process(pid, args.level.into(), time, &bar);
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
-    report_on(args, &title, &[seen?])?;
+    report_on(args, &title, &[seen?], None)?;
     Ok(if interrupted() { INTERRUPTED.into() } else { ExitCode::SUCCESS })
 }
 
 fn program(args: &Args) -> Result<ExitCode, Failure> {
     check(args)?;
     let library = args.library.as_deref();
-    let ran = run::program(&args.command, args.lock.as_deref(), args.level.into(), library)?;
+    let (lock, level) = (args.lock.as_deref(), args.level.into());
+    let ran = run::program(&args.command, lock, level, args.order, library)?;
     let name = args.command[0].to_string_lossy();
-    report_on(args, &format!("Locks of {name}"), &ran.outcomes)?;
+    report_on(args, &format!("Locks of {name}"), &ran.outcomes, ran.orders.as_deref())?;
+    let is_inverted = ran.orders.is_some_and(|all| all.iter().any(order::Outcome::has_inversion));
+    if args.fail_on_inversion && is_inverted && ran.status.success() {
+        return Ok(ExitCode::from(1));
+    }
     Ok(signals::end_as(ran.status))
 }
 
-fn report_on(args: &Args, title: &str, outcomes: &[Outcome]) -> Result<(), Failure> {
+fn report_on(
+    args: &Args,
+    title: &str,
+    outcomes: &[Outcome],
+    orders: Option<&[order::Outcome]>,
+) -> Result<(), Failure> {
     let text = match args.format {
-        Format::Text => observed::report::all(outcomes, args.top),
-        Format::Json => output::json(&serde_json::json!({ "processes": outcomes })),
+        Format::Text => {
+            let order = orders.map(|orders| format!("\n{}", crate::order::report::all(orders)));
+            observed::report::all(outcomes, args.top) + &order.unwrap_or_default()
+        }
+        Format::Json => {
+            let mut report = serde_json::json!({ "processes": outcomes });
+            if let Some(orders) = orders {
+                report["order"] = serde_json::to_value(orders).map_err(Failure::new)?;
+            }
+            output::json(&report)
+        }
     };
+    if let Some(file) = &args.pprof {
+        write(file, |to| observed::pprof::write(outcomes, to))?;
+    }
+    if let Some(file) = &args.html {
+        let page = observed::page::page(title, outcomes, orders, args.top)?;
+        write(file, |to| to.write_all(page.as_bytes()))?;
+    }
+    if let Some(file) = &args.timeline {
+        let timeline = output::json(&observed::course::timeline(outcomes));
+        write(file, |to| to.write_all(timeline.as_bytes()))?;
+    }
     deliver(args, title, &text, "us", &observed::report::folded(outcomes))
 }
 

@@ -1,5 +1,7 @@
 //! A snapshot with names, ranked: what a report says.
 
+use super::advice::Advice;
+use super::sharing::{Suspects, suspects};
 use super::snapshot::{At, Lock, Of, Seen, Snapshot, Times};
 use lockwright_symbols::{Frame, Place, Symboliser};
 use serde::Serialize;
@@ -16,10 +18,14 @@ pub(crate) struct Outcome {
     pub(crate) lock: String,
     /// How long it was watched, ns.
     pub(crate) elapsed_ns: u64,
+    /// The slices of the locks' courses, ns; 0: there are none.
+    pub(crate) slice_ns: u64,
     /// How many threads it had; 0: not known.
     pub(crate) threads: usize,
     /// By the time for which somebody waited, the longest first.
     pub(crate) locks: Vec<Ranked>,
+    /// Those that lie in one line of the caches.
+    pub(crate) false_sharing: Vec<Suspects>,
     pub(crate) lost: Lost,
 }
 
@@ -61,6 +67,8 @@ pub(crate) struct Ranked {
     pub(crate) blocked_ns: u64,
     /// How long threads waited, all together, ns.
     pub(crate) wait_ns: u64,
+    /// How long it was held, of the holds that were timed, ns.
+    pub(crate) hold_ns: u64,
     pub(crate) wait: Percentiles,
     /// By class of core, the fastest first; those without waits are left out.
     pub(crate) wait_by_class: Vec<(usize, Percentiles)>,
@@ -77,6 +85,12 @@ pub(crate) struct Ranked {
     pub(crate) waiters: Vec<Site>,
     /// For whom, by the time for which somebody waited for them.
     pub(crate) holders: Vec<Site>,
+    /// How long threads waited in each slice of the time, ns; a wait counts when it ends. Empty: nobody looked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) course: Vec<u64>,
+    /// What to do about it, if somebody was asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) advice: Option<Advice>,
 }
 
 /// Times, ns.
@@ -137,13 +151,15 @@ pub(crate) fn busiest<K: Ord>(
 ) -> Outcome {
     let mut locks = together(&snapshot.locks, symbols);
     locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
-    let locks = locks.iter().take(most).map(|lock| ranked(lock, symbols)).collect();
+    let locks: Vec<Ranked> = locks.iter().take(most).map(|lock| ranked(lock, symbols)).collect();
     Outcome {
         pid: snapshot.pid,
         command: snapshot.command.clone(),
         lock: snapshot.lock.clone(),
         elapsed_ns,
+        slice_ns: 0,
         threads,
+        false_sharing: suspects(&locks),
         locks,
         lost: Lost {
             unplaced: snapshot.unplaced,
@@ -209,6 +225,7 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         slept: lock.asleep(),
         blocked_ns: lock.blocked_ns,
         wait_ns: lock.wait_ns(),
+        hold_ns: lock.hold_ns,
         wait: Percentiles::of(&lock.wait(), lock.wait_max_ns),
         wait_by_class: classes
             .map(|(at, class)| (at, Percentiles::of(&class.times, class.max_ns)))
@@ -220,6 +237,8 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         longest_hold_at: spot(lock.hold_max_at, symbols),
         waiters: sites(&lock.waiters, symbols),
         holders: sites(&lock.holders, symbols),
+        course: Vec::new(),
+        advice: None,
     }
 }
 
@@ -228,7 +247,7 @@ fn at(address: u64) -> At {
 }
 
 /// A lock's name. One without a variable is known by who waits for it.
-fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) -> String {
+pub(crate) fn lock_name(address: u64, place: Option<String>, symbols: &mut Symboliser) -> String {
     let data = symbols.data(address);
     match (&data, place) {
         (Place::Symbol { .. } | Place::Section { .. } | Place::ThreadLocal { .. }, _)
@@ -289,7 +308,7 @@ fn is_lock_function(symbol: &str) -> bool {
 }
 
 /// Is it a function of the lock's own interface?
-fn is_of_a_lock(frame: &Frame) -> bool {
+pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
     const OURS: [&str; 12] = [
         "lockwright_sync::",
         "lockwright_runtime::",

@@ -1,5 +1,6 @@
 //! An outcome as text.
 
+use super::course::signs;
 use super::outcome::{Outcome, Percentiles, Ranked, Site};
 use crate::output::{beside, plain, shown, table};
 use crate::profile::outcome::Folded;
@@ -83,6 +84,20 @@ fn text(outcome: &Outcome, most: usize) -> String {
     for (number, lock) in outcome.locks.iter().take(most.min(TOLD)).enumerate() {
         text.push('\n');
         text.push_str(&told(number + 1, lock));
+        if lock.course.iter().any(|&ns| ns > 0) {
+            let (signs, most) = signs(&lock.course, outcome.slice_ns, 40);
+            text.push_str(&format!("   over time {signs}  up to {most:.2} waiting\n"));
+        }
+        if let Some(advice) = &lock.advice {
+            text.push_str(&beside("   advice    ", &shown(&advice.text)));
+            if !advice.note.is_empty() {
+                text.push_str(&beside("             ", &shown(&advice.note)));
+            }
+            if !advice.command.is_empty() {
+                // As it is: to be copied.
+                text.push_str(&format!("             {}\n", shown(&advice.command)));
+            }
+        }
     }
     if outcome.locks.len() > most {
         text.push_str(&format!(
@@ -90,6 +105,15 @@ fn text(outcome: &Outcome, most: usize) -> String {
             outcome.locks.len() - most,
             outcome.locks.len()
         ));
+    }
+    for suspects in outcome.false_sharing.iter().take(TOLD) {
+        let line = format!(
+            "{} lie in one line of the caches: who takes one slows those at the other. Set them \
+             apart: alignas(64)",
+            suspects.locks.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
+        );
+        text.push('\n');
+        text.push_str(&beside("false sharing? ", &line));
     }
     text.push_str(&lost(outcome));
     text

@@ -1,11 +1,14 @@
 //! Profiles: a program from its start to its end, or a process for a while.
 
+use super::advice::{Target, advise};
+use super::course::{Course, TICK};
 use super::live::Live;
 use super::outcome::{Outcome, outcome};
 use super::reader;
 use super::snapshot::Snapshot;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
+use crate::order::outcome as order;
 use crate::output::say;
 use crate::process::Process;
 use crate::{elf, find, launch, library, machine};
@@ -25,6 +28,8 @@ use std::time::{Duration, Instant};
 const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
 /// The one that names the folder.
 const FOLDER: &str = "LOCKWRIGHT_OBSERVE_DIR";
+/// The one that names the folder for the order of locks.
+const ORDER: &str = "LOCKWRIGHT_ORDER";
 /// How often we look whether the time is up.
 const LOOK: Duration = Duration::from_millis(20);
 /// For how long a process counts at our level if we are killed.
@@ -34,14 +39,17 @@ const LEASE: Duration = Duration::from_secs(4);
 pub(crate) struct Ran {
     /// What its processes' locks did, the process that waited most first.
     pub(crate) outcomes: Vec<Outcome>,
+    /// In which order they took their locks, if somebody asked.
+    pub(crate) orders: Option<Vec<order::Outcome>>,
     pub(crate) status: ExitStatus,
 }
 
-/// Runs a program to its end.
+/// Runs a program to its end; `in_order`: and notes in which order its threads take locks.
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
     level: Level,
+    in_order: bool,
     file: Option<&Path>,
 ) -> Result<Ran, Failure> {
     let inherited = inherited_lock(lock)?;
@@ -60,8 +68,14 @@ pub(crate) fn program(
     if let Some(lock) = lock.map(str::to_owned).or(inherited) {
         command.env(LOCK, machine::tuned(&lock));
     }
-    let begun = Instant::now();
-    let status = launch::to_end(&mut command, &path)?;
+    if in_order {
+        command.env(ORDER, folder.path());
+    }
+    let (begun, before) = (Instant::now(), children_cpu_ns());
+    let mut course = Course::begin();
+    let look = || course.look_into(folder.path());
+    let status = launch::to_end_and(&mut command, &path, Some(TICK), look)?;
+    let cpu_ns = children_cpu_ns().saturating_sub(before);
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     let mut outcomes = Vec::new();
     for segment in segments(folder.path())? {
@@ -71,8 +85,36 @@ pub(crate) fn program(
     }
     let wait = |outcome: &Outcome| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
+    let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
+    let target =
+        shlex::try_join(shown.iter().map(AsRef::as_ref)).unwrap_or_else(|_| shown.join(" "));
+    advise(&mut outcomes, cpu_ns, &Target::Program(target));
+    course.tell(&mut outcomes);
+    let orders = if in_order { Some(order::all(folder.path())?) } else { None };
     drop(folder); // now: a signal may end us afterwards
-    Ok(Ran { outcomes, status })
+    Ok(Ran { outcomes, orders, status })
+}
+
+/// What our children and theirs have computed so far, of those that have ended, ns.
+fn children_cpu_ns() -> u64 {
+    // SAFETY: all-zero bytes are a value of it; a writable one.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
+        usage
+    };
+    let ns = |time: libc::timeval| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1000;
+    ns(usage.ru_utime) + ns(usage.ru_stime)
+}
+
+/// What a process has computed so far, ns; 0: it is gone.
+fn cpu_ns(pid: libc::pid_t) -> u64 {
+    let (mut clock, mut now) = (0, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // SAFETY: a writable clock id, and a writable timespec.
+    let is_there = unsafe {
+        libc::clock_getcpuclockid(pid, &mut clock) == 0 && libc::clock_gettime(clock, &mut now) == 0
+    };
+    if is_there { now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64 } else { 0 }
 }
 
 /// All segments in a folder.
@@ -124,13 +166,20 @@ pub(crate) fn process(
     lockwright_bench::catch_interrupts();
     let begun = Instant::now();
     let (mut threads, mut last, mut renewed) = (0, None, begun);
+    let computed = cpu_ns(live.pid);
+    let mut computes = computed;
+    let mut course = Course::begin();
     while begun.elapsed() < limit && !interrupted() {
         std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
         bar.set_position(begun.elapsed().as_millis() as u64);
+        computes = computes.max(cpu_ns(live.pid));
         threads = lockwright_symbols::threads(live.pid).map_or(threads, |all| all.len());
         // It may end at any moment: its files go with it, its segment doesn't.
         if last.is_none() {
             last = Process::open(pid).ok().and_then(|process| live.file(&process).ok().flatten());
+        }
+        if let Some((file, path)) = &last {
+            course.look_at(file, path);
         }
         if renewed.elapsed() > LEASE / 4 {
             renewed = Instant::now();
@@ -157,5 +206,9 @@ pub(crate) fn process(
         Some(before) => now.since(before),
         None => now,
     };
-    Ok(outcome(&seen, &mut symbols, elapsed_ns, threads))
+    let mut outcomes = [outcome(&seen, &mut symbols, elapsed_ns, threads)];
+    advise(&mut outcomes, computes - computed, &Target::Process(pid));
+    course.tell(&mut outcomes);
+    let [outcome] = outcomes;
+    Ok(outcome)
 }

@@ -10,13 +10,34 @@ use std::io::{self, Write};
 ///
 /// Nothing was seen (`InvalidData`), or `to` could not be written.
 pub(crate) fn draw(title: &str, unit: &str, folded: &Folded, to: impl Write) -> io::Result<()> {
+    with(Options::default(), title, unit, folded, to)
+}
+
+/// The same without a script, for a page.
+pub(crate) fn draw_still(
+    title: &str,
+    unit: &str,
+    folded: &Folded,
+    to: impl Write,
+) -> io::Result<()> {
+    let mut options = Options::default();
+    options.no_javascript = true;
+    with(options, title, unit, folded, to)
+}
+
+fn with(
+    mut options: Options<'_>,
+    title: &str,
+    unit: &str,
+    folded: &Folded,
+    to: impl Write,
+) -> io::Result<()> {
     // A name may have any character, and these separate.
     let clean = |name: &String| name.replace([';', '\n', '\r'], ":");
     let lines = folded.iter().map(|(frames, count)| {
         format!("{} {count}", frames.iter().map(clean).collect::<Vec<_>>().join(";"))
     });
     let lines: Vec<String> = lines.collect();
-    let mut options = Options::default();
     options.title = title.to_owned();
     options.count_name = unit.to_owned();
     options.deterministic = true;

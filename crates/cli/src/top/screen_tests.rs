@@ -42,6 +42,7 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         slept: 27,
         blocked_ns,
         wait_ns: 2 * blocked_ns,
+        hold_ns: 0,
         wait,
         wait_by_class: vec![(0, wait), (1, wait)],
         hold: wait,
@@ -51,6 +52,8 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         longest_hold_at: "put (store.c:31)".to_owned(),
         waiters: vec![site("get", "store.c:12", 0.9), site("scan\u{1b}[2J", "store.c:40", 0.1)],
         holders: vec![site("put", "store.c:31", 1.0)],
+        course: Vec::new(),
+        advice: None,
     }
 }
 

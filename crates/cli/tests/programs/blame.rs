@@ -182,6 +182,33 @@ fn a_process_that_runs_is_watched() -> Result<()> {
     anyhow::bail!("not named: {last}")
 }
 
+/// One run, told in each form. What is in them depends on the machine; that they are what they claim to be does not.
+#[test]
+fn the_report_comes_as_a_page_a_profile_and_a_timeline() -> Result<()> {
+    let file = |name: &str| FOLDER.path().join(name);
+    let [page, pprof, timeline] = ["forms.html", "forms.pb.gz", "forms.json"].map(file);
+    let path = |path: &PathBuf| path.to_str().map(str::to_owned).context("a path in UTF-8");
+    let (html, gz, json) = (path(&page)?, path(&pprof)?, path(&timeline)?);
+    let options = ["--html", &html, "--pprof", &gz, "--timeline", &json];
+    let program = HOARD.to_str().context("a path in UTF-8")?;
+    let report = profile("forms", &options, &[program], "done\n")?;
+    let advice = report.pointer("/processes/0/locks/0/advice").context("advice")?;
+    let rules = ["little", "long-sections", "starved", "short-sections"];
+    assert!(rules.contains(&text(advice, "/rule")), "{advice:#}");
+    assert_eq!(text(advice, "/command").is_empty(), text(advice, "/rule") == "little");
+    let page = fs::read_to_string(page)?;
+    for part in ["<!DOCTYPE html>", "locks+0x208", "<svg", "hoard.c:"] {
+        assert!(page.contains(part), "no '{part}' in {page}");
+    }
+    assert!(!page.contains("<script"), "{page}");
+    assert_eq!(fs::read(&pprof)?[..2], [0x1f, 0x8b], "gzip");
+    let outcome = Child::new("gzip").args(["-t", &gz]).run()?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    let timeline: Value = serde_json::from_slice(&fs::read(timeline)?)?;
+    assert_eq!(text(&timeline, "/traceEvents/0/name"), "process_name", "{timeline:#}");
+    Ok(())
+}
+
 /// Where a process counts, if nobody names a folder: one file of its own.
 fn counts_of(pid: u32) -> Vec<PathBuf> {
     // SAFETY: no preconditions.

@@ -42,7 +42,7 @@ pub(super) fn tell(segment: &Segment, now_ns: u64) {
 }
 
 /// Hands over the lines of `/proc/self/maps` that name something. By raw system calls: libc's functions are cancellation points.
-fn read(push: &mut dyn FnMut(&[u8])) {
+pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
     let (path, flags) = (c"/proc/self/maps", libc::O_RDONLY | libc::O_CLOEXEC);
     // SAFETY: a NUL-terminated path.
     let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };

@@ -1,0 +1,217 @@
+//! What to do about a lock: rules, their thresholds, and a command that exists.
+
+use super::outcome::{Outcome, Ranked, Site};
+use lockwright_bench::time;
+use serde::Serialize;
+
+/// Threads that lose less of their time have nothing to win.
+const LITTLE: f64 = 0.02;
+/// The same in words.
+const LITTLE_SHOWN: &str = "2 %";
+/// Sections from here on are longer than a wake-up, ns: how the lock is handed over hardly matters.
+const LONG_NS: u64 = 50_000;
+/// The same in words.
+const LONG: &str = "50 us";
+/// Waits from here on are worth a look if the sections are far shorter, ns.
+const STARVED_NS: u64 = 10_000_000;
+/// The same in words.
+const STARVED: &str = "10 ms";
+/// So much shorter.
+const FAR: u64 = 10;
+/// RCL (Lozi et al., USENIX ATC 2012): delegation beats POSIX locks if threads spend this part of their time in a lock's sections,
+/// or waiting for them; on its authors' machine of 48 cores.
+const RCL: f64 = 0.15;
+/// The same in words.
+const RCL_SHOWN: &str = "15 %";
+
+/// Which rule speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Rule {
+    /// Threads lose little time there: it may stay as it is.
+    Little,
+    /// Its sections are long.
+    LongSections,
+    /// Somebody waits far longer than sections last.
+    Starved,
+    /// Its sections are short, and threads lose time.
+    ShortSections,
+}
+
+/// A piece of advice.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Advice {
+    pub(crate) rule: Rule,
+    /// The part of the threads' time that they waited for this lock.
+    pub(crate) lost: f64,
+    /// The part in which they waited for it or held it, at the least: not all holds are timed.
+    pub(crate) in_sections: f64,
+    /// In words, with the threshold.
+    pub(crate) text: String,
+    /// What else there is to know; empty: nothing.
+    pub(crate) note: String,
+    /// How to try it; empty: there is nothing to do.
+    pub(crate) command: String,
+}
+
+/// What was looked at.
+#[derive(Clone, Debug)]
+pub(crate) enum Target {
+    /// A program and its arguments, as a shell takes them.
+    Program(String),
+    Process(libc::pid_t),
+}
+
+/// Advises on each lock. `cpu_ns`: what the threads of all of them computed; with their waits that is their time.
+pub(crate) fn advise(outcomes: &mut [Outcome], cpu_ns: u64, target: &Target) {
+    let waits = outcomes.iter().flat_map(|outcome| &outcome.locks).map(|lock| lock.wait_ns);
+    let busy_ns = cpu_ns + waits.sum::<u64>();
+    for outcome in outcomes.iter_mut() {
+        let Outcome { lock: algorithm, locks, .. } = outcome;
+        for lock in locks {
+            lock.advice = Some(advice(lock, algorithm, busy_ns.max(1), target));
+        }
+    }
+}
+
+fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advice {
+    let part = |ns: u64| (ns as f64 / busy_ns as f64).min(1.0);
+    let (lost, in_sections) = (part(lock.wait_ns), part(lock.wait_ns + lock.hold_ns));
+    let percent = |part: f64| format!("{:.1} %", 100.0 * part);
+    let mean = |site: &&Site| site.ns / site.count.max(1);
+    let slow = lock.holders.first().filter(|site| mean(site) >= LONG_NS);
+    let is_starved = lock.wait.max_ns >= STARVED_NS
+        && lock.holders.iter().all(|site| site.max_ns.saturating_mul(FAR) <= lock.wait.max_ns)
+        && !algorithm.starts_with("fifo");
+    let (rule, text, command) = if lost < LITTLE {
+        let text = format!(
+            "leave it: threads lost {} of their time here, less than {}",
+            percent(lost),
+            LITTLE_SHOWN
+        );
+        (Rule::Little, text, String::new())
+    } else if let Some(site) = slow {
+        let text = format!(
+            "shorten {}: others wait for it {} at a time; from {} on, a wake-up, another lock \
+             helps little",
+            site.function,
+            time(mean(&site) as f64),
+            LONG
+        );
+        let command = match target {
+            Target::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
+            Target::Process(pid) => format!("lockwright profile -p {pid} --flame locks.svg"),
+        };
+        (Rule::LongSections, text, command)
+    } else if is_starved {
+        let text = format!(
+            "try a lock that keeps the order: somebody waited {} ({} or more) for sections of a \
+             tenth at most",
+            time(lock.wait.max_ns as f64),
+            STARVED
+        );
+        let command = match target {
+            Target::Program(words) => format!("lockwright compare --lock auto,fifo -- {words}"),
+            Target::Process(pid) => format!("lockwright switch {pid} fifo"),
+        };
+        (Rule::Starved, text, command)
+    } else {
+        let text = format!(
+            "compare locks: threads lost {} of their time here ({} or more), in sections shorter \
+             than a wake-up ({})",
+            percent(lost),
+            LITTLE_SHOWN,
+            LONG
+        );
+        let command = match target {
+            Target::Program(words) => {
+                format!("lockwright compare --lock glibc,auto,fifo -- {words}")
+            }
+            Target::Process(pid) => format!("lockwright switch {pid} fifo"),
+        };
+        (Rule::ShortSections, text, command)
+    };
+    let note = match in_sections >= RCL && rule != Rule::Little {
+        true => format!(
+            "threads spent at least {} of their time in its sections or waiting for them. From {} on \
+             RCL's delegation won, on its authors' machine (lockwright has none yet)",
+            percent(in_sections),
+            RCL_SHOWN
+        ),
+        false => String::new(),
+    };
+    Advice { rule, lost, in_sections, text, note, command }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::super::snapshot::Of;
+    use super::*;
+    use crate::observed::outcome::Percentiles;
+
+    /// A lock with one holder: how often it made others wait, for how long, and the longest, ns.
+    pub(crate) fn lock(wait_ns: u64, holder: (u64, u64, u64)) -> Ranked {
+        let (count, ns, max_ns) = holder;
+        let site = Site {
+            function: "update".into(),
+            place: "a.c:1".into(),
+            address: 1,
+            count,
+            ns,
+            max_ns,
+            max_tid: 1,
+            share: 1.0,
+            stack: Vec::new(),
+        };
+        Ranked {
+            of: Of::Lock(64),
+            place: 0,
+            name: "lock".into(),
+            address: 64,
+            locks: 1,
+            contended: 1000,
+            gave_up: 0,
+            slept: 0,
+            blocked_ns: wait_ns,
+            wait_ns,
+            hold_ns: 0,
+            wait: Percentiles { max_ns: 2 * max_ns, ..Percentiles::default() },
+            wait_by_class: Vec::new(),
+            hold: Percentiles::default(),
+            owner_changes: None,
+            core_changes: None,
+            longest_wait_at: String::new(),
+            longest_hold_at: String::new(),
+            waiters: Vec::new(),
+            holders: vec![site],
+            course: Vec::new(),
+            advice: None,
+        }
+    }
+
+    fn rule(lock: Ranked, cpu_ns: u64) -> (Rule, String) {
+        let mut outcomes =
+            [Outcome { lock: "auto".into(), locks: vec![lock], ..Outcome::default() }];
+        advise(&mut outcomes, cpu_ns, &Target::Program("./server 'a b'".into()));
+        let advice = outcomes[0].locks[0].advice.clone().expect("advice");
+        (advice.rule, advice.command)
+    }
+
+    #[test]
+    fn each_rule_speaks_where_it_should() {
+        let second = 1_000_000_000;
+        assert_eq!(
+            rule(lock(10_000_000, (1, 1_000_000, 1)), second),
+            (Rule::Little, String::new())
+        );
+        let (long, command) = rule(lock(second, (1000, second, 2_000_000)), second);
+        assert_eq!(long, Rule::LongSections);
+        assert_eq!(command, "lockwright profile --flame locks.svg -- ./server 'a b'");
+        let (short, command) = rule(lock(second, (1_000_000, second, 5_000)), second);
+        assert_eq!(short, Rule::ShortSections);
+        assert_eq!(command, "lockwright compare --lock glibc,auto,fifo -- ./server 'a b'");
+        let mut starved = lock(second, (1_000_000, second, 5_000));
+        starved.wait.max_ns = 40_000_000;
+        assert_eq!(rule(starved, second).0, Rule::Starved);
+    }
+}

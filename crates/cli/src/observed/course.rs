@@ -1,0 +1,185 @@
+//! How long threads waited for each lock, slice by slice, while a program ran.
+
+use super::outcome::Outcome;
+use super::reader::Reader;
+use super::snapshot::Of;
+use lockwright_observe::layout::ENDING;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often we look.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+/// Slices that are kept. With more, two become one.
+const MOST: usize = 256;
+
+/// A lock of a process.
+type Key = (u32, Of);
+
+/// Looks at segments again and again.
+pub(crate) struct Course {
+    begun: Instant,
+    looked: Instant,
+    /// How often a slice is done.
+    every: Duration,
+    segments: BTreeMap<PathBuf, (File, Reader)>,
+    /// What was counted until the last look, ns.
+    before: BTreeMap<Key, u64>,
+    /// What was added in each slice, ns.
+    slices: Vec<BTreeMap<Key, u64>>,
+}
+
+impl Course {
+    pub(crate) fn begin() -> Self {
+        let now = Instant::now();
+        Self {
+            begun: now,
+            looked: now,
+            every: TICK,
+            segments: BTreeMap::new(),
+            before: BTreeMap::new(),
+            slices: Vec::new(),
+        }
+    }
+
+    /// Looks at all segments in a folder, if it is time to.
+    pub(crate) fn look_into(&mut self, folder: &Path) {
+        if self.looked.elapsed() < self.every {
+            return;
+        }
+        for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|one| one.path()) {
+            let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
+            if is_one && let Ok(file) = File::open(&path) {
+                self.segments.entry(path).or_insert_with(|| (file, Reader::default()));
+            }
+        }
+        self.look();
+    }
+
+    /// Looks at one segment, if it is time to. What was counted before the first look does not count.
+    pub(crate) fn look_at(&mut self, file: &File, path: &Path) {
+        let is_new = !self.segments.contains_key(path);
+        if !is_new && self.looked.elapsed() < self.every {
+            return;
+        }
+        if let (true, Ok(file)) = (is_new, file.try_clone()) {
+            self.segments.insert(path.to_owned(), (file, Reader::default()));
+        }
+        self.look();
+        if is_new {
+            self.slices.clear();
+            self.begun = self.looked;
+        }
+    }
+
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        let mut now = BTreeMap::new();
+        for (path, (file, reader)) in &mut self.segments {
+            let Ok(snapshot) = reader.read(file, path) else { continue }; // it is just being made
+            for lock in &snapshot.locks {
+                now.insert((snapshot.pid, lock.of), lock.wait_ns());
+            }
+        }
+        let before = |key| self.before.get(key).copied().unwrap_or(0);
+        let added = now.iter().map(|(key, ns)| (*key, ns.saturating_sub(before(key))));
+        self.slices.push(added.filter(|(_, ns)| *ns > 0).collect());
+        self.before = now;
+        if self.slices.len() > MOST {
+            self.every *= 2;
+            let pairs = std::mem::take(&mut self.slices);
+            self.slices = pairs.chunks(2).map(add).collect();
+        }
+    }
+
+    /// Tells the locks how they did over time.
+    pub(crate) fn tell(&self, outcomes: &mut [Outcome]) {
+        if self.slices.len() < 2 {
+            return;
+        }
+        let slice_ns = self.begun.elapsed().as_nanos() as u64 / self.slices.len() as u64;
+        for outcome in outcomes {
+            outcome.slice_ns = slice_ns;
+            for lock in &mut outcome.locks {
+                let key = (outcome.pid, lock.of);
+                let slice = |slice: &BTreeMap<_, _>| slice.get(&key).copied().unwrap_or(0);
+                lock.course = self.slices.iter().map(slice).collect();
+            }
+        }
+    }
+}
+
+fn add(slices: &[BTreeMap<Key, u64>]) -> BTreeMap<Key, u64> {
+    let mut sum = BTreeMap::new();
+    for (key, ns) in slices.iter().flatten() {
+        *sum.entry(*key).or_default() += ns;
+    }
+    sum
+}
+
+/// A course as signs, in so many columns at most, and its highest value: how many threads waited, on average.
+pub(crate) fn signs(course: &[u64], slice_ns: u64, columns: usize) -> (String, f64) {
+    const SIGNS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let width = course.len().div_ceil(columns.max(1)).max(1);
+    let waiting = |slices: &[u64]| {
+        slices.iter().sum::<u64>() as f64 / (slices.len() as u64 * slice_ns.max(1)) as f64
+    };
+    let all: Vec<f64> = course.chunks(width).map(waiting).collect();
+    let most = all.iter().copied().fold(0.0, f64::max);
+    let sign = |value: &f64| SIGNS[((value / most.max(1e-9) * 7.0).round() as usize).min(7)];
+    (all.iter().map(sign).collect(), most)
+}
+
+/// The courses as counters of Chrome's trace format, which Perfetto shows (ui.perfetto.dev).
+pub(crate) fn timeline(outcomes: &[Outcome]) -> Value {
+    let mut events = Vec::new();
+    for outcome in outcomes {
+        events.push(json!({
+            "name": "process_name", "ph": "M", "pid": outcome.pid,
+            "args": { "name": outcome.command },
+        }));
+        for lock in outcome.locks.iter().filter(|lock| lock.course.iter().any(|&ns| ns > 0)) {
+            for (at, ns) in lock.course.iter().enumerate() {
+                events.push(json!({
+                    "name": lock.name, "ph": "C", "pid": outcome.pid,
+                    "ts": (at as u64 * outcome.slice_ns) as f64 / 1000.0,
+                    "args": { "threads waiting": *ns as f64 / outcome.slice_ns.max(1) as f64 },
+                }));
+            }
+        }
+    }
+    json!({ "traceEvents": events, "displayTimeUnit": "ms" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::advice::tests::lock;
+
+    #[test]
+    fn a_course_is_drawn_in_few_columns() {
+        assert_eq!(signs(&[0, 50, 100, 100], 100, 10), ("▁▅██".to_owned(), 1.0));
+        assert_eq!(signs(&[0, 0, 300, 100, 200], 100, 3), ("▁██".to_owned(), 2.0));
+        assert_eq!(signs(&[], 100, 3).0, "");
+    }
+
+    #[test]
+    fn a_timeline_has_a_counter_for_each_lock() {
+        let mut waited = lock(10, (1, 1, 1));
+        waited.course = vec![0, 50_000_000];
+        let outcome = Outcome {
+            pid: 7,
+            slice_ns: 100_000_000,
+            locks: vec![waited, lock(10, (1, 1, 1))],
+            ..Outcome::default()
+        };
+        let timeline = timeline(&[outcome]);
+        let events = timeline["traceEvents"].as_array().unwrap();
+        assert_eq!(events.len(), 3, "{timeline:#}");
+        assert_eq!((&events[2]["name"], &events[2]["ph"]), (&json!("lock"), &json!("C")));
+        assert_eq!(events[2]["ts"], json!(100_000.0));
+        assert_eq!(events[2]["args"]["threads waiting"], json!(0.5));
+    }
+}

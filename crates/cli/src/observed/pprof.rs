@@ -1,0 +1,252 @@
+//! Waits for locks as a contention profile of pprof's format, which `go tool pprof`, Pyroscope and Speedscope read.
+//!
+//! The messages are those of `profile.proto` (github.com/google/pprof) that we need.
+
+use super::outcome::{Outcome, Ranked, Site};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use prost::Message;
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+#[derive(Clone, PartialEq, Message)]
+struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    sample: Vec<Sample>,
+    #[prost(message, repeated, tag = "4")]
+    location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    string_table: Vec<String>,
+    #[prost(int64, tag = "10")]
+    duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    period: i64,
+    #[prost(int64, tag = "14")]
+    default_sample_type: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct ValueType {
+    #[prost(int64, tag = "1")]
+    what: i64,
+    #[prost(int64, tag = "2")]
+    unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Sample {
+    /// The innermost function first.
+    #[prost(uint64, repeated, tag = "1")]
+    location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    label: Vec<Label>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Label {
+    #[prost(int64, tag = "1")]
+    key: i64,
+    #[prost(int64, tag = "2")]
+    text: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Location {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(message, repeated, tag = "4")]
+    line: Vec<Line>,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Line {
+    #[prost(uint64, tag = "1")]
+    function_id: u64,
+    #[prost(int64, tag = "2")]
+    line: i64,
+}
+
+#[derive(Clone, Copy, PartialEq, Message)]
+struct Function {
+    #[prost(uint64, tag = "1")]
+    id: u64,
+    #[prost(int64, tag = "2")]
+    name: i64,
+    #[prost(int64, tag = "4")]
+    file: i64,
+}
+
+/// The types of a sample's values, and their units. As in Go's profiles the first two are of those who wait; the others of those
+/// for whom others wait.
+const TYPES: [(&str, &str); 4] = [
+    ("contentions", "count"),
+    ("delay", "nanoseconds"),
+    ("blamed_contentions", "count"),
+    ("blamed_delay", "nanoseconds"),
+];
+
+/// Writes the profile of all these processes.
+pub(crate) fn write(outcomes: &[Outcome], to: impl Write) -> io::Result<()> {
+    let mut to = GzEncoder::new(to, Compression::default());
+    to.write_all(&profile(outcomes).encode_to_vec())?;
+    to.finish()?.flush()
+}
+
+fn profile(outcomes: &[Outcome]) -> Profile {
+    let mut tables = Tables::default();
+    tables.text(""); // the first must be empty
+    let value_type = |tables: &mut Tables, (what, unit)| ValueType {
+        what: tables.text(what),
+        unit: tables.text(unit),
+    };
+    let sample_type: Vec<_> = TYPES.map(|kind| value_type(&mut tables, kind)).into();
+    let mut sample = Vec::new();
+    for (outcome, lock) in outcomes.iter().flat_map(|all| all.locks.iter().map(move |l| (all, l))) {
+        let pid = outcome.pid.to_string();
+        for (at, sites) in [(0, &lock.waiters), (2, &lock.holders)] {
+            sample.extend(sites.iter().map(|site| tables.sample(&pid, lock, site, at)));
+        }
+    }
+    let longest = outcomes.iter().map(|outcome| outcome.elapsed_ns).max().unwrap_or(0);
+    Profile {
+        period_type: sample_type.first().copied(),
+        default_sample_type: tables.text(TYPES[1].0),
+        sample_type,
+        sample,
+        location: tables.locations,
+        function: tables.functions,
+        string_table: tables.strings,
+        duration_nanos: longest as i64,
+        period: 1,
+    }
+}
+
+/// What samples refer to by number.
+#[derive(Default)]
+struct Tables {
+    strings: Vec<String>,
+    known_strings: BTreeMap<String, i64>,
+    functions: Vec<Function>,
+    known_functions: BTreeMap<(String, String), u64>,
+    locations: Vec<Location>,
+    known_locations: BTreeMap<(u64, i64), u64>,
+}
+
+impl Tables {
+    fn text(&mut self, text: &str) -> i64 {
+        if let Some(&known) = self.known_strings.get(text) {
+            return known;
+        }
+        let number = self.strings.len() as i64;
+        self.strings.push(text.to_owned());
+        self.known_strings.insert(text.to_owned(), number);
+        number
+    }
+
+    fn sample(&mut self, pid: &str, lock: &Ranked, site: &Site, at: usize) -> Sample {
+        let mut value = vec![0; TYPES.len()];
+        (value[at], value[at + 1]) = (site.count as i64, site.ns as i64);
+        let frames: Vec<(&str, &str, i64)> = match site.stack.is_empty() {
+            true => vec![parts(&site.function, &site.place)],
+            false => site.stack.iter().map(|frame| frame_parts(frame)).collect(),
+        };
+        let location_id = frames.into_iter().map(|frame| self.location(frame)).collect();
+        let mut label = Vec::new();
+        for (key, text) in [("lock", lock.name.as_str()), ("pid", pid)] {
+            label.push(Label { key: self.text(key), text: self.text(text) });
+        }
+        Sample { location_id, value, label }
+    }
+
+    fn location(&mut self, (name, file, line): (&str, &str, i64)) -> u64 {
+        let key = (name.to_owned(), file.to_owned());
+        let function = match self.known_functions.get(&key) {
+            Some(&known) => known,
+            None => {
+                let id = self.functions.len() as u64 + 1;
+                let (name, file) = (self.text(name), self.text(file));
+                self.functions.push(Function { id, name, file });
+                self.known_functions.insert(key, id);
+                id
+            }
+        };
+        let next = self.locations.len() as u64 + 1;
+        let id = *self.known_locations.entry((function, line)).or_insert(next);
+        if id == next {
+            let line = vec![Line { function_id: function, line }];
+            self.locations.push(Location { id, line });
+        }
+        id
+    }
+}
+
+/// Function, file and line of `function (file.c:12)`.
+fn frame_parts(frame: &str) -> (&str, &str, i64) {
+    match frame.strip_suffix(')').and_then(|frame| frame.rsplit_once(" (")) {
+        Some((function, place)) => parts(function, place),
+        None => parts(frame, ""),
+    }
+}
+
+fn parts<'a>(function: &'a str, place: &'a str) -> (&'a str, &'a str, i64) {
+    match place.rsplit_once(':').map(|(file, line)| (file, line.parse())) {
+        Some((file, Ok(line))) => (function, file, line),
+        _ => (function, place, 0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::advice::tests::lock;
+    use flate2::read::GzDecoder;
+    use std::io::Read;
+
+    #[test]
+    fn what_is_written_can_be_read_back() {
+        let mut one = lock(5_000_000, (10, 3_000_000, 1_000_000));
+        one.holders[0].stack = vec!["update (a.c:7)".into(), "main (b.c:9)".into()];
+        let mut waiter = one.holders[0].clone();
+        (waiter.stack, waiter.function, waiter.place) =
+            (Vec::new(), "f(int (*)())".into(), "x".into());
+        (waiter.count, waiter.ns) = (4, 5_000_000);
+        one.waiters.push(waiter);
+        let outcome = Outcome { pid: 7, locks: vec![one], elapsed_ns: 9, ..Outcome::default() };
+        let mut file = Vec::new();
+        write(&[outcome], &mut file).unwrap();
+        let mut bytes = Vec::new();
+        GzDecoder::new(&file[..]).read_to_end(&mut bytes).unwrap();
+        let read = Profile::decode(&bytes[..]).unwrap();
+        let text = |at: i64| read.string_table[at as usize].as_str();
+        assert_eq!(text(0), "");
+        let types: Vec<_> = read.sample_type.iter().map(|t| (text(t.what), text(t.unit))).collect();
+        assert_eq!(types, TYPES);
+        assert_eq!((text(read.default_sample_type), read.duration_nanos), ("delay", 9));
+        let stack = |sample: &Sample| -> Vec<_> {
+            let place = |&id: &u64| {
+                let location = read.location.iter().find(|l| l.id == id).unwrap();
+                let line = location.line[0];
+                let function = read.function.iter().find(|f| f.id == line.function_id).unwrap();
+                (text(function.name), text(function.file), line.line)
+            };
+            sample.location_id.iter().map(place).collect()
+        };
+        let [waits, holds] = &read.sample[..] else { panic!("{read:?}") };
+        assert_eq!(
+            (&waits.value[..], stack(waits)),
+            (&[4, 5_000_000, 0, 0][..], vec![("f(int (*)())", "x", 0)])
+        );
+        assert_eq!(holds.value, [0, 0, 10, 3_000_000]);
+        assert_eq!(stack(holds), [("update", "a.c", 7), ("main", "b.c", 9)]);
+        let labels: Vec<_> = holds.label.iter().map(|l| (text(l.key), text(l.text))).collect();
+        assert_eq!(labels, [("lock", "lock"), ("pid", "7")]);
+    }
+}

@@ -1,0 +1,301 @@
+//! Circles with names: what a report says.
+
+use super::circles::{Circle, Verdict, circles};
+use super::reader::{Edge, End, Kind, Lost, Noted, read};
+use crate::hints::{Failure, cause};
+use crate::observed::outcome::{is_of_a_lock, lock_name};
+use crate::output::say;
+use lockwright_record::order::ENDING;
+use lockwright_symbols::{Frame, Registers, Symboliser, Unwinder};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::path::Path;
+
+/// In which order one process's threads took their locks.
+#[derive(Debug, Serialize)]
+pub(crate) struct Outcome {
+    pub(crate) pid: u32,
+    pub(crate) command: String,
+    /// The lock algorithm that it ran on.
+    pub(crate) lock: String,
+    /// Locks that were taken while others were held, or held meanwhile.
+    pub(crate) locks: usize,
+    /// Pairs of them.
+    pub(crate) pairs: usize,
+    /// Those that matter first.
+    pub(crate) circles: Vec<Named>,
+    /// There may be more.
+    pub(crate) is_cut: bool,
+    /// Threads that waited for each other when the process was last seen.
+    pub(crate) stuck: Vec<Stuck>,
+    pub(crate) lost: Lost,
+}
+
+/// What may happen in a circle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Risk {
+    /// Its threads can wait for each other for ever.
+    Deadlock,
+    /// The same, if several threads did what one was seen to do.
+    OneThread,
+    /// Nothing: other locks let one of them in at a time.
+    Guarded,
+}
+
+/// A circle.
+#[derive(Debug, Serialize)]
+pub(crate) struct Named {
+    pub(crate) risk: Risk,
+    /// In the order of its edges.
+    pub(crate) locks: Vec<NamedLock>,
+    /// What keeps it from happening.
+    pub(crate) guards: Vec<String>,
+    pub(crate) steps: Vec<Step>,
+    /// Circles of other locks at the same places.
+    pub(crate) more: usize,
+}
+
+/// A lock of a circle.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct NamedLock {
+    /// As `profile` calls it.
+    pub(crate) name: String,
+    pub(crate) address: u64,
+    pub(crate) kind: Kind,
+    /// It was destroyed meanwhile.
+    pub(crate) is_gone: bool,
+}
+
+/// A thread took one lock while it held another.
+#[derive(Debug, Serialize)]
+pub(crate) struct Step {
+    /// The first that did.
+    pub(crate) thread: u32,
+    /// Did others do it, too?
+    pub(crate) has_more_threads: bool,
+    pub(crate) count: u64,
+    pub(crate) held: Place,
+    pub(crate) asked: Place,
+}
+
+/// Where a thread took a lock, when that was seen first.
+#[derive(Debug, Serialize)]
+pub(crate) struct Place {
+    pub(crate) lock: String,
+    pub(crate) reads: bool,
+    /// By the waiter of a condition variable, who gives it away meanwhile. The place is where it was taken first.
+    pub(crate) again: bool,
+    /// Function, file and line.
+    pub(crate) at: String,
+    /// From there outwards.
+    pub(crate) stack: Vec<String>,
+}
+
+/// A thread that waited for one that waited, and so on, for itself.
+#[derive(Debug, Serialize)]
+pub(crate) struct Stuck {
+    pub(crate) thread: u32,
+    pub(crate) waits_for: String,
+    pub(crate) at: String,
+    pub(crate) held_by: u32,
+}
+
+impl Outcome {
+    /// Is there a circle in which threads can block each other?
+    pub(crate) fn has_inversion(&self) -> bool {
+        self.circles.iter().any(|circle| circle.risk == Risk::Deadlock) || !self.stuck.is_empty()
+    }
+}
+
+/// What the processes noted whose files lie in that folder: those with a circle first.
+pub(crate) fn all(folder: &Path) -> Result<Vec<Outcome>, Failure> {
+    let entries = fs::read_dir(folder).map_err(|error| {
+        Failure::new(format!("cannot read '{}': {}", folder.display(), cause(&error)))
+    })?;
+    let mut all = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
+        if let (true, Ok(file)) = (is_one, File::open(&path)) {
+            match read(file, &path) {
+                Ok(noted) => all.push(outcome(&noted)),
+                Err(failure) => say(&format!("{failure}\n")), // killed while it made the file
+            }
+        }
+    }
+    all.retain(|outcome| outcome.pairs > 0);
+    let worst = |outcome: &Outcome| outcome.circles.first().map_or(Risk::Guarded, |c| c.risk);
+    all.sort_by_key(|outcome| (worst(outcome), outcome.circles.is_empty(), outcome.pid));
+    Ok(all)
+}
+
+fn outcome(noted: &Noted) -> Outcome {
+    let (found, is_cut) = circles(&noted.edges);
+    let mut names = Names::new(noted);
+    let ends = || noted.edges.iter().flat_map(|edge| [edge.from, edge.to]);
+    let pairs: BTreeSet<_> = noted.edges.iter().map(|e| (e.from.id, e.to.id)).collect();
+    Outcome {
+        pid: noted.pid,
+        command: noted.command.clone(),
+        lock: noted.lock.clone(),
+        locks: ends().map(|end| end.id).collect::<BTreeSet<_>>().len(),
+        pairs: pairs.len(),
+        circles: together(&found, &noted.edges)
+            .into_iter()
+            .map(|(circle, more)| names.circle(circle, more))
+            .collect(),
+        is_cut,
+        stuck: names.stuck(),
+        lost: noted.lost,
+    }
+}
+
+/// Circles at the same places are one, of which the first is told. (A thousand objects have a thousand locks, and one mistake.)
+fn together<'a>(circles: &'a [Circle], edges: &[Edge]) -> Vec<(&'a Circle, usize)> {
+    let mut known: BTreeMap<_, usize> = BTreeMap::new();
+    let mut all: Vec<(&Circle, usize)> = Vec::new();
+    for circle in circles {
+        let sites = |&at: &usize| (edges[at].from.site, edges[at].to.site);
+        let mut places: Vec<_> = circle.edges.iter().map(sites).collect();
+        places.sort_unstable();
+        let key = (std::mem::discriminant(&circle.verdict), places);
+        let at = *known.entry((format!("{:?}", key.0), key.1)).or_insert(all.len());
+        match all.get_mut(at) {
+            Some((_, more)) => *more += 1,
+            None => all.push((circle, 0)),
+        }
+    }
+    all
+}
+
+/// Names what lies in the process.
+struct Names<'a> {
+    noted: &'a Noted,
+    symbols: Symboliser,
+    unwinder: Option<Unwinder>,
+    /// By number of the stack, and site.
+    stacks: BTreeMap<(u32, u64), Vec<Frame>>,
+}
+
+impl<'a> Names<'a> {
+    fn new(noted: &'a Noted) -> Self {
+        let symbols = Symboliser::new(noted.space.clone());
+        Self { noted, symbols, unwinder: None, stacks: BTreeMap::new() }
+    }
+
+    fn circle(&mut self, circle: &Circle, more: usize) -> Named {
+        let edges: Vec<&Edge> = circle.edges.iter().map(|&at| &self.noted.edges[at]).collect();
+        let risk = match circle.verdict {
+            Verdict::Deadlock => Risk::Deadlock,
+            Verdict::OneThread => Risk::OneThread,
+            Verdict::Guarded(_) => Risk::Guarded,
+        };
+        let guards = match &circle.verdict {
+            Verdict::Guarded(guards) => guards.iter().map(|&id| self.name(id)).collect(),
+            _ => Vec::new(),
+        };
+        let locks = edges.iter().map(|edge| self.lock(edge.from)).collect();
+        let steps = edges.iter().map(|edge| Step {
+            thread: edge.tid,
+            has_more_threads: edge.more || edge.threads.len() > 1,
+            count: edge.count,
+            held: self.place(edge.from),
+            asked: self.place(edge.to),
+        });
+        Named { risk, locks, guards, steps: steps.collect(), more }
+    }
+
+    fn lock(&mut self, end: End) -> NamedLock {
+        NamedLock {
+            name: self.name(end.id),
+            address: end.address,
+            kind: end.kind,
+            is_gone: self.noted.gone.contains(&end.id),
+        }
+    }
+
+    /// A lock's name. One without a variable is known by who took it first.
+    fn name(&mut self, id: u32) -> String {
+        let mut ends = self.noted.edges.iter().flat_map(|edge| [edge.from, edge.to]);
+        let Some(end) = ends.find(|end| end.id == id) else { return "another lock".to_owned() };
+        let function = self.frames(end.site, end.stack).first().map(Frame::name);
+        lock_name(end.address, function, &mut self.symbols)
+    }
+
+    fn place(&mut self, end: End) -> Place {
+        let lock = self.name(end.id);
+        let stack: Vec<String> =
+            self.frames(end.site, end.stack).iter().map(Frame::to_string).collect();
+        let at = stack.first().cloned().unwrap_or_else(|| "(not known)".to_owned());
+        Place { lock, reads: end.reads, again: end.again, at, stack }
+    }
+
+    /// The program's functions from a call outwards. Without a stack: the one that calls.
+    fn frames(&mut self, site: u64, stack: u32) -> Vec<Frame> {
+        if let Some(known) = self.stacks.get(&(stack, site)) {
+            return known.clone();
+        }
+        let mut addresses = Vec::new();
+        if let Some(piece) = self.noted.stack(stack).filter(|piece| !piece.bytes.is_empty()) {
+            let registers = Registers {
+                instruction: piece.site.wrapping_sub(1),
+                stack: piece.pointer,
+                frame: Some(piece.frame),
+                link: 0,
+            };
+            let unwinder = self.unwinder.get_or_insert_with(|| Unwinder::new(&mut self.symbols));
+            addresses = unwinder.copied(&self.noted.space, registers, &piece.bytes);
+        }
+        if addresses.is_empty() && site != 0 {
+            addresses.push(site.wrapping_sub(1));
+        }
+        let all: Vec<Frame> =
+            addresses.iter().flat_map(|&at| self.symbols.code(at).to_vec()).collect();
+        // A guard's methods are nobody's critical section.
+        let first = all.iter().position(|frame| !is_of_a_lock(frame)).unwrap_or(0);
+        let frames = all[first..].to_vec();
+        self.stacks.insert((stack, site), frames.clone());
+        frames
+    }
+
+    /// Threads that wait for each other in a circle.
+    fn stuck(&mut self) -> Vec<Stuck> {
+        let noted = self.noted;
+        let holder = |lock: u64| {
+            let holds = |held: &(u64, u64)| held.0 == lock;
+            noted.threads.iter().position(|thread| thread.held.iter().any(holds))
+        };
+        let next = |thread: usize| match noted.threads[thread].waits_for.0 {
+            0 => None,
+            lock => holder(lock),
+        };
+        let comes_back = |&start: &usize| {
+            let mut at = next(start);
+            for _ in 0..noted.threads.len() {
+                match at {
+                    Some(here) if here == start => return true,
+                    Some(here) => at = next(here),
+                    None => return false,
+                }
+            }
+            false
+        };
+        let stuck: Vec<usize> = (0..noted.threads.len()).filter(comes_back).collect();
+        let mut named = Vec::new();
+        for at in stuck {
+            let (lock, site) = noted.threads[at].waits_for;
+            let holder = next(at).expect("it comes back");
+            let held = noted.threads[holder].held.iter().find(|held| held.0 == lock);
+            let by = self.frames(held.map_or(0, |held| held.1), 0).first().map(Frame::name);
+            let at_site = self.frames(site, 0).first().map(Frame::to_string);
+            named.push(Stuck {
+                thread: noted.threads[at].tid,
+                waits_for: lock_name(lock, by, &mut self.symbols),
+                at: at_site.unwrap_or_else(|| "(not known)".to_owned()),
+                held_by: noted.threads[holder].tid,
+            });
+        }
+        named
+    }
+}

@@ -1,0 +1,257 @@
+//! Reads the file in which a process noted the order of its locks.
+
+use crate::hints::{Failure, cause};
+use lockwright_record::order::{
+    AGAIN, EDGES, EDGES_AT, Edge as Laid, GATES, GONE, HALF, HELD, Header, Held as LaidHeld,
+    KEYS_AT, KIND_SHIFT, LENGTH, LOCKS, LOCKS_AT, Lock, MAGIC, MAPS, MAPS_AT, PIECE, READ, READY,
+    RWLOCK, SPIN, STACKS, STACKS_AT, Stack, THREAD, THREADS, THREADS_AT, Thread as LaidThread,
+    VERSION,
+};
+use lockwright_symbols::{AddressSpace, mappings_in};
+use serde::Serialize;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// A file's contents, but for the stacks.
+pub(super) struct Noted {
+    pub(super) pid: u32,
+    pub(super) command: String,
+    /// As LOCKWRIGHT_LOCK said it.
+    pub(super) lock: String,
+    pub(super) space: AddressSpace,
+    pub(super) edges: Vec<Edge>,
+    /// Those that ran at the end.
+    pub(super) threads: Vec<Thread>,
+    /// The ids of locks that are gone, as far as that is known.
+    pub(super) gone: BTreeSet<u32>,
+    pub(super) lost: Lost,
+    file: File,
+}
+
+/// What was not noted.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Lost {
+    /// Threads that found no room.
+    pub(crate) threads: u64,
+    /// Acquisitions by threads that held as many locks as there is room for.
+    pub(crate) held: u64,
+    /// Times that a lock found no room.
+    pub(crate) locks: u64,
+    /// Times that an order found no room.
+    pub(crate) edges: u64,
+    /// Orders of destroyed locks that made room for others.
+    pub(crate) evicted: u64,
+    pub(crate) stacks: u64,
+}
+
+/// One lock was asked for while another was held.
+#[derive(Clone, Debug)]
+pub(super) struct Edge {
+    pub(super) from: End,
+    pub(super) to: End,
+    pub(super) count: u64,
+    /// The first thread, as the kernel calls it.
+    pub(super) tid: u32,
+    /// The first two threads, by their own numbers.
+    pub(super) threads: Vec<u32>,
+    /// There were more than these.
+    pub(super) more: bool,
+    /// What else was held each time.
+    pub(super) gates: BTreeSet<u32>,
+}
+
+/// One side of an edge.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct End {
+    pub(super) id: u32,
+    pub(super) address: u64,
+    pub(super) kind: Kind,
+    pub(super) reads: bool,
+    /// It was taken again, after a wait for a condition variable.
+    pub(super) again: bool,
+    /// A return address; 0: not known.
+    pub(super) site: u64,
+    /// The number of a stack; 0: none.
+    pub(super) stack: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    #[default]
+    Mutex,
+    ReadersWriter,
+    Spin,
+}
+
+/// What a thread held when it was last seen.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub(super) tid: u32,
+    /// The lock that it waited for, and where; 0: none.
+    pub(super) waits_for: (u64, u64),
+    /// Addresses and sites.
+    pub(super) held: Vec<(u64, u64)>,
+}
+
+/// A piece of a stack.
+pub(super) struct Piece {
+    pub(super) site: u64,
+    pub(super) pointer: u64,
+    pub(super) frame: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// Reads a file, of a process that runs or has ended.
+pub(super) fn read(file: File, path: &Path) -> Result<Noted, Failure> {
+    let refuse = |why: &str| Failure::new(format!("cannot read '{}': {why}", path.display()));
+    let mut bytes = vec![0; STACKS_AT];
+    file.read_exact_at(&mut bytes, 0).map_err(|error| refuse(&cause(&error)))?;
+    let head = Bytes(&bytes);
+    if head.u64(offset_of!(Header, magic)) != MAGIC {
+        return Err(refuse("no process noted the order of its locks there"));
+    }
+    if head.u32(offset_of!(Header, version)) != VERSION
+        || head.u64(offset_of!(Header, length)) != LENGTH as u64
+    {
+        return Err(refuse("another version of lockwright wrote it"));
+    }
+    let maps = (head.u64(offset_of!(Header, maps_length)) as usize).min(MAPS);
+    let maps = String::from_utf8_lossy(&bytes[MAPS_AT..MAPS_AT + maps]).into_owned();
+    let has_tables = head.u32(offset_of!(Header, tables)) == READY;
+    let edges = (0..EDGES).filter(|_| has_tables).filter_map(|at| {
+        let edge = head.from(EDGES_AT + at * size_of::<Laid>());
+        // Of two that were written at once, both count.
+        Some(edge_of(&edge)).filter(|edge| edge.from.id != 0 && edge.to.id != u32::MAX)
+    });
+    let gone = (0..LOCKS).filter(|_| has_tables).filter_map(|at| {
+        let lock = head.from(LOCKS_AT + at * size_of::<Lock>());
+        let key = lock.u64(offset_of!(Lock, key));
+        (key & GONE != 0 && key != u64::MAX).then(|| lock.u32(offset_of!(Lock, id)))
+    });
+    let threads = (0..THREADS).filter_map(|at| thread(&head.from(THREADS_AT + at * THREAD)));
+    let count = |offset| head.u64(offset);
+    Ok(Noted {
+        pid: head.u32(offset_of!(Header, pid)),
+        command: head.text(offset_of!(Header, command), 512),
+        lock: head.text(offset_of!(Header, lock), 128),
+        space: AddressSpace { pid: 0, mappings: mappings_in(&maps), threads: Vec::new() },
+        edges: edges.collect(),
+        threads: threads.collect(),
+        gone: gone.collect(),
+        lost: Lost {
+            threads: count(offset_of!(Header, threads_lost)),
+            held: count(offset_of!(Header, held_lost)),
+            locks: count(offset_of!(Header, locks_lost)),
+            edges: count(offset_of!(Header, edges_lost)),
+            evicted: count(offset_of!(Header, edges_evicted)),
+            stacks: count(offset_of!(Header, stacks_lost)),
+        },
+        file,
+    })
+}
+
+fn edge_of(edge: &Bytes<'_>) -> Edge {
+    let key = edge.u64(offset_of!(Laid, key));
+    let flags = edge.u32(offset_of!(Laid, flags));
+    let end = |id: u64, half: u32, address, site, stack| End {
+        id: id as u32,
+        address: edge.u64(address),
+        kind: match half >> KIND_SHIFT {
+            RWLOCK => Kind::ReadersWriter,
+            SPIN => Kind::Spin,
+            _ => Kind::Mutex,
+        },
+        reads: half & READ != 0,
+        again: half & AGAIN != 0,
+        site: edge.u64(site),
+        stack: edge.u32(stack),
+    };
+    let numbers = |at: usize, all: usize| {
+        (0..all).map(move |one| edge.u32(at + one * 4)).filter(|&number| number != 0)
+    };
+    Edge {
+        from: end(
+            key >> 32,
+            flags & ((1 << HALF) - 1),
+            offset_of!(Laid, from),
+            offset_of!(Laid, from_site),
+            offset_of!(Laid, from_stack),
+        ),
+        to: end(
+            key,
+            flags >> HALF,
+            offset_of!(Laid, to),
+            offset_of!(Laid, to_site),
+            offset_of!(Laid, to_stack),
+        ),
+        count: edge.u64(offset_of!(Laid, count)),
+        tid: edge.u32(offset_of!(Laid, tid)),
+        threads: numbers(offset_of!(Laid, threads), 2).collect(),
+        more: edge.u32(offset_of!(Laid, more)) != 0,
+        gates: numbers(offset_of!(Laid, gates), GATES).collect(),
+    }
+}
+
+fn thread(thread: &Bytes<'_>) -> Option<Thread> {
+    let tid = thread.u32(offset_of!(LaidThread, tid));
+    let held = (0..HELD).filter_map(|at| {
+        let lock = thread.u64(offset_of!(LaidThread, held) + at * 8);
+        let about = offset_of!(LaidThread, about) + at * size_of::<LaidHeld>();
+        (lock != 0).then(|| (lock, thread.u64(about + offset_of!(LaidHeld, site))))
+    });
+    let waits_for = (
+        thread.u64(offset_of!(LaidThread, waits_for)),
+        thread.u64(offset_of!(LaidThread, waits_at)),
+    );
+    (tid != 0).then(|| Thread { tid, waits_for, held: held.collect() })
+}
+
+impl Noted {
+    /// The stack of this number; `None`: there is none, or it was just being written.
+    pub(super) fn stack(&self, number: u32) -> Option<Piece> {
+        let at = (number as usize).checked_sub(1).filter(|&at| at < STACKS)?;
+        let mut bytes = vec![0; size_of::<Stack>()];
+        self.file.read_exact_at(&mut bytes, (STACKS_AT + at * size_of::<Stack>()) as u64).ok()?;
+        let mut key = [0; 8];
+        self.file.read_exact_at(&mut key, (KEYS_AT + at * 8) as u64).ok()?;
+        let stack = Bytes(&bytes);
+        if stack.u64(offset_of!(Stack, key)) != u64::from_le_bytes(key) {
+            return None;
+        }
+        let length = (stack.u32(offset_of!(Stack, length)) as usize).min(PIECE);
+        let from = offset_of!(Stack, bytes);
+        Some(Piece {
+            site: stack.u64(offset_of!(Stack, site)),
+            pointer: stack.u64(offset_of!(Stack, pointer)),
+            frame: stack.u64(offset_of!(Stack, frame)),
+            bytes: bytes[from..from + length].to_vec(),
+        })
+    }
+}
+
+/// Little-endian numbers.
+struct Bytes<'a>(&'a [u8]);
+
+impl Bytes<'_> {
+    fn from(&self, at: usize) -> Bytes<'_> {
+        Bytes(&self.0[at..])
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64::from_le_bytes(self.0[at..at + 8].try_into().expect("eight bytes"))
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("four bytes"))
+    }
+
+    fn text(&self, offset: usize, length: usize) -> String {
+        let bytes = &self.0[offset..offset + length];
+        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
+        String::from_utf8_lossy(&bytes[..end]).into_owned()
+    }
+}

@@ -1,0 +1,245 @@
+//! The file in which a process notes in which order its threads take locks: layout and writer. Version 1.
+//!
+//! ```text
+//!   byte 0       one Header: who wrote it
+//!   THREADS_AT   THREADS x Thread: what each holds, and waits for
+//!   KEYS_AT      STACKS x key of a stack, a hash table
+//!   MAPS_AT      lines of /proc/PID/maps: those of files, of the heap and of the stack
+//!   LOCKS_AT     LOCKS x Lock: those that were taken together with others, a hash table by address
+//!   EDGES_AT     EDGES x Edge: which was taken while which was held, a hash table
+//!   STACKS_AT    STACKS x Stack: pieces of stacks, as they were, for the reader to unwind
+//! ```
+//!
+//! All of it is mapped shared, and an entry counts once its key says so. So the file can be read while the process runs, and
+//! is complete after `kill -9`. What finds no room is counted.
+
+mod writer;
+
+pub use writer::{Order, PATIENCE, Pair};
+
+use crate::layout::PAGE;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// The first eight bytes of a complete file; written last.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lworder\0");
+/// Counts changes of this layout.
+pub const VERSION: u32 = 1;
+/// How the file's name ends: `PID-N.order`.
+pub const ENDING: &str = ".order";
+
+/// Threads that are followed at a time.
+pub const THREADS: usize = 512;
+/// Locks that a thread may hold at a time; more are not followed.
+pub const HELD: usize = 16;
+/// Locks that are told apart.
+pub const LOCKS: usize = 8192;
+/// Pairs of locks, by what else was held.
+pub const EDGES: usize = 8192;
+/// Gate locks that an edge has room for: more are left out.
+pub const GATES: usize = 8;
+/// Different sets of gate locks that one pair of locks may have.
+const SETS: usize = 8;
+/// Pieces of stacks.
+pub const STACKS: usize = 1024;
+/// Bytes of each piece.
+pub const PIECE: usize = 2 * PAGE - 48;
+/// An entry may stand in any of this many places.
+const WAYS: usize = 32;
+
+/// A key: the entry is being written.
+const MOVING: u64 = u64::MAX;
+/// In a lock's key: it was destroyed.
+pub const GONE: u64 = 1 << 63;
+
+/// Who wrote the file. What is not atomic is constant once `magic` is there.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// The process, as it is known to itself.
+    pub pid: u32,
+    /// The file's length, bytes.
+    pub length: u64,
+    /// When it began, ns of `CLOCK_MONOTONIC`.
+    pub start_ns: u64,
+    /// Threads so far.
+    pub threads: AtomicU32,
+    /// Locks so far, of those that were taken together with others.
+    pub locks: AtomicU32,
+    /// The state of the memory of locks and edges: [`UNUSED`] and so on.
+    pub tables: AtomicU32,
+    /// Nothing yet.
+    pub reserved: u32,
+    /// Bytes of the map at [`MAPS_AT`]; 0: there is none, or it is being written.
+    pub maps_length: AtomicU64,
+    /// Threads that found no room: they are not followed.
+    pub threads_lost: AtomicU64,
+    /// Acquisitions of threads that hold [`HELD`] locks.
+    pub held_lost: AtomicU64,
+    /// Times that a lock found no room.
+    pub locks_lost: AtomicU64,
+    /// Times that an edge found no room.
+    pub edges_lost: AtomicU64,
+    /// Edges of destroyed locks that made room for others.
+    pub edges_evicted: AtomicU64,
+    /// Stacks that found no room.
+    pub stacks_lost: AtomicU64,
+    /// The lock in use, as `LOCKWRIGHT_LOCK` said it; UTF-8, filled with zeroes.
+    pub lock: [u8; 128],
+    /// The command line, its words set apart by blanks; cut where it is longer.
+    pub command: [u8; 512],
+}
+
+/// Tables: nobody has needed them.
+pub const UNUSED: u32 = 0;
+/// Tables: a thread is making them.
+const BUSY: u32 = 1;
+/// Tables: they are there.
+pub const READY: u32 = 2;
+/// Tables: there is no memory for them.
+const NOTHING: u32 = 3;
+
+/// A thread. It alone writes, but for a lock that another one releases in its place.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Thread {
+    /// Its kernel id; 0: free.
+    pub tid: AtomicU32,
+    /// Its number, from 1 on: unlike ids, these don't come back.
+    pub number: AtomicU32,
+    /// The lock that it waits for; 0: none.
+    pub waits_for: AtomicU64,
+    /// Where: a return address.
+    pub waits_at: AtomicU64,
+    /// What it holds; 0: nothing in this place.
+    pub held: [AtomicU64; HELD],
+    /// About each of these.
+    pub about: [Held; HELD],
+}
+
+/// A lock that a thread holds.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Held {
+    /// Where it took the lock: a return address; 0: not known.
+    pub site: AtomicU64,
+    /// Index of its stack, + 1; 0: none.
+    pub stack: AtomicU32,
+    /// The lock's id; 0: not looked up yet.
+    pub id: AtomicU32,
+    /// How often it holds the lock, less one.
+    pub again: AtomicU32,
+    /// [`READ`], and the lock's kind.
+    pub flags: AtomicU32,
+}
+
+/// A lock.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Lock {
+    /// Its address, with [`GONE`]; 0: this place is free.
+    pub key: AtomicU64,
+    /// Its number, from 1 on. A lock at the address of one that is gone has another.
+    pub id: AtomicU32,
+    /// Nothing yet.
+    pub reserved: u32,
+}
+
+/// One lock was taken while another was held.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Edge {
+    /// The ids: of the held one in the upper half; 0: this place is free.
+    pub key: AtomicU64,
+    /// How often.
+    pub count: AtomicU64,
+    /// The address of the one that was held.
+    pub from: AtomicU64,
+    /// Where it was taken: a return address; 0: not known.
+    pub from_site: AtomicU64,
+    /// The address of the one that was asked for.
+    pub to: AtomicU64,
+    /// Where: a return address; 0: not known.
+    pub to_site: AtomicU64,
+    /// Indices of the stacks of both, + 1; 0: none.
+    pub from_stack: AtomicU32,
+    /// As `from_stack`.
+    pub to_stack: AtomicU32,
+    /// The lower half says how and what the held one is, the upper half the one asked for: [`READ`], kinds, [`AGAIN`].
+    pub flags: AtomicU32,
+    /// The first thread's kernel id.
+    pub tid: AtomicU32,
+    /// The numbers of the first two threads that did it; 0: no more.
+    pub threads: [AtomicU32; 2],
+    /// Not 0: more threads did it.
+    pub more: AtomicU32,
+    /// Ids of the other locks that were held each time; 0: none.
+    pub gates: [AtomicU32; GATES],
+    /// Nothing yet.
+    pub reserved: [u32; 5],
+}
+
+/// In an edge's half and in [`Held::flags`]: taken for reading.
+pub const READ: u32 = 1;
+/// In an edge's half: taken again, by a waiter of a condition variable.
+pub const AGAIN: u32 = 2;
+/// In an edge's half and in [`Held::flags`]: the lock's kind begins here.
+pub const KIND_SHIFT: u32 = 4;
+/// Kind: a mutex.
+pub const MUTEX: u32 = 0;
+/// Kind: a readers-writer lock.
+pub const RWLOCK: u32 = 1;
+/// Kind: a spin lock.
+pub const SPIN: u32 = 2;
+/// The bits of a half.
+pub const HALF: u32 = 16;
+
+/// A piece of a stack, as it was when the program called.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Stack {
+    /// Where, by its own reckoning; 0: free.
+    pub key: AtomicU64,
+    /// The return address of the call.
+    pub site: AtomicU64,
+    /// The stack pointer after it.
+    pub pointer: AtomicU64,
+    /// The frame pointer.
+    pub frame: AtomicU64,
+    /// How many bytes there are, from the stack pointer upwards; 0: none yet.
+    pub length: AtomicU32,
+    /// Not 0: locks that were taken here were held while others were.
+    pub nests: AtomicU32,
+    /// Nothing yet.
+    pub reserved: u64,
+    /// The bytes.
+    pub bytes: [u8; PIECE],
+}
+
+/// Where the threads begin.
+pub const THREADS_AT: usize = PAGE;
+/// From one thread to the next.
+pub const THREAD: usize = size_of::<Thread>().next_multiple_of(64);
+/// Where the keys of the stacks begin: they are looked for without reading the pieces.
+pub const KEYS_AT: usize = THREADS_AT + THREADS * THREAD;
+/// Where the map begins: all before it is there from the start.
+pub const MAPS_AT: usize = (KEYS_AT + STACKS * 8).next_multiple_of(PAGE);
+/// The bytes that it may have.
+pub const MAPS: usize = 32 * PAGE;
+/// Where the locks begin.
+pub const LOCKS_AT: usize = MAPS_AT + MAPS;
+/// Where the edges begin.
+pub const EDGES_AT: usize = LOCKS_AT + LOCKS * size_of::<Lock>();
+/// Where the stacks begin.
+pub const STACKS_AT: usize = EDGES_AT + EDGES * size_of::<Edge>();
+/// The file's length; most of it is holes.
+pub const LENGTH: usize = STACKS_AT + STACKS * size_of::<Stack>();
+
+const _: () = {
+    assert!(size_of::<Header>() <= PAGE);
+    assert!(size_of::<Edge>() == 128 && size_of::<Stack>() == 2 * PAGE);
+    assert!(LOCKS_AT.is_multiple_of(PAGE) && STACKS_AT.is_multiple_of(PAGE));
+};

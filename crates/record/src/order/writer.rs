@@ -1,0 +1,415 @@
+//! Makes the file, and writes to it.
+
+use super::{
+    BUSY, EDGES, EDGES_AT, Edge, GONE, HALF, Header, KEYS_AT, LENGTH, LOCKS, LOCKS_AT, Lock, MAGIC,
+    MAPS, MAPS_AT, MOVING, NOTHING, READ, READY, SETS, STACKS, STACKS_AT, Stack, THREAD, THREADS,
+    THREADS_AT, Thread, UNUSED, VERSION, WAYS,
+};
+use crate::About;
+use crate::file::{self, Refused};
+use crate::layout::PAGE;
+use core::ops::Range;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// How often a thread looks whether another one has made what both need.
+pub const PATIENCE: usize = 1000;
+
+/// A lock that was asked for while another was held.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    /// The id of the one that was held, and how it was: half of [`Edge::flags`].
+    pub from: (u32, u32),
+    /// Those of the one asked for.
+    pub to: (u32, u32),
+    /// The ids of all others that were held for writing; 0: none, or one whose id is not known.
+    pub others: &'a [u32],
+    /// The thread's number.
+    pub thread: u32,
+}
+
+/// The file. Mapped forever; as cheap to copy as a pointer.
+#[derive(Clone, Copy, Debug)]
+pub struct Order {
+    base: *mut u8,
+}
+
+// SAFETY: everything behind it is atomic, or constant; a stack's bytes are written by who has made its key MOVING.
+unsafe impl Send for Order {}
+// SAFETY: as above.
+unsafe impl Sync for Order {}
+
+/// The places in which a key may stand, of this many.
+fn ways(key: u64, all: usize) -> impl Iterator<Item = usize> {
+    let hash = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
+    (0..WAYS).map(move |way| (hash + way) % all)
+}
+
+fn count(one: &AtomicU64) {
+    one.fetch_add(1, Relaxed); // a counter
+}
+
+impl Order {
+    /// Makes `DIR/PID-N.order`, with the first N that is free.
+    ///
+    /// # Errors
+    /// As [`Writer::create`](crate::Writer::create).
+    pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
+        let (base, pid, _) = file::create(dir, b".order\0", LENGTH, MAPS_AT)?;
+        let zero = || AtomicU64::new(0);
+        let mut header = Header {
+            magic: zero(),
+            version: VERSION,
+            pid,
+            length: LENGTH as u64,
+            start_ns: about.now_ns,
+            threads: AtomicU32::new(0),
+            locks: AtomicU32::new(0),
+            tables: AtomicU32::new(UNUSED),
+            reserved: 0,
+            maps_length: zero(),
+            threads_lost: zero(),
+            held_lost: zero(),
+            locks_lost: zero(),
+            edges_lost: zero(),
+            edges_evicted: zero(),
+            stacks_lost: zero(),
+            lock: [0; 128],
+            command: [0; 512],
+        };
+        file::fill(&mut header.lock, about.lock);
+        file::fill(&mut header.command, about.command);
+        // SAFETY: the mapping is that long, aligned to a page, and ours alone.
+        unsafe { base.cast::<Header>().write(header) };
+        let order = Self { base };
+        // ORDERING: Release, pairs with the reader, which looks for it first.
+        order.header().magic.store(MAGIC, Release);
+        Ok(order)
+    }
+
+    /// Its address, for [`at`](Self::at).
+    pub fn base(self) -> *mut u8 {
+        self.base
+    }
+
+    /// The file with this [`base`](Self::base).
+    ///
+    /// # Safety
+    /// It is the base of one.
+    pub unsafe fn at(base: *mut u8) -> Self {
+        Self { base }
+    }
+
+    /// Who writes.
+    pub fn header(&self) -> &'static Header {
+        // SAFETY: mapped forever, aligned, written by `create`.
+        unsafe { &*self.base.cast() }
+    }
+
+    /// What lies there.
+    ///
+    /// # Safety
+    /// It is a `T`, within the mapping, and its page is populated.
+    unsafe fn place<T>(&self, offset: usize) -> &'static T {
+        // SAFETY: mapped forever, and the caller's promise.
+        unsafe { &*self.base.add(offset).cast() }
+    }
+
+    fn populate(&self, bytes: Range<usize>) -> bool {
+        let (start, end) = (bytes.start / PAGE * PAGE, bytes.end.next_multiple_of(PAGE));
+        // SAFETY: whole pages within the mapping.
+        unsafe { file::populate(self.base.add(start), end - start) }.is_ok()
+    }
+
+    /// A place for a thread with this kernel id; `is_alive` tells whether another one still runs. `None`: there is no room.
+    pub fn thread(&self, tid: u32, is_alive: impl Fn(u32) -> bool) -> Option<&'static Thread> {
+        let header = self.header();
+        let number = header.threads.fetch_add(1, Relaxed); // a number by itself
+        let is_ours = |thread: &Thread| {
+            let owner = thread.tid.load(Relaxed); // a number by itself
+            (owner == 0 || owner == tid || (number as usize >= THREADS && !is_alive(owner)))
+                // ORDERING: Acquire, pairs with nothing: what a dead thread has written is there, or never will be.
+                && thread.tid.compare_exchange(owner, tid, Acquire, Relaxed).is_ok()
+        };
+        let mut places = (0..THREADS).map(|way| self.thread_at((number as usize + way) % THREADS));
+        let found = places.find(|thread| is_ours(thread));
+        let Some(thread) = found else {
+            count(&header.threads_lost);
+            return None;
+        };
+        thread.number.store(number.wrapping_add(1), Relaxed); // own thread only, all of it
+        thread.waits_for.store(0, Relaxed);
+        thread.held.iter().for_each(|held| held.store(0, Relaxed));
+        Some(thread)
+    }
+
+    fn thread_at(&self, at: usize) -> &'static Thread {
+        // SAFETY: `at` is below THREADS, and those pages are there from the start.
+        unsafe { self.place(THREADS_AT + at * THREAD) }
+    }
+
+    /// Another thread than its holder releases a lock. (POSIX forbids that of mutexes, and programs do it.)
+    #[cold]
+    pub fn release_for_another(&self, lock: u64) {
+        let taken = (self.header().threads.load(Relaxed) as usize).min(THREADS); // as many as there may be
+        let held = |thread: &'static Thread| thread.held.iter().zip(&thread.about);
+        for (held, about) in (0..taken).flat_map(|at| held(self.thread_at(at))) {
+            // Of several readers we don't know which it was.
+            if held.load(Relaxed) == lock && about.flags.load(Relaxed) & READ == 0 {
+                let _ = held.compare_exchange(lock, 0, Relaxed, Relaxed); // it may have been released meanwhile
+                return;
+            }
+        }
+    }
+
+    /// Are there tables? They are made now, if nobody has needed them.
+    pub fn has_tables(&self) -> bool {
+        let state = &self.header().tables;
+        // Making them takes some 100 us. A signal handler that interrupts just that would wait forever.
+        for _ in 0..PATIENCE {
+            // ORDERING: Acquire, pairs with the Release below.
+            match state.load(Acquire) {
+                READY => return true,
+                // ORDERING: Acquire, pairs with nothing that was written.
+                UNUSED if state.compare_exchange(UNUSED, BUSY, Acquire, Relaxed).is_ok() => {
+                    let is_there = self.populate(LOCKS_AT..STACKS_AT);
+                    // ORDERING: Release, pairs with the Acquire above: the pages are there.
+                    state.store(if is_there { READY } else { NOTHING }, Release);
+                    return is_there;
+                }
+                UNUSED | BUSY => {
+                    // SAFETY: no preconditions.
+                    unsafe { libc::sched_yield() };
+                }
+                _ => return false,
+            }
+        }
+        false
+    }
+
+    fn lock_at(&self, at: usize) -> &'static Lock {
+        // SAFETY: the table is there, and `at` is within it.
+        unsafe { self.place(LOCKS_AT + at * size_of::<Lock>()) }
+    }
+
+    fn edge_at(&self, at: usize) -> &'static Edge {
+        // SAFETY: as above.
+        unsafe { self.place(EDGES_AT + at * size_of::<Edge>()) }
+    }
+
+    fn find(&self, address: u64) -> Option<&'static Lock> {
+        // ORDERING: Acquire, pairs with the Release in `lock`: its id is there.
+        ways(address, LOCKS).map(|at| self.lock_at(at)).find(|l| l.key.load(Acquire) == address)
+    }
+
+    /// The id of the lock at this address. 0: there is no room. The [tables](Self::has_tables) are there.
+    pub fn lock(&self, address: u64) -> u32 {
+        if let Some(lock) = self.find(address) {
+            return lock.id.load(Relaxed);
+        }
+        let claim = |is_free: fn(u64) -> bool| {
+            ways(address, LOCKS).map(|at| self.lock_at(at)).find(|lock| {
+                let key = lock.key.load(Relaxed);
+                // ORDERING: Acquire, pairs with nothing that matters: the id is written anew.
+                is_free(key) && lock.key.compare_exchange(key, MOVING, Acquire, Relaxed).is_ok()
+            })
+        };
+        let free = claim(|key| key == 0).or_else(|| claim(|key| key & GONE != 0 && key != MOVING));
+        let Some(lock) = free else {
+            count(&self.header().locks_lost);
+            return 0;
+        };
+        let id = self.header().locks.fetch_add(1, Relaxed).wrapping_add(1); // a number by itself
+        lock.id.store(id, Relaxed); // published below
+        // ORDERING: Release, pairs with the Acquire in `find`.
+        lock.key.store(address, Release);
+        id
+    }
+
+    /// The lock at this address is no more: another one there is another lock.
+    pub fn retire(&self, address: u64) {
+        // ORDERING: Acquire, pairs with the Release in `has_tables`.
+        if self.header().tables.load(Acquire) == READY
+            && let Some(lock) = self.find(address)
+        {
+            // Relaxed: somebody else may have given it away.
+            let _ = lock.key.compare_exchange(address, address | GONE, Relaxed, Relaxed);
+        }
+    }
+
+    /// Is there no lock with this id at this address any more?
+    fn is_gone(&self, address: u64, id: u32) -> bool {
+        self.find(address).is_none_or(|lock| lock.id.load(Relaxed) != id)
+    }
+
+    /// Counts that a thread asks for a lock while it holds another. If that is new, or was never seen with so few other locks
+    /// held, the answer is the edge to be filled in, and then [published](Edge::publish) with this key.
+    pub fn pass(&self, pair: &Pair<'_>) -> Option<(&'static Edge, u64)> {
+        let key = u64::from(pair.from.0) << 32 | u64::from(pair.to.0);
+        let flags = pair.from.1 | pair.to.1 << HALF;
+        let mut same = None;
+        let mut sets = 0;
+        for edge in ways(key, EDGES).map(|at| self.edge_at(at)) {
+            // ORDERING: Acquire, pairs with the Release in `publish`.
+            if edge.key.load(Acquire) != key || edge.flags.load(Relaxed) != flags {
+                continue;
+            }
+            let is_held = |gate: &AtomicU32| {
+                let gate = gate.load(Relaxed); // it may become 0 at any moment, which is right, too
+                gate == 0 || pair.others.contains(&gate)
+            };
+            if edge.gates.iter().all(is_held) {
+                edge.passed(pair.thread);
+                return None;
+            }
+            sets += 1;
+            same = Some(edge);
+        }
+        if let Some(edge) = same.filter(|_| sets >= SETS) {
+            // Too many sets of gates for one pair: what they have in common counts.
+            for gate in &edge.gates {
+                if !pair.others.contains(&gate.load(Relaxed)) {
+                    gate.store(0, Relaxed); // by itself
+                }
+            }
+            edge.passed(pair.thread);
+            return None;
+        }
+        let claim = |edge: &&'static Edge, old: u64| {
+            // ORDERING: Acquire, pairs with the Release in `publish`: its last owner has written all.
+            edge.key.compare_exchange(old, MOVING, Acquire, Relaxed).is_ok()
+        };
+        let places = || ways(key, EDGES).map(|at| self.edge_at(at));
+        let is_over = |edge: &&'static Edge, old: u64| {
+            let (from, to) = (edge.from.load(Relaxed), edge.to.load(Relaxed)); // checked by `claim`
+            self.is_gone(from, (old >> 32) as u32) || self.is_gone(to, old as u32)
+        };
+        let free = places().find(|edge| claim(edge, 0));
+        let edge = free.or_else(|| {
+            let edge = places().find(|edge| {
+                let old = edge.key.load(Relaxed);
+                old != MOVING && is_over(edge, old) && claim(edge, old)
+            });
+            edge.inspect(|_| count(&self.header().edges_evicted))
+        });
+        let Some(edge) = edge else {
+            count(&self.header().edges_lost);
+            return None;
+        };
+        // Published with the key, all of it.
+        edge.count.store(1, Relaxed);
+        edge.flags.store(flags, Relaxed);
+        edge.threads[0].store(pair.thread, Relaxed);
+        edge.threads[1].store(0, Relaxed);
+        edge.more.store(0, Relaxed);
+        let known = pair.others.iter().copied().filter(|&gate| gate != 0);
+        for (gate, id) in edge.gates.iter().zip(known.chain(core::iter::repeat(0))) {
+            gate.store(id, Relaxed);
+        }
+        Some((edge, key))
+    }
+
+    /// The stack with this key, which is not 0: its index + 1. `fill` is called if it is new: it writes up to [`PIECE`] bytes,
+    /// and says how many. 0: there is no room, or it is just being written.
+    pub fn stack(
+        &self,
+        key: u64,
+        [site, pointer, frame]: [u64; 3],
+        fill: impl FnOnce(*mut u8) -> usize,
+    ) -> u32 {
+        // SAFETY: within the mapping, aligned, and there from the start.
+        let keys: &[AtomicU64; STACKS] = unsafe { self.place(KEYS_AT) };
+        let mut places = ways(key, STACKS);
+        // ORDERING: Acquire, pairs with the Release below.
+        if let Some(at) = places.find(|&at| keys[at].load(Acquire) == key) {
+            return at as u32 + 1;
+        }
+        // ORDERING: Acquire, as above.
+        let claim = |&at: &usize| keys[at].compare_exchange(0, MOVING, Acquire, Relaxed).is_ok();
+        let Some(at) = ways(key, STACKS).find(claim) else {
+            count(&self.header().stacks_lost);
+            return 0;
+        };
+        let start = STACKS_AT + at * size_of::<Stack>();
+        if !self.populate(start..start + size_of::<Stack>()) {
+            count(&self.header().stacks_lost);
+            return 0; // the place stays MOVING: nobody tries again
+        }
+        // SAFETY: populated, and within the mapping.
+        let stack: &Stack = unsafe { self.place(start) };
+        stack.site.store(site, Relaxed); // published below
+        stack.pointer.store(pointer, Relaxed);
+        stack.frame.store(frame, Relaxed);
+        // SAFETY: within the mapping.
+        let length = fill(unsafe { self.base.add(start + core::mem::offset_of!(Stack, bytes)) });
+        stack.length.store(length as u32, Relaxed); // as above
+        stack.key.store(key, Relaxed);
+        // ORDERING: Release, pairs with the Acquires above.
+        keys[at].store(key, Release);
+        at as u32 + 1
+    }
+
+    /// The stack of this number ([`stack`](Self::stack)).
+    fn numbered(&self, number: u32) -> Option<&'static Stack> {
+        let at = (number as usize).checked_sub(1).filter(|&at| at < STACKS)?;
+        // SAFETY: who has a number has seen its key, behind which the stack is there.
+        Some(unsafe { self.place(STACKS_AT + at * size_of::<Stack>()) })
+    }
+
+    /// Locks taken here are held while others are taken.
+    pub fn nests(&self, stack: u32) {
+        if let Some(stack) = self.numbered(stack) {
+            stack.nests.store(1, Relaxed); // a hint
+        }
+    }
+
+    /// Are they?
+    pub fn does_nest(&self, stack: u32) -> bool {
+        self.numbered(stack).is_some_and(|stack| stack.nests.load(Relaxed) != 0) // a hint
+    }
+
+    /// Replaces the map of the process's memory by what `fill` hands over, as far as there is room. One thread at a time.
+    pub fn map(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) {
+        let length = &self.header().maps_length;
+        if length.swap(0, Relaxed) == 0 && !self.populate(MAPS_AT..MAPS_AT + MAPS) {
+            return;
+        }
+        let mut end = 0;
+        fill(&mut |piece| {
+            if end + piece.len() <= MAPS {
+                // SAFETY: within the bytes that are populated, and nobody else writes there.
+                unsafe {
+                    let to = self.base.add(MAPS_AT + end);
+                    to.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+                }
+                end += piece.len();
+            }
+        });
+        // ORDERING: Release, pairs with the reader: the text is there.
+        length.store(end as u64, Release);
+    }
+}
+
+impl Edge {
+    /// From now on it counts, under this key.
+    pub fn publish(&self, key: u64) {
+        // ORDERING: Release, pairs with the Acquires in `Order::pass`.
+        self.key.store(key, Release);
+    }
+
+    /// A thread did it once more.
+    fn passed(&self, thread: u32) {
+        count(&self.count);
+        for known in &self.threads {
+            let one = known.load(Relaxed); // a number by itself
+            if one == thread
+                || one == 0 && known.compare_exchange(0, thread, Relaxed, Relaxed).is_ok()
+            {
+                return;
+            }
+        }
+        if self.more.load(Relaxed) == 0 {
+            self.more.store(1, Relaxed); // a hint
+        }
+    }
+}

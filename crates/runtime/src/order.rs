@@ -1,0 +1,425 @@
+//! LOCKWRIGHT_ORDER=DIR: in which order threads take locks, in a file for each process.
+//!
+//! A thread that asks for a lock while it holds another makes an edge, from the held one to the other. Two threads that go round a
+//! circle of edges at a bad moment wait for each other for ever. So the edges tell of deadlocks that have not happened yet. We only
+//! note them; the command looks for circles.
+//!
+//! * An edge is noted before the thread waits: if the deadlock does happen, it is there.
+//! * What is tried, or waited for until a deadline, makes no edge to it, and edges from it once it is held. So does a lock that the
+//!   thread holds already.
+//! * A condition variable's waiter asks for its mutex again, while it holds the others.
+//! * Stacks are copied as they are, when a call is seen first; the command unwinds them. A place under which other locks are taken
+//!   gets a piece for each depth of the stack: so different callers are told apart.
+//! * Off, the normal case, this costs nothing: see `mode`.
+
+use crate::caller::Call;
+use crate::env::{refused, say, variable};
+use crate::fork::{self, When};
+use crate::observe::maps;
+use crate::thread::{self, leaving_errno};
+use crate::watch::{self, Taking};
+use crate::{access, files};
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::{c_int, c_ulong};
+use core::ptr::{null, null_mut, without_provenance_mut};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+use lockwright_native::futex::{self, Clock};
+use lockwright_record::order::{
+    AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, PIECE, Pair, READ, Thread,
+};
+use lockwright_record::{About, Refused};
+
+/// A thread's account. Zeroes are one of a thread that has taken nothing.
+#[repr(C)]
+struct Account {
+    /// Its place in the file; null: it has none yet.
+    thread: Cell<*const Thread>,
+    /// The lock that it released last, for a condition variable's waiter.
+    released: Cell<u64>,
+    /// In which place it held that.
+    slot: Cell<u32>,
+    /// Not 0: there was no place for it.
+    is_lost: Cell<u32>,
+}
+
+fn account() -> &'static Account {
+    // SAFETY: the calling thread's, always of this type.
+    unsafe { (*thread::this()).ordered.account() }
+}
+
+/// What the environment said: a program may have changed it when a child makes its file.
+struct Said {
+    folder: [u8; 4096],
+    folder_len: usize,
+    lock: [u8; 128],
+    lock_len: usize,
+}
+
+struct Spec(UnsafeCell<Said>);
+// SAFETY: written by the constructor.
+unsafe impl Sync for Spec {}
+static SPEC: Spec =
+    Spec(UnsafeCell::new(Said { folder: [0; 4096], folder_len: 0, lock: [0; 128], lock_len: 0 }));
+
+/// The file's [`Order::base`]; null: none.
+static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
+/// [`SHUT`] and so on.
+static STATE: AtomicU8 = AtomicU8::new(SHUT);
+/// There is no file yet.
+const SHUT: u8 = 0;
+/// A thread is making it.
+const BUSY: u8 = 1;
+/// There is a file, or there can't be one.
+const DONE: u8 = 2;
+
+static HOOKS: watch::Order = watch::Order { asks, answered, released, destroyed };
+
+/// Reads LOCKWRIGHT_ORDER.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn load() {
+    let Some(folder) = variable(c"LOCKWRIGHT_ORDER") else { return };
+    // SAFETY: nobody else is there.
+    let said = unsafe { &mut *SPEC.0.get() };
+    match said.folder.get_mut(..folder.len()) {
+        Some(place) if folder[0] == b'/' => place.copy_from_slice(folder),
+        _ => {
+            let why = b"' is no absolute path of at most 4096 bytes: nothing is noted\n";
+            return say(&[b"LOCKWRIGHT_ORDER='", folder, why]);
+        }
+    }
+    said.folder_len = folder.len();
+    let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
+    said.lock_len = lock.len().min(said.lock.len());
+    said.lock[..said.lock_len].copy_from_slice(&lock[..said.lock_len]);
+    fork::tell_child(When::Unseen, in_child);
+    watch::begin_order(&HOOKS);
+}
+
+/// In the child of a fork: the file is the parent's, and so is the thread's place in it.
+fn in_child() {
+    // Relaxed: there is one thread.
+    BASE.store(null_mut(), Relaxed);
+    STATE.store(SHUT, Relaxed);
+    TOLD.store(0, Relaxed);
+    IS_TELLING.store(false, Relaxed);
+    let account = account();
+    account.thread.set(null());
+    account.is_lost.set(0);
+}
+
+/// The file. Made now, if this process has none.
+#[inline]
+fn file() -> Option<Order> {
+    // ORDERING: Acquire, pairs with the Release in `open`: it is there.
+    let base = BASE.load(Acquire);
+    // SAFETY: `open` got it from one.
+    if base.is_null() { made() } else { Some(unsafe { Order::at(base) }) }
+}
+
+#[cold]
+fn made() -> Option<Order> {
+    // Another thread may be at it, which takes some 100 us: what this one does now must not be missed. A signal handler that
+    // interrupts just that would wait forever.
+    for _ in 0..PATIENCE {
+        // ORDERING: Acquire, pairs with the Release in `open`: the address is there.
+        match STATE.load(Acquire) {
+            SHUT => {
+                if let Some(order) = leaving_errno(open) {
+                    return Some(order);
+                }
+            }
+            BUSY => {
+                // SAFETY: no preconditions.
+                unsafe { libc::sched_yield() };
+            }
+            _ => break,
+        }
+    }
+    // ORDERING: Acquire, as in `file`.
+    let base = BASE.load(Acquire);
+    // SAFETY: as in `file`.
+    (!base.is_null()).then(|| unsafe { Order::at(base) })
+}
+
+#[cold]
+fn open() -> Option<Order> {
+    // ORDERING: Acquire, pairs with nothing: what is read was written by the constructor.
+    STATE.compare_exchange(SHUT, BUSY, Acquire, Relaxed).ok()?;
+    // SAFETY: written by the constructor.
+    let said = unsafe { &*SPEC.0.get() };
+    let folder = &said.folder[..said.folder_len];
+    let mut command = [0_u8; 512];
+    let made = match access::now() {
+        // Behind a filter that is older than the program, too: somebody has asked for this.
+        access::Access::All | access::Access::Files => Order::create(
+            folder,
+            &About {
+                now_ns: futex::now(Clock::Monotonic),
+                lock: &said.lock[..said.lock_len],
+                emulated: b"",
+                command: files::command_line(&mut command),
+            },
+        ),
+        access::Access::None => Err(Refused::System(libc::EPERM)), // a filter may kill for asking
+    };
+    match made {
+        // ORDERING: Release, pairs with the Acquire in `file`.
+        Ok(order) => BASE.store(order.base(), Release),
+        Err(why) => refused(b"LOCKWRIGHT_ORDER", folder, why),
+    }
+    // ORDERING: Release, pairs with the Acquire in `made`: the address is there.
+    STATE.store(DONE, Release);
+    made.ok()
+}
+
+/// The file, and the calling thread's place in it.
+fn here() -> Option<(Order, &'static Account, &'static Thread)> {
+    fork::era(); // a child that we have not been told of finds out
+    let (order, account) = (file()?, account());
+    // SAFETY: null, or a place in the file, which is mapped forever.
+    if let Some(thread) = unsafe { account.thread.get().as_ref() } {
+        return Some((order, account, thread));
+    }
+    if account.is_lost.get() != 0 || access::is_confined() {
+        return None;
+    }
+    let thread = leaving_errno(|| order.thread(thread::id(), is_alive));
+    match thread {
+        Some(thread) => account.thread.set(thread),
+        None => account.is_lost.set(1),
+    }
+    Some((order, account, thread?))
+}
+
+/// Does this thread of ours run?
+fn is_alive(tid: u32) -> bool {
+    // SAFETY: no preconditions; signal 0 only asks.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid as c_int, 0) == 0 }
+}
+
+/// In which place the thread holds it.
+fn held(thread: &Thread, lock: u64) -> Option<usize> {
+    thread.held.iter().position(|held| held.load(Relaxed) == lock) // own thread only, but for `release_for_another`
+}
+
+/// Half of an edge's flags.
+fn flags(taking: &Taking) -> u32 {
+    let read = if taking.how.reads { READ } else { 0 };
+    let again = if taking.how.again { AGAIN } else { 0 };
+    read | again | taking.how.kind << KIND_SHIFT
+}
+
+/// Where a thread takes a lock, and its stack there.
+struct At {
+    site: u64,
+    stack: u32,
+}
+
+/// That of this call. A condition variable's waiter takes its mutex as it did the first time.
+fn at(order: Order, account: &Account, thread: &Thread, taking: &Taking, nests: bool) -> At {
+    if taking.how.again && account.released.get() == taking.lock as u64 {
+        let about = &thread.about[account.slot.get() as usize % HELD];
+        return At { site: about.site.load(Relaxed), stack: about.stack.load(Relaxed) }; // own thread only
+    }
+    At { site: taking.call.from as u64, stack: stack(order, taking.call, nests) }
+}
+
+fn asks(taking: &Taking) {
+    let Some((order, account, thread)) = here() else { return };
+    let lock = taking.lock as u64;
+    if taking.is_new {
+        order.retire(lock);
+    }
+    if taking.how.tries {
+        return;
+    }
+    thread.waits_at.store(taking.call.from as u64, Relaxed); // for who looks at a program that hangs
+    thread.waits_for.store(lock, Relaxed);
+    let others = thread.held.iter().filter(|held| held.load(Relaxed) != 0).count(); // own thread only
+    if others > 0 && held(thread, lock).is_none() {
+        nested(order, account, thread, taking);
+    }
+}
+
+/// A thread that holds locks asks for one more.
+#[cold]
+#[inline(never)]
+fn nested(order: Order, account: &Account, thread: &Thread, taking: &Taking) {
+    if !leaving_errno(|| order.has_tables()) {
+        return;
+    }
+    let mut ids = [0; HELD];
+    for (place, id) in ids.iter_mut().enumerate() {
+        let lock = thread.held[place].load(Relaxed); // own thread only, all of it
+        if lock == 0 {
+            continue;
+        }
+        *id = thread.about[place].id.load(Relaxed);
+        if *id == 0 {
+            *id = order.lock(lock);
+            thread.about[place].id.store(*id, Relaxed);
+        }
+    }
+    let to = order.lock(taking.lock as u64);
+    if to == 0 {
+        return;
+    }
+    // What is held for reading keeps no reader out.
+    let is_gate = |place: usize| thread.about[place].flags.load(Relaxed) & READ == 0;
+    let gates = core::array::from_fn(|place| if is_gate(place) { ids[place] } else { 0 });
+    let mut here = None;
+    for (place, &from) in ids.iter().enumerate().filter(|(_, id)| **id != 0) {
+        let about = &thread.about[place];
+        let mut others: [u32; HELD] = gates;
+        others[place] = 0;
+        let pair = Pair {
+            from: (from, about.flags.load(Relaxed)),
+            to: (to, flags(taking)),
+            others: &others,
+            thread: thread.number.load(Relaxed),
+        };
+        let Some((edge, key)) = order.pass(&pair) else { continue };
+        let At { site, stack } =
+            *here.get_or_insert_with(|| at(order, account, thread, taking, true));
+        let from_stack = about.stack.load(Relaxed);
+        order.nests(from_stack);
+        // Published with the key, all of it.
+        edge.from.store(thread.held[place].load(Relaxed), Relaxed);
+        edge.from_site.store(about.site.load(Relaxed), Relaxed);
+        edge.from_stack.store(from_stack, Relaxed);
+        edge.to.store(taking.lock as u64, Relaxed);
+        edge.to_site.store(site, Relaxed);
+        edge.to_stack.store(stack, Relaxed);
+        edge.tid.store(thread.tid.load(Relaxed), Relaxed);
+        edge.publish(key);
+    }
+    if here.is_some() {
+        leaving_errno(|| tell(order));
+    }
+}
+
+fn answered(taking: &Taking, has_it: bool) {
+    let Some((order, account, thread)) = here() else { return };
+    thread.waits_for.store(0, Relaxed); // own thread only, all of it
+    if !has_it {
+        return;
+    }
+    let lock = taking.lock as u64;
+    if let Some(place) = held(thread, lock) {
+        let again = &thread.about[place].again;
+        again.store(again.load(Relaxed) + 1, Relaxed);
+        return;
+    }
+    let Some(place) = held(thread, 0) else {
+        order.header().held_lost.fetch_add(1, Relaxed); // a counter
+        return;
+    };
+    let At { site, stack } = at(order, account, thread, taking, false);
+    let about = &thread.about[place];
+    about.site.store(site, Relaxed);
+    about.stack.store(stack, Relaxed);
+    about.id.store(0, Relaxed);
+    about.again.store(0, Relaxed);
+    about.flags.store(flags(taking) & !AGAIN, Relaxed);
+    // ORDERING: Release, pairs with the reader: what it holds, and where, belong together.
+    thread.held[place].store(lock, Release);
+}
+
+fn released(lock: usize) {
+    let Some((order, account, thread)) = here() else { return };
+    let lock = lock as u64;
+    let Some(place) = held(thread, lock) else { return order.release_for_another(lock) };
+    let again = &thread.about[place].again;
+    match again.load(Relaxed) {
+        // Own thread only, all of it.
+        0 => {
+            thread.held[place].store(0, Relaxed);
+            account.released.set(lock);
+            account.slot.set(place as u32);
+        }
+        more => again.store(more - 1, Relaxed),
+    }
+}
+
+fn destroyed(lock: usize) {
+    // None is made for this.
+    if !BASE.load(Relaxed).is_null()
+        && let Some(order) = file()
+    {
+        order.retire(lock as u64);
+    }
+}
+
+/// The stack of a call; `nests`: another lock is held. 0: there is no room for it.
+fn stack(order: Order, call: Call, nests: bool) -> u32 {
+    if call.from == 0 {
+        return 0;
+    }
+    let put = |key: u64| {
+        let registers = [call.from as u64, call.stack as u64, call.frame as u64];
+        leaving_errno(|| order.stack(key | 1, registers, |to| copy(call.stack, to)))
+    };
+    let site = (call.from as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    // A thread's block lies at the end of its stack: so threads that come the same way are as deep.
+    let depth = thread::pointer().wrapping_sub(call.stack) as u64;
+    let deep = || put((site ^ depth).wrapping_mul(0xff51_afd7_ed55_8ccd));
+    if nests {
+        return deep();
+    }
+    let known = put(site);
+    if order.does_nest(known) { deep() } else { known }
+}
+
+/// Copies a piece of the stack; returns its length. The kernel reads it, which answers instead of faulting at the stack's end; a
+/// process that may not ask it has no stacks.
+fn copy(from: usize, to: *mut u8) -> usize {
+    const PAGE: usize = 4096;
+    if access::is_fenced() || access::is_confined() {
+        return 0;
+    }
+    // One page after another: what is there of them is copied.
+    let (mut at, end) = (from, from.saturating_add(PIECE));
+    let from: [libc::iovec; 3] = core::array::from_fn(|_| {
+        let len = (PAGE - at % PAGE).min(end - at);
+        let piece = libc::iovec { iov_base: without_provenance_mut(at), iov_len: len };
+        at += len;
+        piece
+    });
+    let to = libc::iovec { iov_base: to.cast(), iov_len: PIECE };
+    // SAFETY: the kernel writes to the room that we were given, no more than its length, and checks what it reads.
+    let got = unsafe {
+        // All of a register's width: the last one comes by the stack.
+        let (one, all, none) = (1 as c_ulong, from.len() as c_ulong, 0 as c_ulong);
+        let (to, from) = (&raw const to, from.as_ptr());
+        libc::syscall(libc::SYS_process_vm_readv, libc::getpid(), to, one, from, all, none)
+    };
+    usize::try_from(got).unwrap_or(0)
+}
+
+/// How often the map was told.
+static TOLD: AtomicU32 = AtomicU32::new(0);
+/// When to tell it next, ns of `CLOCK_MONOTONIC`.
+static NEXT_NS: AtomicU64 = AtomicU64::new(0);
+/// Some thread is at it.
+static IS_TELLING: AtomicBool = AtomicBool::new(false);
+
+/// Says what lies where in our memory, at the first edges, and later once a second at most: new edges may come from new libraries.
+fn tell(order: Order) {
+    const OFTEN: u32 = 64;
+    let now = futex::now(Clock::Monotonic);
+    if access::is_confined() || TOLD.load(Relaxed) > OFTEN && now < NEXT_NS.load(Relaxed) {
+        return; // hints, both
+    }
+    // ORDERING: Acquire, pairs with the Release below: the last one has finished.
+    if IS_TELLING.swap(true, Acquire) {
+        return;
+    }
+    NEXT_NS.store(now + 1_000_000_000, Relaxed);
+    TOLD.fetch_add(1, Relaxed);
+    order.map(maps::read);
+    // ORDERING: Release, as above.
+    IS_TELLING.store(false, Release);
+}
