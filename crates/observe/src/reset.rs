@@ -77,7 +77,7 @@ mod tests {
             Wait { lock: 64, ns: 1000, weight: 1, asleep: true, acquired: true, ..Wait::default() };
         let count = || {
             segment.arrived(64, 5, 2_000_000, 1);
-            segment.waited(&wait, || 0);
+            segment.waited(&wait);
         };
         let seen = || {
             let mut all = (0..LOCKS).filter(|&at| segment.keys()[at].load(Relaxed) == 64);
