@@ -77,7 +77,7 @@ fn the_slow_holder_is_named_first() -> Result<()> {
         (&*HOARD, "counters", "locks+0x208", "hoard", "hoard.c:"),
         (&*HOARD_CPP, "full", "locks+0x208", "Store::hoard", "hoard.cpp:"),
         (&*HOARD_CPP_DEBUG, "full", "locks+0x208", "Store::hoard", "hoard.cpp:"),
-        (&*HOARD_RUST, "full", "hoard::STORES+0x270", "hoard::Store::hoard", "hoard.rs:"),
+        (&*HOARD_RUST, "full", "hoard::STORES+0x270", "hoard", "hoard.rs:"),
     ] {
         let path = program.to_str().context("a path in UTF-8")?;
         let report = profile("hoard", &["--level", level], &[path], "done\n")?;

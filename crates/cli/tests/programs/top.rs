@@ -7,11 +7,10 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::FromRawFd;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::ptr::null_mut;
 use std::sync::LazyLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -221,13 +220,16 @@ fn what_is_no_terminal_gets_a_hint() -> Result<()> {
 /// A terminal that goes, and nobody is told: SIGHUP is ignored, as under `nohup`.
 #[test]
 fn it_ends_with_its_terminal() -> Result<()> {
-    let (mut master, mut slave) = (-1, -1);
-    // SAFETY: two writable numbers; the rest is optional.
-    let opened =
-        unsafe { libc::openpty(&mut master, &mut slave, null_mut(), null_mut(), null_mut()) };
-    ensure!(opened == 0, "openpty: {}", std::io::Error::last_os_error());
-    // SAFETY: ours alone, both of them.
-    let (mut master, slave) = unsafe { (File::from_raw_fd(master), File::from_raw_fd(slave)) };
+    // Not by `openpty`: other tests' children would inherit it.
+    let mut master = File::options().read(true).write(true).open("/dev/ptmx")?;
+    let (mut unlocked, mut number) = (0, 0);
+    // SAFETY: a number that is read, and one that is written.
+    let has_slave = unsafe {
+        libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &mut unlocked) == 0
+            && libc::ioctl(master.as_raw_fd(), libc::TIOCGPTN, &mut number) == 0
+    };
+    ensure!(has_slave, "{}", std::io::Error::last_os_error());
+    let slave = File::options().read(true).write(true).open(format!("/dev/pts/{number}"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
     command.arg("top").stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
     // SAFETY: system calls only.
