@@ -90,7 +90,7 @@ impl Course {
         if self.slices.len() > MOST {
             self.every *= 2;
             let pairs = std::mem::take(&mut self.slices);
-            self.slices = pairs.chunks(2).map(|pair| add(pair)).collect();
+            self.slices = pairs.chunks(2).map(add).collect();
         }
     }
 
