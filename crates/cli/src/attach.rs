@@ -82,7 +82,7 @@ pub(crate) fn attach(
     })?;
     let has = || {
         let table = mailbox.posted()?.map_or_else(|| mailbox.table(), Ok)?;
-        Ok(table.lines().next().unwrap_or_default().to_owned())
+        Ok(table.default)
     };
     Ok((done, lock.map_or_else(has, |lock| Ok(lock.to_owned()))?))
 }

@@ -3,9 +3,10 @@
 use crate::elf::ObjectFile;
 use crate::hints::Failure;
 use crate::process::{Mapping, Process, mappings};
+use crate::table::{self, Table};
 use lockwright_record::attached::{self, Attached, DETACHED};
 use lockwright_record::mailbox::{
-    DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, STATE, SYMBOL, TAKEN, TEXT,
+    DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, RULES, STATE, SYMBOL, TAKEN, TEXT,
 };
 use std::ffi::OsStr;
 use std::mem::offset_of;
@@ -44,6 +45,11 @@ impl<'a> Remote<'a> {
         Err(other_version(process))
     }
 
+    /// The same, of the process as it was opened again.
+    pub(crate) fn of<'b>(&self, process: &'b Process) -> Remote<'b> {
+        Remote { process, at: self.at, attached: self.attached }
+    }
+
     /// Do the program's calls lead to glibc again?
     pub(crate) fn is_detached(&self) -> Result<bool, Failure> {
         let Some(at) = self.attached else { return Ok(false) };
@@ -55,12 +61,8 @@ impl<'a> Remote<'a> {
     /// Posts this default lock, with the present rules, and does not wait until it is taken.
     #[cfg(target_arch = "x86_64")] // for `attach`
     pub(crate) fn set_default(&self, lock: &str) -> Result<(), Failure> {
-        let base = match self.posted()? {
-            Some(table) => table,
-            None => self.table()?,
-        };
-        let (_, rules) = base.split_once('\n').unwrap_or((&base, ""));
-        self.put(&format!("{lock}\n{rules}")).map(drop)
+        let table = Table { default: lock.to_owned(), ..table::base(self)? };
+        self.put(&table.words()).map(drop)
     }
 
     fn word(&self, offset: usize) -> Result<u32, Failure> {
@@ -83,8 +85,8 @@ impl<'a> Remote<'a> {
         self.process.write(self.at + offset as u64, &value.to_ne_bytes())
     }
 
-    /// The present table, in words.
-    pub(crate) fn table(&self) -> Result<String, Failure> {
+    /// The present table.
+    pub(crate) fn table(&self) -> Result<Table, Failure> {
         let fail = || {
             Failure::new(format!(
                 "process {} has no locks of ours yet, or runs under a tool that needs glibc's",
@@ -100,28 +102,34 @@ impl<'a> Remote<'a> {
             }
             let mut bytes = vec![0; len];
             self.process.read(at, &mut bytes)?;
+            let mut places = [0; RULES];
+            self.process.read(self.word64(offset_of!(Mailbox, places))?, &mut places)?;
             // If it changes while we look, it is another table.
             if at == self.word64(offset_of!(Mailbox, now))?
                 && len == self.word(offset_of!(Mailbox, now_len))? as usize
             {
-                return Ok(String::from_utf8_lossy(&bytes).into_owned());
+                let mut table = Table::read(&String::from_utf8_lossy(&bytes));
+                for (rule, place) in table.rules.iter_mut().zip(places) {
+                    rule.place = Some(place);
+                }
+                return Ok(table);
             }
         }
         Err(fail())
     }
 
     /// What has been posted, and not taken yet.
-    pub(crate) fn posted(&self) -> Result<Option<String>, Failure> {
+    pub(crate) fn posted(&self) -> Result<Option<Table>, Failure> {
         let state = self.state()?;
         let mut text = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(TEXT)];
         self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut text)?;
         let is_there = state & STATE == POSTED && state == self.state()?;
-        Ok(is_there.then(|| String::from_utf8_lossy(&text).into_owned()))
+        Ok(is_there.then(|| Table::read(&String::from_utf8_lossy(&text))))
     }
 
     /// Posts a table, and waits for a while until it is taken.
     pub(crate) fn post(&self, table: &str) -> Result<Said, Failure> {
-        let end = Instant::now() + PATIENCE;
+        let begun = Instant::now();
         let post = self.put(table)?;
         loop {
             let state = self.state()?;
@@ -131,10 +139,11 @@ impl<'a> Remote<'a> {
                 let mut why = vec![0; (self.word(offset_of!(Mailbox, len))? as usize).min(256)];
                 self.process.read(self.at + offset_of!(Mailbox, text) as u64, &mut why)?;
                 return Ok(Said::Refused(String::from_utf8_lossy(&why).into_owned()));
-            } else if Instant::now() > end {
+            } else if begun.elapsed() > PATIENCE {
                 return Ok(Said::Nothing);
             }
-            sleep(Duration::from_millis(1));
+            // Where locks are contended it takes microseconds.
+            sleep((begun.elapsed() / 8).clamp(Duration::from_micros(20), Duration::from_millis(1)));
         }
     }
 

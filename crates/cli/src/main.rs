@@ -9,6 +9,7 @@ mod catalog;
 mod chart;
 mod cmd;
 mod compare;
+mod ctl;
 mod draw;
 mod elf;
 mod epoch;
@@ -37,6 +38,7 @@ mod rules;
 mod signals;
 mod sim;
 mod supervise;
+mod table;
 mod top;
 mod trace;
 mod tune;
@@ -60,6 +62,8 @@ const EXAMPLES: &str = "Examples:
   lockwright run --lock fifo -- ./server        on a lock of your choice
   lockwright switch 4242 fifo                   on another lock, while it runs
   lockwright top 4242                           what its locks do, live
+  lockwright ctl 4242 switch g_lock fifo --guard 5s
+                                                and back, if that is worse
   lockwright attach 4242                        a program that runs already
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright compare -- ./app                   is another lock better for it?
@@ -79,6 +83,7 @@ program could not be started; else `run` passes the program's own code on.";
 enum Command {
     Run(cmd::run::Args),
     Switch(cmd::switch::Args),
+    Ctl(cmd::ctl::Args),
     Attach(cmd::attach::Args),
     Detach(cmd::detach::Args),
     List(cmd::list::Args),
@@ -106,6 +111,7 @@ fn main() -> ExitCode {
     let result = usage::parse::<Cli>().and_then(|cli| match cli.command {
         Command::Run(args) => cmd::run::main(args),
         Command::Switch(args) => cmd::switch::main(args),
+        Command::Ctl(args) => cmd::ctl::main(args),
         Command::Attach(args) => cmd::attach::main(args),
         Command::Detach(args) => cmd::detach::main(args),
         Command::List(args) => cmd::list::main(args),

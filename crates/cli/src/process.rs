@@ -14,7 +14,7 @@ pub(crate) struct Process {
     pub(crate) pid: libc::pid_t,
     memory: File,
     /// The folder of its files. Held locked: one command at a time.
-    _folder: File,
+    folder: File,
 }
 
 impl Process {
@@ -50,12 +50,17 @@ impl Process {
         let folder = File::open(format!("/proc/{pid}")).map_err(fail)?;
         for _ in 0..2000 {
             if folder.try_lock().is_ok() {
-                return Ok(Self { pid, memory, _folder: folder });
+                return Ok(Self { pid, memory, folder });
             }
             sleep(Duration::from_millis(1));
         }
         Err(Failure::new(format!("another command is at process {pid}, and does not end"))
             .hint(format!("fuser -v /proc/{pid}")))
+    }
+
+    /// Others may be at it from now on. It is opened again before it is written.
+    pub(crate) fn unlock(&self) {
+        let _ = self.folder.unlock(); // else they wait until we end
     }
 
     /// What it is called, for people.

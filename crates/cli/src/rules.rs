@@ -3,7 +3,7 @@
 //! The library doesn't know symbols or read files: names become address ranges here.
 
 use crate::catalog;
-use crate::elf::{ObjectFile, Program};
+use crate::elf::{ObjectFile, Program, Symbol};
 use crate::hints::{Failure, cause, nearest, warn};
 use crate::machine::Machine;
 use serde::Deserialize;
@@ -47,7 +47,7 @@ const RULES_MAX: usize = 29;
 const BYTES_MAX: usize = 16 * 1024;
 
 /// Bytes of a mutex whose symbol has no size.
-const MUTEX_SIZE: u64 = 40;
+pub(crate) const MUTEX_SIZE: u64 = 40;
 
 /// Reads the file and resolves its names in `program` and the libraries that it loads.
 pub(crate) fn read(path: &Path, program: &Program) -> Result<Config, Failure> {
@@ -198,30 +198,11 @@ fn symbol(
             &objects[at..=at]
         }
     };
-    let mut found = false;
-    for object in objects {
-        if object.name.contains([';', '=', '+']) {
-            continue; // can't be written in a rule
-        }
-        for symbol in object.symbols.iter().filter(|symbol| symbol.is_function == is_function) {
-            if !is_called(&symbol.name, name) || (is_function && symbol.size == 0) {
-                continue;
-            }
-            found = true;
-            let size = if symbol.size == 0 { MUTEX_SIZE } else { symbol.size };
-            let (low, high) = (symbol.offset, symbol.offset + size);
-            append(
-                rules,
-                format_args!(
-                    "{key}:{}+{low:#x}-{high:#x}={}",
-                    object.name,
-                    rule.lock.get_ref(),
-                    key = if is_function { "call" } else { "mutex" }
-                ),
-            );
-        }
+    let targets = named(objects, name, is_function);
+    for target in &targets {
+        append(rules, format_args!("{target}={}", rule.lock.get_ref()));
     }
-    if found {
+    if !targets.is_empty() {
         return Ok(());
     }
     let what = if is_function { "function" } else { "variable" };
@@ -242,6 +223,27 @@ fn symbol(
     Err(source
         .fail(wanted.span().start, key, format!("no {what} '{name}' in {}", list(objects)))
         .hint(hint))
+}
+
+/// The targets of rules for the mutexes in the variables of this name, or those that the functions of this name contend for.
+pub(crate) fn named(objects: &[ObjectFile], name: &str, is_function: bool) -> Vec<String> {
+    // Others can't be written in a rule.
+    let objects = objects.iter().filter(|object| !object.name.contains([';', '=', '+']));
+    let of_object = |object: &ObjectFile| -> Vec<String> {
+        let wanted = object.symbols.iter().filter(|symbol| {
+            symbol.is_function == is_function
+                && is_called(&symbol.name, name)
+                && !(is_function && symbol.size == 0)
+        });
+        let key = if is_function { "call" } else { "mutex" };
+        let target = |symbol: &Symbol| {
+            let size = if symbol.size == 0 { MUTEX_SIZE } else { symbol.size };
+            let (low, high) = (symbol.offset, symbol.offset + size);
+            format!("{key}:{}+{low:#x}-{high:#x}", object.name)
+        };
+        wanted.map(target).collect()
+    };
+    objects.flat_map(of_object).collect()
 }
 
 fn list(objects: &[ObjectFile]) -> String {

@@ -43,6 +43,11 @@ pub(crate) fn run(pid: Option<libc::pid_t>, interval: Duration) -> Result<ExitCo
         Failure::new(format!("cannot draw on this terminal: {}", cause(&error)))
     })?;
     let ended = draw(&mut view, &mut terminal, &signals, interval);
+    if is_gone() {
+        drop(view);
+        // There is nothing to restore, and nowhere to say so.
+        std::process::exit(128 + libc::SIGHUP);
+    }
     ratatui::restore();
     drop(view); // takes the level back
     match ended? {
@@ -69,13 +74,17 @@ fn draw(
                 Event::Signal { number, .. } => return Ok(Some(number)),
                 Event::Child | Event::Nothing => {}
             }
+            if is_gone() {
+                return Ok(Some(libc::SIGHUP));
+            }
             let left = next.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 view.look();
                 next = (next + interval).max(Instant::now());
                 break;
             }
-            if event::poll(left.min(SIGNALS)).map_err(fail)? {
+            let has_input = has_input(left.min(SIGNALS)) && !is_gone();
+            if has_input && event::poll(Duration::ZERO).map_err(fail)? {
                 match keys::pressed(view, &event::read().map_err(fail)?) {
                     After::Quit => return Ok(None),
                     After::Draw => break,
@@ -83,6 +92,25 @@ fn draw(
             }
         }
     }
+}
+
+/// What there is to say about the terminal's input.
+fn input(wait: Duration) -> libc::c_short {
+    let mut input = libc::pollfd { fd: libc::STDIN_FILENO, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one writable `pollfd`.
+    let got = unsafe { libc::poll(&mut input, 1, wait.as_millis() as libc::c_int) };
+    if got > 0 { input.revents } else { 0 }
+}
+
+/// Is the terminal no more? We may have been told to ignore that signal, and reading for keys would then never end.
+fn is_gone() -> bool {
+    input(Duration::ZERO) & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0
+}
+
+/// Waits for keys for this long.
+fn has_input(wait: Duration) -> bool {
+    // A millisecond at least: a shorter wait would be none.
+    input(wait.max(Duration::from_millis(1))) != 0
 }
 
 /// Writes what the screen is about; the file's name.

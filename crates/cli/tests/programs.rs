@@ -19,6 +19,8 @@ mod bench;
 mod blame;
 #[path = "programs/compare.rs"]
 mod compare;
+#[path = "programs/ctl.rs"]
+mod ctl;
 #[path = "programs/doctor.rs"]
 mod doctor;
 #[path = "programs/energy.rs"]

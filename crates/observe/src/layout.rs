@@ -64,8 +64,8 @@ pub struct Header {
     pub length: u64,
     /// When the process began, clock ticks since the machine did (`/proc/PID/stat`, field 22); 0: not known.
     pub started: u64,
-    /// When counting began, ns of `CLOCK_MONOTONIC`.
-    pub start_ns: u64,
+    /// When counting began, ns of `CLOCK_MONOTONIC`: later than the segment, if it began anew ([`Segment::reset`](crate::Segment)).
+    pub start_ns: AtomicU64,
     /// When something was counted last, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
     pub last_ns: AtomicU64,
     /// Waits that found no record ([`Segment::record_of`](crate::Segment)): they count in the last one.

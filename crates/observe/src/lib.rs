@@ -23,6 +23,7 @@ extern crate std;
 
 pub mod control;
 pub mod layout;
+mod reset;
 mod segment;
 
 pub use segment::{About, Blame, Refused, Segment, Wait, stack_hash};

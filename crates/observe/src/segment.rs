@@ -69,7 +69,7 @@ pub struct Blame {
 /// The shared memory. Mapped forever; as cheap to copy as a pointer.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
-    base: *mut u8,
+    pub(crate) base: *mut u8,
 }
 
 // SAFETY: everything behind it is atomic, or constant.
@@ -105,7 +105,7 @@ impl Segment {
             number: number.into(),
             length: LENGTH as u64,
             started: about.started,
-            start_ns: about.now_ns,
+            start_ns: AtomicU64::new(about.now_ns),
             last_ns: AtomicU64::new(about.now_ns),
             unplaced: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
@@ -142,17 +142,17 @@ impl Segment {
     ///
     /// # Safety
     /// It is a `T`, within the bytes that are populated.
-    unsafe fn at<T>(&self, offset: usize) -> &T {
+    pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
         // SAFETY: mapped forever, and the caller's promise.
         unsafe { &*self.base.add(offset).cast() }
     }
 
-    fn header(&self) -> &Header {
+    pub(crate) fn header(&self) -> &Header {
         // SAFETY: written by `create`.
         unsafe { self.at(0) }
     }
 
-    fn keys(&self) -> &[AtomicU64; LOCKS] {
+    pub(crate) fn keys(&self) -> &[AtomicU64; LOCKS] {
         // SAFETY: that many words; zeroes are free keys.
         unsafe { self.at(KEYS_AT) }
     }
@@ -162,7 +162,7 @@ impl Segment {
         unsafe { self.at(STACKS_AT) }
     }
 
-    fn memory(&self, index: usize) -> &AtomicU32 {
+    pub(crate) fn memory(&self, index: usize) -> &AtomicU32 {
         // SAFETY: LOCKS + 1 words.
         unsafe { self.at(MEMORY_AT + index.min(LOCKS) * 4) }
     }
@@ -309,7 +309,8 @@ impl Segment {
         };
         match self.record(to) {
             Some(target) if to != at => {
-                self.drain(record, at, target, to);
+                let is_whole = self.memory(at).load(Relaxed) == WHOLE; // as in `record`
+                Self::drain(record, target, is_whole && self.waits(to, target, 1).is_some());
                 target.last_ms.store(now_ms, Relaxed);
                 if key & GONE == 0 {
                     target.locks.fetch_add(1, Relaxed);
@@ -324,8 +325,8 @@ impl Segment {
         true
     }
 
-    /// Adds one record to another, and leaves zeroes.
-    fn drain(&self, from: &Record, at: usize, to: &Record, target: usize) {
+    /// Adds one record to another, and leaves zeroes. `slower`: both have the memory for waits on slower cores.
+    pub(crate) fn drain(from: &Record, to: &Record, slower: bool) {
         let moved = |from: &AtomicU64, to: &AtomicU64| add(to, from.swap(0, Relaxed)); // see `empty`
         let raised = |from: &AtomicU64, to: &AtomicU64| raise(to, from.swap(0, Relaxed));
         for (from, to) in [
@@ -386,7 +387,7 @@ impl Segment {
         };
         histogram(&from.hold, &to.hold);
         histogram(&from.wait, &to.wait);
-        if self.memory(at).load(Relaxed) == WHOLE && self.waits(target, to, 1).is_some() {
+        if slower {
             for (from, to) in from.slower.iter().zip(&to.slower) {
                 histogram(from, to);
             }

@@ -19,6 +19,7 @@
 extern crate std;
 
 pub mod attached;
+pub mod epochs;
 pub mod file;
 pub mod histogram;
 pub mod layout;

@@ -1,4 +1,4 @@
-//! How `lockwright switch` gives a running process another table of locks: memory of the process, which the command writes
+//! How `lockwright switch` and `lockwright ctl` give a running process another table of locks: memory of the process, which the command writes
 //! as a debugger would. The process looks at one word of it when a thread has to wait for a mutex.
 //!
 //! ```text
@@ -17,7 +17,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32};
 /// The symbol of a process's [`Mailbox`].
 pub const SYMBOL: &str = "lockwright_mailbox";
 /// How a mailbox begins. Changes with its layout, and with what a table means.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.2");
+/// Rules that a table can have.
+pub const RULES: usize = 29;
 /// Bytes of a table in words.
 pub const TEXT: usize = 16 * 1024 + 256;
 
@@ -52,6 +54,8 @@ pub struct Mailbox {
     pub now_len: AtomicU32,
     /// The present table in words; null: the process has none yet.
     pub now: AtomicPtr<u8>,
+    /// The places of its rules, [`RULES`] bytes in their order: what a mutex's side word says of it.
+    pub places: AtomicPtr<u8>,
     /// What is posted, or the answer to it.
     pub text: UnsafeCell<[u8; TEXT]>,
 }
@@ -76,6 +80,7 @@ impl Mailbox {
             len: AtomicU32::new(0),
             now_len: AtomicU32::new(0),
             now: AtomicPtr::new(core::ptr::null_mut()),
+            places: AtomicPtr::new(core::ptr::null_mut()),
             text: UnsafeCell::new([0; TEXT]),
         }
     }

@@ -31,7 +31,7 @@ use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::{Entry, Kind};
 use lockwright_locks::front::{SPIN_NS, Tuning, Window};
 use lockwright_locks::spec::{GLIBC, Spec, Why};
-use lockwright_record::mailbox::TEXT;
+use lockwright_record::mailbox::{RULES, TEXT};
 
 /// The tuning that options change: for several CPUs, whatever the machine. `Policy::tuning` adapts it at each use, so
 /// the machine need not be known when a lock's options are read.
@@ -147,6 +147,7 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
         complain(bad);
         Lock::GLIBC
     });
+    let before = policy::current().map_or(&Order::NOBODY, |table| &table.order);
     // SAFETY: as above. Places that no rule of this table names are the default's.
     let (policies, order) = unsafe {
         (&raw mut (*table).policies).write([default.policy; PLACES]);
@@ -155,14 +156,16 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
     };
     for rule in rules {
         match parse_rule(rule) {
-            // SAFETY: as above.
-            Ok((target, lock)) => match unsafe { rules::place(target) } {
-                Some(place) => {
-                    policies[place] = lock.policy;
-                    order.push(place);
+            Ok((target, lock)) => {
+                // SAFETY: one thread at a time.
+                unsafe { rules::prepare() };
+                let is_again = order.has(&target);
+                match order.push(target, before) {
+                    Some(_) if is_again => {} // the first one decides
+                    Some(place) => policies[place] = lock.policy,
+                    None => complain(Bad::Many(rule)),
                 }
-                None => complain(Bad::Many(rule)),
-            },
+            }
             Err(bad) => complain(bad),
         }
     }
@@ -171,19 +174,14 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
 }
 
 /// Checks that all of a table in words can be understood, and that there is room for it.
-///
-/// # Safety
-/// As [`fill`].
-pub(crate) unsafe fn check(words: &[u8]) -> Result<(), Bad<'_>> {
+pub(crate) fn check(words: &[u8]) -> Result<(), Bad<'_>> {
     let (lock, mut rules) = halves(words);
     parse(lock, TUNING)?;
     rules.try_for_each(|rule| {
         let (_, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
         parse(spec, TUNING).map(drop)
     })?;
-    let targets = halves(words).1.filter_map(|rule| Some(rules::parse(rule)?.0));
-    // SAFETY: the caller's promise.
-    if unsafe { rules::have_room(targets) } { Ok(()) } else { Err(Bad::Room) }
+    if halves(words).1.count() <= RULES { Ok(()) } else { Err(Bad::Room) }
 }
 
 /// The textbook locks of a table in words.
@@ -224,7 +222,7 @@ impl<'a> Bad<'a> {
             Self::Many(rule) => {
                 [b"too many rules, this one does not apply: '", rule, b"'", b"", b""]
             }
-            Self::Room => [b"it can have 29 different rules in its life", b"", b"", b"", b""],
+            Self::Room => [b"it can have 29 rules at a time", b"", b"", b"", b""],
             Self::Textbook(one, other) => {
                 let has = b"it can use one textbook lock in its life, '";
                 [has, other, b"', and not '", one, b"'"]

@@ -19,27 +19,19 @@ use crate::clock::Instant;
 use crate::env::{say, variable};
 use crate::fork::{self, When};
 pub use crate::shared::FUNCTIONS;
-use crate::shared::{COMMON, DEFAULT_PERCENTILE, IDS, NUMBERED, percentile, set_name};
+use crate::shared::{IDS, NUMBERED, common, lockwright_epochs, percentile, set_name};
 use crate::{clock, thread, watch};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, compiler_fence};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_native::place;
 use lockwright_record::Sample;
+use lockwright_record::epochs::{Own, Windows};
 
 /// How deep a thread's epochs can be nested; those still further inside count as part of the innermost.
 const DEPTH: usize = 64;
-/// What a thread keeps for each epoch.
-#[repr(C)]
-struct Own {
-    /// The window, ns.
-    window_ns: AtomicU32,
-    /// Its unit of growth, ns; 0: the SLO is not known yet.
-    unit_ns: AtomicU32,
-}
-
 const _: () = assert!(size_of::<Own>() <= 24, "the paper's space for each thread and epoch");
 
 /// An epoch that runs.
@@ -56,26 +48,21 @@ struct Entry {
 /// A thread's epochs. All fields except the two links belong to the thread. Zeroes are right for a new thread.
 #[repr(C)]
 struct Block {
+    /// The windows, and the block that was mapped before this one. Commands read both.
+    windows: Windows,
     /// Epochs that run.
     depth: AtomicU32,
     /// Epochs beyond [`DEPTH`].
     beyond: AtomicU32,
-    /// The block that was mapped before this one.
-    older: AtomicPtr<Block>,
     /// The next free block, while this one is free.
     free: AtomicU64,
     stack: [Entry; DEPTH],
     /// One bit for each epoch that this thread has had.
     used: [AtomicU64; IDS / 64],
-    own: [Own; IDS],
 }
 
-const _: () = assert!(IDS.is_multiple_of(64) && size_of::<Block>() <= 3 * 4096);
+const _: () = assert!(IDS.is_multiple_of(64) && size_of::<Block>() <= 5 * 4096);
 
-/// The SLO of every epoch, ns, inverted; 0: each has its own.
-static FORCED_SLO: AtomicU64 = AtomicU64::new(0);
-/// The block that was mapped last.
-static NEWEST: AtomicPtr<Block> = AtomicPtr::new(null_mut());
 /// The stack of free blocks: page number of the top one in the lower 36 bits, a tag against ABA above.
 static FREE: AtomicU64 = AtomicU64::new(0);
 const PAGE_BITS: u32 = 36;
@@ -95,7 +82,9 @@ pub(crate) unsafe fn load() {
     if let Some(text) = variable(c"LOCKWRIGHT_SLO") {
         match core::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()) {
             // Read when an epoch ends. The largest number would mean "none".
-            Some(slo) => FORCED_SLO.store(!slo.min(u64::MAX - 1), Relaxed),
+            Some(slo) => common().iter().for_each(|epoch| {
+                epoch.forced_inverted.store(!slo.min(u64::MAX - 1), Relaxed);
+            }),
             None => {
                 say(&[b"bad LOCKWRIGHT_SLO '", text, b"', it is in ns: each epoch keeps its own\n"])
             }
@@ -103,7 +92,9 @@ pub(crate) unsafe fn load() {
     }
     if let Some(text) = variable(c"LOCKWRIGHT_PERCENTILE") {
         match Percentile::parse(text) {
-            Some(percentile) => DEFAULT_PERCENTILE.store(percentile.millionths(), Relaxed),
+            Some(percentile) => {
+                lockwright_epochs.percentile.store(percentile.millionths(), Relaxed)
+            }
             None => {
                 let range = b"', it is from 90 to 99.9: it stays 99\n".as_slice();
                 say(&[b"bad LOCKWRIGHT_PERCENTILE '", text, range]);
@@ -158,8 +149,8 @@ pub fn enter(index: u32, frame: usize) {
 /// That call returns.
 pub fn leave(index: u32, frame: usize) {
     watch::boundary();
-    if let Some(common) = COMMON.get(NUMBERED + index as usize) {
-        let slo_ns = !common.slo_inverted.load(Relaxed); // constant since `define`
+    if let Some(common) = common().get(NUMBERED + index as usize) {
+        let slo_ns = !common.slo_inverted.load(Relaxed); // since `define`
         finish(NUMBERED as u32 + index, frame as u64, slo_ns);
     }
 }
@@ -181,7 +172,7 @@ pub fn abort() {
 
 /// Makes calls of the function `index` epochs called `name`; `false` if there are too many.
 pub fn define(index: u32, name: &[u8], slo_ns: u64, percentile: Option<Percentile>) -> bool {
-    let Some(common) = COMMON.get(NUMBERED + index as usize) else { return false };
+    let Some(common) = common().get(NUMBERED + index as usize) else { return false };
     common.slo_inverted.store(!slo_ns, Relaxed); // before any call is an epoch
     if let Some(percentile) = percentile {
         common.percentile.store(percentile.millionths(), Relaxed);
@@ -196,7 +187,7 @@ pub fn set_percentile(id: c_int, percent: f64) {
     // A negative or absurd number becomes 0 or the largest, and NaN becomes 0: all refused.
     match Percentile::from_millionths(millionths as u32) {
         Some(percentile) if (id as usize) < NUMBERED => {
-            COMMON[id as usize].percentile.store(percentile.millionths(), Relaxed); // a number by itself
+            common()[id as usize].percentile.store(percentile.millionths(), Relaxed); // a number by itself
             changed(id as u32);
         }
         _ => {
@@ -259,7 +250,7 @@ fn finish(id: u32, frame: u64, slo_ns: u64) {
     let started =
         Instant { at: entry.started.load(Relaxed), in_ticks: entry.in_ticks.load(Relaxed) != 0 };
     let latency_ns = started.elapsed_ns();
-    let forced = FORCED_SLO.load(Relaxed); // set before main
+    let forced = common()[id as usize].forced_inverted.load(Relaxed); // a number by itself
     let slo_ns = if forced != 0 { !forced } else { slo_ns };
     block.learn(id, latency_ns, slo_ns);
     compiler_fence(AcqRel); // ORDERING: AcqRel, for the compiler alone: as in `begin`
@@ -270,7 +261,7 @@ impl Block {
     /// The window of an epoch; sets it up at the thread's first execution.
     #[inline(always)]
     fn window_of(&self, id: u32) -> u32 {
-        let own = &self.own[id as usize];
+        let own = &self.windows.own[id as usize];
         let window_ns = own.window_ns.load(Relaxed); // own thread only
         if window_ns == 0 && own.unit_ns.load(Relaxed) == 0 {
             self.first_window(id)
@@ -284,16 +275,17 @@ impl Block {
     #[cold]
     fn first_window(&self, id: u32) -> u32 {
         // Relaxed: hints, and the thread's own words.
-        let (own, common) = (&self.own[id as usize], &COMMON[id as usize]);
+        let (own, common) = (&self.windows.own[id as usize], &common()[id as usize]);
         self.used[id as usize / 64].fetch_or(1 << (id % 64), Relaxed);
-        let slo_ns = match (FORCED_SLO.load(Relaxed), common.slo_inverted.load(Relaxed)) {
+        let forced = common.forced_inverted.load(Relaxed);
+        let slo_ns = match (forced, common.slo_inverted.load(Relaxed)) {
             (0, 0) => return 0,
             (0, known) => !known,
             (forced, _) => !forced,
         };
         let seed = common.seed.load(Relaxed).checked_sub(1).unwrap_or(WINDOW_MAX_NS);
         let first = Feedback::first(slo_ns, percentile(id)).at_most(seed, slo_ns, percentile(id));
-        own.set(first);
+        set(own, first);
         first.window_ns
     }
 
@@ -301,11 +293,14 @@ impl Block {
     #[inline(always)]
     fn learn(&self, id: u32, latency_ns: u64, slo_ns: u64) {
         // Relaxed: as in `first_window`.
-        let (own, common) = (&self.own[id as usize], &COMMON[id as usize]);
+        let (own, common) = (&self.windows.own[id as usize], &common()[id as usize]);
         if common.slo_inverted.load(Relaxed) != !slo_ns {
             common.slo_inverted.store(!slo_ns, Relaxed);
         }
         let percentile = percentile(id);
+        own.ended.store(own.ended.load(Relaxed).wrapping_add(1), Relaxed);
+        let missed = u32::from(latency_ns > slo_ns);
+        own.missed.store(own.missed.load(Relaxed).wrapping_add(missed), Relaxed);
         let before =
             Feedback { window_ns: own.window_ns.load(Relaxed), unit_ns: own.unit_ns.load(Relaxed) };
         let next = if before.unit_ns != 0 {
@@ -314,7 +309,7 @@ impl Block {
             // Its window did not depend on the SLO, so its latency says nothing.
             Feedback::first(slo_ns, percentile)
         };
-        own.set(next);
+        set(own, next);
         if watch::epochs().is_some() {
             tell(id, latency_ns, slo_ns, before.window_ns, next.window_ns);
         }
@@ -362,12 +357,10 @@ impl Block {
     }
 }
 
-impl Own {
-    #[inline(always)]
-    fn set(&self, feedback: Feedback) {
-        self.window_ns.store(feedback.window_ns, Relaxed); // own thread only
-        self.unit_ns.store(feedback.unit_ns, Relaxed);
-    }
+#[inline(always)]
+fn set(own: &Own, feedback: Feedback) {
+    own.window_ns.store(feedback.window_ns, Relaxed); // own thread only
+    own.unit_ns.store(feedback.unit_ns, Relaxed);
 }
 
 /// Records one execution. Out of line, so that those who don't record don't pay.
@@ -464,11 +457,11 @@ impl Block {
             while bits != 0 {
                 let id = word * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
-                let own = &self.own[id];
+                let own = &self.windows.own[id];
                 if own.unit_ns.load(Relaxed) != 0 {
-                    COMMON[id].seed.store(own.window_ns.load(Relaxed) + 1, Relaxed);
+                    common()[id].seed.store(own.window_ns.load(Relaxed) + 1, Relaxed);
                 }
-                own.set(Feedback { window_ns: 0, unit_ns: 0 });
+                set(own, Feedback { window_ns: 0, unit_ns: 0 });
             }
         }
     }
@@ -484,12 +477,12 @@ fn map() -> *mut Block {
         return null_mut();
     }
     let block: *mut Block = block.cast();
-    let mut newest = NEWEST.load(Relaxed); // checked by the exchange
+    let mut newest = lockwright_epochs.newest.load(Relaxed); // checked by the exchange
     loop {
         // SAFETY: ours alone until the exchange succeeds.
-        unsafe { (*block).older.store(newest, Relaxed) };
-        // ORDERING: Release, pairs only with a fork by this thread, which reads `older` in the child.
-        match NEWEST.compare_exchange(newest, block, Release, Relaxed) {
+        unsafe { (*block).windows.older.store(newest, Relaxed) };
+        // ORDERING: Release, pairs with a fork by this thread, which reads `older` in the child, and with commands.
+        match lockwright_epochs.newest.compare_exchange(newest, block.cast(), Release, Relaxed) {
             Ok(_) => return block,
             Err(seen) => newest = seen,
         }
@@ -542,7 +535,7 @@ fn in_child() {
     FREE.store(0, Relaxed); // one thread
     // From here on a signal handler's epoch finds only fresh blocks, and those that we have given back.
     let own = self::block();
-    let mut block = NEWEST.load(Relaxed);
+    let mut block: *mut Block = lockwright_epochs.newest.load(Relaxed).cast();
     // SAFETY: blocks are never unmapped; nobody but us uses them.
     while let Some(other) = unsafe { block.as_ref() } {
         if block != own {
@@ -550,7 +543,7 @@ fn in_child() {
             // SAFETY: cleared, and its thread does not exist here.
             unsafe { give(block) };
         }
-        block = other.older.load(Relaxed);
+        block = other.windows.older.load(Relaxed).cast();
     }
 }
 

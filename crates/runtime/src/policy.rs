@@ -31,7 +31,7 @@ static EARLY: Policy = Policy::new(
 );
 const EARLY_PLACE: u32 = PLACE_MAX;
 /// How many different tables a process can have.
-pub(crate) const TABLES: usize = 64;
+pub(crate) const TABLES: usize = 512;
 
 /// What each place means, and which rules lead there.
 pub(crate) struct Table {

@@ -1,19 +1,24 @@
 //! LOCKWRIGHT_RULES: which mutexes have a lock of their own, by who calls or where the mutex lies.
 //!
-//! A rule's target keeps one place forever, whichever tables name it. A table says in which order targets are asked.
+//! A rule's target keeps its place as long as there is room, whichever tables name it. A table says in which order targets are
+//! asked. Where 29 places are not enough, a new target gets the place of one that neither the present table nor the new one names. A
+//! mutex that nobody has contended for since then may come under the new target's lock, which serves it as well as any, until it
+//! chooses anew.
 
 use crate::access::{self, Access};
 use crate::env::cut;
 use crate::{files, real};
-use core::cell::UnsafeCell;
+use core::cell::{LazyCell, UnsafeCell};
 use core::ffi::{CStr, c_char};
+use lockwright_record::mailbox::RULES;
 
 /// The place of mutexes that no rule names.
 pub(crate) const DEFAULT_PLACE: u32 = 1;
 /// Places from 0, which is not decided yet, to 30.
 pub(crate) const PLACES: usize = 31;
-/// How many targets there can be: one place each, in addition to the default's.
+/// How many targets a table can have: one place each, in addition to the default's.
 const TARGETS: usize = PLACES - 1 - DEFAULT_PLACE as usize;
+const _: () = assert!(TARGETS == RULES);
 
 /// How a target selects mutexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +31,7 @@ enum What {
     Library,
 }
 
-/// Which mutexes a rule is for. `low..high` are offsets from the module's load address.
+/// Which mutexes a rule is for. `low..high` are offsets from the module's load address; without a module they are addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     what: What,
@@ -35,83 +40,85 @@ pub(crate) struct Target<'a> {
     high: usize,
 }
 
-/// In which order a table's targets are asked: their places.
+/// A table's targets, in the order in which they are asked, and their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     places: [u8; TARGETS],
+    targets: [Option<Target<'static>>; TARGETS],
     len: u8,
 }
 
 impl Order {
     /// Asks nobody.
-    pub(crate) const NOBODY: Self = Self { places: [0; TARGETS], len: 0 };
+    pub(crate) const NOBODY: Self = Self { places: [0; TARGETS], targets: [None; TARGETS], len: 0 };
 
-    /// Asks the target of a place, after the others.
-    pub(crate) fn push(&mut self, place: usize) {
-        if let Some(slot) = self.places.get_mut(usize::from(self.len)) {
-            *slot = place as u8; // below 31
-            self.len += 1;
-        }
+    /// Asks this target, after the others: its place, if there is one left. `before`: who has which place so far.
+    pub(crate) fn push(&mut self, target: Target<'static>, before: &Self) -> Option<usize> {
+        let place = self.place_of(&target).or_else(|| {
+            let is_ours = |place: &usize| self.places().any(|own| own == *place as u32);
+            let is_known = |place: &usize| before.places().any(|known| known == *place as u32);
+            let mut all = DEFAULT_PLACE as usize + 1..PLACES;
+            let known = before.place_of(&target).filter(|place| !is_ours(place));
+            known
+                .or_else(|| all.clone().find(|place| !is_ours(place) && !is_known(place)))
+                .or_else(|| all.find(|place| !is_ours(place)))
+        })?;
+        let at = usize::from(self.len);
+        *self.places.get_mut(at)? = place as u8; // below 31
+        self.targets[at] = Some(target);
+        self.len += 1;
+        Some(place)
+    }
+
+    /// Is this one among them?
+    pub(crate) fn has(&self, target: &Target<'_>) -> bool {
+        self.place_of(target).is_some()
+    }
+
+    /// The rules' places, in their order.
+    pub(crate) fn bytes(&self) -> &[u8; TARGETS] {
+        &self.places
+    }
+
+    fn place_of(&self, target: &Target<'_>) -> Option<usize> {
+        let at = self.targets.iter().position(|known| known.as_ref() == Some(target))?;
+        Some(usize::from(self.places[at]))
     }
 
     fn places(&self) -> impl Iterator<Item = u32> {
         self.places[..usize::from(self.len)].iter().map(|&place| u32::from(place))
     }
+
+    fn rules(&self) -> impl Iterator<Item = (u32, &Target<'static>)> {
+        self.places().zip(self.targets.iter().flatten())
+    }
 }
 
-struct Store {
-    /// By place.
-    targets: [Option<Target<'static>>; PLACES],
-    program: [u8; 256],
-    program_len: usize,
+struct Program {
+    name: [u8; 256],
+    len: usize,
 }
 
-struct Shared(UnsafeCell<Store>);
-// SAFETY: written by one thread at a time, which makes a table; a target is read only by way of a table that names it,
-// which is published after it was written.
+struct Shared(UnsafeCell<Program>);
+// SAFETY: written by the thread that makes the first table with rules, before that is published; read by way of a table.
 unsafe impl Sync for Shared {}
-static STORE: Shared =
-    Shared(UnsafeCell::new(Store { targets: [None; PLACES], program: [0; 256], program_len: 0 }));
+static PROGRAM: Shared = Shared(UnsafeCell::new(Program { name: [0; 256], len: 0 }));
 
-/// Is there a place for each of these targets?
-///
-/// # Safety
-/// As [`place`].
-pub(crate) unsafe fn have_room<'a>(wanted: impl Iterator<Item = Target<'a>> + Clone) -> bool {
-    // SAFETY: nobody else writes.
-    let targets = unsafe { &(*STORE.0.get()).targets };
-    let is_known = |target: &Target<'_>| targets.iter().flatten().any(|known| known == target);
-    // Count each once, though a table may name it twice.
-    let new = wanted.clone().enumerate().filter(|(at, target)| {
-        !is_known(target) && !wanted.clone().take(*at).any(|before| before == *target)
-    });
-    new.count() <= TARGETS - targets.iter().flatten().count()
-}
-
-/// The place of a target, an old one or a new one; `None`: there is no place left.
+/// Learns what the program is called, before a table with rules is published.
 ///
 /// # Safety
 /// Called by one thread at a time.
-pub(crate) unsafe fn place(target: Target<'static>) -> Option<usize> {
-    let store = STORE.0.get();
-    // SAFETY: nobody else writes.
-    let targets = unsafe { &(*store).targets };
-    let places = DEFAULT_PLACE as usize + 1..PLACES;
-    let place = places.clone().find(|&place| targets[place] == Some(target));
-    let place = place.or_else(|| places.clone().find(|&place| targets[place].is_none()))?;
-    // SAFETY: as above; of a target that a table names nothing changes, and the others nobody reads.
+pub(crate) unsafe fn prepare() {
+    let program = PROGRAM.0.get();
+    // SAFETY: nobody else writes; if it is known, somebody may read, and nobody writes any more.
     unsafe {
-        if (*store).targets[place].is_none() {
-            if (*store).program_len == 0 {
-                load_program(&mut *store);
-            }
-            (&raw mut (*store).targets[place]).write(Some(target));
+        if (*program).len == 0 {
+            load_program(&mut *program);
         }
     }
-    Some(place)
 }
 
-fn load_program(store: &mut Store) {
+fn load_program(program: &mut Program) {
     let mut path = [0_u8; 4096];
     let name = if access::now() == Access::All {
         files::program(&mut path)
@@ -123,8 +130,8 @@ fn load_program(store: &mut Store) {
         if name.is_null() { b"".as_slice() } else { unsafe { CStr::from_ptr(name) }.to_bytes() }
     };
     let name = base_name(name);
-    store.program_len = name.len().min(store.program.len());
-    store.program[..store.program_len].copy_from_slice(&name[..store.program_len]);
+    program.len = name.len().min(program.name.len());
+    program.name[..program.len].copy_from_slice(&name[..program.len]);
 }
 
 /// Parses `WHAT:TARGET=SPEC` into the target and the specification.
@@ -158,25 +165,30 @@ fn base_name(path: &[u8]) -> &[u8] {
 
 /// The place that the first fitting rule gives to this mutex, contended by a call at `caller`.
 ///
-/// Objects are found by glibc, from 2.35 on; without it no rule fits.
+/// Objects are found by glibc, from 2.35 on; without it no rule with a module fits.
 pub(crate) fn rule_for(order: &'static Order, mutex: usize, caller: usize) -> Option<u32> {
     if order.len == 0 {
         return None;
     }
-    // SAFETY: the table is published: its targets, and the program's name, don't change any more.
-    let (targets, program) = unsafe {
-        let store = STORE.0.get();
-        (&raw const (*store).targets, &(&(*store).program)[..(*store).program_len])
+    // SAFETY: the table is published: the program's name doesn't change any more.
+    let program = unsafe {
+        let program = PROGRAM.0.get();
+        &(&(*program).name)[..(*program).len]
     };
-    let (calling, holding) = (locate(program, caller), locate(program, mutex));
-    order.places().find(|&place| {
-        // SAFETY: as above.
-        let Some(target) = (unsafe { (*targets)[place as usize] }) else { return false };
-        let at = if target.what == What::Mutex { holding } else { calling };
+    let calling = LazyCell::new(|| locate(program, caller));
+    let holding = LazyCell::new(|| locate(program, mutex));
+    let mut rules = order.rules();
+    let rule = rules.find(|(_, target)| {
+        let at = match target.what {
+            What::Mutex if target.module.is_empty() => Some((target.module, mutex)),
+            What::Mutex => *holding,
+            What::Call | What::Library => *calling,
+        };
         at.is_some_and(|(module, offset)| {
             module == target.module && (target.low..target.high).contains(&offset)
         })
-    })
+    })?;
+    Some(rule.0)
 }
 
 /// The module that an address belongs to, and its offset there.
@@ -191,6 +203,7 @@ fn locate(program: &'static [u8], address: usize) -> Option<(&'static [u8], usiz
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::vec::Vec;
 
     #[test]
     fn rules_name_modules_with_plus_signs() {
@@ -200,8 +213,46 @@ mod tests {
         assert_eq!((rule.what, rule.low, rule.high), (What::Call, 0x10, 0x20));
         let (rule, _) = parse(b"lib:a.so=mcs").unwrap();
         assert_eq!((rule.what, rule.module), (What::Library, b"a.so".as_slice()));
+        let (rule, _) = parse(b"mutex:+0x7f0000001000-0x7f0000001028=fifo").unwrap();
+        assert_eq!((rule.module, rule.low), (b"".as_slice(), 0x7f00_0000_1000));
         for bad in ["call:a=fifo", "mutex:a+10-20=fifo", "x:a=fifo", "lib"] {
             assert!(parse(bad.as_bytes()).is_none(), "{bad}");
         }
+    }
+
+    fn target(number: usize) -> Target<'static> {
+        Target { what: What::Mutex, module: b"", low: number, high: number + 1 }
+    }
+
+    fn order(targets: impl IntoIterator<Item = usize>, before: &Order) -> Order {
+        let mut order = Order::NOBODY;
+        for number in targets {
+            order.push(target(number), before).unwrap();
+        }
+        order
+    }
+
+    #[test]
+    fn targets_keep_their_places_as_long_as_there_is_room() {
+        let first = order(0..3, &Order::NOBODY);
+        let second = order([2, 7, 1], &first);
+        for number in [1, 2] {
+            assert_eq!(second.place_of(&target(number)), first.place_of(&target(number)));
+        }
+        assert_eq!(order([1, 1], &first).len, 2, "the first of two decides, and both are asked");
+        let full = order(0..TARGETS, &second);
+        assert_eq!(Order::push(&mut { full }, target(TARGETS), &second), None);
+        // As many others: they get the places of those that are named no more.
+        let others = order(100..100 + TARGETS, &full);
+        let mut places: Vec<_> = others.places().collect();
+        places.sort_unstable();
+        assert!(places.iter().copied().eq(2..PLACES as u32));
+    }
+
+    #[test]
+    fn one_mutex_is_named_by_its_address() {
+        static ORDER: std::sync::OnceLock<Order> = std::sync::OnceLock::new();
+        let order = ORDER.get_or_init(|| order([64], &Order::NOBODY));
+        assert_eq!((rule_for(order, 64, 0), rule_for(order, 65, 0)), (Some(2), None));
     }
 }

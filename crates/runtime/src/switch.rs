@@ -36,6 +36,7 @@ pub(crate) fn tell(table: &'static Table) {
     let words = table.words();
     let mailbox = &lockwright_mailbox;
     mailbox.now_len.store(words.len() as u32, Relaxed); // the command looks again afterwards, here and below
+    mailbox.places.store(table.order.bytes().as_ptr().cast_mut(), Relaxed);
     mailbox.now.store(words.as_ptr().cast_mut(), Relaxed);
 }
 
@@ -178,13 +179,13 @@ fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
     let (Some(None), Some(slot)) = (old, slot) else {
         unmap(fresh);
         return old?.or_else(|| {
-            why.because(&[b"it has had 64 different settings, and can go back to those only"])
+            why.because(&[b"it has had 512 different settings, and can go back to those only"])
         });
     };
     // SAFETY: zeroes but for the words, that nobody else has; by BUSY no other thread makes a table.
     let table =
         unsafe { config::fill(fresh, |bad| why.because(&bad.pieces()).unwrap_or_default()) };
-    // Kept even if refused: rules may have places by now, whose names are in its words.
+    // Kept even if refused: so the same is not tried again.
     let is_good = why.len == 0;
     slot.set(Some((table, is_good)));
     is_good.then_some(table)
@@ -194,8 +195,7 @@ fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
 fn is_legal(words: &[u8], why: &mut Refusal) -> bool {
     let known = || KNOWN.0.iter().map_while(Cell::get);
     let mut refuse = |bad: Bad<'_>| why.because::<()>(&bad.pieces()).is_some();
-    // SAFETY: by BUSY no other thread makes a table.
-    if let Err(bad) = unsafe { config::check(words) } {
+    if let Err(bad) = config::check(words) {
         return refuse(bad);
     }
     // A mutex's 8 bytes are one textbook lock forever, and mutexes may come from any place to any other.

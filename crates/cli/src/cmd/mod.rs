@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod calibrate;
 pub(crate) mod compare;
 pub(crate) mod completions;
+pub(crate) mod ctl;
 pub(crate) mod detach;
 pub(crate) mod doctor;
 pub(crate) mod explain;

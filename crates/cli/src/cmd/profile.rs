@@ -36,6 +36,7 @@ use std::time::Duration;
   lockwright profile -p $(pidof server) --time 30s --pprof locks.pb.gz
   lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].holders[0]'
   lockwright profile -p 4242 --sample       a process that doesn't run under us
+  lockwright profile --read locks.observe   what `lockwright ctl` has copied
 
 Ctrl-C ends the watching of a process, and reports what was seen until then
 (exit code 130). After PROGRAM, the exit code is PROGRAM's.")]
@@ -43,6 +44,9 @@ pub(crate) struct Args {
     /// The process
     #[arg(long, short, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<libc::pid_t>,
+    /// Report on what `lockwright ctl PID dump` has copied
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "lock", "level", "library"])]
+    read: Option<PathBuf>,
     /// Look from outside, again and again: all shares are estimates
     #[arg(long, requires = "pid")]
     sample: bool,
@@ -96,8 +100,8 @@ pub(crate) struct Args {
     library: Option<PathBuf>,
     /// The program and its arguments
     #[arg(
-        required_unless_present = "pid",
-        conflicts_with = "pid",
+        required_unless_present_any = ["pid", "read"],
+        conflicts_with_all = ["pid", "read"],
         trailing_var_arg = true,
         value_name = "PROGRAM"
     )]
@@ -131,6 +135,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             .hint("for example --time 5s"));
     }
     let time = Duration::from_secs_f64(seconds);
+    if let Some(file) = &args.read {
+        check(&args)?;
+        report_on(&args, &format!("Locks in {}", file.display()), &[run::copy(file)?], None)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     match args.pid {
         Some(pid) if args.sample => sampled(&args, pid, time),
         Some(pid) => watched(&args, pid, time),
@@ -242,7 +251,7 @@ fn deliver(
     }
     match &args.output {
         Some(file) => write(file, |to| to.write_all(text.as_bytes())),
-        None if args.pid.is_none() => {
+        None if !args.command.is_empty() => {
             output::say(text);
             Ok(())
         }

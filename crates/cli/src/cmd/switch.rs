@@ -1,8 +1,9 @@
 //! `lockwright switch`.
 
 use crate::hints::Failure;
-use crate::mailbox::{Remote, Said};
+use crate::mailbox::Remote;
 use crate::process::Process;
+use crate::table::{self, Table};
 use crate::{catalog, elf, machine, output, rules};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,80 +40,40 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     }
     let process = Process::open(args.pid)?;
     let mailbox = Remote::find(&process)?;
-    if mailbox.is_detached()? {
-        let message = format!("process {} ({}) has been detached", args.pid, process.name());
-        return Err(Failure::new(message).hint(format!("lockwright attach {}", args.pid)));
-    }
-    let now = mailbox.table()?;
-    let waiting = mailbox.posted()?;
+    table::refuse_detached(&process, &mailbox)?;
     if args.lock.is_none() && args.config.is_none() {
-        output::print(&describe(&process, &now))?;
-        if let Some(table) = waiting {
+        output::print(&mailbox.table()?.describe(&process))?;
+        if let Some(table) = mailbox.posted()? {
             output::print(&posted(&process, &table))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
     // If something is posted, and not taken yet, this changes that.
-    let base = waiting.unwrap_or(now);
-    let (default, rules) = base.split_once('\n').unwrap_or((&base, ""));
-    let table = match args.config {
-        None => format!("{}\n{rules}", args.lock.as_deref().unwrap_or(default)),
-        Some(file) => {
-            let config = rules::read(&file, &elf::inspect(&process.program())?)?;
-            let lock = args.lock.or(config.default.map(|lock| machine::tuned(&lock)));
-            format!("{}\n{}", lock.as_deref().unwrap_or(default), config.rules)
-        }
-    };
-    let warn = || {
-        let instead = format!("lockwright switch {} auto", args.pid);
-        catalog::warn_of_textbook(specs(&table), &instead);
-    };
-    match mailbox.post(&table)? {
-        Said::Done => {
-            warn();
-            output::print(&describe(&process, &table))?;
-        }
-        Said::Refused(why) => {
-            return Err(Failure::new(format!("process {} keeps its locks: {why}", args.pid))
-                .hint(format!("which it has: lockwright switch {}", args.pid)));
-        }
-        Said::Nothing => {
-            warn();
-            output::print(&posted(&process, &table))?;
-        }
+    let mut table = table::base(&mailbox)?;
+    let mut lock = args.lock;
+    if let Some(file) = args.config {
+        let config = rules::read(&file, &elf::inspect(&process.program())?)?;
+        lock = lock.or(config.default.map(|lock| machine::tuned(&lock)));
+        table.rules = Table::read(&format!("\n{}", config.rules)).rules;
     }
+    if let Some(lock) = lock {
+        table.default = lock;
+    }
+    let is_in_force = table::post(&process, &mailbox, &table)?;
+    catalog::warn_of_textbook(table.locks(), &format!("lockwright switch {} auto", args.pid));
+    output::print(&match is_in_force {
+        true => table.describe(&process),
+        false => posted(&process, &table),
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The specifications in a table.
-fn specs(table: &str) -> impl Iterator<Item = &str> {
-    let (default, rules) = table.split_once('\n').unwrap_or((table, ""));
-    let of_rules = rules.split(';').filter_map(|rule| Some(rule.split_once('=')?.1));
-    [default].into_iter().chain(of_rules)
-}
-
-fn describe(process: &Process, table: &str) -> String {
-    let (default, rules) = table.split_once('\n').unwrap_or((table, ""));
-    let mut text = format!("{} ({}): {default}\n", process.pid, process.name());
-    for rule in rules.split(';').filter(|rule| !rule.is_empty()) {
-        let (target, lock) = rule.split_once('=').unwrap_or((rule, ""));
-        let (what, target) = target.split_once(':').unwrap_or(("", target));
-        let what = match what {
-            "lib" => "library",
-            "call" => "caller",
-            what => what,
-        };
-        text.push_str(&format!("  {what} {target}: {lock}\n"));
-    }
-    text
-}
-
 /// What is not in force yet.
-fn posted(process: &Process, table: &str) -> String {
-    let (default, _) = table.split_once('\n').unwrap_or((table, ""));
+pub(super) fn posted(process: &Process, table: &Table) -> String {
     format!(
-        "{} ({}): {default} is posted; in force as soon as a thread has to wait for a mutex\n",
+        "{} ({}): {} is posted; in force as soon as a thread has to wait for a mutex\n",
         process.pid,
-        process.name()
+        process.name(),
+        table.default
     )
 }

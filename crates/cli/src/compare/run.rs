@@ -190,7 +190,7 @@ impl Run<'_> {
         let asked = || -> Result<String, Failure> {
             let process = Process::open(id)?;
             let table = Remote::find(&process)?.table()?;
-            Ok(table.split('\n').next().unwrap_or_default().to_owned())
+            Ok(table.default)
         };
         let said = asked();
         answer.asked = Some(Instant::now());

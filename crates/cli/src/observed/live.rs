@@ -27,7 +27,7 @@ fn place_of(level: Level) -> Option<usize> {
     (level as usize).checked_sub(1)
 }
 
-fn now_ns() -> u64 {
+pub(crate) fn now_ns() -> u64 {
     lockwright_native::futex::now(Clock::Monotonic)
 }
 
@@ -103,6 +103,14 @@ impl Live {
         if let Some(at) = place_of(level) {
             process.write(self.until_at(at), &0_u64.to_le_bytes())?;
         }
+        self.set_level(process, now_ns())
+    }
+
+    /// What it counts if no command asks for more, from now on.
+    pub(crate) fn begin(&self, process: &Process, level: Level) -> Result<(), Failure> {
+        self.check(process)?;
+        let number = level as u32;
+        process.write(self.at + offset_of!(Control, own) as u64, &number.to_le_bytes())?;
         self.set_level(process, now_ns())
     }
 

@@ -135,6 +135,18 @@ fn segments(folder: &Path) -> Result<Vec<Snapshot>, Failure> {
     Ok(all)
 }
 
+/// A copy of a segment; its process may have ended.
+pub(crate) fn copy(path: &Path) -> Result<Outcome, Failure> {
+    let file = File::open(path).map_err(|error| {
+        Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
+            .hint("lockwright ctl PID dump FILE writes one")
+    })?;
+    let segment = reader::read(&file, path)?;
+    let mut symbols = Symboliser::new(segment.space());
+    let elapsed_ns = segment.last_ns.saturating_sub(segment.start_ns);
+    Ok(outcome(&segment, &mut symbols, elapsed_ns, 0))
+}
+
 /// Watches a process for a while. Afterwards its level is what it was before, even if we are killed.
 pub(crate) fn process(
     pid: libc::pid_t,

@@ -57,7 +57,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    pub(super) fn of(counts: impl Iterator<Item = (usize, u64)>) -> Self {
+    pub(crate) fn of(counts: impl Iterator<Item = (usize, u64)>) -> Self {
         let mut times = Self::default();
         for (at, count) in counts.filter(|(_, count)| *count > 0) {
             if times.buckets.is_empty() {

@@ -50,8 +50,6 @@ pub(super) fn circles(edges: &[Edge]) -> (Vec<Circle>, bool) {
 
 /// The edges between two locks, which differ by what else was held.
 type Parallel = Vec<usize>;
-/// Whether these edges, by index, may be a circle.
-type Check = fn(&[Edge], &[usize]) -> bool;
 type Out = BTreeMap<u32, BTreeMap<u32, Parallel>>;
 
 /// Locks that lead to each other.
@@ -115,6 +113,7 @@ impl<'a> Search<'a> {
     /// Of several edges between two locks those count that make it worst.
     fn judge(&mut self, path: &[(u32, u32)]) {
         let ways: Vec<&Parallel> = path.iter().map(|(from, to)| &self.out[from][to]).collect();
+        type Check = fn(&[Edge], &[usize]) -> bool;
         let checks: [Check; 3] = [
             |edges, chosen| is_unguarded(edges, chosen) && has_threads(edges, chosen),
             is_unguarded,
@@ -137,7 +136,12 @@ impl<'a> Search<'a> {
 }
 
 /// Chooses one edge of each, so that the circle can block, and `check` holds.
-fn choose(edges: &[Edge], ways: &[&Parallel], check: Check, chosen: &mut Vec<usize>) -> bool {
+fn choose(
+    edges: &[Edge],
+    ways: &[&Parallel],
+    check: fn(&[Edge], &[usize]) -> bool,
+    chosen: &mut Vec<usize>,
+) -> bool {
     let Some((first, rest)) = ways.split_first() else { return blocks(edges, chosen) };
     first.iter().any(|&edge| {
         chosen.push(edge);

@@ -211,7 +211,7 @@ fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
     let text = told(process.selected + 1, lock);
     let mut lines: Vec<Line<'static>> =
         text.lines().map(|line| Line::from(line.to_owned())).collect();
-    let rule = format!("   rule      {}", shown(&process.rules.at(lock.place)));
+    let rule = format!("   rule      {}", shown(&super::rule::shown(&process.rules, lock.place)));
     lines.insert(1.min(lines.len()), Line::from(rule));
     lines
 }

@@ -1,10 +1,10 @@
 //! The screen, of an outcome that never changes.
 
-use super::rule::Rules;
 use super::screen::draw;
 use super::view::{Mode, Shown, View};
 use crate::observed::outcome::{Outcome, Percentiles, Ranked, Site};
 use crate::observed::snapshot::Of;
+use crate::table::Table;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::Duration;
@@ -71,7 +71,7 @@ fn view() -> View {
         ..Outcome::default()
     };
     let mut process = Shown::new(outcome);
-    process.rules = Rules::of("auto:spin=5000\n");
+    process.rules = Table::read("auto:spin=5000\n");
     process.courses.insert(Of::Lock(0x100), [0, 13, 26, 50, 65, 91, 99, 100].into());
     View {
         interval: Duration::from_secs(1),

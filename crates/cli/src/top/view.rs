@@ -2,11 +2,12 @@
 
 use super::lease;
 use super::list::List;
-use super::rule::{self, Rules};
+use super::rule;
 use crate::hints::Failure;
 use crate::observed::outcome::{Outcome, Ranked};
 use crate::observed::snapshot::{Lock, Of};
 use crate::observed::watched::Watched;
+use crate::table::Table;
 use lockwright_observe::control::Level;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -93,7 +94,7 @@ pub(crate) struct Shown {
     pub(crate) locks: usize,
     pub(crate) blocked_ns: u64,
     pub(crate) contended: u64,
-    pub(crate) rules: Rules,
+    pub(crate) rules: Table,
     pub(crate) level: Level,
     pub(crate) has_ended: bool,
     pub(crate) sort: Sort,
@@ -179,7 +180,7 @@ impl Shown {
         let watched = Watched::open(pid, Level::Counters, lease(interval))?;
         let mut shown = Self::new(Outcome { pid: watched.pid as u32, ..Outcome::default() });
         shown.outcome.command = watched.command();
-        shown.rules = Rules::read(watched.pid).unwrap_or_default();
+        shown.rules = rule::read(watched.pid).unwrap_or_default();
         shown.level = watched.level;
         shown.watched = Some(watched);
         Ok(shown)
@@ -193,7 +194,7 @@ impl Shown {
             blocked_ns: outcome.locks.iter().map(|lock| lock.blocked_ns).sum(),
             contended: outcome.locks.iter().map(|lock| lock.contended).sum(),
             outcome,
-            rules: Rules::default(),
+            rules: Table::default(),
             level: Level::Counters,
             has_ended: false,
             sort: Sort::Blocked,
@@ -285,7 +286,7 @@ impl Shown {
     /// Gives the process another lock.
     pub(crate) fn switch(&mut self, lock: &str) -> Result<String, Failure> {
         let said = rule::switch(self.pid() as libc::pid_t, lock)?;
-        self.rules = Rules::read(self.pid() as libc::pid_t)?;
+        self.rules = rule::read(self.pid() as libc::pid_t)?;
         Ok(said)
     }
 }

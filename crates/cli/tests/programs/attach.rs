@@ -27,6 +27,8 @@ impl Program {
     }
 
     fn begin(path: &Path, arguments: &[&str]) -> Result<Self> {
+        // Built before all its threads need a CPU.
+        LazyLock::force(&super::LIBRARY);
         let mut child = Command::new(path)
             .args(arguments)
             .stdin(Stdio::piped())
@@ -244,6 +246,7 @@ fn a_thread_that_must_not_be_disturbed_is_not() -> Result<()> {
     if !can_trace()? {
         return Ok(());
     }
+    LazyLock::force(&super::LIBRARY);
     let one = |name: &str, flags: &[&str], why: &str| {
         let path = compiled(name, "alone.c", flags);
         let mut child = Command::new(&path).stdout(Stdio::piped()).spawn()?;

@@ -4,12 +4,16 @@ use super::{FOLDER, LIBRARY, compiled, lockwright};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_tests::End;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::FromRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::ptr::null_mut;
 use std::sync::LazyLock;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes that long.
@@ -212,4 +216,42 @@ fn what_is_no_terminal_gets_a_hint() -> Result<()> {
     ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
     ensure!(outcome.errors().ends_with("hint: lines of JSON: lockwright top --batch\n"));
     Ok(())
+}
+
+/// A terminal that goes, and nobody is told: SIGHUP is ignored, as under `nohup`.
+#[test]
+fn it_ends_with_its_terminal() -> Result<()> {
+    let (mut master, mut slave) = (-1, -1);
+    // SAFETY: two writable numbers; the rest is optional.
+    let opened =
+        unsafe { libc::openpty(&mut master, &mut slave, null_mut(), null_mut(), null_mut()) };
+    ensure!(opened == 0, "openpty: {}", std::io::Error::last_os_error());
+    // SAFETY: ours alone, both of them.
+    let (mut master, slave) = unsafe { (File::from_raw_fd(master), File::from_raw_fd(slave)) };
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
+    command.arg("top").stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+    // SAFETY: system calls only.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            Ok(())
+        });
+    }
+    let mut child = command.spawn()?;
+    drop(command); // its ends of the terminal
+    ensure!(master.read(&mut [0; 1000])? > 0, "it draws nothing");
+    drop(master);
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait()? {
+            ensure!(status.code() == Some(128 + libc::SIGHUP), "{status}");
+            return Ok(());
+        }
+        sleep(Duration::from_millis(2));
+    }
+    child.kill()?;
+    child.wait()?;
+    anyhow::bail!("it goes on without a terminal")
 }

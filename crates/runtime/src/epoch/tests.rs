@@ -18,7 +18,7 @@ fn in_thread(work: impl FnOnce() + Send + 'static) {
 /// The window of an epoch of this thread, ns.
 fn own(id: u32) -> u32 {
     // SAFETY: the calling thread's own block.
-    unsafe { (*block()).own[id as usize].window_ns.load(Relaxed) }
+    unsafe { (*block()).windows.own[id as usize].window_ns.load(Relaxed) }
 }
 
 fn depth() -> u32 {
@@ -186,7 +186,7 @@ fn calls_beyond_the_stack_leave_it_as_it_was() {
 #[test]
 fn threads_that_come_and_go_use_the_same_memory_and_hand_on_their_windows() {
     let mapped = || {
-        let (mut count, mut at) = (0, NEWEST.load(Relaxed));
+        let (mut count, mut at) = (0, lockwright_epochs.newest.load(Relaxed));
         // SAFETY: blocks are never unmapped.
         while let Some(block) = unsafe { at.as_ref() } {
             count += 1;

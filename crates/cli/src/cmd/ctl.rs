@@ -1,0 +1,366 @@
+//! `lockwright ctl`.
+
+use crate::ctl::guard::{End, Guard};
+use crate::ctl::list::List;
+use crate::ctl::target::{Target, contended};
+use crate::ctl::{epochs, segment};
+use crate::hints::Failure;
+use crate::interrupt::INTERRUPTED;
+use crate::mailbox::Remote;
+use crate::observed::live::Live;
+use crate::process::Process;
+use crate::table::{self, Table};
+use crate::{catalog, machine, output};
+use lockwright_bench::units;
+use lockwright_observe::control::Level;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// See and change the locks of a running process: rules, options, SLOs, what it counts
+///
+/// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes other locks when one of its
+/// threads next has to wait for a mutex. Nothing stays behind but what was asked for: if this command is killed, the process goes on
+/// with the locks that it has at that moment. docs/ctl.md says more.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  lockwright ctl 4242                            its locks, and what they do
+  lockwright ctl 4242 switch all fifo            every mutex on another lock
+  lockwright ctl 4242 switch g_lock fifo --guard 5s
+                                                 and back, if that is worse
+  lockwright ctl 4242 switch 0x55d0c4a012a0 cal  one lock in the heap
+  lockwright ctl 4242 switch libfoo.so default   the same lock as all others
+  lockwright ctl 4242 set g_lock spin=20us       an option of the lock it has
+  lockwright ctl 4242 slo get 100us              another SLO for an epoch
+  lockwright ctl 4242 level full --for 60s       count owners and stacks
+  lockwright ctl 4242 dump locks.observe         for `profile --read`")]
+pub(crate) struct Args {
+    /// The process
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    pid: libc::pid_t,
+    #[command(subcommand)]
+    what: Option<What>,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    List(ListArgs),
+    Switch(SwitchArgs),
+    Set(SetArgs),
+    Slo(SloArgs),
+    Level(LevelArgs),
+    Dump(DumpArgs),
+    /// Begin to count anew: all counts of locks become 0
+    Reset,
+}
+
+/// Show the rules, the locks that threads wait for, and the epochs (the default)
+#[derive(clap::Args)]
+struct ListArgs {
+    /// For how long to look
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::top::interval)]
+    time: Duration,
+    /// How many locks, the one that blocked for longest first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    top: usize,
+    /// How it is written
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people
+    Text,
+    /// For programs
+    Json,
+}
+
+// No doc comment: clap would show it instead of the command's.
+#[derive(clap::Args)]
+struct GuardArgs {
+    /// Measure both, by turns, each for this time; go back if the new one is clearly worse (exit code 1)
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
+    guard: Option<f64>,
+    /// A command that prints how much the program has done so far: its throughput, for --guard
+    #[arg(long, value_name = "COMMAND", requires = "guard")]
+    counter: Option<String>,
+    /// No progress bar
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// Give locks another rule
+///
+/// TARGET is `all`, `default` (mutexes that no rule names), a lock as the list names it (`g_lock`, `pool+0x28`, `0x55d0c4a012a0`), a
+/// function that waits for it, or a library. RULE `default` takes TARGET's own rule away.
+#[derive(clap::Args)]
+struct SwitchArgs {
+    /// Which locks
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// NAME[:key=value,...], see `lockwright list`; or `default`
+    #[arg(value_name = "RULE", value_parser = catalog::SPEC, hide_possible_values = true)]
+    rule: String,
+    #[command(flatten)]
+    guard: GuardArgs,
+}
+
+/// Change options of the lock that TARGET has: spin, budget, ...
+///
+/// `lockwright explain LOCK` lists a lock's options. TARGET is as in `switch`.
+#[derive(clap::Args)]
+struct SetArgs {
+    /// Which locks
+    #[arg(value_name = "TARGET")]
+    target: String,
+    /// As in spin=20us,budget=5ms
+    #[arg(value_name = "KEY=VALUE,...")]
+    options: String,
+    #[command(flatten)]
+    guard: GuardArgs,
+}
+
+/// Give an epoch another SLO, whatever the program says
+#[derive(clap::Args)]
+struct SloArgs {
+    /// Its name or number, or `all`
+    #[arg(value_name = "EPOCH")]
+    epoch: String,
+    /// As in 100us; `own`: the program's own again
+    #[arg(value_name = "TIME", value_parser = slo)]
+    slo: Slo,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slo(Option<u64>);
+
+fn slo(text: &str) -> Result<Slo, String> {
+    match text {
+        "own" => Ok(Slo(None)),
+        text => units::nanoseconds(text).map(|ns| Slo(Some(ns))),
+    }
+}
+
+/// Say what the process counts
+#[derive(clap::Args)]
+struct LevelArgs {
+    /// What
+    #[arg(value_enum, value_name = "LEVEL")]
+    level: Counts,
+    /// Only for this time, as in 60s [default: until it is changed]
+    #[arg(long = "for", value_name = "TIME", value_parser = units::seconds)]
+    time: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Counts {
+    /// Nothing, unless another command asks for it
+    Off,
+    /// Waits, holds, and who makes others wait
+    Counters,
+    /// And stacks, owners, CPUs
+    Full,
+}
+
+/// Copy what it has counted to a file, for `lockwright profile --read`
+#[derive(clap::Args)]
+struct DumpArgs {
+    /// The file [default: lockwright-PID.observe]
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    let pid = args.pid;
+    let default =
+        ListArgs { time: Duration::from_secs(1), top: 20, format: Format::Text, quiet: false };
+    match args.what.unwrap_or(What::List(default)) {
+        What::List(args) => list(pid, &args),
+        What::Switch(args) => switch(pid, &args),
+        What::Set(args) => set(pid, &args),
+        What::Slo(args) => set_slo(pid, &args),
+        What::Level(args) => level(pid, &args),
+        What::Dump(args) => dump(pid, args),
+        What::Reset => reset(pid),
+    }
+}
+
+fn list(pid: libc::pid_t, args: &ListArgs) -> Result<ExitCode, Failure> {
+    let list = List::look(pid, args.time, args.top, args.quiet)?;
+    output::print(&match args.format {
+        Format::Text => list.text(),
+        Format::Json => output::json(&list.json()?),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn switch(pid: libc::pid_t, args: &SwitchArgs) -> Result<ExitCode, Failure> {
+    let lock = match args.rule.as_str() {
+        "default" => None,
+        lock => {
+            catalog::check(lock)?;
+            Some(machine::tuned(lock))
+        }
+    };
+    change(pid, &args.target, &args.guard, |target, table| {
+        target.put(table, lock.as_deref());
+        Ok(())
+    })
+}
+
+fn set(pid: libc::pid_t, args: &SetArgs) -> Result<ExitCode, Failure> {
+    change(pid, &args.target, &args.guard, |target, table| {
+        if *target == Target::All {
+            for rule in &mut table.rules {
+                rule.lock = with(&rule.lock, &args.options)?;
+            }
+        }
+        let lock = with(target.lock(table), &args.options)?;
+        match target {
+            Target::All => table.default = lock,
+            _ => target.put(table, Some(&lock)),
+        }
+        Ok(())
+    })
+}
+
+/// A lock with other options, checked.
+fn with(lock: &str, options: &str) -> Result<String, Failure> {
+    let (name, own) = lock.split_once(':').unwrap_or((lock, ""));
+    let key = |option: &str| option.split('=').next().unwrap_or_default().to_owned();
+    let new: Vec<String> = options.split(',').map(key).collect();
+    let kept = own.split(',').filter(|option| !option.is_empty() && !new.contains(&key(option)));
+    let all: Vec<&str> = kept.chain([options]).collect();
+    let lock = format!("{name}:{}", all.join(","));
+    catalog::check(&lock)?;
+    Ok(lock)
+}
+
+/// Changes the table, says what came of it, and with --guard takes back what is worse.
+fn change(
+    pid: libc::pid_t,
+    target: &str,
+    args: &GuardArgs,
+    change: impl FnOnce(&Target, &mut Table) -> Result<(), Failure>,
+) -> Result<ExitCode, Failure> {
+    let guard = args.guard.map(guard_time).transpose()?;
+    let process = Process::open(pid)?;
+    let mailbox = Remote::find(&process)?;
+    table::refuse_detached(&process, &mailbox)?;
+    let old = table::base(&mailbox)?;
+    let target = Target::find(&process, target, || contended(&process))?;
+    let mut new = old.clone();
+    change(&target, &mut new)?;
+    let instead = format!("lockwright ctl {pid} switch all auto");
+    catalog::warn_of_textbook(new.locks(), &instead);
+    if let Some(time) = guard.filter(|_| new.words() != old.words()) {
+        let epochs = epochs::Remote::find(&process)?;
+        process.unlock();
+        let guard = Guard {
+            pid: process.pid,
+            mailbox,
+            epochs,
+            old: &old,
+            new: &new,
+            target: &target,
+            time,
+            counter: args.counter.as_deref(),
+            quiet: args.quiet,
+        };
+        let (text, end) = guard.run()?;
+        output::print(&text)?;
+        return Ok(match end {
+            End::Kept => ExitCode::SUCCESS,
+            End::RolledBack => ExitCode::FAILURE,
+            End::Interrupted => INTERRUPTED.into(),
+        });
+    }
+    let is_in_force = table::post(&process, &mailbox, &new)?;
+    output::print(&match is_in_force {
+        true => new.describe(&process),
+        false => super::switch::posted(&process, &new),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Twelve slices of at least 50 ms, and no more than an hour.
+fn guard_time(seconds: f64) -> Result<Duration, Failure> {
+    match (0.6..=3600.0).contains(&seconds) {
+        true => Ok(Duration::from_secs_f64(seconds)),
+        false => Err(Failure::new(format!("bad --guard '{seconds}s': not within 600ms to 3600s"))
+            .hint("for example --guard 5s")),
+    }
+}
+
+fn set_slo(pid: libc::pid_t, args: &SloArgs) -> Result<ExitCode, Failure> {
+    let process = Process::open(pid)?;
+    let names = epochs::Remote::find(&process)?.set_slo(&process, &args.epoch, args.slo.0)?;
+    let value = match args.slo.0 {
+        Some(ns) => units::word(ns),
+        None => "the program's own SLO".to_owned(),
+    };
+    output::print(&format!("{pid} ({}): {}: {value}\n", process.name(), names.join(", ")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn level(pid: libc::pid_t, args: &LevelArgs) -> Result<ExitCode, Failure> {
+    let asked = match args.level {
+        Counts::Off => Level::Off,
+        Counts::Counters => Level::Counters,
+        Counts::Full => Level::Full,
+    };
+    let bad = |seconds: f64| {
+        Failure::new(format!("bad --for '{seconds}s': not within 100ms to 24 hours"))
+            .hint("for example --for 60s")
+    };
+    let process = Process::open(pid)?;
+    let live = Live::find(&process)?;
+    match args.time {
+        Some(_) if asked == Level::Off => {
+            return Err(Failure::new(
+                "'off' ends with the next command that asks for more, not by --for",
+            )
+            .hint(format!("lockwright ctl {pid} level off")));
+        }
+        Some(seconds) if !(0.1..=86_400.0).contains(&seconds) => return Err(bad(seconds)),
+        Some(seconds) => live.ask(&process, asked, Duration::from_secs_f64(seconds))?,
+        None => live.begin(&process, asked)?,
+    }
+    let now = live.level(&process)?;
+    let why = if now == asked { "" } else { ", because somebody else asks for it" };
+    output::print(&format!("{pid} ({}) counts: {}{why}\n", process.name(), now.name()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn dump(pid: libc::pid_t, args: DumpArgs) -> Result<ExitCode, Failure> {
+    let file = args.file.unwrap_or_else(|| format!("lockwright-{pid}.observe").into());
+    segment::dump(&Process::open(pid)?, &file)?;
+    output::print(&format!(
+        "written: {0}\nhint: lockwright profile --read '{0}'\n",
+        file.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn reset(pid: libc::pid_t) -> Result<ExitCode, Failure> {
+    let process = Process::open(pid)?;
+    let locks = segment::reset(&process)?;
+    output::print(&format!("{pid} ({}): the counts of {locks} locks are 0\n", process.name()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_replace_those_that_the_lock_has() {
+        assert_eq!(with("fifo", "spin=5").unwrap(), "fifo:spin=5");
+        assert_eq!(with("fifo:spin=9,bypass=3", "spin=5").unwrap(), "fifo:bypass=3,spin=5");
+        assert!(with("fifo", "window=5").is_err() && with("fifo", "spin").is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! A running process's epochs: read, and given another SLO.
+
+use crate::hints::{Failure, nearest};
+use crate::mailbox;
+use crate::process::Process;
+use lockwright_locks::amp::feedback::Percentile;
+use lockwright_record::epochs::{Common, Epochs, IDS, MAGIC, NAME, NUMBERED, Own, SYMBOL, Windows};
+use serde::Serialize;
+use std::mem::offset_of;
+
+/// More blocks than that are a circle.
+const BLOCKS: usize = 1 << 16;
+
+/// Where a process keeps them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Remote {
+    at: u64,
+}
+
+/// An epoch that has an SLO, or that has been executed.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Epoch {
+    pub(crate) id: usize,
+    pub(crate) name: String,
+    /// `None`: not known yet.
+    pub(crate) slo_ns: Option<u64>,
+    /// A command, or LOCKWRIGHT_SLO, has set it.
+    pub(crate) is_set: bool,
+    /// As a share.
+    pub(crate) percentile: f64,
+    /// The threads' windows, the smallest and the largest, ns; `None`: no thread has one.
+    pub(crate) windows_ns: Option<(u32, u32)>,
+    /// Executions so far, in all threads; it wraps.
+    #[serde(skip)]
+    pub(crate) ended: u32,
+    /// Those that missed the SLO.
+    #[serde(skip)]
+    pub(crate) missed: u32,
+}
+
+impl Epoch {
+    /// Does the user call it that?
+    fn is(&self, name: &str) -> bool {
+        self.name == name || self.id < NUMBERED && name.parse() == Ok(self.id)
+    }
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+impl Remote {
+    /// Of the preloaded library, or of the program's own runtime.
+    pub(crate) fn find(process: &Process) -> Result<Self, Failure> {
+        let at = mailbox::symbol_in(process, SYMBOL)?;
+        let mut head = [0; 16];
+        process.read(at, &mut head)?;
+        let size = u32_at(&head, offset_of!(Epochs, size)) as usize;
+        if u64_at(&head, offset_of!(Epochs, magic)) != MAGIC || size != size_of::<Epochs>() {
+            return Err(mailbox::other_version(process));
+        }
+        Ok(Self { at })
+    }
+
+    /// All of them, by id.
+    pub(crate) fn read(self, process: &Process) -> Result<Vec<Epoch>, Failure> {
+        let mut all = vec![0; size_of::<Epochs>()];
+        process.read(self.at, &mut all)?;
+        let default = u32_at(&all, offset_of!(Epochs, percentile));
+        let mut epochs = Vec::with_capacity(IDS);
+        for id in 0..IDS {
+            let common = offset_of!(Epochs, common) + id * size_of::<Common>();
+            let slo = |offset| match u64_at(&all, common + offset) {
+                0 => None,
+                inverted => Some(!inverted),
+            };
+            let forced = slo(offset_of!(Common, forced_inverted));
+            let percentile = match u32_at(&all, common + offset_of!(Common, percentile)) {
+                0 => default,
+                own => own,
+            };
+            let percentile = Percentile::from_millionths(percentile).unwrap_or(Percentile::P99);
+            epochs.push(Epoch {
+                id,
+                name: String::new(),
+                slo_ns: forced.or(slo(offset_of!(Common, slo_inverted))),
+                is_set: forced.is_some(),
+                percentile: f64::from(percentile.millionths()) / 1e6,
+                windows_ns: None,
+                ended: 0,
+                missed: 0,
+            });
+        }
+        let mut at = u64_at(&all, offset_of!(Epochs, newest));
+        let mut block = vec![0; size_of::<Windows>()];
+        for _ in 0..BLOCKS {
+            if at == 0 {
+                break;
+            }
+            process.read(at, &mut block)?;
+            for epoch in &mut epochs {
+                let own = offset_of!(Windows, own) + epoch.id * size_of::<Own>();
+                let number = |offset| u32_at(&block, own + offset);
+                epoch.ended = epoch.ended.wrapping_add(number(offset_of!(Own, ended)));
+                epoch.missed = epoch.missed.wrapping_add(number(offset_of!(Own, missed)));
+                if number(offset_of!(Own, unit_ns)) != 0 {
+                    let window = number(offset_of!(Own, window_ns));
+                    let (low, high) = epoch.windows_ns.unwrap_or((window, window));
+                    epoch.windows_ns = Some((low.min(window), high.max(window)));
+                }
+            }
+            at = u64_at(&block, offset_of!(Windows, older));
+        }
+        let mut names = [0; NAME];
+        epochs.retain(|epoch| {
+            let name = u64_at(&all, offset_of!(Epochs, names) + epoch.id * size_of::<u64>());
+            // One that is set before it begins counts as well, unless all are.
+            name != 0 || epoch.ended != 0 || (epoch.slo_ns.is_some() && !epoch.is_set)
+        });
+        for epoch in &mut epochs {
+            let name = u64_at(&all, offset_of!(Epochs, names) + epoch.id * size_of::<u64>());
+            if name != 0 {
+                process.read(name, &mut names)?;
+                let end = names.iter().position(|&byte| byte == 0).unwrap_or(NAME);
+                epoch.name = String::from_utf8_lossy(&names[..end]).into_owned();
+            } else {
+                epoch.name = format!("epoch {}", epoch.id);
+            }
+        }
+        Ok(epochs)
+    }
+
+    /// Gives the epochs of this name (`all`: all that there are) an SLO, whatever the program says; `None`: the program's own
+    /// again. Returns their names.
+    pub(crate) fn set_slo(
+        self,
+        process: &Process,
+        wanted: &str,
+        slo_ns: Option<u64>,
+    ) -> Result<Vec<String>, Failure> {
+        let epochs = self.read(process)?;
+        let named: Vec<&Epoch> =
+            epochs.iter().filter(|epoch| wanted == "all" || epoch.is(wanted)).collect();
+        let pid = process.pid;
+        if epochs.is_empty() {
+            return Err(Failure::new(format!("process {pid} ({}) has no epochs", process.name()))
+                .hint("docs/epochs.md says how a program gets some, without a change to its source too"));
+        }
+        if named.is_empty() {
+            let names: Vec<&str> = epochs.iter().map(|epoch| epoch.name.as_str()).collect();
+            let near = nearest(wanted, names.iter().copied()).unwrap_or(names[0]);
+            let value = slo_ns.map_or_else(|| "own".to_owned(), lockwright_bench::units::word);
+            return Err(Failure::new(format!("process {pid} has no epoch '{wanted}'")).hint(
+                format!("it has {}; lockwright ctl {pid} slo '{near}' {value}", names.join(", ")),
+            ));
+        }
+        for epoch in &named {
+            let common = offset_of!(Epochs, common) + epoch.id * size_of::<Common>();
+            let at = self.at + (common + offset_of!(Common, forced_inverted)) as u64;
+            process.write(at, &slo_ns.map_or(0, |slo| !slo).to_ne_bytes())?;
+        }
+        Ok(named.into_iter().map(|epoch| epoch.name.clone()).collect())
+    }
+}

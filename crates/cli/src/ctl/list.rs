@@ -1,0 +1,178 @@
+//! `lockwright ctl PID list`: the table, the level, contended locks and epochs.
+
+use super::epochs::{self, Epoch};
+use crate::hints::Failure;
+use crate::mailbox::Remote;
+use crate::observed::live::Live;
+use crate::observed::outcome::{Outcome, Ranked};
+use crate::observed::watched::Watched;
+use crate::output::{plain, shown, table};
+use crate::process::Process;
+use crate::table::Table;
+use lockwright_bench::{progress, si, time};
+use lockwright_observe::control::Level;
+use serde_json::{Value, json};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// For how long the process counts for us if we are killed.
+pub(crate) fn lease(time: Duration) -> Duration {
+    time + Duration::from_secs(3)
+}
+
+/// What a process's locks are, and what they did for a while.
+pub(crate) struct List {
+    pid: libc::pid_t,
+    name: String,
+    level: Level,
+    table: Table,
+    posted: Option<Table>,
+    /// `None`: nobody has ever had to wait.
+    outcome: Option<Outcome>,
+    /// With executions and misses in that time.
+    epochs: Vec<Epoch>,
+    elapsed: Duration,
+}
+
+impl List {
+    /// Looks for that long.
+    pub(crate) fn look(
+        pid: libc::pid_t,
+        duration: Duration,
+        most: usize,
+        quiet: bool,
+    ) -> Result<Self, Failure> {
+        let (level, before) = {
+            let process = Process::open(pid)?;
+            Remote::find(&process)?.table()?; // runs without us: said before the look
+            let level = Live::find(&process)?.level(&process)?;
+            (level, epochs::Remote::find(&process)?.read(&process)?)
+        };
+        let mut watched = Watched::open(pid, Level::Counters, lease(duration))?;
+        let bar = progress(duration.as_millis() as u64, quiet);
+        bar.set_message(format!("looking at {pid}"));
+        sleep(duration);
+        bar.finish_and_clear();
+        let look = watched.look()?;
+        let outcome = look.since.as_ref().map(|since| {
+            watched.named(since, &look, most, |lock| (lock.blocked_ns, lock.wait_ns()))
+        });
+        let process = Process::open(pid)?;
+        let mailbox = Remote::find(&process)?;
+        let mut epochs = epochs::Remote::find(&process)?.read(&process)?;
+        for epoch in &mut epochs {
+            if let Some(then) = before.iter().find(|then| then.id == epoch.id) {
+                epoch.ended = epoch.ended.wrapping_sub(then.ended);
+                epoch.missed = epoch.missed.wrapping_sub(then.missed);
+            }
+        }
+        Ok(Self {
+            pid: process.pid,
+            name: process.name(),
+            level,
+            table: mailbox.table()?,
+            posted: mailbox.posted()?,
+            outcome,
+            epochs,
+            elapsed: look.elapsed,
+        })
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("{} ({}): {}", self.pid, shown(&self.name), self.table.default);
+        text.push_str(&format!("; counts: {}\n", self.level.name()));
+        for rule in &self.table.rules {
+            text.push_str(&format!("  {}: {}\n", shown(&rule.whose()), rule.lock));
+        }
+        if let Some(posted) = &self.posted {
+            text.push_str(&format!(
+                "posted, and not taken yet: {}\n",
+                posted.words().replace('\n', "; ")
+            ));
+        }
+        text.push('\n');
+        let locks = self.outcome.as_ref().map_or(&[][..], |outcome| &outcome.locks);
+        match locks {
+            [] => text.push_str(&format!(
+                "no thread had to wait for a lock in {}\n",
+                time(self.elapsed.as_nanos() as f64)
+            )),
+            locks => text.push_str(&self.locks(locks)),
+        }
+        if !self.epochs.is_empty() {
+            text.push('\n');
+            text.push_str(&self.epochs());
+        }
+        text
+    }
+
+    fn locks(&self, locks: &[Ranked]) -> String {
+        let seconds = self.elapsed.as_secs_f64();
+        let mut drawn = table(&["lock", "waits/s", "waiting", "P99 wait", "rule"]);
+        for lock in locks {
+            drawn.add_row([
+                shown(&lock.name).into_owned(),
+                si(lock.contended as f64 / seconds),
+                format!("{:.2}", lock.wait_ns as f64 / seconds / 1e9),
+                if lock.wait.count == 0 { "-".to_owned() } else { time(lock.wait.p99_ns as f64) },
+                self.table.lock_at(lock.place).to_owned(),
+            ]);
+        }
+        plain(&drawn)
+    }
+
+    fn epochs(&self) -> String {
+        let seconds = self.elapsed.as_secs_f64();
+        let mut drawn = table(&["epoch", "ended/s", "missed", "SLO", "set", "windows"]);
+        for epoch in &self.epochs {
+            let percent = format!("{:.4}", 100.0 * epoch.percentile);
+            let percent = percent.trim_end_matches('0').trim_end_matches('.');
+            drawn.add_row([
+                shown(&epoch.name).into_owned(),
+                si(f64::from(epoch.ended) / seconds),
+                match epoch.ended {
+                    0 => "-".to_owned(),
+                    ended => format!("{:.2} %", 100.0 * f64::from(epoch.missed) / f64::from(ended)),
+                },
+                match epoch.slo_ns {
+                    Some(slo) => format!("{} at P{percent}", time(slo as f64)),
+                    None => "not known".to_owned(),
+                },
+                if epoch.is_set { "from outside" } else { "by the program" }.to_owned(),
+                match epoch.windows_ns {
+                    Some((low, high)) if low == high => time(low.into()),
+                    Some((low, high)) => format!("{} to {}", time(low.into()), time(high.into())),
+                    None => "-".to_owned(),
+                },
+            ]);
+        }
+        plain(&drawn)
+    }
+
+    pub(crate) fn json(&self) -> Result<Value, Failure> {
+        let seconds = self.elapsed.as_secs_f64();
+        let locks = self.outcome.as_ref().map_or(&[][..], |outcome| &outcome.locks);
+        let lock = |lock: &Ranked| -> Result<Value, Failure> {
+            let mut value = serde_json::to_value(lock).map_err(Failure::new)?;
+            value["rule"] = json!(self.table.lock_at(lock.place));
+            Ok(value)
+        };
+        let epoch = |epoch: &Epoch| -> Result<Value, Failure> {
+            let mut value = serde_json::to_value(epoch).map_err(Failure::new)?;
+            value["ended_per_s"] = json!(f64::from(epoch.ended) / seconds);
+            value["missed_per_s"] = json!(f64::from(epoch.missed) / seconds);
+            Ok(value)
+        };
+        Ok(json!({
+            "pid": self.pid,
+            "program": self.name,
+            "elapsed_ns": self.elapsed.as_nanos() as u64,
+            "level": self.level.name(),
+            "default": self.table.default,
+            "rules": self.table.rules,
+            "posted": self.posted,
+            "locks": locks.iter().map(lock).collect::<Result<Vec<_>, _>>()?,
+            "epochs": self.epochs.iter().map(epoch).collect::<Result<Vec<_>, _>>()?,
+        }))
+    }
+}

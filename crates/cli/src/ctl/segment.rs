@@ -1,0 +1,84 @@
+//! A process's counts: a copy of them, and counting anew.
+
+use crate::hints::{Failure, cause};
+use crate::launch;
+use crate::observed::live::{Live, now_ns};
+use crate::process::Process;
+use lockwright_observe::Segment;
+use lockwright_observe::layout::LENGTH;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+fn open(process: &Process) -> Result<(File, PathBuf), Failure> {
+    let pid = process.pid;
+    let file = Live::find(process)?.file(process)?;
+    file.ok_or_else(|| {
+        Failure::new(format!(
+            "process {pid} has counted nothing yet: no thread had to wait for a lock"
+        ))
+        .hint(format!("lockwright ctl {pid} level counters, and try again later"))
+    })
+}
+
+/// Copies what it has counted to a file, which `profile --read` reads.
+pub(crate) fn dump(process: &Process, to: &Path) -> Result<(), Failure> {
+    let (from, path) = open(process)?;
+    let target = launch::create(to)?;
+    let fail = |error: io::Error| {
+        Failure::new(format!(
+            "cannot copy '{}' to '{}': {}",
+            path.display(),
+            to.display(),
+            cause(&error)
+        ))
+    };
+    copy(&from, &target).map_err(fail)
+}
+
+/// Most of a segment is holes, and so is most of its copy.
+fn copy(from: &File, to: &File) -> io::Result<()> {
+    let length = from.metadata()?.len();
+    to.set_len(length)?;
+    let mut bytes = [0; 4096];
+    let mut at = 0;
+    while at < length {
+        let count = from.read_at(&mut bytes, at)?;
+        if count == 0 {
+            break;
+        }
+        if bytes[..count].iter().any(|&byte| byte != 0) {
+            to.write_all_at(&bytes[..count], at)?;
+        }
+        at += count as u64;
+    }
+    Ok(())
+}
+
+/// All counts are 0, and the process counts on. Returns how many locks had counts.
+pub(crate) fn reset(process: &Process) -> Result<usize, Failure> {
+    let (_, path) = open(process)?;
+    let fail = |error: &io::Error| {
+        Failure::new(format!("cannot write '{}': {}", path.display(), cause(error)))
+            .hint("as the process's user, or with sudo")
+    };
+    let file = File::options().read(true).write(true).open(&path).map_err(|error| fail(&error))?;
+    if file.metadata().map_err(|error| fail(&error))?.len() < LENGTH as u64 {
+        return Err(Failure::new(format!("'{}' is too short", path.display())));
+    }
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a fresh mapping overlaps nothing.
+    let base = unsafe {
+        libc::mmap(std::ptr::null_mut(), LENGTH, protection, libc::MAP_SHARED, file.as_raw_fd(), 0)
+    };
+    if base == libc::MAP_FAILED {
+        return Err(fail(&io::Error::last_os_error()));
+    }
+    // SAFETY: mapped until this command ends; the file is that long, and its process never shortens it.
+    let segment = unsafe { Segment::of_other(base.cast()) };
+    segment
+        .map(|segment| segment.reset(now_ns()))
+        .ok_or_else(|| crate::mailbox::other_version(process))
+}

@@ -1,0 +1,232 @@
+//! Which locks the user means.
+
+use crate::elf::ObjectFile;
+use crate::hints::{Failure, nearest};
+use crate::observed::snapshot::{Lock, Of};
+use crate::process::{Process, mappings};
+use crate::rules::{MUTEX_SIZE, named, written};
+use crate::table::Table;
+use lockwright_symbols::Symboliser;
+use std::collections::BTreeSet;
+
+/// A part of a process's locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    /// Every mutex: the default, and no rules.
+    All,
+    /// The mutexes that no rule names.
+    Default,
+    /// The mutexes of these rules' targets.
+    Rules(Vec<String>),
+}
+
+impl Target {
+    /// By its name. `locks`: those that have been contended.
+    pub(crate) fn find(
+        process: &Process,
+        text: &str,
+        locks: impl FnOnce() -> Vec<(String, u64)>,
+    ) -> Result<Self, Failure> {
+        match text {
+            "all" => return Ok(Self::All),
+            "default" => return Ok(Self::Default),
+            _ => {}
+        }
+        if let Some(address) = address(text) {
+            return at(process, text, address).map(Self::Rules);
+        }
+        let objects = objects(process)?;
+        if objects.iter().any(|object| object.name == text) && !text.contains([';', '=']) {
+            return Ok(Self::Rules(vec![format!("lib:{text}")]));
+        }
+        let found = match text.split_once("+0x") {
+            Some((variable, offset)) => inside(&objects, variable, offset),
+            None => Some(named(&objects, text, false)).filter(|found| !found.is_empty()),
+        };
+        let found =
+            found.or_else(|| Some(named(&objects, text, true)).filter(|all| !all.is_empty()));
+        if let Some(found) = found {
+            return Ok(Self::Rules(found));
+        }
+        let locks = locks();
+        let of_list: Vec<_> =
+            locks.iter().filter(|(name, address)| name == text && *address != 0).collect();
+        if !of_list.is_empty() {
+            return Ok(Self::Rules(
+                of_list.into_iter().map(|(_, address)| absolute(*address)).collect(),
+            ));
+        }
+        Err(unknown(process, text, &objects, &locks))
+    }
+
+    /// Gives these mutexes a lock in a table; `None`: that of the other rules. Says what it was, and what is lost.
+    pub(crate) fn put(&self, table: &mut Table, lock: Option<&str>) {
+        match (self, lock) {
+            (Self::All, Some(lock)) => {
+                *table = Table { default: lock.to_owned(), rules: Vec::new() }
+            }
+            (Self::Default, Some(lock)) => table.default = lock.to_owned(),
+            (Self::All, None) => table.rules.clear(),
+            (Self::Default, None) => {}
+            (Self::Rules(targets), lock) => table.set(targets, lock),
+        }
+    }
+
+    /// The lock that these mutexes have by a table, as far as it names them.
+    pub(crate) fn lock<'a>(&self, table: &'a Table) -> &'a str {
+        let rule = match self {
+            Self::Rules(targets) => table.rules.iter().find(|rule| targets.contains(&rule.target)),
+            Self::All | Self::Default => None,
+        };
+        rule.map_or(&table.default, |rule| &rule.lock)
+    }
+
+    /// Does this lock belong to it, under a table in which its rules have their places?
+    pub(crate) fn has(&self, table: &Table, lock: &Lock) -> bool {
+        match self {
+            Self::All => true,
+            Self::Default => table.rule_at(lock.place).is_none(),
+            Self::Rules(targets) => {
+                let by_place =
+                    table.rule_at(lock.place).is_some_and(|rule| targets.contains(&rule.target));
+                by_place
+                    || matches!(lock.of, Of::Lock(address) if targets.contains(&absolute(address)))
+            }
+        }
+    }
+}
+
+/// The target of a rule for the mutex at an address.
+pub(crate) fn absolute(address: u64) -> String {
+    format!("mutex:+{address:#x}-{:#x}", address + MUTEX_SIZE)
+}
+
+/// `0x7f12`, and what the list says behind it: `0x7f12, of work`, `0x7f12 [heap]`.
+fn address(text: &str) -> Option<u64> {
+    let digits = text.strip_prefix("0x")?;
+    let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+    let is_ours = digits[end..].is_empty() || digits[end..].starts_with([',', ' ']);
+    u64::from_str_radix(&digits[..end], 16).ok().filter(|_| is_ours)
+}
+
+fn at(process: &Process, text: &str, address: u64) -> Result<Vec<String>, Failure> {
+    let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
+    let is_there = |end: u64| maps.iter().any(|map| (map.start..map.end).contains(&end));
+    let pid = process.pid;
+    if !address.checked_add(MUTEX_SIZE - 1).is_some_and(|last| is_there(address) && is_there(last))
+    {
+        return Err(Failure::new(format!("nothing lies at '{text}' in process {pid}"))
+            .hint(format!("the locks that it waits for: lockwright ctl {pid}")));
+    }
+    if !address.is_multiple_of(8) {
+        return Err(Failure::new(format!(
+            "no mutex lies at '{text}': it would begin at a multiple of 8"
+        ))
+        .hint(format!("the locks that it waits for: lockwright ctl {pid}")));
+    }
+    Ok(vec![absolute(address)])
+}
+
+/// The mutex at an offset in a variable.
+fn inside(objects: &[ObjectFile], variable: &str, offset: &str) -> Option<Vec<String>> {
+    let offset = u64::from_str_radix(offset, 16).ok()?;
+    let whole = named(objects, variable, false);
+    let part = |target: &String| {
+        let (start, range) = target.rsplit_once('+')?;
+        let (low, high) = range.split_once('-')?;
+        let number = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+        let (low, high) = (number(low)?.checked_add(offset)?, number(high)?);
+        (low < high).then(|| format!("{start}+{low:#x}-{:#x}", low + MUTEX_SIZE))
+    };
+    let parts: Option<Vec<String>> = whole.iter().map(part).collect();
+    parts.filter(|parts| !parts.is_empty())
+}
+
+/// The program, and the libraries that it has loaded.
+fn objects(process: &Process) -> Result<Vec<ObjectFile>, Failure> {
+    let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
+    let mut seen = BTreeSet::new();
+    let program = process.program();
+    let is_code = |path: &std::path::Path| maps.iter().any(|map| map.is_code && map.path == path);
+    let mut objects = Vec::new();
+    for map in maps.iter().filter(|map| map.is_file() && is_code(&map.path)) {
+        let name = map.path.file_name().unwrap_or_default().display().to_string();
+        // Our own functions call nobody's lock.
+        if !seen.insert(map.path.clone()) || name.contains("lockwright") && map.path != program {
+            continue;
+        }
+        // One that is gone by now can't be named.
+        objects.extend(ObjectFile::read(&process.sees(&map.path), name));
+    }
+    Ok(objects)
+}
+
+fn unknown(
+    process: &Process,
+    text: &str,
+    objects: &[ObjectFile],
+    locks: &[(String, u64)],
+) -> Failure {
+    let pid = process.pid;
+    let program = objects.first().map_or(&[][..], |program| &program.symbols);
+    let known = |symbol: &crate::elf::Symbol| written(&symbol.name);
+    let mut names: Vec<String> = locks.iter().map(|(name, _)| name.clone()).collect();
+    names.extend(objects.iter().map(|object| object.name.clone()));
+    names.extend(program.iter().map(known));
+    let failure = Failure::new(format!(
+        "process {pid} ({}) has no lock, function or library '{text}'",
+        process.name()
+    ));
+    match nearest(text, names.iter().map(String::as_str)) {
+        Some(near) => {
+            failure.hint(format!("did you mean '{near}'? its locks: lockwright ctl {pid}"))
+        }
+        None => failure.hint(format!("its locks: lockwright ctl {pid}")),
+    }
+}
+
+/// The locks that a process has contended for, by the names that the list gives them.
+pub(crate) fn contended(process: &Process) -> Vec<(String, u64)> {
+    use crate::observed::{live::Live, outcome::outcome};
+    let look = || -> Result<Vec<(String, u64)>, Failure> {
+        let Some(snapshot) = Live::find(process)?.snapshot(process)? else { return Ok(Vec::new()) };
+        let mut symbols =
+            Symboliser::of_process(process.pid).map_err(|error| process.gone(&error))?;
+        let seen = outcome(&snapshot, &mut symbols, 0, 0);
+        Ok(seen.locks.into_iter().map(|lock| (lock.name, lock.address)).collect())
+    };
+    look().unwrap_or_default() // only names: who asked for one that is not there hears so
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_list_says_is_an_address() {
+        for (text, found) in [
+            ("0x7f10", Some(0x7f10)),
+            ("0x7f10, of work", Some(0x7f10)),
+            ("0x7f10 [heap]", Some(0x7f10)),
+            ("0x", None),
+            ("0x7f10z", None),
+            ("g_lock", None),
+        ] {
+            assert_eq!(address(text), found, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_drops_the_rules_and_a_new_rule_comes_first() {
+        let mut table = Table::read("auto\nlib:a=fifo;");
+        let one = Target::Rules(vec![absolute(0x40)]);
+        one.put(&mut table, Some("cal"));
+        assert_eq!(table.words(), "auto\nmutex:+0x40-0x68=cal;lib:a=fifo;");
+        assert_eq!((one.lock(&table), Target::Default.lock(&table)), ("cal", "auto"));
+        Target::Default.put(&mut table, Some("mcs"));
+        one.put(&mut table, None);
+        assert_eq!(table.words(), "mcs\nlib:a=fifo;");
+        Target::All.put(&mut table, Some("tas"));
+        assert_eq!(table.words(), "tas\n");
+    }
+}

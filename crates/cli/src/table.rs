@@ -1,0 +1,172 @@
+//! A process's table of locks, as it is written to its mailbox: `LOCK`, a newline, `TARGET=LOCK;...`.
+
+use crate::hints::Failure;
+use crate::mailbox::{Remote, Said};
+use crate::process::Process;
+use serde::Serialize;
+
+/// The locks of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Table {
+    /// The lock of mutexes that no rule names.
+    pub(crate) default: String,
+    /// The first one that fits decides.
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// The lock of some mutexes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Rule {
+    /// Which: `lib:FILE`, `mutex:FILE+0xLOW-0xHIGH`, `mutex:+0xLOW-0xHIGH`, `call:FILE+0xLOW-0xHIGH`.
+    pub(crate) target: String,
+    pub(crate) lock: String,
+    /// What the process notes in mutexes that follow this rule; `None`: not known.
+    #[serde(skip)]
+    pub(crate) place: Option<u8>,
+}
+
+/// The places of mutexes that no rule names, or that were contended before there were rules (the runtime's `rules.rs`).
+const DEFAULT: [u32; 3] = [0, 1, 31];
+
+impl Table {
+    /// From its words.
+    pub(crate) fn read(words: &str) -> Self {
+        let (default, rules) = words.split_once('\n').unwrap_or((words, ""));
+        let rules = rules.split(';').filter(|rule| !rule.is_empty());
+        Self {
+            default: default.to_owned(),
+            rules: rules
+                .map(|rule| rule.split_once('=').unwrap_or((rule, "")))
+                .map(Rule::new)
+                .collect(),
+        }
+    }
+
+    /// In words.
+    pub(crate) fn words(&self) -> String {
+        let rules = self.rules.iter().map(|rule| format!("{}={};", rule.target, rule.lock));
+        format!("{}\n{}", self.default, rules.collect::<String>())
+    }
+
+    /// All its locks.
+    pub(crate) fn locks(&self) -> impl Iterator<Item = &str> {
+        [&self.default]
+            .into_iter()
+            .chain(self.rules.iter().map(|rule| &rule.lock))
+            .map(String::as_str)
+    }
+
+    /// The rule of mutexes at a place; `None`: the default's.
+    pub(crate) fn rule_at(&self, place: u32) -> Option<&Rule> {
+        if DEFAULT.contains(&place) {
+            return None;
+        }
+        self.rules.iter().find(|rule| rule.place.map(u32::from) == Some(place))
+    }
+
+    /// The lock of mutexes at a place.
+    pub(crate) fn lock_at(&self, place: u32) -> &str {
+        self.rule_at(place).map_or(&self.default, |rule| &rule.lock)
+    }
+
+    /// The lock of these targets' mutexes, before all other rules; `None`: what the others say.
+    pub(crate) fn set(&mut self, targets: &[String], lock: Option<&str>) {
+        self.rules.retain(|rule| !targets.contains(&rule.target));
+        if let Some(lock) = lock {
+            let new = targets.iter().map(|target| Rule::new((target, lock)));
+            self.rules.splice(..0, new);
+        }
+    }
+
+    /// For people: the process's default, and a line for each rule.
+    pub(crate) fn describe(&self, process: &Process) -> String {
+        let mut text = format!("{} ({}): {}\n", process.pid, process.name(), self.default);
+        for rule in &self.rules {
+            text.push_str(&format!("  {}: {}\n", rule.whose(), rule.lock));
+        }
+        text
+    }
+}
+
+impl Rule {
+    fn new((target, lock): (&str, &str)) -> Self {
+        Self { target: target.to_owned(), lock: lock.to_owned(), place: None }
+    }
+
+    /// For people: `library libfoo.so`.
+    pub(crate) fn whose(&self) -> String {
+        let (what, target) = self.target.split_once(':').unwrap_or(("", &self.target));
+        match what {
+            "lib" => format!("library {target}"),
+            "call" => format!("caller {target}"),
+            what => match target.strip_prefix('+').and_then(|range| range.split_once('-')) {
+                Some((address, _)) => format!("{what} {address}"),
+                None => format!("{what} {target}"),
+            },
+        }
+    }
+}
+
+/// What is posted, if it is not taken yet, or else what is in force: what a change begins with.
+pub(crate) fn base(mailbox: &Remote<'_>) -> Result<Table, Failure> {
+    match mailbox.posted()? {
+        Some(posted) => Ok(posted),
+        None => mailbox.table(),
+    }
+}
+
+/// Posts a table. Is it in force already?
+pub(crate) fn post(
+    process: &Process,
+    mailbox: &Remote<'_>,
+    table: &Table,
+) -> Result<bool, Failure> {
+    let pid = process.pid;
+    match mailbox.post(&table.words())? {
+        Said::Done => Ok(true),
+        Said::Nothing => Ok(false),
+        Said::Refused(why) => Err(Failure::new(format!("process {pid} keeps its locks: {why}"))
+            .hint(format!("which it has: lockwright switch {pid}"))),
+    }
+}
+
+/// Fails if the process's calls lead to glibc again.
+pub(crate) fn refuse_detached(process: &Process, mailbox: &Remote<'_>) -> Result<(), Failure> {
+    match mailbox.is_detached()? {
+        false => Ok(()),
+        true => {
+            let message = format!("process {} ({}) has been detached", process.pid, process.name());
+            Err(Failure::new(message).hint(format!("lockwright attach {}", process.pid)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_read_back_and_new_rules_come_first() {
+        let words = "auto\nlib:libfoo.so=fifo;mutex:+0x10-0x38=asl:window=5;";
+        let mut table = Table::read(words);
+        assert_eq!(table.words(), words);
+        assert_eq!(table.locks().collect::<Vec<_>>(), ["auto", "fifo", "asl:window=5"]);
+        assert_eq!(table.rules[1].whose(), "mutex 0x10");
+        let target = ["mutex:+0x10-0x38".to_owned()];
+        table.set(&target, Some("mcs"));
+        assert_eq!(table.words(), "auto\nmutex:+0x10-0x38=mcs;lib:libfoo.so=fifo;");
+        table.set(&target, None);
+        assert_eq!(table.words(), "auto\nlib:libfoo.so=fifo;");
+        assert_eq!(Table::read("auto").words(), "auto\n");
+    }
+
+    #[test]
+    fn a_place_leads_to_its_rule() {
+        let mut table = Table::read("auto\nlib:a=fifo;lib:b=cal;");
+        table.rules[1].place = Some(7);
+        assert_eq!(
+            [0, 1, 7, 8, 31].map(|place| table.lock_at(place)),
+            ["auto", "auto", "cal", "auto", "auto"]
+        );
+    }
+}

@@ -1,0 +1,358 @@
+//! `lockwright ctl`: a program with a lock that has a name, and one in the heap; and one under stress, switched again and again.
+
+use super::{FOLDER, LIBRARY, compiled, lockwright};
+use anyhow::{Context, Result, bail, ensure};
+use lockwright_locks::catalog::front_rules;
+use lockwright_record::mailbox::{
+    DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, STATE, TAKEN,
+};
+use lockwright_tests::{End, Outcome, source_dir};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Nothing here takes that long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A program that ends with its input, so it can't outlive us.
+struct Program {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    /// The first line that it prints.
+    said: String,
+}
+
+impl Program {
+    fn start() -> Result<Self> {
+        static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("ctl", "ctl.c", &["-g"]));
+        Self::start_file(&PROGRAM)
+    }
+
+    fn start_file(path: &PathBuf) -> Result<Self> {
+        let mut command = Command::new(path);
+        command.env("LD_PRELOAD", &*LIBRARY).env("LOCKWRIGHT_LOCK", "auto");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut output = BufReader::new(child.stdout.take().context("its output")?);
+        let mut said = String::new();
+        output.read_line(&mut said)?;
+        Ok(Self { child, output, said: said.trim().to_owned() })
+    }
+
+    fn ctl(&self, arguments: &[&str]) -> Result<Outcome> {
+        lockwright().args(["ctl", &self.child.id().to_string()]).args(arguments).limit(300).run()
+    }
+
+    /// What it prints if all is well.
+    fn ok(&self, arguments: &[&str]) -> Result<String> {
+        let outcome = self.ctl(arguments)?;
+        ensure!(outcome.end == End::Code(0), "{arguments:?}: {}", outcome.describe());
+        Ok(outcome.text())
+    }
+
+    fn list(&self) -> Result<Value> {
+        let text = self.ok(&["list", "--time=200ms", "--format=json"])?;
+        serde_json::from_str(&text).context(text)
+    }
+
+    /// Until a look shows that: it must, some time.
+    fn comes_to(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+        let begun = Instant::now();
+        loop {
+            let list = self.list()?;
+            if is_so(&list) {
+                return Ok(list);
+            }
+            ensure!(begun.elapsed() < PATIENCE, "never {what}: {list:#}");
+        }
+    }
+
+    /// Until the contended lock of that name has that rule.
+    fn comes_to_run(&self, name: &str, rule: &str) -> Result<()> {
+        let has = |list: &Value| lock(list, name).is_some_and(|lock| lock["rule"] == rule);
+        self.comes_to(&format!("{name} on {rule}"), has).map(drop)
+    }
+
+    /// It still runs, and ends as it would have without us. The rest of what it has printed.
+    fn end(mut self) -> Result<String> {
+        ensure!(self.child.try_wait()?.is_none(), "the program has ended by itself");
+        drop(self.child.stdin.take());
+        let mut text = String::new();
+        self.output.read_to_string(&mut text)?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "{status}: {text}");
+        Ok(text)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A contended lock, by how its name begins.
+fn lock<'a>(list: &'a Value, name: &str) -> Option<&'a Value> {
+    list["locks"].as_array()?.iter().find(|lock| {
+        lock["name"].as_str().is_some_and(|known| known.starts_with(name)) && lock["contended"] != 0
+    })
+}
+
+#[test]
+fn each_lock_gets_the_rule_that_it_is_given() -> Result<()> {
+    let program = Program::start()?;
+    let heap = program.said.clone();
+    program.comes_to_run("g_lock", "auto")?;
+    program.comes_to_run(&heap, "auto")?;
+    let said = program.ok(&["switch", "g_lock", "fifo"])?;
+    ensure!(said.contains("  mutex ctl+0x") && said.ends_with(": fifo\n"), "{said}");
+    program.comes_to_run("g_lock", "fifo")?;
+    program.comes_to_run(&heap, "auto")?;
+    // As the list names it.
+    program.ok(&["switch", &format!("{heap}, of visit"), "cal"])?;
+    program.comes_to_run(&heap, "cal")?;
+    program.comes_to_run("g_lock", "fifo")?;
+    program.ok(&["set", "g_lock", "spin=7us"])?;
+    program.comes_to_run("g_lock", "fifo:spin=7us")?;
+    program.ok(&["set", "g_lock", "bypass=9,spin=8us"])?;
+    program.comes_to_run("g_lock", "fifo:bypass=9,spin=8us")?;
+    program.ok(&["switch", "g_lock", "default"])?;
+    program.comes_to_run("g_lock", "auto")?;
+    program.ok(&["switch", "default", "barging"])?;
+    program.comes_to_run("g_lock", "barging")?;
+    program.comes_to_run(&heap, "cal")?;
+    // By the function that waits for both.
+    program.ok(&["switch", &heap, "default"])?;
+    program.ok(&["switch", "visit", "slo"])?;
+    program.comes_to_run("g_lock", "slo")?;
+    program.comes_to_run(&heap, "slo")?;
+    let said = program.ok(&["switch", "all", "mutexee"])?;
+    ensure!(said.ends_with("(ctl): mutexee\n"), "{said}");
+    program.comes_to_run("g_lock", "mutexee")?;
+    program.comes_to_run(&heap, "mutexee")?;
+    program.end().map(drop)
+}
+
+#[test]
+fn more_rules_than_there_is_room_for_come_and_go() -> Result<()> {
+    let program = Program::start()?;
+    let heap = u64::from_str_radix(program.said.trim_start_matches("0x"), 16)?;
+    // Each is another rule. 29 fit at a time.
+    let fifo = |step: u64| program.ctl(&["switch", &format!("{:#x}", heap + 8 * step), "fifo"]);
+    for step in 0..29 {
+        ensure!(fifo(step)?.end == End::Code(0));
+    }
+    let outcome = fifo(29)?;
+    ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+    ensure!(outcome.errors().contains("29 rules at a time"), "{}", outcome.describe());
+    // There is room for others where these were.
+    program.ok(&["switch", "all", "auto"])?;
+    ensure!(fifo(30)?.end == End::Code(0));
+    ensure!(fifo(0)?.end == End::Code(0));
+    program.comes_to_run(&program.said, "fifo")?;
+    program.end().map(drop)
+}
+
+#[test]
+fn epochs_get_another_slo_and_back() -> Result<()> {
+    let program = Program::start()?;
+    let slo = |ns: u64, is_set: bool| {
+        move |list: &Value| {
+            let all = list["epochs"].as_array().into_iter().flatten();
+            let mut named = all.filter(|epoch| epoch["name"] == "get" && epoch["id"] == 5);
+            named.any(|epoch| epoch["slo_ns"] == ns && epoch["is_set"] == is_set)
+        }
+    };
+    let list = program.comes_to("the program's SLO", slo(70_000_000, false))?;
+    ensure!(list["epochs"].as_array().context("epochs")?.len() == 1, "{list}");
+    program.ok(&["slo", "get", "1ns"])?;
+    program.comes_to("ours", slo(1, true))?;
+    // Nothing takes less.
+    program.comes_to("only misses", |list| {
+        let epoch = &list["epochs"][0];
+        epoch["ended_per_s"].as_f64() > Some(0.0) && epoch["ended_per_s"] == epoch["missed_per_s"]
+    })?;
+    program.ok(&["slo", "5", "own"])?;
+    program.comes_to("its own again", slo(70_000_000, false))?;
+    let outcome = program.ctl(&["slo", "gte", "100us"])?;
+    ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+    let pid = program.child.id();
+    ensure!(
+        outcome.errors().ends_with(&format!("it has get; lockwright ctl {pid} slo 'get' 100us\n")),
+        "{}",
+        outcome.describe()
+    );
+    program.end().map(drop)
+}
+
+#[test]
+fn counts_are_asked_for_copied_and_begun_anew() -> Result<()> {
+    let program = Program::start()?;
+    let said = program.ok(&["level", "full"])?;
+    ensure!(said.ends_with("(ctl) counts: full\n"), "{said}");
+    // What a command asks for while it looks is not what the process counts by itself.
+    program.comes_to("full", |list| list["level"] == "full")?;
+    program.comes_to("contended", |list| lock(list, "g_lock").is_some())?;
+    let file = FOLDER.path().join("ctl.observe");
+    let path = file.to_str().context("a path")?;
+    let read = || -> Result<Value> {
+        program.ok(&["dump", path])?;
+        let outcome = lockwright().args(["profile", "--format=json", "--read", path]).run()?;
+        let all: Value =
+            serde_json::from_str(&outcome.text()).with_context(|| outcome.describe())?;
+        Ok(all["processes"][0].clone())
+    };
+    let before = read()?;
+    let waits = |process: &Value| -> Result<u64> {
+        let locks = process["locks"].as_array().context("locks")?;
+        let lock = locks.iter().find(|lock| lock["name"] == "g_lock").context("g_lock")?;
+        lock["contended"].as_u64().context("a number")
+    };
+    // From here on nothing is counted, so nothing comes between.
+    program.ok(&["level", "off"])?;
+    program.comes_to("off", |list| list["level"] == "off")?;
+    ensure!(waits(&read()?)? >= waits(&before)?);
+    let said = program.ok(&["reset"])?;
+    ensure!(said.contains("the counts of ") && said.ends_with(" locks are 0\n"), "{said}");
+    let after = read()?;
+    ensure!(after["elapsed_ns"].as_u64() < before["elapsed_ns"].as_u64(), "{after}");
+    // It goes on, for a while.
+    program.ok(&["level", "counters", "--for", "100ms"])?;
+    program.comes_to("off", |list| list["level"] == "off")?;
+    program.comes_to("contended", |list| lock(list, "g_lock").is_some())?;
+    program.end().map(drop)
+}
+
+/// A command that says of a program that it does 1000 while its default is `auto`, and 10 else: between any two looks.
+fn counter(program: &Program, name: &str) -> Result<String> {
+    let file = FOLDER.path().join(name);
+    fs::write(&file, "0\n")?;
+    let script = FOLDER.path().join(format!("{name}.sh"));
+    let text = format!(
+        "case $('{0}' switch {1}) in *': auto') step=1000;; *) step=10;; esac\nn=$(($(cat '{2}') + step))\necho $n | tee '{2}'\n",
+        env!("CARGO_BIN_EXE_lockwright"),
+        program.child.id(),
+        file.display(),
+    );
+    fs::write(&script, text)?;
+    Ok(format!("sh '{}'", script.display()))
+}
+
+#[test]
+fn what_is_worse_is_rolled_back() -> Result<()> {
+    let program = Program::start()?;
+    let counter = counter(&program, "worse")?;
+    let arguments = ["switch", "all", "barging", "--guard=600ms", "--counter", &counter];
+    let outcome = program.ctl(&arguments)?;
+    ensure!(outcome.end == End::Code(1), "{}", outcome.describe());
+    ensure!(outcome.text().ends_with("worse: rolled back to auto\n"), "{}", outcome.describe());
+    ensure!(outcome.text().contains("\ncounted/s "), "{}", outcome.describe());
+    program.comes_to_run("g_lock", "auto")?;
+    // Whatever it finds, what it says is so.
+    let outcome = program.ctl(&["set", "g_lock", "spin=9us", "--guard=600ms"])?;
+    let rule = match outcome.end {
+        End::Code(0) => "auto:spin=9us",
+        End::Code(1) => "auto",
+        _ => bail!("{}", outcome.describe()),
+    };
+    ensure!(outcome.text().contains("\nepochs/s "), "{}", outcome.describe());
+    program.comes_to_run("g_lock", rule)?;
+    program.end().map(drop)
+}
+
+#[test]
+fn a_killed_guard_leaves_a_program_that_runs_on_and_can_be_switched() -> Result<()> {
+    let program = Program::start()?;
+    let mut guard = Command::new(env!("CARGO_BIN_EXE_lockwright"))
+        .args(["ctl", &program.child.id().to_string(), "switch", "all", "fifo", "--guard=60s"])
+        .stderr(Stdio::null())
+        .spawn()?;
+    program.comes_to("under way", |list| list["default"] == "fifo")?;
+    guard.kill()?;
+    guard.wait()?;
+    let list = program.list()?;
+    ensure!(["auto", "fifo"].iter().any(|lock| list["default"] == *lock), "{list}");
+    program.ok(&["switch", "all", "cal"])?;
+    program.comes_to_run("g_lock", "cal")?;
+    program.end().map(drop)
+}
+
+#[test]
+fn what_is_not_there_says_what_is() -> Result<()> {
+    let program = Program::start()?;
+    program.comes_to("contended", |list| lock(list, "g_lock").is_some())?;
+    let refused = |arguments: &[&str], message: &str, hint: &str| -> Result<()> {
+        let outcome = program.ctl(arguments)?;
+        ensure!(outcome.end == End::Code(2), "{}", outcome.describe());
+        let errors = outcome.errors();
+        ensure!(errors.contains(message) && errors.contains(hint), "{}", outcome.describe());
+        Ok(())
+    };
+    refused(
+        &["switch", "g_lok", "fifo"],
+        "no lock, function or library 'g_lok'",
+        "did you mean 'g_lock'?",
+    )?;
+    refused(&["switch", "0x10", "fifo"], "nothing lies at '0x10'", "lockwright ctl ")?;
+    refused(&["set", "g_lock", "spn=5"], "spn", "did you mean")?;
+    program.end().map(drop)
+}
+
+/// A child of a fork has its own mailbox: it keeps what it has.
+#[test]
+fn a_program_under_stress_takes_each_of_many_switches() -> Result<()> {
+    const SWITCHES: usize = 1000;
+    let path = FOLDER.path().join("switching");
+    lockwright_tests::compile(&source_dir().join("stress/switching.c"), &path, &[])?;
+    let program = Program::start_file(&path)?;
+    let at = u64::from_str_radix(program.said.trim_start_matches("0x"), 16)?;
+    let memory =
+        File::options().read(true).write(true).open(format!("/proc/{}/mem", program.child.id()))?;
+    let word = |offset: usize| -> Result<u32> {
+        let mut bytes = [0; 4];
+        memory.read_exact_at(&mut bytes, at + offset as u64)?;
+        Ok(u32::from_ne_bytes(bytes))
+    };
+    let write = |offset: usize, bytes: &[u8]| memory.write_all_at(bytes, at + offset as u64);
+    let mut magic = [0; 8];
+    memory.read_exact_at(&mut magic, at + offset_of!(Mailbox, magic) as u64)?;
+    ensure!(u64::from_ne_bytes(magic) == MAGIC);
+    let locks: Vec<&str> = front_rules().map(|entry| entry.id).collect();
+    for lock in locks.iter().cycle().take(SWITCHES) {
+        let state = word(offset_of!(Mailbox, state))?;
+        ensure!(state & STATE != TAKEN, "two at a time");
+        let post = state.wrapping_add(POST) & !STATE;
+        let text = format!("{lock}\n");
+        write(offset_of!(Mailbox, state), &(post | EMPTY).to_ne_bytes())?;
+        write(offset_of!(Mailbox, text), text.as_bytes())?;
+        write(offset_of!(Mailbox, len), &(text.len() as u32).to_ne_bytes())?;
+        write(offset_of!(Mailbox, state), &(post | POSTED).to_ne_bytes())?;
+        let begun = Instant::now();
+        loop {
+            let state = word(offset_of!(Mailbox, state))?;
+            ensure!(state != post | REFUSED, "{lock} is refused");
+            if state == post | DONE {
+                break;
+            }
+            ensure!(begun.elapsed() < PATIENCE, "nobody takes {lock}");
+            sleep(Duration::from_micros(50));
+        }
+    }
+    let mut program = program;
+    let mut input = program.child.stdin.take().context("its input")?;
+    input.write_all(b"\n")?;
+    program.child.stdin = Some(input);
+    let text = program.end()?;
+    let mut lines = text.lines().skip(1);
+    let counts = lines.next().context("counts")?;
+    ensure!(lines.next() == Some("ok"), "{text}");
+    ensure!(counts.split(' ').all(|count| count != "0"), "something was never done: {text}");
+    Ok(())
+}

@@ -1,0 +1,240 @@
+// Eight threads stress their locks in all ways there are, for a command that switches the process's locks meanwhile. It checks mutual
+// exclusion (plain counters), that no wake-up is lost (tokens), timed waits (not early), and children of forks.
+//
+//   switching [SECONDS]    until SECONDS have passed or, without, until its input ends
+//
+// First it prints where our library keeps its mailbox. Each line of input is answered by the number of sections so far. At the end: sections,
+// of them by trylock, by timed locks, waits for tokens, children; then `ok`. A violation is said on stderr, and ends it.
+#include "../posix/check.h"
+
+enum { THREADS = 8, LOCKS = 3 };
+
+static _Atomic bool stop;
+static _Atomic uint64_t sections[THREADS], tries, timed, waits, children;
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "failed: %s\n", what);
+    _exit(1);
+}
+
+#define MUST(condition)          \
+    do {                         \
+        if (!(condition))        \
+            fail(#condition);    \
+    } while (0)
+
+static uint64_t next(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    long a, pad[15], b;
+    long tokens, waiters;
+} locks[LOCKS];
+
+static void work(uint64_t turns)
+{
+    for (volatile uint64_t i = 0; i < turns; i++)
+        ;
+}
+
+static struct timespec after_ns(clockid_t clock, long ns)
+{
+    struct timespec time = in_ms(clock, 0);
+    time.tv_nsec += ns;
+    time.tv_sec += time.tv_nsec / 1000000000;
+    time.tv_nsec %= 1000000000;
+    return time;
+}
+
+static bool take(pthread_mutex_t *m, uint64_t dice)
+{
+    struct timespec deadline;
+    int code;
+    switch (dice % 16) {
+    case 0:
+        tries++;
+        code = pthread_mutex_trylock(m);
+        MUST(code == 0 || code == EBUSY);
+        return code == 0;
+    case 1:
+        timed++;
+        deadline = after_ns(CLOCK_REALTIME, (long)(dice >> 8) % 200000);
+        code = pthread_mutex_timedlock(m, &deadline);
+        MUST(code == 0 || code == ETIMEDOUT);
+        MUST(code == 0 || has_passed(CLOCK_REALTIME, deadline));
+        return code == 0;
+    default:
+        MUST(pthread_mutex_lock(m) == 0);
+        return true;
+    }
+}
+
+/* A child has one thread, and the parent's locks as they were. It takes those that it finds free, and one of its own, with a thread. */
+static void *of_child(void *lock)
+{
+    for (int i = 0; i < 100; i++) {
+        MUST(pthread_mutex_lock(lock) == 0);
+        work(20);
+        MUST(pthread_mutex_unlock(lock) == 0);
+    }
+    return NULL;
+}
+
+static void child(void)
+{
+    static pthread_mutex_t own = PTHREAD_MUTEX_INITIALIZER;
+    pthread_t thread;
+    alarm(60);
+    for (int i = 0; i < LOCKS; i++)
+        if (pthread_mutex_trylock(&locks[i].mutex) == 0) {
+            MUST(locks[i].a == locks[i].b);
+            MUST(pthread_mutex_unlock(&locks[i].mutex) == 0);
+        }
+    if (pthread_create(&thread, NULL, of_child, &own) == 0) {
+        of_child(&own);
+        MUST(pthread_join(thread, NULL) == 0);
+    }
+    _exit(0);
+}
+
+static void forks(void)
+{
+    int status;
+    pid_t pid = fork();
+    if (pid == 0)
+        child();
+    if (pid < 0)
+        return; /* no room for one */
+    MUST(waitpid(pid, &status, 0) == pid);
+    if (status != 0) {
+        fprintf(stderr, "a child's status: %#x\n", status);
+        fail("a child");
+    }
+    children++;
+}
+
+static void *body(void *data)
+{
+    intptr_t me = (intptr_t)data;
+    uint64_t state = 1000003 + (uint64_t)me;
+    while (!stop) {
+        uint64_t dice = next(&state);
+        int which = (int)((dice >> 60) % LOCKS);
+        pthread_mutex_t *m = &locks[which].mutex;
+        if (!take(m, dice))
+            continue;
+        sections[me]++;
+        MUST(locks[which].a == locks[which].b);
+        locks[which].a++;
+        work((dice >> 16) % 64);
+        if ((dice >> 24) % 64 == 0)
+            usleep(20); /* so somebody always has to wait, however busy the machine is */
+        locks[which].b++;
+        /* Wait for a token, or leave one: nobody may wait forever while tokens are left. */
+        if ((dice >> 40) % 16 == 0 && locks[which].waiters < THREADS / 2) {
+            locks[which].waiters++;
+            waits++;
+            while (!locks[which].tokens && !stop) {
+                if ((dice >> 44) % 2) {
+                    struct timespec soon = after_ns(CLOCK_REALTIME, 100000);
+                    int code = pthread_cond_timedwait(&locks[which].cond, m, &soon);
+                    MUST(code == 0 || (code == ETIMEDOUT && has_passed(CLOCK_REALTIME, soon)));
+                } else {
+                    MUST(pthread_cond_wait(&locks[which].cond, m) == 0);
+                }
+                MUST(locks[which].a == locks[which].b);
+            }
+            if (locks[which].tokens)
+                locks[which].tokens--;
+            locks[which].waiters--;
+            MUST(pthread_mutex_unlock(m) == 0);
+        } else {
+            bool wake = locks[which].waiters > locks[which].tokens;
+            if (wake)
+                locks[which].tokens++;
+            if (wake && (dice >> 46) % 8 == 0)
+                MUST(pthread_cond_broadcast(&locks[which].cond) == 0);
+            else if (wake)
+                MUST(pthread_cond_signal(&locks[which].cond) == 0);
+            MUST(pthread_mutex_unlock(m) == 0);
+        }
+        if (me == 0 && (children == 0 || dice % 16384 == 0))
+            forks();
+        work((dice >> 50) % 512);
+    }
+    return NULL;
+}
+
+static uint64_t all(void)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < THREADS; i++)
+        sum += sections[i];
+    return sum;
+}
+
+/* If a thread doesn't get on for long, it waits for a wake-up that was lost. */
+static void *watch(void *data)
+{
+    uint64_t seen[THREADS] = {0};
+    int still[THREADS] = {0};
+    while (!stop) {
+        sleep_ms(100);
+        for (int i = 0; i < THREADS; i++) {
+            still[i] = sections[i] == seen[i] ? still[i] + 1 : 0;
+            seen[i] = sections[i];
+            if (still[i] >= 600)
+                fail("a thread makes no progress for 60 s");
+        }
+    }
+    return data;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t threads[THREADS], watcher;
+    for (int i = 0; i < LOCKS; i++) {
+        OK(pthread_mutex_init(&locks[i].mutex, NULL));
+        OK(pthread_cond_init(&locks[i].cond, NULL));
+    }
+    for (intptr_t i = 0; i < THREADS; i++)
+        threads[i] = start(body, (void *)i);
+    watcher = start(watch, NULL);
+    printf("%p\n", dlsym(RTLD_DEFAULT, "lockwright_mailbox"));
+    fflush(stdout);
+    if (argc > 1) {
+        sleep_ms((long)(atof(argv[1]) * 1000));
+    } else {
+        char line[16];
+        while (fgets(line, sizeof line, stdin)) {
+            printf("%llu\n", (unsigned long long)all());
+            fflush(stdout);
+        }
+    }
+    stop = true;
+    for (int i = 0; i < LOCKS; i++) {
+        MUST(pthread_mutex_lock(&locks[i].mutex) == 0);
+        MUST(pthread_cond_broadcast(&locks[i].cond) == 0);
+        MUST(pthread_mutex_unlock(&locks[i].mutex) == 0);
+    }
+    for (int i = 0; i < THREADS; i++)
+        join(threads[i]);
+    join(watcher);
+    long in_locks = 0;
+    for (int i = 0; i < LOCKS; i++) {
+        MUST(locks[i].waiters == 0 && locks[i].a == locks[i].b);
+        in_locks += locks[i].a;
+    }
+    MUST((uint64_t)in_locks == all());
+    printf("%llu %llu %llu %llu %llu\nok\n", (unsigned long long)all(), (unsigned long long)tries, (unsigned long long)timed,
+           (unsigned long long)waits, (unsigned long long)children);
+    return failures != 0;
+}
