@@ -58,6 +58,14 @@ figure.scroll svg { min-width: 680px; }
 @media (max-width: 560px) { dl { grid-template-columns: minmax(0, 1fr); gap: 0; } dd { margin-bottom: 8px; } }
 ";
 
+/// inferno writes a script even where it should not.
+fn without_script(svg: &str) -> String {
+    match (svg.find("<script"), svg.split_once("</script>")) {
+        (Some(start), Some((_, rest))) => format!("{}{rest}", &svg[..start]),
+        _ => svg.to_owned(),
+    }
+}
+
 /// Somebody else's text.
 fn foreign(text: &str) -> String {
     escape(&shown(text))
@@ -97,6 +105,7 @@ fn process(body: &mut String, outcome: &Outcome, most: usize) -> Result<(), Fail
         let svg = String::from_utf8_lossy(&svg);
         // What comes before belongs to a file of its own.
         let svg = svg.find("<svg").map_or("", |at| &svg[at..]);
+        let svg = without_script(svg);
         let _ = writeln!(body, "<h2>Stacks</h2>\n<figure class=\"scroll\">{svg}</figure>");
     }
     Ok(())

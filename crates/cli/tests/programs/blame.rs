@@ -186,7 +186,7 @@ fn a_process_that_runs_is_watched() -> Result<()> {
 #[test]
 fn the_report_comes_as_a_page_a_profile_and_a_timeline() -> Result<()> {
     let file = |name: &str| FOLDER.path().join(name);
-    let [page, pprof, timeline] = ["forms.html", "forms.pb.gz", "forms.json"].map(file);
+    let [page, pprof, timeline] = ["forms.html", "forms.pb.gz", "forms-time.json"].map(file);
     let path = |path: &PathBuf| path.to_str().map(str::to_owned).context("a path in UTF-8");
     let (html, gz, json) = (path(&page)?, path(&pprof)?, path(&timeline)?);
     let options = ["--html", &html, "--pprof", &gz, "--timeline", &json];
