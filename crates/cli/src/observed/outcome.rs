@@ -323,9 +323,19 @@ pub(crate) fn is_of_a_lock(frame: &Frame) -> bool {
         "std::_V2::condition_variable_any",
         "__gthread_",
     ];
+    // Where debug information holds lines only, functions have no paths.
+    const FILES: [&str; 6] = [
+        "/lock_api-",
+        "/lockwright-",
+        "crates/sync/src/",
+        "crates/runtime/src/",
+        "/library/core/src/",
+        "/gthr-default.h",
+    ];
     let name = frame.function.as_deref().unwrap_or_default();
     let name = name.trim_start_matches('<');
     OURS.iter().any(|ours| name.starts_with(ours))
+        || frame.file.as_ref().is_some_and(|file| FILES.iter().any(|part| file.contains(part)))
 }
 
 fn spot(at: At, symbols: &mut Symboliser) -> String {
