@@ -367,7 +367,7 @@ mod tests {
         assert_eq!(judge(&slices(1.0, 0, true)).1, Finding::Same);
         assert_eq!(
             judge(&slices(1.4, 0, false)).1,
-            Finding::Same,
+            Finding::Better,
             "without throughput, waits decide"
         );
     }
