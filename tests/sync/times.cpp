@@ -49,7 +49,7 @@ static void locks_that_come_free()
 {
     mutex.lock();
     std::thread waiter([] {
-        CHECK(mutex.try_lock_for(std::chrono::hours(1000000))); // as good as for ever
+        CHECK(mutex.try_lock_for(std::chrono::hours(1000000))); // as good as forever
         mutex.unlock();
     });
     std::this_thread::sleep_for(20ms);

@@ -6,7 +6,7 @@
 //! `// library: lib_x` link with `lib_x.c`; `// beside: lib_x` build it, don't link;
 //! `// bare: lib_x` the same, linked without libc; `// flag: -rdynamic` for the compiler;
 //! `// says: TEXT` our one line on stderr has it in it (otherwise there is no line);
-//! `// whole: yes` also under whole locks; `// limit: N` seconds until it counts as hung.
+//! `// whole: yes` also under whole locks; `// counted: yes` also while waits are counted; `// limit: N` seconds until it counts as hung.
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -56,6 +56,7 @@ struct Program {
     flags: Vec<String>,
     says: Vec<String>,
     whole: bool,
+    counted: bool,
     limit: u64,
     binary: OnceLock<Result<PathBuf, String>>,
     plain: OnceLock<Result<Outcome, String>>,
@@ -80,6 +81,7 @@ impl Program {
             flags: said("flag"),
             says: said("says"),
             whole: said("whole") == ["yes"],
+            counted: said("counted") == ["yes"],
             limit: match said("limit").first() {
                 Some(limit) => limit.parse().with_context(|| format!("limit of {source:?}"))?,
                 None => 60,
@@ -171,6 +173,21 @@ impl Program {
         same(&self.name, lock, plain, &ours)
     }
 
+    /// While waits are counted it prints the same.
+    fn same_when_counted(&self, level: &str, preload: &OsString) -> Result<(), Failed> {
+        let dir = tempfile::tempdir()?;
+        let count = |child: Child| {
+            child.env("LOCKWRIGHT_OBSERVE", level).env("LOCKWRIGHT_OBSERVE_DIR", dir.path())
+        };
+        let ours = self.heard(self.run_as(Some("auto"), preload, count)?)?;
+        ensure_end(&self.name, level, &ours)?;
+        same(&self.name, level, self.plain()?, &ours)?;
+        match fs::read_dir(dir.path())?.next() {
+            Some(_) => Ok(()),
+            None => Err(format!("'{}' has counted nothing", self.name).into()),
+        }
+    }
+
     /// While its operations are recorded it prints the same, and what was recorded can be read.
     fn same_when_recorded(&self, lock: &str, preload: &OsString) -> Result<(), Failed> {
         let dir = tempfile::tempdir()?;
@@ -237,6 +254,11 @@ fn trials() -> Result<Vec<Trial>> {
         let (recorded, list) = (program.clone(), ours.clone());
         let name = format!("{}::fifo_recorded", program.name);
         trials.push(Trial::test(name, move || recorded.same_when_recorded("fifo", &list)));
+        for level in ["counters", "full"].into_iter().filter(|_| program.counted) {
+            let (program, list) = (program.clone(), ours.clone());
+            let name = format!("{}::auto_{level}", program.name);
+            trials.push(Trial::test(name, move || program.same_when_counted(level, &list)));
+        }
         if WITH_ALLOCATORS.contains(&program.name.as_str()) {
             for (name, file) in ALLOCATORS {
                 let file = Path::new(file);

@@ -168,6 +168,16 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
     })
 }
 
+/// How long it takes from a wake call until the sleeper runs on another CPU, as far as others don't delay it: the least of a few
+/// medians. Takes some milliseconds. `None`: this process has one CPU, or a CPU is taken.
+pub fn wake_up() -> Option<Duration> {
+    const LOOKS: usize = 8;
+    let (waker, sleeper) = Layout::here().ok()?.main_pair()?;
+    let look = |_| sleep::wake(waker, sleeper, memory::SHORT_SLEEP_NS, 5).turnaround_ns;
+    let least = (0..LOOKS).map(look).fold(f64::INFINITY, f64::min);
+    (least.is_finite() && least > 0.0).then(|| Duration::from_nanos(least as u64))
+}
+
 fn notes(
     layout: &Layout,
     machine: &Machine,

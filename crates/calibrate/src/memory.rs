@@ -9,7 +9,7 @@ use crate::{Effort, Error, repeat};
 use lockwright_sim::profile::{Cluster, Memory};
 
 /// How long a sleeper sleeps whose CPU has no time to idle deeply, ns.
-const SHORT_SLEEP_NS: u64 = 60_000;
+pub(crate) const SHORT_SLEEP_NS: u64 = 60_000;
 /// Turns of waiting between two attempts at a line: rare enough that they don't follow each other back to back.
 const SPACED: u32 = 32;
 /// For a machine whose transfers can't be measured, ns.

@@ -106,7 +106,11 @@ pub(crate) fn is_running(pid: u32) -> bool {
 pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // After the name, which is in brackets, comes the state; field 22 of all.
-    let (_, rest) = stat.rsplit_once(") ").filter(|(_, rest)| !rest.starts_with(['Z', 'X']))?;
+    // A process whose first thread has ended looks like one that has ended.
+    let threads =
+        || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, |tasks| tasks.count());
+    let runs = |rest: &str| !rest.starts_with(['Z', 'X']) || threads() > 1;
+    let (_, rest) = stat.rsplit_once(") ").filter(|(_, rest)| runs(rest))?;
     rest.split(' ').nth(19)?.parse().ok()
 }
 

@@ -98,3 +98,12 @@ pub(crate) fn folder(name: &str, command: &str) -> Result<TempDir, Failure> {
             .hint(format!("TMPDIR=/var/tmp lockwright {command} -- PROGRAM"))
     })
 }
+
+/// A server that root starts gives up its rights, and its files are then another user's: root's folder lets anybody make files, see
+/// none, and remove only one's own. So who reads it must expect anything there ([`crate::observed::run::open_file`]).
+pub(crate) fn share(folder: &TempDir) {
+    // SAFETY: no preconditions.
+    if unsafe { libc::geteuid() } == 0 {
+        let _ = fs::set_permissions(folder.path(), Permissions::from_mode(0o1733)); // then it is as private as before
+    }
+}

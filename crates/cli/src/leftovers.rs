@@ -6,8 +6,10 @@ use lockwright_observe::layout::{ENDING, FOLDERS, Header, MAGIC};
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::mem::offset_of;
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 const PREFIX: &str = "lockwright-";
 
@@ -46,11 +48,28 @@ pub(crate) fn remove_counts() {
     // SAFETY: no preconditions.
     let user = unsafe { libc::geteuid() };
     for (before, after) in FOLDERS {
-        remove_counts_in(Path::new(&format!("{before}{user}{after}")));
+        remove_counts_in(Path::new(&format!("{before}{user}{after}")), user);
+    }
+    // Root also looks after others, whose servers it has started.
+    let memory = if user == 0 { fs::read_dir("/dev/shm").ok() } else { None };
+    for entry in memory.into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let user = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
+        if let Some(user) = user {
+            remove_counts_in(&entry.path(), user);
+        }
     }
 }
 
-fn remove_counts_in(dir: &Path) {
+/// Anybody may have made such a folder, and put links or pipes into it: it is entered only if it is that user's and no link, and by
+/// its descriptor.
+fn remove_counts_in(dir: &Path, user: libc::uid_t) {
+    let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+    let Ok(folder) = File::options().read(true).custom_flags(flags).open(dir) else { return };
+    if !folder.metadata().is_ok_and(|about| about.is_dir() && about.uid() == user) {
+        return;
+    }
+    let dir = format!("/proc/self/fd/{}", folder.as_raw_fd());
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.to_str().is_some_and(|path| path.ends_with(ENDING)) && is_dead(&path) == Some(true)
@@ -60,11 +79,21 @@ fn remove_counts_in(dir: &Path) {
     }
 }
 
+/// To make such a file takes far less.
+const MAKING: Duration = Duration::from_secs(60);
+
 /// Has the process of our namespace that counts in this file ended? `None`: who knows.
 fn is_dead(file: &Path) -> Option<bool> {
     let mut head = [0; size_of::<Header>()];
-    File::open(file).ok()?.read_exact(&mut head).ok()?;
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut file = File::options().read(true).custom_flags(flags).open(file).ok()?;
+    let about = file.metadata().ok().filter(Metadata::is_file)?;
+    file.read_exact(&mut head).ok()?;
     let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+    if word(offset_of!(Header, magic)) == 0 {
+        // It was killed while it made the file, and has not said who it was.
+        return about.modified().ok()?.elapsed().ok().map(|age| age > MAKING);
+    }
     let at = offset_of!(Header, pid);
     let pid = u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
     let is_known = word(offset_of!(Header, magic)) == MAGIC
@@ -89,6 +118,7 @@ pub(crate) fn running(folder: &Path) -> usize {
 mod tests {
     use super::*;
     use std::process;
+    use std::time::SystemTime;
 
     #[test]
     fn counts_of_ended_processes_are_removed() {
@@ -107,15 +137,28 @@ mod tests {
             file
         };
         let (space, own) = (namespace(), process::id());
-        let left = [make("gone", u32::MAX, space, begun), make("reused", own, space, begun + 1)];
+        let half = |name: &str, age: Duration| {
+            let path = dir.path().join(format!("{name}.observe"));
+            let file = File::create(&path).unwrap();
+            file.set_len(2 * size_of::<Header>() as u64).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+            path
+        };
+        let left = [
+            make("gone", u32::MAX, space, begun),
+            make("reused", own, space, begun + 1),
+            half("killed", 2 * MAKING),
+        ];
         let needed = [
             make("runs", own, space, begun),
             make("elsewhere", u32::MAX, space + 1, begun),
             make("unknown", u32::MAX, space, 0),
+            half("making", Duration::ZERO),
             make("other", u32::MAX, space, begun).with_extension("stats"),
         ];
-        fs::rename(dir.path().join("other.observe"), &needed[3]).unwrap();
-        remove_counts_in(dir.path());
+        fs::rename(dir.path().join("other.observe"), &needed[4]).unwrap();
+        // SAFETY: no preconditions.
+        remove_counts_in(dir.path(), unsafe { libc::geteuid() });
         assert!(left.iter().all(|file| !file.exists()));
         assert!(needed.iter().all(|file| file.exists()));
     }

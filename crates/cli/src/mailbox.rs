@@ -211,8 +211,9 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
     }
     Err(Failure::new(format!("process {} ({}) runs without lockwright", process.pid, process.name()))
         .hint(format!(
-            "lockwright attach {}, or `lockwright run -- PROGRAM`; with --stats the program is our child",
-            process.pid
+            "lockwright attach {}, or `lockwright run -- PROGRAM`; with --stats the program is our child. Or only look: \
+             lockwright profile -p {} --sample",
+            process.pid, process.pid
         )))
 }
 

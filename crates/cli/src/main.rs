@@ -1,9 +1,5 @@
 //! The `lockwright` command: each subcommand is a file in `cmd/`, its flags are that file's `Args`.
 
-#[cfg(target_arch = "x86_64")]
-mod attach;
-#[cfg(not(target_arch = "x86_64"))]
-#[path = "attach/elsewhere.rs"]
 mod attach;
 mod catalog;
 mod chart;
@@ -37,6 +33,7 @@ mod reproduce;
 mod rules;
 mod signals;
 mod sim;
+mod stack;
 mod supervise;
 mod table;
 mod top;

@@ -83,12 +83,19 @@ fn draw(
                 next = (next + interval).max(Instant::now());
                 break;
             }
-            let has_input = has_input(left.min(SIGNALS)) && !is_gone();
-            if has_input && event::poll(Duration::ZERO).map_err(fail)? {
-                match keys::pressed(view, &event::read().map_err(fail)?) {
-                    After::Quit => return Ok(None),
-                    After::Draw => break,
+            if !has_input(left.min(SIGNALS)) || is_gone() {
+                continue;
+            }
+            // All that were typed: those that the library has read already can't be waited for.
+            let mut is_pressed = false;
+            while event::poll(Duration::ZERO).map_err(fail)? {
+                is_pressed = true;
+                if keys::pressed(view, &event::read().map_err(fail)?) == After::Quit {
+                    return Ok(None);
                 }
+            }
+            if is_pressed {
+                break;
             }
         }
     }

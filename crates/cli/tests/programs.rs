@@ -37,6 +37,8 @@ mod order;
 mod profile;
 #[path = "programs/record.rs"]
 mod record;
+#[path = "programs/semaphores.rs"]
+mod semaphores;
 #[path = "programs/switch.rs"]
 mod switch;
 #[path = "programs/top.rs"]

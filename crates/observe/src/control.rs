@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 /// The symbol of a process's [`Control`].
 pub const SYMBOL: &str = "lockwright_observe";
 /// How a control begins. Changes with its layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockob.2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockob.3");
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub enum Level {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampling {
     /// When one was timed last, ns.
-    last_ns: u64,
+    pub last_ns: u64,
     /// Waits since then for which none has counted.
     waits: u32,
     /// When they are that many, the next one is timed.
@@ -63,6 +63,16 @@ impl Sampling {
         self.period = next.clamp(LEAST, MOST);
         self.last_ns = now_ns;
         counts
+    }
+
+    /// A wait that counts as `counts` has taken `ns`, and all of them have happened within `span_ns`: as how many does it count,
+    /// which can't have taken longer than that together? (A wait in which the thread lost its CPU says nothing of the others.) The
+    /// rest counts with the next one.
+    #[inline]
+    pub fn cap(&mut self, counts: u32, ns: u64, span_ns: u64) -> u32 {
+        let most = (span_ns / ns.max(1)).clamp(1, counts.max(1).into()) as u32;
+        self.waits += counts.saturating_sub(most);
+        counts.min(most)
     }
 }
 
@@ -112,6 +122,9 @@ pub struct Control {
     pub error: AtomicU32,
     /// Where the segment is mapped.
     pub base: AtomicU64,
+    /// Since when anything has been counted, ns of `CLOCK_MONOTONIC`: what was noted before is out of date. Written by the command
+    /// that raises the level from [`Level::Off`].
+    pub since_ns: AtomicU64,
     /// Until when commands ask for the levels 1 and 2, ns of `CLOCK_MONOTONIC`. Written by them.
     pub until_ns: [AtomicU64; LEASED],
 }
@@ -145,6 +158,7 @@ impl Control {
             state: AtomicU32::new(NONE),
             error: AtomicU32::new(0),
             base: AtomicU64::new(0),
+            since_ns: AtomicU64::new(0),
             until_ns: [const { AtomicU64::new(0) }; LEASED],
         }
     }
@@ -204,6 +218,16 @@ mod tests {
             }
             assert!(apart.contains(&(counted / timed)), "{pause_ns}: {counted} of {timed}");
         }
+    }
+
+    #[test]
+    fn a_wait_that_took_long_stands_for_no_more_than_there_was_time_for() {
+        let mut sampling = Sampling { waits: 1, ..Sampling::default() };
+        assert_eq!((sampling.cap(64, 100, 6_400), sampling.waits), (64, 1));
+        assert_eq!((sampling.cap(64, 1_000, 6_400), sampling.waits), (6, 59));
+        assert_eq!((sampling.cap(64, 1_000_000, 6_400), sampling.waits), (1, 122));
+        assert_eq!((sampling.cap(64, 0, 0), sampling.waits), (1, 185));
+        assert_eq!((sampling.cap(0, 100, 0), sampling.waits), (0, 185));
     }
 
     #[test]

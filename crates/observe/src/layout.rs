@@ -1,12 +1,13 @@
-//! What lies where in the segment. Version 1. Little-endian machines of 64 bits only, as ours are.
+//! What lies where in the segment. Version 2. Little-endian machines of 64 bits only, as ours are.
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_record::histogram::Scale;
 
 /// The first eight bytes of a complete segment; written last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
 /// Counts changes of this layout.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// How a segment's name ends: `PID-N.observe`.
 pub const ENDING: &str = ".observe";
 pub(crate) const ENDING_NUL: &[u8] = b".observe\0";
@@ -21,10 +22,20 @@ pub const LOCKS: usize = 2048;
 pub const WAYS: usize = 16;
 /// Places in the program that one record tells apart, of waiters and of holders; the last one stands for all others.
 pub const SITES: usize = 8;
+/// Threads that one record tells apart; the last one stands for all others.
+pub const THREADS: usize = 32;
 /// Classes of cores that are told apart; slower ones count as the last.
 pub const CLASSES: usize = 4;
+/// Semaphores whose takers are known at a time.
+pub const TAKERS: usize = 2048;
+/// A semaphore's taker may stand in any of this many places: one line of the caches has four.
+pub const TAKER_WAYS: usize = 8;
 /// Different stacks.
 pub const STACKS: usize = 2048;
+/// Pieces of stacks, of programs without frame pointers.
+pub const PIECES: usize = 256;
+/// In the number of a stack: it is a piece's.
+pub const PIECE: u32 = 1 << 31;
 /// Return addresses of a stack; deeper callers are left out.
 pub const DEPTH: usize = 15;
 /// The histograms' scale.
@@ -39,10 +50,15 @@ pub const UNKNOWN: u64 = 1;
 /// In place of a return address: all those that found no room.
 pub const OTHERS: u64 = 2;
 
+/// In place of a thread's id: all those that found no room.
+pub const OTHER_THREADS: u32 = u32::MAX;
+
 /// In a key: this many bits are an address.
 pub const ADDRESS_BITS: u32 = 56;
 /// In a key: locks that are gone, by the place that waited for them first.
 pub const GONE: u64 = 1 << ADDRESS_BITS;
+/// In a key, beside [`GONE`]: semaphores that are gone, and were no locks.
+pub const SIGNALS: u64 = GONE << 1;
 /// A key: the record is being given to another lock.
 pub const MOVING: u64 = u64::MAX;
 
@@ -98,6 +114,52 @@ pub struct Stack {
     pub frames: [AtomicU64; DEPTH],
 }
 
+/// Who has a semaphore.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Taker {
+    /// Which semaphore ([`taker_tag`]), and the thread's id in the lowest [`TID_BITS`] bits; no thread: nobody has it. 0: this place
+    /// is free.
+    pub who: AtomicU64,
+    /// Since when, ns of `CLOCK_MONOTONIC`; 0: not known, it took it without waiting.
+    pub since_ns: AtomicU64,
+}
+
+/// In [`Taker::who`]: this many bits are a thread id. Linux has no larger ones than 4 million.
+pub const TID_BITS: u32 = 24;
+
+/// In [`Taker::who`]: the semaphore. Two of them may share one, by a chance of 1 in 2^39.
+pub const fn taker_tag(semaphore: u64) -> u64 {
+    (spread(semaphore) >> TID_BITS | 1) << TID_BITS
+}
+
+/// The places in which a semaphore's taker may stand.
+pub const fn taker_ways(semaphore: u64) -> Range<usize> {
+    let first = (spread(semaphore) >> 32) as usize % (TAKERS / TAKER_WAYS) * TAKER_WAYS;
+    first..first + TAKER_WAYS
+}
+
+const fn spread(semaphore: u64) -> u64 {
+    semaphore.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u32)]
+pub enum Kind {
+    /// A mutex.
+    #[default]
+    Mutex = 0,
+    /// A semaphore, which may be a lock ([`is_lock`]).
+    Semaphore = 1,
+}
+
+/// Is a semaphore a lock? Those who take it release it themselves. One that was released once or twice, and is gone, says that
+/// something has ended: of each of Python's threads there is one, which the thread releases, and whoever has joined it.
+pub const fn is_lock(releases: u64, signals: u64, is_gone: bool) -> bool {
+    signals == 0 && releases > if is_gone { 2 } else { 0 }
+}
+
 /// A place in the program.
 #[repr(C)]
 #[derive(Debug)]
@@ -110,10 +172,22 @@ pub struct Site {
     pub ns: AtomicU64,
     /// The longest, ns.
     pub max_ns: AtomicU64,
-    /// Index of one of its stacks, + 1; 0: none.
+    /// Index of one of its stacks, + 1; with the bit [`PIECE`], of a piece; 0: none.
     pub stack: AtomicU32,
     /// The thread of the longest.
     pub max_tid: AtomicU32,
+}
+
+/// What a thread has to do with a lock.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Thread {
+    /// How often it had to wait. (As in [`Site`]: each wait that is timed counts as several.)
+    pub waits: AtomicU64,
+    /// How long it waited, ns.
+    pub wait_ns: AtomicU64,
+    /// For how long others waited for it, ns.
+    pub blamed_ns: AtomicU64,
 }
 
 /// Times by [`SCALE`].
@@ -163,6 +237,8 @@ pub struct Record {
     pub blocked_since_ns: AtomicU64,
     /// For how long somebody waited, ns.
     pub blocked_ns: AtomicU64,
+    /// Until when that is counted, ns of `CLOCK_MONOTONIC`.
+    pub blocked_until_ns: AtomicU64,
     /// The longest wait, ns.
     pub wait_max_ns: AtomicU64,
     /// Where: a return address.
@@ -180,16 +256,28 @@ pub struct Record {
     pub last_owner: AtomicU64,
     /// Not 0: the lock was destroyed. The record is another's as soon as one needs it, at this address or for want of room.
     pub destroyed: AtomicU64,
+    /// Semaphores: releases by the thread that took it last.
+    pub releases: AtomicU64,
+    /// Semaphores: what no lock sees. Another thread releases it, the one that has it waits for it, it is more than free.
+    pub signals: AtomicU64,
     /// The mutex's place in the process's table of locks.
     pub place: AtomicU32,
     /// Locks whose records were added here, in the record of a place.
     pub locks: AtomicU32,
+    /// A [`Kind`]'s number.
+    pub kind: AtomicU32,
+    /// Semaphores: the thread that began to wait last.
+    pub waiter: AtomicU32,
     /// By class of core, the fastest first.
     pub classes: [Class; CLASSES],
     /// Who waits.
     pub waiters: [Site; SITES],
     /// For whom.
     pub holders: [Site; SITES],
+    /// Ids of the threads of `threads`, [`OTHER_THREADS`] for the last one; 0: this place is free.
+    pub tids: [AtomicU32; THREADS],
+    /// What each of them waited, and was waited for; at level `full`.
+    pub threads: [Thread; THREADS],
     /// Holds.
     pub hold: Histogram,
     /// Waits on cores of the fastest class.
@@ -213,8 +301,12 @@ pub const KEYS_AT: usize = PAGE;
 pub const STACKS_AT: usize = KEYS_AT + LOCKS * 8;
 /// Where the states of the records' memory begin: before there is any.
 pub const MEMORY_AT: usize = STACKS_AT + STACKS * size_of::<Stack>();
+/// Where the takers of semaphores begin.
+pub const TAKERS_AT: usize = (MEMORY_AT + (LOCKS + 1) * 4).next_multiple_of(PAGE);
+/// Where the keys of the pieces begin.
+pub const PIECE_KEYS_AT: usize = TAKERS_AT + TAKERS * size_of::<Taker>();
 /// Where the map of the process's memory begins: lines of `/proc/PID/maps`, those of files, of the heap and of the stack.
-pub const MAPS_AT: usize = (MEMORY_AT + (LOCKS + 1) * 4).next_multiple_of(PAGE);
+pub const MAPS_AT: usize = (PIECE_KEYS_AT + PIECES * 8).next_multiple_of(PAGE);
 /// The bytes that it may have.
 pub const MAPS: usize = 32 * PAGE;
 /// Where the records begin.
@@ -223,8 +315,10 @@ pub const RECORDS_AT: usize = MAPS_AT + MAPS;
 pub const RECORD: usize = size_of::<Record>().next_multiple_of(PAGE);
 /// The bytes of a record that are there when its memory is [`HEAD`]: whole pages.
 pub const HEAD_LENGTH: usize = core::mem::offset_of!(Record, slower).next_multiple_of(PAGE);
+/// Where the pieces begin ([`Pieces`](lockwright_record::pieces::Pieces)).
+pub const PIECES_AT: usize = RECORDS_AT + (LOCKS + 1) * RECORD;
 /// The segment's length; most of it is holes.
-pub const LENGTH: usize = RECORDS_AT + (LOCKS + 1) * RECORD;
+pub const LENGTH: usize = PIECES_AT + PIECES * size_of::<lockwright_record::pieces::Stack>();
 
 /// Where a record lies.
 pub const fn record_at(index: usize) -> usize {
@@ -235,6 +329,7 @@ const _: () = {
     assert!(size_of::<Header>() <= PAGE);
     assert!(size_of::<Stack>() == 128);
     assert!(LOCKS.is_multiple_of(WAYS) && STACKS.is_power_of_two());
+    assert!((TAKERS / TAKER_WAYS).is_power_of_two() && MAPS_AT.is_multiple_of(PAGE));
     assert!(HEAD_LENGTH == 2 * PAGE && RECORD == 4 * PAGE);
     assert!(cfg!(target_endian = "little"));
 };

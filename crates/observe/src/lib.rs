@@ -6,8 +6,10 @@
 //!   byte 0        Header: who writes it, how, and what was lost
 //!   KEYS_AT       LOCKS keys: a lock's address, or a place where locks that are gone were waited for; 0: free
 //!   STACKS_AT     STACKS x Stack: each stack once
+//!   TAKERS_AT     TAKERS x Taker: who has which semaphore
 //!   MAPS_AT       what lies where in the process's memory: addresses get names when it has ended
 //!   RECORDS_AT    LOCKS + 1 records, one for each key; the last one is for those that found no room. Holes until used
+//!   PIECES_AT     PIECES x pieces of stacks, as they were. Holes until used
 //! ```
 //!
 //! Invariants:
@@ -22,8 +24,12 @@
 extern crate std;
 
 pub mod control;
+mod count;
 pub mod layout;
 mod reset;
 mod segment;
+mod semaphore;
 
-pub use segment::{About, Blame, Refused, Segment, Wait, stack_hash};
+pub use count::{Blame, Wait, stack_hash};
+pub use segment::{About, Refused, Segment};
+pub use semaphore::{Held, Taken};

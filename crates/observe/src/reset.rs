@@ -13,7 +13,9 @@ impl Segment {
     /// Another process's segment; `None`: there is none, or another version's.
     ///
     /// # Safety
-    /// [`LENGTH`] bytes are mapped at `base`, shared and writable, for as long as this is used, and no shorter file lies behind them.
+    /// [`LENGTH`] bytes are mapped at `base`, shared, for as long as this is used, and no shorter file lies behind them. They are
+    /// writable, unless nothing is used but [`waited_for`](Self::waited_for) and
+    /// [`is_still`](Self::is_still).
     pub unsafe fn of_other(base: *mut u8) -> Option<Self> {
         let segment = Self { base };
         let header = segment.header();

@@ -1,8 +1,8 @@
 //! What the segment counts, and what becomes of it when room runs out.
 
 use lockwright_observe::layout::{
-    ADDRESS_BITS, DEPTH, ENDING, GONE, HEAD_LENGTH, Header, KEYS_AT, LENGTH, LOCKS, OTHERS,
-    RECORDS_AT, Record, SITES, STACKS, WAYS, record_at,
+    ADDRESS_BITS, DEPTH, ENDING, GONE, HEAD_LENGTH, Header, KEYS_AT, LENGTH, LOCKS, OTHER_THREADS,
+    OTHERS, PIECE, PIECES, RECORDS_AT, Record, SITES, STACKS, THREADS, WAYS, record_at,
 };
 use lockwright_observe::{About, Blame, Segment, Wait};
 use std::cell::Cell;
@@ -63,6 +63,7 @@ fn wait(segment: &Segment, lock: u64, site: u64, at_ns: u64, ns: u64) {
         class: 0,
         asleep: true,
         acquired: true,
+        by_thread: false,
     };
     segment.waited(&wait);
 }
@@ -108,7 +109,7 @@ fn a_new_lock_at_an_old_address_begins_at_zero() {
     let (_dir, segment) = fresh();
     let (lock, site) = (0x7f00_0000_1000, 0x401_000);
     wait(&segment, lock, site, 5, 1_000);
-    segment.blocks(lock, 800, 8);
+    segment.blocks(lock, 800, 8, 0);
     segment.retire(lock);
     assert_eq!(of(&segment, lock).unwrap().arrived.load(Relaxed), 1, "kept for the report");
     wait(&segment, lock, site, 6, 10);
@@ -178,10 +179,16 @@ fn a_stack_is_walked_only_if_it_is_kept() {
     assert_eq!([10, 10, 9, 11, 5].map(waits), [true, false, false, true, false]);
     let walked = Cell::new(0);
     let holds = |ns| {
-        segment.blocked_by_hold(lock, ns, 1, Blame { site: 0x2000, tid: 1 }, || {
-            walked.set(walked.get() + 1);
-            segment.stack(&[0x2000, ns])
-        });
+        segment.blocked_by_hold(
+            lock,
+            ns,
+            1,
+            Blame { site: 0x2000, tid: 1, by_thread: false },
+            || {
+                walked.set(walked.get() + 1);
+                segment.stack(&[0x2000, ns])
+            },
+        );
         walked.get()
     };
     assert_eq!([10, 10, 9, 11, 5].map(holds), [1, 1, 1, 2, 2]);
@@ -192,20 +199,27 @@ fn the_holder_answers_for_the_waiter_that_was_first() {
     let (_dir, segment) = fresh();
     let lock = 64;
     segment.arrived(lock, 0, 0, 2);
-    segment.blocks(lock, 1_000, 16);
-    segment.blocks(lock, 5_000, 1); // somebody waits already
-    let blame = Blame { site: 0x2000, tid: 3 };
-    segment.blocked(lock, 2_000, blame, || 0);
-    segment.blocked(lock, 9_000, blame, || 0); // nobody waits any more
+    segment.blocks(lock, 101_000, 16, 0);
+    segment.blocks(lock, 105_000, 1, 0); // somebody waits already
+    let blame = Blame { site: 0x2000, tid: 3, by_thread: false };
+    segment.blocked(lock, 102_000, 0, blame, || 0);
+    segment.blocked(lock, 109_000, 0, blame, || 0); // nobody waits any more
     let holder = &of(&segment, lock).unwrap().holders[0];
     assert_eq!(holder.address.load(Relaxed), 0x2000);
     assert_eq!(holder.count.load(Relaxed), 16);
     assert_eq!(holder.ns.load(Relaxed), 16 * 1_000);
     assert_eq!((holder.max_ns.load(Relaxed), holder.max_tid.load(Relaxed)), (1_000, 3));
+    // Somebody was blocked when counting ended, and an hour later it begins again.
+    segment.blocks(lock, 110_000, 1, 0);
+    segment.blocked(lock, 3_600 * SECOND, 3_599 * SECOND, blame, || 0);
+    segment.blocks(lock, 110_000, 1, 0);
+    segment.blocks(lock, 3_600 * SECOND, 1, 3_599 * SECOND);
+    segment.gives_up(lock, 3_600 * SECOND);
+    assert_eq!(of(&segment, lock).unwrap().blocked_ns.load(Relaxed), 16 * 1_000);
     // The first one gives up, and nobody answers to it.
-    segment.blocks(lock, 20_000, 1);
-    segment.gives_up(lock, 20_000);
-    segment.blocked(lock, 30_000, blame, || 0);
+    segment.blocks(lock, 120_000, 1, 0);
+    segment.gives_up(lock, 120_000);
+    segment.blocked(lock, 130_000, 0, blame, || 0);
     assert_eq!(of(&segment, lock).unwrap().blocked_ns.load(Relaxed), 16 * 1_000);
 }
 
@@ -232,4 +246,62 @@ fn keys_tell_addresses_from_places() {
     segment.retire(0x5000);
     wait(&segment, 0x5000, 0x5000, 2, 1);
     assert!(of(&segment, 0x5000).is_some() && of(&segment, 0x5000 | GONE).is_some());
+}
+
+#[test]
+fn each_thread_has_its_part_until_there_is_no_room() {
+    let (_dir, segment) = fresh();
+    let lock = 64;
+    for tid in 1..THREADS as u32 + 8 {
+        segment.arrived(lock, 0, 0, 1);
+        let wait = Wait { lock, tid, ns: 100, weight: 2, by_thread: true, ..Wait::default() };
+        segment.waited(&wait);
+    }
+    let blame = |tid, by_thread| Blame { site: 0x2000, tid, by_thread };
+    segment.blocked_by_hold(lock, 50, 4, blame(5, true), || 0);
+    segment.blocked_by_hold(lock, 50, 4, blame(5, false), || 0);
+    let record = of(&segment, lock).unwrap();
+    let part = |at: usize| {
+        let thread = &record.threads[at];
+        let numbers = [&thread.waits, &thread.wait_ns, &thread.blamed_ns];
+        (record.tids[at].load(Relaxed), numbers.map(|number| number.load(Relaxed)))
+    };
+    assert_eq!(part(0), (1, [2, 200, 0]));
+    assert_eq!(part(4), (5, [2, 200, 200]));
+    assert_eq!(part(THREADS - 1), (OTHER_THREADS, [16, 1600, 0]));
+}
+
+#[test]
+fn a_piece_of_a_stack_is_kept_once_and_as_long_as_there_is_room() {
+    let (_dir, segment) = fresh();
+    let copies = Cell::new(0);
+    let put = |key: u64| {
+        segment.piece(key, [1, 2, 3], |to| {
+            copies.set(copies.get() + 1);
+            // SAFETY: room for a piece.
+            unsafe { to.write_bytes(7, 100) };
+            100
+        })
+    };
+    let first = put(9);
+    assert_eq!((first & PIECE, put(9), copies.get()), (PIECE, first, 1));
+    let all: Vec<u32> = (10..).map(put).take(4 * PIECES).collect();
+    assert!(copies.get() <= PIECES && all.contains(&0), "{}", copies.get());
+    assert_eq!(put(9), first);
+}
+
+#[test]
+fn nobody_is_blamed_for_more_time_than_there_was() {
+    let (_dir, segment) = fresh();
+    let (lock, blame) = (64, Blame { site: 0x2000, tid: 3, by_thread: true });
+    segment.arrived(lock, 0, 0, 2);
+    for round in 1..=10 {
+        // Each stands for 128, and came 5 us after the one before.
+        let now = 1_000_000 + round * 5_000;
+        segment.blocks(lock, now - 1_000, 128, 1_000_000);
+        segment.blocked(lock, now, 1_000_000, blame, || 0);
+    }
+    let record = of(&segment, lock).unwrap();
+    assert_eq!(record.blocked_ns.load(Relaxed), 50_000);
+    assert_eq!(record.threads[0].blamed_ns.load(Relaxed), 50_000);
 }

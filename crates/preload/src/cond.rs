@@ -82,32 +82,30 @@ mod before_2_3_2 {
 #[cfg(all(versions, target_arch = "x86_64"))]
 pub(crate) use before_2_3_2::resolve as resolve_oldest;
 
-unsafe extern "C-unwind" fn wait(cond: *mut Cond, lock: *mut Mutex) -> c_int {
-    // SAFETY: the program promises what POSIX asks of it.
-    unsafe { cond::wait(cond, lock, None) }
+/// `$name`: the runtime's `$to`, with what it needs to know of the program's call as fifth and sixth argument. (In a naked function
+/// the program's registers are as they were.)
+macro_rules! with_caller {
+    ($($name:ident($($argument:ident: $kind:ty),*) = $to:ident;)*) => { $(
+        #[unsafe(naked)]
+        unsafe extern "C-unwind" fn $name(
+            cond: *mut Cond, lock: *mut Mutex $(, $argument: $kind)*
+        ) -> c_int {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::naked_asm!("mov r8, rbp", "lea r9, [rsp + 8]", "jmp {}", sym cond::$to);
+            #[cfg(target_arch = "aarch64")] // untested
+            core::arch::naked_asm!("mov x4, x30", "mov x5, sp", "b {}", sym cond::$to);
+        }
+    )* };
 }
 
-unsafe extern "C-unwind" fn timedwait(
-    cond: *mut Cond,
-    lock: *mut Mutex,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: as above.
-    unsafe { cond::wait(cond, lock, Some((By::Own, until))) }
-}
-
-unsafe extern "C-unwind" fn clockwait(
-    cond: *mut Cond,
-    lock: *mut Mutex,
-    clock: clockid_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: as above.
-    unsafe { cond::wait(cond, lock, Some((By::Clock(clock), until))) }
+with_caller! {
+    wait() = wait_from;
+    timedwait(until: *const timespec) = timedwait_from;
+    clockwait(clock: clockid_t, until: *const timespec) = clockwait_from;
 }
 
 unsafe extern "C-unwind" fn signal(cond: *mut Cond) -> c_int {
-    // SAFETY: as above.
+    // SAFETY: the program promises what POSIX asks of it.
     unsafe { cond::signal(cond) }
 }
 

@@ -1,4 +1,4 @@
-//! `liblockwright.so`: the pthread and C11 symbols (and `prctl`, `dlopen`, `dlmopen`). Each is a line or two that calls
+//! `liblockwright.so`: the pthread and C11 symbols (and `sem_*`, `prctl`, `dlopen`, `dlmopen`). Each is a line or two that calls
 //! the runtime; there is nothing else.
 //!
 //! Boundary: no logic here. No standard library, no allocation, no dependency but libc; symbols are
@@ -15,6 +15,7 @@ mod epoch;
 mod mutex;
 mod prctl;
 mod rwlock;
+mod sem;
 mod spin;
 
 use core::ffi::{c_char, c_int};

@@ -1,10 +1,11 @@
 //! Makes a file in which a process records something, and maps it.
 //!
-//! Folder and file are open for some 50 us, under the lowest free numbers: in a constructor, or in a forked child,
-//! which usually has one thread. High numbers would make a process with threads stand still for 10 ms, while the kernel
-//! enlarges its table.
+//! Folder and file are open for some 50 us, under the lowest free numbers that aren't standard streams'. High numbers would make
+//! a process with threads stand still for 10 ms, while the kernel enlarges its table.
 
 use core::ptr::null_mut;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// Files that one process id may have: one for each program that it became by `exec`.
 const FILES: u32 = 10_000;
@@ -51,13 +52,27 @@ pub fn create(
     made
 }
 
+/// The same file, by a number that stands for no standard stream: a program may have closed one, to open another file there.
+fn not_standard(fd: i32) -> i32 {
+    if !(0..3).contains(&fd) {
+        return fd;
+    }
+    // SAFETY: our own descriptor.
+    let other = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_DUPFD_CLOEXEC, 3) };
+    if other < 0 {
+        return fd;
+    }
+    close(fd);
+    other as i32
+}
+
 /// Closes. Not by libc's `close`, which is a cancellation point.
 fn close(fd: i32) {
     // SAFETY: every caller's own descriptor, used no more.
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
 
-/// Opens a folder that belongs to our user, and isn't a link. Checks the descriptor, since the name may change
+/// Opens a folder that belongs to our user, or is as safe as `/tmp`, and isn't a link. Checks the descriptor, since the name may change
 /// its meaning.
 fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
     let mut path = [0_u8; 4096];
@@ -78,14 +93,17 @@ fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
     if fd < 0 {
         return Err(Refused::System(errno()));
     }
+    let fd = not_standard(fd);
     // SAFETY: all-zero bytes are a value of it.
     let mut about: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: a writable `stat`; no preconditions.
     let (known, user) = unsafe { (libc::fstat(fd, &mut about) == 0, libc::geteuid()) };
+    // In root's folder with the sticky bit nobody else renames or removes our file.
+    let is_shared = about.st_uid == 0 && about.st_mode & libc::S_ISVTX != 0;
     let why = match about.st_mode & libc::S_IFMT {
         _ if !known => Refused::System(errno()),
         libc::S_IFLNK => Refused::Link,
-        libc::S_IFDIR if about.st_uid != user => Refused::Foreign,
+        libc::S_IFDIR if about.st_uid != user && !is_shared => Refused::Foreign,
         libc::S_IFDIR => return Ok(fd),
         _ => Refused::System(libc::ENOTDIR),
     };
@@ -115,20 +133,59 @@ fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {
     Ok(base)
 }
 
+/// The process has confined itself: a filter may kill it for asking.
+static IS_CONFINED: AtomicBool = AtomicBool::new(false);
+
+/// From now on the kernel is asked for no pages.
+pub fn ask_no_more() {
+    IS_CONFINED.store(true, Relaxed); // by the thread that confines itself, before it does
+}
+
 /// Makes the kernel give the pages now: a full disk is an error here, and would be SIGBUS later.
 ///
 /// # Safety
 /// `at` is a page's start, and the bytes are mapped.
 pub unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
     const MADV_POPULATE_WRITE: i32 = 23;
+    if IS_CONFINED.load(Relaxed) {
+        return Err(Refused::System(libc::EPERM));
+    }
+    let kept = errno();
     // SAFETY: the caller's promise.
     let result = unsafe { libc::madvise(at.cast(), len, MADV_POPULATE_WRITE) };
-    match errno() {
+    let error = errno();
+    let populated = match error {
         _ if result == 0 => Ok(()),
-        libc::EINVAL => Ok(()), // before Linux 5.14: as good as it gets
+        // Before Linux 5.14.
+        // SAFETY: the caller's promise.
+        libc::EINVAL => unsafe { fault_in(at, len) },
         libc::EFAULT => Err(Refused::System(libc::ENOSPC)), // what would have been SIGBUS
         error => Err(Refused::System(error)),
+    };
+    // SAFETY: the calling thread's own `errno`.
+    unsafe { *libc::__errno_location() = kept };
+    populated
+}
+
+/// Has the kernel read a word of each page. In a file of a tmpfs, as `/dev/shm` is, that makes the page; a full one is an error of
+/// the system call. (A file on a disk gets a page of zeros that isn't its own, so there a full disk is SIGBUS later.)
+///
+/// # Safety
+/// The bytes are mapped.
+unsafe fn fault_in(at: *mut u8, len: usize) -> Result<(), Refused> {
+    const PAGE: usize = 4096;
+    // Each filter lets a program wait for a futex. This one never does: its value is another, or its time is over.
+    let (operation, other) = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, u32::MAX);
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    for page in (0..len).step_by(PAGE) {
+        // SAFETY: within the caller's bytes; the word is only read.
+        let waited =
+            unsafe { libc::syscall(libc::SYS_futex, at.add(page), operation, other, &now) };
+        if waited != 0 && errno() == libc::EFAULT {
+            return Err(Refused::System(libc::ENOSPC));
+        }
     }
+    Ok(())
 }
 
 /// A file's name: two numbers, and an ending, which ends in NUL.
@@ -159,7 +216,7 @@ fn make(folder: i32, pid: u32, ending: &[u8]) -> Result<(i32, u32), Refused> {
         let fd =
             unsafe { libc::syscall(libc::SYS_openat, folder, name.as_ptr(), flags, 0o600) as i32 };
         if fd >= 0 {
-            return Ok((fd, number));
+            return Ok((not_standard(fd), number));
         }
         if errno() != libc::EEXIST {
             return Err(Refused::System(errno()));
@@ -189,4 +246,28 @@ pub fn fill(field: &mut [u8], text: &[u8]) {
 fn errno() -> i32 {
     // SAFETY: the calling thread's own `errno`.
     unsafe { *libc::__errno_location() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_cannot_be_had_is_an_error_and_no_signal() {
+        const PAGE: usize = 4096;
+        // SAFETY: a NUL-terminated name; a fresh descriptor and mapping of our own. The second page lies behind the file's end.
+        unsafe {
+            let fd = libc::memfd_create(c"pages".as_ptr(), 0);
+            assert_eq!(libc::ftruncate(fd, PAGE as libc::off_t), 0);
+            let (all, rights) = (2 * PAGE, libc::PROT_READ | libc::PROT_WRITE);
+            let base = libc::mmap(null_mut(), all, rights, libc::MAP_SHARED, fd, 0).cast::<u8>();
+            let mut about: libc::stat = core::mem::zeroed();
+            assert!(libc::fstat(fd, &mut about) == 0 && about.st_blocks == 0);
+            assert_eq!(fault_in(base, PAGE), Ok(()));
+            assert!(libc::fstat(fd, &mut about) == 0 && about.st_blocks > 0, "the page is there");
+            assert_eq!(fault_in(base, all), Err(Refused::System(libc::ENOSPC)));
+            libc::munmap(base.cast(), all);
+            close(fd);
+        }
+    }
 }

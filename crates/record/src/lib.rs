@@ -25,6 +25,7 @@ pub mod histogram;
 pub mod layout;
 pub mod mailbox;
 pub mod order;
+pub mod pieces;
 pub mod trace;
 mod writer;
 

@@ -12,12 +12,12 @@
 //! A table in words: the default lock, a newline, and rules as in `LOCKWRIGHT_RULES`.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 /// The symbol of a process's [`Mailbox`].
 pub const SYMBOL: &str = "lockwright_mailbox";
 /// How a mailbox begins. Changes with its layout, and with what a table means.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.3");
 /// Rules that a table can have.
 pub const RULES: usize = 29;
 /// Bytes of a table in words.
@@ -56,6 +56,8 @@ pub struct Mailbox {
     pub now: AtomicPtr<u8>,
     /// The places of its rules, [`RULES`] bytes in their order: what a mutex's side word says of it.
     pub places: AtomicPtr<u8>,
+    /// When the present table came into force, ns of `CLOCK_MONOTONIC`; 0: it is the first one.
+    pub since_ns: AtomicU64,
     /// What is posted, or the answer to it.
     pub text: UnsafeCell<[u8; TEXT]>,
 }
@@ -81,6 +83,7 @@ impl Mailbox {
             now_len: AtomicU32::new(0),
             now: AtomicPtr::new(core::ptr::null_mut()),
             places: AtomicPtr::new(core::ptr::null_mut()),
+            since_ns: AtomicU64::new(0),
             text: UnsafeCell::new([0; TEXT]),
         }
     }

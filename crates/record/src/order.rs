@@ -15,6 +15,7 @@
 
 mod writer;
 
+pub use crate::pieces::{PIECE, Stack};
 pub use writer::{Order, PATIENCE, Pair};
 
 use crate::layout::PAGE;
@@ -41,8 +42,6 @@ pub const GATES: usize = 8;
 const SETS: usize = 8;
 /// Pieces of stacks.
 pub const STACKS: usize = 1024;
-/// Bytes of each piece.
-pub const PIECE: usize = 2 * PAGE - 48;
 /// An entry may stand in any of this many places.
 const WAYS: usize = 32;
 
@@ -196,28 +195,6 @@ pub const RWLOCK: u32 = 1;
 pub const SPIN: u32 = 2;
 /// The bits of a half.
 pub const HALF: u32 = 16;
-
-/// A piece of a stack, as it was when the program called.
-#[repr(C)]
-#[derive(Debug)]
-pub struct Stack {
-    /// Where, by its own reckoning; 0: free.
-    pub key: AtomicU64,
-    /// The return address of the call.
-    pub site: AtomicU64,
-    /// The stack pointer after it.
-    pub pointer: AtomicU64,
-    /// The frame pointer.
-    pub frame: AtomicU64,
-    /// How many bytes there are, from the stack pointer upwards; 0: none yet.
-    pub length: AtomicU32,
-    /// Not 0: locks that were taken here were held while others were.
-    pub nests: AtomicU32,
-    /// Nothing yet.
-    pub reserved: u64,
-    /// The bytes.
-    pub bytes: [u8; PIECE],
-}
 
 /// Where the threads begin.
 pub const THREADS_AT: usize = PAGE;

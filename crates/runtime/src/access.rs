@@ -3,6 +3,7 @@
 use crate::thread;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use lockwright_record::file;
 
 /// The process has confined itself: we ask nothing any more.
 static CONFINED: AtomicBool = AtomicBool::new(false);
@@ -75,4 +76,5 @@ pub(crate) fn is_confined_now() -> bool {
 pub(crate) fn confine() {
     // ORDERING: SeqCst, pairs with `is_confined_now`.
     CONFINED.store(true, SeqCst);
+    file::ask_no_more();
 }

@@ -8,11 +8,12 @@
 //! of its wait: it leaves the list, passes its signal on, and acquires the mutex again. The node lies on the waiter's
 //! stack, so a signal handler that interrupts a wait may itself wait for another condvar.
 
+use crate::caller::Call;
 use crate::layout::{Cond, Here, Mutex};
 use crate::leave::{self, Wait};
 use crate::probes::fire;
 use crate::watch::{self, Who};
-use crate::{attached, config, fork, mutex, real, thread};
+use crate::{attached, config, fork, mutex, observe, real, thread};
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, compiler_fence};
@@ -40,6 +41,55 @@ pub enum By {
     Clock(libc::clockid_t),
 }
 
+/// Behind a naked function that passes on the frame pointer and the stack pointer of the program's call: see [`Call::of_naked`].
+///
+/// # Safety
+/// As POSIX says of `pthread_cond_wait`.
+pub unsafe extern "C-unwind" fn wait_from(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    _: usize,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: the program's promise, and the naked function's.
+    unsafe { wait_called(cond, mutex, None, Call::of_naked(frame, stack)) }
+}
+
+/// Behind a naked function that passes on the frame pointer and the stack pointer of the program's call: see [`Call::of_naked`].
+///
+/// # Safety
+/// As POSIX says of `pthread_cond_timedwait`.
+pub unsafe extern "C-unwind" fn timedwait_from(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    until: *const libc::timespec,
+    _: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    // SAFETY: as above.
+    unsafe { wait_called(cond, mutex, Some((By::Own, until)), Call::of_naked(frame, stack)) }
+}
+
+/// Behind a naked function that passes on the frame pointer and the stack pointer of the program's call: see [`Call::of_naked`].
+///
+/// # Safety
+/// As POSIX says of `pthread_cond_clockwait`.
+pub unsafe extern "C-unwind" fn clockwait_from(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    clock: libc::clockid_t,
+    until: *const libc::timespec,
+    frame: usize,
+    stack: usize,
+) -> c_int {
+    let until = Some((By::Clock(clock), until));
+    // SAFETY: as above.
+    unsafe { wait_called(cond, mutex, until, Call::of_naked(frame, stack)) }
+}
+
 /// Waits, with or without a deadline.
 ///
 /// # Safety
@@ -49,24 +99,36 @@ pub unsafe fn wait(
     mutex: *mut Mutex,
     until: Option<(By, *const libc::timespec)>,
 ) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { wait_called(cond, mutex, until, Call::UNKNOWN) }
+}
+
+/// The same, from there.
+unsafe fn wait_called(
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    until: Option<(By, *const libc::timespec)>,
+    call: Call,
+) -> c_int {
     // A thread that is cancelled in here leaves without `start`: its clean-up handlers are not slowed.
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { wait_by_glibc(cond, mutex, until) };
     // SAFETY: the caller's promise.
-    watch::operation_or(glibc, move || unsafe { wait_any(cond, mutex, until) })
+    watch::operation_or(glibc, move || unsafe { wait_any(cond, mutex, until, call) })
 }
 
 unsafe fn wait_any(
     cond: *mut Cond,
     mutex: *mut Mutex,
     until: Option<(By, *const libc::timespec)>,
+    call: Call,
 ) -> c_int {
     // SAFETY: the caller's promise.
     let c = unsafe { &*cond };
     let flags = c.flags();
     if flags & SHARED != 0 || attached::is_late() {
         // SAFETY: not ours: peers of other processes may run without us. Nor are those of a program that was attached to.
-        return unsafe { wait_in_glibc(cond, mutex, until) };
+        return unsafe { wait_in_glibc(cond, mutex, until, call) };
     }
     let deadline = match until {
         None => None,
@@ -87,7 +149,7 @@ unsafe fn wait_any(
     };
     fire!(cond_wait, cond, mutex);
     // SAFETY: the caller's promise.
-    unsafe { wait_here(c, mutex, deadline) }
+    unsafe { wait_here(c, mutex, deadline, call) }
 }
 
 /// How far a wait has come. Each is written before the first step of the next stage, so that no step counts
@@ -114,12 +176,14 @@ struct Waiting<'a> {
     kind: Option<c_int>,
     sleeper: Sleeper<Native>,
     stage: AtomicU32,
+    /// The program's, whose section ends here and begins anew.
+    call: Call,
 }
 
 impl<'a> Waiting<'a> {
-    fn new(cond: &'a Cond, mutex: *mut Mutex, kind: Option<c_int>) -> Self {
+    fn new(cond: &'a Cond, mutex: *mut Mutex, kind: Option<c_int>, call: Call) -> Self {
         let stage = AtomicU32::new(stage::NOTHING);
-        Self { cond, mutex, kind, sleeper: Sleeper::default(), stage }
+        Self { cond, mutex, kind, sleeper: Sleeper::default(), stage, call }
     }
 
     /// For ourselves, if a signal handler does not return.
@@ -178,7 +242,7 @@ impl Wait for Waiting<'_> {
         let is_held = || by_word() || by_node();
         if matches!(stage, stage::WAITS | stage::RETURNS) && !is_held() {
             // SAFETY: as in `wait`.
-            unsafe { mutex::lock_again(self.mutex, moved, 0) };
+            observe::within(self.call, || unsafe { mutex::lock_again(self.mutex, moved, 0) });
         }
         if let stage::JOINS | stage::WAITS | stage::RETURNS = stage {
             self.uncount();
@@ -192,12 +256,12 @@ fn list(c: &Cond) -> condvar::Cond<'_, Native> {
     c.list(thread::id(), fork::era() as u32)
 }
 
-unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>) -> c_int {
+unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>, call: Call) -> c_int {
     // SAFETY: the mutex is held, as POSIX wants it for the clean-up handlers.
     unsafe { pthread_testcancel() };
     // May be torn only where it rests.
     let kind = leave::hold_back_cancellation();
-    let waiting = Waiting::new(c, mutex, Some(kind));
+    let waiting = Waiting::new(c, mutex, Some(kind), call);
     // SAFETY: the caller's promise.
     let wait = || unsafe { wait_guarded(&waiting, deadline) };
     let result = leave::guarded(&waiting, wait);
@@ -221,7 +285,7 @@ unsafe fn wait_guarded(
     unsafe { list(c).enlist(&waiting.sleeper) };
     waiting.has_come_to(stage::WAITS);
     // SAFETY: the caller's promise.
-    let error = unsafe { mutex::unlock(mutex) };
+    let error = observe::within(waiting.call, || unsafe { mutex::unlock(mutex) });
     if error != 0 {
         list(c).leave(&waiting.sleeper, || held(c));
         waiting.uncount();
@@ -229,7 +293,8 @@ unsafe fn wait_guarded(
     }
     let outcome = waiting.sleep(deadline);
     // SAFETY: the caller's promise; Moved only by a signaller that held this mutex as ours.
-    let error = unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
+    let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
+    let error = observe::within(waiting.call, lock);
     waiting.uncount();
     Ok((error, outcome))
 }
@@ -244,7 +309,7 @@ pub(crate) unsafe fn wait_plainly(
     mutex: *mut Mutex,
     deadline: Option<Deadline>,
 ) -> c_int {
-    let waiting = Waiting::new(c, mutex, None);
+    let waiting = Waiting::new(c, mutex, None, Call::UNKNOWN);
     // SAFETY: the caller's promise.
     leave::guarded(&waiting, || unsafe { wait_plainly_guarded(&waiting, deadline) })
 }
@@ -277,7 +342,12 @@ unsafe fn wait_in_glibc(
     cond: *mut Cond,
     mutex: *mut Mutex,
     until: Option<(By, *const libc::timespec)>,
+    call: Call,
 ) -> c_int {
+    if observe::is_on() {
+        // What glibc's function releases is no hold of ours any more.
+        observe::within(call, || observe::released(mutex.addr(), 0));
+    }
     // SAFETY: the caller's promise.
     posix::forget(unsafe { &*mutex });
     // SAFETY: as above.

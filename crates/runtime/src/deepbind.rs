@@ -29,7 +29,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 
-/// Room for our names, each in all its versions: there are about 80.
+/// Room for our names, each in all its versions: there are about 100.
 const NAMES: usize = 160;
 
 static DLOPEN: Symbol = Symbol::new(c"dlopen");

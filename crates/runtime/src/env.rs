@@ -1,5 +1,6 @@
 //! The environment that our user has set, and what we answer: variables, and messages on stderr.
 
+use crate::{access, thread};
 use core::ffi::{CStr, c_char, c_int};
 use core::ptr::null_mut;
 use lockwright_record::Refused;
@@ -79,9 +80,34 @@ pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
     say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
 }
 
+/// Would a line on stderr neither wait for a reader nor exceed the longest file that the program may have (SIGXFSZ)?
+fn can_write(line: &[u8]) -> bool {
+    let mut ready = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
+    let (none, now) = (null_mut::<u64>(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    let mut longest = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: all-zero bytes are a value of it; writable ones of these types; a pipe that is ready has room for a line of 512 bytes.
+    unsafe {
+        let mut about: libc::stat = core::mem::zeroed();
+        let fds = &raw mut ready;
+        let polled = libc::syscall(libc::SYS_ppoll, fds, 1_usize, &raw const now, none, 0_usize);
+        if polled == 0 || ready.revents & (libc::POLLERR | libc::POLLNVAL) != 0 {
+            return false;
+        }
+        let is_file = libc::fstat(libc::STDERR_FILENO, &mut about) == 0
+            && about.st_mode & libc::S_IFMT == libc::S_IFREG;
+        let is_known = libc::getrlimit(libc::RLIMIT_FSIZE, &mut longest) == 0;
+        let end = about.st_size.cast_unsigned().saturating_add(line.len() as u64);
+        !is_file || !is_known || end <= longest.rlim_cur
+    }
+}
+
 /// By raw system calls: libc's `write` is a cancellation point. If nobody reads stderr any more, we swallow the
 /// SIGPIPE, which is not the program's. A failure to write is ignored.
 fn write_to_stderr(line: &[u8]) {
+    // A filter may kill for the question.
+    if !access::is_confined() && !thread::leaving_errno(|| can_write(line)) {
+        return;
+    }
     const SET: usize = size_of::<u64>(); // the kernel's signal set
     let pipe = 1_u64 << (libc::SIGPIPE - 1);
     let (mut old, mut pending) = (0_u64, 0_u64);

@@ -1,11 +1,11 @@
-//! Our reading of glibc's `pthread_mutex_t` and `pthread_cond_t`.
+//! Our reading of glibc's `pthread_mutex_t`, `pthread_cond_t` and `sem_t`.
 //!
 //! What glibc's own code, gdb and its pretty-printers look at stays true to glibc's meaning; we live in
 //! the bytes that private, non-robust objects leave unused. All-zero memory, which is what the static
 //! initialisers and glibc's `init` functions leave, is an unlocked mutex and a condvar nobody waits for.
 
 use core::cell::UnsafeCell;
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_locks::condvar::{self, Sleeper};
 use lockwright_locks::front::Waiter;
 use lockwright_locks::posix::{self, Static};
@@ -101,5 +101,62 @@ impl Cond {
     /// Has nobody waited since the last one was signalled? As stale as any such answer.
     pub(crate) fn is_idle(&self) -> bool {
         self.first.load(Ordering::Relaxed).is_null() // who joined before us in the program's own order is seen
+    }
+}
+
+/// `sem_t`: 32 bytes, of which glibc uses half. We only read it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Semaphore {
+    /// The value, and in the upper half how many threads wait. So since glibc 2.21, on machines of 64 bits.
+    data: AtomicU64,
+    _private: AtomicU32,
+    _pad: AtomicU32,
+    _unused: [AtomicU64; 2],
+}
+
+const _: () = assert!(size_of::<Semaphore>() == size_of::<libc::sem_t>());
+const _: () = assert!(align_of::<Semaphore>() == align_of::<libc::sem_t>());
+
+impl Semaphore {
+    /// How many threads could take it now. As stale as any such answer, here and below.
+    pub(crate) fn value(&self) -> u32 {
+        self.data.load(Ordering::Relaxed) as u32 // a hint
+    }
+
+    /// How many threads wait for it.
+    pub(crate) fn waiters(&self) -> u32 {
+        (self.data.load(Ordering::Relaxed) >> 32) as u32 // a hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::boxed::Box;
+
+    #[test]
+    fn a_semaphore_says_what_glibc_wrote() {
+        // SAFETY: zeroes are one.
+        let s: &'static Semaphore = Box::leak(Box::new(unsafe { core::mem::zeroed() }));
+        let theirs = || core::ptr::from_ref(s).cast_mut().cast::<libc::sem_t>();
+        // SAFETY: a `sem_t` of our own.
+        assert_eq!(unsafe { libc::sem_init(theirs(), 0, 2) }, 0);
+        assert_eq!((s.value(), s.waiters()), (2, 0));
+        let wait = move || {
+            for _ in 0..3 {
+                // SAFETY: as above, initialised, here and below.
+                assert_eq!(unsafe { libc::sem_wait(theirs()) }, 0);
+            }
+        };
+        let waiting = std::thread::spawn(wait);
+        while s.waiters() == 0 {
+            std::thread::yield_now();
+        }
+        assert_eq!((s.value(), s.waiters()), (0, 1));
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::sem_post(theirs()) }, 0);
+        waiting.join().unwrap();
+        assert_eq!((s.value(), s.waiters()), (0, 0));
     }
 }

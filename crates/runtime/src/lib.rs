@@ -4,7 +4,7 @@
 //! Four floors, and no arrow up (`cargo xtask tidy` keeps them):
 //!
 //! ```text
-//!   entry points   mutex  cond  rwlock  spin  epoch        what the preload's symbols and `sync`'s table call
+//!   entry points   mutex  cond  rwlock  spin  semaphore  epoch   what the preload's symbols and `sync`'s table call
 //!                  sync  got ─► trampoline  deepbind       init starts all of it, and is alone in knowing the watchers
 //!        │
 //!   decisions      environment ─► switch ─► config ─► policy ─► rules    which lock?  locks::posix asks
@@ -65,6 +65,7 @@ pub mod real;
 mod recording;
 mod rules;
 pub mod rwlock;
+pub mod semaphore;
 mod shared;
 pub mod spin;
 pub mod switch;

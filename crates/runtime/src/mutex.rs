@@ -195,7 +195,7 @@ extern "C" fn lock_contended_from(
 ) -> c_int {
     let from = if caller == 0 { from } else { caller };
     if observe::is_on() {
-        observe::called(from, frame);
+        observe::called(Call { from, frame, stack });
     }
     if watch::is_on() {
         return lock_watched(m, caller, Call { from, frame, stack });
@@ -234,7 +234,7 @@ unsafe extern "C" fn lock_kind_from(
 ) -> c_int {
     let from = if caller == 0 { from } else { caller };
     if observe::is_on() {
-        observe::called(from, frame);
+        observe::called(Call { from, frame, stack });
     }
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { real::pthread_mutex_lock(mutex.cast()) };
@@ -335,6 +335,9 @@ unsafe fn lock_until_here(
     let (m, at) = unsafe { (&*mutex, *until) };
     let Some(clock) = Clock::from_id(clock) else { return libc::EINVAL };
     fire!(mutex_timedlock_entry, mutex, until);
+    if observe::is_on() {
+        observe::called(Call::UNKNOWN);
+    }
     let is_time = (0..1_000_000_000).contains(&at.tv_nsec);
     let answer = posix::lock_until(m, is_time.then_some(Deadline { clock, at }));
     if answer.is_ok() {
@@ -402,13 +405,14 @@ unsafe extern "C" fn unlock_otherwise_from(
     _: usize,
     from: usize,
     frame: usize,
+    stack: usize,
 ) -> c_int {
     // SAFETY: our caller's promise.
     let m = unsafe { &*mutex };
     let grants = mode() == GRANTING;
     if grants {
         if observe::is_on() {
-            observe::called(from, frame);
+            observe::called(Call { from, frame, stack });
         }
         if posix::hand_on(m) {
             fire!(mutex_release, mutex);
@@ -417,14 +421,14 @@ unsafe extern "C" fn unlock_otherwise_from(
     }
     if !is_plain(m) {
         // SAFETY: as above.
-        return unsafe { unlock_kind_from(mutex, 0, from, frame) };
+        return unsafe { unlock_kind_from(mutex, 0, from, frame, stack) };
     }
     if !grants {
-        return unlock_contended_from(m, 0, from, frame);
+        return unlock_contended_from(m, 0, from, frame, stack);
     }
     m.owner.store(0, Relaxed); // as in `unlock`
     if !fast_give(m, SEVERAL) {
-        return unlock_contended_from(m, 0, from, frame);
+        return unlock_contended_from(m, 0, from, frame, stack);
     }
     fire!(mutex_release, mutex);
     0
@@ -432,9 +436,15 @@ unsafe extern "C" fn unlock_otherwise_from(
 
 #[cold]
 #[inline(never)]
-extern "C" fn unlock_contended_from(m: &Mutex, _: usize, from: usize, frame: usize) -> c_int {
+extern "C" fn unlock_contended_from(
+    m: &Mutex,
+    _: usize,
+    from: usize,
+    frame: usize,
+    stack: usize,
+) -> c_int {
     if observe::is_on() {
-        observe::called(from, frame);
+        observe::called(Call { from, frame, stack });
     }
     if watch::is_on() {
         return give_watched(m);
@@ -451,9 +461,10 @@ unsafe extern "C" fn unlock_kind_from(
     _: usize,
     from: usize,
     frame: usize,
+    stack: usize,
 ) -> c_int {
     if observe::is_on() {
-        observe::called(from, frame);
+        observe::called(Call { from, frame, stack });
     }
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { real::pthread_mutex_unlock(mutex.cast()) };
@@ -531,6 +542,9 @@ unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_in
         return unsafe { lock_kind_here(mutex, caller) };
     }
     fire!(mutex_entry, mutex);
+    if observe::is_on() {
+        observe::called(Call { from: caller, ..Call::UNKNOWN });
+    }
     // SAFETY: the caller's promise.
     let answer = posix::lock_again(unsafe { &*mutex }, moved, caller);
     if answer.is_ok() {

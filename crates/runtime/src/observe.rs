@@ -12,11 +12,15 @@
 //! nobody waits for it. A holder that never had to wait is seen, too: the waiter's question sends its unlock to the slow path,
 //! and there the caller's address and stack are the critical section's.
 //!
+//! Semaphores have paths of their own ([`semaphores`]): they stay glibc's.
+//!
 //! The level is a word that commands write ([`lockwright_observe`]). The first thread that has to wait makes the segment, and a
 //! process that can't have one goes on without.
 
 pub(crate) mod maps;
+pub(crate) mod semaphores;
 
+use crate::caller::Call;
 use crate::env::{say, variable};
 use crate::fork::{self, When};
 use crate::layout::Mutex;
@@ -75,11 +79,12 @@ pub(crate) struct Account {
     /// The lock that it waits for; 0: none.
     lock: Cell<u64>,
     since_ns: Cell<u64>,
-    site: Cell<u64>,
-    /// The program's frame pointer at its call.
-    frame: Cell<usize>,
-    /// Where it called us last, and with which frame pointer; consumed by who needs it.
-    call: Cell<(u64, usize)>,
+    /// When a wait was timed last before, ns.
+    before_ns: Cell<u64>,
+    /// Where it was asked for.
+    at: Cell<Call>,
+    /// Where it called us last; consumed by who needs it.
+    call: Cell<Call>,
     /// The wait that has ended, and is not counted yet; its lock 0: none.
     ended: Cell<Wait>,
     /// Since when it has held `ended.lock`, ns; 0: that is not timed.
@@ -90,10 +95,12 @@ pub(crate) struct Account {
     /// As how many the present wait counts; 0: it is not its turn.
     counts: Cell<u32>,
     slept: Cell<bool>,
+    /// `call` stays: a function of ours that the program has called there releases a mutex, or acquires it again.
+    is_within: Cell<bool>,
 }
 
 /// Bytes of an [`Account`].
-pub(crate) const ACCOUNT: usize = 144;
+pub(crate) const ACCOUNT: usize = 168;
 const _: () = assert!(size_of::<Account>() == ACCOUNT);
 const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
 
@@ -158,6 +165,18 @@ fn segment() -> Option<Segment> {
     }
 }
 
+/// The segment, if there is one. It is not made while a lock is held.
+#[inline]
+fn opened() -> Option<Segment> {
+    // ORDERING: Acquire, pairs with the Release in `open`.
+    if lockwright_observe.state.load(Acquire) == OPEN { segment() } else { None }
+}
+
+/// Since when anything has been counted: what was noted before is out of date.
+fn begun() -> u64 {
+    lockwright_observe.since_ns.load(Relaxed) // a hint: written before the level
+}
+
 #[cold]
 fn open() -> Option<Segment> {
     let control = &lockwright_observe;
@@ -201,7 +220,10 @@ fn make() -> Result<Segment, Refused> {
         command: files::command_line(&mut command),
     };
     if said.folder_len > 0 {
-        return Segment::create(&said.folder[..said.folder_len], &about);
+        match Segment::create(&said.folder[..said.folder_len], &about) {
+            Err(Refused::System(libc::ENOENT)) => {} // the command that made it has ended, and we go on
+            made => return made,
+        }
     }
     let mut why = Refused::System(libc::ENOENT);
     for (before, after) in FOLDERS {
@@ -260,14 +282,13 @@ fn started(stat: &[u8]) -> u64 {
 
 /// The process ends: so does its file, which takes memory. (One that is killed leaves it to the next command.)
 pub(crate) fn at_exit() {
-    // ORDERING: Acquire, pairs with the Release in `open`.
-    if lockwright_observe.state.load(Acquire) != OPEN || access::now() == access::Access::None {
+    if opened().is_none() || access::now() == access::Access::None {
         return;
     }
     // SAFETY: no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
     // A child that we have not been told of has its parent's.
-    if segment().is_some_and(|segment| segment.name(pid).is_some()) {
+    if opened().is_some_and(|segment| segment.name(pid).is_some()) {
         // SAFETY: OPEN: nobody writes any more. A NUL-terminated path; threads that go on count in the mapping.
         unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
     }
@@ -293,18 +314,18 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
         maps::tell(&segment, now);
     }
     let mut sampling = account.sampling.get();
+    account.before_ns.set(sampling.last_ns);
     let counts = sampling.next(now);
     account.sampling.set(sampling);
     arrives(account, &segment, mutex, now, counts != 0);
     account.lock.set(lock);
     account.since_ns.set(now);
-    let (called, frame) = account.call.take();
-    account.site.set(if caller == 0 { called } else { caller as u64 });
-    account.frame.set(frame);
+    let call = account.call.take();
+    account.at.set(if caller == 0 { call } else { Call { from: caller, ..call } });
     account.slept.set(false);
     account.counts.set(counts);
     if counts != 0 {
-        segment.blocks(lock, now, counts);
+        segment.blocks(lock, now, counts, begun());
         posix::ask(mutex);
     }
     now
@@ -335,8 +356,8 @@ fn before_sleep() {
     if lock == 0 || account.slept.replace(true) {
         return;
     }
-    if let Some(segment) = segment() {
-        segment.blocks(lock, account.since_ns.get(), 1);
+    if let Some(segment) = opened() {
+        segment.blocks(lock, account.since_ns.get(), 1, begun());
     }
 }
 
@@ -351,7 +372,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     if !timed && !is_full() {
         return;
     }
-    let Some(segment) = segment() else { return };
+    let Some(segment) = opened() else { return };
     let here = place::among_usable();
     if is_full() && acquired {
         segment.follow(lock, thread::id(), here.cpu, timed);
@@ -364,22 +385,29 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         segment.arrived_before(lock, before.into());
         account.uncounted.set((lock, 0));
     }
-    let now = futex::now(Clock::Monotonic);
+    let (now, at) = (futex::now(Clock::Monotonic), account.at.get());
+    let ns = now.saturating_sub(account.since_ns.get());
+    let mut sampling = account.sampling.get();
+    // Those with a sleep are all timed: it stands for itself.
+    let span = if slept { 0 } else { now.saturating_sub(account.before_ns.get()) };
+    let counts = sampling.cap(counts, ns, span);
+    account.sampling.set(sampling);
     let wait = Wait {
         lock,
-        site: account.site.get(),
+        site: at.from as u64,
         stack: 0,
         tid: thread::id(),
         ended_ns: now,
-        ns: now.saturating_sub(account.since_ns.get()),
+        ns,
         weight: if slept || !acquired { 1 } else { counts },
         class: here.class.0,
         asleep: slept,
         acquired,
+        by_thread: is_full(),
     };
     // Now, while the frames of the call are there. We hold the lock, but few stacks are wanted.
     let wants = is_full() && segment.wants_stack(lock, wait.site, wait.ns);
-    let stack = if wants { stack(&segment, wait.site, account.frame.get()) } else { 0 };
+    let stack = if wants { stack(&segment, at) } else { 0 };
     account.ended.set(Wait { stack, ..wait });
     if !acquired {
         segment.gives_up(lock, account.since_ns.get());
@@ -402,70 +430,109 @@ fn count(account: &Account, segment: &Segment) {
 /// The calling thread is about to release a mutex, by the slow path: when. 0: that is not counted.
 #[cold]
 pub(crate) fn releases() -> u64 {
-    if segment().is_some() { futex::now(Clock::Monotonic) } else { 0 }
+    if opened().is_some() { futex::now(Clock::Monotonic) } else { 0 }
 }
 
 /// It has been released; `release` is what [`releases`] said, or 0: to one that was granted it.
 #[cold]
 pub(crate) fn released(address: usize, release: u64) {
     let (account, lock) = (account(), address as u64);
-    let timed = account.ended.get().lock == lock;
-    let Some(segment) = segment().filter(|_| release != 0 || timed) else { return };
+    let call = account.call.take();
+    let ended = account.ended.get();
+    let timed = ended.lock == lock && ended.ended_ns > begun();
+    let Some(segment) = opened().filter(|_| release != 0 || timed) else { return };
     let now = if release != 0 { release } else { futex::now(Clock::Monotonic) };
-    let (site, frame) = account.call.take();
-    let stack = || stack(&segment, site, frame);
-    let blame = Blame { site, tid: thread::id() };
+    let stack = || stack(&segment, call);
+    let blame = Blame { site: call.from as u64, tid: thread::id(), by_thread: is_full() };
     if timed {
-        let (ended, since) = (account.ended.get(), account.held_since_ns.get());
+        let since = account.held_since_ns.get();
         count(account, &segment);
         if since != 0 {
             let held = now.saturating_sub(since);
-            segment.held(lock, held, ended.weight, blame);
+            // As many as it stands for have happened since the wait before: they can't have lasted longer.
+            let most = now.saturating_sub(account.before_ns.get()) / held.max(1);
+            let weight = ended.weight.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1);
+            segment.held(lock, held, weight, blame);
             if release == 0 {
-                segment.blocked_by_hold(lock, held, ended.weight, blame, stack);
+                segment.blocked_by_hold(lock, held, weight, blame, stack);
             }
         }
     }
     if release != 0 {
-        segment.blocked(lock, now, blame, stack);
+        segment.blocked(lock, now, begun(), blame, stack);
     }
 }
 
-/// The program called us from here, with this frame pointer, to lock or to unlock by a slow path.
+/// The program called us from here to lock or to unlock by a slow path.
 #[inline]
-pub(crate) fn called(caller: usize, frame: usize) {
-    account().call.set((caller as u64, frame));
+pub(crate) fn called(call: Call) {
+    let account = account();
+    if !account.is_within.get() {
+        account.call.set(call);
+    }
+}
+
+/// A function of ours that the program has called, from there, releases a mutex or acquires it.
+#[inline]
+pub(crate) fn within<R>(call: Call, act: impl FnOnce() -> R) -> R {
+    if !is_on() || call.from == 0 {
+        return act();
+    }
+    let account = account();
+    account.is_within.set(true);
+    account.call.set(call);
+    let result = act();
+    account.is_within.set(false);
+    result
 }
 
 /// A mutex is no more.
 #[cold]
 pub(crate) fn retire(mutex: &Mutex) {
-    // ORDERING: Acquire, pairs with the Release in `open`. None is made for this.
-    if lockwright_observe.state.load(Acquire) == OPEN
-        && let Some(segment) = segment()
-    {
+    if let Some(segment) = opened() {
         let lock = core::ptr::from_ref(mutex).addr() as u64;
         segment.retire(lock);
     }
 }
 
-/// The stack of the program's call at `site`, by its frame pointers; 0: none, or nobody wants any.
+/// The stack of the program's call; 0: none, or nobody wants any.
 ///
-/// A program without frame pointers has anything in that register. So the kernel reads the memory, which answers instead of
-/// faulting; and a process that may not ask it has no stacks.
+/// By frame pointers, if the program has them. One that has none has anything in that register: what it leads to is no chain of
+/// frames. Then a piece of the stack is copied, for the reader to unwind. The kernel reads the memory, which answers instead of
+/// faulting; a process that may not ask it has no stacks.
 #[cold]
-fn stack(segment: &Segment, site: u64, frame: usize) -> u32 {
-    /// Bytes that are copied at a time, and how far callers' frames may lie away.
-    const CHUNK: usize = 1024;
-    const FAR: usize = 1 << 20;
-    if site == 0 || !is_full() || access::is_fenced() || access::is_confined() {
+fn stack(segment: &Segment, call: Call) -> u32 {
+    /// Fewer frames are no chain.
+    const CHAIN: usize = 3;
+    if call.from == 0 || !is_full() || access::is_fenced() || access::is_confined() {
         return 0;
     }
     let mut frames = [0_u64; DEPTH];
-    frames[0] = site;
+    let depth = by_frame_pointers(call, &mut frames);
+    if depth < CHAIN && call.stack != 0 {
+        let copied = thread::leaving_errno(|| {
+            segment.piece(call.key() | 1, call.registers(), |to| call.copy_stack(to))
+        });
+        if copied != 0 {
+            return copied;
+        }
+    }
+    segment.stack(&frames[..depth])
+}
+
+/// Return addresses, the call's own first; how many.
+fn by_frame_pointers(call: Call, frames: &mut [u64; DEPTH]) -> usize {
+    /// Bytes that are copied at a time, and how far callers' frames may lie away.
+    const CHUNK: usize = 1024;
+    const FAR: usize = 1 << 20;
+    frames[0] = call.from as u64;
     let mut depth = 1;
     let mut copy = [0_usize; CHUNK / size_of::<usize>()];
-    let (mut base, mut len, mut at) = (0, 0, frame);
+    let (mut base, mut len, mut at) = (0, 0, call.frame);
+    // Frames lie above the call's.
+    if at.checked_sub(call.stack).is_none_or(|far| far > FAR && call.stack != 0) {
+        return depth;
+    }
     while depth < DEPTH && at.is_multiple_of(size_of::<usize>()) && at != 0 {
         let pair = 2 * size_of::<usize>();
         if at < base || at + pair > base + len {
@@ -487,7 +554,7 @@ fn stack(segment: &Segment, site: u64, frame: usize) -> u32 {
         }
         at = next;
     }
-    segment.stack(&frames[..depth])
+    depth
 }
 
 /// Copies memory of our own that may not be there; returns how many bytes were.

@@ -1,7 +1,7 @@
 //! LOCKWRIGHT_ORDER=DIR: in which order threads take locks, in a file for each process.
 //!
 //! A thread that asks for a lock while it holds another makes an edge, from the held one to the other. Two threads that go round a
-//! circle of edges at a bad moment wait for each other for ever. So the edges tell of deadlocks that have not happened yet. We only
+//! circle of edges at a bad moment wait for each other forever. So the edges tell of deadlocks that have not happened yet. We only
 //! note them; the command looks for circles.
 //!
 //! * An edge is noted before the thread waits: if the deadlock does happen, it is there.
@@ -20,14 +20,12 @@ use crate::thread::{self, leaving_errno};
 use crate::watch::{self, Taking};
 use crate::{access, files};
 use core::cell::{Cell, UnsafeCell};
-use core::ffi::{c_int, c_ulong};
-use core::ptr::{null, null_mut, without_provenance_mut};
+use core::ffi::c_int;
+use core::ptr::{null, null_mut};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 use lockwright_native::futex::{self, Clock};
-use lockwright_record::order::{
-    AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, PIECE, Pair, READ, Thread,
-};
+use lockwright_record::order::{AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, Pair, READ, Thread};
 use lockwright_record::{About, Refused};
 
 /// A thread's account. Zeroes are one of a thread that has taken nothing.
@@ -359,44 +357,14 @@ fn stack(order: Order, call: Call, nests: bool) -> u32 {
         return 0;
     }
     let put = |key: u64| {
-        let registers = [call.from as u64, call.stack as u64, call.frame as u64];
-        leaving_errno(|| order.stack(key | 1, registers, |to| copy(call.stack, to)))
+        leaving_errno(|| order.stack(key | 1, call.registers(), |to| call.copy_stack(to)))
     };
-    let site = (call.from as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    // A thread's block lies at the end of its stack: so threads that come the same way are as deep.
-    let depth = thread::pointer().wrapping_sub(call.stack) as u64;
-    let deep = || put((site ^ depth).wrapping_mul(0xff51_afd7_ed55_8ccd));
+    let deep = || put(call.key());
     if nests {
         return deep();
     }
-    let known = put(site);
+    let known = put(call.site_key());
     if order.does_nest(known) { deep() } else { known }
-}
-
-/// Copies a piece of the stack; returns its length. The kernel reads it, which answers instead of faulting at the stack's end; a
-/// process that may not ask it has no stacks.
-fn copy(from: usize, to: *mut u8) -> usize {
-    const PAGE: usize = 4096;
-    if access::is_fenced() || access::is_confined() {
-        return 0;
-    }
-    // One page after another: what is there of them is copied.
-    let (mut at, end) = (from, from.saturating_add(PIECE));
-    let from: [libc::iovec; 3] = core::array::from_fn(|_| {
-        let len = (PAGE - at % PAGE).min(end - at);
-        let piece = libc::iovec { iov_base: without_provenance_mut(at), iov_len: len };
-        at += len;
-        piece
-    });
-    let to = libc::iovec { iov_base: to.cast(), iov_len: PIECE };
-    // SAFETY: the kernel writes to the room that we were given, no more than its length, and checks what it reads.
-    let got = unsafe {
-        // All of a register's width: the last one comes by the stack.
-        let (one, all, none) = (1 as c_ulong, from.len() as c_ulong, 0 as c_ulong);
-        let (to, from) = (&raw const to, from.as_ptr());
-        libc::syscall(libc::SYS_process_vm_readv, libc::getpid(), to, one, from, all, none)
-    };
-    usize::try_from(got).unwrap_or(0)
 }
 
 /// How often the map was told.

@@ -1,6 +1,6 @@
-//! glibc's own functions, for what is not ours: process-shared, robust, PI and PP objects.
+//! glibc's own functions, for what is not ours: semaphores; process-shared, robust, PI and PP objects.
 //!
-//! Our constructor looks up those of mutexes and condvars; or the first use does, if that comes earlier.
+//! Our constructor looks up those of mutexes, condvars and semaphores (`sem_post` may be called in signal handlers); or the first use does, if that comes earlier.
 
 #[cfg(target_arch = "x86_64")]
 use crate::object::{self, Object};
@@ -176,6 +176,7 @@ pub(crate) fn resolve_late() {
 
 type Mutex = *mut libc::pthread_mutex_t;
 type Cond = *mut libc::pthread_cond_t;
+type Sem = *mut libc::sem_t;
 type Time = *const libc::timespec;
 
 real! {
@@ -191,6 +192,12 @@ real! {
     pthread_cond_signal(cond: Cond);
     pthread_cond_broadcast(cond: Cond);
     pthread_cond_destroy(cond: Cond);
+    sem_wait(sem: Sem);
+    sem_trywait(sem: Sem);
+    sem_timedwait(sem: Sem, until: Time);
+    sem_clockwait(sem: Sem, clock: libc::clockid_t, until: Time);
+    sem_post(sem: Sem);
+    sem_destroy(sem: Sem);
 }
 
 /// glibc's `struct dl_find_object`.

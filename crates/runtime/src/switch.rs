@@ -14,6 +14,7 @@ use core::cell::Cell;
 use core::ptr::{self, null_mut};
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use lockwright_native::futex::{self, Clock};
 use lockwright_record::mailbox::{DONE, Mailbox, POSTED, REFUSED, STATE, TAKEN, TEXT};
 
 /// This process's.
@@ -107,6 +108,7 @@ fn take_alone() {
     let end = match table {
         Some(table) => {
             policy::publish(table);
+            mailbox.since_ns.store(futex::now(Clock::Monotonic), Relaxed); // before the state
             tell(table);
             DONE
         }

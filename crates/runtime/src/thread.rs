@@ -32,7 +32,7 @@ pub(crate) struct Thread {
     /// Where the trace keeps its account. Own thread only.
     pub(crate) traced: Room<32>,
     /// Where observation keeps its account. Own thread only.
-    pub(crate) observed: Room<144>,
+    pub(crate) observed: Room<168>,
     /// Where the order of locks keeps its account. Own thread only.
     pub(crate) ordered: Room<24>,
 }

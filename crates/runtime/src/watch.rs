@@ -121,7 +121,7 @@ pub(crate) struct How {
     pub(crate) kind: u32,
     /// For reading.
     pub(crate) reads: bool,
-    /// It is not waited for, or not for ever: so nobody can be stuck there.
+    /// It is not waited for, or not forever: so nobody can be stuck there.
     pub(crate) tries: bool,
     /// By a waiter of a condition variable, who had it before.
     pub(crate) again: bool,

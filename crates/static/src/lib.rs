@@ -23,6 +23,17 @@ static START: extern "C" fn() = {
     start
 };
 
+/// Its destructor.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: unsafe extern "C" fn() = {
+    unsafe extern "C" fn end() {
+        // SAFETY: called once, when the program ends.
+        unsafe { lockwright_runtime::init::at_exit() };
+    }
+    end
+};
+
 /// The core library needs one; nothing of ours panics. It must not end the program silently.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {

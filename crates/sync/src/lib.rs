@@ -59,6 +59,17 @@ static START: extern "C" fn() = {
     start
 };
 
+/// Its destructor.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static END: unsafe extern "C" fn() = {
+    unsafe extern "C" fn end() {
+        // SAFETY: called once, when the program ends.
+        unsafe { lockwright_runtime::init::at_exit() };
+    }
+    end
+};
+
 /// By which clock all our times are meant: the one of [`Instant`].
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 

@@ -41,6 +41,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
                 "cond",
                 "rwlock",
                 "spin",
+                "semaphore",
                 "epoch",
                 "got",
                 "trampoline",
@@ -62,8 +63,11 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             // Watchers, which `watch` calls without knowing them.
             &["trace", "recording", "emulate", "observe", "order"],
             // The ground.
-            &["watch", "mode", "shared", "thread", "fork", "clock", "access", "env", "attached"],
-            &["layout", "real", "files", "object", "probes", "caller"],
+            &[
+                "watch", "mode", "shared", "thread", "fork", "clock", "access", "env", "attached",
+                "caller",
+            ],
+            &["layout", "real", "files", "object", "probes"],
         ],
     ),
 ];

@@ -1,24 +1,8 @@
 //! `lockwright attach` on machines where it can't: the calls and the words of x86-64 are all that it knows.
 
+use super::{Done, From};
 use crate::hints::Failure;
 use crate::process::Process;
-use std::path::PathBuf;
-use std::time::Duration;
-
-/// Where the library lies.
-pub(crate) enum From {
-    /// For us.
-    Here(PathBuf),
-    /// For the process.
-    Inside(PathBuf),
-}
-
-/// What would have been done.
-pub(crate) struct Done {
-    pub(crate) words: usize,
-    pub(crate) files: usize,
-    pub(crate) still: Duration,
-}
 
 pub(crate) fn attach(
     process: &Process,

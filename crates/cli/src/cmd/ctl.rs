@@ -88,6 +88,9 @@ struct GuardArgs {
     /// A command that prints how much the program has done so far: its throughput, for --guard
     #[arg(long, value_name = "COMMAND", requires = "guard")]
     counter: Option<String>,
+    /// How the comparison is written
+    #[arg(long, value_enum, default_value_t = Format::Text, requires = "guard")]
+    format: Format,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
@@ -131,18 +134,8 @@ struct SloArgs {
     #[arg(value_name = "EPOCH")]
     epoch: String,
     /// As in 100us; `own`: the program's own again
-    #[arg(value_name = "TIME", value_parser = slo)]
-    slo: Slo,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Slo(Option<u64>);
-
-fn slo(text: &str) -> Result<Slo, String> {
-    match text {
-        "own" => Ok(Slo(None)),
-        text => units::nanoseconds(text).map(|ns| Slo(Some(ns))),
-    }
+    #[arg(value_name = "TIME")]
+    slo: epochs::Slo,
 }
 
 /// Say what the process counts
@@ -175,6 +168,7 @@ struct DumpArgs {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+    crate::leftovers::remove_counts();
     let pid = args.pid;
     let default =
         ListArgs { time: Duration::from_secs(1), top: 20, format: Format::Text, quiet: false };
@@ -271,9 +265,12 @@ fn change(
             counter: args.counter.as_deref(),
             quiet: args.quiet,
         };
-        let (text, end) = guard.run()?;
-        output::print(&text)?;
-        return Ok(match end {
+        let guarded = guard.run()?;
+        output::print(&match args.format {
+            Format::Text => guarded.text(),
+            Format::Json => output::json(&serde_json::to_value(&guarded).map_err(Failure::new)?),
+        })?;
+        return Ok(match guarded.end {
             End::Kept => ExitCode::SUCCESS,
             End::RolledBack => ExitCode::FAILURE,
             End::Interrupted => INTERRUPTED.into(),
@@ -298,12 +295,8 @@ fn guard_time(seconds: f64) -> Result<Duration, Failure> {
 
 fn set_slo(pid: libc::pid_t, args: &SloArgs) -> Result<ExitCode, Failure> {
     let process = Process::open(pid)?;
-    let names = epochs::Remote::find(&process)?.set_slo(&process, &args.epoch, args.slo.0)?;
-    let value = match args.slo.0 {
-        Some(ns) => units::word(ns),
-        None => "the program's own SLO".to_owned(),
-    };
-    output::print(&format!("{pid} ({}): {}: {value}\n", process.name(), names.join(", ")))?;
+    let names = epochs::Remote::find(&process)?.set_slo(&process, &args.epoch, args.slo)?;
+    output::print(&format!("{pid} ({}): {}: {}\n", process.name(), names.join(", "), args.slo))?;
     Ok(ExitCode::SUCCESS)
 }
 

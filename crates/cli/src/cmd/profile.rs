@@ -2,6 +2,7 @@
 
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
+use crate::observed::events::Event;
 use crate::observed::outcome::Outcome;
 use crate::observed::{self, run};
 use crate::order::outcome as order;
@@ -71,6 +72,9 @@ pub(crate) struct Args {
     /// With --order: end with 1 if a deadlock can happen and PROGRAM has ended with 0
     #[arg(long, requires = "order")]
     fail_on_inversion: bool,
+    /// Where this happens, too: how much of it in the functions that hold each lock
+    #[arg(long, value_enum, value_name = "EVENT", conflicts_with_all = ["sample", "read"])]
+    event: Option<Event>,
     /// How many locks the report's table has
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "sample")]
     top: usize,
@@ -112,7 +116,7 @@ pub(crate) struct Args {
 enum Detail {
     /// Waits, holds, and who makes others wait
     Counters,
-    /// And who calls them: stacks, where the program has frame pointers; owners and CPUs
+    /// And who calls them: stacks; threads, owners and CPUs
     Full,
 }
 
@@ -181,7 +185,7 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
     check(args)?;
     let bar = progress(time.as_millis() as u64, args.quiet);
     bar.set_message(format!("watching {pid}"));
-    let seen = run::process(pid, args.level.into(), time, &bar);
+    let seen = run::process(pid, args.level.into(), time, args.event, &bar);
     bar.finish_and_clear();
     let title = format!("Locks of {pid}");
     report_on(args, &title, &[seen?], None)?;
@@ -190,9 +194,13 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
 
 fn program(args: &Args) -> Result<ExitCode, Failure> {
     check(args)?;
+    if args.lock.as_deref() == Some("glibc") && !args.order {
+        return Err(Failure::new("--lock glibc: the library counts what its own locks do")
+            .hint("glibc's, from outside: lockwright profile -p PID --sample"));
+    }
     let library = args.library.as_deref();
     let (lock, level) = (args.lock.as_deref(), args.level.into());
-    let ran = run::program(&args.command, lock, level, args.order, library)?;
+    let ran = run::program(&args.command, lock, level, args.order, args.event, library)?;
     let name = args.command[0].to_string_lossy();
     report_on(args, &format!("Locks of {name}"), &ran.outcomes, ran.orders.as_deref())?;
     let is_inverted = ran.orders.is_some_and(|all| all.iter().any(order::Outcome::has_inversion));

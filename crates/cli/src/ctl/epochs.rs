@@ -2,11 +2,16 @@
 
 use crate::hints::{Failure, nearest};
 use crate::mailbox;
+use crate::output::{plain, shown, table};
 use crate::process::Process;
+use lockwright_bench::{si, time, units};
 use lockwright_locks::amp::feedback::Percentile;
 use lockwright_record::epochs::{Common, Epochs, IDS, MAGIC, NAME, NUMBERED, Own, SYMBOL, Windows};
 use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt;
 use std::mem::offset_of;
+use std::str::FromStr;
 
 /// More blocks than that are a circle.
 const BLOCKS: usize = 1 << 16;
@@ -30,12 +35,112 @@ pub(crate) struct Epoch {
     pub(crate) percentile: f64,
     /// The threads' windows, the smallest and the largest, ns; `None`: no thread has one.
     pub(crate) windows_ns: Option<(u32, u32)>,
-    /// Executions so far, in all threads; it wraps.
+    /// Executions so far, or since the last look, in all threads; it wraps.
     #[serde(skip)]
     pub(crate) ended: u32,
-    /// Those that missed the SLO.
+    /// Those of them that missed the SLO.
     #[serde(skip)]
     pub(crate) missed: u32,
+}
+
+/// An SLO that somebody sets, whatever the program says, ns; `None`: the program's own again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slo(pub(crate) Option<u64>);
+
+impl FromStr for Slo {
+    type Err = String;
+
+    /// A time, or `own`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "own" => Ok(Self(None)),
+            text => units::nanoseconds(text).map(|ns| Self(Some(ns))),
+        }
+    }
+}
+
+impl fmt::Display for Slo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(ns) => f.write_str(&units::word(ns)),
+            None => f.write_str("the program's own SLO"),
+        }
+    }
+}
+
+/// A process's epochs, looked at again and again.
+pub(crate) struct Followed {
+    remote: Remote,
+    before: Vec<Epoch>,
+}
+
+impl Followed {
+    pub(crate) fn begin(process: &Process) -> Result<Self, Failure> {
+        let remote = Remote::find(process)?;
+        Ok(Self { remote, before: remote.read(process)? })
+    }
+
+    /// The epochs, with executions and misses since the last look.
+    pub(crate) fn look(&mut self, process: &Process) -> Result<Vec<Epoch>, Failure> {
+        let mut epochs = self.remote.read(process)?;
+        let before = std::mem::replace(&mut self.before, epochs.clone());
+        for epoch in &mut epochs {
+            if let Some(then) = before.iter().find(|then| then.id == epoch.id) {
+                epoch.ended = epoch.ended.wrapping_sub(then.ended);
+                epoch.missed = epoch.missed.wrapping_sub(then.missed);
+            }
+        }
+        Ok(epochs)
+    }
+
+    /// As [`Remote::set_slo`].
+    pub(crate) fn set_slo(
+        &self,
+        process: &Process,
+        wanted: &str,
+        slo: Slo,
+    ) -> Result<Vec<String>, Failure> {
+        self.remote.set_slo(process, wanted, slo)
+    }
+}
+
+/// A table of what they did in this time.
+pub(crate) fn text(epochs: &[Epoch], seconds: f64) -> String {
+    let mut drawn = table(&["epoch", "ended/s", "missed", "SLO", "set", "windows"]);
+    for epoch in epochs {
+        let percent = format!("{:.4}", 100.0 * epoch.percentile);
+        let percent = percent.trim_end_matches('0').trim_end_matches('.');
+        drawn.add_row([
+            shown(&epoch.name).into_owned(),
+            si(f64::from(epoch.ended) / seconds),
+            match epoch.ended {
+                0 => "-".to_owned(),
+                ended => format!("{:.2} %", 100.0 * f64::from(epoch.missed) / f64::from(ended)),
+            },
+            match epoch.slo_ns {
+                Some(slo) => format!("{} at P{percent}", time(slo as f64)),
+                None => "not known".to_owned(),
+            },
+            if epoch.is_set { "from outside" } else { "by the program" }.to_owned(),
+            match epoch.windows_ns {
+                Some((low, high)) if low == high => time(low.into()),
+                Some((low, high)) => format!("{} to {}", time(low.into()), time(high.into())),
+                None => "-".to_owned(),
+            },
+        ]);
+    }
+    plain(&drawn)
+}
+
+/// The same for programs: an array.
+pub(crate) fn json(epochs: &[Epoch], seconds: f64) -> Result<Value, Failure> {
+    let one = |epoch: &Epoch| -> Result<Value, Failure> {
+        let mut value = serde_json::to_value(epoch).map_err(Failure::new)?;
+        value["ended_per_s"] = json!(f64::from(epoch.ended) / seconds);
+        value["missed_per_s"] = json!(f64::from(epoch.missed) / seconds);
+        Ok(value)
+    };
+    epochs.iter().map(one).collect()
 }
 
 impl Epoch {
@@ -134,13 +239,12 @@ impl Remote {
         Ok(epochs)
     }
 
-    /// Gives the epochs of this name (`all`: all that there are) an SLO, whatever the program says; `None`: the program's own
-    /// again. Returns their names.
+    /// Gives the epochs of this name (`all`: all that there are) an SLO. Returns their names.
     pub(crate) fn set_slo(
         self,
         process: &Process,
         wanted: &str,
-        slo_ns: Option<u64>,
+        slo: Slo,
     ) -> Result<Vec<String>, Failure> {
         let epochs = self.read(process)?;
         let named: Vec<&Epoch> =
@@ -153,7 +257,7 @@ impl Remote {
         if named.is_empty() {
             let names: Vec<&str> = epochs.iter().map(|epoch| epoch.name.as_str()).collect();
             let near = nearest(wanted, names.iter().copied()).unwrap_or(names[0]);
-            let value = slo_ns.map_or_else(|| "own".to_owned(), lockwright_bench::units::word);
+            let value = slo.0.map_or_else(|| "own".to_owned(), units::word);
             return Err(Failure::new(format!("process {pid} has no epoch '{wanted}'")).hint(
                 format!("it has {}; lockwright ctl {pid} slo '{near}' {value}", names.join(", ")),
             ));
@@ -161,7 +265,7 @@ impl Remote {
         for epoch in &named {
             let common = offset_of!(Epochs, common) + epoch.id * size_of::<Common>();
             let at = self.at + (common + offset_of!(Common, forced_inverted)) as u64;
-            process.write(at, &slo_ns.map_or(0, |slo| !slo).to_ne_bytes())?;
+            process.write(at, &slo.0.map_or(0, |ns| !ns).to_ne_bytes())?;
         }
         Ok(named.into_iter().map(|epoch| epoch.name.clone()).collect())
     }

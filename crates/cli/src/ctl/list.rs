@@ -1,10 +1,11 @@
 //! `lockwright ctl PID list`: the table, the level, contended locks and epochs.
 
-use super::epochs::{self, Epoch};
+use super::epochs::{self, Epoch, Followed};
 use crate::hints::Failure;
 use crate::mailbox::Remote;
 use crate::observed::live::Live;
 use crate::observed::outcome::{Outcome, Ranked};
+use crate::observed::snapshot::Kind;
 use crate::observed::watched::Watched;
 use crate::output::{plain, shown, table};
 use crate::process::Process;
@@ -42,11 +43,11 @@ impl List {
         most: usize,
         quiet: bool,
     ) -> Result<Self, Failure> {
-        let (level, before) = {
+        let (level, mut followed) = {
             let process = Process::open(pid)?;
             Remote::find(&process)?.table()?; // runs without us: said before the look
             let level = Live::find(&process)?.level(&process)?;
-            (level, epochs::Remote::find(&process)?.read(&process)?)
+            (level, Followed::begin(&process)?)
         };
         let mut watched = Watched::open(pid, Level::Counters, lease(duration))?;
         let bar = progress(duration.as_millis() as u64, quiet);
@@ -59,13 +60,7 @@ impl List {
         });
         let process = Process::open(pid)?;
         let mailbox = Remote::find(&process)?;
-        let mut epochs = epochs::Remote::find(&process)?.read(&process)?;
-        for epoch in &mut epochs {
-            if let Some(then) = before.iter().find(|then| then.id == epoch.id) {
-                epoch.ended = epoch.ended.wrapping_sub(then.ended);
-                epoch.missed = epoch.missed.wrapping_sub(then.missed);
-            }
-        }
+        let epochs = followed.look(&process)?;
         Ok(Self {
             pid: process.pid,
             name: process.name(),
@@ -101,9 +96,17 @@ impl List {
         }
         if !self.epochs.is_empty() {
             text.push('\n');
-            text.push_str(&self.epochs());
+            text.push_str(&epochs::text(&self.epochs, self.elapsed.as_secs_f64()));
         }
         text
+    }
+
+    /// The lock that serves it.
+    fn rule(&self, lock: &Ranked) -> &str {
+        match lock.kind {
+            Kind::Mutex => self.table.lock_at(lock.place),
+            Kind::Semaphore => "glibc's",
+        }
     }
 
     fn locks(&self, locks: &[Ranked]) -> String {
@@ -115,35 +118,7 @@ impl List {
                 si(lock.contended as f64 / seconds),
                 format!("{:.2}", lock.wait_ns as f64 / seconds / 1e9),
                 if lock.wait.count == 0 { "-".to_owned() } else { time(lock.wait.p99_ns as f64) },
-                self.table.lock_at(lock.place).to_owned(),
-            ]);
-        }
-        plain(&drawn)
-    }
-
-    fn epochs(&self) -> String {
-        let seconds = self.elapsed.as_secs_f64();
-        let mut drawn = table(&["epoch", "ended/s", "missed", "SLO", "set", "windows"]);
-        for epoch in &self.epochs {
-            let percent = format!("{:.4}", 100.0 * epoch.percentile);
-            let percent = percent.trim_end_matches('0').trim_end_matches('.');
-            drawn.add_row([
-                shown(&epoch.name).into_owned(),
-                si(f64::from(epoch.ended) / seconds),
-                match epoch.ended {
-                    0 => "-".to_owned(),
-                    ended => format!("{:.2} %", 100.0 * f64::from(epoch.missed) / f64::from(ended)),
-                },
-                match epoch.slo_ns {
-                    Some(slo) => format!("{} at P{percent}", time(slo as f64)),
-                    None => "not known".to_owned(),
-                },
-                if epoch.is_set { "from outside" } else { "by the program" }.to_owned(),
-                match epoch.windows_ns {
-                    Some((low, high)) if low == high => time(low.into()),
-                    Some((low, high)) => format!("{} to {}", time(low.into()), time(high.into())),
-                    None => "-".to_owned(),
-                },
+                self.rule(lock).to_owned(),
             ]);
         }
         plain(&drawn)
@@ -154,13 +129,7 @@ impl List {
         let locks = self.outcome.as_ref().map_or(&[][..], |outcome| &outcome.locks);
         let lock = |lock: &Ranked| -> Result<Value, Failure> {
             let mut value = serde_json::to_value(lock).map_err(Failure::new)?;
-            value["rule"] = json!(self.table.lock_at(lock.place));
-            Ok(value)
-        };
-        let epoch = |epoch: &Epoch| -> Result<Value, Failure> {
-            let mut value = serde_json::to_value(epoch).map_err(Failure::new)?;
-            value["ended_per_s"] = json!(f64::from(epoch.ended) / seconds);
-            value["missed_per_s"] = json!(f64::from(epoch.missed) / seconds);
+            value["rule"] = json!(self.rule(lock));
             Ok(value)
         };
         Ok(json!({
@@ -172,7 +141,7 @@ impl List {
             "rules": self.table.rules,
             "posted": self.posted,
             "locks": locks.iter().map(lock).collect::<Result<Vec<_>, _>>()?,
-            "epochs": self.epochs.iter().map(epoch).collect::<Result<Vec<_>, _>>()?,
+            "epochs": epochs::json(&self.epochs, seconds)?,
         }))
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::hints::{Failure, cause};
 use crate::launch;
-use crate::observed::live::{Live, now_ns};
+use crate::observed::live::{self, Live, now_ns};
 use crate::process::Process;
 use lockwright_observe::Segment;
 use lockwright_observe::layout::LENGTH;
@@ -19,7 +19,7 @@ fn open(process: &Process) -> Result<(File, PathBuf), Failure> {
         Failure::new(format!(
             "process {pid} has counted nothing yet: no thread had to wait for a lock"
         ))
-        .hint(format!("lockwright ctl {pid} level counters, and try again later"))
+        .hint(format!("if it counts (lockwright ctl {pid}), try again later"))
     })
 }
 
@@ -64,7 +64,7 @@ pub(crate) fn reset(process: &Process) -> Result<usize, Failure> {
         Failure::new(format!("cannot write '{}': {}", path.display(), cause(error)))
             .hint("as the process's user, or with sudo")
     };
-    let file = File::options().read(true).write(true).open(&path).map_err(|error| fail(&error))?;
+    let file = live::open(process, &path, true)?;
     if file.metadata().map_err(|error| fail(&error))?.len() < LENGTH as u64 {
         return Err(Failure::new(format!("'{}' is too short", path.display())));
     }

@@ -1,6 +1,7 @@
 //! What to do about a lock: rules, their thresholds, and a command that exists.
 
 use super::outcome::{Outcome, Ranked, Site};
+use super::snapshot::Kind;
 use lockwright_bench::time;
 use serde::Serialize;
 
@@ -8,10 +9,9 @@ use serde::Serialize;
 const LITTLE: f64 = 0.02;
 /// The same in words.
 const LITTLE_SHOWN: &str = "2 %";
-/// Sections from here on are longer than a wake-up, ns: how the lock is handed over hardly matters.
-const LONG_NS: u64 = 50_000;
-/// The same in words.
-const LONG: &str = "50 us";
+/// What a wake-up takes where it can't be measured, ns. Sections that are longer make the way in which a lock is handed over matter
+/// little.
+const WAKE_UP_NS: u64 = 50_000;
 /// Waits from here on are worth a look if the sections are far shorter, ns.
 const STARVED_NS: u64 = 10_000_000;
 /// The same in words.
@@ -62,24 +62,59 @@ pub(crate) enum Target {
     Process(libc::pid_t),
 }
 
-/// Advises on each lock. `cpu_ns`: what the threads of all of them computed; with their waits that is their time.
-pub(crate) fn advise(outcomes: &mut [Outcome], cpu_ns: u64, target: &Target) {
+impl Target {
+    /// How to see who calls.
+    fn draw(&self) -> String {
+        match self {
+            Self::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
+            Self::Process(pid) => format!("lockwright profile -p {pid} --flame locks.svg"),
+        }
+    }
+
+    /// How to try another lock: for all of a program's mutexes, or for this one of a process.
+    fn compare(&self, lock: &Ranked, other: &str) -> String {
+        match self {
+            Self::Program(words) => format!("lockwright compare --lock glibc,auto,fifo -- {words}"),
+            Self::Process(pid) => {
+                // The list's "0x..., of FUNCTION", and names of several locks, are for people.
+                let name = lock.name.split(',').next().unwrap_or_default();
+                let one = if name.contains(' ') { "all" } else { name };
+                format!("lockwright ctl {pid} switch {one} {other} --guard 5s")
+            }
+        }
+    }
+}
+
+/// What a wake-up takes on this machine, ns.
+pub(crate) fn wake_up_ns() -> u64 {
+    lockwright_calibrate::wake_up().map_or(WAKE_UP_NS, |took| took.as_nanos() as u64)
+}
+
+/// Advises on each lock. `cpu_ns`: what the threads of all of them computed; with their waits that is their time. `wake_up_ns`:
+/// [`wake_up_ns`].
+pub(crate) fn advise(outcomes: &mut [Outcome], cpu_ns: u64, wake_up_ns: u64, target: &Target) {
     let waits = outcomes.iter().flat_map(|outcome| &outcome.locks).map(|lock| lock.wait_ns);
     let busy_ns = cpu_ns + waits.sum::<u64>();
     for outcome in outcomes.iter_mut() {
         let Outcome { lock: algorithm, locks, .. } = outcome;
         for lock in locks {
-            lock.advice = Some(advice(lock, algorithm, busy_ns.max(1), target));
+            lock.advice = Some(advice(lock, algorithm, busy_ns.max(1), wake_up_ns, target));
         }
     }
 }
 
-fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advice {
+fn advice(
+    lock: &Ranked,
+    algorithm: &str,
+    busy_ns: u64,
+    wake_up_ns: u64,
+    target: &Target,
+) -> Advice {
     let part = |ns: u64| (ns as f64 / busy_ns as f64).min(1.0);
     let (lost, in_sections) = (part(lock.wait_ns), part(lock.wait_ns + lock.hold_ns));
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let mean = |site: &&Site| site.ns / site.count.max(1);
-    let slow = lock.holders.first().filter(|site| mean(site) >= LONG_NS);
+    let slow = lock.holders.first().filter(|site| mean(site) >= wake_up_ns);
     let is_starved = lock.wait.max_ns >= STARVED_NS
         && lock.holders.iter().all(|site| site.max_ns.saturating_mul(FAR) <= lock.wait.max_ns)
         && !algorithm.starts_with("fifo");
@@ -92,17 +127,22 @@ fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advi
         (Rule::Little, text, String::new())
     } else if let Some(site) = slow {
         let text = format!(
-            "shorten {}: others wait for it {} at a time; from {} on, a wake-up, another lock \
-             helps little",
+            "shorten {}: others wait for it {} at a time. Where that is more than a wake-up, \
+             which takes {} here, another lock helps little",
             site.function,
             time(mean(&site) as f64),
-            LONG
+            time(wake_up_ns as f64)
         );
-        let command = match target {
-            Target::Program(words) => format!("lockwright profile --flame locks.svg -- {words}"),
-            Target::Process(pid) => format!("lockwright profile -p {pid} --flame locks.svg"),
-        };
-        (Rule::LongSections, text, command)
+        (Rule::LongSections, text, target.draw())
+    } else if lock.kind == Kind::Semaphore {
+        let rule = if is_starved { Rule::Starved } else { Rule::ShortSections };
+        let text = format!(
+            "take it less often, or split it: threads lost {} of their time here ({} or more). \
+             Semaphores stay glibc's, so no other lock helps",
+            percent(lost),
+            LITTLE_SHOWN
+        );
+        (rule, text, target.draw())
     } else if is_starved {
         let text = format!(
             "try a lock that keeps the order: somebody waited {} ({} or more) for sections of a \
@@ -110,26 +150,17 @@ fn advice(lock: &Ranked, algorithm: &str, busy_ns: u64, target: &Target) -> Advi
             time(lock.wait.max_ns as f64),
             STARVED
         );
-        let command = match target {
-            Target::Program(words) => format!("lockwright compare --lock auto,fifo -- {words}"),
-            Target::Process(pid) => format!("lockwright switch {pid} fifo"),
-        };
-        (Rule::Starved, text, command)
+        (Rule::Starved, text, target.compare(lock, "fifo"))
     } else {
         let text = format!(
             "compare locks: threads lost {} of their time here ({} or more), in sections shorter \
-             than a wake-up ({})",
+             than a wake-up ({} here)",
             percent(lost),
             LITTLE_SHOWN,
-            LONG
+            time(wake_up_ns as f64)
         );
-        let command = match target {
-            Target::Program(words) => {
-                format!("lockwright compare --lock glibc,auto,fifo -- {words}")
-            }
-            Target::Process(pid) => format!("lockwright switch {pid} fifo"),
-        };
-        (Rule::ShortSections, text, command)
+        let other = if algorithm.starts_with("fifo") { "auto" } else { "fifo" };
+        (Rule::ShortSections, text, target.compare(lock, other))
     };
     let note = match in_sections >= RCL && rule != Rule::Little {
         true => format!(
@@ -162,10 +193,13 @@ pub(crate) mod tests {
             max_tid: 1,
             share: 1.0,
             stack: Vec::new(),
+            samples: None,
         };
         Ranked {
             of: Of::Lock(64),
+            tenant: 0,
             place: 0,
+            kind: Kind::Mutex,
             name: "lock".into(),
             address: 64,
             locks: 1,
@@ -184,7 +218,9 @@ pub(crate) mod tests {
             longest_hold_at: String::new(),
             waiters: Vec::new(),
             holders: vec![site],
+            threads: Vec::new(),
             course: Vec::new(),
+            events: None,
             advice: None,
         }
     }
@@ -192,7 +228,7 @@ pub(crate) mod tests {
     fn rule(lock: Ranked, cpu_ns: u64) -> (Rule, String) {
         let mut outcomes =
             [Outcome { lock: "auto".into(), locks: vec![lock], ..Outcome::default() }];
-        advise(&mut outcomes, cpu_ns, &Target::Program("./server 'a b'".into()));
+        advise(&mut outcomes, cpu_ns, WAKE_UP_NS, &Target::Program("./server 'a b'".into()));
         let advice = outcomes[0].locks[0].advice.clone().expect("advice");
         (advice.rule, advice.command)
     }
@@ -212,6 +248,9 @@ pub(crate) mod tests {
         assert_eq!(command, "lockwright compare --lock glibc,auto,fifo -- ./server 'a b'");
         let mut starved = lock(second, (1_000_000, second, 5_000));
         starved.wait.max_ns = 40_000_000;
-        assert_eq!(rule(starved, second).0, Rule::Starved);
+        assert_eq!(rule(starved.clone(), second).0, Rule::Starved);
+        starved.kind = Kind::Semaphore;
+        let (starved, command) = rule(starved, second);
+        assert_eq!((starved, command.contains("compare")), (Rule::Starved, false));
     }
 }

@@ -2,10 +2,11 @@
 
 use super::outcome::Outcome;
 use super::reader::Reader;
+use super::run::open_file;
 use super::snapshot::Of;
 use lockwright_observe::layout::ENDING;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub(crate) struct Course {
     segments: BTreeMap<PathBuf, (File, Reader)>,
     /// What was counted until the last look, ns.
     before: BTreeMap<Key, u64>,
+    /// What the threads are called: the process's number and theirs.
+    names: BTreeMap<(u32, u32), String>,
     /// What was added in each slice, ns.
     slices: Vec<BTreeMap<Key, u64>>,
 }
@@ -40,6 +43,7 @@ impl Course {
             every: TICK,
             segments: BTreeMap::new(),
             before: BTreeMap::new(),
+            names: BTreeMap::new(),
             slices: Vec::new(),
         }
     }
@@ -51,7 +55,7 @@ impl Course {
         }
         for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|one| one.path()) {
             let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
-            if is_one && let Ok(file) = File::open(&path) {
+            if is_one && let Some(file) = open_file(&path) {
                 self.segments.entry(path).or_insert_with(|| (file, Reader::default()));
             }
         }
@@ -81,6 +85,10 @@ impl Course {
             let Ok(snapshot) = reader.read(file, path) else { continue }; // it is just being made
             for lock in &snapshot.locks {
                 now.insert((snapshot.pid, lock.of), lock.wait_ns());
+                for thread in &lock.threads {
+                    let (pid, tid) = (snapshot.pid, thread.tid);
+                    self.names.entry((pid, tid)).or_insert_with(|| name(pid, tid));
+                }
             }
         }
         let before = |key| self.before.get(key).copied().unwrap_or(0);
@@ -94,8 +102,19 @@ impl Course {
         }
     }
 
-    /// Tells the locks how they did over time.
+    /// The processes that have counted something.
+    pub(crate) fn processes(&self) -> BTreeSet<u32> {
+        self.before.keys().map(|(pid, _)| *pid).collect()
+    }
+
+    /// Tells the locks how they did over time, and what their threads are called.
     pub(crate) fn tell(&self, outcomes: &mut [Outcome]) {
+        for outcome in outcomes.iter_mut() {
+            for thread in outcome.locks.iter_mut().flat_map(|lock| &mut lock.threads) {
+                let name = thread.tid.and_then(|tid| self.names.get(&(outcome.pid, tid)));
+                thread.name = name.cloned().unwrap_or_default();
+            }
+        }
         if self.slices.len() < 2 {
             return;
         }
@@ -109,6 +128,12 @@ impl Course {
             }
         }
     }
+}
+
+/// A thread's name; empty: it has ended.
+fn name(pid: u32, tid: u32) -> String {
+    let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end().to_owned()
 }
 
 fn add(slices: &[BTreeMap<Key, u64>]) -> BTreeMap<Key, u64> {

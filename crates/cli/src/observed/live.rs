@@ -10,9 +10,12 @@ use lockwright_observe::control::{
     BUSY, Control, FAILED, LEASED, Level, MAGIC, NONE, OPEN, SYMBOL, asked,
 };
 use lockwright_symbols::mappings;
-use std::fs::File;
+use std::fmt::Display;
+use std::fs::{self, File, Metadata};
+use std::io;
 use std::mem::offset_of;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where a process keeps its [`Control`].
@@ -118,6 +121,10 @@ impl Live {
     fn set_level(&self, process: &Process, now_ns: u64) -> Result<(), Failure> {
         let own = self.word(process, offset_of!(Control, own))?;
         let level = asked(own, self.until_ns(process)?, now_ns);
+        if self.level(process)? == Level::Off && level != Level::Off as u32 {
+            let at = self.at + offset_of!(Control, since_ns) as u64;
+            process.write(at, &now_ns.to_le_bytes())?;
+        }
         process.write(self.at + offset_of!(Control, level) as u64, &level.to_le_bytes())
     }
 
@@ -167,10 +174,7 @@ impl Live {
         // As the process sees the file, which may live in a container.
         let root = PathBuf::from(format!("/proc/{}/root", self.pid));
         let path = root.join(map.path.strip_prefix("/").unwrap_or(&map.path));
-        let file = File::open(&path).map_err(|error| {
-            Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
-        })?;
-        Ok(Some((file, path)))
+        open(process, &path, false).map(|file| Some((file, path)))
     }
 
     /// What it has counted so far; `None`: nothing.
@@ -178,4 +182,20 @@ impl Live {
         let Some((file, path)) = self.file(process)? else { return Ok(None) };
         reader::read(&file, &path).map(Some)
     }
+}
+
+/// Opens a process's segment. The process says where it is, and may say anything: no link and no device is opened, nor another
+/// user's file.
+pub(crate) fn open(process: &Process, path: &Path, to_write: bool) -> Result<File, Failure> {
+    let fail = |why: &dyn Display| Failure::new(format!("cannot open '{}': {why}", path.display()));
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).write(to_write).custom_flags(flags).open(path);
+    let file = file.map_err(|error| fail(&cause(&error)))?;
+    let of = |metadata: io::Result<Metadata>| metadata.map_err(|error| fail(&cause(&error)));
+    let (about, owner) =
+        (of(file.metadata())?, of(fs::metadata(format!("/proc/{}", process.pid)))?);
+    if !about.is_file() || about.uid() != owner.uid() {
+        return Err(fail(&"it is not a file of the process's user"));
+    }
+    Ok(file)
 }

@@ -1,9 +1,11 @@
 //! A snapshot with names, ranked: what a report says.
 
 use super::advice::Advice;
+use super::events::Total;
 use super::sharing::{Suspects, suspects};
-use super::snapshot::{At, Lock, Of, Seen, Snapshot, Times};
-use lockwright_symbols::{Frame, Place, Symboliser};
+use super::snapshot::{At, Kind, Lock, Of, Seen, Signals, Snapshot, Times};
+use super::threads::{self, Thread};
+use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,10 +24,18 @@ pub(crate) struct Outcome {
     pub(crate) slice_ns: u64,
     /// How many threads it had; 0: not known.
     pub(crate) threads: usize,
-    /// By the time for which somebody waited, the longest first.
+    /// By the time that all threads waited for them, the longest first.
     pub(crate) locks: Vec<Ranked>,
     /// Those that lie in one line of the caches.
     pub(crate) false_sharing: Vec<Suspects>,
+    /// An event that somebody asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) events: Option<Total>,
+    /// Semaphores that are no locks.
+    pub(crate) signals: Signals,
+    /// It is a Python program, and this is why its functions are not named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) python_unread: Option<String>,
     pub(crate) lost: Lost,
 }
 
@@ -48,9 +58,13 @@ pub(crate) struct Lost {
 pub(crate) struct Ranked {
     #[serde(skip)]
     pub(crate) of: Of,
+    /// Which of those that had this record.
+    #[serde(skip)]
+    pub(crate) tenant: u64,
     /// Its place in the process's table of locks.
     #[serde(skip)]
     pub(crate) place: u32,
+    pub(crate) kind: Kind,
     /// The variable, or where it lies.
     pub(crate) name: String,
     /// 0: it is not one lock.
@@ -85,9 +99,15 @@ pub(crate) struct Ranked {
     pub(crate) waiters: Vec<Site>,
     /// For whom, by the time for which somebody waited for them.
     pub(crate) holders: Vec<Site>,
+    /// Who waits for it, and for whom others wait there; empty: they weren't told apart.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) threads: Vec<Thread>,
     /// How long threads waited in each slice of the time, ns; a wait counts when it ends. Empty: nobody looked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) course: Vec<u64>,
+    /// How often the event of [`Outcome::events`] happened in functions that hold it; an estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) events: Option<u64>,
     /// What to do about it, if somebody was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) advice: Option<Advice>,
@@ -126,6 +146,9 @@ pub(crate) struct Site {
     pub(crate) share: f64,
     /// One of its stacks, the innermost function first.
     pub(crate) stack: Vec<String>,
+    /// It was seen in so many samples, and the figures are the lock's, by its part of all samples; `None`: it was counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) samples: Option<u64>,
 }
 
 /// Names and ranks. `elapsed_ns` and `threads` as the caller knows them.
@@ -136,7 +159,7 @@ pub(crate) fn outcome(
     threads: usize,
 ) -> Outcome {
     busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, |lock| {
-        (lock.blocked_ns, lock.wait_ns())
+        (lock.wait_ns(), lock.blocked_ns)
     })
 }
 
@@ -151,7 +174,9 @@ pub(crate) fn busiest<K: Ord>(
 ) -> Outcome {
     let mut locks = together(&snapshot.locks, symbols);
     locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
-    let locks: Vec<Ranked> = locks.iter().take(most).map(|lock| ranked(lock, symbols)).collect();
+    let mut unwinding = Unwinding { space: snapshot.space(), unwinder: None };
+    let ranked = |lock: &Rc<Lock>| ranked(&unwinding.of(lock, symbols), symbols);
+    let locks: Vec<Ranked> = locks.iter().take(most).map(ranked).collect();
     Outcome {
         pid: snapshot.pid,
         command: snapshot.command.clone(),
@@ -160,7 +185,10 @@ pub(crate) fn busiest<K: Ord>(
         slice_ns: 0,
         threads,
         false_sharing: suspects(&locks),
+        events: None,
         locks,
+        signals: snapshot.signals,
+        python_unread: None,
         lost: Lost {
             unplaced: snapshot.unplaced,
             evicted: snapshot.evicted,
@@ -171,12 +199,39 @@ pub(crate) fn busiest<K: Ord>(
     }
 }
 
+/// Makes stacks of the pieces that the process has copied.
+struct Unwinding {
+    space: AddressSpace,
+    unwinder: Option<Unwinder>,
+}
+
+impl Unwinding {
+    /// The lock with its stacks.
+    fn of(&mut self, lock: &Rc<Lock>, symbols: &mut Symboliser) -> Rc<Lock> {
+        let all = lock.waiters.iter().chain(&lock.holders);
+        if all.clone().all(|site| site.piece.is_none()) {
+            return Rc::clone(lock);
+        }
+        let mut lock = Lock::clone(lock);
+        for site in lock.waiters.iter_mut().chain(&mut lock.holders) {
+            let Some(piece) = &site.piece else { continue };
+            let unwinder = self.unwinder.get_or_insert_with(|| Unwinder::new(symbols));
+            // Return addresses, as frame pointers lead to.
+            let calls = piece.calls(unwinder, &self.space);
+            site.stack = calls.iter().map(|call| call.wrapping_add(1)).collect();
+        }
+        Rc::new(lock)
+    }
+}
+
 /// Locks that are gone, and have no name, are one for each place that waited for them first.
 pub(super) fn together(locks: &[Rc<Lock>], symbols: &mut Symboliser) -> Vec<Rc<Lock>> {
     let mut gone: BTreeMap<u64, Lock> = BTreeMap::new();
     let mut all = Vec::new();
     for lock in locks {
         let is_nameless = match lock.of {
+            // Python's semaphores are all waited for in one place.
+            Of::Lock(_) if lock.kind == Kind::Semaphore => false,
             Of::Lock(address) => {
                 lock.is_gone && !matches!(symbols.data(address), Place::Symbol { .. })
             }
@@ -216,7 +271,9 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
     let classes = lock.classes.iter().enumerate().filter(|(_, class)| class.times.count() > 0);
     Ranked {
         of: lock.of,
+        tenant: lock.tenants,
         place: lock.place,
+        kind: lock.kind,
         name,
         address,
         locks: lock.locks,
@@ -237,7 +294,9 @@ fn ranked(lock: &Lock, symbols: &mut Symboliser) -> Ranked {
         longest_hold_at: spot(lock.hold_max_at, symbols),
         waiters: sites(&lock.waiters, symbols),
         holders: sites(&lock.holders, symbols),
+        threads: threads::of(&lock.threads),
         course: Vec::new(),
+        events: None,
         advice: None,
     }
 }
@@ -274,6 +333,7 @@ fn sites(sites: &[Seen], symbols: &mut Symboliser) -> Vec<Site> {
             max_tid: site.max_tid,
             share: site.ns as f64 / total.max(1) as f64,
             stack: stack.collect(),
+            samples: None,
         }
     });
     named.collect()

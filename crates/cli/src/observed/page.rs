@@ -1,6 +1,7 @@
 //! An outcome as a page: no network, no script.
 
 use super::outcome::{Outcome, Ranked, Site};
+use super::snapshot::Kind;
 use crate::chart::{Axis, Curve, Heading, Panel, Range, curves};
 use crate::hints::Failure;
 use crate::html::{CSS, escape};
@@ -181,7 +182,11 @@ fn over_time(outcome: &Outcome) -> Result<Option<String>, Failure> {
 }
 
 fn told(body: &mut String, lock: &Ranked) {
-    let _ = writeln!(body, "<h3>{}</h3>\n<dl>", foreign(&lock.name));
+    let _ = writeln!(body, "<h3>{}</h3>", foreign(&lock.name));
+    if lock.kind == Kind::Semaphore {
+        body.push_str("<p class=\"soft\">a semaphore used as a lock; it stays glibc's</p>\n");
+    }
+    body.push_str("<dl>\n");
     for (verb, sites) in [("held by", &lock.holders), ("waited in", &lock.waiters)] {
         let sites: Vec<&Site> = sites.iter().take(PLACES).filter(|site| site.ns > 0).collect();
         if !sites.is_empty() {
@@ -193,11 +198,10 @@ fn told(body: &mut String, lock: &Ranked) {
                 };
                 let _ = writeln!(
                     body,
-                    "{:.0} % <code>{}</code>{place}: {} times, longest {}<br>",
+                    "{:.0} % <code>{}</code>{place}: {}<br>",
                     100.0 * site.share,
                     foreign(&site.function),
-                    si(site.count as f64),
-                    time(site.max_ns as f64)
+                    report::times(site)
                 );
             }
             body.push_str("</dd>\n");
@@ -236,7 +240,7 @@ fn circles(body: &mut String, order: &order::Outcome) {
         );
     }
     if order.circles.is_empty() {
-        body.push_str("<p>No circle: in these orders no thread blocks another for ever.</p>\n");
+        body.push_str("<p>No circle: in these orders no thread blocks another forever.</p>\n");
     }
     for circle in &order.circles {
         let names: Vec<_> = circle.locks.iter().map(|lock| foreign(&lock.name)).collect();

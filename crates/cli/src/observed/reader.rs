@@ -1,11 +1,12 @@
 //! Reads segments.
 
-use super::snapshot::{At, Lock, Of, Seen, Snapshot, Times, Waits};
+use super::snapshot::{At, Kind, Lock, Of, Part, Seen, Signals, Snapshot, Times, Waits};
 use crate::hints::{Failure, cause};
+use crate::stack::Piece;
 use lockwright_observe::layout::{
     ADDRESS_BITS, BUCKETS, GONE, Header, KEYS_AT, LENGTH, LOCKS, MAGIC, MAPS, MAPS_AT, MEMORY_AT,
-    MOVING, NOTHING, RECORD, Record, STACKS, STACKS_AT, Site, Stack, UNUSED, VERSION, WHOLE,
-    record_at,
+    MOVING, NOTHING, PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, Record, STACKS, STACKS_AT,
+    Site, Stack, THREADS, Thread, UNUSED, VERSION, WHOLE, is_lock, record_at,
 };
 use lockwright_symbols::mappings_in;
 use std::collections::BTreeMap;
@@ -25,6 +26,8 @@ pub(crate) fn read(file: &File, path: &Path) -> Result<Snapshot, Failure> {
 pub(crate) struct Reader {
     /// By their places: the counts as they were, and the lock.
     known: BTreeMap<usize, (Box<[u8]>, Rc<Lock>)>,
+    /// By their numbers. They never change.
+    pieces: BTreeMap<u32, Rc<Piece>>,
 }
 
 impl Reader {
@@ -58,7 +61,8 @@ impl Reader {
             let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
             String::from_utf8_lossy(&bytes[..end]).into_owned()
         };
-        let mut locks: BTreeMap<Of, Rc<Lock>> = BTreeMap::new();
+        let mut stacks = Stacks { head: &head, file, pieces: &mut self.pieces };
+        let (mut locks, mut signals) = (BTreeMap::<Of, Rc<Lock>>::new(), Signals::default());
         let mut known = BTreeMap::new();
         let mut bytes = vec![0; RECORD];
         for index in 0..=LOCKS {
@@ -91,13 +95,17 @@ impl Reader {
                     file.read_exact_at(times, at + counts.len() as u64)
                         .map_err(|_| refuse("it is too short"))?;
                     let then = counts.to_vec().into_boxed_slice();
-                    (then, Rc::new(lock(of, Bytes(&bytes), &head)))
+                    (then, Rc::new(lock(of, Bytes(&bytes), &mut stacks)))
                 }
             };
             let (counts, lock) = lock;
             known.insert(index, (counts, Rc::clone(&lock)));
             // Of two for one lock, which may be there by accident, the first one counts.
-            if lock.arrived > 0 {
+            if lock.is_signal {
+                signals.semaphores += u64::from(lock.locks);
+                signals.waits += lock.arrived;
+                signals.wait_ns += lock.wait_ns();
+            } else if lock.arrived > 0 {
                 locks.entry(of).or_insert(lock);
             }
         }
@@ -115,7 +123,29 @@ impl Reader {
             lost: head.u64(offset_of!(Header, lost)),
             mappings: mappings_in(&String::from_utf8_lossy(&maps)),
             locks: locks.into_values().collect(),
+            signals,
         })
+    }
+}
+
+/// Where stacks are.
+struct Stacks<'a> {
+    head: &'a Bytes<'a>,
+    file: &'a File,
+    pieces: &'a mut BTreeMap<u32, Rc<Piece>>,
+}
+
+impl Stacks<'_> {
+    /// The piece of a stack's number; `None`: it has none.
+    fn piece(&mut self, number: u32) -> Option<Rc<Piece>> {
+        let index = ((number & !PIECE) as usize).checked_sub(1).filter(|_| number & PIECE != 0)?;
+        if let Some(known) = self.pieces.get(&number) {
+            return Some(Rc::clone(known));
+        }
+        let key = (index < PIECES).then(|| self.head.u64(PIECE_KEYS_AT + index * 8))?;
+        let piece = Rc::new(Piece::read(self.file, PIECES_AT, index, key)?);
+        self.pieces.insert(number, Rc::clone(&piece));
+        Some(piece)
     }
 }
 
@@ -137,24 +167,39 @@ impl Bytes<'_> {
         Times::of(bytes.chunks_exact(8).map(bucket).enumerate())
     }
 
-    fn sites(&self, at: usize, head: &Bytes<'_>) -> Vec<Seen> {
+    fn sites(&self, at: usize, stacks: &mut Stacks<'_>) -> Vec<Seen> {
         let site = |index: usize| {
             let at = at + index * size_of::<Site>();
             let address = self.u64(at + offset_of!(Site, address));
-            let stack = self.u32(at + offset_of!(Site, stack)) as usize;
+            let stack = self.u32(at + offset_of!(Site, stack));
             (address != 0).then(|| Seen {
                 at: At::new(address),
                 count: self.u64(at + offset_of!(Site, count)),
                 ns: self.u64(at + offset_of!(Site, ns)),
                 max_ns: self.u64(at + offset_of!(Site, max_ns)),
                 max_tid: self.u32(at + offset_of!(Site, max_tid)),
-                stack: head.stack(stack),
+                stack: stacks.head.stack(stack as usize),
+                piece: stacks.piece(stack),
             })
         };
         let mut sites: Vec<Seen> =
             (0..lockwright_observe::layout::SITES).filter_map(site).collect();
         sites.sort_by_key(|site| std::cmp::Reverse(site.ns));
         sites
+    }
+
+    fn threads(&self) -> Vec<Part> {
+        let part = |index: usize| {
+            let at = offset_of!(Record, threads) + index * size_of::<Thread>();
+            Part {
+                tid: self.u32(offset_of!(Record, tids) + index * 4),
+                waits: self.u64(at + offset_of!(Thread, waits)),
+                wait_ns: self.u64(at + offset_of!(Thread, wait_ns)),
+                blamed_ns: self.u64(at + offset_of!(Thread, blamed_ns)),
+            }
+        };
+        let all = (0..THREADS).map(part).filter(|part| part.tid != 0);
+        all.filter(|part| part.wait_ns > 0 || part.blamed_ns > 0).collect()
     }
 
     /// A stack, by its index + 1; empty: there is none, or it is just being written.
@@ -171,7 +216,7 @@ impl Bytes<'_> {
     }
 }
 
-fn lock(of: Of, record: Bytes<'_>, head: &Bytes<'_>) -> Lock {
+fn lock(of: Of, record: Bytes<'_>, stacks: &mut Stacks<'_>) -> Lock {
     use lockwright_observe::layout::{Class, Histogram};
     let number = |offset| record.u64(offset);
     let class = |index: usize| {
@@ -188,11 +233,20 @@ fn lock(of: Of, record: Bytes<'_>, head: &Bytes<'_>) -> Lock {
             times: record.times(times),
         }
     };
+    let is_gone = number(offset_of!(Record, destroyed)) != 0;
+    let kind = match record.u32(offset_of!(Record, kind)) {
+        kind if kind == lockwright_observe::layout::Kind::Semaphore as u32 => Kind::Semaphore,
+        _ => Kind::Mutex,
+    };
+    let (releases, signals) =
+        (number(offset_of!(Record, releases)), number(offset_of!(Record, signals)));
     Lock {
         of,
+        kind,
+        is_signal: kind == Kind::Semaphore && !is_lock(releases, signals, is_gone),
         tenants: number(offset_of!(Record, tenants)),
         arrived: number(offset_of!(Record, arrived)),
-        is_gone: number(offset_of!(Record, destroyed)) != 0,
+        is_gone,
         gave_up: number(offset_of!(Record, gave_up)),
         holds: number(offset_of!(Record, holds)),
         hold_ns: number(offset_of!(Record, hold_ns)),
@@ -207,8 +261,9 @@ fn lock(of: Of, record: Bytes<'_>, head: &Bytes<'_>) -> Lock {
         place: record.u32(offset_of!(Record, place)),
         locks: record.u32(offset_of!(Record, locks)).max(1),
         classes: std::array::from_fn(class),
-        waiters: record.sites(offset_of!(Record, waiters), head),
-        holders: record.sites(offset_of!(Record, holders), head),
+        waiters: record.sites(offset_of!(Record, waiters), stacks),
+        holders: record.sites(offset_of!(Record, holders), stacks),
+        threads: record.threads(),
         hold: record.times(offset_of!(Record, hold)),
     }
 }

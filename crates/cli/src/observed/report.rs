@@ -1,7 +1,10 @@
 //! An outcome as text.
 
 use super::course::signs;
+use super::events::{Event, Total};
 use super::outcome::{Outcome, Percentiles, Ranked, Site};
+use super::snapshot::{Kind, Signals};
+use super::threads;
 use crate::output::{beside, plain, shown, table};
 use crate::profile::outcome::Folded;
 use lockwright_bench::{si, time, wrapped};
@@ -15,7 +18,10 @@ const PLACES: usize = 3;
 pub(crate) fn all(outcomes: &[Outcome], most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
     if busy.is_empty() {
-        return "no thread had to wait for a lock\n".to_owned();
+        return wrapped(
+            "no thread had to wait for a lock, as far as its processes could count: one that could not has said so on its \
+             standard error",
+        ) + "\n";
     }
     let mut text = String::new();
     for outcome in &busy {
@@ -23,7 +29,7 @@ pub(crate) fn all(outcomes: &[Outcome], most: usize) -> String {
         text.push('\n');
     }
     text.push_str(&wrapped(
-        "blocked: the part of the time in which somebody waited for it; waiting: how many threads did so on average; \
+        "blocked: the part of the time in which somebody waited, as far as a holder is to blame; waiting: how many threads did so on average; \
          P50 to max: waits; hold: of threads that had to wait before.",
     ));
     text + "\n"
@@ -64,16 +70,18 @@ fn text(outcome: &Outcome, most: usize) -> String {
     ]);
     let elapsed = outcome.elapsed_ns.max(1) as f64;
     for (number, lock) in outcome.locks.iter().take(most).enumerate() {
+        // The few waits of a quiet lock may be none of those that are timed.
+        let timed = |ns| if lock.wait.count == 0 { "-".to_owned() } else { duration(ns) };
         drawn.add_row([
             format!("{}", number + 1),
             format!("{:.1} %", 100.0 * lock.blocked_ns as f64 / elapsed),
             format!("{:.2}", lock.wait_ns as f64 / elapsed),
             si(lock.contended as f64),
             format!("{:.0} %", 100.0 * lock.slept as f64 / lock.contended.max(1) as f64),
-            duration(lock.wait.p50_ns),
-            duration(lock.wait.p99_ns),
-            duration(lock.wait.p999_ns),
-            duration(lock.wait.max_ns),
+            timed(lock.wait.p50_ns),
+            timed(lock.wait.p99_ns),
+            timed(lock.wait.p999_ns),
+            timed(lock.wait.max_ns),
             match lock.hold.count {
                 0 => "-".to_owned(),
                 _ => duration(lock.hold.p50_ns),
@@ -87,6 +95,9 @@ fn text(outcome: &Outcome, most: usize) -> String {
         if lock.course.iter().any(|&ns| ns > 0) {
             let (signs, most) = signs(&lock.course, outcome.slice_ns, 40);
             text.push_str(&format!("   over time {signs}  up to {most:.2} waiting\n"));
+        }
+        if let (Some(total), Some(count)) = (&outcome.events, lock.events) {
+            text.push_str(&events(total, count));
         }
         if let Some(advice) = &lock.advice {
             text.push_str(&beside("   advice    ", &shown(&advice.text)));
@@ -106,6 +117,7 @@ fn text(outcome: &Outcome, most: usize) -> String {
             outcome.locks.len()
         ));
     }
+    text.push_str(&threads::text(outcome, most));
     for suspects in outcome.false_sharing.iter().take(TOLD) {
         let line = format!(
             "{} lie in one line of the caches: who takes one slows those at the other. Set them \
@@ -115,8 +127,28 @@ fn text(outcome: &Outcome, most: usize) -> String {
         text.push('\n');
         text.push_str(&beside("false sharing? ", &line));
     }
+    if let Some(Total { event, unavailable: Some(why), .. }) = &outcome.events {
+        text.push_str(&(wrapped(&format!("{}: unavailable: {why}", event.name())) + "\n"));
+    }
     text.push_str(&lost(outcome));
     text
+}
+
+/// An event in a lock's sections; empty: it can't be seen.
+fn events(total: &Total, count: u64) -> String {
+    if total.unavailable.is_some() {
+        return String::new();
+    }
+    let part = 100.0 * count as f64 / total.count.max(1) as f64;
+    let count = match total.event {
+        Event::CpuClock => time(count as f64),
+        Event::CacheMisses | Event::PageFaults => si(count as f64),
+    };
+    let line = format!(
+        "{} in functions that hold it: {count}, {part:.0} % of the program's",
+        total.event.name()
+    );
+    beside("   events    ", &line)
 }
 
 fn duration(ns: u64) -> String {
@@ -129,17 +161,19 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
     if lock.locks > 1 {
         text.push_str(&format!("   {} locks\n", lock.locks));
     }
+    if lock.kind == Kind::Semaphore {
+        text.push_str("   a semaphore used as a lock; it stays glibc's\n");
+    }
     let mut places = |verb: &str, sites: &[Site]| {
         for site in sites.iter().take(PLACES).filter(|site| site.ns > 0) {
             let place =
                 if site.place.is_empty() { String::new() } else { format!(" ({})", site.place) };
             let line = format!(
-                "{:.0} % {}{}: {} times, longest {}",
+                "{:.0} % {}{}: {}",
                 100.0 * site.share,
                 shown(&site.function),
                 shown(&place),
-                si(site.count as f64),
-                duration(site.max_ns),
+                times(site),
             );
             text.push_str(&beside(verb, &line));
         }
@@ -158,6 +192,26 @@ pub(crate) fn told(number: usize, lock: &Ranked) -> String {
         text.push_str(&beside("   hand-over ", &line));
     }
     text
+}
+
+/// How often, and for how long at most.
+pub(crate) fn times(site: &Site) -> String {
+    let (count, longest) = (si(site.count as f64), duration(site.max_ns));
+    match site.samples {
+        None => format!("{count} times, longest {longest}"),
+        Some(samples) if site.max_ns == 0 => {
+            format!("some {} times, by {} samples", few(site.count), few(samples))
+        }
+        Some(samples) => {
+            let (count, samples) = (few(site.count), few(samples));
+            format!("some {count} times, longest seen {longest}, by {samples} samples")
+        }
+    }
+}
+
+/// A number of things that may be few.
+fn few(count: u64) -> String {
+    if count < 1000 { count.to_string() } else { si(count as f64) }
 }
 
 fn percentiles(of: &Percentiles) -> String {
@@ -187,6 +241,23 @@ fn lost(outcome: &Outcome) -> String {
         if count > 0 {
             text.push_str(&(wrapped(&format!("{} {what}", si(count as f64))) + "\n"));
         }
+    }
+    if outcome.signals.waits > 0 {
+        let Signals { semaphores, waits, wait_ns } = outcome.signals;
+        let line = format!(
+            "not ranked: {} that are no locks, but signals between threads ({} waits, {})",
+            if semaphores == 1 {
+                "a semaphore".to_owned()
+            } else {
+                format!("{semaphores} semaphores")
+            },
+            few(waits),
+            duration(wait_ns)
+        );
+        text.push_str(&(wrapped(&line) + "\n"));
+    }
+    if let Some(why) = &outcome.python_unread {
+        text.push_str(&(wrapped(&format!("Python's functions are not named: {why}")) + "\n"));
     }
     text
 }

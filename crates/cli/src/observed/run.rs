@@ -1,17 +1,20 @@
 //! Profiles: a program from its start to its end, or a process for a while.
 
-use super::advice::{Target, advise};
+use super::advice::{Target, advise, wake_up_ns};
 use super::course::{Course, TICK};
+use super::events::{Event, Events};
 use super::live::Live;
 use super::outcome::{Outcome, outcome};
+use super::python::Samplers;
 use super::reader;
 use super::snapshot::Snapshot;
 use crate::cmd::run::{LOCK, inherited_lock, refuse, under};
 use crate::hints::{Failure, cause};
+use crate::mailbox::Remote;
 use crate::order::outcome as order;
 use crate::output::say;
 use crate::process::Process;
-use crate::{elf, find, launch, library, machine};
+use crate::{elf, find, launch, leftovers, library, machine};
 use indicatif::ProgressBar;
 use lockwright_bench::interrupted;
 use lockwright_observe::control::Level;
@@ -19,10 +22,12 @@ use lockwright_observe::layout::ENDING;
 use lockwright_symbols::Symboliser;
 use std::ffi::OsString;
 use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The variable with the level.
 const OBSERVE: &str = "LOCKWRIGHT_OBSERVE";
@@ -35,6 +40,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// For how long a process counts at our level if we are killed.
 const LEASE: Duration = Duration::from_secs(4);
 
+/// Processes that are reported: to name what they did takes longer than all the rest.
+const MOST: usize = 32;
+
 /// A program that has run.
 pub(crate) struct Ran {
     /// What its processes' locks did, the process that waited most first.
@@ -44,12 +52,13 @@ pub(crate) struct Ran {
     pub(crate) status: ExitStatus,
 }
 
-/// Runs a program to its end; `in_order`: and notes in which order its threads take locks.
+/// Runs a program to its end; `in_order`: and notes in which order its threads take locks; `event`: and where this happens.
 pub(crate) fn program(
     words: &[OsString],
     lock: Option<&str>,
     level: Level,
     in_order: bool,
+    event: Option<Event>,
     file: Option<&Path>,
 ) -> Result<Ran, Failure> {
     let inherited = inherited_lock(lock)?;
@@ -58,6 +67,7 @@ pub(crate) fn program(
     refuse(&elf::inspect(&path)?)?;
     let library = library::find(file)?;
     let folder = launch::folder("observe", "profile")?;
+    launch::share(&folder);
     let mut command = Command::new(&path);
     command
         .arg0(name)
@@ -72,26 +82,51 @@ pub(crate) fn program(
         command.env(ORDER, folder.path());
     }
     let (begun, before) = (Instant::now(), children_cpu_ns());
-    let mut course = Course::begin();
-    let look = || course.look_into(folder.path());
+    let (mut course, mut samplers) = (Course::begin(), Samplers::default());
+    let mut events = event.map(Events::begin);
+    let look = || {
+        course.look_into(folder.path());
+        samplers.look_into(folder.path());
+        if let Some(events) = &mut events {
+            events.look(course.processes());
+        }
+    };
     let status = launch::to_end_and(&mut command, &path, Some(TICK), look)?;
     let cpu_ns = children_cpu_ns().saturating_sub(before);
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     let mut outcomes = Vec::new();
-    for segment in segments(folder.path())? {
+    let mut all = segments(folder.path())?;
+    all.sort_by_key(|segment| {
+        std::cmp::Reverse(segment.locks.iter().map(|lock| lock.wait_ns()).sum::<u64>())
+    });
+    if all.len() > MOST {
+        let more = all.len() - MOST;
+        say(&format!(
+            "the {MOST} processes that waited most are reported, and {more} others are not\n"
+        ));
+        all.truncate(MOST);
+    }
+    for segment in all {
         let mut symbols = Symboliser::new(segment.space());
         let own = segment.last_ns.saturating_sub(segment.start_ns);
-        outcomes.push(outcome(&segment, &mut symbols, elapsed_ns.max(own), 0));
+        let mut outcome = outcome(&segment, &mut symbols, elapsed_ns.max(own), 0);
+        if let Some(events) = &mut events {
+            events.tell(&mut outcome, &mut symbols);
+        }
+        outcomes.push(outcome);
     }
+    // A process that has used semaphores has a segment even if nobody waited.
+    outcomes.retain(|outcome| !outcome.locks.is_empty() || outcome.signals.waits > 0);
+    samplers.tell(&mut outcomes);
     let wait = |outcome: &Outcome| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
     let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
     let target =
         shlex::try_join(shown.iter().map(AsRef::as_ref)).unwrap_or_else(|_| shown.join(" "));
-    advise(&mut outcomes, cpu_ns, &Target::Program(target));
+    advise(&mut outcomes, cpu_ns, wake_up_ns(), &Target::Program(target));
     course.tell(&mut outcomes);
     let orders = if in_order { Some(order::all(folder.path())?) } else { None };
-    drop(folder); // now: a signal may end us afterwards
+    leave(folder);
     Ok(Ran { outcomes, orders, status })
 }
 
@@ -125,7 +160,7 @@ fn segments(folder: &Path) -> Result<Vec<Snapshot>, Failure> {
     let mut all = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {
         let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
-        if let (true, Ok(file)) = (is_one, File::open(&path)) {
+        if let (true, Some(file)) = (is_one, open_file(&path)) {
             match reader::read(&file, &path) {
                 Ok(snapshot) => all.push(snapshot),
                 Err(failure) => say(&format!("{failure}\n")), // killed while it made the file
@@ -133,6 +168,34 @@ fn segments(folder: &Path) -> Result<Vec<Snapshot>, Failure> {
         }
     }
     Ok(all)
+}
+
+/// A file in a folder into which others may put anything, if it is one.
+pub(crate) fn open_file(path: &Path) -> Option<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    file.metadata().is_ok_and(|about| about.is_file()).then_some(file)
+}
+
+/// Programs that go on need their folder, and count no more. Others don't.
+fn leave(folder: TempDir) {
+    if leftovers::running(folder.path()) == 0 {
+        return; // removes it now: a signal may end us afterwards
+    }
+    let names = fs::read_dir(folder.path()).into_iter().flatten().flatten();
+    let names = names.filter_map(|entry| entry.file_name().into_string().ok());
+    for name in names.filter(|name| name.ends_with(ENDING)) {
+        let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
+        let Some(process) = pid.and_then(|pid| Process::open(pid).ok()) else { continue };
+        let off = Live::find(&process).and_then(|live| live.begin(&process, Level::Off));
+        let now = if off.is_ok() { ", and counts no more" } else { "" };
+        say(&format!(
+            "process {0} ({1}) goes on{now}: lockwright profile -p {0}\n",
+            process.pid,
+            process.name()
+        ));
+    }
+    let _ = folder.keep(); // the next command removes it when they have ended
 }
 
 /// A copy of a segment; its process may have ended.
@@ -152,6 +215,7 @@ pub(crate) fn process(
     pid: libc::pid_t,
     level: Level,
     limit: Duration,
+    event: Option<Event>,
     bar: &ProgressBar,
 ) -> Result<Outcome, Failure> {
     let (live, before) = {
@@ -168,7 +232,8 @@ pub(crate) fn process(
     let (mut threads, mut last, mut renewed) = (0, None, begun);
     let computed = cpu_ns(live.pid);
     let mut computes = computed;
-    let mut course = Course::begin();
+    let (mut course, mut samplers) = (Course::begin(), Samplers::default());
+    let mut events = event.map(Events::begin);
     while begun.elapsed() < limit && !interrupted() {
         std::thread::sleep(LOOK.min(limit.saturating_sub(begun.elapsed())));
         bar.set_position(begun.elapsed().as_millis() as u64);
@@ -180,6 +245,10 @@ pub(crate) fn process(
         }
         if let Some((file, path)) = &last {
             course.look_at(file, path);
+            samplers.look_at(live.pid, file);
+        }
+        if let Some(events) = &mut events {
+            events.look([live.pid as u32]);
         }
         if renewed.elapsed() > LEASE / 4 {
             renewed = Instant::now();
@@ -192,14 +261,17 @@ pub(crate) fn process(
     let elapsed_ns = begun.elapsed().as_nanos() as u64;
     symbols.refresh();
     if let Ok(process) = Process::open(pid) {
-        live.leave(&process, level)?;
-        last = last.or(live.file(&process)?);
+        // It may run another program by now: what this one has counted is there.
+        let _ = live.leave(&process, level);
+        if last.is_none() {
+            last = live.file(&process)?;
+        }
     }
     let now = match &last {
         Some((file, path)) => reader::read(file, path)?,
         None => {
-            return Err(Failure::new(format!("in process {pid} no thread had to wait for a lock"))
-                .hint(format!("lockwright profile -p {pid} --time 60s")));
+            say(&format!("hint: to look for longer: lockwright profile -p {pid} --time 60s\n"));
+            return Ok(Outcome { pid: live.pid as u32, elapsed_ns, threads, ..Outcome::default() });
         }
     };
     let seen = match &before {
@@ -207,7 +279,16 @@ pub(crate) fn process(
         None => now,
     };
     let mut outcomes = [outcome(&seen, &mut symbols, elapsed_ns, threads)];
-    advise(&mut outcomes, computes - computed, &Target::Process(pid));
+    // The segment knows what was in force when counting began.
+    let table = Process::open(pid).and_then(|process| Remote::find(&process)?.table());
+    if let Ok(table) = table {
+        outcomes[0].lock = table.default;
+    }
+    if let Some(events) = &mut events {
+        events.tell(&mut outcomes[0], &mut symbols);
+    }
+    samplers.tell(&mut outcomes);
+    advise(&mut outcomes, computes - computed, wake_up_ns(), &Target::Process(pid));
     course.tell(&mut outcomes);
     let [outcome] = outcomes;
     Ok(outcome)

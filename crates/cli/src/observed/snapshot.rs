@@ -1,7 +1,9 @@
 //! What a process has counted: its segment, read at one moment.
 
+use crate::stack::Piece;
 use lockwright_observe::layout::{CLASSES, OTHERS, SCALE, UNKNOWN};
 use lockwright_symbols::{AddressSpace, Mapping};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -14,6 +16,25 @@ pub(crate) enum Of {
     Gone(u64),
     /// All those that found no room.
     Others,
+}
+
+/// What a lock is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    #[default]
+    Mutex,
+    /// glibc's own; those who take it release it.
+    Semaphore,
+}
+
+/// Semaphores that are no locks: some thread releases what another one has taken. Nobody holds them, so nobody is blamed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Signals {
+    pub(crate) semaphores: u64,
+    pub(crate) waits: u64,
+    /// How long threads waited for them, all together, ns.
+    pub(crate) wait_ns: u64,
 }
 
 /// A place in the program, by a return address.
@@ -43,8 +64,21 @@ pub(crate) struct Seen {
     pub(crate) ns: u64,
     pub(crate) max_ns: u64,
     pub(crate) max_tid: u32,
-    /// One of its stacks, the innermost call first; empty: none was taken.
+    /// One of its stacks, the innermost call first; empty: none was taken, or it is still to be unwound.
     pub(crate) stack: Vec<u64>,
+    /// What it is unwound from.
+    pub(crate) piece: Option<Rc<Piece>>,
+}
+
+/// What a thread had to do with a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// [`OTHER_THREADS`]: all those that found no room.
+    pub(crate) tid: u32,
+    pub(crate) waits: u64,
+    pub(crate) wait_ns: u64,
+    /// For how long others waited for it.
+    pub(crate) blamed_ns: u64,
 }
 
 /// Times.
@@ -136,6 +170,9 @@ pub(crate) struct Waits {
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) of: Of,
+    pub(crate) kind: Kind,
+    /// It is a semaphore, and no lock, as far as was seen.
+    pub(crate) is_signal: bool,
     pub(crate) tenants: u64,
     pub(crate) arrived: u64,
     /// It was destroyed.
@@ -159,6 +196,8 @@ pub(crate) struct Lock {
     pub(crate) classes: [Waits; CLASSES],
     pub(crate) waiters: Vec<Seen>,
     pub(crate) holders: Vec<Seen>,
+    /// Of threads; empty unless the level was `full`.
+    pub(crate) threads: Vec<Part>,
     pub(crate) hold: Times,
 }
 
@@ -217,6 +256,7 @@ impl Lock {
                         if part.max_ns > site.max_ns {
                             (site.max_ns, site.max_tid) = (part.max_ns, part.max_tid);
                             site.stack.clone_from(&part.stack);
+                            site.piece.clone_from(&part.piece);
                         }
                     }
                     None => sum.push(part.clone()),
@@ -226,6 +266,16 @@ impl Lock {
         };
         sites(&mut self.waiters, &other.waiters);
         sites(&mut self.holders, &other.holders);
+        for part in &other.threads {
+            match self.threads.iter_mut().find(|known| known.tid == part.tid) {
+                Some(known) => {
+                    known.waits += part.waits;
+                    known.wait_ns += part.wait_ns;
+                    known.blamed_ns += part.blamed_ns;
+                }
+                None => self.threads.push(*part),
+            }
+        }
         self.hold.add(&other.hold);
     }
 
@@ -270,6 +320,14 @@ impl Lock {
         };
         sites(&mut self.waiters, &before.waiters);
         sites(&mut self.holders, &before.holders);
+        for now in &mut self.threads {
+            if let Some(then) = before.threads.iter().find(|then| then.tid == now.tid) {
+                now.waits = now.waits.saturating_sub(then.waits);
+                now.wait_ns = now.wait_ns.saturating_sub(then.wait_ns);
+                now.blamed_ns = now.blamed_ns.saturating_sub(then.blamed_ns);
+            }
+        }
+        self.threads.retain(|part| part.wait_ns > 0 || part.blamed_ns > 0);
         self.hold = self.hold.since(&before.hold);
     }
 }
@@ -292,6 +350,7 @@ pub(crate) struct Snapshot {
     pub(crate) mappings: Vec<Mapping>,
     /// Those that somebody waited for.
     pub(crate) locks: Vec<Rc<Lock>>,
+    pub(crate) signals: Signals,
 }
 
 impl Snapshot {
@@ -305,6 +364,9 @@ impl Snapshot {
             None => Some(lock),
         });
         self.locks = locks.filter(|lock| lock.arrived > 0 || lock.wait_ns() > 0).collect();
+        let Signals { waits, wait_ns, .. } = before.signals;
+        self.signals.waits = self.signals.waits.saturating_sub(waits);
+        self.signals.wait_ns = self.signals.wait_ns.saturating_sub(wait_ns);
         self
     }
 

@@ -18,7 +18,7 @@ const MOST: usize = 10_000;
 /// What becomes of the threads that go round.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
-    /// They can wait for each other for ever.
+    /// They can wait for each other forever.
     Deadlock,
     /// The same, but one thread alone was seen there: it can't block itself.
     OneThread,

@@ -4,12 +4,13 @@ use super::circles::{Circle, Verdict, circles};
 use super::reader::{Edge, End, Kind, Lost, Noted, read};
 use crate::hints::{Failure, cause};
 use crate::observed::outcome::{is_of_a_lock, lock_name};
+use crate::observed::run::open_file;
 use crate::output::say;
 use lockwright_record::order::ENDING;
-use lockwright_symbols::{Frame, Registers, Symboliser, Unwinder};
+use lockwright_symbols::{Frame, Symboliser, Unwinder};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 /// In which order one process's threads took their locks.
@@ -36,7 +37,7 @@ pub(crate) struct Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Risk {
-    /// Its threads can wait for each other for ever.
+    /// Its threads can wait for each other forever.
     Deadlock,
     /// The same, if several threads did what one was seen to do.
     OneThread,
@@ -117,7 +118,7 @@ pub(crate) fn all(folder: &Path) -> Result<Vec<Outcome>, Failure> {
     let mut all = Vec::new();
     for path in entries.flatten().map(|entry| entry.path()) {
         let is_one = path.to_str().is_some_and(|path| path.ends_with(ENDING));
-        if let (true, Ok(file)) = (is_one, File::open(&path)) {
+        if let (true, Some(file)) = (is_one, open_file(&path)) {
             match read(file, &path) {
                 Ok(noted) => all.push(outcome(&noted)),
                 Err(failure) => say(&format!("{failure}\n")), // killed while it made the file
@@ -237,15 +238,9 @@ impl<'a> Names<'a> {
             return known.clone();
         }
         let mut addresses = Vec::new();
-        if let Some(piece) = self.noted.stack(stack).filter(|piece| !piece.bytes.is_empty()) {
-            let registers = Registers {
-                instruction: piece.site.wrapping_sub(1),
-                stack: piece.pointer,
-                frame: Some(piece.frame),
-                link: 0,
-            };
+        if let Some(piece) = self.noted.stack(stack) {
             let unwinder = self.unwinder.get_or_insert_with(|| Unwinder::new(&mut self.symbols));
-            addresses = unwinder.copied(&self.noted.space, registers, &piece.bytes);
+            addresses = piece.calls(unwinder, &self.noted.space).to_vec();
         }
         if addresses.is_empty() && site != 0 {
             addresses.push(site.wrapping_sub(1));

@@ -1,11 +1,11 @@
 //! Reads the file in which a process noted the order of its locks.
 
 use crate::hints::{Failure, cause};
+use crate::stack::Piece;
 use lockwright_record::order::{
     AGAIN, EDGES, EDGES_AT, Edge as Laid, GATES, GONE, HALF, HELD, Header, Held as LaidHeld,
-    KEYS_AT, KIND_SHIFT, LENGTH, LOCKS, LOCKS_AT, Lock, MAGIC, MAPS, MAPS_AT, PIECE, READ, READY,
-    RWLOCK, SPIN, STACKS, STACKS_AT, Stack, THREAD, THREADS, THREADS_AT, Thread as LaidThread,
-    VERSION,
+    KEYS_AT, KIND_SHIFT, LENGTH, LOCKS, LOCKS_AT, Lock, MAGIC, MAPS, MAPS_AT, READ, READY, RWLOCK,
+    SPIN, STACKS, STACKS_AT, THREAD, THREADS, THREADS_AT, Thread as LaidThread, VERSION,
 };
 use lockwright_symbols::{AddressSpace, mappings_in};
 use serde::Serialize;
@@ -95,14 +95,6 @@ pub(super) struct Thread {
     pub(super) waits_for: (u64, u64),
     /// Addresses and sites.
     pub(super) held: Vec<(u64, u64)>,
-}
-
-/// A piece of a stack.
-pub(super) struct Piece {
-    pub(super) site: u64,
-    pub(super) pointer: u64,
-    pub(super) frame: u64,
-    pub(super) bytes: Vec<u8>,
 }
 
 /// Reads a file, of a process that runs or has ended.
@@ -214,22 +206,9 @@ impl Noted {
     /// The stack of this number; `None`: there is none, or it was just being written.
     pub(super) fn stack(&self, number: u32) -> Option<Piece> {
         let at = (number as usize).checked_sub(1).filter(|&at| at < STACKS)?;
-        let mut bytes = vec![0; size_of::<Stack>()];
-        self.file.read_exact_at(&mut bytes, (STACKS_AT + at * size_of::<Stack>()) as u64).ok()?;
         let mut key = [0; 8];
         self.file.read_exact_at(&mut key, (KEYS_AT + at * 8) as u64).ok()?;
-        let stack = Bytes(&bytes);
-        if stack.u64(offset_of!(Stack, key)) != u64::from_le_bytes(key) {
-            return None;
-        }
-        let length = (stack.u32(offset_of!(Stack, length)) as usize).min(PIECE);
-        let from = offset_of!(Stack, bytes);
-        Some(Piece {
-            site: stack.u64(offset_of!(Stack, site)),
-            pointer: stack.u64(offset_of!(Stack, pointer)),
-            frame: stack.u64(offset_of!(Stack, frame)),
-            bytes: bytes[from..from + length].to_vec(),
-        })
+        Piece::read(&self.file, STACKS_AT, at, u64::from_le_bytes(key))
     }
 }
 

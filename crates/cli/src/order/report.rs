@@ -49,7 +49,7 @@ fn text(outcome: &Outcome) -> String {
         text.push_str(&format!("\n{hidden} more circles: --format json\n"));
     }
     if count(Risk::Deadlock) + count(Risk::OneThread) == 0 {
-        text.push_str("no circle: in these orders no thread blocks another for ever\n");
+        text.push_str("no circle: in these orders no thread blocks another forever\n");
     }
     for circle in outcome.circles.iter().filter(|circle| circle.risk == Risk::Guarded).take(TOLD) {
         let line = format!(
@@ -84,7 +84,7 @@ fn told(number: usize, circle: &Named) -> String {
     };
     let all: Vec<_> = circle.steps.iter().enumerate().map(takes).collect();
     let may = match circle.risk {
-        Risk::Deadlock => "they can wait for each other for ever",
+        Risk::Deadlock => "they can wait for each other forever",
         Risk::OneThread => {
             "one thread was seen to do all of it, which blocks nobody; several can block each other"
         }

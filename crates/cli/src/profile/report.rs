@@ -79,8 +79,11 @@ fn nothing(outcome: &Outcome) -> String {
 
 fn one(number: usize, lock: &LockSeen) -> String {
     let file = lock.module.as_ref().map_or_else(String::new, |module| format!(" in {module}"));
-    let mut text =
-        beside(&format!("{number:2}  "), &shown(&format!("{}, a {}{file}", lock.name, lock.kind)));
+    let article = if lock.kind.starts_with('e') { "an" } else { "a" };
+    let mut text = beside(
+        &format!("{number:2}  "),
+        &shown(&format!("{}, {article} {}{file}", lock.name, lock.kind)),
+    );
     let share = format!(
         "a thread waited in {} of the samples (+-{:.1}), {:.1} threads on average",
         percent(lock.share),

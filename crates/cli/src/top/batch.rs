@@ -2,9 +2,11 @@
 
 use super::lease;
 use super::list::List;
+use crate::ctl::epochs::{self, Followed};
 use crate::hints::Failure;
 use crate::observed::watched::Watched;
 use crate::output;
+use crate::process::Process;
 use crate::signals::{Event, Watch};
 use lockwright_observe::control::Level;
 use serde_json::{Value, json};
@@ -21,7 +23,9 @@ pub(crate) fn run(
     let signals = Watch::new();
     let mut subject = match pid {
         Some(pid) => {
-            Subject::Process(Box::new(Watched::open(pid, Level::Counters, lease(interval))?))
+            let watched = Watched::open(pid, Level::Counters, lease(interval))?;
+            let followed = Followed::begin(&Process::open(watched.pid)?).ok();
+            Subject::Process(Box::new(watched), followed)
         }
         None => Subject::All(List::new()),
     };
@@ -56,7 +60,7 @@ pub(crate) fn wait(signals: &Watch, until: Instant) -> Option<i32> {
 }
 
 enum Subject {
-    Process(Box<Watched>),
+    Process(Box<Watched>, Option<Followed>),
     All(List),
 }
 
@@ -65,7 +69,7 @@ impl Subject {
     fn look(&mut self, most: usize) -> Result<(Value, bool), Failure> {
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         match self {
-            Self::Process(watched) => {
+            Self::Process(watched, followed) => {
                 let look = watched.look()?;
                 let locks = match &look.since {
                     Some(since) => {
@@ -77,7 +81,21 @@ impl Subject {
                         json!({ "pid": watched.pid, "elapsed_ns": look.elapsed.as_nanos() as u64, "locks": [] })
                     }
                 };
-                let about = json!({ "time_s": time_s, "level": watched.level.name(), "ended": watched.has_ended });
+                let epochs = match followed {
+                    Some(followed) if !watched.has_ended => {
+                        // It may end at any moment: the next look says so.
+                        let process = Process::open(watched.pid);
+                        let epochs = process.and_then(|process| followed.look(&process));
+                        epochs::json(&epochs.unwrap_or_default(), look.elapsed.as_secs_f64())?
+                    }
+                    _ => json!([]),
+                };
+                let about = json!({
+                    "time_s": time_s,
+                    "level": watched.level.name(),
+                    "ended": watched.has_ended,
+                    "epochs": epochs,
+                });
                 Ok((joined(about, locks), watched.has_ended))
             }
             Self::All(list) => {

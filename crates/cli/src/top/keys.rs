@@ -1,17 +1,19 @@
 //! What keys do.
 
 use super::save;
-use super::view::{Mode, View};
+use super::view::{Field, Mode, View};
 use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 
 /// Each key, and what it does.
-pub(crate) const KEYS: [(&str, &str); 10] = [
+pub(crate) const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "end"),
     ("j, k, arrows", "the next line, the one before"),
     ("Enter", "open the process"),
     ("Esc", "back to the list of processes"),
     ("s", "sort by: blocked, waiting, waits, P99 wait, hold P50"),
     ("r", "another lock for the process, as `lockwright switch` does"),
+    ("e", "epochs: how they keep their SLOs; again: back to the lock"),
+    ("o", "another SLO for epochs, as `lockwright ctl` sets it"),
     ("l", "count more or less: counters, full (owners, stacks), off"),
     ("f", "sample stacks for five seconds; again: back to places"),
     ("w", "write what is shown to lockwright-top-PID.json"),
@@ -36,15 +38,17 @@ pub(crate) fn pressed(view: &mut View, event: &Event) -> After {
     }
     view.status.clear();
     match &mut view.mode {
-        Mode::Rule(typed) => match key.code {
+        Mode::Typing(field, typed) => match key.code {
             KeyCode::Char(char) => typed.push(char),
             KeyCode::Backspace => drop(typed.pop()),
             KeyCode::Esc => view.mode = Mode::Locks,
             KeyCode::Enter => {
-                let lock = std::mem::take(typed);
+                let (field, typed) = (*field, std::mem::take(typed));
                 view.mode = Mode::Locks;
-                if !lock.is_empty() {
-                    view.act(|process| process.switch(&lock));
+                match field {
+                    _ if typed.is_empty() => {}
+                    Field::Rule => view.act(|process| process.switch(&typed)),
+                    Field::Slo => view.act(|process| process.set_slo(&typed)),
                 }
             }
             _ => {}
@@ -69,10 +73,9 @@ fn command(view: &mut View, key: KeyCode) -> After {
             process.sort = process.sort.next();
             Ok(format!("sorts by {}, from the next look on", process.sort.name()))
         }),
-        KeyCode::Char('r') => match &view.process {
-            Some(process) if !process.has_ended => view.mode = Mode::Rule(String::new()),
-            _ => view.act(|_| Ok(String::new())),
-        },
+        KeyCode::Char('r') => ask(view, Field::Rule),
+        KeyCode::Char('o') => ask(view, Field::Slo),
+        KeyCode::Char('e') => view.act(super::view::Shown::show_epochs),
         KeyCode::Char('l') => view.act(super::view::Shown::next_level),
         KeyCode::Char('f') => view.act(super::view::Shown::sample),
         KeyCode::Char('w') => {
@@ -84,4 +87,12 @@ fn command(view: &mut View, key: KeyCode) -> After {
         _ => {}
     }
     After::Draw
+}
+
+/// Lets the user type, if there is a process to do something with.
+fn ask(view: &mut View, field: Field) {
+    match &view.process {
+        Some(process) if !process.has_ended => view.mode = Mode::Typing(field, String::new()),
+        _ => view.act(|_| Ok(String::new())),
+    }
 }

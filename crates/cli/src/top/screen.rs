@@ -1,9 +1,11 @@
 //! The screen: 80 x 24, or more.
 
 use super::keys::KEYS;
-use super::view::{COURSE, Mode, Shown, View};
+use super::view::{COURSE, Detail, Field, Mode, Shown, View};
+use crate::ctl::epochs;
 use crate::observed::outcome::{Ranked, Site};
 use crate::observed::report::told;
+use crate::observed::snapshot::Kind;
 use crate::output::shown;
 use lockwright_bench::{si, time};
 use ratatui::Frame;
@@ -27,9 +29,18 @@ pub(crate) fn draw(frame: &mut Frame<'_>, view: &View) {
         None => processes(frame, body, view),
     }
     let line = match &view.mode {
-        Mode::Rule(typed) => Line::from(format!("lock: {typed}_   (Enter: switch, Esc: don't)")),
+        Mode::Typing(field, typed) => {
+            let what = match field {
+                Field::Rule => "lock",
+                Field::Slo => "SLO, as in `get 100us`",
+            };
+            Line::from(format!("{what}: {typed}_   (Enter: do it, Esc: don't)"))
+        }
         _ if !view.status.is_empty() => Line::from(shown(&view.status).into_owned()).bold(),
-        _ => Line::from("q quit  s sort  r rule  l level  f stacks  w save  ? help").dim(),
+        _ => {
+            Line::from("q quit  s sort  r rule  e epochs  o SLO  l level  f stacks  w save  ? help")
+                .dim()
+        }
     };
     frame.render_widget(line, status);
     if view.mode == Mode::Help {
@@ -114,7 +125,9 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
     let [top, table, detail] = Layout::vertical(areas).areas(area);
     frame.render_widget(Text::from(about(process, interval_s)), top);
     let elapsed = process.outcome.elapsed_ns.max(1) as f64;
-    let rows = process.outcome.locks.iter().map(|lock| row(process, lock, elapsed));
+    // What the other columns and the gaps leave.
+    let name = usize::from(table.width).saturating_sub(66);
+    let rows = process.outcome.locks.iter().map(|lock| row(process, lock, elapsed, name));
     let widths = [15, 5, 5, 6, 5, 7, 7, 7, 7, COURSE as u16];
     let widths = widths.iter().enumerate().map(|(at, &width)| match at {
         0 => Constraint::Min(width - 1),
@@ -127,13 +140,14 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
     let mut state = TableState::new().with_selected(some.then_some(process.selected));
     frame.render_stateful_widget(drawn, table, &mut state);
     let block = Block::new().borders(Borders::TOP);
-    let lines = match (process.selected(), process.stacks) {
+    let lines = match (process.selected(), process.detail) {
+        (_, Detail::Epochs) => slos(process),
         (None, _) => vec![Line::from(match process.outcome.elapsed_ns {
             0 => "looking ...",
             _ => "no thread had to wait for a lock in the last interval",
         })],
-        (Some(lock), None) => places(process, lock),
-        (Some(lock), Some(until)) => stacks(lock, until),
+        (Some(lock), Detail::Places) => places(process, lock),
+        (Some(lock), Detail::Stacks(until)) => stacks(lock, until),
     };
     frame.render_widget(Paragraph::new(Text::from(lines)).block(block), detail);
 }
@@ -142,22 +156,32 @@ fn locks(frame: &mut Frame<'_>, area: Rect, process: &Shown, interval_s: f64) {
 fn about(process: &Shown, interval_s: f64) -> Vec<Line<'static>> {
     let outcome = &process.outcome;
     let elapsed = outcome.elapsed_ns.max(1) as f64;
-    let state = match process.has_ended {
-        true => "has ended; what was seen last",
-        false => process.level.name(),
+    // The table that is in force; without one, what was when counting began.
+    let lock = match process.rules.default.as_str() {
+        "" => &outcome.lock,
+        lock => lock,
     };
-    let first = format!(
-        "{}  {}  {} threads, under {}, {state}",
-        outcome.pid,
-        shown(&outcome.command),
-        outcome.threads,
-        shown(&outcome.lock)
-    );
+    let state = match process.has_ended {
+        true => "has ended; what was seen last".to_owned(),
+        false => {
+            format!("{} threads, under {}, {}", outcome.threads, shown(lock), process.level.name())
+        }
+    };
+    let first = format!("{}  {}  {state}", outcome.pid, shown(&outcome.command));
+    let ended: u64 = process.epochs.iter().map(|epoch| u64::from(epoch.ended)).sum();
+    let missed: u64 = process.epochs.iter().map(|epoch| u64::from(epoch.missed)).sum();
+    let epochs = match ended {
+        0 => format!("every {}", time(interval_s * 1e9)),
+        _ => format!(
+            "epochs: {}/s, {:.2} % missed",
+            si(ended as f64 * 1e9 / elapsed),
+            100.0 * missed as f64 / ended as f64
+        ),
+    };
     let second = format!(
-        "{} locks with waits, {} waits/s; every {}, by {}",
+        "{} locks with waits, {} waits/s; {epochs}, by {}",
         process.locks,
         si(process.contended as f64 * 1e9 / elapsed),
-        time(interval_s * 1e9),
         process.sort.name(),
     );
     vec![Line::from(first).bold(), Line::from(second)]
@@ -171,12 +195,12 @@ fn percent(part: f64) -> String {
     }
 }
 
-fn row(process: &Shown, lock: &Ranked, elapsed: f64) -> Row<'static> {
+fn row(process: &Shown, lock: &Ranked, elapsed: f64, name: usize) -> Row<'static> {
     let duration = |ns: u64| right(time(ns as f64));
     let none = || right("-".to_owned());
     let timed = |ns| if lock.wait.count == 0 { none() } else { duration(ns) };
     Row::new([
-        Cell::from(shown(&lock.name).into_owned()),
+        Cell::from(short(&shown(&lock.name), name)),
         right(percent(lock.blocked_ns as f64 / elapsed)),
         right(format!("{:.2}", lock.wait_ns as f64 / elapsed)),
         right(si(lock.contended as f64 * 1e9 / elapsed)),
@@ -187,6 +211,18 @@ fn row(process: &Shown, lock: &Ranked, elapsed: f64) -> Row<'static> {
         if lock.hold.count == 0 { none() } else { duration(lock.hold.p50_ns) },
         right(course(process, lock)),
     ])
+}
+
+/// A name in so many columns: its end tells parts of a variable apart.
+fn short(name: &str, columns: usize) -> String {
+    let length = name.chars().count();
+    if length <= columns || columns < 8 {
+        return name.to_owned();
+    }
+    let tail = columns / 2;
+    let head: String = name.chars().take(columns - 1 - tail).collect();
+    let tail: String = name.chars().skip(length - tail).collect();
+    format!("{head}…{tail}")
 }
 
 /// The blocked part of the last intervals: a column each.
@@ -211,9 +247,22 @@ fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
     let text = told(process.selected + 1, lock);
     let mut lines: Vec<Line<'static>> =
         text.lines().map(|line| Line::from(line.to_owned())).collect();
+    if lock.kind == Kind::Semaphore {
+        return lines;
+    }
     let rule = format!("   rule      {}", shown(&super::rule::shown(&process.rules, lock.place)));
     lines.insert(1.min(lines.len()), Line::from(rule));
     lines
+}
+
+/// How the epochs keep their SLOs.
+fn slos(process: &Shown) -> Vec<Line<'static>> {
+    if process.epochs.is_empty() {
+        return vec![Line::from("the program has no epochs: docs/epochs.md says how it gets some")];
+    }
+    let seconds = process.outcome.elapsed_ns.max(1) as f64 / 1e9;
+    let text = epochs::text(&process.epochs, seconds);
+    text.lines().map(|line| Line::from(line.to_owned())).collect()
 }
 
 /// Where it is held and waited for: whole stacks.
@@ -235,7 +284,7 @@ fn stacks(lock: &Ranked, until: Instant) -> Vec<Line<'static>> {
     add("held", &lock.holders);
     add("waits", &lock.waiters);
     if lines.len() == 1 && left.is_zero() {
-        lines.push(Line::from("none: nobody waited, or the program has no frame pointers"));
+        lines.push(Line::from("none: nobody waited, or the process may not copy its stack"));
     }
     lines
 }

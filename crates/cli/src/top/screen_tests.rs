@@ -1,9 +1,10 @@
 //! The screen, of an outcome that never changes.
 
 use super::screen::draw;
-use super::view::{Mode, Shown, View};
+use super::view::{Detail, Field, Mode, Shown, View};
+use crate::ctl::epochs::Epoch;
 use crate::observed::outcome::{Outcome, Percentiles, Ranked, Site};
-use crate::observed::snapshot::Of;
+use crate::observed::snapshot::{Kind, Of};
 use crate::table::Table;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -20,6 +21,7 @@ fn site(function: &str, place: &str, share: f64) -> Site {
         max_tid: 7,
         share,
         stack: vec![format!("{function} ({place})"), "main (store.c:90)".to_owned()],
+        samples: None,
     }
 }
 
@@ -33,7 +35,9 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
     };
     Ranked {
         of: Of::Lock(at),
+        tenant: 0,
         place: 1,
+        kind: Kind::Mutex,
         name: name.to_owned(),
         address: at,
         locks: 1,
@@ -52,7 +56,9 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
         longest_hold_at: "put (store.c:31)".to_owned(),
         waiters: vec![site("get", "store.c:12", 0.9), site("scan\u{1b}[2J", "store.c:40", 0.1)],
         holders: vec![site("put", "store.c:31", 1.0)],
+        threads: Vec::new(),
         course: Vec::new(),
+        events: None,
         advice: None,
     }
 }
@@ -102,10 +108,36 @@ fn the_screen_fits_80_columns_and_24_lines() {
 }
 
 #[test]
+fn epochs_have_their_slos_and_windows() {
+    let mut view = view();
+    let process = view.process.as_mut().unwrap();
+    process.detail = Detail::Epochs;
+    assert!(drawn(&view).contains("has no epochs"));
+    let process = view.process.as_mut().unwrap();
+    process.epochs = vec![Epoch {
+        id: 3,
+        name: "get".to_owned(),
+        slo_ns: Some(100_000),
+        is_set: false,
+        percentile: 0.99,
+        windows_ns: Some((70, 383)),
+        ended: 50_000,
+        missed: 250,
+    }];
+    let screen = drawn(&view);
+    for words in ["50.0 k", "0.50 % missed", "100 us at P99", "by the program", "70.0 ns to 383 ns"]
+    {
+        assert!(screen.contains(words), "{words}:\n{screen}");
+    }
+}
+
+#[test]
 fn keys_prompts_and_ends_are_shown() {
     let mut view = view();
-    view.mode = Mode::Rule("fifo:by".to_owned());
+    view.mode = Mode::Typing(Field::Rule, "fifo:by".to_owned());
     assert!(drawn(&view).contains("lock: fifo:by_"));
+    view.mode = Mode::Typing(Field::Slo, "get 1m".to_owned());
+    assert!(drawn(&view).contains("get 1m_"));
     view.mode = Mode::Help;
     for (key, what) in super::keys::KEYS {
         let screen = drawn(&view);

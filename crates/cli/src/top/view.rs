@@ -3,10 +3,12 @@
 use super::lease;
 use super::list::List;
 use super::rule;
+use crate::ctl::epochs::{Epoch, Followed, Slo};
 use crate::hints::Failure;
 use crate::observed::outcome::{Outcome, Ranked};
 use crate::observed::snapshot::{Lock, Of};
 use crate::observed::watched::Watched;
+use crate::process::Process;
 use crate::table::Table;
 use lockwright_observe::control::Level;
 use std::collections::{BTreeMap, VecDeque};
@@ -36,8 +38,26 @@ pub(crate) struct View {
 pub(crate) enum Mode {
     Locks,
     Help,
-    /// The lock that the user has typed so far.
-    Rule(String),
+    /// What the user has typed so far.
+    Typing(Field, String),
+}
+
+/// What is typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Rule,
+    /// An epoch, and its SLO.
+    Slo,
+}
+
+/// What is below the table of locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// Who holds the selected lock, and who waits for it.
+    Places,
+    /// The same with whole stacks, which are sampled until then.
+    Stacks(Instant),
+    Epochs,
 }
 
 /// Which lock comes first.
@@ -100,8 +120,10 @@ pub(crate) struct Shown {
     pub(crate) sort: Sort,
     /// The lock that is shown in detail.
     pub(crate) selected: usize,
-    /// Until when stacks are sampled; `None`: they are not shown.
-    pub(crate) stacks: Option<Instant>,
+    pub(crate) detail: Detail,
+    followed: Option<Followed>,
+    /// In the last interval.
+    pub(crate) epochs: Vec<Epoch>,
     /// The part of each interval in which somebody waited for a lock, percent, the last one last.
     pub(crate) courses: BTreeMap<Of, VecDeque<u8>>,
 }
@@ -182,6 +204,7 @@ impl Shown {
         shown.outcome.command = watched.command();
         shown.rules = rule::read(watched.pid).unwrap_or_default();
         shown.level = watched.level;
+        shown.followed = Followed::begin(&Process::open(watched.pid)?).ok();
         shown.watched = Some(watched);
         Ok(shown)
     }
@@ -197,9 +220,11 @@ impl Shown {
             rules: Table::default(),
             level: Level::Counters,
             has_ended: false,
-            sort: Sort::Blocked,
+            sort: Sort::Waiting,
             selected: 0,
-            stacks: None,
+            detail: Detail::Places,
+            followed: None,
+            epochs: Vec::new(),
             courses: BTreeMap::new(),
         }
     }
@@ -220,6 +245,11 @@ impl Shown {
         (self.level, self.has_ended) = (watched.level, watched.has_ended);
         if self.has_ended {
             return Ok(()); // what was seen last stays
+        }
+        if let Some(followed) = &mut self.followed {
+            // It may end at any moment: the next look says so.
+            let epochs = Process::open(watched.pid).and_then(|process| followed.look(&process));
+            self.epochs = epochs.unwrap_or_default();
         }
         let Some(since) = &look.since else { return Ok(()) };
         let elapsed_ns = look.elapsed.as_nanos().max(1) as u64;
@@ -272,15 +302,37 @@ impl Shown {
 
     /// Has stacks taken for a while, and shows them; or shows places again.
     pub(crate) fn sample(&mut self) -> Result<String, Failure> {
-        if self.stacks.take().is_some() {
+        if let Detail::Stacks(_) = self.detail {
+            self.detail = Detail::Places;
             return Ok(String::new());
         }
         if let Some(watched) = &mut self.watched {
             watched.ask_once(Level::Full, SAMPLING)?;
             self.level = watched.level;
         }
-        self.stacks = Some(Instant::now() + SAMPLING);
+        self.detail = Detail::Stacks(Instant::now() + SAMPLING);
         Ok(String::new())
+    }
+
+    /// Shows epochs, or places again.
+    pub(crate) fn show_epochs(&mut self) -> Result<String, Failure> {
+        self.detail = match self.detail {
+            Detail::Epochs => Detail::Places,
+            Detail::Places | Detail::Stacks(_) => Detail::Epochs,
+        };
+        Ok(String::new())
+    }
+
+    /// Gives epochs another SLO: `get 100us`, or `100us` for all; `own` instead of a time is the program's.
+    pub(crate) fn set_slo(&mut self, typed: &str) -> Result<String, Failure> {
+        let typed = typed.trim();
+        let (epoch, slo) = typed.rsplit_once(char::is_whitespace).unwrap_or(("all", typed));
+        let slo: Slo = slo.parse().map_err(|why| Failure::new(format!("SLO '{slo}': {why}")))?;
+        let Some(followed) = &self.followed else { return Ok("it has no epochs".to_owned()) };
+        let process = Process::open(self.pid() as libc::pid_t)?;
+        let names = followed.set_slo(&process, epoch.trim(), slo)?;
+        self.detail = Detail::Epochs;
+        Ok(format!("{}: {slo}", names.join(", ")))
     }
 
     /// Gives the process another lock.

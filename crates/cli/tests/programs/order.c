@@ -1,5 +1,5 @@
 // Threads that take locks in orders that may, or can't, lead to a deadlock; which, says the argument. None of them waits for
-// another for ever, but in "stuck": one thread comes after the other.
+// another forever, but in "stuck": one thread comes after the other.
 
 #include <pthread.h>
 #include <signal.h>

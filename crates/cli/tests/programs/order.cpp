@@ -15,7 +15,7 @@ struct Account {
     long amount = 100;
 };
 
-// Each takes the payer's lock first: two that pay each other can wait for ever.
+// Each takes the payer's lock first: two that pay each other can wait forever.
 static void pay(Account &from, Account &to) {
     std::lock_guard<std::mutex> payer(from.mutex);
     std::lock_guard<std::mutex> payee(to.mutex);

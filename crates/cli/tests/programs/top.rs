@@ -19,22 +19,22 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program. It ends with its input, so it can't outlive us.
-struct Program(Child);
+pub(super) struct Program(Child);
 
 impl Program {
-    fn start() -> Result<Self> {
+    pub(super) fn start() -> Result<Self> {
         static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("planted", "top.c", &["-g"]));
         let mut command = Command::new(&*PROGRAM);
         command.env("LD_PRELOAD", &*LIBRARY).stdin(Stdio::piped());
         Ok(Self(command.spawn()?))
     }
 
-    fn pid(&self) -> String {
+    pub(super) fn pid(&self) -> String {
         self.0.id().to_string()
     }
 
     /// It still runs, and ends as it would have without us.
-    fn end(mut self) -> Result<()> {
+    pub(super) fn end(mut self) -> Result<()> {
         ensure!(self.0.try_wait()?.is_none(), "the program has ended by itself");
         drop(self.0.stdin.take());
         let status = self.0.wait()?;
@@ -217,11 +217,10 @@ fn what_is_no_terminal_gets_a_hint() -> Result<()> {
     Ok(())
 }
 
-/// A terminal that goes, and nobody is told: SIGHUP is ignored, as under `nohup`.
-#[test]
-fn it_ends_with_its_terminal() -> Result<()> {
+/// `top` on a terminal of its own; and that terminal's other end.
+fn on_a_terminal(arguments: &[&str], hangup: libc::sighandler_t) -> Result<(Child, File)> {
     // Not by `openpty`: other tests' children would inherit it.
-    let mut master = File::options().read(true).write(true).open("/dev/ptmx")?;
+    let master = File::options().read(true).write(true).open("/dev/ptmx")?;
     let (mut unlocked, mut number) = (0, 0);
     // SAFETY: a number that is read, and one that is written.
     let has_slave = unsafe {
@@ -231,29 +230,55 @@ fn it_ends_with_its_terminal() -> Result<()> {
     ensure!(has_slave, "{}", std::io::Error::last_os_error());
     let slave = File::options().read(true).write(true).open(format!("/dev/pts/{number}"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwright"));
-    command.arg("top").stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
+    command.arg("top").args(arguments);
+    command.stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);
     // SAFETY: system calls only.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             libc::setsid();
             libc::ioctl(0, libc::TIOCSCTTY, 0);
-            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            libc::signal(libc::SIGHUP, hangup);
             Ok(())
         });
     }
-    let mut child = command.spawn()?;
-    drop(command); // its ends of the terminal
-    ensure!(master.read(&mut [0; 1000])? > 0, "it draws nothing");
-    drop(master);
+    Ok((command.spawn()?, master))
+}
+
+/// Its exit code.
+fn ends(mut child: Child) -> Result<Option<i32>> {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         if let Some(status) = child.try_wait()? {
-            ensure!(status.code() == Some(128 + libc::SIGHUP), "{status}");
-            return Ok(());
+            return Ok(status.code());
         }
         sleep(Duration::from_millis(2));
     }
     child.kill()?;
     child.wait()?;
-    anyhow::bail!("it goes on without a terminal")
+    bail!("it goes on")
+}
+
+/// Nobody is told: SIGHUP is ignored, as under `nohup`.
+#[test]
+fn it_ends_with_its_terminal() -> Result<()> {
+    let (child, mut master) = on_a_terminal(&[], libc::SIG_IGN)?;
+    ensure!(master.read(&mut [0; 1000])? > 0, "it draws nothing");
+    drop(master);
+    ensure!(ends(child)? == Some(128 + libc::SIGHUP));
+    Ok(())
+}
+
+/// As when somebody types ahead, or pastes. It does not look again before they are all done.
+#[test]
+fn keys_that_come_together_are_all_heard() -> Result<()> {
+    let program = Program::start()?;
+    let (child, mut master) =
+        on_a_terminal(&[&program.pid(), "--interval", "3600s"], libc::SIG_DFL)?;
+    ensure!(master.read(&mut [0; 1000])? > 0, "it draws nothing");
+    master.write_all(b"e?xq")?;
+    // It must be able to draw until its end.
+    let reader = std::thread::spawn(move || while master.read(&mut [0; 1000]).is_ok() {});
+    ensure!(ends(child)? == Some(0));
+    reader.join().expect("it only reads");
+    program.end()
 }

@@ -46,7 +46,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "8 B more than rwlock a lock; a table of 32 KB for all locks",
     wakes: "as rwlock; a writer that waits for readers of the table stays awake",
-    delay: "a writer, by a look at the whole table after a time without writers; who reads again may wait for ever",
+    delay: "a writer, by a look at the whole table after a time without writers; who reads again may wait forever",
     advice: "many readers on many cores, and few writers. Not for unmodified programs: a thread may read again while it reads",
     options: &[PREFER, SPIN, INHIBIT],
 };

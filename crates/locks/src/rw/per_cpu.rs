@@ -44,7 +44,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "128 B a CPU (64 at most) and 1 KB a lock",
     wakes: "as rwlock; a writer that waits for lines stays awake",
-    delay: "a writer, by a line of each CPU, every time; who reads again may wait for ever",
+    delay: "a writer, by a line of each CPU, every time; who reads again may wait forever",
     advice: "few locks that are nearly always read. Not for unmodified programs: too large for a pthread_rwlock_t, and a thread may read again while it reads",
     options: &[PREFER, SPIN],
 };

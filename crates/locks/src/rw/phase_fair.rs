@@ -43,7 +43,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "16 B a lock, nothing a waiter",
     wakes: "nobody sleeps, nobody is woken",
-    delay: "a reader by one writer, a writer by the writers before it and a read phase between each two; who reads again may wait for ever",
+    delay: "a reader by one writer, a writer by the writers before it and a read phase between each two; who reads again may wait forever",
     advice: "bounded waits for both sides. Not for unmodified programs: they may read again while they read, may end a lock at once after the last unlock, and their timed waiters could not leave",
     options: &[],
 };

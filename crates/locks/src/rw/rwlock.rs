@@ -58,7 +58,7 @@ pub const ENTRY: Entry = Entry {
     stands_by: false,
     space: "24 B a lock, nothing a waiter",
     wakes: "readers and writers spin, then sleep; a release wakes one writer, or all readers",
-    delay: "without bound: writers by readers with `prefer=0`, readers by writers with `prefer=2`, either by the other with `prefer=1`. With `prefer=2` a thread that reads again may wait for ever",
+    delay: "without bound: writers by readers with `prefer=0`, readers by writers with `prefer=2`, either by the other with `prefer=1`. With `prefer=2` a thread that reads again may wait forever",
     advice: "what `lockwright run` and `lockwright-sync` serve: glibc's semantics, with all timed locks and preferences",
     options: &[PREFER, SPIN],
 };

@@ -2,12 +2,13 @@
 
 use super::{
     BUSY, EDGES, EDGES_AT, Edge, GONE, HALF, Header, KEYS_AT, LENGTH, LOCKS, LOCKS_AT, Lock, MAGIC,
-    MAPS, MAPS_AT, MOVING, NOTHING, READ, READY, SETS, STACKS, STACKS_AT, Stack, THREAD, THREADS,
+    MAPS, MAPS_AT, MOVING, NOTHING, READ, READY, SETS, STACKS, STACKS_AT, THREAD, THREADS,
     THREADS_AT, Thread, UNUSED, VERSION, WAYS,
 };
 use crate::About;
 use crate::file::{self, Refused};
 use crate::layout::PAGE;
+use crate::pieces::Pieces;
 use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -309,63 +310,31 @@ impl Order {
         Some((edge, key))
     }
 
-    /// The stack with this key, which is not 0: its index + 1. `fill` is called if it is new: it writes up to [`PIECE`] bytes,
-    /// and says how many. 0: there is no room, or it is just being written.
-    pub fn stack(
-        &self,
-        key: u64,
-        [site, pointer, frame]: [u64; 3],
-        fill: impl FnOnce(*mut u8) -> usize,
-    ) -> u32 {
-        // SAFETY: within the mapping, aligned, and there from the start.
-        let keys: &[AtomicU64; STACKS] = unsafe { self.place(KEYS_AT) };
-        let mut places = ways(key, STACKS);
-        // ORDERING: Acquire, pairs with the Release below.
-        if let Some(at) = places.find(|&at| keys[at].load(Acquire) == key) {
-            return at as u32 + 1;
-        }
-        // ORDERING: Acquire, as above.
-        let claim = |&at: &usize| keys[at].compare_exchange(0, MOVING, Acquire, Relaxed).is_ok();
-        let Some(at) = ways(key, STACKS).find(claim) else {
+    /// The stack with this key ([`Pieces::put`]). 0: there is no room for it.
+    pub fn stack(&self, key: u64, registers: [u64; 3], fill: impl FnOnce(*mut u8) -> usize) -> u32 {
+        self.pieces().put(key, registers, fill).unwrap_or_else(|| {
             count(&self.header().stacks_lost);
-            return 0;
-        };
-        let start = STACKS_AT + at * size_of::<Stack>();
-        if !self.populate(start..start + size_of::<Stack>()) {
-            count(&self.header().stacks_lost);
-            return 0; // the place stays MOVING: nobody tries again
-        }
-        // SAFETY: populated, and within the mapping.
-        let stack: &Stack = unsafe { self.place(start) };
-        stack.site.store(site, Relaxed); // published below
-        stack.pointer.store(pointer, Relaxed);
-        stack.frame.store(frame, Relaxed);
-        // SAFETY: within the mapping.
-        let length = fill(unsafe { self.base.add(start + core::mem::offset_of!(Stack, bytes)) });
-        stack.length.store(length as u32, Relaxed); // as above
-        stack.key.store(key, Relaxed);
-        // ORDERING: Release, pairs with the Acquires above.
-        keys[at].store(key, Release);
-        at as u32 + 1
+            0
+        })
     }
 
-    /// The stack of this number ([`stack`](Self::stack)).
-    fn numbered(&self, number: u32) -> Option<&'static Stack> {
-        let at = (number as usize).checked_sub(1).filter(|&at| at < STACKS)?;
-        // SAFETY: who has a number has seen its key, behind which the stack is there.
-        Some(unsafe { self.place(STACKS_AT + at * size_of::<Stack>()) })
+    fn pieces(&self) -> Pieces<'static> {
+        // SAFETY: within the mapping, aligned, and there from the start.
+        let keys: &[AtomicU64; STACKS] = unsafe { self.place(KEYS_AT) };
+        // SAFETY: within the mapping, which is forever, and a page's start.
+        unsafe { Pieces::new(keys, self.base.add(STACKS_AT)) }
     }
 
     /// Locks taken here are held while others are taken.
     pub fn nests(&self, stack: u32) {
-        if let Some(stack) = self.numbered(stack) {
+        if let Some(stack) = self.pieces().get(stack) {
             stack.nests.store(1, Relaxed); // a hint
         }
     }
 
     /// Are they?
     pub fn does_nest(&self, stack: u32) -> bool {
-        self.numbered(stack).is_some_and(|stack| stack.nests.load(Relaxed) != 0) // a hint
+        self.pieces().get(stack).is_some_and(|stack| stack.nests.load(Relaxed) != 0) // a hint
     }
 
     /// Replaces the map of the process's memory by what `fill` hands over, as far as there is room. One thread at a time.

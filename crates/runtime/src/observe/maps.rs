@@ -41,6 +41,15 @@ pub(super) fn tell(segment: &Segment, now_ns: u64) {
     BUSY.store(false, Release);
 }
 
+/// Where a line's mapping begins and ends.
+fn ends(line: &[u8]) -> (u64, u64) {
+    let mut numbers = line.split(|byte| matches!(byte, b'-' | b' ')).map(|digits| {
+        let digit = |byte: &u8| char::from(*byte).to_digit(16).map_or(0, u64::from);
+        digits.iter().fold(0_u64, |number, byte| number << 4 | digit(byte))
+    });
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
 /// Hands over the lines of `/proc/self/maps` that name something. By raw system calls: libc's functions are cancellation points.
 pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
     let (path, flags) = (c"/proc/self/maps", libc::O_RDONLY | libc::O_CLOEXEC);
@@ -50,6 +59,8 @@ pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
         return;
     }
     let (mut buffer, mut len) = ([0_u8; 4096], 0);
+    // Where the last file's mapping ends: behind it lie the variables that a program begins without values for (`.bss`).
+    let mut behind = 0;
     loop {
         let room = &mut buffer[len..];
         // SAFETY: a buffer of that size; a file that is ours.
@@ -61,9 +72,13 @@ pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
         let mut start = 0;
         while let Some(end) = buffer[start..len].iter().position(|&byte| byte == b'\n') {
             let line = &buffer[start..=start + end];
-            if line.contains(&b'/') || line.ends_with(b"[heap]\n") || line.ends_with(b"[stack]\n") {
+            let (from, to) = ends(line);
+            let is_file = line.contains(&b'/');
+            let is_bss = from == behind && !line.contains(&b'[');
+            if is_file || is_bss || line.ends_with(b"[heap]\n") || line.ends_with(b"[stack]\n") {
                 push(line);
             }
+            behind = if is_file { to } else { 0 };
             start += end + 1;
         }
         if start == 0 && len == buffer.len() {

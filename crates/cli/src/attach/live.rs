@@ -1,0 +1,179 @@
+//! The way there and back on x86-64, whose calls and words these modules know.
+
+mod call;
+mod image;
+mod refuse;
+mod stop;
+mod words;
+
+use super::{Done, From};
+use crate::hints::Failure;
+use crate::mailbox::Remote;
+use crate::process::{Process, mappings};
+use image::{Image, images, is_linker};
+use lockwright_record::attached::{ATTACHED, DETACHED, PRELOADED};
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use stop::{Thread, stop_all};
+use words::{To, Two};
+
+/// How long we wait for a moment at which no thread is in the dynamic linker.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Makes the process's calls lead to the library, which is loaded if need be; `lock` is the default lock that it gets.
+/// Says which one it has.
+pub(crate) fn attach(
+    process: &Process,
+    from: &From,
+    lock: Option<&str>,
+) -> Result<(Done, String), Failure> {
+    refuse::check(process)?;
+    let two = match Two::find(process)? {
+        Some(two) => two,
+        None => {
+            if Remote::find(process).is_ok() {
+                return Err(has_it(process));
+            }
+            let (From::Here(library) | From::Inside(library)) = from;
+            refuse::check_name(library)?;
+            if let From::Here(library) = from {
+                refuse::check_library(process, library)?;
+            }
+            load(process, library)?
+        }
+    };
+    if two.how(process)? == PRELOADED {
+        return Err(has_it(process));
+    }
+    let mailbox = Remote::find(process)?;
+    // One that was detached has the lock of then.
+    let lock = lock.or((two.how(process)? == DETACHED).then_some("auto"));
+    if let Some(lock) = lock {
+        // The first thread that waits takes it.
+        mailbox.set_default(lock)?;
+    }
+    let done = lead(process, &two, To::Us)?.ok_or_else(|| {
+        let pid = process.pid;
+        Failure::new(format!("process {pid} is attached already"))
+            .hint(format!("lockwright switch {pid} LOCK; or lockwright detach {pid}"))
+    })?;
+    let has = || {
+        let table = mailbox.posted()?.map_or_else(|| mailbox.table(), Ok)?;
+        Ok(table.default)
+    };
+    Ok((done, lock.map_or_else(has, |lock| Ok(lock.to_owned()))?))
+}
+
+fn has_it(process: &Process) -> Failure {
+    let pid = process.pid;
+    Failure::new(format!("process {pid} was started with lockwright, and has its locks already"))
+        .hint(format!("lockwright switch {pid} LOCK"))
+}
+
+/// Makes the process's calls lead to glibc again. The library stays: threads may wait in it, and leave it by and by.
+pub(crate) fn detach(process: &Process) -> Result<Done, Failure> {
+    let pid = process.pid;
+    let not_attached = || {
+        Failure::new(format!("process {pid} ({}) is not attached", process.name()))
+            .hint(format!("lockwright attach {pid}"))
+    };
+    let two = Two::find(process)?.ok_or_else(not_attached)?;
+    if two.how(process)? == PRELOADED {
+        return Err(Failure::new(format!("process {pid} was started with lockwright"))
+            .hint(format!("glibc's algorithm: lockwright switch {pid} glibc")));
+    }
+    lead(process, &two, To::Glibc)?.ok_or_else(not_attached)
+}
+
+/// Loads the library into the process.
+fn load<'a>(process: &'a Process, library: &Path) -> Result<Two<'a>, Failure> {
+    let (libcs, others) = words::libc_of(images(process)?);
+    let pid = process.pid;
+    let refuse = |why: &str| Failure::new(format!("cannot attach to process {pid}: {why}"));
+    let [libc] = libcs.as_slice() else {
+        return Err(match libcs.len() {
+            0 => refuse("it has no glibc"),
+            _ => refuse("it has several libcs (dlmopen)"),
+        });
+    };
+    for image in others.iter().filter(|image| image.may_be_sanitizer(&process.program())) {
+        if address(image, "__tsan_init")?.is_some() {
+            return Err(refuse("ThreadSanitizer watches it, which knows glibc's locks alone"));
+        }
+    }
+    let dlopen = address(libc, "dlopen")?
+        .ok_or_else(|| refuse("its glibc is older than 2.34").hint("lockwright run -- PROGRAM"))?;
+    let restorer = call::restorer(process, &libc.path)
+        .ok_or_else(|| refuse("its libc has no code that signal handlers return to"))?;
+    call::load(process, &call::Places { dlopen, restorer }, library)?;
+    Two::find(process)?.ok_or_else(|| {
+        refuse(&format!("its dynamic linker would not load '{}'", library.display())).hint(
+            "may it read and execute the file? is static TLS left? try `lockwright run -- PROGRAM`",
+        )
+    })
+}
+
+/// The address of a function that the object defines.
+fn address(image: &Image<'_>, name: &str) -> Result<Option<u64>, Failure> {
+    let symbols = image.definitions()?;
+    let found = symbols.iter().find(|symbol| symbol.name == name);
+    Ok(found.map(|symbol| image.base.wrapping_add(symbol.value)))
+}
+
+/// Makes the words lead there, while all threads stand still. `None`: they did so before.
+fn lead(process: &Process, two: &Two<'_>, to: To) -> Result<Option<Done>, Failure> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let loaded = objects(process)?;
+        let places = two.places()?;
+        let begin = Instant::now();
+        let threads = stop_all(process)?;
+        let busy = in_linker(process, &threads)?;
+        // What was loaded meanwhile has slots, too.
+        if busy.is_none() && loaded == objects(process)? {
+            let changes = two.changes(process, &places, to)?;
+            let how = if to == To::Us { ATTACHED } else { DETACHED };
+            let was = two.how(process)?;
+            if changes.is_empty() && was == how {
+                return Ok(None);
+            }
+            if to == To::Us {
+                two.keep_originals(process)?;
+            }
+            two.write(process, &changes)?;
+            two.set_how(process, how)?;
+            drop(threads);
+            let (words, files, still) = (changes.len(), words::files(&changes), begin.elapsed());
+            return Ok(Some(Done { words, files, still }));
+        }
+        drop(threads);
+        if Instant::now() > end {
+            let who = busy.map_or("the process".to_owned(), |id| format!("thread {id}"));
+            return Err(Failure::new(format!(
+                "{who} is in the dynamic linker all the time, and process {} stays as it was",
+                process.pid
+            ))
+            .hint("try again"));
+        }
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Which objects are loaded, and where.
+fn objects(process: &Process) -> Result<Vec<(u64, u64)>, Failure> {
+    let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
+    let code = maps.iter().filter(|map| map.is_code && map.path.is_absolute());
+    Ok(code.map(|map| (map.start, map.end)).collect())
+}
+
+/// A thread that is in the dynamic linker: it may be about to fill a slot.
+fn in_linker(process: &Process, threads: &[Thread]) -> Result<Option<libc::pid_t>, Failure> {
+    let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
+    let code: Vec<_> = maps.iter().filter(|map| map.is_code && is_linker(&map.path)).collect();
+    let is_there = |thread: &&Thread| {
+        let registers = thread.registers();
+        registers.is_some_and(|r| code.iter().any(|map| (map.start..map.end).contains(&r.rip)))
+    };
+    Ok(threads.iter().find(is_there).map(|thread| thread.id))
+}

@@ -1,0 +1,259 @@
+//! What the slices of `--guard` say: which figures there are, and whether one of them is worse.
+
+use crate::compare::figure::Figure;
+use crate::observed::snapshot::{Of, Times};
+use crate::output::{plain, table};
+use lockwright_bench::{Finding, Interval, Spread, time};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// A difference of less than this doesn't count.
+const MARGIN: f64 = 0.05;
+
+/// What a lock's waiters did in a slice.
+#[derive(Clone, Debug)]
+pub(super) struct Waited {
+    pub(super) of: Of,
+    /// By the table that was in force, it is one of those that are switched.
+    pub(super) is_meant: bool,
+    pub(super) ns: f64,
+    pub(super) times: Times,
+}
+
+/// What happened in a slice.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slice {
+    pub(super) locks: Vec<Waited>,
+    pub(super) seconds: f64,
+    /// What the user's command counts.
+    pub(super) counted: Option<f64>,
+    pub(super) epochs: f64,
+    pub(super) missed: f64,
+    pub(super) wait_ns: f64,
+    pub(super) times: Times,
+}
+
+/// The waits of the locks that are switched, in all slices. A lock's place tells which ones those are only while the new table is in
+/// force; they are the same under the old one.
+pub(super) fn choose(mut slices: Vec<[Slice; 2]>) -> Vec<[Slice; 2]> {
+    let all = slices.iter().flatten().flat_map(|slice| &slice.locks);
+    let meant: BTreeSet<Of> = all.filter(|lock| lock.is_meant).map(|lock| lock.of).collect();
+    for slice in slices.iter_mut().flatten() {
+        for lock in slice.locks.iter().filter(|lock| meant.contains(&lock.of)) {
+            slice.wait_ns += lock.ns;
+            slice.times.add(&lock.times);
+        }
+    }
+    slices
+}
+
+/// A figure of each slice, old and new, and how many times as good the new one is.
+#[derive(Debug, Serialize)]
+struct Row {
+    figure: Figure,
+    values: [Vec<f64>; 2],
+    #[serde(rename = "times_as_good")]
+    interval: Option<Interval>,
+}
+
+/// What the slices say.
+#[derive(Debug, Serialize)]
+pub(super) struct Judged {
+    pub(super) finding: Finding,
+    #[serde(rename = "figures")]
+    rows: Vec<Row>,
+    /// Of all waits, old and new.
+    wait_p99_ns: [Option<u64>; 2],
+    /// Is throughput among the figures?
+    throughput_known: bool,
+}
+
+impl Row {
+    fn new(figure: Figure, slices: &[[Slice; 2]], value: impl Fn(&Slice) -> f64) -> Self {
+        let of = |which: usize| slices.iter().map(|pair| value(&pair[which])).collect::<Vec<_>>();
+        let values = [of(0), of(1)];
+        let ratios: Vec<f64> =
+            values[1].iter().zip(&values[0]).map(|(new, old)| figure.ratio(*new, *old)).collect();
+        Self { figure, values, interval: Interval::of(&ratios) }
+    }
+
+    fn finding(&self) -> Finding {
+        self.interval.map_or(Finding::Unclear, |interval| interval.finding(MARGIN))
+    }
+}
+
+pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
+    let all = |which: usize| {
+        slices.iter().fold(Times::default(), |mut sum, pair| {
+            sum.add(&pair[which].times);
+            sum
+        })
+    };
+    let [old, new] = [all(0), all(1)];
+    let each = || slices.iter().flatten();
+    let done: Option<fn(&Slice) -> f64> = if slices.is_empty() {
+        None
+    } else if each().all(|slice| slice.counted.is_some_and(|counted| counted > 0.0)) {
+        Some(|slice| slice.counted.unwrap_or(0.0))
+    } else if each().all(|slice| slice.epochs > 0.0) {
+        Some(|slice| slice.epochs)
+    } else {
+        None
+    };
+    let mut rows = Vec::new();
+    if let Some(done) = done {
+        let name =
+            if each().all(|slice| slice.counted.is_some()) { "counted/s" } else { "epochs/s" };
+        rows.push(Row::new(Figure::rate(name), slices, move |slice| done(slice) / slice.seconds));
+    }
+    // One more of each, so that none is not infinitely good.
+    if each().any(|slice| slice.missed > 0.0) {
+        let figure = Figure::count("missed SLOs/1000 epochs");
+        rows.push(Row::new(figure, slices, |slice| {
+            1000.0 * (slice.missed + 1.0) / (slice.epochs + 1.0)
+        }));
+    }
+    if let Some(limit) = old.percentile(0.99) {
+        let per = if done.is_some() { "per 1000 done" } else { "a second" };
+        let figure = Figure::count(format!("waits > {} {per}", time(limit as f64)));
+        rows.push(Row::new(figure, slices, move |slice| {
+            let long = slice.times.count() - slice.times.up_to(&[limit])[0];
+            let of = done.map_or(slice.seconds, |done| done(slice) / 1000.0);
+            (long as f64 + 1.0) / of
+        }));
+    }
+    // A saturated lock has as many waiting whatever is done meanwhile.
+    let waiting = Row::new(Figure::count("threads waiting"), slices, |slice| {
+        (slice.wait_ns + 1.0) / slice.seconds / 1e9
+    });
+    let decides = if done.is_none() { waiting.finding() } else { Finding::Same };
+    let findings: Vec<Finding> = rows.iter().map(Row::finding).chain([decides]).collect();
+    rows.push(waiting);
+    Judged {
+        finding: verdict(&findings),
+        rows,
+        wait_p99_ns: [old.percentile(0.99), new.percentile(0.99)],
+        throughput_known: done.is_some() || slices.is_empty(),
+    }
+}
+impl Judged {
+    pub(super) fn text(&self) -> String {
+        let mut drawn = table(&["", "before", "after", "times as good", "surely"]);
+        for row in &self.rows {
+            let shown = |which: usize| {
+                let spread = Spread::of(&row.values[which]);
+                row.figure.shown(spread.map_or(0.0, |spread| spread.median))
+            };
+            let [good, surely] = match row.interval {
+                Some(ratio) => [
+                    format!("{:.2}", ratio.middle),
+                    format!("{:.2} to {:.2}", ratio.low, ratio.high),
+                ],
+                None => ["-".to_owned(), "-".to_owned()],
+            };
+            drawn.add_row([row.figure.name.clone(), shown(0), shown(1), good, surely]);
+        }
+        let [old, new] =
+            self.wait_p99_ns.map(|p99| p99.map_or("-".to_owned(), |ns| time(ns as f64)));
+        drawn.add_row(["P99 of waits".to_owned(), old, new, "-".to_owned(), "-".to_owned()]);
+        let mut text = plain(&drawn);
+        text.push_str(
+            "before, after: medians; times as good: of pairs of slices, which see the same load\n",
+        );
+        if !self.throughput_known {
+            text.push_str(
+                "throughput is not known: the process has no epochs, and there is no --counter\n",
+            );
+        }
+        text
+    }
+}
+
+/// Worse in one thing is worse. Better in one, and worse in none, is better.
+fn verdict(findings: &[Finding]) -> Finding {
+    let first = [Finding::Worse, Finding::Better, Finding::Unclear];
+    first.into_iter().find(|finding| findings.contains(finding)).unwrap_or(Finding::Same)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROUNDS: usize = 12;
+
+    /// Rounds in which the old table does 1000 a second and waits 100 us; the new one by these factors.
+    fn slices(throughput: f64, long: u64, epochs: bool) -> Vec<[Slice; 2]> {
+        let slice = |factor: f64, long: u64, round: usize| {
+            let drift = 1.0 + round as f64 * 0.3 + ((round * 7) % 5) as f64 * 0.004;
+            let (usual, far) = ([(100, 990), (200, 10)], [(200, long)]);
+            Slice {
+                seconds: 1.0,
+                epochs: if epochs { 1000.0 * factor * drift } else { 0.0 },
+                wait_ns: 1e8 * drift / factor,
+                times: Times::of(
+                    usual
+                        .into_iter()
+                        .chain(far)
+                        .filter(|(_, count)| *count > 0)
+                        .fold(vec![0_u64; 201], |mut all, (at, count)| {
+                            all[at] += count;
+                            all
+                        })
+                        .into_iter()
+                        .enumerate(),
+                ),
+                ..Slice::default()
+            }
+        };
+        (0..ROUNDS).map(|round| [slice(1.0, 0, round), slice(throughput, long, round)]).collect()
+    }
+
+    #[test]
+    fn what_is_worse_is_found_whatever_the_load_does() {
+        assert_eq!(judge(&slices(0.7, 0, true)).finding, Finding::Worse);
+        assert_eq!(judge(&slices(1.4, 0, true)).finding, Finding::Better);
+        assert_eq!(judge(&slices(1.0, 0, true)).finding, Finding::Same);
+        assert_eq!(
+            judge(&slices(1.4, 0, false)).finding,
+            Finding::Better,
+            "without throughput, waits decide"
+        );
+    }
+
+    #[test]
+    fn more_long_waits_are_worse_even_with_more_throughput() {
+        let judged = judge(&slices(1.2, 100_000, true));
+        assert_eq!(judged.finding, Finding::Worse, "{}", judged.text());
+    }
+
+    #[test]
+    fn a_lock_is_the_same_under_the_old_table() {
+        let waited = |at, is_meant, ns| Waited {
+            of: Of::Lock(at),
+            is_meant,
+            ns,
+            times: Times::of([(10, ns as u64)].into_iter()),
+        };
+        let old = Slice {
+            locks: vec![waited(64, false, 5.0), waited(128, false, 7.0)],
+            ..Slice::default()
+        };
+        let new = Slice {
+            locks: vec![waited(64, true, 2.0), waited(128, false, 8.0)],
+            ..Slice::default()
+        };
+        let chosen = choose(vec![[old, new]]);
+        assert_eq!(chosen[0].each_ref().map(|slice| slice.wait_ns), [5.0, 2.0]);
+        assert_eq!(chosen[0].each_ref().map(|slice| slice.times.count()), [5, 2]);
+    }
+
+    #[test]
+    fn nothing_measured_says_nothing() {
+        assert_eq!(judge(&[]).finding, Finding::Unclear);
+        assert_eq!(
+            judge(&slices(0.5, 0, true)[..5]).finding,
+            Finding::Unclear,
+            "five rounds are too few"
+        );
+    }
+}

@@ -1,0 +1,173 @@
+//! An event of the CPUs, as a cache miss, in critical sections. The kernel notes where it happens, once in so many times (perf
+//! events).
+//!
+//! A sample belongs to a lock if one of its functions is among those that held the lock while others waited. So what a section's
+//! function does outside of the section counts, too.
+
+use super::course::TICK;
+use super::outcome::Outcome;
+use crate::hints::cause;
+use clap::ValueEnum;
+use lockwright_symbols::{Frame, Symboliser, threads};
+use perf_event::data::Record;
+use perf_event::events::{Hardware, Software};
+use perf_event::{Builder, SampleFlag, Sampler};
+use serde::Serialize;
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::time::Instant;
+
+/// Samples a second of each thread, at most.
+const RATE: u64 = 997;
+/// Room for a thread's samples between two looks.
+const ROOM: usize = 64 * 1024;
+/// Each takes a descriptor and locked memory: threads beyond are not looked at.
+const THREADS: usize = 500;
+/// Functions of a lock's holders that count.
+const HOLDERS: usize = 3;
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Event {
+    /// Memory that no cache had; by the CPU's counters
+    CacheMisses,
+    /// Memory that the kernel had to map first
+    PageFaults,
+    /// Time that threads computed, ns
+    CpuClock,
+}
+
+impl Event {
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// What was seen of a process.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Total {
+    pub(crate) event: Event,
+    /// How often, in the threads that were looked at; an estimate.
+    pub(crate) count: u64,
+    /// Why nothing was seen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) unavailable: Option<String>,
+}
+
+/// Looks for one event in processes' threads.
+pub(crate) struct Events {
+    event: Event,
+    looked: Option<Instant>,
+    /// By thread; with its process.
+    samplers: HashMap<libc::pid_t, (u32, Sampler)>,
+    /// By process: where, the innermost address first, and how often.
+    seen: HashMap<u32, HashMap<Vec<u64>, u64>>,
+    /// Why there are no samples.
+    refused: Option<String>,
+}
+
+impl Events {
+    pub(crate) fn begin(event: Event) -> Self {
+        // Ourselves, to see whether there is such an event.
+        let refused = open(event, 0).err().map(|error| why(&error));
+        Self { event, looked: None, samplers: HashMap::new(), seen: HashMap::new(), refused }
+    }
+
+    /// Looks at these processes, if it is time to.
+    pub(crate) fn look(&mut self, pids: impl IntoIterator<Item = u32>) {
+        if self.refused.is_some() || self.looked.is_some_and(|then| then.elapsed() < TICK) {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        self.fetch();
+        let mut there = HashSet::new();
+        for pid in pids {
+            for tid in threads(pid as libc::pid_t).unwrap_or_default() {
+                there.insert(tid);
+                if self.samplers.contains_key(&tid) || self.samplers.len() >= THREADS {
+                    continue;
+                }
+                match open(self.event, tid) {
+                    Ok(sampler) => drop(self.samplers.insert(tid, (pid, sampler))),
+                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {} // it has ended
+                    Err(error) => self.refused = Some(why(&error)),
+                }
+            }
+        }
+        self.samplers.retain(|tid, _| there.contains(tid));
+    }
+
+    /// Takes what the kernel has noted.
+    fn fetch(&mut self) {
+        for (pid, sampler) in self.samplers.values_mut() {
+            let seen = self.seen.entry(*pid).or_default();
+            while let Some(record) = sampler.next_record() {
+                let Ok(Record::Sample(sample)) = record.parse_record() else { continue };
+                // Marks between the kernel's and the program's part are no addresses.
+                let is_address = |address: &u64| *address < 1 << 63;
+                let chain = sample.callchain().unwrap_or_default();
+                let chain: Vec<u64> = chain.iter().copied().filter(is_address).collect();
+                *seen.entry(chain).or_default() += sample.period().unwrap_or(1);
+            }
+        }
+    }
+
+    /// Tells a process's locks what was seen in their sections.
+    pub(crate) fn tell(&mut self, outcome: &mut Outcome, symbols: &mut Symboliser) {
+        self.fetch();
+        let seen = self.seen.remove(&outcome.pid).unwrap_or_default();
+        let samples: Vec<(HashSet<String>, u64)> = seen
+            .iter()
+            .map(|(chain, count)| {
+                let name = |(depth, address): (usize, &u64)| {
+                    let frames = symbols.code(address - u64::from(depth > 0).min(*address));
+                    frames.iter().map(Frame::name).collect::<Vec<_>>()
+                };
+                (chain.iter().enumerate().flat_map(name).collect(), *count)
+            })
+            .collect();
+        outcome.events = Some(Total {
+            event: self.event,
+            count: samples.iter().map(|(_, count)| count).sum(),
+            unavailable: self.refused.clone(),
+        });
+        for lock in &mut outcome.locks {
+            let holders = lock.holders.iter().take(HOLDERS).filter(|site| site.ns > 0);
+            let holders: Vec<&String> = holders.map(|site| &site.function).collect();
+            let is_in = |names: &HashSet<String>| holders.iter().any(|name| names.contains(*name));
+            let within = samples.iter().filter(|(names, _)| is_in(names));
+            lock.events = Some(within.map(|(_, count)| count).sum());
+        }
+    }
+}
+
+fn open(event: Event, tid: libc::pid_t) -> io::Result<Sampler> {
+    let mut builder = match event {
+        Event::CacheMisses => Builder::new(Hardware::CACHE_MISSES),
+        Event::PageFaults => Builder::new(Software::PAGE_FAULTS),
+        Event::CpuClock => Builder::new(Software::CPU_CLOCK),
+    };
+    builder
+        .observe_pid(tid)
+        .any_cpu()
+        .sample_frequency(RATE)
+        .sample(SampleFlag::PERIOD | SampleFlag::CALLCHAIN)
+        .exclude_callchain_kernel(true);
+    let mut counter = builder.build()?;
+    counter.enable()?;
+    counter.sampled(ROOM)
+}
+
+fn why(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::ENOENT | libc::ENODEV | libc::EOPNOTSUPP) => {
+            "this machine has no counter for them (virtual machines seldom do)".to_owned()
+        }
+        Some(libc::EACCES | libc::EPERM) => {
+            "the kernel lets us count none: sudo sysctl kernel.perf_event_paranoid=2".to_owned()
+        }
+        Some(libc::EMFILE) => "too many threads for our limit of open files".to_owned(),
+        _ => cause(error),
+    }
+}

@@ -1,0 +1,412 @@
+//! What Python's threads run while others wait for their locks.
+//!
+//! Python's locks are semaphores, and the code that takes and releases them is the interpreter's. So the counts say for which lock
+//! threads wait, for how long, and which thread has it. Which function that thread runs meanwhile is sampled from outside.
+
+use super::outcome::{Outcome, Site};
+use super::run::open_file;
+use super::snapshot::{Kind, Of};
+use crate::hints::cause;
+use lockwright_observe::layout::{ENDING, LENGTH};
+use lockwright_observe::{Held, Segment};
+use lockwright_symbols::{Frame, Python, PythonFrame, blocked, mappings};
+use memmap2::Mmap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::Duration;
+
+/// Between two samples. Nothing is read of a process in which nobody waits.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Processes that are sampled at a time.
+const MOST: usize = 16;
+/// Different stacks of a lock's holders, and of its waiters.
+const STACKS: usize = 4096;
+
+/// Samples all Python processes that it is shown, each by a thread of its own.
+#[derive(Default)]
+pub(crate) struct Samplers {
+    known: BTreeSet<PathBuf>,
+    all: BTreeMap<libc::pid_t, Sampler>,
+}
+
+/// The thread, which ends soon after this does.
+struct Sampler {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Seen>>,
+}
+
+impl Drop for Sampler {
+    fn drop(&mut self) {
+        self.ends.store(true, Relaxed); // a flag
+    }
+}
+
+impl Samplers {
+    /// Looks for new segments in a folder.
+    pub(crate) fn look_into(&mut self, folder: &Path) {
+        for path in fs::read_dir(folder).into_iter().flatten().flatten().map(|one| one.path()) {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let pid = name.strip_suffix(ENDING).and_then(|name| name.split('-').next());
+            let Some(pid) = pid.and_then(|pid| pid.parse().ok()) else { continue };
+            // In a container it may have another id than with us: then the process with this one does not have that file.
+            let is_its = || {
+                let all = mappings(pid).unwrap_or_default();
+                all.iter().any(|mapping| mapping.path.file_name() == path.file_name())
+            };
+            if !self.known.contains(&path)
+                && is_its()
+                && let Some(file) = open_file(&path)
+            {
+                self.look_at(pid, &file);
+                self.known.insert(path);
+            }
+        }
+    }
+
+    /// This process counts in that file.
+    pub(crate) fn look_at(&mut self, pid: libc::pid_t, file: &File) {
+        if self.all.contains_key(&pid) || self.all.len() == MOST {
+            return;
+        }
+        let is_long = file.metadata().is_ok_and(|about| about.len() >= LENGTH as u64);
+        // SAFETY: the file is that long, and its process never shortens it.
+        let Some(map) = is_long.then(|| unsafe { Mmap::map(file) }).and_then(Result::ok) else {
+            return;
+        };
+        let ends = Arc::new(AtomicBool::new(false));
+        let thread = spawn({
+            let ends = Arc::clone(&ends);
+            move || sample(pid, &map, &ends)
+        });
+        self.all.insert(pid, Sampler { ends, thread: Some(thread) });
+    }
+
+    /// Tells the locks of all processes what was seen.
+    pub(crate) fn tell(&mut self, outcomes: &mut [Outcome]) {
+        for (pid, mut sampler) in std::mem::take(&mut self.all) {
+            sampler.ends.store(true, Relaxed); // a flag
+            let seen = sampler.thread.take().and_then(|thread| thread.join().ok());
+            // A process in a container has another id than with us; then it is the only one.
+            let is_one = outcomes.len() == 1;
+            let is_its = |outcome: &&mut Outcome| is_one || outcome.pid == pid.cast_unsigned();
+            let its = outcomes.iter_mut().find(is_its);
+            if let (Some(seen), Some(outcome)) = (seen, its) {
+                seen.tell(outcome);
+            }
+        }
+    }
+}
+
+/// What was seen of one process.
+#[derive(Default)]
+struct Seen {
+    /// Why nothing was.
+    unread: Option<String>,
+    /// By the semaphore's address, and which one it is of those that were there.
+    locks: BTreeMap<(u64, u64), Places>,
+}
+
+/// With which stacks a lock was held while somebody waited, and with which it was waited for; the innermost function first.
+#[derive(Default)]
+struct Places {
+    holders: HashMap<Vec<PythonFrame>, Samples>,
+    waiters: HashMap<Vec<PythonFrame>, Samples>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Samples {
+    count: u64,
+    /// For how long somebody had waited for it in a sample, all together, and the longest, ns; 0: not known.
+    sum_ns: u64,
+    longest_ns: u64,
+    /// The thread of the longest.
+    tid: u32,
+}
+
+/// Its name, and its file.
+type Function = (String, String);
+
+/// What was seen of a function.
+#[derive(Default)]
+struct Place<'a> {
+    all: Samples,
+    /// How often it was in each line.
+    lines: BTreeMap<u32, u64>,
+    /// That of the longest.
+    stack: &'a [PythonFrame],
+}
+
+/// Samples a process until this ends.
+fn sample(pid: libc::pid_t, map: &Mmap, ends: &AtomicBool) -> Seen {
+    let mut seen = Seen::default();
+    // SAFETY: mapped as long as `map` is there, and `sample` returns before; only what reads is used.
+    let Some(segment) = (unsafe { Segment::of_other(map.as_ptr().cast_mut()) }) else {
+        return seen; // it is just being made, or another version's: the report says so
+    };
+    let mut python = match Python::of_process(pid) {
+        Ok(Some(python)) => python,
+        Ok(None) => return seen,
+        Err(error) => {
+            seen.unread = Some(cause(&error).to_string());
+            return seen;
+        }
+    };
+    while !ends.load(Relaxed) {
+        sleep(PAUSE);
+        for held in segment.waited_for() {
+            seen.look(pid, &mut python, &segment, &held);
+        }
+    }
+    seen
+}
+
+impl Seen {
+    fn look(&mut self, pid: libc::pid_t, python: &mut Python, segment: &Segment, held: &Held) {
+        if held.holder == held.waiter {
+            return; // no lock's holder waits for it
+        }
+        let key = (held.semaphore, held.tenant);
+        // What was read belongs to this hold if it still lasts.
+        if held.holder != 0
+            && let Some(stack) = python.stack(held.holder)
+            && segment.is_still(held)
+        {
+            let now_ns = super::live::now_ns();
+            let places = self.locks.entry(key).or_default();
+            let ns = now_ns.saturating_sub(held.since_ns);
+            note(&mut places.holders, stack, held.holder, ns);
+        }
+        let waits = || {
+            let tid = held.waiter.cast_signed();
+            let blocked = blocked(pid, tid).ok().flatten();
+            blocked.is_some_and(|blocked| {
+                blocked.call == Some(libc::SYS_futex) && blocked.arguments[0] == held.semaphore
+            })
+        };
+        if held.waiter != 0
+            && waits()
+            && let Some(stack) = python.stack(held.waiter)
+            && waits()
+        {
+            let places = self.locks.entry(key).or_default();
+            note(&mut places.waiters, stack, held.waiter, 0);
+        }
+    }
+
+    fn tell(&self, outcome: &mut Outcome) {
+        let semaphores = outcome.locks.iter_mut().filter(|lock| lock.kind == Kind::Semaphore);
+        for lock in semaphores {
+            outcome.python_unread.clone_from(&self.unread);
+            let Of::Lock(address) = lock.of else { continue };
+            let Some(places) = self.locks.get(&(address, lock.tenant)) else { continue };
+            replace(&mut lock.holders, &places.holders());
+            replace(&mut lock.waiters, &places.waiters());
+            if let (Some(waiter), true) = (lock.waiters.first(), lock.name.contains(", of ")) {
+                lock.name = format!("{address:#x}, of {}", waiter.function);
+            }
+        }
+    }
+}
+
+impl Places {
+    /// By the function whose section it is.
+    fn holders(&self) -> BTreeMap<Function, Place<'_>> {
+        let innermost = |stack: &Vec<PythonFrame>| own(stack).next().map(function);
+        let asked: BTreeSet<Function> = self.waiters.keys().filter_map(innermost).collect();
+        let mut known: BTreeSet<Function> = self.holders.keys().filter_map(innermost).collect();
+        known.extend(asked.iter().cloned());
+        let enters =
+            |stack: &Vec<PythonFrame>| own(stack).next().is_some_and(|one| one.enters_with);
+        let is_entered = self.waiters.keys().any(enters);
+        by_function(&self.holders, |stack| {
+            // A function that is the innermost one while the lock is held, or waited for, takes it, or is called by the one that
+            // does. So none inside of the outermost one of those takes it.
+            let outermost = own(stack).filter(|one| known.contains(&function(one))).last()?;
+            let takes = outermost.is_in_with || asked.contains(&function(outermost));
+            // If this lock is taken by `with`, it was taken by a function that is in one.
+            let mut callers = own(stack).skip_while(|one| !std::ptr::eq(*one, outermost));
+            let with = || callers.find(|one| one.is_in_with);
+            (!takes && is_entered).then(with).flatten().or(Some(outermost))
+        })
+    }
+
+    /// By the function that asks for it.
+    fn waiters(&self) -> BTreeMap<Function, Place<'_>> {
+        by_function(&self.waiters, |stack| own(stack).next())
+    }
+}
+
+fn by_function<'a>(
+    stacks: &'a HashMap<Vec<PythonFrame>, Samples>,
+    frame: impl Fn(&'a [PythonFrame]) -> Option<&'a PythonFrame>,
+) -> BTreeMap<Function, Place<'a>> {
+    let mut places: BTreeMap<Function, Place<'_>> = BTreeMap::new();
+    for (stack, samples) in stacks {
+        let Some(frame) = frame(stack).or(stack.first()) else { continue };
+        let place = places.entry(function(frame)).or_default();
+        *place.lines.entry(frame.frame.line.unwrap_or(0)).or_default() += samples.count;
+        place.all.count += samples.count;
+        place.all.sum_ns += samples.sum_ns;
+        if place.stack.is_empty() || samples.longest_ns > place.all.longest_ns {
+            (place.all.longest_ns, place.all.tid) = (samples.longest_ns, samples.tid);
+            place.stack = stack;
+        }
+    }
+    places
+}
+
+fn function(one: &PythonFrame) -> Function {
+    (one.frame.name(), one.frame.file.clone().unwrap_or_default())
+}
+
+/// The program's own frames, without the methods of locks.
+fn own(stack: &[PythonFrame]) -> impl Iterator<Item = &PythonFrame> {
+    let is_of_a_lock = |one: &PythonFrame| {
+        one.frame.file.as_ref().is_some_and(|file| file.ends_with("/threading.py"))
+    };
+    stack.iter().filter(move |one| !is_of_a_lock(one))
+}
+
+fn note(
+    stacks: &mut HashMap<Vec<PythonFrame>, Samples>,
+    stack: Vec<PythonFrame>,
+    tid: u32,
+    ns: u64,
+) {
+    // A thread of C's has no frames of Python.
+    if stack.is_empty() || stacks.len() == STACKS && !stacks.contains_key(&stack) {
+        return;
+    }
+    let samples = stacks.entry(stack).or_default();
+    samples.count += 1;
+    samples.sum_ns += ns;
+    if ns >= samples.longest_ns {
+        (samples.longest_ns, samples.tid) = (ns, tid);
+    }
+}
+
+/// The interpreter's own places become the program's, each with its part of what was counted.
+fn replace(sites: &mut Vec<Site>, places: &BTreeMap<Function, Place<'_>>) {
+    let samples: u64 = places.values().map(|place| place.all.count).sum();
+    if samples == 0 {
+        return;
+    }
+    let (count, ns) =
+        sites.iter().fold((0, 0), |(count, ns), site| (count + site.count, ns + site.ns));
+    let longest =
+        sites.iter().max_by_key(|site| site.max_ns).map(|site| (site.max_ns, site.max_tid));
+    let part =
+        |all: u64, place: &Place<'_>| (all as f64 * place.all.count as f64 / samples as f64) as u64;
+    let named = places.iter().map(|((function, _), place)| {
+        let line = place.lines.iter().max_by_key(|(_, times)| **times).map_or(0, |(line, _)| *line);
+        let frame = place.stack.iter().map(|one| &one.frame).find(|one| one.name() == *function);
+        let frame = frame.cloned();
+        let frame = frame.map(|frame| Frame { line: Some(line).filter(|line| *line > 0), ..frame });
+        let its_ns = part(ns, place);
+        // Of one place alone, what was counted is known to be its own. A sample falls in the middle of a hold, on average: so many
+        // such holds are that time.
+        let (its_count, (max_ns, max_tid)) = match longest {
+            Some(longest) if places.len() == 1 => (count, longest),
+            _ => {
+                let twice_the_mean = (2 * place.all.sum_ns).checked_div(place.all.count);
+                let holds = twice_the_mean.and_then(|mean_ns| its_ns.checked_div(mean_ns));
+                (
+                    holds.unwrap_or(part(count, place)).min(count),
+                    (place.all.longest_ns, place.all.tid),
+                )
+            }
+        };
+        Site {
+            function: function.clone(),
+            place: frame.as_ref().and_then(Frame::site).unwrap_or_default(),
+            address: 0,
+            count: its_count.max(1),
+            ns: its_ns,
+            max_ns,
+            max_tid,
+            share: place.all.count as f64 / samples as f64,
+            stack: place.stack.iter().map(|one| one.frame.to_string()).collect(),
+            samples: Some(place.all.count),
+        }
+    });
+    *sites = named.collect();
+    sites.sort_by_key(|site| std::cmp::Reverse(site.samples));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observed::advice::tests::lock;
+
+    fn frame(function: &str, file: &str, line: u32) -> PythonFrame {
+        let (function, file) = (Some(function.into()), Some(file.into()));
+        let frame = Frame { function, file, line: Some(line), ..Frame::default() };
+        PythonFrame { frame, ..PythonFrame::default() }
+    }
+
+    #[test]
+    fn what_was_counted_goes_to_the_functions_that_were_seen() {
+        let mut seen = Seen::default();
+        let places = seen.locks.entry((64, 0)).or_default();
+        let stack = |frames: &[(&str, u32)]| -> Vec<PythonFrame> {
+            frames.iter().map(|(name, line)| frame(name, "/srv/hoard.py", *line)).collect()
+        };
+        for (line, ns) in [(20, 10_000), (21, 40_000), (20, 25_000)] {
+            let mut held = stack(&[("hoard", line), ("main", 40)]);
+            held.insert(0, frame("Condition.__enter__", "/usr/lib/python3.11/threading.py", 271));
+            note(&mut places.holders, held, 7, ns);
+        }
+        note(&mut places.waiters, stack(&[("quick", 8), ("main", 41)]), 8, 0);
+        // What the section calls is part of it.
+        note(&mut places.holders, stack(&[("helper", 3), ("quick", 9), ("main", 41)]), 8, 100);
+        let mut one = lock(4_000_000, (100, 4_000_000, 2_000_000));
+        (one.kind, one.name) = (Kind::Semaphore, "0x40, of PyThread_acquire_lock_timed".into());
+        one.waiters = one.holders.clone();
+        let mut mutex = lock(10, (1, 1, 1));
+        mutex.name = "gil".into();
+        let mut outcome = Outcome { pid: 7, locks: vec![one, mutex], ..Outcome::default() };
+        seen.tell(&mut outcome);
+        let [one, mutex] = &outcome.locks[..] else { panic!("two locks") };
+        let told = |site: &Site| {
+            (site.function.clone(), site.place.clone(), site.count, site.ns, site.max_ns)
+        };
+        assert_eq!(one.name, "0x40, of quick");
+        assert_eq!(
+            told(&one.holders[0]),
+            ("hoard".into(), "hoard.py:20".into(), 60, 3_000_000, 40_000)
+        );
+        assert_eq!(
+            told(&one.holders[1]),
+            ("quick".into(), "hoard.py:9".into(), 100, 1_000_000, 100)
+        );
+        assert_eq!(one.holders[0].stack[2], "main (hoard.py:40)");
+        assert_eq!((one.waiters[0].max_ns, one.waiters[0].samples), (2_000_000, Some(1)));
+        assert_eq!((mutex.holders[0].function.as_str(), mutex.name.as_str()), ("update", "gil"));
+    }
+
+    /// A section that does nothing but call is never seen itself; its `with` is.
+    #[test]
+    fn a_with_statement_says_who_took_it() {
+        let at = |is_in_with, enters_with, name: &str| PythonFrame {
+            is_in_with,
+            enters_with,
+            ..frame(name, "/srv/a.py", 1)
+        };
+        let held =
+            || vec![at(false, false, "helper"), at(true, false, "hoard"), at(true, false, "main")];
+        let names = |places: &Places| -> Vec<String> {
+            places.holders().into_keys().map(|(name, _)| name).collect()
+        };
+        let mut places = Places::default();
+        note(&mut places.holders, held(), 7, 1000);
+        assert_eq!(names(&places), ["helper"], "nobody was seen to take it by `with`");
+        note(&mut places.waiters, vec![at(false, true, "quick"), at(true, false, "main")], 8, 0);
+        assert_eq!(names(&places), ["hoard"]);
+        note(&mut places.waiters, vec![at(false, false, "helper")], 9, 0);
+        assert_eq!(names(&places), ["helper"], "it was seen to ask for it");
+    }
+}

@@ -1,0 +1,462 @@
+//! Counts in the segment.
+
+use crate::Segment;
+use crate::control::MOST;
+use crate::layout::{
+    CLASSES, DEPTH, Histogram, Kind, LOCKS, OTHER_THREADS, OTHERS, PIECE, PIECE_KEYS_AT, PIECES,
+    PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, Thread, UNKNOWN, WAYS,
+};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use lockwright_record::pieces::Pieces;
+
+/// In `blocked_since_ns`: the logarithm of as how many the waiter counts.
+const LOGARITHM: u64 = 0b111;
+const _: () = assert!(MOST.ilog2() as u64 <= LOGARITHM);
+
+/// A wait that has ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wait {
+    /// The lock's address.
+    pub lock: u64,
+    /// Where it was asked for; 0: not known.
+    pub site: u64,
+    /// The wait's stack ([`Segment::stack`]); 0: none, or nobody wants it.
+    pub stack: u32,
+    /// The thread.
+    pub tid: u32,
+    /// When it ended, ns of `CLOCK_MONOTONIC`.
+    pub ended_ns: u64,
+    /// How long it took, ns.
+    pub ns: u64,
+    /// As how many it counts.
+    pub weight: u32,
+    /// The class of the core on which it ended.
+    pub class: u8,
+    /// Did the thread sleep?
+    pub asleep: bool,
+    /// Did it get the lock?
+    pub acquired: bool,
+    /// Does it count for its thread, too?
+    pub by_thread: bool,
+}
+
+/// A release for which somebody waited, or the end of a hold that was timed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Blame {
+    /// Where it was released; 0: not known.
+    pub site: u64,
+    /// The thread.
+    pub tid: u32,
+    /// Does it count for its thread, too?
+    pub by_thread: bool,
+}
+
+/// Adds, unless there is nothing to add: most lines of memory stay where they are.
+fn add(to: &AtomicU64, count: u64) {
+    if count != 0 {
+        to.fetch_add(count, Relaxed); // a counter, whose order does not matter to a reader
+    }
+}
+
+/// Raises a maximum; `true`: it was raised.
+fn raise(to: &AtomicU64, value: u64) -> bool {
+    to.load(Relaxed) < value && to.fetch_max(value, Relaxed) < value // as in `add`
+}
+
+impl Segment {
+    /// Adds one record to another, and leaves zeroes. `slower`: both have the memory for waits on slower cores.
+    pub(crate) fn drain(from: &Record, to: &Record, slower: bool) {
+        let moved = |from: &AtomicU64, to: &AtomicU64| add(to, from.swap(0, Relaxed)); // see `empty`
+        let raised = |from: &AtomicU64, to: &AtomicU64| raise(to, from.swap(0, Relaxed));
+        for (from, to) in [
+            (&from.arrived, &to.arrived),
+            (&from.gave_up, &to.gave_up),
+            (&from.holds, &to.holds),
+            (&from.hold_ns, &to.hold_ns),
+            (&from.blocked_ns, &to.blocked_ns),
+            (&from.followed, &to.followed),
+            (&from.owners, &to.owners),
+            (&from.cores, &to.cores),
+            (&from.releases, &to.releases),
+            (&from.signals, &to.signals),
+        ] {
+            moved(from, to);
+        }
+        from.waiter.store(0, Relaxed);
+        let no_more =
+            [&from.blocked_since_ns, &from.blocked_until_ns, &from.last_owner, &from.last_ms];
+        for no_more in no_more {
+            no_more.store(0, Relaxed);
+        }
+        let hold_site = from.hold_max_site.swap(0, Relaxed);
+        if raised(&from.hold_max_ns, &to.hold_max_ns) {
+            to.hold_max_site.store(hold_site, Relaxed);
+        }
+        let wait_site = from.wait_max_site.swap(0, Relaxed);
+        let wait_at = from.wait_max_at_ns.swap(0, Relaxed);
+        if raised(&from.wait_max_ns, &to.wait_max_ns) {
+            to.wait_max_site.store(wait_site, Relaxed);
+            to.wait_max_at_ns.store(wait_at, Relaxed);
+        }
+        to.place.store(from.place.swap(0, Relaxed), Relaxed);
+        to.locks.fetch_add(from.locks.swap(0, Relaxed), Relaxed);
+        for (from, to) in from.classes.iter().zip(&to.classes) {
+            moved(&from.awake, &to.awake);
+            moved(&from.asleep, &to.asleep);
+            moved(&from.wait_ns, &to.wait_ns);
+            raised(&from.max_ns, &to.max_ns);
+        }
+        for (from, to) in [(&from.waiters, &to.waiters), (&from.holders, &to.holders)] {
+            for site in from {
+                let address = site.address.swap(0, Relaxed);
+                if address == 0 {
+                    continue;
+                }
+                let to = Self::site(to, address);
+                moved(&site.count, &to.count);
+                moved(&site.ns, &to.ns);
+                let (tid, stack) = (site.max_tid.swap(0, Relaxed), site.stack.swap(0, Relaxed));
+                if raised(&site.max_ns, &to.max_ns) {
+                    to.max_tid.store(tid, Relaxed);
+                    to.stack.store(stack, Relaxed);
+                }
+            }
+        }
+        for (tid, from_thread) in from.tids.iter().zip(&from.threads) {
+            let tid = tid.swap(0, Relaxed);
+            if tid != 0 {
+                let to = Self::thread(to, tid);
+                moved(&from_thread.waits, &to.waits);
+                moved(&from_thread.wait_ns, &to.wait_ns);
+                moved(&from_thread.blamed_ns, &to.blamed_ns);
+            }
+        }
+        let histogram = |from: &Histogram, to: &Histogram| {
+            for (from, to) in from.buckets.iter().zip(&to.buckets) {
+                if from.load(Relaxed) != 0 {
+                    moved(from, to);
+                }
+            }
+        };
+        histogram(&from.hold, &to.hold);
+        histogram(&from.wait, &to.wait);
+        if slower {
+            for (from, to) in from.slower.iter().zip(&to.slower) {
+                histogram(from, to);
+            }
+        }
+    }
+
+    /// This place among a record's.
+    fn site(sites: &[Site; SITES], address: u64) -> &Site {
+        let address = if address == 0 { UNKNOWN } else { address };
+        let is_it = |site: &&Site| match site.address.load(Relaxed) {
+            // Relaxed: the place needs nothing but zeroes.
+            0 => match site.address.compare_exchange(0, address, Relaxed, Relaxed) {
+                Ok(_) => true,
+                Err(seen) => seen == address,
+            },
+            seen => seen == address,
+        };
+        let (last, others) = (&sites[SITES - 1], &sites[..SITES - 1]);
+        others.iter().find(is_it).unwrap_or_else(|| {
+            if last.address.load(Relaxed) == 0 {
+                last.address.store(OTHERS, Relaxed);
+            }
+            last
+        })
+    }
+
+    /// This thread among a record's.
+    fn thread(record: &Record, tid: u32) -> &Thread {
+        const LAST: usize = THREADS - 1;
+        let is_it = |known: &AtomicU32| match known.load(Relaxed) {
+            // Relaxed, as in `site`.
+            0 => match known.compare_exchange(0, tid, Relaxed, Relaxed) {
+                Ok(_) => true,
+                Err(seen) => seen == tid,
+            },
+            seen => seen == tid,
+        };
+        let at = record.tids[..LAST].iter().position(is_it).unwrap_or_else(|| {
+            if record.tids[LAST].load(Relaxed) == 0 {
+                record.tids[LAST].store(OTHER_THREADS, Relaxed);
+            }
+            LAST
+        });
+        &record.threads[at]
+    }
+
+    /// Others have waited for this thread.
+    fn blame_thread(record: &Record, blame: Blame, ns: u64) {
+        if blame.by_thread {
+            add(&Self::thread(record, blame.tid).blamed_ns, ns);
+        }
+    }
+
+    /// `stack` is walked only if it is kept.
+    fn count_at(
+        sites: &[Site; SITES],
+        blame: Blame,
+        count: u64,
+        ns: u64,
+        longest_ns: u64,
+        stack: impl FnOnce() -> u32,
+    ) {
+        let site = Self::site(sites, blame.site);
+        add(&site.count, count);
+        add(&site.ns, ns);
+        let is_longest = raise(&site.max_ns, longest_ns);
+        if is_longest {
+            site.max_tid.store(blame.tid, Relaxed); // for people's eyes
+        }
+        if is_longest || site.stack.load(Relaxed) == 0 {
+            let stack = stack();
+            if stack != 0 {
+                site.stack.store(stack, Relaxed); // as above
+            }
+        }
+    }
+
+    /// This many threads had to wait for a lock, whose place in the process's table of locks this is.
+    pub fn arrived(&self, lock: u64, place: u32, now_ns: u64, count: u64) {
+        self.arrived_at(lock, Kind::Mutex, place, now_ns, count);
+    }
+
+    pub(crate) fn arrived_at(&self, lock: u64, kind: Kind, place: u32, now_ns: u64, count: u64) {
+        let now_ms = now_ns / 1_000_000;
+        let at = self.record_of(lock, now_ms);
+        let Some(record) = self.record(at) else { return };
+        // A mutex where a semaphore was, and the other way round: the memory was freed, and neither was destroyed.
+        let is_other = || record.kind.load(Relaxed) != kind as u32;
+        let is_new = is_other() && record.arrived.load(Relaxed) != 0;
+        if at < LOCKS && (is_new || record.destroyed.load(Relaxed) != 0) {
+            self.empty(at, now_ms, lock); // a new lock at an old one's address
+        }
+        if at < LOCKS && is_other() {
+            record.kind.store(kind as u32, Relaxed);
+        }
+        add(&record.arrived, count);
+        // Relaxed, all of it: hints, and mostly read.
+        if record.last_ms.load(Relaxed) != now_ms {
+            record.last_ms.store(now_ms, Relaxed);
+        }
+        if record.place.load(Relaxed) != place {
+            record.place.store(place, Relaxed);
+        }
+        let last = &self.header().last_ns;
+        if last.load(Relaxed) + 1_000_000 <= now_ns {
+            last.store(now_ns, Relaxed);
+        }
+    }
+
+    /// The same, of waits that have been over for a while. If the lock has lost its record meanwhile, they are forgotten.
+    pub fn arrived_before(&self, lock: u64, count: u64) {
+        if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
+            add(&record.arrived, count);
+        }
+    }
+
+    /// Would the stack of a wait at this place be kept, that took `ns`? Walking it takes as long as a short wait.
+    pub fn wants_stack(&self, lock: u64, site: u64, ns: u64) -> bool {
+        let record = self.find(lock).and_then(|at| self.record(at));
+        record.is_some_and(|record| {
+            let known = record.waiters.iter().find(|known| known.address.load(Relaxed) == site);
+            known.is_none_or(|known| {
+                known.stack.load(Relaxed) == 0 || known.max_ns.load(Relaxed) < ns // hints
+            })
+        })
+    }
+
+    /// A wait has ended.
+    pub fn waited(&self, wait: &Wait) {
+        let index = self.record_of(wait.lock, wait.ended_ns / 1_000_000);
+        let Some(record) = self.record(index) else { return };
+        if !wait.acquired {
+            add(&record.gave_up, 1);
+        }
+        let class = usize::from(wait.class).min(CLASSES - 1);
+        let weight = u64::from(wait.weight);
+        let of_class = &record.classes[class];
+        add(if wait.asleep { &of_class.asleep } else { &of_class.awake }, weight);
+        add(&of_class.wait_ns, wait.ns * weight);
+        raise(&of_class.max_ns, wait.ns);
+        if raise(&record.wait_max_ns, wait.ns) {
+            record.wait_max_site.store(wait.site, Relaxed); // for people's eyes
+            record.wait_max_at_ns.store(wait.ended_ns, Relaxed); // as above
+        }
+        if let Some(waits) = self.waits(index, record, class) {
+            add(&waits.buckets[SCALE.bucket(wait.ns)], weight);
+        }
+        if wait.by_thread {
+            let thread = Self::thread(record, wait.tid);
+            add(&thread.waits, weight);
+            add(&thread.wait_ns, wait.ns * weight);
+        }
+        let who = Blame { site: wait.site, tid: wait.tid, by_thread: false };
+        Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns, || wait.stack);
+    }
+
+    /// A thread that had to wait has the lock: is it another one than the last, on another CPU? `asks`: so the next one is to say.
+    /// (Two acquisitions in a row are compared, one of many. So most leave the memory as it is.)
+    pub fn follow(&self, lock: u64, tid: u32, cpu: u32, asks: bool) {
+        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
+        let before = record.last_owner.load(Relaxed); // a hint
+        if before != 0 {
+            add(&record.followed, 1);
+            add(&record.owners, u64::from(before as u32 != tid));
+            add(&record.cores, u64::from((before >> 32) as u32 != cpu + 1));
+        }
+        let next = if asks { u64::from(cpu + 1) << 32 | u64::from(tid) } else { 0 };
+        if before != next {
+            record.last_owner.store(next, Relaxed);
+        }
+    }
+
+    /// A hold that was timed has ended, ns; it counts as `weight`.
+    pub fn held(&self, lock: u64, ns: u64, weight: u32, blame: Blame) {
+        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
+        let weight = u64::from(weight);
+        add(&record.holds, weight);
+        add(&record.hold_ns, ns * weight);
+        if raise(&record.hold_max_ns, ns) {
+            record.hold_max_site.store(blame.site, Relaxed); // for people's eyes
+        }
+        add(&record.hold.buckets[SCALE.bucket(ns)], weight);
+    }
+
+    /// A thread has waited for a lock since `since_ns`, and either sleeps now, or counts as `weight` of its kind, a power of two:
+    /// from now on the holder's release is of interest.
+    /// What was noted before `begun_ns` is out of date.
+    pub fn blocks(&self, lock: u64, since_ns: u64, weight: u32, begun_ns: u64) {
+        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
+        debug_assert!(weight.is_power_of_two() && weight <= MOST);
+        let (now, since) = (record.blocked_since_ns.load(Relaxed), since_ns & !LOGARITHM); // a hint
+        if now & !LOGARITHM == since || now <= begun_ns {
+            record.blocked_since_ns.store(since | u64::from(weight.ilog2()), Relaxed);
+        }
+    }
+
+    /// A thread that has waited since `since_ns` waits no more: nobody answers to it.
+    pub fn gives_up(&self, lock: u64, since_ns: u64) {
+        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
+        if record.blocked_since_ns.load(Relaxed) & !LOGARITHM == since_ns & !LOGARITHM {
+            record.blocked_since_ns.store(0, Relaxed); // a hint
+        }
+    }
+
+    /// A thread that had to wait got the lock at `now_ns`: it answers for what follows, if others wait.
+    pub fn answers(&self, lock: u64, now_ns: u64, others: bool) {
+        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
+        let since = if others { now_ns & !LOGARITHM } else { 0 };
+        if record.blocked_since_ns.load(Relaxed) != since {
+            record.blocked_since_ns.store(since, Relaxed); // a hint
+        }
+    }
+
+    /// A lock for which somebody waits has been released, at `now_ns`: the holder answers for the time since it acquired it, or
+    /// since somebody began to wait. (Those who wait on make themselves known when they get it, or the next one does who falls
+    /// asleep.)
+    /// What was noted before `begun_ns` is out of date.
+    pub fn blocked(
+        &self,
+        lock: u64,
+        now_ns: u64,
+        begun_ns: u64,
+        blame: Blame,
+        stack: impl FnOnce() -> u32,
+    ) {
+        let since = self.blocked_since(lock);
+        self.blocked_from(lock, since, now_ns, begun_ns, blame, stack);
+    }
+
+    /// The first half of [`blocked`](Self::blocked), before the release: since when somebody waits. From now on the next holder is
+    /// asked.
+    pub fn blocked_since(&self, lock: u64) -> u64 {
+        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return 0 };
+        match record.blocked_since_ns.load(Relaxed) {
+            0 => 0,
+            _ => record.blocked_since_ns.swap(0, Relaxed), // a hint
+        }
+    }
+
+    /// The second half, after the release.
+    pub fn blocked_from(
+        &self,
+        lock: u64,
+        since: u64,
+        now_ns: u64,
+        begun_ns: u64,
+        blame: Blame,
+        stack: impl FnOnce() -> u32,
+    ) {
+        if since == 0 || since <= begun_ns {
+            return;
+        }
+        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
+        let weight = 1 << (since & LOGARITHM);
+        let ns = now_ns.saturating_sub(since & !LOGARITHM);
+        // The ones that it stands for have happened since somebody was blamed last: they can't have lasted longer together.
+        let until = record.blocked_until_ns.swap(now_ns, Relaxed).max(begun_ns); // a hint
+        let all = (ns * weight).min(now_ns.saturating_sub(until)).max(ns);
+        add(&record.blocked_ns, all);
+        Self::blame_thread(record, blame, all);
+        Self::count_at(&record.holders, blame, weight, all, ns, stack);
+    }
+
+    /// The same for a holder of whose releases one in several is looked at: it answers for its own hold.
+    pub fn blocked_by_hold(
+        &self,
+        lock: u64,
+        ns: u64,
+        weight: u32,
+        blame: Blame,
+        stack: impl FnOnce() -> u32,
+    ) {
+        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
+        let weight = u64::from(weight);
+        add(&record.blocked_ns, ns * weight);
+        Self::blame_thread(record, blame, ns * weight);
+        Self::count_at(&record.holders, blame, weight, ns * weight, ns, stack);
+    }
+
+    /// The index of a stack, + 1; 0: there is no room.
+    pub fn stack(&self, frames: &[u64]) -> u32 {
+        let frames = &frames[..frames.len().min(DEPTH)];
+        let hash = stack_hash(frames);
+        for step in 0..WAYS {
+            let at = (hash as usize).wrapping_add(step) % STACKS;
+            let stack = &self.stacks()[at];
+            // Relaxed: a reader checks the hash.
+            match stack.hash.compare_exchange(0, hash, Relaxed, Relaxed) {
+                Ok(_) => {
+                    for (place, frame) in stack.frames.iter().zip(frames) {
+                        place.store(*frame, Relaxed);
+                    }
+                    return at as u32 + 1;
+                }
+                Err(seen) if seen == hash => return at as u32 + 1,
+                Err(_) => {}
+            }
+        }
+        self.header().stacks_lost.fetch_add(1, Relaxed); // a counter
+        0
+    }
+
+    /// The number of a stack that the reader is to unwind ([`Pieces::put`]); 0: there is no room.
+    pub fn piece(&self, key: u64, registers: [u64; 3], fill: impl FnOnce(*mut u8) -> usize) -> u32 {
+        // SAFETY: that many words; zeroes are free keys.
+        let keys: &[AtomicU64; PIECES] = unsafe { self.at(PIECE_KEYS_AT) };
+        // SAFETY: within the mapping, which is forever, and a page's start.
+        let pieces = unsafe { Pieces::new(keys, self.base.add(PIECES_AT)) };
+        pieces.put(key, registers, fill).map_or(0, |number| number | PIECE)
+    }
+}
+
+/// The hash of a stack; not 0.
+pub fn stack_hash(frames: &[u64]) -> u64 {
+    let step =
+        |hash: u64, frame: &u64| (hash ^ frame).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    frames.iter().fold(0x51_7c_c1_b7, step) | 1
+}
