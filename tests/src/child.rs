@@ -97,7 +97,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// A program, found as a shell would find it. It may take a minute unless [`limit`](Self::limit) says
+    /// A program, found as a shell would find it. It may take five minutes (a machine may be very busy) unless [`limit`](Self::limit) says
     /// otherwise.
     pub fn new(program: impl AsRef<OsStr>) -> Child {
         let mut command = Command::new(program);
@@ -121,7 +121,7 @@ impl Child {
                 rustix::process::setsid().map(drop).map_err(Into::into)
             });
         }
-        Child { command, limit: Duration::from_secs(60), input: Vec::new() }
+        Child { command, limit: Duration::from_secs(300), input: Vec::new() }
     }
 
     /// Adds arguments.

@@ -153,6 +153,10 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     pub(crate) time: Option<f64>,
 
+    /// Kill a measurement that takes longer than this, and call it hung [default: 20s and more, by its length and threads]
+    #[arg(long, value_name = "TIME", value_parser = units::seconds)]
+    pub(crate) limit: Option<f64>,
+
     /// Rounds; every round measures every lock once
     #[arg(long = "rounds", alias = "reps", value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) reps: u32,

@@ -40,6 +40,7 @@ pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, O
         rows,
         reps: args.reps,
         time_s: args.time_s(),
+        limit_s: args.limit,
         seed: args.seed,
     };
     if args.suite.is_some() {

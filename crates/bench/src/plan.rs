@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub reps: u32,
     /// Length of one measurement.
     pub time_s: f64,
+    /// How long one measurement may take in all, in seconds; `None`: as its length and threads need.
+    pub limit_s: Option<f64>,
     /// Seed of the lengths.
     pub seed: u64,
 }

@@ -117,6 +117,7 @@ fn one(
     };
     // Crowds of spinners need their time to leave.
     let limit = match point.work {
+        _ if let Some(limit) = plan.limit_s => limit,
         Work::Memory { .. } => 60.0,
         // A standby competitor may wait for as long as its window, at the end too.
         _ => 20.0 + 4.0 * plan.time_s + 0.25 * f64::from(point.threads_used()),

@@ -268,7 +268,15 @@ mod tests {
         let rows = vec![Row { point, subjects: vec![0] }];
         let mut subjects = vec![Subject::glibc()];
         let ceilings_of = places(&rows, 2, None, &mut subjects);
-        let plan = Plan { subjects, rows, ceilings: ceilings_of, reps: 3, time_s: 1.0, seed: 1 };
+        let plan = Plan {
+            subjects,
+            rows,
+            ceilings: ceilings_of,
+            reps: 3,
+            time_s: 1.0,
+            limit_s: None,
+            seed: 1,
+        };
         // glibc, two CPUs, one CPU: in the third group one CPU alone was faster.
         let rates = [(80, 100, 50), (90, 100, 60), (60, 40, 120)];
         let samples = (0..).zip(rates).flat_map(|(rep, (glibc, two, one))| {

@@ -6,7 +6,19 @@ use super::*;
 fn ran(options: &[&str]) -> Result<Vec<(String, String)>> {
     let file = FOLDER.path().join("bench.json");
     let name = file.to_str().context("a path in UTF-8")?;
-    let tiny = ["--threads", "2", "--time", "0.01", "--rounds", "1", "--quiet", "--json", name];
+    let tiny = [
+        "--threads",
+        "2",
+        "--time",
+        "0.01",
+        "--rounds",
+        "1",
+        "--quiet",
+        "--limit",
+        "5m",
+        "--json",
+        name,
+    ];
     let outcome = lockwright().args(["bench"]).args(options).args(tiny).run()?;
     ensure!(outcome.end == End::Code(0), outcome.describe());
     let json: serde_json::Value = serde_json::from_slice(&fs::read(&file)?)?;
@@ -18,7 +30,8 @@ fn ran(options: &[&str]) -> Result<Vec<(String, String)>> {
         let ran = in_force["locks"]["default"].as_str().or(in_force.as_str())?;
         Some((wanted.to_owned(), ran.to_owned()))
     };
-    samples.iter().map(pair).collect::<Option<_>>().context("each sample says what it ran")
+    let unsaid = || format!("a sample doesn't say what it ran: {}", json["measured"]);
+    samples.iter().map(pair).collect::<Option<_>>().with_context(unsaid)
 }
 
 #[test]

@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 /// disk, or a child of `vfork`, can't stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How often we look at a thread, whatever the clock says. Where a whole virtual machine pauses, time passes in which
+/// nobody could have stopped.
+const LOOKS: u32 = 1000;
+
 /// A thread's registers.
 pub(super) type Registers = libc::user_regs_struct;
 
@@ -75,7 +79,7 @@ impl Thread {
             let mut status = 0;
             // SAFETY: `status` is writable.
             match unsafe { libc::waitpid(self.id, &mut status, libc::__WALL | libc::WNOHANG) } {
-                0 if Instant::now() > end => {
+                0 if Instant::now() > end && looks > LOOKS && !self.stands(process) => {
                     return Err(Failure::new(format!(
                         "thread {} of process {} does not stop: it is in state {}",
                         self.id,
@@ -105,6 +109,11 @@ impl Thread {
                 _ => return Ok(Stop::Gone), // as good as
             }
         }
+    }
+
+    /// Does it stand still, though `waitpid` has not reported it yet?
+    fn stands(&self, process: &Process) -> bool {
+        process.status(self.id, "State").starts_with('t')
     }
 
     /// Lets it run, with this signal.
