@@ -20,6 +20,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where the library lies.
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    expect(dead_code, reason = "`elsewhere` refuses, wherever it lies")
+)]
 pub(crate) enum From {
     /// For us; the process must see the same file there.
     Here(PathBuf),

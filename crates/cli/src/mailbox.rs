@@ -3,7 +3,7 @@
 use crate::elf::ObjectFile;
 use crate::hints::Failure;
 use crate::process::{Mapping, Process, mappings};
-use crate::table::{self, Table};
+use crate::table::Table;
 use lockwright_record::attached::{self, Attached, DETACHED};
 use lockwright_record::mailbox::{
     DONE, EMPTY, MAGIC, Mailbox, POST, POSTED, REFUSED, RULES, STATE, SYMBOL, TAKEN, TEXT,
@@ -61,7 +61,7 @@ impl<'a> Remote<'a> {
     /// Posts this default lock, with the present rules, and does not wait until it is taken.
     #[cfg(target_arch = "x86_64")] // for `attach`
     pub(crate) fn set_default(&self, lock: &str) -> Result<(), Failure> {
-        let table = Table { default: lock.to_owned(), ..table::base(self)? };
+        let table = Table { default: lock.to_owned(), ..crate::table::base(self)? };
         self.put(&table.words()).map(drop)
     }
 

@@ -54,7 +54,10 @@ mod leave;
 pub mod machine;
 mod mode;
 pub mod mutex;
-#[cfg(target_arch = "x86_64")]
+#[cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(dead_code, reason = "calls are redirected on x86-64 alone")
+)]
 mod object;
 mod observe;
 mod order;

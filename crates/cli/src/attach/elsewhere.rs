@@ -6,10 +6,9 @@ use crate::process::Process;
 
 pub(crate) fn attach(
     process: &Process,
-    from: &From,
+    _from: &From,
     _lock: Option<&str>,
 ) -> Result<(Done, String), Failure> {
-    let (From::Here(_) | From::Inside(_)) = from;
     Err(refusal(process))
 }
 
