@@ -87,6 +87,9 @@ pub fn main(
             args.time_s()
         );
     }
+    if let Some(limit) = args.limit.filter(|limit| !(1.0..=86_400.0).contains(limit)) {
+        bail!("bad --limit '{limit}s': not within 1s to 86400s\nhint: for example --limit 60s");
+    }
     // Writing comes last; that it will fail should be said first.
     for dir in [&args.svg, &args.out].into_iter().flatten() {
         std::fs::create_dir_all(dir).map_err(|cause| unwritable(dir, &cause))?;

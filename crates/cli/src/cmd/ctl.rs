@@ -281,6 +281,9 @@ fn change(
         true => new.describe(&process),
         false => super::switch::posted(&process, &new),
     })?;
+    if guard.is_some() {
+        output::say("note: --guard compared nothing: the locks have this rule already");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

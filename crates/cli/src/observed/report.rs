@@ -111,11 +111,11 @@ fn text(outcome: &Outcome, most: usize) -> String {
         }
     }
     if outcome.locks.len() > most {
-        text.push_str(&format!(
-            "\n{} more locks: --top {}\n",
-            outcome.locks.len() - most,
-            outcome.locks.len()
-        ));
+        let more = match outcome.locks.len() - most {
+            1 => "1 more lock".to_owned(),
+            more => format!("{more} more locks"),
+        };
+        text.push_str(&format!("\n{more}: --top {}\n", outcome.locks.len()));
     }
     text.push_str(&threads::text(outcome, most));
     for suspects in outcome.false_sharing.iter().take(TOLD) {

@@ -23,8 +23,11 @@ pub(crate) fn text(outcome: &Outcome) -> String {
         text += &one(number + 1, lock);
     }
     if outcome.locks.len() > LOCKS {
-        let more = outcome.locks.len() - LOCKS;
-        text += &format!("\n{more} more locks: --format json\n");
+        let more = match outcome.locks.len() - LOCKS {
+            1 => "1 more lock".to_owned(),
+            more => format!("{more} more locks"),
+        };
+        text += &format!("\n{more}: --format json\n");
     }
     if outcome.other_waiting >= NOISE {
         text += "\n";

@@ -15,7 +15,7 @@ fn ran(options: &[&str]) -> Result<Vec<(String, String)>> {
         "1",
         "--quiet",
         "--limit",
-        "5m",
+        "300s",
         "--json",
         name,
     ];

@@ -264,6 +264,11 @@ fn what_is_worse_is_rolled_back() -> Result<()> {
     };
     ensure!(outcome.text().contains("\nepochs/s "), "{}", outcome.describe());
     program.comes_to_run("g_lock", rule)?;
+    // The same again changes nothing: then there is nothing to compare, and that is said.
+    program.ok(&["switch", "all", "auto"])?;
+    let outcome = program.ctl(&["switch", "all", "auto", "--guard=600ms"])?;
+    ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
+    ensure!(outcome.errors().contains("compared nothing"), "{}", outcome.describe());
     program.end().map(drop)
 }
 
