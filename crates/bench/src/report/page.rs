@@ -188,6 +188,7 @@ mod tests {
                 ceilings,
                 reps: 9,
                 time_s: 1.0,
+                limit_s: None,
                 seed: 1,
             };
             let lines = notes(&plan, &measured(Vec::new()));
@@ -205,6 +206,7 @@ mod tests {
                 ceilings: Vec::new(),
                 reps,
                 time_s: 1.0,
+                limit_s: None,
                 seed: 1,
             };
             let machine = Machine { cpus: 2, load, ..Machine::here() };

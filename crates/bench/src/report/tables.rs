@@ -310,6 +310,7 @@ mod tests {
             ceilings: vec![Vec::new()],
             reps: 1,
             time_s: 1.0,
+            limit_s: None,
             seed: 1,
         };
         let header = [

@@ -268,7 +268,7 @@ mod tests {
         let more: Vec<_> = more.iter().map(|name| Subject::parse(name, Ok(so)).unwrap()).collect();
         let Suite { mut subjects, rows, judge } = bars(so, &more).unwrap();
         let ceilings = ceilings(&rows, 2, Some(so), &mut subjects);
-        (Plan { subjects, rows, ceilings, reps: 3, time_s: 1.0, seed: 1 }, judge)
+        (Plan { subjects, rows, ceilings, reps: 3, time_s: 1.0, limit_s: None, seed: 1 }, judge)
     }
 
     fn sample(plan: &Plan, row: usize, lock: &str, rep: u32, ops: u64, wait: f64) -> Sample {
