@@ -5,6 +5,7 @@ mod serve;
 
 use crate::hints::{Failure, cause};
 use crate::observed::processes::Finder;
+use crate::observed::snapshot::Lock;
 use crate::observed::watched::Watched;
 use crate::output::say;
 use crate::signals::Watch;
@@ -159,11 +160,8 @@ impl Subject {
             match watched.look() {
                 Ok(look) => {
                     if let Some(total) = look.total.as_ref().filter(|_| !watched.has_ended) {
-                        // The same locks each time, as far as may be: those that blocked for longest in all.
-                        let key = |lock: &crate::observed::snapshot::Lock| {
-                            (lock.blocked_ns, lock.wait_ns())
-                        };
-                        let named = watched.named(total, &look, self.most, key);
+                        // The same locks each time, as far as may be: those that were waited for longest in all.
+                        let named = watched.named(total, &look, self.most, Lock::rank);
                         told.push(Told::new(&named, &watched.told_apart(total), watched.name()));
                     }
                 }

@@ -60,7 +60,7 @@ struct ListArgs {
     /// For how long to look
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::top::interval)]
     time: Duration,
-    /// How many locks, the one that blocked for longest first
+    /// How many locks, by the time that threads waited for them
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
     /// How it is written

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Looks until it ends
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Locks of each process, the one that blocked for longest first
+    /// Locks of each process, by the time that threads waited for them
     #[arg(long, value_name = "N", default_value_t = 50)]
     top: usize,
 }

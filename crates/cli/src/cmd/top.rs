@@ -29,7 +29,7 @@ pub(crate) struct Args {
     /// Looks until it ends
     #[arg(long, value_name = "N", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Locks in each line of JSON, the one that blocked for longest first
+    /// Locks in each line of JSON, by the time that threads waited for them
     #[arg(long, value_name = "N", default_value_t = 50, requires = "batch")]
     top: usize,
 }

@@ -5,7 +5,7 @@ use crate::hints::Failure;
 use crate::mailbox::Remote;
 use crate::observed::live::Live;
 use crate::observed::outcome::{Outcome, Ranked};
-use crate::observed::snapshot::Kind;
+use crate::observed::snapshot::{Kind, Lock};
 use crate::observed::watched::Watched;
 use crate::output::{plain, shown, table};
 use crate::process::Process;
@@ -55,9 +55,8 @@ impl List {
         sleep(duration);
         bar.finish_and_clear();
         let look = watched.look()?;
-        let outcome = look.since.as_ref().map(|since| {
-            watched.named(since, &look, most, |lock| (lock.blocked_ns, lock.wait_ns()))
-        });
+        let outcome =
+            look.since.as_ref().map(|since| watched.named(since, &look, most, Lock::rank));
         let process = Process::open(pid)?;
         let mailbox = Remote::find(&process)?;
         let epochs = followed.look(&process)?;

@@ -158,9 +158,7 @@ pub(crate) fn outcome(
     elapsed_ns: u64,
     threads: usize,
 ) -> Outcome {
-    busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, |lock| {
-        (lock.wait_ns(), lock.blocked_ns)
-    })
+    busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, Lock::rank)
 }
 
 /// The same of the first `most` locks, the highest `key` first. Only those get names, which take longer than all the rest.

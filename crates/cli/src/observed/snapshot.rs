@@ -207,6 +207,11 @@ impl Lock {
         self.classes.iter().map(|class| class.ns).sum()
     }
 
+    /// Where it stands among the others, the highest first: what is known of all waits goes before what is known of some holders.
+    pub(crate) fn rank(&self) -> (u64, u64) {
+        (self.wait_ns(), self.blocked_ns)
+    }
+
     pub(crate) fn asleep(&self) -> u64 {
         self.classes.iter().map(|class| class.asleep).sum()
     }

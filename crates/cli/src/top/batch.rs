@@ -4,6 +4,7 @@ use super::lease;
 use super::list::List;
 use crate::ctl::epochs::{self, Followed};
 use crate::hints::Failure;
+use crate::observed::snapshot::Lock;
 use crate::observed::watched::Watched;
 use crate::output;
 use crate::process::Process;
@@ -73,8 +74,7 @@ impl Subject {
                 let look = watched.look()?;
                 let locks = match &look.since {
                     Some(since) => {
-                        let outcome = watched
-                            .named(since, &look, most, |lock| (lock.blocked_ns, lock.wait_ns()));
+                        let outcome = watched.named(since, &look, most, Lock::rank);
                         serde_json::to_value(outcome).map_err(Failure::new)?
                     }
                     None => {
