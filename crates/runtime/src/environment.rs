@@ -123,10 +123,13 @@ impl Environment for Here {
 /// Takes word 0 if it is free and nobody queues; never if the mode that it goes by says that operations are watched.
 #[inline(always)]
 pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
-    if !mutex.tail.load(Relaxed).is_null() {
-        return false; // an arrival must not overtake a line unseen
-    }
-    let mode = mode();
+    // An arrival must not overtake a line unseen.
+    mutex.tail.load(Relaxed).is_null() && take_word(mutex, mode())
+}
+
+/// The same, of a mutex at which nobody queues.
+#[inline(always)]
+pub(crate) fn take_word(mutex: &Mutex, mode: u32) -> bool {
     if mode & !GRANTING == SEVERAL {
         // ORDERING: Acquire, pairs with the releases of `give` and of the front locks.
         return mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok();

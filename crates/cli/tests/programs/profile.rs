@@ -202,11 +202,21 @@ fn the_library_has_glibcs_probes_and_each_is_at_an_instruction_of_its_own() -> R
         let at = usize::try_from(probe.at - text.address())?;
         let code = text.data()?.get(at..at + 8).context("not in .text")?;
         if cfg!(target_arch = "x86_64") {
-            // `nop`, or the store of the owner: `mov r32, 8(r64)`, with or without a prefix for the later registers.
-            let store = if code[0] & 0xf0 == 0x40 { &code[1..] } else { code };
-            let is_store = store[0] == 0x89 && store[1] >> 6 == 1 && store[2] == 8;
+            // `nop`, or an instruction of the mutex's fast path, with or without a prefix for the later registers.
+            let short = if code[0] & 0xf0 == 0x40 { &code[1..] } else { code };
+            let is_the_paths_own = match probe.name.as_str() {
+                // `cmpq $0, 24(r64)`: is there a line?
+                "mutex_entry" => {
+                    short[0] == 0x83 && short[1] >> 3 == 0b01_111 && short[2..4] == [24, 0]
+                }
+                // `mov r32, 8(r64)`: the owner
+                "mutex_acquired" => short[0] == 0x89 && short[1] >> 6 == 1 && short[2] == 8,
+                // `xor eax, eax`: the answer
+                "mutex_release" => code[0] == 0x31 && code[1] == 0xc0,
+                _ => false,
+            };
             ensure!(
-                code[0] == 0x90 || (probe.name == "mutex_acquired" && is_store),
+                code[0] == 0x90 || is_the_paths_own,
                 "{} at {:#x}: {code:x?}",
                 probe.name,
                 probe.at
