@@ -69,6 +69,11 @@ impl File<'_> {
     fn is_in(&self, folder: &str) -> bool {
         self.path.starts_with(folder)
     }
+    /// Is it nothing but tests?
+    fn is_test(&self) -> bool {
+        self.path.components().any(|part| part.as_os_str() == "tests") && !self.is_in("tests/src")
+            || self.path.ends_with("tests.rs")
+    }
     fn at(&self, line: usize) -> String {
         format!("{}:{}", self.path.display(), line + 1)
     }
@@ -101,8 +106,11 @@ fn words(file: &File<'_>, complaints: &mut Vec<String>) {
     }
 }
 
-/// Lines of a file, by where it lies: a lock is a page.
-const LENGTHS: &[(&str, usize)] = &[("crates/locks/src", 350), ("crates/preload", 160), ("", 900)];
+/// Lines of a file without its tests, by where it lies: a lock is a page.
+const LENGTHS: &[(&str, usize)] = &[("crates/locks/src", 350), ("crates/preload", 160), ("", 700)];
+
+/// Lines of a file of tests, and of any file together with the tests at its end.
+const WITH_TESTS: usize = 900;
 
 /// Where lists decide what is checked: there no lock is named, except in its own file; tests may have one as their
 /// subject.
@@ -111,7 +119,7 @@ const NAMELESS: &[&str] =
 
 fn names(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     let is_catalog = file.path.ends_with("catalog.rs");
-    if is_catalog || !NAMELESS.iter().any(|folder| file.is_in(folder)) {
+    if is_catalog || file.is_test() || !NAMELESS.iter().any(|folder| file.is_in(folder)) {
         return;
     }
     let own = file.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("").replace('_', "-");
@@ -132,14 +140,27 @@ fn names(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     }
 }
 
-fn rust(file: &File<'_>, complaints: &mut Vec<String>) {
-    let lines: Vec<&str> = file.text.lines().collect();
+/// A file is short enough to be read at once. Tests may take more.
+fn lengths(file: &File<'_>, lines: &[&str], complaints: &mut Vec<String>) {
     let (_, most) =
         LENGTHS.iter().find(|(folder, _)| file.is_in(folder)).expect("the last fits all");
-    if lines.len() > *most {
-        let path = file.path.display();
-        complaints.push(format!("{path}: {} lines, at most {most} here: split it", lines.len()));
+    let tests = |pair: &[&str]| pair[0] == "#[cfg(test)]" && pair[1].starts_with("mod tests");
+    let code =
+        if file.is_test() { 0 } else { lines.windows(2).position(tests).unwrap_or(lines.len()) };
+    let path = file.path.display();
+    if code > *most {
+        complaints.push(format!("{path}: {code} lines, at most {most} here: split it"));
+    } else if lines.len() > WITH_TESTS {
+        let all = lines.len();
+        complaints.push(format!(
+            "{path}: {all} lines, at most {WITH_TESTS} with its tests: move those to a file of their own"
+        ));
     }
+}
+
+fn rust(file: &File<'_>, complaints: &mut Vec<String>) {
+    let lines: Vec<&str> = file.text.lines().collect();
+    lengths(file, &lines, complaints);
     if !lines.first().is_some_and(|line| line.starts_with("//!") || line.starts_with("#!")) {
         complaints.push(format!("{}: no '//!' line that says what it is", file.at(0)));
     }
@@ -344,6 +365,25 @@ mod tests {
         }
         let tested = format!("//! A file.\n#[cfg(test)]\n{}", &named("mcs")[12..]);
         assert_eq!(complaints("crates/sim/src/x.rs", &tested), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_without_its_tests_is_found() {
+        let file = |code: usize, tests: usize| {
+            let tests =
+                ["#[cfg(test)]\nmod tests {\n", &"    // a line\n".repeat(tests), "}\n"].concat();
+            ["//! A file.\n", &"// a line\n".repeat(code - 1), &tests].concat()
+        };
+        let found = |path: &str, code, tests| complaints(path, &file(code, tests));
+        assert_eq!(found("crates/cli/src/x.rs", 700, 197), Vec::<String>::new());
+        assert_eq!(found("crates/cli/src/x.rs", 701, 0).len(), 1);
+        assert_eq!(found("crates/cli/src/x.rs", 700, 198).len(), 1);
+        assert_eq!(found("crates/locks/src/x.rs", 351, 0).len(), 1);
+        for path in ["crates/cli/tests/x.rs", "crates/cli/src/x/tests.rs", "tests/tests/x.rs"] {
+            assert_eq!(found(path, 800, 0), Vec::<String>::new(), "{path}");
+            assert_eq!(found(path, 901, 0).len(), 1, "{path}");
+        }
+        assert_eq!(found("tests/src/x.rs", 701, 0).len(), 1);
     }
 
     #[test]
