@@ -4,7 +4,10 @@ use crate::{Child, End};
 use anyhow::{Context, Result, bail, ensure};
 use std::env;
 use std::ffi::{OsStr, OsString};
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// The folder of this package's sources.
 pub fn source_dir() -> &'static Path {
@@ -47,7 +50,8 @@ pub fn preload_list(libraries: &[&Path]) -> OsString {
     libraries.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
-/// Compiles a C program (or, with `-shared` among the flags, a library) to `output`.
+/// Compiles a C program (or, with `-shared` among the flags, a library) to `output`. If another test runs what is there already,
+/// it goes on with that: the new file replaces the old one as a whole.
 pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<()> {
     let base = [
         "-std=gnu11",
@@ -59,9 +63,12 @@ pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<()> {
         "-Werror",
         "-pthread",
     ];
+    static COMPILED: AtomicU32 = AtomicU32::new(0);
+    let number = COMPILED.fetch_add(1, Relaxed);
+    let ours = output.with_added_extension(format!("{}-{number}", process::id()));
     let outcome = Child::new("cc")
         .args(base)
-        .args([source.as_os_str(), OsStr::new("-o"), output.as_os_str()])
+        .args([source.as_os_str(), OsStr::new("-o"), ours.as_os_str()])
         .args(flags)
         .limit(120)
         .run()?;
@@ -74,5 +81,5 @@ pub fn compile(source: &Path, output: &Path, flags: &[&str]) -> Result<()> {
         source.display(),
         outcome.describe()
     );
-    Ok(())
+    fs::rename(&ours, output).with_context(|| format!("cannot write '{}'", output.display()))
 }

@@ -163,7 +163,11 @@ fn locks_that_are_gone_need_no_room() -> Result<()> {
 #[test]
 fn a_child_and_a_killed_process_are_reported() -> Result<()> {
     let path = HOARD.to_str().context("a path in UTF-8")?;
-    let script = format!("{path} 20; {path} 1000000 & sleep 2; kill -9 $!; wait; true");
+    // Killed once it has computed for a while, 0.3 s: that may take long on a busy machine.
+    let script = format!(
+        "{path} 20; {path} 1000000 & \
+         until [ $(cut -d' ' -f14 /proc/$!/stat) -ge 30 ]; do sleep 0.1; done; kill -9 $!; wait; true"
+    );
     let report = profile("killed", &[], &["sh", "-c", &script], "done\n")?;
     let all = report.pointer("/processes").and_then(Value::as_array).context("processes")?;
     let commands: Vec<&str> = all.iter().map(|process| text(process, "/command")).collect();
