@@ -16,6 +16,12 @@
 //! 2. A thread has at most one live `Resume`, `Timer` or request: `turn` counts, and an event of an old turn is void.
 //! 3. Between a look at a word and the wait for its change nothing else runs, or the wait is not begun.
 
+mod current;
+mod thread;
+
+pub(crate) use current::{advance, current, engine, inside, on_its_own, suspend, with_engine};
+pub(crate) use thread::{State, Then, Thread, What};
+
 use crate::agenda::Agenda;
 use crate::check::Violation;
 use crate::cores::Cpu;
@@ -27,12 +33,12 @@ use crate::platform::{Row, Sim};
 use crate::power::Meters;
 use crate::product::Product;
 use crate::profile::Profile;
-use crate::timeline::{Activity, Timeline};
+use crate::timeline::Timeline;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use lockwright_locks::posix::{Held, Policy};
+use lockwright_locks::posix::Policy;
 use lockwright_platform::{MEMOS, Memo, Stage, Word};
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 
 /// Picoseconds.
 pub(crate) type Ps = u64;
@@ -43,101 +49,6 @@ pub(crate) type Tid = u32;
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "profiles are checked")]
 pub(crate) fn ps(ns: f64) -> Ps {
     (ns * 1000.0).round() as Ps
-}
-
-/// What happens next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    /// A thread goes on.
-    Resume { thread: Tid, turn: u32 },
-    /// A thread's request for a line reaches the directory.
-    Arrive { thread: Tid, line: u32, write: bool },
-    /// A line can serve the next request.
-    Free { line: u32 },
-    /// A wait has lasted as long as it may.
-    Timer { thread: Tid, turn: u32 },
-    /// A woken thread needs a core.
-    Ready { thread: Tid },
-    /// A thread's time slice is over.
-    Slice { cpu: u32, turn: u32 },
-    /// A spinning thread gives its core away, if another one waits for it.
-    Yield { thread: Tid, turn: u32 },
-    /// An interrupt.
-    Noise { cpu: u32 },
-}
-
-/// What a thread does first when it gets the core that it waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
-    /// Finishes what it was doing, which takes this long.
-    Finish(Ps),
-    /// Looks again at the line that it spins on.
-    Look(u32),
-}
-
-/// What a thread that does not run right now waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Its operation to end; on a core.
-    Busy,
-    /// Its request for a line to be served; on a core.
-    Asking(u32),
-    /// A change of the line; on a core.
-    Spinning(u32),
-    /// A bucket of the kernel's futexes; on a core.
-    InKernel(usize),
-    /// A core.
-    Ready(Then),
-    /// A wake; on no core.
-    Sleeping(usize),
-    /// It was woken, and is on its way to a core.
-    Woken,
-    /// Nothing: it has ended.
-    Ended,
-}
-
-/// A simulated thread.
-pub(crate) struct Thread {
-    pub(crate) name: String,
-    yielder: *const Yielder<(), ()>,
-    pub(crate) state: State,
-    pub(crate) cpu: u32,
-    /// It runs on this CPU only.
-    pub(crate) pinned: Option<u32>,
-    pub(crate) turn: u32,
-    /// When its operation ends, in [`State::Busy`].
-    pub(crate) busy_until: Ps,
-    /// Its stores are in its cache by then; an atomic read-modify-write waits for that.
-    pub(crate) drained_at: Ps,
-    /// Interrupts that it has to make up for.
-    pub(crate) debt: Ps,
-    /// It loses its core at the end of its operation.
-    pub(crate) evict: bool,
-    /// It has a lock of the kernel's, or spins for one: it keeps its core.
-    pub(crate) unpreempted: bool,
-    pub(crate) timed_out: bool,
-    /// It waits in a lock since then, as anybody could see.
-    pub(crate) seen_waiting: Option<Ps>,
-    /// It is in a front lock's line since then.
-    pub(crate) joined: Option<Ps>,
-    /// It is head of that line since then, and not napping.
-    pub(crate) head: Option<Ps>,
-    /// When its last operation on memory took effect, before it took its time.
-    pub(crate) acted: Ps,
-    /// It took its lock while the line's head was not awake to take it.
-    pub(crate) passed: bool,
-    /// The number of the lock that it waits for.
-    pub(crate) asks: Option<u32>,
-    /// The word that it looks at, or sleeps on.
-    pub(crate) word: usize,
-    /// The reorder window with which it last asked for a lock, ns.
-    pub(crate) window_ns: u32,
-    /// Which critical section it asks for, as its workload numbers them.
-    pub(crate) site: u32,
-    /// What it holds by nodes.
-    pub(crate) held: Box<Held<Sim>>,
-    /// It spends time as its workload says, outside of any lock. That ends by itself.
-    on_its_own: bool,
 }
 
 /// The machine.
@@ -181,92 +92,12 @@ pub(crate) struct Engine {
 }
 
 thread_local! {
-    // One operating-system thread runs one machine at a time; coroutines never leave it.
-    static CURRENT: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
+    /// Stacks of coroutines that have ended.
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Bytes of a coroutine's stack.
 const STACK: usize = 128 << 10;
-
-/// Makes `engine` the machine for platform calls on this thread, while `body` runs.
-pub(crate) fn with_engine<R>(engine: &mut Engine, body: impl FnOnce(*mut Engine) -> R) -> R {
-    struct Restore(*mut Engine);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CURRENT.set(self.0);
-        }
-    }
-    let engine: *mut Engine = engine;
-    let _restore = Restore(CURRENT.replace(engine));
-    body(engine)
-}
-
-/// The machine, if a platform call comes from inside of one of its threads.
-pub(crate) fn inside() -> Option<&'static mut Engine> {
-    // SAFETY: `with_engine` outlives every coroutine; a reference is used up before the coroutine suspends, and nobody
-    // else runs until then.
-    let engine = unsafe { CURRENT.get().as_mut()? };
-    engine.running.is_some().then_some(engine)
-}
-
-/// The machine, inside or outside of a thread.
-pub(crate) fn current() -> Option<&'static mut Engine> {
-    // SAFETY: as in `inside`.
-    unsafe { CURRENT.get().as_mut() }
-}
-
-/// As [`inside`], for what can't happen elsewhere.
-pub(crate) fn engine() -> &'static mut Engine {
-    inside().expect("called by a simulated thread")
-}
-
-/// The calling thread waits until it is resumed.
-pub(crate) fn suspend() {
-    let e = engine();
-    let yielder = e.threads[e.me() as usize].yielder;
-    // SAFETY: the yielder lives as long as its coroutine, which is running.
-    unsafe { (*yielder).suspend(()) };
-}
-
-/// The calling thread spends `cost` on `activity`.
-pub(crate) fn advance(cost: Ps, activity: Activity) {
-    let e = engine();
-    let me = e.me();
-    let thread = &mut e.threads[me as usize];
-    thread.acted = e.now;
-    let cost = cost + std::mem::take(&mut thread.debt);
-    let cpu = thread.cpu;
-    if thread.evict && !thread.unpreempted {
-        e.evict(me, Then::Finish(cost));
-        return suspend();
-    }
-    e.is_doing(cpu, activity);
-    let end = e.now + cost;
-    if end < e.agenda.next && end <= e.limit {
-        e.now = end;
-        e.ran_on += 1;
-        return;
-    }
-    let thread = &mut e.threads[me as usize];
-    thread.state = State::Busy;
-    thread.busy_until = end;
-    let turn = thread.turn;
-    e.post(end, What::Resume { thread: me, turn });
-    suspend();
-}
-
-/// The calling thread's own work, as its workload says.
-pub(crate) fn on_its_own(body: impl FnOnce()) {
-    let set = |is| {
-        let e = engine();
-        let me = e.me() as usize;
-        e.threads[me].on_its_own = is;
-    };
-    set(true);
-    body();
-    set(false);
-}
 
 impl Engine {
     /// What the running thread says of its wait.

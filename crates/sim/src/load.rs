@@ -15,19 +15,20 @@
 //! }
 //! ```
 
+mod setup;
+mod world;
+
+pub use setup::Setup;
+pub(crate) use world::World;
+
 use crate::check::Violation;
-use crate::engine::{Engine, Ps, Tid, advance, engine, fail, on_its_own, ps};
-use crate::lock::LockSpec;
-use crate::order::Stamp;
-use crate::outcome::Collect;
+use crate::engine::{Ps, advance, engine, fail, on_its_own, ps};
 use crate::platform::Sim;
 use crate::timeline::Activity;
 use crate::watched::Watched;
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_platform::{Class, Platform, Word};
-use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
@@ -72,151 +73,6 @@ pub struct Workload {
 impl fmt::Debug for Workload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workload").field("id", &self.id).finish_non_exhaustive()
-    }
-}
-
-struct Line {
-    owner: Option<u32>,
-    /// Others that have a copy, by bits of their CPUs' numbers modulo 64.
-    copies: u64,
-    stamp: Option<Stamp>,
-    updates: u64,
-}
-
-struct Data {
-    lines: Vec<Line>,
-    expected: u64,
-}
-
-/// What all threads of a run share.
-pub(crate) struct World {
-    pub(crate) locks: RefCell<Vec<Rc<Watched>>>,
-    data: RefCell<Vec<Data>>,
-    pub(crate) collect: RefCell<Collect>,
-    from: Ps,
-    end: Ps,
-    seed: u64,
-    threads: u32,
-}
-
-impl World {
-    pub(crate) fn new(threads: u32, seed: u64, from: Ps, end: Ps, collect: Collect) -> Rc<Self> {
-        let (locks, data) = (RefCell::default(), RefCell::default());
-        Rc::new(Self { locks, data, collect: RefCell::new(collect), from, end, seed, threads })
-    }
-
-    /// A circle of threads, each waiting for a lock that the next one holds: what each waits for. Empty if there is
-    /// none.
-    pub(crate) fn circle(&self, name: impl Fn(Tid) -> String) -> Option<Vec<String>> {
-        let locks = self.locks.borrow();
-        let waits = locks.iter().enumerate().flat_map(|(number, lock)| {
-            let holder = lock.holder();
-            let of = move |waiter| holder.map(|holder| (waiter, (number, holder)));
-            lock.waiting().into_iter().filter_map(of)
-        });
-        let waits: FxHashMap<Tid, (usize, Tid)> = waits.collect();
-        for &first in waits.keys().collect::<BTreeSet<_>>() {
-            let (mut path, mut at) = (Vec::new(), first);
-            while let Some(&(lock, holder)) = waits.get(&at)
-                && path.len() <= waits.len()
-            {
-                let (one, next) = (name(at), name(holder));
-                path.push(format!("{one} waits for lock {lock}, which {next} holds"));
-                if holder == first {
-                    return Some(path);
-                }
-                at = holder;
-            }
-        }
-        None
-    }
-
-    /// Conservation: every touch of every line has counted.
-    pub(crate) fn lost(&self) -> Option<Violation> {
-        let data = self.data.borrow();
-        let expected: u64 = data.iter().map(|data| data.expected).sum();
-        let updates: u64 = data.iter().flat_map(|data| &data.lines).map(|line| line.updates).sum();
-        (updates != expected).then(|| Violation::Lost { expected, missing: expected - updates })
-    }
-}
-
-/// A run that is being set up.
-pub struct Setup<'a> {
-    /// The current machine. No reference, since locks that are made look at the machine themselves.
-    pub(crate) engine: *mut Engine,
-    pub(crate) world: &'a Rc<World>,
-    pub(crate) lock: &'a LockSpec,
-    pub(crate) params: &'a BTreeMap<String, f64>,
-    pub(crate) specs: &'static [ParamSpec],
-    /// On which CPU each thread runs; `None`: the scheduler decides.
-    pub(crate) cpus: Vec<Option<u32>>,
-    pub(crate) started: u32,
-}
-
-impl Setup<'_> {
-    /// A lock of the run's kind.
-    pub fn lock(&mut self) -> LockId {
-        let mut locks = self.world.locks.borrow_mut();
-        let number = u32::try_from(locks.len()).expect("few");
-        locks.push(Rc::new(Watched::new(self.lock, number, self.world.threads as usize)));
-        LockId(number)
-    }
-
-    /// `lines` lines of shared data, which nobody has in a cache.
-    pub fn data(&mut self, lines: u32) -> DataId {
-        let mut data = self.world.data.borrow_mut();
-        let line = |_| Line { owner: None, copies: 0, stamp: None, updates: 0 };
-        data.push(Data { lines: (0..lines).map(line).collect(), expected: 0 });
-        DataId(u32::try_from(data.len() - 1).expect("few"))
-    }
-
-    /// The value of an option of this workload.
-    ///
-    /// # Panics
-    /// If the workload does not declare the option.
-    pub fn param(&self, key: &str) -> f64 {
-        let given = self.params.get(key).copied();
-        let default = || self.specs.iter().find(|spec| spec.key == key).map(|spec| spec.default);
-        given.or_else(default).unwrap_or_else(|| panic!("the workload declares no option '{key}'"))
-    }
-
-    /// As [`param`](Self::param), rounded to a whole number.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked ranges")]
-    pub fn count(&self, key: &str) -> u32 {
-        self.param(key).round() as u32
-    }
-
-    /// Threads that the run asks for.
-    pub fn thread_count(&self) -> u32 {
-        self.world.threads
-    }
-
-    /// Makes all threads, which do the same.
-    pub fn threads(&mut self, body: impl Fn(&Me) + Clone + 'static) {
-        while self.started < self.world.threads {
-            self.thread(body.clone());
-        }
-    }
-
-    /// Makes the next thread.
-    pub fn thread(&mut self, body: impl FnOnce(&Me) + 'static) {
-        let (number, world) = (self.started, self.world.clone());
-        self.started += 1;
-        let seed = self.world.seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let pinned = self.cpus.get(number as usize).copied().flatten();
-        let run = move || {
-            let rng = RefCell::new(fastrand::Rng::with_seed(seed));
-            let me = Me {
-                number,
-                world,
-                rng,
-                epochs: RefCell::default(),
-                window: Cell::new(WINDOW_MAX_NS),
-            };
-            body(&me);
-        };
-        // SAFETY: the machine outlives its setup, and there is no other reference to it meanwhile.
-        unsafe { (*self.engine).spawn(format!("thread {number}"), pinned, Box::new(run)) };
     }
 }
 

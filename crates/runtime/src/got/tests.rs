@@ -1,3 +1,5 @@
+//! Tests of how the variable is read.
+
 use super::*;
 
 #[test]

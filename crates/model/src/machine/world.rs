@@ -1,0 +1,305 @@
+//! What an execution knows beside the checker: who waits for what, and what ends a wait.
+
+use super::{Deadline, ModelPtr, ModelWord, SLOTS};
+use crate::checker::{Atomic, Checker};
+use lockwright_platform::{Ordering, Ptr, Woken};
+use std::any::Any;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// How often in a row, without a change of any word, time may be what lets threads go on.
+const PASSES: u32 = 8;
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    Spins,
+    Sleeps { timed: bool },
+    Naps,
+    Pauses,
+}
+
+pub(super) struct Waiter {
+    id: u64,
+    pub(super) reason: Reason,
+    pub(super) address: usize,
+    /// It may be moved, and can be distinguished from others at its new place.
+    pub(super) movable: bool,
+    /// The word's newest value, as long as the word may be asked for it.
+    pub(super) newest: Option<Arc<AtomicU64>>,
+}
+
+#[derive(Default)]
+pub(super) struct Pausing {
+    pub(super) seen: u64,
+    pub(super) read_old_value: bool,
+    pub(super) must_read_newest: bool,
+}
+
+/// One operation of one thread.
+struct Step {
+    thread: u64,
+    what: &'static str,
+    address: usize,
+    value: u64,
+}
+
+/// What one execution knows beside the checker.
+#[derive(Default)]
+pub(super) struct World {
+    pub(super) waiters: Vec<Waiter>,
+    next_id: u64,
+    /// Threads that have started and not ended.
+    alive: usize,
+    /// Threads of those that wait for another's end.
+    joining: usize,
+    /// Changes of any word.
+    pub(super) changes: u64,
+    /// How long bounded spins have looked for nothing, ns.
+    pub(super) looked_ns: u64,
+    ticked: bool,
+    /// How often time has let a thread go on since the last change.
+    passes: u32,
+    spawned: u32,
+    /// Each thread's number, in the order of their making, and how often it has asked where it runs.
+    pub(super) places: HashMap<u64, (u32, u32)>,
+    pub(super) pausing: HashMap<u64, Pausing>,
+    pub(super) lines_out: isize,
+    /// Where the table of [`Platform::shown`] is, of [`lay_table`].
+    pub(super) table: Option<usize>,
+    pub(super) running: bool,
+    /// What happened, for the report of a failure.
+    log: Vec<Step>,
+    /// What calls of the kernel have in common, so that the checker tries their orders: an atomic of its own.
+    kernel: Option<Rc<dyn Any>>,
+}
+
+thread_local! {
+    // The checkers run all threads of an execution on one operating-system thread.
+    static WORLD: RefCell<World> = RefCell::default();
+}
+
+pub(super) fn world<R>(f: impl FnOnce(&mut World) -> R) -> R {
+    WORLD.with_borrow_mut(f)
+}
+
+impl World {
+    fn all_wait(&self) -> bool {
+        let can_time_out = |w: &Waiter| {
+            self.ticked && (w.reason == Reason::Sleeps { timed: true } || w.reason == Reason::Naps)
+        };
+        self.waiters.len() + self.joining == self.alive && !self.waiters.iter().any(can_time_out)
+    }
+
+    fn report(&self) -> String {
+        let each: Vec<String> =
+            self.waiters.iter().map(|w| format!("{:?} at {:#x}", w.reason, w.address)).collect();
+        format!("deadlock: {} threads, {} join, {}", self.alive, self.joining, each.join(", "))
+    }
+
+    /// Ends the sleep of at most `count` at `address`, of those that are `meant`.
+    pub(super) fn wake(
+        &mut self,
+        address: usize,
+        count: u32,
+        meant: impl Fn(&Waiter) -> bool,
+    ) -> u32 {
+        let mut left = count;
+        self.waiters.retain(|waiter| {
+            let sleeps = matches!(waiter.reason, Reason::Sleeps { .. } | Reason::Naps);
+            let wakes = sleeps && waiter.address == address && left > 0 && meant(waiter);
+            left -= u32::from(wakes);
+            !wakes
+        });
+        count - left
+    }
+
+    pub(super) fn changed(&mut self, address: usize) {
+        self.changes += 1;
+        self.passes = 0;
+        self.waiters.retain(|w| match w.reason {
+            Reason::Spins => w.address != address,
+            Reason::Pauses => false,
+            Reason::Sleeps { .. } | Reason::Naps => true,
+        });
+    }
+}
+
+/// Adds a step to the report.
+pub(super) fn log<C: Checker>(what: &'static str, address: usize, value: u64) {
+    let thread = C::thread();
+    world(|w| w.log.push(Step { thread, what, address, value }));
+}
+
+/// Prints what happened in the execution that fails: threads, addresses as `a0`, `a1`, ... in the order of their first use.
+pub fn print_log() {
+    let Ok(log) = WORLD.try_with(|w| w.try_borrow_mut().map(|mut w| std::mem::take(&mut w.log)))
+    else {
+        return;
+    };
+    let (mut threads, mut places) = (Vec::new(), Vec::new());
+    let index = |known: &mut Vec<u64>, one: u64| match known.iter().position(|&k| k == one) {
+        Some(index) => index,
+        None => {
+            known.push(one);
+            known.len() - 1
+        }
+    };
+    for step in log.unwrap_or_default() {
+        let thread = index(&mut threads, step.thread);
+        let place = index(&mut places, step.address as u64);
+        eprintln!("  thread {thread}: {:<12} a{place} {:#x}", step.what, step.value);
+    }
+}
+
+/// Starts the world of an execution, whose first thread is the caller.
+pub fn begin<C: Checker>() {
+    let kernel: Rc<dyn Any> = Rc::new(C::Word::new(0));
+    world(|w| *w = World { alive: 1, running: true, kernel: Some(kernel), ..World::default() });
+}
+
+/// Gives this execution the table in which readers show what they hold; without, there is none.
+pub fn lay_table<C: Checker>() {
+    let table: Vec<ModelPtr<C, u8>> = (0..SLOTS).map(|_| Ptr::new(std::ptr::null_mut())).collect();
+    // Never freed: it outlives the execution, and no slot ends.
+    world(|w| w.table = Some(table.leak().as_ptr().expose_provenance()));
+}
+
+/// Ends it: nothing may be left.
+pub fn end() {
+    world(|w| {
+        assert_eq!(w.alive, 1, "all threads have ended");
+        assert_eq!(w.lines_out, 0, "lines that were taken and not given back");
+        w.running = false;
+    });
+}
+
+/// Enters the kernel: a step that the checker may put before or after any other such step, without a happens-before.
+pub(super) fn enter_kernel<C: Checker>() {
+    let kernel = world(|w| w.kernel.clone()).expect("an execution goes on");
+    let kernel = kernel.downcast_ref::<C::Word>().expect("of this checker");
+    kernel.fetch_or(0, Ordering::Relaxed);
+}
+
+/// Time passes: every timed sleep may end from now on.
+pub fn tick<C: Checker>() {
+    enter_kernel::<C>();
+    log::<C>("tick", 0, 0);
+    world(|w| w.ticked = true);
+}
+
+/// Starts a thread.
+pub fn spawn<C: Checker>(body: impl FnOnce() + Send + 'static) -> C::Handle {
+    let number = world(|w| {
+        w.alive += 1;
+        w.spawned += 1;
+        w.spawned
+    });
+    C::spawn(move || {
+        world(|w| w.places.insert(C::thread(), (number, 0)));
+        body();
+        world(|w| w.alive -= 1);
+    })
+}
+
+/// The calling thread's number, in the order of their making; the first is 0.
+pub fn number<C: Checker>() -> u32 {
+    world(|w| w.places.entry(C::thread()).or_default().0)
+}
+
+/// Waits for the end of `handles`.
+pub fn join<C: Checker>(handles: Vec<C::Handle>) {
+    world(|w| w.joining += 1);
+    for handle in handles {
+        C::join(handle);
+    }
+    world(|w| w.joining -= 1);
+}
+
+/// The calling thread has let some time pass: what it reads next is not older than what it could have read before.
+pub(super) fn time_passed<C: Checker>() {
+    let me = C::thread();
+    world(|w| {
+        let changes = w.changes;
+        let me = w.pausing.entry(me).or_default();
+        me.seen = changes;
+        me.must_read_newest = me.read_old_value;
+        me.read_old_value = false;
+    });
+}
+
+/// Sleeps while `word` is `seen`.
+pub(super) fn sleep<C: Checker>(
+    word: &ModelWord<C>,
+    seen: u32,
+    deadline: Option<Deadline>,
+    movable: bool,
+) -> Woken {
+    enter_kernel::<C>();
+    if word.read_newest(Ordering::Relaxed) != seen {
+        return Woken::Maybe;
+    }
+    let newest = Some(word.newest.clone());
+    let reason = match deadline {
+        Some(Deadline::Nap) => Reason::Naps,
+        deadline => Reason::Sleeps { timed: deadline == Some(Deadline::Soon) },
+    };
+    let naps = reason == Reason::Naps;
+    let woken = wait::<C>(reason, word.address(), newest, movable);
+    if naps {
+        time_passed::<C>();
+        // After the tick a nap ends at once: others must have their turn, or a thread that naps while it waits for them
+        // keeps a checker that goes by priorities forever.
+        C::yield_now();
+    }
+    if woken { Woken::Maybe } else { Woken::TimedOut }
+}
+
+/// Waits until somebody takes us off the list (`true`), or the tick.
+pub(super) fn wait<C: Checker>(
+    reason: Reason,
+    address: usize,
+    newest: Option<Arc<AtomicU64>>,
+    movable: bool,
+) -> bool {
+    let passes = matches!(reason, Reason::Naps | Reason::Pauses);
+    let timed = reason == Reason::Naps || reason == Reason::Sleeps { timed: true };
+    log::<C>(if reason == Reason::Spins { "spins" } else { "sleeps" }, address, 0);
+    let id = world(|w| {
+        w.next_id += 1;
+        w.waiters.push(Waiter { id: w.next_id, reason, address, movable, newest });
+        w.next_id
+    });
+    loop {
+        let outcome = world(|w| {
+            if !w.waiters.iter().any(|other| other.id == id) {
+                return Some(Ok(true));
+            }
+            if timed && w.ticked {
+                w.waiters.retain(|other| other.id != id);
+                return Some(Ok(false));
+            }
+            if !w.all_wait() {
+                return None;
+            }
+            if passes && w.passes < PASSES {
+                w.passes += 1;
+                w.waiters.retain(|other| other.id != id);
+                return Some(Ok(false));
+            }
+            let others_pass =
+                w.waiters.iter().any(|w| matches!(w.reason, Reason::Naps | Reason::Pauses));
+            (!others_pass || w.passes >= PASSES).then(|| Err(w.report()))
+        });
+        match outcome {
+            Some(Ok(woken)) => {
+                log::<C>(if woken { "goes on" } else { "timed out" }, address, 0);
+                return woken;
+            }
+            Some(Err(deadlock)) => panic!("{deadlock}"),
+            None => C::yield_now(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A simulated thread: what it waits for, and what the machine knows of it.
+
+use super::{Ps, Tid};
+use crate::platform::Sim;
+use corosensei::Yielder;
+use lockwright_locks::posix::Held;
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A thread goes on.
+    Resume { thread: Tid, turn: u32 },
+    /// A thread's request for a line reaches the directory.
+    Arrive { thread: Tid, line: u32, write: bool },
+    /// A line can serve the next request.
+    Free { line: u32 },
+    /// A wait has lasted as long as it may.
+    Timer { thread: Tid, turn: u32 },
+    /// A woken thread needs a core.
+    Ready { thread: Tid },
+    /// A thread's time slice is over.
+    Slice { cpu: u32, turn: u32 },
+    /// A spinning thread gives its core away, if another one waits for it.
+    Yield { thread: Tid, turn: u32 },
+    /// An interrupt.
+    Noise { cpu: u32 },
+}
+
+/// What a thread does first when it gets the core that it waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// Finishes what it was doing, which takes this long.
+    Finish(Ps),
+    /// Looks again at the line that it spins on.
+    Look(u32),
+}
+
+/// What a thread that does not run right now waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Its operation to end; on a core.
+    Busy,
+    /// Its request for a line to be served; on a core.
+    Asking(u32),
+    /// A change of the line; on a core.
+    Spinning(u32),
+    /// A bucket of the kernel's futexes; on a core.
+    InKernel(usize),
+    /// A core.
+    Ready(Then),
+    /// A wake; on no core.
+    Sleeping(usize),
+    /// It was woken, and is on its way to a core.
+    Woken,
+    /// Nothing: it has ended.
+    Ended,
+}
+
+/// A simulated thread.
+pub(crate) struct Thread {
+    pub(crate) name: String,
+    pub(super) yielder: *const Yielder<(), ()>,
+    pub(crate) state: State,
+    pub(crate) cpu: u32,
+    /// It runs on this CPU only.
+    pub(crate) pinned: Option<u32>,
+    pub(crate) turn: u32,
+    /// When its operation ends, in [`State::Busy`].
+    pub(crate) busy_until: Ps,
+    /// Its stores are in its cache by then; an atomic read-modify-write waits for that.
+    pub(crate) drained_at: Ps,
+    /// Interrupts that it has to make up for.
+    pub(crate) debt: Ps,
+    /// It loses its core at the end of its operation.
+    pub(crate) evict: bool,
+    /// It has a lock of the kernel's, or spins for one: it keeps its core.
+    pub(crate) unpreempted: bool,
+    pub(crate) timed_out: bool,
+    /// It waits in a lock since then, as anybody could see.
+    pub(crate) seen_waiting: Option<Ps>,
+    /// It is in a front lock's line since then.
+    pub(crate) joined: Option<Ps>,
+    /// It is head of that line since then, and not napping.
+    pub(crate) head: Option<Ps>,
+    /// When its last operation on memory took effect, before it took its time.
+    pub(crate) acted: Ps,
+    /// It took its lock while the line's head was not awake to take it.
+    pub(crate) passed: bool,
+    /// The number of the lock that it waits for.
+    pub(crate) asks: Option<u32>,
+    /// The word that it looks at, or sleeps on.
+    pub(crate) word: usize,
+    /// The reorder window with which it last asked for a lock, ns.
+    pub(crate) window_ns: u32,
+    /// Which critical section it asks for, as its workload numbers them.
+    pub(crate) site: u32,
+    /// What it holds by nodes.
+    pub(crate) held: Box<Held<Sim>>,
+    /// It spends time as its workload says, outside of any lock. That ends by itself.
+    pub(super) on_its_own: bool,
+}

@@ -1,0 +1,91 @@
+//! How a workload makes its locks, its data and its threads.
+
+use super::world::{Data, Line, World};
+use super::{DataId, LockId, Me, ParamSpec};
+use crate::engine::Engine;
+use crate::lock::LockSpec;
+use crate::watched::Watched;
+use lockwright_locks::amp::feedback::WINDOW_MAX_NS;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// A run that is being set up.
+pub struct Setup<'a> {
+    /// The current machine. No reference, since locks that are made look at the machine themselves.
+    pub(crate) engine: *mut Engine,
+    pub(crate) world: &'a Rc<World>,
+    pub(crate) lock: &'a LockSpec,
+    pub(crate) params: &'a BTreeMap<String, f64>,
+    pub(crate) specs: &'static [ParamSpec],
+    /// On which CPU each thread runs; `None`: the scheduler decides.
+    pub(crate) cpus: Vec<Option<u32>>,
+    pub(crate) started: u32,
+}
+
+impl Setup<'_> {
+    /// A lock of the run's kind.
+    pub fn lock(&mut self) -> LockId {
+        let mut locks = self.world.locks.borrow_mut();
+        let number = u32::try_from(locks.len()).expect("few");
+        locks.push(Rc::new(Watched::new(self.lock, number, self.world.threads as usize)));
+        LockId(number)
+    }
+
+    /// `lines` lines of shared data, which nobody has in a cache.
+    pub fn data(&mut self, lines: u32) -> DataId {
+        let mut data = self.world.data.borrow_mut();
+        let line = |_| Line { owner: None, copies: 0, stamp: None, updates: 0 };
+        data.push(Data { lines: (0..lines).map(line).collect(), expected: 0 });
+        DataId(u32::try_from(data.len() - 1).expect("few"))
+    }
+
+    /// The value of an option of this workload.
+    ///
+    /// # Panics
+    /// If the workload does not declare the option.
+    pub fn param(&self, key: &str) -> f64 {
+        let given = self.params.get(key).copied();
+        let default = || self.specs.iter().find(|spec| spec.key == key).map(|spec| spec.default);
+        given.or_else(default).unwrap_or_else(|| panic!("the workload declares no option '{key}'"))
+    }
+
+    /// As [`param`](Self::param), rounded to a whole number.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked ranges")]
+    pub fn count(&self, key: &str) -> u32 {
+        self.param(key).round() as u32
+    }
+
+    /// Threads that the run asks for.
+    pub fn thread_count(&self) -> u32 {
+        self.world.threads
+    }
+
+    /// Makes all threads, which do the same.
+    pub fn threads(&mut self, body: impl Fn(&Me) + Clone + 'static) {
+        while self.started < self.world.threads {
+            self.thread(body.clone());
+        }
+    }
+
+    /// Makes the next thread.
+    pub fn thread(&mut self, body: impl FnOnce(&Me) + 'static) {
+        let (number, world) = (self.started, self.world.clone());
+        self.started += 1;
+        let seed = self.world.seed ^ u64::from(number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let pinned = self.cpus.get(number as usize).copied().flatten();
+        let run = move || {
+            let rng = RefCell::new(fastrand::Rng::with_seed(seed));
+            let me = Me {
+                number,
+                world,
+                rng,
+                epochs: RefCell::default(),
+                window: Cell::new(WINDOW_MAX_NS),
+            };
+            body(&me);
+        };
+        // SAFETY: the machine outlives its setup, and there is no other reference to it meanwhile.
+        unsafe { (*self.engine).spawn(format!("thread {number}"), pinned, Box::new(run)) };
+    }
+}
