@@ -1,10 +1,10 @@
-// A bank whose transfers should take 100 us at most, and whose audits 5 ms: three lines each.
+// A bank: a transfer should take at most 100 us, and an audit at most 5 ms. Each SLO takes three lines.
 //
 //     cc -O2 -pthread -I include examples/bank.c -o bank
-//     ./bank                                      the program as it is
-//     lockwright run --lock asl --stats -- ./bank       the same, with its SLOs kept; and how well
+//     ./bank                                            the program as it is
+//     lockwright run --lock asl --stats -- ./bank       with its SLOs kept, and a report on them
 //
-// It prints the same with and without lockwright: the money is all there.
+// It prints the same with and without lockwright: no money is lost.
 
 #include "lockwright.h"
 
@@ -38,7 +38,7 @@ static void transfer(unsigned *seed)
     lw_epoch_end(TRANSFER, 100 * 1000);
 }
 
-// All accounts, and a transfer within: for that the inner epoch's SLO counts.
+// Adds up all accounts, and makes a transfer, too: during the transfer the inner epoch's SLO counts.
 static long audit(unsigned *seed)
 {
     long sum = 0;

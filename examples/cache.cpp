@@ -1,4 +1,4 @@
-// A cache, in C++: a look-up is an epoch as long as its guard lives, on every way out, also by an exception.
+// A cache in C++: a look-up is an epoch, which ends with its guard, however the function is left, even by an exception.
 //
 //     c++ -O2 -pthread -I include examples/cache.cpp -o cache
 //     lockwright run --lock asl --stats -- ./cache

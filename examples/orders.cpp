@@ -1,9 +1,9 @@
-// Orders go through a queue to workers that keep the books: lockwright's mutexes and condition variables in the
-// places of the standard library's. LOCKWRIGHT_LOCK chooses the lock.
+// Orders go through a queue to workers that keep the books. lockwright's mutexes and condition variables replace the
+// standard library's. LOCKWRIGHT_LOCK chooses the lock.
 //
 //   cargo build --release
 //   g++ -std=c++17 -O2 -Iinclude examples/orders.cpp -o orders -Ltarget/release -llockwright_static -pthread
-//   LOCKWRIGHT_LOCK=fifo ./orders           # a static program (-static) does as well
+//   LOCKWRIGHT_LOCK=fifo ./orders           # works in a static program (-static), too
 #include "lockwright.hpp"
 
 #include <cstdio>
@@ -14,9 +14,9 @@
 
 constexpr long CLERKS = 3, WORKERS = 4, ORDERS = 20000;
 constexpr size_t ROOM = 64;
-constexpr int HAND_IN = 1; // an epoch: handing in an order should take 300 us at most
+constexpr int HAND_IN = 1; // an epoch: handing in an order should take at most 300 us
 
-// Orders on their way, at most ROOM.
+// The queue: at most ROOM orders.
 class Desk {
 public:
     void hand_in(long order)
@@ -67,7 +67,7 @@ int main()
     for (long i = 0; i < WORKERS; i++)
         workers.emplace_back([&] {
             while (auto order = desk.take()) {
-                // A worker who can't have the books within ten seconds says so, and tries again.
+                // A worker who can't get the books within ten seconds says so, and tries again.
                 while (!books.mutex.try_lock_for(std::chrono::seconds(10)))
                     std::fprintf(stderr, "the books are taken\n");
                 std::lock_guard lock(books.mutex, std::adopt_lock);

@@ -1,5 +1,5 @@
-//! Orders go through a queue to workers that keep the books: a mutex, two condition variables, a readers-writer
-//! lock, a timed lock, and an epoch, all from `lockwright_sync`. `LOCKWRIGHT_LOCK` chooses the lock.
+//! Orders go through a queue to workers that keep the books. The program uses mutexes, two condition variables, a
+//! readers-writer lock, a timed lock and an epoch, all from `lockwright_sync`. `LOCKWRIGHT_LOCK` chooses the lock.
 //!
 //! `cargo run --release -p lockwright-sync --example orders`
 
@@ -11,11 +11,11 @@ use std::time::Duration;
 const CLERKS: u64 = 3;
 const ORDERS: u64 = 20_000;
 const ROOM: usize = 64;
-/// The epoch: handing in an order, which should take 300 us at most.
+/// The epoch: handing in an order, which should take at most 300 us.
 const HAND_IN: u32 = 1;
 const HAND_IN_SLO: Duration = Duration::from_micros(300);
 
-/// Orders on their way: at most `ROOM`.
+/// The queue: at most `ROOM` orders.
 #[derive(Default)]
 struct Desk {
     orders: VecDeque<u64>,
@@ -50,7 +50,7 @@ fn work() {
         let prices = PRICES.read();
         assert_eq!(prices[0], prices[1], "a writer was seen at work");
         drop(prices);
-        // A clerk who can't have the books within ten seconds would say so, and try again.
+        // A worker who can't get the books within ten seconds says so, and tries again.
         let mut books = loop {
             match BOOKS.try_lock_for(Duration::from_secs(10)) {
                 Some(books) => break books,

@@ -3,12 +3,12 @@
  *     #include "lockwright.h"
  *
  *     lw_epoch_start(1);
- *     handle(request);               // takes any locks, as often as it likes
- *     lw_epoch_end(1, 200000);       // should have taken 200 us at most
+ *     handle(request);               // may take any locks, any number of times
+ *     lw_epoch_end(1, 200000);       // should have taken at most 200 us
  *
  * Under the locks `asl`, `slo` and `auto` (`lockwright run -- PROGRAM`), threads on little cores let others go first at
- * each lock, as long as epochs keep their SLO. Without lockwright these functions do nothing: there is no library to
- * link with.
+ * each lock, as long as epochs keep their SLO. Without lockwright these functions do nothing. You need not link with any
+ * library.
  *
  * Needs GCC or Clang, and glibc. C99, or C++11 (with a guard: lockwright::epoch).
  * docs/epochs.md says what the numbers mean, what it costs, and what is not covered.
@@ -37,7 +37,7 @@ extern void lw_real_epoch_name(int id, const char *name) __asm__("lw_epoch_name"
 
 #else
 
-/* In position-dependent code (-fno-pic) the linker decides what a weak symbol is, so we look it up at run
+/* In position-dependent code (-fno-pic) the linker decides the value of a weak symbol, so we look it up at run
    time. */
 extern void *lw_real_dlsym(void *handle, const char *name) __asm__("dlsym") LW_WEAK;
 
@@ -61,8 +61,8 @@ static inline __attribute__((unused)) void *lw_look_up(void **known, const char 
 
 #endif
 
-/* The epoch `id`, 0 to 1023, begins in the calling thread. Epochs may be nested, also within themselves,
- * 64 deep; the innermost one counts. */
+/* Begins the epoch `id` (0 to 1023) in the calling thread. Epochs may be nested 64 deep, even within themselves;
+ * the innermost one counts. */
 static inline __attribute__((unused)) void lw_epoch_start(int id) __asm__("lw_inline_epoch_start");
 static inline void lw_epoch_start(int id)
 {
@@ -71,8 +71,8 @@ static inline void lw_epoch_start(int id)
         real(id);
 }
 
-/* The epoch ends; it should have taken `slo_ns` nanoseconds at most. Epochs within it that have not ended end
- * with it, and are not judged. Does nothing if the epoch does not run in this thread. */
+/* Ends the epoch; it should have taken at most `slo_ns` nanoseconds. Inner epochs that are still open end
+ * with it, and are not counted against their SLO. Does nothing if this thread is not in that epoch. */
 static inline __attribute__((unused)) void lw_epoch_end(int id, uint64_t slo_ns)
     __asm__("lw_inline_epoch_end");
 static inline void lw_epoch_end(int id, uint64_t slo_ns)
@@ -82,8 +82,8 @@ static inline void lw_epoch_end(int id, uint64_t slo_ns)
         real(id, slo_ns);
 }
 
-/* The percentage of its executions that must keep the SLO, in all threads: 90 to 99.9; the default is
-   99. */
+/* Sets the percentage of the epoch's executions that must keep the SLO, in all threads: 90 to 99.9. The default
+   is 99. */
 static inline __attribute__((unused)) void lw_epoch_percentile(int id, double percent)
     __asm__("lw_inline_epoch_percentile");
 static inline void lw_epoch_percentile(int id, double percent)
@@ -93,7 +93,7 @@ static inline void lw_epoch_percentile(int id, double percent)
         real(id, percent);
 }
 
-/* The epoch's name in reports; the first 63 bytes count. */
+/* Sets the epoch's name in reports; only the first 63 bytes count. */
 static inline __attribute__((unused)) void lw_epoch_name(int id, const char *name)
     __asm__("lw_inline_epoch_name");
 static inline void lw_epoch_name(int id, const char *name)

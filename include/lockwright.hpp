@@ -1,10 +1,10 @@
-// lockwright.hpp: lockwright's locks for C++17 programs, shaped as the standard library's.
+// lockwright.hpp: lockwright's locks for C++17 programs, with the interface of the standard library's.
 //
 //   c++ program.cpp -Iinclude -Ltarget/release -llockwright_static -pthread
 //
-// lockwright::mutex, timed_mutex, shared_mutex and condition_variable take the place of std's; std::lock_guard,
-// unique_lock, shared_lock and scoped_lock work with them. See lockwright_sync.h for what they are built on, and
-// lockwright.h for lockwright::epoch, which tells the lock `asl` how long a piece of work may take.
+// lockwright::mutex, timed_mutex, shared_mutex and condition_variable replace std's; std::lock_guard, unique_lock,
+// shared_lock and scoped_lock work with them. They are built on lockwright_sync.h. See also lockwright::epoch in
+// lockwright.h: it tells the lock `asl` how long a piece of work may take.
 #ifndef LOCKWRIGHT_HPP
 #define LOCKWRIGHT_HPP
 
@@ -24,7 +24,7 @@ namespace lockwright {
 
 namespace detail {
 
-// Times beyond this are "forever"; the clocks' own numbers end sooner than the programs'.
+// Longer times count as this: a clock's range may end before a program's.
 constexpr std::chrono::hours century{24 * 36500};
 
 // The time `left` from now, by CLOCK_MONOTONIC, rounded up to nanoseconds.
@@ -45,14 +45,15 @@ timespec after(const std::chrono::duration<Rep, Period> &left)
     return {static_cast<time_t>(whole.count()), static_cast<long>((ns - whole).count())};
 }
 
-// Calls `attempt` with deadlines until `clock_time` has passed, whatever clock that is by; true if one succeeded.
+// Calls `attempt` with deadlines until it succeeds, or until `clock_time` has passed by its own clock; true if it
+// succeeded.
 template <class Clock, class Duration, class Attempt>
 bool until(const std::chrono::time_point<Clock, Duration> &clock_time, Attempt attempt)
 {
     for (;;) {
         const auto now = Clock::now();
         using left = decltype(clock_time - now);
-        // Not subtracted if it is past: time_point::min() - now would overflow.
+        // Don't subtract if it has passed: time_point::min() - now would overflow.
         if (attempt(after(clock_time <= now ? left::zero() : clock_time - now)))
             return true;
         if (Clock::now() >= clock_time)
@@ -105,7 +106,7 @@ public:
     }
 };
 
-// As std::shared_mutex and std::shared_timed_mutex; 56 bytes. A leaving writer prefers writers.
+// As std::shared_mutex and std::shared_timed_mutex; 56 bytes. A writer that leaves prefers writers.
 class shared_mutex {
 public:
     using native_handle_type = lw_rwlock_t *;
@@ -114,12 +115,12 @@ public:
     shared_mutex(const shared_mutex &) = delete;
     shared_mutex &operator=(const shared_mutex &) = delete;
 
-    // std::system_error with EDEADLK: the calling thread holds it for writing.
+    // Throws std::system_error with EDEADLK if the calling thread holds it for writing.
     void lock() { detail::check(lw_rwlock_wrlock(&lock_), "lockwright::shared_mutex::lock"); }
     bool try_lock() noexcept { return lw_rwlock_trywrlock(&lock_) == 0; }
     void unlock() noexcept { lw_rwlock_unlock(&lock_); }
 
-    // As `lock`; and EAGAIN: 2^27 readers.
+    // As `lock`; throws with EAGAIN if it has 2^27 readers.
     void lock_shared()
     {
         detail::check(lw_rwlock_rdlock(&lock_), "lockwright::shared_mutex::lock_shared");
@@ -160,9 +161,9 @@ private:
     lw_rwlock_t lock_ = LW_RWLOCK_INIT;
 };
 
-// As std::condition_variable, over std::unique_lock of a lockwright::mutex or timed_mutex; 48 bytes. A
+// As std::condition_variable, for std::unique_lock of a lockwright::mutex or timed_mutex; 48 bytes. A
 // notification belongs to the thread that has waited longest. The waits throw std::system_error with EINVAL if
-// others wait with another mutex.
+// other threads wait with another mutex.
 class condition_variable {
 public:
     using native_handle_type = lw_cond_t *;

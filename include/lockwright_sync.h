@@ -1,14 +1,15 @@
 /*
  * lockwright_sync.h: lockwright's locks for C programs that link them (liblockwright_static.a).
  *
- * For programs that the preloaded library can't reach: static ones, and those whose locks are not pthread's.
- * LOCKWRIGHT_LOCK chooses the lock of mutexes when the program starts, as under the preloaded library; if
- * that is in the process too, it serves these locks as well. Linux, glibc 2.34 or later, x86-64 and aarch64.
+ * For programs that the preloaded library can't reach: static ones, and those that don't use pthread's locks.
+ * As under the preloaded library, LOCKWRIGHT_LOCK chooses the lock of mutexes when the program starts. If the
+ * preloaded library is in the process, too, it serves these locks as well. Needs Linux on x86-64 or aarch64, with
+ * glibc 2.34 or later.
  *
  *   cc program.c -Iinclude -Ltarget/release -llockwright_static -pthread
  *
- * Functions return 0 or an error number, as pthread's do; none sets errno, none is a cancellation point. Times
- * are absolute, by CLOCK_MONOTONIC or CLOCK_REALTIME. Objects are for the threads of one process.
+ * Functions return 0 or an error number, as pthread's do. None sets errno, and none is a cancellation point. Times
+ * are absolute, by CLOCK_MONOTONIC or CLOCK_REALTIME. Processes can't share these objects; threads of one can.
  */
 #ifndef LOCKWRIGHT_SYNC_H
 #define LOCKWRIGHT_SYNC_H
@@ -22,33 +23,33 @@
 extern "C" {
 #endif
 
-/* A mutex: not recursive, unlocked by the thread that locked it. Zeroes are an unlocked one. */
+/* A mutex. It is not recursive, and the thread that locked it must unlock it. All zeroes is an unlocked mutex. */
 typedef struct { uint64_t lw_private[5]; } lw_mutex_t;
 #define LW_MUTEX_INIT {{0, 0, 0, 0, 0}}
 
-/* A condition variable. Zeroes are one that nobody waits for. */
+/* A condition variable. All zeroes is one that nobody waits for. */
 typedef struct { uint64_t lw_private[6]; } lw_cond_t;
 #define LW_COND_INIT {{0, 0, 0, 0, 0, 0}}
 
-/* Readers together, or one writer. A leaving writer prefers writers; readers join readers. */
+/* A readers-writer lock. A writer that leaves prefers writers; readers join readers. */
 typedef struct { uint64_t lw_private[7]; } lw_rwlock_t;
 #define LW_RWLOCK_INIT {{0, 0, 0, 0, 0, 0, 1}}
 
 void lw_mutex_init(lw_mutex_t *mutex);
 int lw_mutex_lock(lw_mutex_t *mutex);
-/* EBUSY: it would have to wait. */
+/* EBUSY: it would have to wait for the mutex. */
 int lw_mutex_trylock(lw_mutex_t *mutex);
 /* ETIMEDOUT: still held by others when `clock` read `until`. EINVAL: no such clock, or a bad tv_nsec. */
 int lw_mutex_timedlock(lw_mutex_t *mutex, clockid_t clock, const struct timespec *until);
 int lw_mutex_unlock(lw_mutex_t *mutex);
-/* EBUSY: it is held, or a waiter of a condition variable will come back for it. */
+/* EBUSY: it is held, or a thread waits for a condition variable with it. */
 int lw_mutex_destroy(lw_mutex_t *mutex);
 
 void lw_cond_init(lw_cond_t *cond);
-/* Returns with the mutex held; at times for no reason: look again. EINVAL: others wait for `cond` with another
-   mutex; then the mutex stayed held. */
+/* Returns with the mutex held. Wake-ups may be spurious: check your condition in a loop. EINVAL: other threads wait
+   for `cond` with another mutex; then this one was not unlocked. */
 int lw_cond_wait(lw_cond_t *cond, lw_mutex_t *mutex);
-/* ETIMEDOUT, with the mutex held: no signal until `clock` read `until`. */
+/* ETIMEDOUT, with the mutex held: no signal before `clock` read `until`. */
 int lw_cond_timedwait(lw_cond_t *cond, lw_mutex_t *mutex, clockid_t clock,
                       const struct timespec *until);
 /* Wakes the thread that has waited longest. */

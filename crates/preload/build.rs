@@ -1,4 +1,4 @@
-//! Link options of the library, and whether its symbols can have versions.
+//! Sets the library's link options, and finds out whether its symbols can have versions.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ const X86_64: &[&str] =
     &["GLIBC_2.2.5", "GLIBC_2.3.2", "GLIBC_2.3.4", "GLIBC_2.28", "GLIBC_2.30", "GLIBC_2.34"];
 const OTHERS: &[&str] = &["GLIBC_2.17", "GLIBC_2.28", "GLIBC_2.30", "GLIBC_2.34"];
 
-/// A library with a function of some version.
+/// The source of a library with a versioned function.
 const PROBE: &str = r#"
 #![no_std]
 #[panic_handler]
@@ -24,8 +24,8 @@ core::arch::global_asm!(
 "#;
 
 fn main() {
-    // Once loaded it stays: the fork handler that our constructor registered, the threads' static TLS and
-    // waiters inside of our code would outlive a `dlclose`.
+    // Once loaded, the library stays: the fork handler that our constructor registered, the threads' static TLS and
+    // waiters inside our code would outlive a `dlclose`.
     println!("cargo:rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // Line tables for backtraces, at a third of their size.
     println!("cargo:rustc-cdylib-link-arg=-Wl,--compress-debug-sections=zlib");
@@ -49,7 +49,7 @@ fn main() {
     }
 }
 
-/// Does the linker that rustc will use take a version script beside rustc's own? GNU ld and gold don't.
+/// Does the linker that rustc will use accept a version script beside rustc's own? GNU ld and gold don't.
 fn takes_versions(out: &Path, script: &Path) -> bool {
     let source = out.join("probe.rs");
     fs::write(&source, PROBE).expect("our own folder can be written");

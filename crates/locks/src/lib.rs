@@ -1,22 +1,24 @@
 //! The locks: one algorithm, one file, one page.
 //!
 //! ```text
-//!   spin/    tas ── ttas (look first, back off) ── ticket (in order) ── ptkt (each waiter looks elsewhere) ── twa (but the next one)
+//!   spin/    tas ── ttas (look first, back off) ── ticket (in order) ── ptkt (each waiter watches a word of its own)
+//!            ── twa (all but the next waiter watch elsewhere)
 //!   queue/   mcs (wait on your own node) ── clh (wait on your predecessor's) ── hemlock (no links) ── reciprocating (stacks)
 //!   numa/    cohort: a lock of locks, one for each cluster: c-tkt-tkt, cptltkt ── cna (mcs that prefers its own cluster)
 //!   block/   mcs-stp: mcs, and sleep after a while
 //!   front/   on word 0 of a pthread_mutex_t, glibc's 0/1/2 protocol
 //!              line   the queue of sleepers: mcs with the head kept in the lock
-//!              fifo   nobody passes the line ── barging: runners may, boundedly ── auto: as the machine suits
-//!              batch  is the lock better left where its data is?
-//!              asl    fifo, and little cores stand by first ── asl-max, asl-opt (fixed windows) ── pb10 (1 in 10)
-//!   amp/     for unequal cores: feedback (from latency to window), standby (wait without asking),
-//!              reorderable (any FIFO lock, and a second way to ask for it): asl-mcs, asl-ticket, asl-clh
+//!              fifo   nobody overtakes the line ── barging: running threads may, within a bound ── auto: whichever suits the machine
+//!              batch  should the lock stay where its data is?
+//!              asl    fifo, but little cores stand by first ── asl-max, asl-opt (fixed windows) ── pb10 (1 in 10)
+//!   amp/     for unequal cores: feedback (from latency to window), standby (wait without queueing),
+//!              reorderable (any FIFO lock, with a second way to acquire it): asl-mcs, asl-ticket, asl-clh
 //!   rw/      readers and writers, in phases        condvar   a list; a signal belongs to one waiter
 //!   posix/   what a pthread_mutex_t means on top of them: kinds, owners, which lock
 //! ```
 //!
-//! [`catalog`] is the only list, [`spec`] the only reader of `NAME[:key=value,...]`. All are generic over [`lockwright_platform::Platform`].
+//! [`catalog`] is the only list of locks, and [`spec`] the only parser of `NAME[:key=value,...]`. All locks are generic over
+//! [`lockwright_platform::Platform`].
 #![no_std]
 
 pub mod amp;

@@ -8,23 +8,23 @@
 //!   TryLock · TimedLock · Probe
 //! ```
 //!
-//! Code that measures, simulates or models critical sections uses [`Sections`]. So a lock that carries sections to another
-//! core fits as well (delegation: a server's core runs them, or the holder runs those of its waiters). [`RawLock`] is for
-//! programs that lock here and unlock there: a `pthread_mutex_t`. For a `RawLock` the base is one line,
-//! [`held_sections!`](crate::held_sections). (A blanket implementation would not do: with it, no crate could implement
-//! the base for a lock of its own over every `P`, since others might make that lock a `RawLock` on a machine of theirs.)
+//! Code that measures, simulates or models critical sections uses [`Sections`]. So delegation locks fit, too: a server's core
+//! runs the sections, or the holder runs those of its waiters. [`RawLock`] is for programs that lock here and unlock there,
+//! as with a `pthread_mutex_t`. A `RawLock` gets its `Sections` by one line, [`held_sections!`](crate::held_sections).
+//! (A blanket implementation would not do. With it, no crate could implement `Sections` for a lock of its own over every
+//! `P`, since another crate might make that lock a `RawLock` on a machine of its own.)
 
 use crate::Platform;
 use core::marker::PhantomData;
 
 /// Mutual exclusion of critical sections, on whichever thread they run.
 ///
-/// A lock that runs sections elsewhere implements this trait alone: the caller waits in [`with`](Self::with) until its
-/// section has run, so a node may lend what lies on the caller's stack.
+/// A lock that runs sections elsewhere implements this trait alone. The caller waits in [`with`](Self::with) until its
+/// section has run, so a node may refer to data on the caller's stack.
 pub trait Sections<P: Platform>: Sized + Send + Sync {
     /// What one section needs in addition to the lock: a queue node, a mailbox, or nothing (`()`).
     ///
-    /// The caller keeps it from before it asks for the lock until after it has left, and does not move it in between.
+    /// It must stay alive, and must not move, from before the caller asks for the lock until after the section.
     type Node: Default;
 
     /// An unlocked lock.
@@ -32,19 +32,19 @@ pub trait Sections<P: Platform>: Sized + Send + Sync {
 
     /// Runs `section` while no other section under this lock runs; returns what it returns.
     ///
-    /// It sees what earlier sections wrote. `section` runs exactly once, on the calling thread or on another one.
-    /// That is why it and its result are `Send`, and why it may see the other thread's place and thread-locals. It
+    /// `section` sees what earlier sections wrote. It runs exactly once, on the calling thread or on another one.
+    /// That is why it and its result are `Send`, and why it may see another thread's place and thread-locals. It
     /// must not ask for this lock again.
     ///
-    /// If `section` unwinds, `with` unwinds at its caller, and the lock is free: a lock that runs sections elsewhere
-    /// carries the panic back, and serves the others.
+    /// If `section` panics, `with` unwinds into its caller, and the lock is free. A lock that runs sections elsewhere
+    /// carries the panic back to the caller, and goes on serving the others.
     ///
     /// # Safety
     /// `node` is valid, pinned and used for nothing else until `with` returns or unwinds.
     unsafe fn with<R: Send>(&self, node: *mut Self::Node, section: impl FnOnce() -> R + Send) -> R;
 
     /// As [`with`](Self::with), for a caller that can afford to be overtaken for `window_ns` nanoseconds (its epoch's
-    /// window). Only locks that reorder their waiters look at it.
+    /// window). Only locks that reorder their waiters use the window.
     ///
     /// # Safety
     /// As [`with`](Self::with).
@@ -61,9 +61,9 @@ pub trait Sections<P: Platform>: Sized + Send + Sync {
     }
 }
 
-/// The sections of a [`RawLock`] on machine `P`, inside of its `impl Sections<P>`: lock, run, unlock.
+/// The methods of `impl Sections<P>` for a [`RawLock`] on machine `P`: lock, run, unlock.
 ///
-/// Everything is inlined: only a few instructions are measured, and none should be a call.
+/// Everything is inlined: benchmarks measure only a few instructions here, and none should be a call.
 #[macro_export]
 macro_rules! held_sections {
     ($machine:ty) => {
@@ -93,7 +93,7 @@ macro_rules! held_sections {
     };
 }
 
-/// A [`RawLock`] that is held, until this ends: at the section's end, also if it unwinds.
+/// A guard: the [`RawLock`] is held until this is dropped, at the section's end or when the section unwinds.
 pub struct Held<'a, P: Platform, L: RawLock<P>> {
     lock: &'a L,
     node: *mut L::Node,
@@ -104,7 +104,7 @@ impl<'a, P: Platform, L: RawLock<P>> Held<'a, P, L> {
     /// Acquires.
     ///
     /// # Safety
-    /// As [`Sections::with`], until this ends.
+    /// As [`Sections::with`], until the guard is dropped.
     #[inline(always)]
     pub unsafe fn lock(lock: &'a L, node: *mut L::Node) -> Self {
         // SAFETY: the caller's promise.
@@ -112,10 +112,10 @@ impl<'a, P: Platform, L: RawLock<P>> Held<'a, P, L> {
         Self { lock, node, machine: PhantomData }
     }
 
-    /// Acquires, and can afford to be overtaken for `window_ns` nanoseconds.
+    /// Acquires, for a caller that can afford to be overtaken for `window_ns` nanoseconds.
     ///
     /// # Safety
-    /// As [`Sections::with`], until this ends.
+    /// As [`Sections::with`], until the guard is dropped.
     #[inline(always)]
     pub unsafe fn lock_window(lock: &'a L, node: *mut L::Node, window_ns: u32) -> Self {
         // SAFETY: the caller's promise.
@@ -137,14 +137,14 @@ pub trait RawLock<P: Platform>: Sections<P> {
     /// Acquires; returns with the lock held.
     ///
     /// # Safety
-    /// `node` is valid, pinned and used for nothing else until the `unlock` that gets it returns.
+    /// `node` is valid, pinned and used for nothing else until `unlock(node)` returns.
     unsafe fn lock(&self, node: *mut Self::Node);
 
-    /// As [`lock`](Self::lock), for a lock that stands in front of a word that is the lock proper, and is
-    /// released as soon as its holder has that word (how textbook locks run under the preload).
+    /// As [`lock`](Self::lock), for a lock that stands in front of another word, which is the real lock. Its holder releases
+    /// it as soon as it has that word. (Textbook locks run this way under the preload.)
     ///
-    /// `is_free` says whether the word is free, and `window_ns` how long, in nanoseconds, the caller can afford to
-    /// be overtaken; only locks that reorder their waiters ask for either.
+    /// `is_free` says whether the word is free. `window_ns` says how long, in nanoseconds, the caller can afford to be
+    /// overtaken. Only locks that reorder their waiters use either.
     ///
     /// # Safety
     /// As [`lock`](Self::lock).
@@ -162,25 +162,25 @@ pub trait RawLock<P: Platform>: Sections<P> {
     /// Releases.
     ///
     /// # Safety
-    /// The caller holds the lock, by a `lock` or successful `try_lock` with this very `node`.
+    /// The caller holds the lock, by `lock` or a successful `try_lock` with this very `node`.
     unsafe fn unlock(&self, node: *mut Self::Node);
 }
 
-/// A first-come-first-served lock that can be looked at: a base for the reorderable lock.
+/// A first-come-first-served lock that can say whether it is free: a base for the reorderable lock.
 pub trait Probe<P: Platform>: RawLock<P> {
-    /// Is it free, and nobody in its queue? A hint, stale as soon as it is given; costs one load or two.
+    /// Is it free, with nobody in its queue? A hint, stale as soon as it is given; costs one load or two.
     fn is_free(&self) -> bool;
 }
 
-/// A lock that can be tried.
+/// A lock that can be acquired without waiting.
 pub trait TryLock<P: Platform>: RawLock<P> {
-    /// Acquires if that needs no waiting; `true` if the lock is now held.
+    /// Acquires if that needs no waiting; returns `true` if the lock is now held.
     ///
     /// # Safety
     /// As [`RawLock::lock`]; if it returns `false` the node is free again.
     unsafe fn try_lock(&self, node: *mut Self::Node) -> bool;
 
-    /// Runs `section` as [`Sections::with`] does, if that needs no waiting; `None`: it was not run.
+    /// Runs `section` as [`Sections::with`] does, if that needs no waiting; `None`: it didn't run.
     ///
     /// # Safety
     /// As [`Sections::with`].
@@ -201,13 +201,13 @@ pub trait TryLock<P: Platform>: RawLock<P> {
 
 /// A lock that can be waited for until a deadline.
 pub trait TimedLock<P: Platform>: RawLock<P> {
-    /// Acquires, or gives up at `deadline`; `true` if the lock is now held.
+    /// Acquires, or gives up at `deadline`; returns `true` if the lock is now held.
     ///
     /// # Safety
     /// As [`RawLock::lock`]; if it returns `false` the node is free again.
     unsafe fn lock_until(&self, node: *mut Self::Node, deadline: P::Deadline) -> bool;
 
-    /// Runs `section` as [`Sections::with`] does, or gives up at `deadline`; `None`: it was not run.
+    /// Runs `section` as [`Sections::with`] does, or gives up at `deadline`; `None`: it didn't run.
     ///
     /// # Safety
     /// As [`Sections::with`].
@@ -230,6 +230,6 @@ pub trait TimedLock<P: Platform>: RawLock<P> {
 /// A lock that can live in memory zeroed by somebody else (a static `pthread_mutex_t`).
 ///
 /// # Safety
-/// All-zero bytes are an unlocked lock, the type is at most 16 bytes, its alignment at most 8, and it
-/// needs no destructor: dropping the memory of an unlocked lock leaks nothing.
+/// All-zero bytes are an unlocked lock. The type has at most 16 bytes and an alignment of at most 8. It needs no
+/// destructor: freeing the memory of an unlocked lock leaks nothing.
 pub unsafe trait InPlace {}

@@ -1,9 +1,9 @@
 //! Where a thread runs.
 
-/// A core's class: its rank among the machine's classes, the fastest first. A lock's [`Platform::place`](crate::Platform::place)
-/// counts from the fastest that the program may run on.
+/// A core's class: its rank by speed, the fastest first. [`Platform::place`](crate::Platform::place) counts from the fastest
+/// class that the program may run on.
 ///
-/// `Class(0)` are the big cores. A machine with equal cores has only class 0.
+/// `Class(0)` means the big cores. A machine with equal cores has only class 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Class(pub u8);
 
@@ -17,10 +17,10 @@ impl Class {
     }
 }
 
-/// Where a thread runs: may be stale by the time it is looked at.
+/// Where a thread runs. May be stale by the time that you look at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The CPU's number, as the operating system counts.
+    /// The operating system's number of the CPU.
     pub cpu: u32,
     /// That CPU's class.
     pub class: Class,

@@ -1,5 +1,4 @@
-//! `liblockwright_static.a`: the functions of `lockwright_sync.h` and `lockwright.h`. Each is a line that calls the
-//! runtime; there is nothing else.
+//! `liblockwright_static.a`: the functions of `lockwright_sync.h` and `lockwright.h`. Each just calls the runtime.
 //!
 //! For programs that the preloaded library can't reach (static ones), or that want our locks without it.
 #![no_std]
@@ -34,15 +33,15 @@ static END: unsafe extern "C" fn() = {
     end
 };
 
-/// The core library needs one; nothing of ours panics. It must not end the program silently.
+/// The core library needs a panic handler, though our code never panics. If it does, it must not fail silently.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: no preconditions.
     unsafe { libc::abort() }
 }
 
-// The prebuilt core library refers to it, and never calls it here: nothing unwinds through us. Weak, because
-// a program may link another library that is written in Rust, which has the real one.
+// The prebuilt core library refers to this symbol, but never calls it here: nothing unwinds through us. It is weak, because
+// a program may also link another library written in Rust, which has the real one.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".pushsection .text.rust_eh_personality,\"ax\",@progbits",
@@ -108,7 +107,7 @@ export! {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_mutex_init(lock: *mut Mutex) {
-    // SAFETY: the program gives us memory that nobody uses.
+    // SAFETY: the program passes memory that nobody else uses.
     unsafe { lock.write(Mutex::new()) };
 }
 

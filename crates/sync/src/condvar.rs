@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 /// A condition variable for [`Mutex`](crate::Mutex), 48 bytes; usable in a `static`.
 ///
-/// A notification belongs to the thread that has waited longest, from the moment that it is sent. Waits may
-/// return without a notification, as everywhere: use [`wait_while`](Self::wait_while), or look again.
+/// From the moment that it is sent, a notification belongs to the thread that has waited longest. As with any condition
+/// variable, wake-ups may be spurious: use [`wait_while`](Self::wait_while), or check your condition in a loop.
 ///
 /// ```
 /// use lockwright_sync::{Condvar, Mutex};
@@ -36,17 +36,17 @@ use std::time::{Duration, Instant};
 /// ```
 pub struct Condvar(UnsafeCell<layout::Cond>);
 
-// SAFETY: all that changes in it is atomic; its waiters' nodes are threads' own memory.
+// SAFETY: everything in it that changes is atomic; each waiter's node is its thread's own memory.
 unsafe impl Sync for Condvar {}
-// SAFETY: as above; nobody waits for a condvar that is moved.
+// SAFETY: as above; nobody waits for a condvar while it is moved.
 unsafe impl Send for Condvar {}
 
-/// Whether a wait ended because its time was up.
+/// Whether a wait ended because its time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Was the time up, without a notification?
+    /// Did the time end without a notification?
     pub fn timed_out(self) -> bool {
         self.0
     }
@@ -61,7 +61,7 @@ impl Condvar {
     /// Unlocks, waits for a notification, and locks again.
     ///
     /// # Panics
-    /// If threads wait for this condvar with another mutex.
+    /// If other threads wait for this condvar with another mutex.
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         self.wait_by(guard, None);
     }
@@ -80,7 +80,7 @@ impl Condvar {
         }
     }
 
-    /// As [`wait`](Self::wait), for `timeout` at most.
+    /// As [`wait`](Self::wait), but for at most `timeout`.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -92,7 +92,7 @@ impl Condvar {
         self.wait_by(guard, after(timeout))
     }
 
-    /// As [`wait`](Self::wait), until `instant` at most.
+    /// As [`wait`](Self::wait), but not beyond `instant`.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -104,7 +104,7 @@ impl Condvar {
         self.wait_by(guard, at(instant))
     }
 
-    /// Waits while `condition` holds, for `timeout` at most; timed out means that it still held then.
+    /// Waits while `condition` holds, for at most `timeout`. It has timed out if the condition still held in the end.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -125,13 +125,13 @@ impl Condvar {
 
     /// Wakes the thread that has waited longest, if any.
     pub fn notify_one(&self) {
-        // SAFETY: `self` is there.
+        // SAFETY: `self` is valid.
         unsafe { sync::cond_signal(self.0.get()) };
     }
 
     /// Wakes all threads that wait.
     pub fn notify_all(&self) {
-        // SAFETY: `self` is there.
+        // SAFETY: `self` is valid.
         unsafe { sync::cond_broadcast(self.0.get()) };
     }
 
@@ -141,9 +141,9 @@ impl Condvar {
         until: Option<libc::timespec>,
     ) -> WaitTimeoutResult {
         let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: the raw mutex is used to wait with, as the guard's holder; it is held again afterwards.
+        // SAFETY: the guard's holder waits with this raw mutex, and holds it again afterwards.
         let mutex: &RawMutex = unsafe { MutexGuard::mutex(guard).raw() };
-        // SAFETY: both are there while they are borrowed; the guard says that this thread holds the mutex.
+        // SAFETY: both are valid while they are borrowed; the guard proves that this thread holds the mutex.
         let answer = unsafe { sync::cond_wait(self.0.get(), mutex.get(), CLOCK, until) };
         assert!(answer != libc::EINVAL, "threads wait for this condvar with another mutex");
         WaitTimeoutResult(answer == libc::ETIMEDOUT)

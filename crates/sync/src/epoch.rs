@@ -5,11 +5,11 @@ use std::ffi::CString;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// A piece of the program's work that has a latency objective (SLO); it lasts as long as this guard.
+/// A piece of the program's work that has a latency objective (SLO). It lasts as long as this guard.
 ///
-/// With `LOCKWRIGHT_LOCK=asl`, threads on little cores let others go first at each lock, ours and, under the
-/// preloaded library, pthread's, as long as epochs keep their SLO. With other locks epochs are only counted, if
-/// `lockwright run --stats` asks for that. Epochs may lie within each other; the innermost counts.
+/// With `LOCKWRIGHT_LOCK=asl`, threads on little cores let others go first at each lock, as long as epochs keep their SLO.
+/// That goes for our locks and, under the preloaded library, for pthread's. With other locks epochs are only counted, and
+/// only if `lockwright run --stats` asks for that. Epochs may be nested; the innermost one counts.
 ///
 /// ```
 /// use lockwright_sync::{Epoch, Mutex};
@@ -37,9 +37,9 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// The epoch `id` (0 to 1023) begins in the calling thread; it should take `slo` at most.
+    /// Begins epoch `id` (0 to 1023) in the calling thread; it should take at most `slo`.
     ///
-    /// Another id is said once on standard error, and its epochs are ignored.
+    /// Epochs with an id out of range are ignored, after one message on standard error.
     #[inline]
     pub fn start(id: u32, slo: Duration) -> Self {
         let slo_ns = u64::try_from(slo.as_nanos()).unwrap_or(u64::MAX);
@@ -48,13 +48,13 @@ impl Epoch {
         Self { id, slo_ns, thread: PhantomData }
     }
 
-    /// The percentage of executions of epoch `id` that must keep the SLO: 90 to 99.9; the default is 99.
+    /// Sets the percentage of epoch `id`'s executions that must keep the SLO: 90 to 99.9. The default is 99.
     pub fn percentile(id: u32, percent: f64) {
         // SAFETY: any values are legal.
         unsafe { sync::epoch_percentile(id as libc::c_int, percent) };
     }
 
-    /// Reports call epoch `id` so; its first 63 bytes count, and it ends at a NUL.
+    /// Sets the name of epoch `id` in reports. Only the first 63 bytes count, and a NUL ends it.
     pub fn name(id: u32, name: &str) {
         let name: Vec<u8> = name.bytes().take_while(|&byte| byte != 0).collect();
         let Ok(name) = CString::new(name) else { return };

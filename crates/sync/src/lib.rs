@@ -1,7 +1,7 @@
 //! Mutex, condition variable and readers-writer lock on lockwright's locks, for Rust programs.
 //!
-//! Rust's std and parking_lot wait by the kernel's futexes directly, so the preloaded library can't reach
-//! them. A program that uses these types instead gets the same locks, chosen by the same variables
+//! The locks of Rust's std and of parking_lot call the kernel's futexes directly, so the preloaded library can't reach
+//! them. A program that uses these types instead gets lockwright's locks, chosen by the same variables
 //! (`LOCKWRIGHT_LOCK=fifo ./program`), with or without the preloaded library.
 //!
 //! ```
@@ -26,8 +26,8 @@
 //! * No poisoning: a panic in a critical section unlocks, as in parking_lot.
 //! * Guards are not `Send`: the lock remembers the thread that holds it.
 //! * The types are those of [`lock_api`], so everything that it offers works (`MutexGuard::map`, `Arc` guards, ...).
-//! * x86-64 and aarch64 Linux with glibc 2.34 or later. What is read when the program starts, and what is not:
-//!   `docs/sync.md`.
+//! * They need Linux on x86-64 or aarch64, with glibc 2.34 or later. `docs/sync.md` says which settings are read when the
+//!   program starts.
 
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 compile_error!("lockwright-sync needs Linux and glibc");
@@ -48,8 +48,7 @@ pub use rwlock::{
 
 use std::time::{Duration, Instant};
 
-/// The program's constructor: what LOCKWRIGHT_* say is understood, or complained of, before `main`; and threads
-/// that fork later are known.
+/// The program's constructor: reads LOCKWRIGHT_*, or complains about them, before `main`, and prepares for forks.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static START: extern "C" fn() = {
@@ -70,7 +69,7 @@ static END: unsafe extern "C" fn() = {
     end
 };
 
-/// By which clock all our times are meant: the one of [`Instant`].
+/// The clock of all our times, which is that of [`Instant`].
 const CLOCK: libc::clockid_t = libc::CLOCK_MONOTONIC;
 
 /// The time `timeout` from now; `None` if that is forever (more than 100 years).
@@ -89,7 +88,7 @@ fn after(timeout: Duration) -> Option<libc::timespec> {
     })
 }
 
-/// The time that `instant` is; one that has passed is now.
+/// `instant` on our clock, or now if it has passed.
 fn at(instant: Instant) -> Option<libc::timespec> {
     after(instant.saturating_duration_since(Instant::now()))
 }

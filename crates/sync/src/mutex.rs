@@ -7,7 +7,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// A mutex, 40 bytes beside what it protects; usable in a `static`; not poisoned by panics.
+/// A mutex of 40 bytes plus the data that it protects. It can be a `static`, and panics don't poison it.
 ///
 /// ```
 /// use lockwright_sync::Mutex;
@@ -29,13 +29,13 @@ pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
 /// Holds a [`Mutex`]; unlocks it when dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
-/// Holds a [`Mutex`], and leads to a part of what it protects.
+/// Holds a [`Mutex`], and gives access to a part of the data that it protects.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;
 
 /// The lock of a [`Mutex`], without data: for `lock_api`'s other types.
 pub struct RawMutex(UnsafeCell<layout::Mutex>);
 
-// SAFETY: all that changes in it is atomic.
+// SAFETY: everything in it that changes is atomic.
 unsafe impl Sync for RawMutex {}
 
 impl RawMutex {
@@ -48,7 +48,7 @@ impl RawMutex {
             lock_api::RawMutex::lock(self);
             return true;
         };
-        // SAFETY: `self` is there, and so is the time, by a clock that exists.
+        // SAFETY: `self` and the time are valid, and the clock exists.
         unsafe { sync::mutex_lock_until(self.get(), CLOCK, &until) == 0 }
     }
 }
@@ -60,14 +60,14 @@ impl fmt::Debug for RawMutex {
     }
 }
 
-// SAFETY: `lock` returns, and the `try_` functions say `true`, with the lock held by the calling thread alone.
+// SAFETY: when `lock` returns, or a `try_` function returns `true`, the calling thread alone holds the lock.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: Self = Self(UnsafeCell::new(layout::Mutex::new()));
     type GuardMarker = GuardNoSend;
 
     #[inline]
     fn lock(&self) {
-        // SAFETY: `self` is there, and never destroyed.
+        // SAFETY: `self` is valid, and never destroyed.
         unsafe { sync::mutex_lock(self.get()) };
     }
 
@@ -84,7 +84,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 
     fn is_locked(&self) -> bool {
-        // SAFETY: all of it is atomic, so it may be shared.
+        // SAFETY: all its fields are atomic, so it may be shared.
         unsafe { (*self.get()).is_locked() }
     }
 }

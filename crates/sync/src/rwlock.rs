@@ -8,10 +8,10 @@ use std::fmt;
 use std::ptr;
 use std::time::{Duration, Instant};
 
-/// A readers-writer lock, 56 bytes beside what it protects; usable in a `static`; not poisoned by panics.
+/// A readers-writer lock of 56 bytes plus the data that it protects. It can be a `static`, and panics don't poison it.
 ///
-/// A leaving writer lets another writer in first; readers join readers, so a thread may read-lock again.
-/// `LOCKWRIGHT_LOCK` chooses the lock of mutexes; readers and writers have this one.
+/// A writer that leaves lets another writer in first. Readers join readers, so a thread may lock for reading again.
+/// `LOCKWRIGHT_LOCK` chooses the lock behind mutexes; a readers-writer lock is always this one.
 ///
 /// ```
 /// use lockwright_sync::RwLock;
@@ -31,18 +31,18 @@ pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
 /// Holds a [`RwLock`] for writing; unlocks it when dropped.
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
 
-/// As [`RwLockReadGuard`], for a part of what the lock protects.
+/// As [`RwLockReadGuard`], for a part of the data that the lock protects.
 pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawRwLock, T>;
 
-/// As [`RwLockWriteGuard`], for a part of what the lock protects.
+/// As [`RwLockWriteGuard`], for a part of the data that the lock protects.
 pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;
 
 /// The lock of a [`RwLock`], without data.
 pub struct RawRwLock(UnsafeCell<rwlock::RwLock>);
 
-// SAFETY: all that changes in it is atomic.
+// SAFETY: everything in it that changes is atomic.
 unsafe impl Sync for RawRwLock {}
-// SAFETY: nobody holds or waits for a lock that is moved; it names no thread then.
+// SAFETY: nobody holds a lock, or waits for it, while it is moved; so it names no thread then.
 unsafe impl Send for RawRwLock {}
 
 impl RawRwLock {
@@ -52,7 +52,7 @@ impl RawRwLock {
 
     fn read(&self, until: Option<libc::timespec>) -> bool {
         let until = until.as_ref().map_or(ptr::null(), ptr::from_ref);
-        // SAFETY: `self` is there; the time is null or readable.
+        // SAFETY: `self` is valid; the time is null or readable.
         is_held(unsafe { sync::rwlock_read(self.get(), CLOCK, until) })
     }
 
@@ -63,7 +63,7 @@ impl RawRwLock {
     }
 }
 
-/// What an answer of the runtime's means; the errors left are the program's own.
+/// Does the runtime's answer mean that the lock is held? Panics at errors that are the program's fault.
 fn is_held(answer: libc::c_int) -> bool {
     match answer {
         0 => true,
@@ -79,8 +79,8 @@ impl fmt::Debug for RawRwLock {
     }
 }
 
-// SAFETY: `lock_*` return, and the `try_` functions say `true`, with the lock held as said: writers alone,
-// readers with readers.
+// SAFETY: when a `lock_*` function returns, or a `try_` function returns `true`, the lock is held: by one writer alone, or
+// by readers only.
 unsafe impl lock_api::RawRwLock for RawRwLock {
     const INIT: Self = Self(UnsafeCell::new(rwlock::RwLock::new()));
     type GuardMarker = GuardNoSend;
@@ -92,7 +92,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn try_lock_shared(&self) -> bool {
-        // SAFETY: `self` is there.
+        // SAFETY: `self` is valid.
         is_held(unsafe { sync::rwlock_try_read(self.get()) })
     }
 
@@ -109,7 +109,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 
     #[inline]
     fn try_lock_exclusive(&self) -> bool {
-        // SAFETY: `self` is there.
+        // SAFETY: `self` is valid.
         is_held(unsafe { sync::rwlock_try_write(self.get()) })
     }
 
@@ -142,7 +142,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
     }
 }
 
-// SAFETY: readers join readers, even if others wait.
+// SAFETY: readers join readers, even if writers wait.
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     fn lock_shared_recursive(&self) {
         lock_api::RawRwLock::lock_shared(self);

@@ -115,7 +115,7 @@ fn waits_end_in_time_with_the_mutex_held() {
     assert!(mutex.is_locked());
 }
 
-/// Two mutexes for one condvar at a time would let a notifier look at a mutex that is gone.
+/// With two mutexes for one condvar at the same time, a notifier might look at a mutex that is gone.
 #[test]
 fn a_second_mutex_while_somebody_waits_is_refused() {
     let shared = Arc::new((Mutex::new(false), Condvar::new()));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 const LOCKS: [&str; 4] = ["auto", "fifo", "glibc", "mcs-stp"];
 
-/// An example, which cargo built beside this test.
+/// The path of an example; cargo built it beside this test.
 fn example(name: &str) -> Result<PathBuf> {
     let this = std::env::current_exe()?;
     let folder = this.parent().and_then(Path::parent).context("a folder")?;
@@ -41,7 +41,7 @@ fn the_example_runs_with_each_lock_under_the_preloaded_library() -> Result<()> {
     Ok(())
 }
 
-/// Epochs are counted once each, by whichever runtime serves; under the preload that is the library's alone.
+/// Each epoch is counted once, by the runtime that serves the process: under the preload, by the library's alone.
 #[test]
 fn each_epoch_is_recorded_once() -> Result<()> {
     let library = library()?;

@@ -1,4 +1,4 @@
-//! A front lock outside of a `pthread_mutex_t`: for the bench, the models and the simulator.
+//! A front lock outside a `pthread_mutex_t`: for the bench, the models and the simulator.
 
 use super::{FREE, HELD, Parts, Rule, Tuning, View, Waiter};
 use super::{acquire, hand_on, lock_until, release, unlock_slow};
@@ -30,7 +30,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
         }
     }
 
-    /// Its memory, for a caller that need not be told apart.
+    /// Its memory, for a caller that never holds it by a node.
     pub fn parts(&self) -> Parts<'_, P> {
         let Self { word, side, mood, tail, .. } = self;
         let (by, site) = (core::ptr::null(), P::site());
@@ -42,7 +42,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
         Parts { by: by.cast(), ..self.parts() }
     }
 
-    /// Acquires; the caller's node says how it unlocks.
+    /// Acquires, and notes in the caller's node how to unlock.
     unsafe fn acquire(&self, by: *mut By<P>, tuning: &Tuning) {
         let node = if self.fast_lock() {
             core::ptr::null()
@@ -60,7 +60,7 @@ impl<P: Platform, R: Rule<P>> Alone<P, R> {
 
     #[inline]
     fn fast_lock(&self) -> bool {
-        // The line first: an arrival that does not look at it would overtake it.
+        // Look at the line first: otherwise this arrival would overtake it.
         let nobody_queues = self.tail.load(Relaxed).is_null();
         // ORDERING: Acquire, pairs with [release].
         nobody_queues && self.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
@@ -93,7 +93,7 @@ impl<P: Platform, R: Rule<P>> RawLock<P> for Alone<P, R> {
         unsafe { self.acquire(by, &self.tuning) };
     }
 
-    /// Here the lock stands in front of its own word; a caller in an epoch says how long its window is.
+    /// This lock needs no other word behind it. A caller in an epoch passes its window.
     #[inline]
     unsafe fn lock_in_front(&self, by: *mut By<P>, window_ns: u32, _: impl Fn() -> bool) {
         // SAFETY: the caller's duty.

@@ -2,8 +2,8 @@
 //!
 //! LibASL, *Asymmetry-aware Scalable Locking*, PPoPP 2022, section 3.3, algorithm 3. A thread that asks on a core of
 //! the fastest class joins the line at once. On any other core it stands by first, for a window of time
-//! (amp/standby.rs), and takes the lock meanwhile only if it is free. The window is the thread's current epoch's, which
-//! feedback keeps as long as the SLO allows (amp/feedback.rs); outside epochs it is 100 ms.
+//! (amp/standby.rs), and takes the lock meanwhile only if it is free. The window belongs to the thread's current epoch;
+//! feedback keeps it as long as the SLO allows (amp/feedback.rs). Outside epochs it is 100 ms.
 //!
 //! ```text
 //!   arrival on a big core ─────────────────────────► line (fifo's) ─► head ─► word
@@ -11,9 +11,10 @@
 //!                                 └ free ──────────────────────────────────────┘
 //! ```
 //!
-//! Our deviations: a thread that stands by *takes* a lock that it finds free, and stands by again if another was faster (the
-//! paper joins the queue). The base is fifo's line in front of word 0 (the paper: MCS). With more waiters than CPUs it is
-//! barging's line, and standby sleeps, with no option for it (the paper: a blocking version, by pthread's mutex and nanosleep).
+//! Our deviations. A thread that stands by *takes* a lock that it finds free, and stands by again if another was faster. (In
+//! the paper it joins the queue.) The base is fifo's line in front of word 0. (The paper uses MCS.) With more waiters than CPUs
+//! the base is barging's line, and standby sleeps, without an option for it. (The paper has a separate blocking version, with
+//! pthread's mutex and nanosleep.)
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
@@ -43,7 +44,7 @@ pub const ENTRY: Entry = Entry {
     options: &[tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(fifo::BYPASS)],
 };
 
-/// The rule. In a program of its own (bench, models, simulator) there are no epochs: the window is the largest.
+/// The rule. Outside the runtime (in bench, models and simulator) there are no epochs, and the window is the largest.
 #[derive(Debug)]
 pub struct Lock;
 
@@ -69,7 +70,7 @@ pub(super) fn stand_by<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     if lock.tuning.window_ns == 0 || P::place().class.is_big() {
         return None;
     }
-    // A line from before a fork has no owner: a free lock must not look as if it were in use.
+    // This clears a line from before a fork, which belongs to nobody: a free lock must not look as if it were in use.
     lock.is_line_empty();
     lock.take_if_free().or_else(|| reorder(lock))
 }

@@ -1,9 +1,10 @@
 //! Asl-pthread: LibASL's blocking version; little cores sleep for a while beside an ordinary sleeping mutex, and then ask for it.
 //!
 //! LibASL, *Asymmetry-aware Scalable Locking*, PPoPP 2022, sections 3.2 and 4.1 (Bench-6), for threads that outnumber the CPUs (row
-//! L09): the lock below is not a queue but `pthread_mutex_lock`, since a queue would pay a wake for each hand-over, and those who stand
-//! by don't spin but sleep, by `nanosleep`, for times that double. The lock below is glibc's algorithm: the mutex of U. Drepper, *Futexes
-//! Are Tricky*. A thread that finds the word taken makes it 2 and sleeps on it; whoever comes first when it is free has it.
+//! L09). The base lock is not a queue but `pthread_mutex_lock`, since a queue would pay for a wake at each hand-over. Threads that
+//! stand by don't spin; they sleep by `nanosleep`, for times that double. The base lock is glibc's algorithm: the mutex of
+//! U. Drepper, *Futexes Are Tricky*. A thread that finds the word taken makes it 2 and sleeps on it; the first thread that finds it
+//! free takes it.
 //!
 //! ```text
 //!   big core     ─────────────────────────────────────► free? take it ─ else make the word 2, sleep on it ─ woken: again
@@ -12,12 +13,12 @@
 //! ```
 //!
 //! Our deviations: the published text doesn't say how long the first sleep is, or the longest; ours are 50 us and 1 ms (amp/standby.rs). A
-//! thread that finds itself on a big core asks at once. `asl` is our own lock of this idea, with a line below.
+//! thread that finds itself on a big core asks at once. `asl` is our own lock with this idea; its base is a line.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. A thread that stands by holds nothing, and nobody waits for it.
-//! 2. After its window, 100 ms at most, it asks as every thread does. glibc's algorithm promises nothing from there on.
-//! 3. Nobody joins the line, unless waiters under another rule stand in it, and its head must not be overtaken any more.
+//! 2. After its window, 100 ms at most, it asks like every other thread. From there on, glibc's algorithm promises nothing.
+//! 3. Nobody joins the line, unless waiters under another rule stand in it and its head must not be overtaken any more.
 
 use super::{Arrived, Rule, Tuning, View, Window};
 use crate::amp::standby::{Waiting, at_once, stand_by};
@@ -54,7 +55,7 @@ impl<P: Platform> Rule<P> for Lock {
         let Tuning { window_ns, waiting, .. } = *lock.tuning;
         let mut taken = None;
         if window_ns > 0 && !P::place().class.is_big() {
-            // A line from before a fork has no owner: a free lock must not look as if it were in use.
+            // This clears a line from before a fork, which belongs to nobody: a free lock must not look as if it were in use.
             lock.is_line_empty();
             if !lock.is_free() {
                 stand_by::<P>(window_ns, waiting, at_once, || lock.is_free(), || true, || true);

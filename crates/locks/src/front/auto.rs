@@ -1,8 +1,8 @@
-//! Auto: the default. What suits this machine, and the core that asks.
+//! Auto: the default. It picks what suits the machine, and the core on which a thread asks.
 //!
-//! On more than four CPUs it is slo.rs: waiters stand in line, and are granted the lock. Once they are more than the CPUs,
-//! it is barging.rs on all cores: a sleeper takes longer to wake than most sections, so a free lock should not wait for
-//! it, and a slow core that stands by leaves its CPU idle.
+//! On more than four CPUs it is slo.rs: waiters stand in line, and are granted the lock. When waiters outnumber the CPUs,
+//! it is barging.rs on all cores. For a sleeper takes longer to wake than most sections last, so a free lock should not wait
+//! for it; and a slow core that stands by leaves its CPU idle.
 //!
 //! On few CPUs, on cores of the fastest class (all cores, if they are equal), it is barging.rs with the tuning that
 //! suits the CPUs ([`Tuning::for_cpus`]): the next in line seldom has a CPU, so a thread that finds the lock free

@@ -1,18 +1,18 @@
 //! Barging: any thread that finds the word free takes it; the one that has waited longest is woken first.
 //!
 //! The idea is glibc's: an arrival may overtake sleepers, because a free lock and a running thread should not wait for a thread that
-//! has yet to wake up. There are two differences. Waiters first stay awake for about as long as a sleep and a wake would cost (Karlin
-//! et al., *Competitive Randomized Algorithms for Non-Uniform Problems*, SODA 1990), few at a time. And sleepers stand in a line, and
-//! its head alone is woken. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again.
-//! That makes it slow with more threads than CPUs. But it never runs out of runners: so in a crowd on few CPUs
+//! has yet to wake up. There are two differences. First, waiters stay awake for about as long as a sleep and a wake would cost (Karlin
+//! et al., *Competitive Randomized Algorithms for Non-Uniform Problems*, SODA 1990), but only a few at a time. Second, sleepers stand
+//! in a line, and only its head is woken. glibc's lock wakes many threads, which find it taken again and mark it "wake somebody" again.
+//! That makes it slow with more threads than CPUs. But it never runs out of runners. So in a crowd on few CPUs
 //! (where spinners are not counted) an arrival first dozes on the word a few times, as glibc's waiters do (beside.rs).
 //!
-//! A lock whose last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy, is
-//! *saturated*: handing it to another core would only move its data there. Then the line's head naps until its turn,
-//! and leaves the lock to the thread that comes back (front/batch.rs).
+//! A lock is *saturated* if its last holder comes back for it before a waiter could have it, or, on two CPUs, keeps it busy.
+//! Handing it to another core would only move its data there. So the line's head naps until its turn, and leaves the lock to
+//! the thread that comes back (front/batch.rs).
 //!
-//! Overtaking has a bound: after `bypass` arrivals the head's turn has come, and arrivals join the line.
-//! So, unless the lock is saturated, a head that was woken but waits for a CPU gets one: those who overtook it go to sleep.
+//! Overtaking has a bound: after `bypass` arrivals it is the head's turn, and arrivals join the line.
+//! So, unless the lock is saturated, a head that was woken but waits for a CPU gets one: the threads that overtook it go to sleep.
 //!
 //! ```text
 //!   arrival ─ line empty? spin (at most `spinners` threads, `spin` ns) and take
@@ -22,15 +22,15 @@
 //! ```
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake, and neither naps nor watches. While the lock is
-//!    saturated, a head that does not get a CPU is overtaken without a bound (a real-time thread on its CPU, say).
+//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. While the lock is
+//!    saturated, a head that gets no CPU (say, because of a real-time thread) is overtaken without a bound.
 
 use super::{ANY, Arrived, Note, Rule, Taken, View, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
-/// Arrivals that may overtake the line's head, by default: a fraction of a millisecond of short critical
-/// sections, compared with which a sleep and a wake cost little.
+/// How many arrivals may overtake the line's head, by default. Their short critical sections take a fraction of a
+/// millisecond, compared with which a sleep and a wake cost little.
 pub const BYPASS: u32 = 500;
 
 /// An arrival dozes at most this often before it joins the line ...
@@ -39,7 +39,7 @@ const DOZES: u32 = 4;
 /// ... and for this long, ns.
 const DOZE_NS: u32 = 10_000_000;
 
-/// If the head is overtaken less often than this from one time to the next, nobody gives way to it before its turn.
+/// If fewer overtakers than this come between two times of giving way, nobody gives way to the head before its turn.
 const LEAST: u32 = 16;
 
 /// What the catalogue says.
@@ -66,7 +66,7 @@ pub struct Lock;
 
 impl<P: Platform> Rule<P> for Lock {
     fn arrive(lock: &View<'_, P>) -> Arrived {
-        // Without a budget nobody knows whether the lock is saturated: then a dozer would only take it from its runner.
+        // Without a budget nobody knows whether the lock is saturated. Then a dozer might just take it from its runner.
         let knows = lock.tuning.spinners == ANY && lock.tuning.budget_ns != 0;
         let runs_short = knows && lock.is_crowded();
         if runs_short {
@@ -81,8 +81,8 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-/// Four times before the head's turn comes: the head may wait for this very CPU. (If all runners stopped for it at the bound, the
-/// other CPUs would be idle until it has woken the next one.)
+/// Gives way four times before the head's turn comes: the head may be waiting for this very CPU. (If all runners stopped only
+/// at the bound, the other CPUs would be idle until the head had woken the next one.)
 fn give_way<P: Platform>(lock: &View<'_, P>) {
     let part = lock.tuning.bypass / 4;
     let so_far = lock.overtaken();
@@ -91,7 +91,7 @@ fn give_way<P: Platform>(lock: &View<'_, P>) {
     }
 }
 
-/// Awake, beside the line, if few enough are.
+/// Waits awake beside the line, if few enough threads do.
 fn spin_in_front<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     // All of these are hints: `take` decides who may have the lock.
     if lock.is_saturated() || lock.overtaken() >= lock.tuning.bypass || lock.is_turn() {

@@ -1,32 +1,33 @@
 //! Saturation: is it worth handing the lock to another core? And if not, how long does it stay?
 //!
 //! A waiter that takes the lock as soon as it is free makes the lock, and all data that it protects, travel between
-//! cores. If the last holder would come back and finish its next section before that, nothing is gained: its own core
-//! has the data. So waiters learn: now and then a waiter that finds the word free doesn't take it. For some microseconds
-//! it watches who comes back (`__owner` tells), and how fast (rounds.rs). If that is faster than handing over, it is a
-//! step towards *saturated*; otherwise a step back, or more. (Leaving the lock to the core that has the data is what NUMA
-//! locks do between sockets: Radovic & Hagersten, HPCA 2003.) On two CPUs they ask how busy the holder keeps it (busy.rs).
+//! cores. If the last holder would come back and finish its next section sooner than that, the hand-over gains nothing:
+//! the last holder's core has the data already. So waiters learn. Now and then a waiter that finds the word free doesn't take
+//! it. For some microseconds it watches who comes back (`__owner` tells), and how fast (rounds.rs). If that is faster than a
+//! hand-over, the lock moves a step towards *saturated*; otherwise a step back, or more. (NUMA locks likewise leave the lock
+//! to the socket that has the data: Radovic & Hagersten, HPCA 2003.) On two CPUs waiters ask how busy the holder keeps the
+//! lock (busy.rs).
 //!
 //! ```text
 //!   holder   [cs]..[cs]..[cs]..[cs]..        [cs]................[cs].....
 //!   waiter        ^ watches: short rounds        ^ watches: nobody; takes it
 //! ```
 //!
-//! The line's head leaves a saturated lock to its *runner*, who comes back for it, until its turn has come. A **wait
-//! budget**, in time, limits what turns may cost. The waiters' turns share three quarters of it equally; the rest is
-//! for standby (slo.rs) and for starting turns. Long turns mean few moves of the data, and rare waits: a runner with
-//! 1000 operations in its turn waits in one of the 1000. Meanwhile the head checks now and then whether the runner is
-//! gone. On two CPUs the head sets TURN when its turn has come, and the runner gives way at once: it joins the line.
-//! The next head is often asleep, and may take longer to wake than a hundred sections: until it is awake, the lock is left
-//! to its runner, too.
+//! The line's head leaves a saturated lock to its *runner*, the thread that keeps coming back for it, until the head's own
+//! turn has come. A **wait budget**, in time, limits what turns may cost. The waiters' turns share three quarters of it
+//! equally; the rest is for standby (slo.rs) and for starting turns. Long turns move the data seldom, and make waits rare: a
+//! runner with 1000 operations in its turn waits in one of the 1000. Meanwhile the head checks now and then whether the
+//! runner is gone. On two CPUs the head sets TURN when its turn has come, and the runner gives way at once: it joins the
+//! line. The next head is often asleep, and waking it may take longer than a hundred sections. Until it is awake, the lock is
+//! left to its runner, too.
 //!
 //! ```text
 //!   runner   [cs][cs][cs] ... [cs]│ joins the line's end
 //!   head     naps  ^look    ^look │ its turn: [cs][cs][cs] ...
 //! ```
 //!
-//! The budget bounds naps only. A wait also contains the wake-ups of those before it, and what it would take at an
-//! unsaturated lock.
+//! The budget bounds naps only. A wait also contains the wake-ups of the waiters before it, and the time that the wait would
+//! take at an unsaturated lock.
 //!
 //! Everything here is a hint: word 0 alone decides who holds the lock.
 
@@ -39,43 +40,44 @@ use lockwright_platform::{Platform, Stage, Word};
 /// The wait budget by default, ns.
 pub(super) const BUDGET_NS: u32 = 10_000_000;
 
-/// From its predecessor's acquisition until a waiter learns that it is head, plus from a release until it can have acquired, ns.
+/// The time from its predecessor's acquisition until a waiter learns that it is head, plus the time from a release until it can
+/// have acquired, ns.
 const HEADSHIP_NS: u64 = 200;
 
-/// Once in this time, ns, there is a slice in which all heads leave their locks and watch. A thread that needs several
-/// locks in turn then meets none that is handed over.
+/// A slice begins once in this time, ns. In a slice all heads leave their locks and watch, so a thread that needs several
+/// locks in turn meets none that is being handed over.
 const SLICES_NS: u64 = 1 << 20;
 
-/// Such a slice, ns.
+/// The length of a slice, ns.
 const SLICE_NS: u64 = 1 << 14;
 
 /// Heads that have waited for a slice come this much later, ns.
 const LATER_NS: u64 = 1 << 15;
 
-/// A head that was overtaken this often while it was on its way suspects that somebody comes back for the lock.
+/// A head that was overtaken this often while it woke up suspects that somebody keeps coming back for the lock.
 const OVERTAKEN: u32 = 16;
 
-/// A slower core's turn is this fraction of a fast one's, because it does less in it.
+/// A slower core's turn is a fast core's turn divided by this, because a slower core does less in it.
 const SLOW_SHARE: u64 = 3;
 
 /// After one turn in this many the lock goes from core to core for a while, to see whether that pays now.
 const TRY_EACH: u64 = 32;
 
-/// The same where turns of granting are cheap to measure: once in this time, ns.
+/// The same for locks that are granted, where measuring is cheap: once in this time, ns.
 const TRIES_NS: u64 = 1 << 26;
 
 /// A head that naps looks at the lock after this long, ns, then after twice as long ...
 const FIRST_LOOK_NS: u32 = 20_000;
 
-/// ... up to this: a lock that falls idle is not left idle for longer.
+/// ... up to this: a lock that falls idle does not stay idle for longer.
 const LONGEST_LOOK_NS: u32 = 200_000;
 
-/// Should waiters leave the lock to those who come back for it?
+/// Should waiters leave the lock to threads that come back for it?
 pub(super) fn is_saturated<P: Platform>(parts: &Parts<'_, P>, tuning: &Tuning) -> bool {
     tuning.budget_ns != 0 && parts.mood.load(Relaxed) & mood::SATURATED != 0
 }
 
-/// Is it, or may it be, better to leave the lock to a core that keeps it? Then it is not granted to anybody.
+/// Is it, or may it be, better to leave the lock to the core that has it? Then it isn't granted to anybody.
 pub(super) fn keeps_core<P: Platform>(lock: &View<'_, P>, now: impl FnOnce() -> u64) -> bool {
     lock.tuning.budget_ns != 0 && (is_saturated(&lock.parts, lock.tuning) || is_slice(now()))
 }
@@ -85,13 +87,13 @@ pub(super) fn is_slice(now: u64) -> bool {
     now % SLICES_NS < SLICE_NS
 }
 
-/// Is it such a slice, or has it just been one?
+/// Is this such a slice, or has one just ended?
 pub(super) fn is_in_slice(now: u64) -> bool {
     now % SLICES_NS < SLICE_NS + LATER_NS
 }
 
-/// Waits awake until `take` has taken the word; `false` if that took too long. `head`: the line's head calls; has it
-/// slept? None: a thread beside the line calls.
+/// Waits awake until `take` has taken the word; `false` if that took too long. `head`: `Some` if the line's head calls, with
+/// whether it has slept; `None` if a thread beside the line calls.
 pub(super) fn spin<P: Platform>(
     lock: &View<'_, P>,
     head: Option<bool>,
@@ -100,12 +102,12 @@ pub(super) fn spin<P: Platform>(
     let View { parts, tuning, .. } = lock;
     let now = parts.mood.load(Relaxed);
     let start = P::now();
-    // Somebody kept coming back while it was on its way.
+    // Somebody kept coming back while it woke up.
     let overtaken = head == Some(true) && lock.overtaken() >= OVERTAKEN;
     let watches = tuning.budget_ns != 0
         && now & mood::SATURATED == 0
         && match now & mood::STEPS {
-            // Granted: a head that comes after some grants knows their pace. With nobody else in line there are none to measure.
+            // Granted: a head that comes after some grants knows their pace. With nobody else in line there are no grants to measure.
             _ if let Some(pace) = lock.pace
                 && (pace.is_known() || now / mood::WAITER > 1) =>
             {
@@ -113,7 +115,7 @@ pub(super) fn spin<P: Platform>(
             }
             _ if overtaken && !few(lock) => true,
             0 => is_in_slice(start) || start / 64 % if few(lock) { 64 } else { 32 } == 0,
-            // The clock's low bits are as good as a dice.
+            // The clock's low bits serve as a die.
             steps if steps < mood::IDLE_AT => start / 64 % 8 == 0,
             _ => start / 64 % 2 == 0,
         };
@@ -133,7 +135,7 @@ pub(super) fn spin<P: Platform>(
             value == FREE
         });
         if held && parts.holder() == holder {
-            note(parts, 1); // the lock was held, though it came at a random moment, perhaps to the runner's CPU
+            note(parts, 1); // it looked at a random moment, perhaps on the runner's CPU, and the lock was held
         }
     };
     match (watches, head) {
@@ -150,8 +152,8 @@ pub(super) fn spin<P: Platform>(
     got
 }
 
-/// The word is free: does its last holder come back soon? Notes the answer; `false`: the word is still free. `last`, `guess`:
-/// see [`rounds::watch`].
+/// The word is free: does its last holder come back soon? Notes the answer. `false`: nobody came, and the word is still free.
+/// `last`, `guess`: see [`rounds::watch`].
 fn is_back<P: Platform>(lock: &View<'_, P>, last: u32, guess: Option<u64>) -> bool {
     if few(lock) {
         let busy = is_busy(&lock.parts, BUSY);
@@ -165,8 +167,8 @@ fn is_back<P: Platform>(lock: &View<'_, P>, last: u32, guess: Option<u64>) -> bo
     seen.came
 }
 
-/// Head of a saturated lock: leaves it to its runner until its turn has come, asking nobody to wake it, or `take`s it
-/// when the runner does not come back. `asked_ns`: when it asked; 0 if it did not read the clock.
+/// The head of a saturated lock leaves it to its runner until the head's turn has come, and asks nobody for a wake. It `take`s
+/// the lock early if the runner doesn't come back. `asked_ns`: when it asked; 0 if it didn't read the clock.
 pub(super) fn nap<P: Platform>(
     lock: &View<'_, P>,
     asked_ns: u64,
@@ -174,10 +176,10 @@ pub(super) fn nap<P: Platform>(
 ) -> bool {
     let (parts, budget) = (&lock.parts, u64::from(lock.tuning.budget_ns));
     let start = P::now();
-    let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, as all of these
+    let waiters = parts.mood.load(Relaxed) / mood::WAITER; // a hint, like all of these
     let mut turn = budget / 4 * 3 / u64::from(waiters.clamp(1, mood::MOST));
     if few(lock) {
-        turn = turn.min(budget / 2); // with one waiter turns are rare enough, and the longest wait is shorter
+        turn = turn.min(budget / 2); // with one waiter, turns are rare enough even so, and the longest wait gets shorter
     }
     if parts.mood.load(Relaxed) & mood::SLOW != 0 {
         turn /= SLOW_SHARE;
@@ -211,19 +213,19 @@ pub(super) fn nap<P: Platform>(
         note(parts, 1);
     }
     if !gone && few(lock) {
-        parts.side.fetch_or(side::TURN, Relaxed); // until it has the lock nobody overtakes it: a hint
+        parts.side.fetch_or(side::TURN, Relaxed); // nobody overtakes it until it has the lock: a hint
     }
     gone && take()
 }
 
-/// The head's turn is over: it has the lock, or begins to nap.
+/// Ends the head's turn: it has the lock, or begins to nap.
 fn end_turn<P: Platform>(lock: &View<'_, P>) {
     if lock.is_turn() {
         lock.parts.side.fetch_and(!side::TURN, Relaxed); // a hint
     }
 }
 
-/// The caller has the lock, and leaves the line: for a turn, if the lock is saturated.
+/// The caller has the lock, and leaves the line. If the lock is saturated, this begins its turn.
 pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
     end_turn(lock);
     let now = lock.parts.mood.load(Relaxed);
@@ -231,14 +233,14 @@ pub(super) fn runs<P: Platform>(lock: &View<'_, P>) {
         let slow = !P::place().class.is_big();
         if slow != (now & mood::SLOW != 0) {
             let (set, clear) = if slow { (mood::SLOW, 0) } else { (0, mood::SLOW) };
-            // A hint; what others change meanwhile stays.
+            // A hint. If others change the word meanwhile, their change stays.
             let _ = lock.parts.mood.compare_exchange(now, now & !clear | set, Relaxed, Relaxed);
         }
     }
 }
 
-/// The caller has the lock, and is about to make another one head. That one may be asleep, and waking up may take longer than
-/// many sections: until it is awake a saturated lock is left to its runner, as while it naps.
+/// The caller has the lock, and is about to make another waiter head. That one may be asleep, and waking up may take longer than
+/// many sections. Until it is awake a saturated lock is left to its runner, as while the head naps.
 pub(super) fn leave_to_runner<P: Platform>(lock: &View<'_, P>) {
     if lock.is_saturated() {
         lock.parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint: `has_woken` takes it back
@@ -248,11 +250,11 @@ pub(super) fn leave_to_runner<P: Platform>(lock: &View<'_, P>) {
 /// The head is awake: from now on nobody may pass it uncounted.
 pub(super) fn has_woken<P: Platform>(parts: &Parts<'_, P>) {
     if parts.mood.load(Relaxed) & mood::NAPPING != 0 {
-        parts.mood.fetch_and(!mood::NAPPING, Relaxed); // or glibc's code said so, see `mood`
+        parts.mood.fetch_and(!mood::NAPPING, Relaxed); // (glibc's code may have set it, too, see `mood`)
     }
 }
 
-/// The line's head leaves the lock to others for as long as `looks` takes.
+/// The line's head leaves the lock to others while `looks` runs.
 fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
     P::reached(Stage::Naps);
     parts.mood.fetch_or(mood::NAPPING, Relaxed); // a hint, to arrivals
@@ -262,8 +264,8 @@ fn leave<P: Platform, R>(parts: &Parts<'_, P>, looks: impl FnOnce() -> R) -> R {
     answer
 }
 
-/// Waits awake for `ns` at most; `done` sees each new value of the word. Notes whether the holder seems to have lost
-/// its CPU: then others need not wait awake for it.
+/// Waits awake for at most `ns`; `done` sees each new value of the word. Notes whether the holder seems to have lost
+/// its CPU: if so, others need not wait awake for it.
 pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl FnMut(u32) -> bool) {
     let (holder, mut over, mut free) = (parts.holder(), false, false);
     P::spin_for(parts.word, Relaxed, ns, |value| {
@@ -284,7 +286,7 @@ pub(super) fn watch<P: Platform>(parts: &Parts<'_, P>, ns: u32, mut done: impl F
 fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     let (parts, grants) = (&lock.parts, lock.pace.is_some());
     if few(lock) {
-        // Who takes it from now on clears that: a hint.
+        // The next thread that takes the lock clears this: a hint.
         let used = parts.side.fetch_or(side::TURN, Relaxed) & side::TURN == 0;
         let gone = (first || !used) && !is_busy(parts, STILL_BUSY).unwrap_or(used);
         if gone {
@@ -306,7 +308,7 @@ fn is_gone<P: Platform>(lock: &View<'_, P>, first: bool) -> bool {
     false
 }
 
-/// A saturated lock is now taken for one that is only probably saturated.
+/// From now on a saturated lock counts only as probably saturated.
 fn doubt<P: Platform>(parts: &Parts<'_, P>) {
     let now = parts.mood.load(Relaxed);
     let next = now & !(mood::STEPS | mood::SATURATED) | (mood::SATURATED_AT - mood::STEP);
@@ -325,7 +327,7 @@ pub(super) fn note<P: Platform>(parts: &Parts<'_, P>, by: i32) {
         next &= !mood::SATURATED;
     }
     if next != now {
-        // If another thread notes something at the same time, its note will do.
+        // If another thread notes something at the same time, its note wins.
         let _ = parts.mood.compare_exchange(now, next, Relaxed, Relaxed);
     }
 }

@@ -1,27 +1,27 @@
 //! Cal: waiters are served in the order that makes all of them suffer the same slowdown.
 //!
 //! *CAL: Core-Aware Lock for the big.LITTLE Multicore Architecture*, Applied Sciences 14(15), 6449, 2024, section 3. A thread's
-//! slowdown is the time from its request to its release, compared with that when it is alone. In first come, first served order all wait
-//! equally long. So a big core, which is done sooner, is slowed down more. Here the one that has waited longest *in proportion to
-//! its own section* is next (rows C01 to C13):
+//! slowdown is the time from its request to its release, divided by the time that it takes when alone. In first-come-first-served
+//! order all wait equally long. So a big core, whose section is shorter, is slowed down more. Here the waiter that has waited longest
+//! *in proportion to its own section* is next (rows C01 to C13):
 //!
 //! ```text
-//!   line   first ◄─ l1 ◄─ l2 ◄─ b1 ◄─ b2          the first in line chooses who follows it, while it waits; then the
-//!                                                 next one does the same already (choice.rs)
+//!   line   first ◄─ l1 ◄─ l2 ◄─ b1 ◄─ b2          the first in line chooses who follows it, while it waits; then
+//!                                                 the next one chooses, too (choice.rs)
 //!   1      the first waiter of each class:                                            l1, b1
 //!   2      the larger PW = (waited + the other's section) / own section is next:      b1 goes past l1 and l2
 //! ```
 //!
-//! How long sections are is measured, for each lock and each place in the code that locks it (hold.rs). Until then they count as 1 us on
-//! the fastest cores. Where they are short (0.45 us), a choice costs more than it gives, and hardly anybody chooses: the order is that of
-//! arrival.
+//! The lengths of sections are measured, for each lock and each place in the code that locks it (hold.rs). Until then they count as
+//! 1 us on the fastest cores. Where they are short (below 0.45 us), a choice costs more than it gains, and hardly anybody chooses:
+//! waiters are served by arrival.
 //!
-//! Our deviations. The paper has a queue for each class over a ticket lock; waiters here stand in one line, of which a window is
-//! looked at. The paper sorts each queue by the lengths of sections; here the order within a class is that of arrival. The paper always
-//! chooses. No arrival overtakes the line (the paper's `no_steal`), except in a crowd, as in fifo.rs.
+//! Our deviations. The paper has a queue for each class over a ticket lock; here waiters stand in one line, and a choice looks at a
+//! window of it. The paper sorts each queue by the lengths of sections; here waiters of one class are served by arrival. The paper
+//! always chooses. No arrival overtakes the line (the paper's `no_steal`), except in a crowd, as in fifo.rs.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. A waiter is passed over `bypass` times at most, and then is next.
+//! 1. A waiter is passed over at most `bypass` times, and then it is next.
 //! 2. Between two headships at most `bypass` arrivals overtake the head, and none unless the line is crowded.
 
 use super::{Arrived, Note, Rule, Tuning, View, fifo, tuning};
@@ -31,21 +31,21 @@ use lockwright_platform::{Class, FULL_SPEED, Platform};
 /// A waiter may be passed over this often, by default.
 const BYPASS: u32 = 250;
 
-/// How many waiters behind the next are looked at (the paper's sliding window).
+/// How many waiters behind the next one a choice looks at (the paper's sliding window).
 const WINDOW: usize = 8;
 
-/// Classes that are told apart; the slowest ones count as one.
+/// The number of classes that are told apart; the slowest ones count as one.
 const CLASSES: usize = 3;
 
 /// A longer wait counts as this long, ns.
 const LONGEST_NS: u64 = 1_000_000_000;
 
-/// A choice moves some lines of memory between cores. If the chooser's own section usually takes less than this, ns, on the fastest cores,
-/// the lock changes hands more slowly for it, and everybody waits longer than without (simulated i5-13400: 0.62 of a ticket lock's
+/// A choice moves some cache lines between cores. If the chooser's own section usually takes less than this, ns, on the fastest cores,
+/// the choice slows the hand-overs down, and everybody waits longer than without it (simulated i5-13400: 0.62 of a ticket lock's
 /// throughput, and both classes' P99 doubled).
 const WORTH_NS: u32 = 450;
 
-/// Then one waiter in this many chooses all the same.
+/// Even then, one waiter in this many chooses.
 const TRY_EACH: u64 = 32;
 
 /// What the catalogue says.
@@ -104,7 +104,7 @@ impl<P: Platform> Rule<P> for Lock {
     /// The first of each class will do.
     fn is_enough(waiters: &[Note]) -> bool {
         let seen = waiters.iter().fold(0_u32, |seen, note| seen | 1 << told_apart(note.class));
-        // A class that the machine lacks counts as fast as can be.
+        // A class that the machine lacks counts as the fastest.
         let is_there = P::speed(Class(CLASSES as u8 - 1)) < FULL_SPEED;
         seen.count_ones() as usize >= CLASSES - usize::from(!is_there)
     }
@@ -123,18 +123,18 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// Is its PW larger than that one's?
+    /// Is its PW larger than the other's?
     fn precedes(self, that: Self) -> bool {
         (self.waited + that.own) * that.own > (that.waited + self.own) * self.own
     }
 }
 
-/// The class's number among those that are told apart.
+/// The class's number among the classes that are told apart.
 fn told_apart(class: Class) -> usize {
     usize::from(class.0).min(CLASSES - 1)
 }
 
-/// Who is next, by its place.
+/// The place of the waiter that is next.
 fn next(now: u64, waiters: &[Note]) -> usize {
     let mut seen = [false; CLASSES];
     let mut chosen: Option<Candidate> = None;

@@ -1,17 +1,17 @@
 //! The choice of who is next, for rules that have one.
 //!
-//! Who is first in line chooses who follows it, while it waits, so that it holds nobody up. Then it lets that one choose already, since a
-//! choice takes longer than a short section:
+//! The first in line chooses who follows it while it waits, so it holds nobody up. Then it already lets that waiter choose, too, since
+//! a choice takes longer than a short section:
 //!
 //! ```text
-//!   H (GRANTED) ─► S (WAITING) ─► a ─► b ─► c ◄─ tail     S looks at a and b (not at the last, which may be about to be followed)
+//!   H (GRANTED) ─► S (WAITING) ─► a ─► b ─► c ◄─ tail     S looks at a and b (not at the last: somebody may be joining behind it)
 //!                  S (CHOOSING) ─► b ─► a ─► c            nobody grants it the lock meanwhile: `grant` waits for a moment
 //! ```
 //!
-//! A head that waits for the word does the same; it need not say so, since nobody makes it more than head.
+//! A head that waits for the word does the same. It need not say CHOOSING, since nobody grants a head the lock.
 //!
-//! Invariant: what lies behind a node is changed by its own thread alone, and by none of those behind it before that thread has let them
-//! ([`Waiter::pass_the_choice`]), or has the lock. Who has let another choose changes nothing any more.
+//! Invariant: only a node's own thread changes the order behind the node. The threads behind it change nothing before that thread has let
+//! them ([`Waiter::pass_the_choice`]), or has the lock. A thread that has let another choose changes nothing any more.
 
 use super::line::LOOK_NS;
 use super::waiter::{BEHIND, CHOOSING, OPEN, WAITING, Waiter, state};
@@ -20,20 +20,20 @@ use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Word};
 
-/// Waiters that a rule may choose from, and the head's successor itself, at most.
+/// The most waiters that a choice looks at, including the next in line.
 const CHOICE: usize = 16;
 
-/// So many waiters in front may choose who follows them.
+/// This many waiters at the front may choose who follows them.
 pub(super) const CHOOSERS: u32 = 2;
 
-/// How often they look whether they may, ns.
+/// How often they check whether they may, ns.
 const FIRST_NS: u32 = 50;
 
 /// What a waiter that is not head has done about those behind it.
 pub(super) struct Chooser {
-    /// It has chosen, and has let so many less one choose behind it; 0: it has not.
+    /// 0: it has not chosen yet. N: it has chosen, and has let N - 1 waiters behind it choose.
     chose: u32,
-    /// Until when it stays awake. Its looks are shorter than what they take, so the clock says how long it has waited.
+    /// Until when it stays awake. Looking takes longer than the looks' nominal time, so the clock says how long it has waited.
     end: u64,
     /// When it looks at the mutex.
     due: u64,
@@ -52,7 +52,7 @@ impl Chooser {
         (self.end, self.due) = (now + u64::from(left), now + u64::from(LOOK_NS));
     }
 
-    /// Chooses, if it may, and lets the next one; returns how long it may look at its gate alone, ns.
+    /// Chooses if it may, and then lets the next one choose; returns how long it may look at its gate alone, ns.
     pub(super) fn step<P: Platform, R: Rule<P>>(
         &mut self,
         lock: &View<'_, P>,
@@ -63,7 +63,7 @@ impl Chooser {
         }
         let may = if node.is_first() { CHOOSERS } else { node.may_choose() };
         if may > 0 && self.chose == 0 && !R::is_worth(lock, &node.note) {
-            self.chose = CHOOSERS; // nor does it let others
+            self.chose = CHOOSERS; // it doesn't let others choose either
             return LOOK_NS;
         }
         if may > 0 && self.chose == 0 && choose_and_sit::<P, R>(lock, node) {
@@ -86,7 +86,7 @@ impl Chooser {
     }
 }
 
-/// The caller is first in line, or second and may, or head: it chooses who follows it. `false`: there was nothing to choose from.
+/// The caller is head, or first in line, or second with permission: it chooses who follows it. `false`: it had nothing to choose from.
 pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     if node.has_passed_the_choice() {
         return false;
@@ -103,7 +103,7 @@ pub(super) fn choose_behind<P: Platform, R: Rule<P>>(lock: &View<'_, P>, node: &
     true
 }
 
-/// As [`choose_behind`], by a waiter that may be torn out of its wait: out of this, it would lose one behind it.
+/// As [`choose_behind`], by a waiter that may be torn out of its wait. In the middle of a choice that would lose a waiter behind it.
 pub(super) fn choose_and_sit<P: Platform, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
@@ -121,7 +121,7 @@ struct Choice<P: Platform> {
 }
 
 impl<P: Platform> Choice<P> {
-    /// Lets the rule choose among those behind `node`, which is the caller's, and may choose. None: there are too few.
+    /// Lets the rule choose among the waiters behind `node`, which is the caller's, and may choose. None: there are too few.
     fn of<R: Rule<P>>(lock: &View<'_, P>, node: &Waiter<P>) -> Option<Self> {
         let mut waiters = [core::ptr::null_mut::<Waiter<P>>(); CHOICE];
         let mut notes = [Note::default(); CHOICE];
@@ -133,12 +133,12 @@ impl<P: Platform> Choice<P> {
             // ORDERING: Acquire, pairs with [link].
             let behind = waiter.next(Acquire);
             if count > 0 && behind.is_null() {
-                break; // the last may be about to be followed, and stays last
+                break; // somebody may be joining behind the last one, so it stays last
             }
             (waiters[count], notes[count]) = (at, waiter.note);
             count += 1;
             if waiter.passed.load(Relaxed) >= lock.tuning.bypass || R::is_enough(&notes[..count]) {
-                break; // nobody goes past that one any more; or it will do
+                break; // nobody may go past that one any more; or these are enough
             }
             at = behind;
         }
@@ -160,22 +160,23 @@ impl<P: Platform> Choice<P> {
             let (first, last, next) = (&*waiters[0], &*waiters[chosen - 1], &*waiters[chosen]);
             // ORDERING: Acquire, pairs with [link].
             let behind = &*next.next(Acquire); // not null, seen before
-            // All that is written comes before all that is asked: so their lines of memory are on their way at the same time.
+            // First all the writes, then all the questions: so the cache lines travel at the same time.
             behind.set_before(last);
             first.set_before(next);
             next.set_before(node);
             last.set_next(from_ref(behind).cast_mut());
             for &waiter in &waiters[..chosen] {
                 let passed = &(*waiter).passed;
-                passed.store(passed.load(Relaxed) + 1, Relaxed); // a count; nobody before us writes it any more
+                passed.store(passed.load(Relaxed) + 1, Relaxed); // a count; those before us no longer write it
             }
             next.set_next(waiters[0]);
             node.set_next(waiters[chosen]);
             let may_sleep = [behind, first, next].map(Waiter::may_sleep).contains(&true);
             if may_sleep {
-                // Or one before it has left, and it has told another: so all of them wake those behind them before they stay (`stay`).
+                // The sleeper may have told a node that is no longer the one before it. So mark all of them: each then wakes those
+                // behind it before it stays (`stay`).
                 for &waiter in &waiters[..=chosen] {
-                    (*waiter).gate.fetch_or(BEHIND, Relaxed); // published by the word, to whom it matters
+                    (*waiter).gate.fetch_or(BEHIND, Relaxed); // the word publishes it, to the threads that need it
                 }
                 node.gate.fetch_or(BEHIND, Relaxed); // as above
             }
@@ -184,11 +185,11 @@ impl<P: Platform> Choice<P> {
 }
 
 impl<P: Platform> Waiter<P> {
-    /// It has been told who is before it now. May it sleep, and have told another that it does?
+    /// Its `before` has just been changed. May it be asleep, and have told the node that was before it?
     fn may_sleep(&self) -> bool {
-        // ORDERING: AcqRel. Acquire pairs with [turn], of one that fell asleep: it has told the one that was before it. Release with its
-        // Acquire: one that falls asleep after this tells the one that is before it now.
-        // SURVIVES: it matters where code that knows nothing of chains unlocks for one that was moved before a sleeper: five threads.
+        // ORDERING: AcqRel. Acquire pairs with [turn], of a waiter that fell asleep: it has told the one that was before it. Release with its
+        // Acquire: a waiter that falls asleep after this tells the one that is before it now.
+        // SURVIVES: it matters only if code that knows nothing of chains unlocks for a waiter that was moved before a sleeper: five threads.
         // SURVIVES no-store: likewise.
         state(self.gate.fetch_or(0, AcqRel)) != WAITING
     }

@@ -1,7 +1,7 @@
 //! Fifo: first come, first served.
 //!
 //! The line of front/line.rs (after Mellor-Crummey & Scott, TOCS 1991), and a rule: no arrival overtakes
-//! a waiter while the threads fit the CPUs. When they don't, strict order makes queue locks collapse:
+//! a waiter while threads don't outnumber the CPUs. When they do, strict order makes queue locks collapse:
 //! the next in line has to be woken, and may have to wait for a CPU, while the lock stands idle. So
 //! then up to `bypass` arrivals, counted from one headship to the next, may take the lock in between,
 //! but only while it is free because its next holder has yet to wake up.
@@ -14,7 +14,7 @@
 //! While the line isn't crowded and its next waiter is awake, unlock grants it the lock (front/grant.rs).
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. If the line was not crowded when it was last left, only its head takes the lock (and trylock, timed
+//! 1. If the line was not crowded when a thread last left it, only its head takes the lock (and trylock, timed
 //!    locks and sleepers on the word, which don't queue).
 //! 2. Between two headships at most `bypass` arrivals overtake the head.
 
@@ -22,7 +22,7 @@ use super::{Arrived, Rule, Taken, Tuning, View, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
-/// Arrivals that may overtake the head of a crowded line, by default.
+/// How many arrivals may overtake the head of a crowded line, by default.
 pub const BYPASS: u32 = 250;
 
 /// What the catalogue says.
@@ -61,8 +61,8 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-/// Takes a lock that is free, and a crowded one past its head. From a quarter of the bound on, one arrival in 32 is
-/// sent to join instead: the head, woken long ago, may wait for a CPU, and gets one when that arrival goes to sleep.
+/// Takes a free lock; if the line is crowded, past its head. From a quarter of the bound on, one arrival in 32 joins the
+/// line instead: the head, woken long ago, may be waiting for a CPU, and gets one when that arrival goes to sleep.
 fn overtake<P: Platform>(lock: &View<'_, P>) -> Option<Taken> {
     let is_sent = |so_far| so_far >= lock.tuning.bypass / 4 && so_far % 32 == 31;
     let may = lock.is_line_empty() || lock.is_crowded() && !is_sent(lock.overtaken());

@@ -1,8 +1,8 @@
 //! Hand-over: who is next, and how it learns that.
 //!
-//! A holder may stay in the line, and grant the lock to the next waiter when it unlocks: by that waiter's own gate, as
-//! MCS does, while word 0 stays held. Such a holder knows its own node, and unlocks by it: neither it nor its successor
-//! touches the mutex, for whose line of memory arrivals compete. Consecutive grants form a *chain*:
+//! A holder may stay in the line, and grant the lock to the next waiter when it unlocks: by that waiter's own gate, as in
+//! MCS, while word 0 stays held. Such a holder knows its own node, and unlocks by it. Neither it nor its successor
+//! touches the mutex, for whose cache line arrivals compete. Consecutive grants form a *chain*:
 //!
 //! ```text
 //!   word 0 = 3
@@ -11,14 +11,14 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Of those in the line that are GRANTED, at most one has the lock, and those before it do nothing any more. Those
+//! 1. Of the nodes in the line that are GRANTED, at most one has the lock. Those before it do nothing any more. Those
 //!    behind it are WAITING, ASLEEP or LEFT; the first of them that is not LEFT may be PROMOTED.
-//! 2. Nobody sleeps at its gate behind a GRANTED one that does not know ([`BEHIND`]): a waiter that falls asleep tells
-//!    the one before it by a step on that one's gate, and the same step says if it need not sleep. A GRANTED one that
-//!    has been told wakes the sleeper, or leaves the line at once and makes it head, on word 0.
-//! 3. Code that knows of no chain may release the lock and leave the chain behind: word 0 free, H GRANTED. The next
-//!    waiter checks that now and then and before it sleeps (`is_first`), and competes for the word (PROMOTED). If only
-//!    dead nodes are in line, the next thread that takes the word clears them away.
+//! 2. Nobody sleeps at its gate behind a GRANTED node that doesn't know it ([`BEHIND`]). A waiter that falls asleep tells
+//!    the one before it by an atomic step on that one's gate, and the same step tells the waiter if it need not sleep. A
+//!    GRANTED holder that has been told wakes the sleeper, or leaves the line at once and makes the sleeper head, on word 0.
+//! 3. Code that knows nothing of chains may release the lock and leave the chain behind: word 0 free, H GRANTED. The next
+//!    waiter checks for that now and then, and before it sleeps (`is_first`). Then it competes for the word (PROMOTED). If
+//!    the line has only dead nodes, the next thread that takes the word clears them away.
 //! 4. A thread that sleeps on the word makes it 2, and the chain ends within LOOKS_EACH grants: unlock frees the word.
 
 use super::SOMEBODY;
@@ -32,20 +32,20 @@ use core::ptr::{from_ref, null_mut};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
-/// After this many grants the holder looks at the mutex: does anybody sleep on the word, do waiters outnumber the CPUs?
+/// After this many grants the holder looks at the mutex: does anybody sleep on the word? Do waiters outnumber the CPUs?
 pub(super) const LOOKS_EACH: u32 = 16;
 
-/// How many of those behind it are woken at a time.
+/// How many waiters behind a node are woken at a time.
 const WAKES: usize = 16;
 
-/// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns. (A holder may wait for it twice: to grant it the
-/// lock, and again after its look at the mutex.)
+/// A waiter that chooses who follows it has done so after this time, or has lost its CPU, ns. (A holder may wait for it twice:
+/// to grant it the lock, and again after its look at the mutex.)
 const CHOICE_NS: u32 = 1_000;
 
-/// At the first of this many grants it asks the clock, if the lock's rule cares.
+/// A holder reads the clock at the first of this many grants, if the lock's rule cares.
 const ASKS_EACH: u32 = 4;
 
-/// There is no chain any more: word 0 says so, too, unless somebody sleeps there.
+/// There is no chain any more: makes word 0 say so, unless somebody sleeps there.
 fn end<P: Platform>(parts: &Parts<'_, P>) {
     if parts.word.load(Relaxed) == CHAINED {
         // STATE: (3, q, s) -> (1, q, s). Relaxed: we hold it. It may have become 2.
@@ -53,8 +53,8 @@ fn end<P: Platform>(parts: &Parts<'_, P>) {
     }
 }
 
-/// The caller has the lock, as head or by a grant: `gate` says which. Stays in the line if that may end in a grant,
-/// or leaves it. `true`: it stays, and unlocks by its node.
+/// The caller has the lock, as head or by a grant: `gate` says which. It stays in the line if it may grant the lock later;
+/// otherwise it leaves. `true`: it stays, and unlocks by its node.
 pub(super) fn settle<P: Platform, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
@@ -74,7 +74,7 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
             if first != me {
                 // SAFETY: before us in the line.
                 forget_granted(parts, unsafe { (*first).gate.load(Relaxed) });
-                parts.mood.fetch_sub(mood::WAITER, Relaxed); // a hint: that one has not left by itself
+                parts.mood.fetch_sub(mood::WAITER, Relaxed); // a hint: `first` did not count itself out
                 // SAFETY: they are before us, and had the lock; nobody but us, the holder, passes them.
                 unsafe { give_back(first, me) };
             }
@@ -84,7 +84,7 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
         }
     }
     note_length(lock);
-    // By now others may have come. (Behind one that was granted the lock the next may make itself head at any moment.)
+    // Others may have joined by now. (Behind a node that was granted the lock, the next waiter may make itself head at any moment.)
     if R::AHEAD > 0 && state(gate) == OPEN && R::is_worth(lock, &node.note) {
         choose_behind::<P, R>(lock, node);
     }
@@ -96,7 +96,7 @@ pub(super) fn settle<P: Platform, R: Rule<P>>(
     false
 }
 
-/// The head has the lock, and stays in the line if the one behind it is awake, or can be.
+/// The head has the lock. It stays in the line if the waiter behind it is awake, or can be woken in time.
 fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let parts = &lock.parts;
     // Relaxed: at the unlock we look again.
@@ -112,11 +112,11 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         node.gate.fetch_and(!BEHIND, Acquire);
         wake_behind(node);
     }
-    // Before the gate says so: who reads that (Acquire), and sleeps, puts our name here. See `tell_whose`.
+    // Before the gate says GRANTED: a thread that reads that (Acquire), and sleeps, writes our id here. See `tell_whose`.
     parts.owner.inspect(|owner| owner.store(SOMEBODY, Relaxed));
     let granted = if lock.tuning.budget_ns == 0 { GRANTED } else { sliced(P::now()) };
-    // It must be this very value, without BEHIND.
-    // [stay] ORDERING: Release, pairs with `ask_before`: all chosen before us have gone.
+    // The exchange succeeds only without BEHIND.
+    // [stay] ORDERING: Release, pairs with `ask_before`: all that were chosen before us have gone.
     // SURVIVES: it takes a node that is used again, and explorations use each once.
     let stays = |from| node.gate.compare_exchange(from, granted, Release, Relaxed).is_ok();
     if !stays(OPEN) && !stays(PROMOTED) {
@@ -127,16 +127,16 @@ fn stay<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
         side.fetch_or(side::BY_NODE, Relaxed); // read by its thread, see `posix::holds`
     }
     // STATE: (1, q, s) -> (3, q, s), or it is 2. ORDERING: Release, pairs with the Acquire of `Held::is_surely_held`:
-    // no dead node in the line seems to hold the lock.
+    // no dead node in the line appears to hold the lock.
     // SURVIVES: needs code that knows nothing of chains, and a signal, under the same mutex.
-    // SURVIVES no-store: a chain that the word does not show ends like one that is left behind, by invariant 3.
+    // SURVIVES no-store: a chain that the word doesn't show ends like one that was left behind, by invariant 3.
     let _ = parts.word.compare_exchange(HELD, CHAINED, Release, Relaxed);
     true
 }
 
-/// Wakes those that sleep behind `node`, and have told it so, for the lock to find them awake; `false`: the next one won't be.
+/// Wakes the waiters that sleep behind `node`, so that they are awake when the lock reaches them. `false`: the next one won't be.
 ///
-/// All at once: a wake takes longer than many sections, and woken one by one each would hold up the line for that long.
+/// It wakes them all at once. A wake takes longer than many sections; one by one, each would hold up the line for that long.
 pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
     let mut next_is_awake = None;
     // ORDERING: Acquire, here and below, pairs with [link].
@@ -145,7 +145,7 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
         if next.is_null() {
             break;
         }
-        // SAFETY: linked behind a node that is still in the line, or was, and readable.
+        // SAFETY: linked behind a node that is in the line, or was, and is readable.
         let waiter = unsafe { &*next };
         let now = match waiter.turn(ASLEEP, WAITING) {
             Ok(_) => {
@@ -162,7 +162,7 @@ pub(super) fn wake_behind<P: Platform>(node: &Waiter<P>) -> bool {
     next_is_awake == Some(true)
 }
 
-/// Makes head the first waiter behind `node` that has not left, and gives the nodes from `first` on back. Returns
+/// Makes the first waiter behind `node` that has not left the head, and gives back the nodes from `first` up to it. Returns
 /// that waiter if it sleeps at its gate.
 pub(super) fn open_next<'a, P: Platform>(
     parts: &Parts<'_, P>,
@@ -182,7 +182,7 @@ pub(super) fn open_next<'a, P: Platform>(
             LEFT => node = waiter,
             was => {
                 if was == PROMOTED {
-                    batch::has_woken(parts); // head already, and it has said so
+                    batch::has_woken(parts); // it was head already, and has said so
                 }
                 break (next, (was == ASLEEP).then_some(waiter));
             }
@@ -195,20 +195,21 @@ pub(super) fn open_next<'a, P: Platform>(
 
 /// Moves a head that sleeps at its gate to the word; the caller holds the lock.
 ///
-/// An acquirer must not spend its critical section on waking: our unlock will, or glibc's. One that isn't asleep yet sees OPEN.
+/// A thread that has just acquired must not spend its critical section on a wake: our unlock will wake the head, or glibc's. A
+/// head that isn't asleep yet sees OPEN.
 fn move_to_word<P: Platform>(lock: &View<'_, P>, head: &Waiter<P>) {
     let (parts, gate) = (&lock.parts, &raw const head.gate);
     if lock.left_ns(&head.note) == Some(0) {
         return P::unpark(gate, 1); // it has waited for long enough: once it is awake, nobody overtakes it
     }
-    // Its gate may learn meanwhile that somebody sleeps behind it, once.
+    // Meanwhile somebody may fall asleep behind it and set BEHIND, once.
     if P::requeue(gate, OPEN, parts.word, 1) == 0 {
         P::requeue(gate, OPEN | BEHIND, parts.word, 1);
     }
     owe_wake(parts);
 }
 
-/// Those that were granted the lock since a holder last looked at the mutex are no longer in line.
+/// The threads that were granted the lock since a holder last looked at the mutex are no longer in line: counts them out.
 fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
     let count = grants(gate);
     if count > 0 {
@@ -216,11 +217,11 @@ fn forget_granted<P: Platform>(parts: &Parts<'_, P>, gate: u32) {
     }
 }
 
-/// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that one is awake and no look at
-/// the mutex is due. `true`: the lock is another's, and the mutex may be gone.
+/// Unlock, by a holder that stayed in the line: grants the lock to the next waiter, if that waiter is awake and no look at
+/// the mutex is due. `true`: another thread has the lock, and the mutex may be gone.
 #[inline]
 pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
-    let gate = node.gate.load(Relaxed); // only BEHIND comes from others
+    let gate = node.gate.load(Relaxed); // others change only BEHIND
     debug_assert_eq!(state(gate), GRANTED, "only the holder comes here");
     let asks_the_clock = is_sliced(gate) && grants(gate) % ASKS_EACH == 1;
     if grants(gate) >= LOOKS_EACH || asks_the_clock && batch::is_slice(P::now()) {
@@ -233,22 +234,22 @@ pub(crate) fn hand_on<P: Platform>(node: &Waiter<P>) -> bool {
     }
     let granted = (gate & !BEHIND) + GRANT;
     // [grant] STATE: (3, q, s) stays; its holder changes.
-    // SAFETY: linked behind a node that is ours to pass.
+    // SAFETY: linked behind a node that we may pass.
     let passes = grant(unsafe { &*next }, granted).is_ok();
     if passes {
-        // SAFETY: it is before the holder. Nobody else looks at it.
+        // SAFETY: it is before the new holder. Nobody else looks at it.
         unsafe { give_back(from_ref(node).cast_mut(), next) };
     }
     passes
 }
 
-/// Grants the lock to a waiter that is awake. `Err`: its gate, which says something else.
+/// Grants the lock to a waiter that is awake. `Err`: it isn't; this is its gate.
 #[inline]
 fn grant<P: Platform>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
     let answer = waiter.turn(WAITING, granted);
     match answer {
         Err(gate) if state(gate) == CHOOSING => {
-            // Relaxed: the turn says what it is.
+            // Relaxed: `turn` checks the gate again.
             P::spin_for(&waiter.gate, Relaxed, CHOICE_NS, |gate| state(gate) != CHOOSING);
             waiter.turn(WAITING, granted)
         }
@@ -256,12 +257,12 @@ fn grant<P: Platform>(waiter: &Waiter<P>, granted: u32) -> Result<u32, u32> {
     }
 }
 
-/// The same with a look at the mutex; `false`: the line has a head, or is empty, and the caller frees the word.
+/// As [`hand_on`], but with a look at the mutex. `false`: the line has a head, or is empty, and the caller must free the word.
 pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let (parts, era) = (&lock.parts, lock.tuning.era);
     let (gate, first) = (node.gate.load(Relaxed), from_ref(node).cast_mut());
     forget_granted(parts, gate);
-    // Read by debuggers. (The holder that `tell_whose` has named may have left since.)
+    // For debuggers. (The holder that `tell_whose` named may have left since.)
     let owned_by = |whom| {
         parts
             .owner
@@ -278,13 +279,13 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
     };
     let grants = !note_length(lock) && !batch::keeps_core(lock, || now);
     let mut last = node;
-    // Relaxed: a thread that makes it 2 after this is served by a later look.
+    // Relaxed: if a thread makes it 2 after this, a later look serves it.
     while grants && parts.word.load(Relaxed) == CHAINED {
         let Some(next) = successor(parts, last, era) else {
             // SAFETY: the line is empty.
             unsafe { give_back(first, null_mut()) };
             owned_by(0);
-            parts.side.fetch_and(!side::BY_NODE, Relaxed); // no node is anybody's
+            parts.side.fetch_and(!side::BY_NODE, Relaxed); // nobody holds the lock by a node
             return false;
         };
         // SAFETY: linked behind a node that is ours to pass.
@@ -292,7 +293,7 @@ pub(super) fn hand_on_or_leave<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>
         // As [grant].
         match grant(waiter, granted) {
             Ok(_) => {
-                // SAFETY: they are before the holder. Nobody else looks at them.
+                // SAFETY: they are before the new holder. Nobody else looks at them.
                 unsafe { give_back(first, next) };
                 return true;
             }

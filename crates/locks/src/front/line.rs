@@ -1,9 +1,9 @@
-//! The line of waiters in front of word 0: every edit of it, whatever the rule.
+//! The line of waiters in front of word 0: all changes to it, whatever the rule.
 //!
 //! Mellor-Crummey & Scott, *Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors*,
-//! TOCS 1991. A waiter that acquired hands the headship on before `lock` returns (K42; Linux' qspinlock), or stays in the line
-//! to hand the lock itself on (grant.rs). Nodes (waiter.rs) belong to nobody's stack, so thread exit needs no clean-up. The head,
-//! when it sleeps, sleeps on word 0 itself, where glibc's unlock finds it, too.
+//! TOCS 1991. A waiter that acquired passes the headship on before `lock` returns (K42; Linux's qspinlock), or stays in the line
+//! to pass on the lock itself (grant.rs). Nodes (waiter.rs) lie on nobody's stack, so thread exit needs no clean-up. When the
+//! head sleeps, it sleeps on word 0 itself, where glibc's unlock finds it, too.
 
 use super::choice::{Chooser, choose_and_sit};
 use super::grant::{LOOKS_EACH, settle, wake_behind};
@@ -17,15 +17,15 @@ use super::{batch, mark, mood, pass_on, side, take_as};
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed};
 use lockwright_platform::{Platform, Ptr, Stage, Word};
 
-/// How long a waiter waits awake before it checks whether it is first in a line that nobody grants the lock to any
-/// more, ns; then twice as long.
+/// A waiter waits awake for this long, ns, before it checks whether it is first in a line to which nobody grants the lock any
+/// more. The time doubles after each check.
 pub(super) const LOOK_NS: u32 = 4_000;
 
 pub(super) fn tag<P: Platform>(node: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     node.map_addr(|address| address | era)
 }
 
-/// The node that a tagged pointer means; null if it is from before a fork (that thread does not exist).
+/// The node behind a tagged pointer; null if the pointer is from before a fork (that thread doesn't exist here).
 fn untag<P: Platform>(tagged: *mut Waiter<P>, era: usize) -> *mut Waiter<P> {
     if tagged.addr() % ERAS == era {
         tagged.map_addr(|address| address / ERAS * ERAS)
@@ -41,7 +41,8 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
         return true;
     }
     if !untag(tail, era).is_null() {
-        // Left behind by code that knows nothing of the line? Then the word is free, and its next taker clears it away.
+        // Left behind by code that knows nothing of the line? Then the word is free, and the next thread that takes it clears
+        // the line.
         return parts.word.load(Relaxed) == FREE && is_left_behind(parts, era);
     }
     // Left over from before a fork. Relaxed: there is nobody to synchronize with.
@@ -53,15 +54,17 @@ pub(super) fn is_empty<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
     cleared
 }
 
-/// Does the line consist of nodes that had the lock, or left? The word is free, or held by the caller, which is not in the line.
+/// Does the line consist only of nodes that had the lock, or left? The word is free, or the caller holds it without being in
+/// the line.
 pub(super) fn is_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) -> bool {
     // ORDERING: Acquire, pairs with [join]: the node is fully made.
     let last = untag(parts.tail.load(Acquire), era);
-    // SAFETY: a node, or what was one, and readable.
+    // SAFETY: a node, or memory that was one and stays readable.
     !last.is_null() && unsafe { (*last).had_the_lock() }
 }
 
-/// The caller has the word, and is not in the line: nodes in it that had the lock, or left, belong to nobody.
+/// The caller has the word, and is not in the line. If all nodes in the line had the lock, or left, they belong to nobody:
+/// gives them back.
 pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
     // ORDERING: Acquire, pairs with [join]: the node is fully made.
     let tail = parts.tail.load(Acquire);
@@ -70,45 +73,45 @@ pub(crate) fn meet_left_behind<P: Platform>(parts: &Parts<'_, P>, era: usize) {
     if last.is_null() || !unsafe { (*last).had_the_lock() } {
         return;
     }
-    // Relaxed: as in `successor`. If somebody has joined, that one sees to it.
+    // Relaxed: as in `successor`. If somebody has joined, that thread takes care of it.
     if parts.tail.compare_exchange(tail, core::ptr::null_mut(), Relaxed, Relaxed).is_ok() {
-        // SAFETY: no others are in the line, and nobody comes to them any more.
+        // SAFETY: the line has no other nodes, and nobody can reach these any more.
         unsafe { give_back((*last).first_of_the_dead(), core::ptr::null_mut()) };
         forget(parts);
     }
 }
 
-/// Is a node, by which its thread seems to hold the lock, still in the line?
+/// Is this node, by which its thread seems to hold the lock, still in the line?
 pub(super) fn is_in_line<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, era: usize) -> bool {
-    node.is_still_in(parts, untag(parts.tail.load(Relaxed), era)) // compared alone
+    node.is_still_in(parts, untag(parts.tail.load(Relaxed), era)) // only compared, never followed
 }
 
-/// Does the head of a line with this mood nap, and leave the lock to others?
+/// By this mood, does the line's head nap, and leave the lock to others?
 #[inline]
 pub(crate) fn is_left<P: Platform>(mood: &P::Word) -> bool {
     mood.load(Relaxed) & mood::NAPPING != 0
 }
 
-/// The caller has taken the word: past a head that naps? That is not counted.
+/// The caller has taken the word: did it pass a head that naps? Such overtaking is not counted.
 #[inline]
 pub(crate) fn has_passed<P: Platform>(mood: &P::Word, side: &P::Word) -> bool {
     let passed = is_left::<P>(mood);
     if passed {
         P::reached(Stage::Passed);
         if side.load(Relaxed) & side::TURN != 0 {
-            side.fetch_and(!side::TURN, Relaxed); // somebody comes back
+            side.fetch_and(!side::TURN, Relaxed); // somebody came back for the lock
         }
     }
     passed
 }
 
-/// What the parent's line left behind must not bind a forked child.
+/// A forked child must not act on hints about its parent's line.
 fn forget<P: Platform>(parts: &Parts<'_, P>) {
     parts.mood.fetch_and(!(mood::NAPPING | mood::LENGTH), Relaxed); // hints
 }
 
-/// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. By the word: null; or by a node, with
-/// which it unlocks ([`release`]).
+/// Acquires by the rule `R`, for a thread that found the word taken, or somebody in line. Returns null if the caller holds the
+/// lock by the word, or else the node by which it holds it and with which it unlocks ([`release`]).
 #[cold]
 pub fn acquire<P: Platform, R: Rule<P>>(
     parts: Parts<'_, P>,
@@ -125,7 +128,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     if note.asked_ns == 0 && tuning.budget_ns != 0 {
         note.asked_ns = P::now();
     }
-    let awake_ns = R::awake_ns(&lock); // now, while the mutex's line is ours
+    let awake_ns = R::awake_ns(&lock); // now, while the mutex's cache line is ours
     seat.inspect(|seat| seat.joins());
     let node = Waiter::<P>::take(&parts, note);
     let behind = join(&parts, node, tuning);
@@ -141,7 +144,7 @@ pub fn acquire<P: Platform, R: Rule<P>>(
         P::reached(Stage::Head);
         if R::HOLDS_BACK {
             if slept {
-                pass_on::<P>(parts.word); // woken there, maybe, where others sleep
+                pass_on::<P>(parts.word); // maybe we were woken there, and others still sleep
             }
             R::hold_back(&lock, &node.note);
         }
@@ -152,20 +155,20 @@ pub fn acquire<P: Platform, R: Rule<P>>(
     if R::AHEAD > 0 {
         P::reached(Stage::Chosen);
     }
-    seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies from here on dies with the lock held
+    seat.inspect(|seat| seat.sits(core::ptr::null())); // a thread that dies after this dies while it holds the lock
     if state(gate) != GRANTED {
         batch::runs(&lock);
     }
     R::acquired(&lock, &node.note, slept);
     let stays = settle::<P, R>(&lock, node, gate);
-    // Is there going to be a look at the mutex when it is released?
+    // Will the unlock look at the mutex anyway?
     if R::MEASURES && (!stays || grants(gate) >= LOOKS_EACH) {
         lock.may_measure_hold(P::now(), stays);
     }
     if stays { node } else { core::ptr::null() }
 }
 
-/// Joins the line; `true`: behind somebody.
+/// Joins the line; returns `true` if somebody is before it.
 pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: &Tuning) -> bool {
     let me = core::ptr::from_ref(node).cast_mut();
     // [join] ORDERING: AcqRel: Release publishes our node to the next [join]; Acquire, pairs with it:
@@ -176,18 +179,18 @@ pub(crate) fn join<P: Platform>(parts: &Parts<'_, P>, node: &Waiter<P>, tuning: 
     if last.is_null() && !tail.is_null() {
         forget(parts);
     }
-    parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, and the mutex's line is ours at the moment
+    parts.mood.fetch_add(mood::WAITER, Relaxed); // a hint, and we have the mutex's cache line at the moment
     if last.is_null() {
         node.open(); // the one behind us may already have told us that it sleeps
         return false;
     }
-    // SAFETY: it can't leave before it has seen its `next`, which only we write.
+    // SAFETY: that node can't leave before it has seen its `next`, which only we write.
     unsafe { (*last).link(me) };
     true
 }
 
-/// Not head yet: only our own gate matters, and that of the waiter before us. Returns what our gate says then, and
-/// whether we slept.
+/// Waits until we are head, or have the lock. Only our own gate matters, and the gate of the waiter before us. Returns what our
+/// gate says in the end, and whether we slept.
 fn wait_in_line<P: Platform, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
@@ -208,7 +211,7 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
         (left, is_due) = chooser.as_mut().map_or((left - look, true), Chooser::left::<P>);
         look = left.min(2 * look.max(LOOK_NS / 2));
         if left > 0 {
-            // Released by code that knows nothing of us? A hint: then we compete for the word, as everybody may.
+            // Released by code that knows nothing of us? This is a hint; if so, we compete for the word, as anybody may.
             if is_due && lock.is_open() && node.is_first() && node.turn(WAITING, PROMOTED).is_ok() {
                 return (PROMOTED, slept);
             }
@@ -219,7 +222,7 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
                 }
             } else {
                 slept = sleep_at_gate(lock, node) || slept;
-                // Woken early, to be awake when its time comes? Then wake the one behind it, too.
+                // Woken early, so that we are awake when our turn comes? Then wake those behind us, too.
                 (left, look) = (lock.tuning.spin_ns, LOOK_NS.min(lock.tuning.spin_ns));
                 if let Some(chooser) = &mut chooser {
                     chooser.begin::<P>(left);
@@ -232,12 +235,12 @@ fn wait_in_line<P: Platform, R: Rule<P>>(
     }
 }
 
-/// Sleeps until the gate says something else; returns whether it slept. It wakes at its `timeout`, too: it may have been moved to the word
-/// (`move_to_word`), and is head.
+/// Sleeps until the gate no longer says ASLEEP; returns whether it slept. It also wakes at its `timeout`: it may be the head by
+/// then, moved to the word (`move_to_word`).
 fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     let mut slept = false;
     loop {
-        let gate = node.gate.load(Relaxed); // looked at again, with Acquire
+        let gate = node.gate.load(Relaxed); // our caller looks again, with Acquire
         if state(gate) != ASLEEP {
             return slept;
         }
@@ -247,7 +250,7 @@ fn sleep_at_gate<P: Platform>(lock: &View<'_, P>, node: &Waiter<P>) -> bool {
     }
 }
 
-/// Head: competes for the word, awake first, then asleep on the word. `true`: it slept, here or at its gate.
+/// The head competes for the word: first awake, then asleep on the word. Returns whether it slept, here or at its gate.
 fn wait_as_head<P: Platform, R: Rule<P>>(
     lock: &View<'_, P>,
     node: &Waiter<P>,
@@ -258,7 +261,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         [OPEN, PROMOTED].contains(&state(node.gate.load(Relaxed))),
         "only the head competes"
     );
-    // While the lock is held that costs nobody anything. (Behind a chain the next may make itself head at any moment.)
+    // While somebody holds the lock, choosing delays nobody. (Behind a chain the next waiter may make itself head at any moment.)
     let may_choose = R::AHEAD > 0 && R::is_worth(lock, &node.note);
     if may_choose && !lock.is_open() && state(node.gate.load(Relaxed)) == OPEN {
         choose_and_sit::<P, R>(lock, node);
@@ -267,7 +270,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
     let take = |slept| take_as::<P>(parts.word, if slept { WAITED } else { HELD });
     if lock.is_saturated() {
         if slept {
-            pass_on::<P>(parts.word); // woken there, maybe, where others sleep
+            pass_on::<P>(parts.word); // maybe we were woken there, and others still sleep
         }
         if batch::nap(lock, node.note.asked_ns, || take(slept)) {
             return slept;
@@ -277,7 +280,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
         batch::has_woken(parts);
         let left = lock.left_ns(&node.note);
         if left == Some(0) {
-            lock.begin_turn(); // should it sleep, the next unlock wakes it, and nobody overtakes it until then
+            lock.begin_turn(); // if it sleeps, the next unlock wakes it, and nobody overtakes it until then
         }
         if R::spin(lock, slept, || take(slept)) || mark::<P>(parts.word) {
             return slept;
@@ -290,7 +293,7 @@ fn wait_as_head<P: Platform, R: Rule<P>>(
     }
 }
 
-/// Who is behind `node`, which is the caller's to pass; none: the line is empty now.
+/// The waiter behind `node`, which the caller may pass. `None`: the line is empty now.
 pub(super) fn successor<P: Platform>(
     parts: &Parts<'_, P>,
     node: &Waiter<P>,
@@ -302,20 +305,20 @@ pub(super) fn successor<P: Platform>(
     if !next.is_null() {
         return Some(next);
     }
-    // Relaxed: the next to join finds nobody, and what we wrote reaches it by the word.
+    // Relaxed: the next thread to join finds an empty line, and gets what we wrote by the word.
     let (mine, none) = (tag(me, era), core::ptr::null_mut());
     if parts.tail.compare_exchange(mine, none, Relaxed, Relaxed).is_ok() {
         if parts.mood.load(Relaxed) & mood::LENGTH != 0 {
-            parts.mood.fetch_and(!mood::LENGTH, Relaxed); // it heals; a thread that is about to join may not be counted
+            parts.mood.fetch_and(!mood::LENGTH, Relaxed); // corrects the count, though a thread that is joining may be missed
         }
         return None;
     }
-    // Somebody joined behind us and will link in a moment. ORDERING: Acquire, pairs with [link].
+    // Somebody has joined behind us and will link its node in a moment. ORDERING: Acquire, pairs with [link].
     P::spin_until_ptr(&node.next, Acquire, |next| !next.is_null());
     Some(node.next(Relaxed))
 }
 
-/// Records whether the line that the caller leaves is crowded, and that its new head has not been overtaken yet.
+/// The caller leaves the line: records whether it is crowded, and that its new head has not been overtaken yet.
 pub(super) fn note_length<P: Platform>(lock: &View<'_, P>) -> bool {
     let Parts { side, mood, .. } = lock.parts;
     let left = mood.fetch_sub(mood::WAITER, Relaxed) / mood::WAITER; // a hint; the field is the word's highest
@@ -323,7 +326,7 @@ pub(super) fn note_length<P: Platform>(lock: &View<'_, P>) -> bool {
     if now & side::BYPASSES != 0 {
         side.fetch_and(!side::BYPASSES, Relaxed); // the holder's, by invariant 5
     }
-    // Those beside the line wait too.
+    // Threads beside the line wait, too.
     let waiters = left.saturating_sub(1) + lock.beside_in(now);
     let crowded = match (1..mood::MOST).contains(&left) {
         true => waiters >= lock.tuning.cpus.min(mood::MANY), // with the holder, more than the CPUs

@@ -1,21 +1,21 @@
-//! Malthusian: no more threads circulate over the lock than it takes to keep it busy; the rest wait aside.
+//! Malthusian: just enough threads circulate over the lock to keep it busy; the rest wait aside.
 //!
 //! Dave Dice, *Malthusian Locks*, EuroSys 2017, section 4, MCSCR: a saturated lock serves no more operations when
-//! more threads compete for it, but they cost caches, CPUs and context switches. So excess waiters are culled into a
-//! passive set, and one of them is let back now and then, for fairness' sake, or when the lock falls idle.
+//! more threads compete for it, but they cost cache space, CPU time and context switches. So excess waiters are culled into a
+//! passive set. One of them is let back now and then, for fairness, or when the lock falls idle.
 //!
 //! ```text
 //!   circulating   holder, and `spinners` beside the line, awake
 //!   passive       the line: its head competes once it has been overtaken `bypass` times, or finds the lock idle
 //! ```
 //!
-//! Our deviations: the passive set is the line, first come first served (the paper's is a stack), so that the one let
+//! Our deviations. The passive set is the line, first come first served (the paper's is a stack), so the waiter that is let
 //! back has waited longest. An arrival that finds the circulating set full joins the passive set by itself; in the
-//! paper unlock moves it. One in `bypass` acquisitions lets one back; the paper draws with a chance of 1/1000.
+//! paper unlock moves it. One in `bypass` acquisitions lets a waiter back; the paper does so with a probability of 1/1000.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
-//! 2. A head holds back for 100 ms at most, and keeps no wake meanwhile.
+//! 2. A head holds back for 100 ms at most, and withholds no wake from others meanwhile.
 
 use super::{Arrived, Note, Rule, Tuning, View, tuning};
 use crate::entry::{Entry, Kind, Promise};
@@ -77,7 +77,7 @@ impl<P: Platform> Rule<P> for Lock {
 
     fn hold_back(lock: &View<'_, P>, _: &Note) {
         for look in 0..LOOKS {
-            // Hints: those that overtake it check how often they may.
+            // Hints: the threads that overtake it check how often they may.
             if lock.beside() == 0 || lock.overtaken() >= lock.tuning.bypass || is_idle(lock) {
                 break;
             }
@@ -86,8 +86,8 @@ impl<P: Platform> Rule<P> for Lock {
     }
 }
 
-/// Is it free, now and a moment later? Then those beside the line don't circulate: they wait by another rule, which leaves
-/// a lock with a line to its head.
+/// Is the lock free, now and a moment later? Then the threads beside the line don't circulate: they wait by another rule, which
+/// leaves a lock with a line to the line's head.
 fn is_idle<P: Platform>(lock: &View<'_, P>) -> bool {
     lock.is_open() && {
         P::pause(GRACE_NS);
@@ -95,5 +95,5 @@ fn is_idle<P: Platform>(lock: &View<'_, P>) -> bool {
     }
 }
 
-/// The moment, ns: longer than a hand-over takes.
+/// That moment, ns: longer than a hand-over takes.
 const GRACE_NS: u32 = 2_000;

@@ -1,53 +1,55 @@
-//! Front locks: word 0 of `pthread_mutex_t` is the lock, in glibc's own protocol. They differ in who
-//! waits, where, and who may overtake whom.
+//! Front locks: word 0 of `pthread_mutex_t` is the lock, in glibc's own protocol. They differ in which threads
+//! wait, where they wait, and who may overtake whom.
 //!
 //! ```text
 //!                      ┌ beside the line: awake, or standing by, for a bounded time
 //!            arrivals ─┤
 //!   word 0 ◄───────────┴ line:  head ─► waiter ─► waiter ◄─ tail     (nodes in a pool)
-//!   0..=4   ◄─ asleep on word 0 itself: the line's head, those who doze, timed lockers, moved condvar waiters, glibc's code
+//!   0..=4   ◄─ asleep on word 0 itself: the line's head, dozers, timed lockers, moved condvar waiters, glibc's code
 //! ```
 //!
-//! Word 0 is 0 (free), 1 (held), 2 (held, and somebody may sleep on the word), 3 (held by one of a chain of grants) or
-//! 4 (held, somebody may sleep, and a thread that waits awake has promised to see to that). The line
-//! (line.rs, grant.rs) makes every edit; a [`Rule`] decides who joins it, who goes first, and how everybody waits.
+//! Word 0 is 0 (free), 1 (held), 2 (held, and somebody may sleep on the word), 3 (held, within a chain of grants) or
+//! 4 (held, somebody may sleep, and a thread that waits awake has promised to take care of the sleepers). The line
+//! (line.rs, grant.rs) makes every change; a [`Rule`] decides who joins the line, who goes first, and how threads wait.
 //!
-//! State: (word, line, s asleep on the word).  What moves it:
+//! State: (word, q threads in line, s asleep on the word).  The transitions:
 //!
 //! | who | from | to |
 //! |---|---|---|
 //! | arrival, or head that never slept | (0, q, s) | (1, q, s) held by it |
 //! | a thread that found the word held | (1, q, s) | (2, q, s + 1), then sleeps on the word |
 //! | a thread that has slept | (0, q, s) | (2, q, s) held by it |
-//! | head that leaves, before a successor that sleeps at its gate | (1, q, s) | (2, q, s + 1): it moves it to the word |
-//! | signal, by the holder | (1, q, s) | (2, q, s + 1), a condvar's sleeper now sleeps on the word |
-//! | head that has it, before an awake successor | (1, q, s) | (3, q, s): it stays in the line (grant.rs) |
-//! | unlock by a holder that stayed | (3, q, s) | (3, q - 1, s), held by its successor; or (0, q, s), and that one is head |
-//! | holder by a grant, before a sleeper, in a crowded line | (3, q, s) | (2, q, s + 1) as above |
+//! | head that leaves; its successor sleeps at its gate | (1, q, s) | (2, q, s + 1): the head moves the successor to the word |
+//! | signal, by the holder | (1, q, s) | (2, q, s + 1): a condvar's sleeper now sleeps on the word |
+//! | head that acquired; its successor is awake | (1, q, s) | (3, q, s): the head stays in the line (grant.rs) |
+//! | unlock by a holder that stayed | (3, q, s) | (3, q - 1, s), held by its successor; or (0, q, s), and the successor is head |
+//! | holder by a grant, in a crowded line; its successor sleeps | (3, q, s) | (2, q, s + 1) as above |
 //! | a thread that found the word 3 | (3, q, s) | (2, q, s + 1), then sleeps on the word; an unlock ends the chain soon |
-//! | unlock by glibc's code | (2 or 3, q, s) | (0, q, s): the next in line sees that by itself, and is head |
-//! | a thread that waits awake, and promises to see to the sleepers (promise.rs) | (2, q, s) | (4, q, s) |
-//! | the same, when it gives up | (1, 3 or 4, q, s) | (2, q, s); or it wakes one of them |
+//! | unlock by glibc's code | (2 or 3, q, s) | (0, q, s): the next in line notices that by itself, and is head |
+//! | a thread that waits awake, and promises to take care of the sleepers (promise.rs) | (2, q, s) | (4, q, s) |
+//! | the same, when it gives up | (1, 3 or 4, q, s) | (2, q, s); or it wakes a sleeper |
 //! | the same, when it acquires | (0, q, s) | (2, q, s) held by it |
 //! | unlock | (1 or 4, q, s) | (0, q, s) |
 //! | unlock by a holder that has forgotten its node | (3, q, s) | (0, q, s), and the next in line is head, as after glibc's code |
-//! | unlock | (2, q, s) | (0, q, s), then wakes, by address, those that signals moved here, or else one that sleeps on the word |
+//! | unlock | (2, q, s) | (0, q, s), then wakes, by address, the threads that signals moved here, or else one that sleeps on the word |
 //!
 //! Invariants:
-//! 1. *Duty* is glibc's own. While anybody sleeps on the word, it says 2, or a thread that an unlock has woken is
-//!    on its way and will make it 2; or one that waits awake has promised to do so. So a thread that has slept, on the word or at a gate, acquires as 2, and an
-//!    unlock, by our code or by glibc's, needs to know only the word.
-//! 2. A waiter asleep at its gate is never the next to have the lock: the thread that makes it head while it sleeps there holds
-//!    the lock, and moves it to the word; and it does not fall asleep behind one that has the lock (grant.rs).
-//!    A head that is torn out of its wait holds nothing: it wakes the next one instead (leaving.rs).
-//! 3. Only its head, or a holder that stayed in it, passes nodes (joining touches the tail). Lines of dead nodes alone, and
-//!    those of a fork's parent, are cleared as a whole, by a thread that took the word or is the first to see them.
-//! 4. After the write of 0 that releases, or the grant, unlock uses nothing but addresses, for futex calls: the mutex
-//!    may be gone by then. (Nodes are not: they lie in lines that stay.)
-//! 5. Only the holder writes the count of overtakers, after it took the word: so the count is exact.
+//! 1. The *duty* to wake is glibc's own. While anybody sleeps on the word, it says 2; or a thread that an unlock has woken is
+//!    on its way and will make it 2; or a thread that waits awake has promised to do so. So a thread that has slept, on the
+//!    word or at a gate, acquires by writing 2. An unlock, by our code or by glibc's, needs to know only the word.
+//! 2. A waiter that sleeps at its gate is never the next to get the lock. The thread that makes it head while it sleeps there
+//!    holds the lock, and moves it to the word. And a waiter does not fall asleep behind a thread that has the lock (grant.rs).
+//!    A head that is torn out of its wait holds nothing, so it wakes the next waiter instead (leaving.rs).
+//! 3. Only the line's head, or a holder that stayed in the line, passes nodes (joining touches the tail). A line that consists
+//!    of dead nodes alone, or that a fork's parent left, is cleared as a whole: by a thread that took the word, or by the
+//!    first to see it.
+//! 4. After the write of 0 that releases, or after the grant, unlock uses nothing but addresses, for futex calls: the mutex
+//!    may be gone by then. (Nodes are not: they lie in memory that stays readable.)
+//! 5. Only the holder writes the count of overtakers, and only after it took the word. So the count is exact.
 //!
-//! Bounds on overtakers, here and on the locks' pages, are of *arrivals*: threads that ask without a deadline. Those who sleep on the word
-//! without being head (timed lockers, moved condvar waiters, glibc's code) take it whenever they find it free, uncounted.
+//! Bounds on overtakers, here and in the locks' own files, count *arrivals*: threads that lock without a deadline. A thread that
+//! sleeps on the word without being the head (timed lockers, moved condvar waiters, glibc's code) takes the word whenever it finds
+//! it free, and isn't counted.
 
 mod alone;
 pub mod asl;
@@ -100,14 +102,14 @@ pub const FREE: u32 = 0;
 pub const HELD: u32 = 1;
 /// Word 0: held, and unlock owes somebody a wake.
 pub const WAITED: u32 = 2;
-/// Word 0: held, by one of a chain of grants (grant.rs), and nobody needs a wake. glibc's code takes it for "more than 1".
+/// Word 0: held, within a chain of grants (grant.rs), and nobody needs a wake. To glibc's code it is just "more than 1".
 pub const CHAINED: u32 = 3;
 
-/// Word 0: held, somebody may sleep on the word, and a thread that waits awake sees to that (promise.rs). To glibc's code it is
-/// "more than 1", too.
+/// Word 0: held, somebody may sleep on the word, and a thread that waits awake takes care of the sleepers (promise.rs). To
+/// glibc's code it is "more than 1", too.
 pub const PROMISED: u32 = 4;
 
-/// Owner: some thread that is GRANTED the lock (grant.rs). Not a thread's id.
+/// Owner: some thread that was GRANTED the lock (grant.rs). Not a thread's id.
 pub const SOMEBODY: u32 = 1 << 30;
 
 /// A front lock's memory: inside a `pthread_mutex_t`, or in an [`Alone`].
@@ -118,20 +120,20 @@ pub struct Parts<'a, P: Platform> {
     pub side: &'a P::Word,
     /// What the lock has learnt, see [`mood`]; the lower half belongs to the runtime.
     pub mood: &'a P::Word,
-    /// Who asks: tells threads apart while they hold locks by nodes (grant.rs). Null: it never does that.
+    /// Identifies the calling thread, while it holds a lock by a node (grant.rs). Null: it never does that.
     pub by: *const (),
-    /// Its id, where an owner is kept.
+    /// The calling thread's id, where the mutex has an owner field.
     pub thread: u32,
-    /// Which of the lock's critical sections is asked for: the same number, the same section. 0: it isn't known.
+    /// Identifies the critical section that the caller is about to enter: equal numbers mean the same section. 0: not known.
     pub site: u32,
     /// The last waiter of the line, with the era in its low bits; null: nobody queues.
     pub tail: &'a P::Ptr<Waiter<P>>,
-    /// Who holds it, where that is kept.
+    /// The holder's id, where the mutex has an owner field.
     pub owner: Option<&'a P::Word>,
 }
 
 impl<P: Platform> Parts<'_, P> {
-    /// The holder: a hint; 0 if there is none, or it isn't known.
+    /// The holder's id, a hint; 0: nobody, or not known.
     fn holder(&self) -> u32 {
         self.owner.map_or(0, |owner| owner.load(Relaxed)) % SOMEBODY
     }
@@ -150,7 +152,7 @@ pub fn try_take<P: Platform>(word: &P::Word) -> bool {
     word.load(Relaxed) == FREE && take_as::<P>(word, HELD)
 }
 
-/// Takes a free word as [`HELD`]; as [`WAITED`], if the caller has slept (invariant 1).
+/// Takes a free word by writing [`HELD`], or [`WAITED`] if the caller has slept (invariant 1).
 #[inline]
 fn take_as<P: Platform>(word: &P::Word, value: u32) -> bool {
     // ORDERING: Acquire, pairs with [release]: what the last holder wrote is ours to see.
@@ -158,9 +160,9 @@ fn take_as<P: Platform>(word: &P::Word, value: u32) -> bool {
     word.compare_exchange(FREE, value, Acquire, Relaxed).is_ok()
 }
 
-/// Acquires before `deadline`, sleeping on word 0; `false` if it passed first.
+/// Acquires, sleeping on word 0; returns `false` if `deadline` passes first.
 ///
-/// Timed lockers never join the line, so that they can leave at any time.
+/// Timed lockers never join the line, so they can give up at any time.
 #[cold]
 pub fn lock_until<P: Platform>(
     parts: Parts<'_, P>,
@@ -176,13 +178,13 @@ pub fn lock_as_glibc<P: Platform>(parts: Parts<'_, P>) {
     sleep_on_word(parts, &Tuning { spin_ns: 0, ..Tuning::for_any() }, false, None);
 }
 
-/// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`]), and that is awake now.
+/// Acquires, for a condvar waiter that a signal moved to word 0 (see [`adopt`]) and that is awake now.
 #[cold]
 pub fn lock_moved<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     sleep_on_word(parts, tuning, true, None);
 }
 
-/// Waits for the word, awake for a while before each sleep. `slept`: it has been woken at the word before.
+/// Waits for the word, awake for a while before each sleep. `slept`: the caller has already been woken at the word.
 fn sleep_on_word<P: Platform>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
@@ -200,30 +202,30 @@ fn sleep_on_word<P: Platform>(
             return true;
         }
         if P::park(parts.word, WAITED, deadline) == Woken::TimedOut {
-            // Only the kernel's own answer counts: had it woken us, we would owe a wake.
+            // Give up only if the kernel says so, not by the clock: had the kernel woken us, we would owe a wake.
             return false;
         }
         slept = true;
     }
 }
 
-/// Makes the word 2, before the caller sleeps on it; `true`: it was free, and is the caller's now.
+/// Makes the word 2, before the caller sleeps on it. `true`: it was free, and the caller has it now.
 pub(crate) fn mark<P: Platform>(word: &P::Word) -> bool {
-    // ORDERING: Acquire, pairs with [release] if it was free. Release is not needed: the sleeper has nothing to
-    // tell the unlock that finds this 2, which goes by the word alone.
+    // ORDERING: Acquire, pairs with [release] if it was free. Release is not needed: the unlock that finds this 2
+    // looks at nothing but the word.
     // STATE: (0, q, s) -> (2, q, s) held by us, or (1|2|3, q, s) -> (2, q, s) and we sleep.
     word.swap(WAITED, Acquire) == FREE
 }
 
-/// Passes on a wake that the caller may have got at the word, if it does not acquire: to another sleeper there, now or
+/// The caller may have been woken at the word, and does not acquire. Passes the wake on to another sleeper there, now or
 /// by the holder's unlock.
 pub fn pass_on<P: Platform>(word: &P::Word) {
     let mut now = HELD;
-    // STATE: (1|3, q, s) -> (2, q, s). Relaxed: it says "look", and an RMW of the holder's reads it. Not a load, which
-    // might read an old 2.
+    // STATE: (1|3, q, s) -> (2, q, s). Relaxed: it only says "look", and the holder reads it by an RMW. Ours is an RMW, too:
+    // a load might read an old 2.
     while let Err(seen) = word.compare_exchange(now, WAITED, Relaxed, Relaxed) {
         match seen {
-            // A thread that takes it meanwhile has not slept: so wake, all the same.
+            // A thread may take the word meanwhile, but if it hasn't slept it owes no wake. So we wake somebody all the same.
             // EXPLORED: needs four threads, two of them asleep on the word.
             FREE => return P::unpark(word, 1),
             WAITED => return,
@@ -232,13 +234,13 @@ pub fn pass_on<P: Platform>(word: &P::Word) {
     }
 }
 
-/// The holder claims, by `claim`, a thread that sleeps elsewhere, to move it to word 0: there it will be
-/// woken by an unlock, when it can run on. It must go on with [`lock_moved`]; `false`: the claim failed.
+/// The holder claims, by `claim`, a thread that sleeps elsewhere, and will move it to word 0. There an unlock wakes it, when
+/// it can get the lock. That thread must go on with [`lock_moved`]. `false`: the claim failed.
 pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> bool {
     if !claim() {
         return false;
     }
-    // Relaxed, both: we hold the lock, and our own unlock reads them. Those beyond what can be counted are woken one by one.
+    // Relaxed, both: we hold the lock, and our own unlock reads them. Threads beyond the field's range are woken one by one.
     if parts.side.load(Relaxed) & side::MOVEDS != side::MOVEDS {
         parts.side.fetch_add(side::MOVED, Relaxed);
     }
@@ -248,21 +250,21 @@ pub fn adopt<P: Platform>(parts: Parts<'_, P>, claim: impl FnOnce() -> bool) -> 
 
 /// The holder has moved a sleeper to the word, or is about to: its unlock owes a wake.
 fn owe_wake<P: Platform>(parts: &Parts<'_, P>) {
-    // STATE: (1|2|3, q, s) -> (2, q, s + 1). Relaxed: we hold it, and only our own unlock has to find it.
+    // STATE: (1|2|3, q, s) -> (2, q, s + 1). Relaxed: we hold it, and only our own unlock has to see it.
     parts.word.swap(WAITED, Relaxed);
 }
 
-/// Unlock, by a thread that holds the lock by its `node`; `false`: a look at the mutex is needed, by [`release`].
+/// Unlock, by a thread that holds the lock by its `node`. `false`: it has to look at the mutex, by calling [`release`].
 ///
 /// # Safety
-/// [`acquire`] gave the node to the calling thread's lock operation, and [`Waiter::is_held`] says that it holds by it.
+/// [`acquire`] returned the node to the calling thread, and [`Waiter::is_held`] says that it holds the lock by it.
 #[inline]
 pub unsafe fn hand_on<P: Platform>(node: *const Waiter<P>) -> bool {
     // SAFETY: the caller's promise.
     grant::hand_on(unsafe { &*node })
 }
 
-/// The same, whatever it takes.
+/// As [`hand_on`], but always releases, if need be by the mutex.
 ///
 /// # Safety
 /// As [`hand_on`].
@@ -281,21 +283,21 @@ pub unsafe fn release<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning, node: *
 
 /// Releases a word that is not 1: somebody may need a wake.
 ///
-/// The mutex's rule does not matter, and a line need not exist: a thread that needs the wake sleeps on the word.
+/// It works under any rule, and with or without a line: a thread that needs the wake sleeps on the word.
 #[cold]
 pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     match parts.word.load(Relaxed) {
         FREE => return, // nobody held it: undefined in POSIX, and as harmless as with glibc
         HELD => {}
-        // The holder does not hold by a node, or has forgotten it: then its node is in the way.
+        // The holder does not hold it by a node, or has forgotten that node: then the node is in the way.
         now if now == CHAINED || parts.side.load(Relaxed) & side::BY_NODE != 0 => {
             line::meet_left_behind(&parts, tuning.era);
         }
         _ => {}
     }
     let word: *const P::Word = parts.word;
-    // Signals moved them here while the lock was held, which is when these fields are written. They come first,
-    // `herd` of them at most: each has its signal, and passes the duty on. After seven such unlocks another sleeper's turn comes.
+    // Signals moved these threads here. Only the holder writes the two fields. Moved threads come first, `herd` of them at
+    // most: each has its signal, and passes the duty on. After seven such unlocks it is another sleeper's turn.
     let now = parts.side.load(Relaxed);
     let mut moved = ((now & side::MOVEDS) / side::MOVED).min(tuning.herd.max(1));
     if now & side::PREFERENCES == side::PREFERENCES || moved == 0 {
@@ -310,7 +312,7 @@ pub fn unlock_slow<P: Platform>(parts: Parts<'_, P>, tuning: &Tuning) {
     // STATE: (1|2|3, q, s) -> (0, q, s). From here on only the address, by invariant 4.
     let before = parts.word.swap(FREE, Release);
     debug_assert!(before != FREE || moved == 0, "released a lock that nobody holds");
-    // The count of moved threads is too high if one woke up by itself; then the wake goes to another sleeper.
+    // The count of moved threads is too high if one woke up by itself. Then the wake goes to another sleeper.
     // SURVIVES: without it they are woken one by one, by the duty that each passes on.
     let woken = if moved > 0 { P::unpark_moved(word, moved) } else { 0 };
     if woken == 0 && before == WAITED {

@@ -1,55 +1,56 @@
 //! Mutexee: stay awake for as long as a sleep and a wake-up cost, and wake nobody while somebody is awake.
 //!
 //! Falsafi, Guerraoui, Picorel & Trigonakis, *Unlocking Energy*, USENIX ATC 2016, section 5. A futex call costs thousands
-//! of cycles, a waiter that stays awake costs a core's power for as long as it waits. Both are cheapest if few threads
+//! of cycles; a waiter that stays awake costs a core's power for as long as it waits. Both cost least if a few threads
 //! hand the lock to each other awake, and the others sleep for long (rows M07, M10 to M16):
 //!
 //! ```text
-//!   awake    arrival ─ takes a free lock ─ waits awake for `spin` ns, and promises to see to the sleepers ─► word
-//!   asleep   └ else the line: its head sleeps on the word, and after `timeout` it is woken, and nobody overtakes it
+//!   awake    arrival ─ takes a free lock ─ waits awake for `spin` ns, and promises to take care of the sleepers ─► word
+//!   asleep   └ else the line: its head sleeps on the word; after `timeout` it is woken, and nobody overtakes it
 //!   unlock   has somebody promised? free the word ─ else free it, and wake the head
 //! ```
 //!
 //! *Spin mode and mutex mode.* If more than 30 % of contended hand-overs go to a thread that has slept, waiting awake does
-//! not pay: waiters then stay awake for 1/32 of the time. In one slice of time of eight they try again.
+//! not pay. Then waiters stay awake for only 1/32 of the time. In one of eight time slices they try again.
 //!
-//! Our deviations. The paper's unlock frees the lock, and watches it for 384 cycles: has another thread taken it? Ours asks
-//! beforehand (promise.rs says why). The paper takes its decision every so many unlocks, by two counters. Ours are three bits, which go
-//! up at a sleeper's acquisition, and down at three in seven of the others. The authors' code (lockin, mutexee_in.h) decides at 128 of
-//! 2048, which is `asleep=6`. In the paper, a waiter that has timed out spins until it has the lock: for as long as that is held, and for
-//! ever if the holder needs this CPU. Here it waits until it is head, stays awake for `spin`, then sleeps until the next unlock.
-//! Sleepers are served by arrival. The paper waits by `mfence`; this platform by what suits it.
+//! Our deviations. The paper's unlock frees the lock, and watches for 384 cycles whether another thread takes it. Ours asks
+//! beforehand (promise.rs says why). The paper chooses the mode once in N unlocks, by two counters. Ours is a counter of three bits,
+//! which goes up at a sleeper's acquisition, and down at three in seven of the others. The authors' code (lockin, mutexee_in.h) draws
+//! the line at 128 of 2048, which is `asleep=6`. In the paper, a waiter that has timed out spins until it has the lock: for as long as
+//! that is held, and forever if the holder needs this CPU. Here it waits until it is head, stays awake for `spin`, then sleeps until
+//! the next unlock. Sleepers are served by arrival. The paper pauses by `mfence`; here the platform decides how.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
 //! 1. Between two headships at most `bypass` arrivals overtake the head.
-//! 2. A thread that is head, and has waited for `timeout`, is woken, and from then on no arrival overtakes it. (A hint says so: timed
-//!    lockers and glibc's code do not heed it.)
+//! 2. A head that has waited for `timeout` is woken, and from then on no arrival overtakes it. (A hint says so; timed lockers and
+//!    glibc's code do not heed it.)
 
 use super::{Arrived, BYPASS_MAX, Note, Rule, Tuning, View, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
-/// A waiter stays awake for this long in spin mode, by default, ns. The paper says 8000 cycles, 2.9 us of its Xeon (M10). On the simulated
-/// one twice as long gives the paper's gains over glibc; with 2.9 us sleepers are too many where 16 threads share 8 locks.
+/// In spin mode a waiter stays awake for this long by default, ns. The paper says 8000 cycles, 2.9 us on its Xeon (M10). On our simulated
+/// Xeon twice that gives the paper's gains over glibc; with 2.9 us too many sleep where 16 threads share 8 locks.
 const SPIN_NS: u32 = 6_000;
 
 /// A head that has waited for this long is woken, and is next, by default, ns. In the paper timeouts below 16 ms cost throughput, since a
-/// waiter that has timed out spins (M16). Here 4 ms cost nothing (simulated: 0.9 to 1.1 times the throughput without).
+/// waiter that has timed out spins (M16). Here 4 ms cost nothing (simulated: 0.9 to 1.1 times the throughput without a timeout).
 const TIMEOUT_NS: u32 = 4_000_000;
 
-/// In mutex mode waiters stay awake for this part of the time (M12: 256 cycles of 8000).
+/// In mutex mode waiters stay awake for the time of spin mode divided by this (M12: 256 cycles of 8000).
 const MUTEX_MODE: u32 = 32;
 
-/// Of as many slices of time as this one is in spin mode, whatever has been learnt.
+/// One slice of time in this many is in spin mode, whatever has been learnt.
 const TRY_EACH: u64 = 8;
 
-/// Such a slice, ns: long enough for dozens of hand-overs.
+/// The length of a slice, ns: enough for dozens of hand-overs.
 const SLICE_NS: u64 = 1 << 16;
 
 /// One hand-over in this many counts.
 const SAMPLE: u64 = 4;
 
-/// More of the contended hand-overs to sleepers than this are too many, per cent, by default (M13). The authors' code says 6.
+/// If more than this share of contended hand-overs goes to sleepers, it is mutex mode, by default; per cent (M13). The authors' code
+/// says 6.
 pub(super) const ASLEEP: u32 = 30;
 
 /// What the catalogue says.
@@ -84,7 +85,7 @@ fn awake_ns<P: Platform>(lock: &View<'_, P>, now: u64) -> u32 {
     lock.tuning.spin_ns / if is_mutex { MUTEX_MODE } else { 1 }
 }
 
-/// Notes a hand-over: to a waiter that has slept, or to one that was awake. The clock's low bits are as good as a dice.
+/// Notes a hand-over: to a waiter that has slept, or to one that was awake. The clock's low bits serve as a die.
 fn note<P: Platform>(lock: &View<'_, P>, asked_ns: u64, slept: bool) {
     let (dice, limit) = (asked_ns / 64, u64::from(lock.tuning.asleep.clamp(1, 99)));
     // It rises if more than `limit` per cent have slept.
@@ -115,7 +116,7 @@ impl<P: Platform> Rule<P> for Lock {
         taken.map_or(Arrived::Joins(Note { asked_ns: start, ..Note::default() }), Arrived::Took)
     }
 
-    /// Who is not in front sleeps.
+    /// All but the head sleep.
     fn awake_ns(_: &View<'_, P>) -> u32 {
         0
     }

@@ -3,19 +3,19 @@
 //! The static proportion that LibASL is compared with (*Asymmetry-aware Scalable Locking*, PPoPP 2022, section 4,
 //! "SHFL-PB10": ShflLock with two "nodes", big and little). Waiters on little cores stand in the line, in order;
 //! its head holds back until `big` threads of big cores have overtaken it. Those wait awake, take the word when
-//! it is free, and are counted. If nobody waits to be overtaken, they join the line like everybody else.
+//! it is free, and are counted. If the line is empty, they join it like everybody else.
 //!
 //! ```text
 //!   big     ─ line empty? join it ─ else wait awake ─► word, overtaking the head: 1, 2, ... `big`
 //!   little  ─► line ─► head ─ holds back: overtaken `big` times, or free twice in a row ─► word
 //! ```
 //!
-//! Our deviations: a big core that has not had its turn for `spin` ns joins the line, where it may sleep; the head
-//! also takes the lock if nobody else wants it, so a lock is not left idle for the proportion's sake.
+//! Our deviations: a big core that has not had its turn for `spin` ns joins the line, where it may sleep. And the head
+//! also takes the lock if nobody else wants it, so a lock doesn't stay idle for the proportion's sake.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. While the line's head is a little core's, at most `big` others take the word before it.
-//! 2. A head holds back for 100 ms at most, and keeps no wake meanwhile.
+//! 1. While the line's head runs on a little core, at most `big` others take the word before it.
+//! 2. A head holds back for 100 ms at most, and withholds no wake from others meanwhile.
 
 use super::{Arrived, FREE, Note, Rule, Tuning, View, fifo, tuning};
 use crate::amp::standby::{WINDOW_MAX_NS, confirmed, stand_by};
@@ -64,7 +64,7 @@ impl<P: Platform> Rule<P> for Lock {
         } else {
             lock.spin_for(|value| {
                 taken = if value == FREE { lock.take() } else { None };
-                taken.is_some() || lock.is_line_empty() // nobody to overtake any more: be the next
+                taken.is_some() || lock.is_line_empty() // nobody to overtake any more: join the line
             });
         }
         Arrived::or_joins(taken)
@@ -72,7 +72,7 @@ impl<P: Platform> Rule<P> for Lock {
 
     /// The head lets big cores go first.
     fn hold_back(lock: &View<'_, P>, note: &Note) {
-        // Hints, all of them: those that overtake it check how often they may.
+        // Hints, all of them: the threads that overtake it check how often they may.
         let had_their_turns = || lock.overtaken() >= lock.tuning.bypass;
         if note.class.is_big() || had_their_turns() {
             return;

@@ -4,7 +4,7 @@ use super::{Arrived, Note, Rule, Tuning, View};
 use core::marker::PhantomData;
 use lockwright_platform::Platform;
 
-/// A rule with other defaults: so the catalogue can have several locks of one rule.
+/// A rule with other defaults, so that the catalogue can have several locks with one rule.
 #[derive(Debug)]
 pub struct Preset<R, T>(PhantomData<fn(R, T)>);
 

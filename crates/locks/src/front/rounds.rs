@@ -1,12 +1,12 @@
 //! Rounds: on more than two CPUs they decide whether a runner comes back so soon that handing the lock on doesn't pay.
 //!
-//! A head that finds the word free does not take it. It watches for some microseconds who does. Rounds of one and the same
-//! thread tell how fast the lock is on a core that has its data. Against that stands what one section takes when the lock
+//! A head that finds the word free doesn't take it. It watches for some microseconds who does. The rounds of a single
+//! thread tell how fast the lock is on a core that has its data. This is compared with the time of one section when the lock
 //! moves from core to core:
 //!
-//! - *Granted locks* (grant.rs) know: the chain ends for a slice of each millisecond, and tells its head its pace.
-//! - *Others* guess, by how long the last section took since somebody was first seen in it. Sections differ by chance, so
-//!   only a lock that is twice as fast counts.
+//! - *Granted locks* (grant.rs) know that time: the chain ends for a slice of each millisecond, and tells its head its pace.
+//! - *Other locks* guess it, by how long the last section took after somebody was first seen in it. Sections differ by chance,
+//!   so only a runner that is twice as fast counts.
 //!
 //! ```text
 //!   chain    [cs]→[cs]→[cs]→[cs]│            pace: time / grants
@@ -14,8 +14,8 @@
 //!   head                         ^ watches            ^ takes it, and votes
 //! ```
 //!
-//! It matters most at the *knee*, where threads keep the lock just busy. A chain of grants then makes several sections in
-//! one runner's round. A lock that counted as saturated there would lose half of its throughput.
+//! It matters most at the *knee*, where threads just keep the lock busy. A chain of grants then completes several sections in
+//! the time of one runner's round. A lock that counted as saturated there would lose half of its throughput.
 
 use super::batch::is_in_slice;
 use super::busy::{GRACE_MAX_NS, MOVED_NS, WATCH_NS, until, who};
@@ -25,19 +25,19 @@ use lockwright_platform::Platform;
 /// A runner that has not been back for this long is gone, ns.
 pub(super) const GONE_NS: u64 = 1_000;
 
-/// This many rounds of one thread tell how fast it is, in front of a known pace.
+/// Where the pace is known, this many rounds of one thread tell how fast it is.
 const ROUNDS: u64 = 3;
 
-/// Others may take the lock this often meanwhile.
+/// Other threads may take the lock this often meanwhile.
 const OTHERS: u64 = 3;
 
-/// By how much a runner must be faster than a guess.
+/// A runner must be this many times as fast as a guess.
 const FASTER: u64 = 2;
 
 /// A pace has at most this many votes: a wake-up among a few grants must not decide.
 const VOTES: u32 = 4;
 
-/// As many votes as decide.
+/// Enough votes to decide at once.
 pub(super) const ALL: i32 = (mood::STEPS / mood::STEP) as i32;
 
 /// What a watcher has seen.
@@ -48,8 +48,8 @@ pub(super) struct Seen {
     pub(super) votes: i32,
 }
 
-/// The word is free: watches who comes back. `last`: its last holder, 0 if that isn't known. `guess`: what a section takes
-/// whose core has just got the data, with the move, ns; used where no pace is known.
+/// The word is free: watches who comes back. `last`: its last holder, 0 if that isn't known. `guess`: the time of a section on
+/// a core that has just got the data, including the move, ns; used where no pace is known.
 pub(super) fn watch<P: Platform>(lock: &View<'_, P>, mut last: u32, guess: Option<u64>) -> Seen {
     let (parts, pace) = (&lock.parts, lock.pace.filter(Pace::is_known));
     let moved = pace.map_or(guess.unwrap_or(0), |pace| pace.ns.into()).min(GRACE_MAX_NS);
@@ -81,7 +81,8 @@ pub(super) fn watch<P: Platform>(lock: &View<'_, P>, mut last: u32, guess: Optio
             break rounds > 0;
         }
     };
-    // Either it is back sooner than a move takes, whatever the section. Or its rounds are short, less what watching costs.
+    // Saturated if the runner is back sooner than a move takes, whatever the section; or if its rounds are short, allowing for
+    // the cost of watching.
     let is_faster = match pace {
         Some(_) => free + held < rounds * (moved + MOVED_NS),
         None => (free + held) * FASTER < rounds * moved,

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A rule sees the lock through a [`View`], which looks, waits and tries. A rule reads only hints, and gives only
-//! advice: it can't break exclusion, lose a waiter, or let others (that queue) overtake a head more often than the
-//! tuning's `bypass` says, unless that head leaves the lock to others (batch.rs). The proof of an acquisition is a [`Taken`], which only a view makes.
+//! advice. It can't break exclusion or lose a waiter. Nor can it let arrivals overtake a head more often than the
+//! tuning's `bypass` says, unless that head leaves the lock to others (batch.rs). The proof of an acquisition is a
+//! [`Taken`], which only a view makes.
 
 use super::line::{has_passed, is_empty, is_left, is_left_behind};
 use super::pace::Pace;
@@ -15,15 +16,15 @@ use super::{FREE, HELD, Parts, Seat, Tuning, batch, line, mood, side, take_as, u
 use lockwright_platform::Ordering::{Relaxed, Release};
 use lockwright_platform::{Class, Platform, Ptr, Word};
 
-/// In a line of this many waiters one stays awake for twice as long as in front of it.
+/// In a line of this many waiters, a waiter stays awake for twice as long as outside it.
 const LONG_LINE: u32 = 8;
 
 /// A front lock's decisions. The defaults are fifo's.
 pub trait Rule<P: Platform>: Send + Sync + 'static {
-    /// How many waiters behind the next one [`next`](Self::next) may choose from; 0: none.
+    /// How many waiters [`next`](Self::next) may choose from, in addition to the next in line; 0: it has no choice.
     const AHEAD: usize = 0;
 
-    /// May unlock grant the lock to the next in line, past all that might take a free word (grant.rs)?
+    /// May unlock grant the lock to the next in line, so that nobody else can take a free word (grant.rs)?
     fn grants(tuning: &Tuning) -> bool {
         let _ = tuning;
         false
@@ -34,39 +35,39 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         tuning
     }
 
-    /// A thread found the word taken, or somebody in line: it takes the lock past them, or joins.
+    /// A thread found the word taken, or somebody in line: it overtakes them and takes the lock, or joins the line.
     fn arrive(lock: &View<'_, P>) -> Arrived;
 
     /// How long a waiter that is not head stays awake, ns.
     fn awake_ns(lock: &View<'_, P>) -> u32 {
-        // Behind others in a crowded line there is nothing to stay awake for.
+        // Behind others in a crowded line, nobody gains by staying awake.
         if lock.is_crowded() || lock.is_stalled() {
             return 0;
         }
-        // A sleeper in a long line delays all behind it.
+        // A sleeper in a long line delays everybody behind it.
         let waiters = lock.parts.mood.load(Relaxed) / mood::WAITER;
         let waiters = if waiters < mood::MOST { waiters.min(lock.tuning.cpus) } else { 0 };
         lock.tuning.spin_ns / LONG_LINE * (LONG_LINE + waiters)
     }
 
-    /// Does it want to know how long the lock is held (hold.rs)?
+    /// Does the rule measure how long the lock is held (hold.rs)?
     const MEASURES: bool = false;
 
-    /// Does its head hold back? A head that was woken for the headship first passes that wake on.
+    /// Does its head hold back? If so, a head that was woken at the word first passes that wake on.
     const HOLDS_BACK: bool = false;
 
-    /// It has become head, and may let others go first, within the bound.
+    /// The caller has become head, and may let others go first, within the bound.
     fn hold_back(lock: &View<'_, P>, note: &Note) {
         let _ = (lock, note);
     }
 
-    /// The head waits awake; `take` tries to take the word. Both return whether that worked. `slept`: it was not awake
-    /// all the time.
+    /// The head waits awake; `take` tries to take the word. Both return whether that worked. `slept`: the head has slept
+    /// before.
     fn spin(lock: &View<'_, P>, slept: bool, take: impl FnMut() -> bool) -> bool {
         batch::spin(lock, Some(slept), take)
     }
 
-    /// The head has the lock, and leaves the line; `slept`: it was not awake all the time.
+    /// The head has the lock, and leaves the line; `slept`: it has slept before.
     fn acquired(lock: &View<'_, P>, note: &Note, slept: bool) {
         let _ = (lock, note, slept);
     }
@@ -76,20 +77,20 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
         let _ = lock;
     }
 
-    /// The caller, with this note, may choose who follows it: is a choice worth the time that it takes?
+    /// The caller, with this note, may choose who follows it: is the choice worth its time?
     fn is_worth(lock: &View<'_, P>, note: &Note) -> bool {
         let _ = (lock, note);
         true
     }
 
-    /// Do these, the next in line and some behind it, suffice for a choice?
+    /// Are these waiters, the next in line and some behind it, enough to choose from?
     fn is_enough(waiters: &[Note]) -> bool {
         let _ = waiters;
         false
     }
 
-    /// Which of these follows the caller, who is first in line: the one behind it, and up to [`AHEAD`](Self::AHEAD) more. Anything out of
-    /// range is 0. A waiter that has been passed over `bypass` times is next, whatever a rule says.
+    /// Which of these waiters follows the caller, who is first in line: the one behind it, or one of up to [`AHEAD`](Self::AHEAD) more.
+    /// An index out of range counts as 0. A waiter that has been passed over `bypass` times is next, whatever a rule says.
     fn next(lock: &View<'_, P>, waiters: &[Note]) -> usize {
         let _ = (lock, waiters);
         0
@@ -101,7 +102,7 @@ pub trait Rule<P: Platform>: Send + Sync + 'static {
 pub enum Arrived {
     /// It has the lock.
     Took(Taken),
-    /// It joins the line, with this on its node.
+    /// It joins the line, with this note on its node.
     Joins(Note),
 }
 
@@ -112,18 +113,18 @@ impl Arrived {
     }
 }
 
-/// The lock is the caller's. Only a [`View`] makes it.
+/// Proof that the caller has the lock. Only a [`View`] makes it.
 #[derive(Debug)]
 pub struct Taken(());
 
-/// What a waiter's node says of it, to rules that choose among waiters. Written before it joins.
+/// What a waiter's node says about it, for rules that choose among waiters. Written before it joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Note {
     /// The class of the core on which it asked.
     pub class: Class,
     /// When it asked, in nanoseconds of the machine's clock; 0: its rule did not look.
     pub asked_ns: u64,
-    /// The rule's own.
+    /// For the rule's own use.
     pub own: u32,
 }
 
@@ -137,7 +138,7 @@ impl Default for Note {
 pub struct View<'a, P: Platform> {
     pub(super) parts: Parts<'a, P>,
     pub(super) seat: Option<&'a dyn Seat<P>>,
-    /// How long grants took lately. None: it is granted to nobody.
+    /// How long recent grants took. None: the lock isn't granted to anybody.
     pub(super) pace: Option<Pace>,
     /// The machine and the options.
     pub tuning: &'a Tuning,
@@ -154,8 +155,8 @@ impl<'a, P: Platform> View<'a, P> {
         View { tuning, ..*self }
     }
 
-    /// The way past the line: takes a free word. With somebody in line that is counted, and fails once the
-    /// head has been overtaken `bypass` times. A head that naps leaves the lock to others, for a bounded time.
+    /// The way past the line: takes a free word. With somebody in line this is counted, and fails once the head has been
+    /// overtaken `bypass` times. A head that naps leaves the lock to others for a bounded time; that isn't counted.
     #[inline]
     pub fn take(&self) -> Option<Taken> {
         self.take_as(HELD)
@@ -168,7 +169,7 @@ impl<'a, P: Platform> View<'a, P> {
             || (self.overtaken() < self.tuning.bypass && !self.is_turn())
     }
 
-    /// As [`take`](Self::take); makes the word `value`: 2, if the caller has slept on it.
+    /// As [`take`](Self::take), but makes the word `value`, which must be 2 if the caller has slept on it.
     pub(super) fn take_as(&self, value: u32) -> Option<Taken> {
         let word = self.parts.word;
         if word.load(Relaxed) != FREE || !self.may_overtake() || !take_as::<P>(word, value) {
@@ -177,10 +178,10 @@ impl<'a, P: Platform> View<'a, P> {
         self.overtakes(value)
     }
 
-    /// The caller has made a free word `value`: past the line? Then that is counted, or the word is freed again.
+    /// The caller has made a free word `value`. If it overtook the line, counts that, or frees the word again.
     pub(super) fn overtakes(&self, value: u32) -> Option<Taken> {
         let Parts { word, side, mood, .. } = self.parts;
-        // Ours now, so the headship stays where it is, and the count is ours to write (invariant 5).
+        // We have the word, so the headship stays where it is, and only we write the count (invariant 5).
         if self.parts.tail.load(Relaxed).is_null() {
             return Some(Taken(()));
         }
@@ -192,10 +193,10 @@ impl<'a, P: Platform> View<'a, P> {
             return Some(Taken(()));
         }
         if self.overtaken() < self.tuning.bypass {
-            side.fetch_add(side::BYPASS, Relaxed); // the field has room: `bypass` is its largest value at most
+            side.fetch_add(side::BYPASS, Relaxed); // the field has room: `bypass` is at most its largest value
             return Some(Taken(()));
         }
-        // The head's turn has come meanwhile. Nothing was done under the lock.
+        // Meanwhile it has become the head's turn. Nothing was done under the lock.
         // ORDERING: Release, pairs with every Acquire that takes the word.
         // SURVIVES: we did nothing; as an RMW it carries on what the last holder has released.
         if value != HELD || word.compare_exchange(HELD, FREE, Release, Relaxed).is_err() {
@@ -229,17 +230,17 @@ impl<'a, P: Platform> View<'a, P> {
         is_left::<P>(self.parts.mood)
     }
 
-    /// Were waiters and holder more than the CPUs when the line was last left?
+    /// Did waiters and holder outnumber the CPUs when a thread last left the line?
     pub fn is_crowded(&self) -> bool {
         self.parts.side.load(Relaxed) & side::CROWDED != 0
     }
 
-    /// Has the turn of the line's head come?
+    /// Is it the turn of the line's head?
     pub fn is_turn(&self) -> bool {
         self.parts.side.load(Relaxed) & side::TURN != 0
     }
 
-    /// Overtakers of the present head.
+    /// How often the current head has been overtaken.
     pub fn overtaken(&self) -> u32 {
         (self.parts.side.load(Relaxed) & side::BYPASSES) / side::BYPASS
     }
@@ -269,7 +270,7 @@ impl<'a, P: Platform> View<'a, P> {
         taken
     }
 
-    /// Sleeps for `ns`, asking nobody for a wake.
+    /// Sleeps for `ns`; nobody will wake it.
     pub fn sleep_aside(&self, ns: u32) {
         let nobody_wakes = P::Word::new(0);
         // SURVIVES: the word is our own, and never changes.
@@ -281,14 +282,14 @@ impl<'a, P: Platform> View<'a, P> {
         batch::spin(self, Some(slept), take)
     }
 
-    /// The head's turn has come: until it has the lock nobody overtakes it. A hint.
+    /// The head's turn has come: nobody overtakes it until it has the lock. A hint.
     pub fn begin_turn(&self) {
         if !self.is_turn() {
             self.parts.side.fetch_or(side::TURN, Relaxed);
         }
     }
 
-    /// How long a waiter with this note has left until `timeout`, ns; 0: it has passed. None: there is none.
+    /// How long a waiter with this note has left until its `timeout`, ns; 0: it is over. None: the lock has no timeout.
     pub fn left_ns(&self, note: &Note) -> Option<u32> {
         let most = u64::from(self.tuning.timeout_ns);
         (most != 0).then(|| most.saturating_sub(P::now().saturating_sub(note.asked_ns)) as u32)
@@ -299,7 +300,7 @@ impl<'a, P: Platform> View<'a, P> {
         self.parts.mood.load(Relaxed) & mood::SATURATED != 0
     }
 
-    /// Notes a hand-over: 1, to a waiter that has slept; -1, to another one.
+    /// Notes a hand-over: 1 for a waiter that has slept, -1 for one that was awake.
     pub fn note_asleep(&self, by: i32) {
         batch::note(&self.parts, by);
     }

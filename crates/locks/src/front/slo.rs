@@ -2,34 +2,34 @@
 //!
 //! Our own. LibASL (asl.rs) hands a saturated lock from big core to big core, because little ones are slow. But each
 //! hand-over moves the data to the next core, which may cost more than the section itself. So here the holder keeps the
-//! lock for a *turn* (front/batch.rs), the others sleep, and the turn goes round. A budget in time limits what
-//! overtaking and batching may cost a waiter. Within it they are free.
+//! lock for a *turn* (front/batch.rs), the others sleep, and each gets its turn. A budget in time limits what
+//! overtaking and batching may cost a waiter. Within the budget they are unrestricted.
 //!
 //! ```text
 //!   arrival on a little core ─ standby: window, a quarter of the budget at most ┐
 //!   arrival on a big core ─────────────────────────────────────────────────────┴► line ─► head ─► word
-//!   who has its turn ─ comes back, finds it free, and the head napping ──────────────────────────► word
+//!   a thread in its turn ─ comes back, finds it free, and the head napping ──────────────────────► word
 //!
 //!   budget  ├─ standby ─┼─ turns of those before it: three quarters, in equal parts; little cores' a third of that ─┤
 //! ```
 //!
-//! The window is the epoch's, which feedback keeps as long as the SLO allows, as in asl. Long turns help an SLO in another way,
-//! too: a thread waits only once a turn. So with 100 operations in a turn its P99 is that of its own core working alone, and
+//! The window belongs to the epoch; feedback keeps it as long as the SLO allows, as in asl. Long turns help an SLO in another way,
+//! too: a thread waits only once per turn. So with 100 operations in a turn its P99 is that of its own core working alone, and
 //! with 1000 its P99.9. That leaves the longest wait, which consists of naps, and the budget bounds those.
 //!
-//! While the lock is not saturated this is asl, except that an arrival also takes a word that has stayed free in front
+//! While the lock is not saturated this is asl, except that an arrival also takes a word that stays free in front
 //! of a sleeping head.
 //!
 //! Invariants: those of the front locks (front/mod.rs), and
-//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake, and neither naps nor watches. The time in which it
-//!    wakes up is the scheduler's, and not in the budget.
+//! 1. Between two headships at most `bypass` arrivals overtake a head that is awake and neither naps nor watches. The time in which it
+//!    wakes up depends on the scheduler, and is not part of the budget.
 //! 2. A head naps for three quarters of the budget at most, and not past the budget's end, counted from when it asked.
 
 use super::{Arrived, Note, Rule, Tuning, View, Window, asl, barging, tuning};
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Platform;
 
-/// A waiter on a little core stands by for at most this fraction of its budget.
+/// A waiter on a little core stands by for at most its budget divided by this.
 const STANDBY_SHARE: u32 = 4;
 
 /// A head that is awake takes a free word within this time, ns.

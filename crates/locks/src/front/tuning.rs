@@ -6,32 +6,32 @@ use crate::entry::OptionSpec;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Word};
 
-/// What a front lock's behaviour depends on, options and machine together.
+/// What a front lock's behaviour depends on: options and machine together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// How long a waiter stays awake before it sleeps, ns. 0: it sleeps at once.
     pub spin_ns: u32,
-    /// Threads that may spin in front of the line at a time (0 to 6; [`ANY`]: not counted).
+    /// How many threads may spin in front of the line at a time (0 to 6; [`ANY`]: not counted).
     pub spinners: u32,
-    /// Arrivals that may overtake the line's head before it has the lock (0 to 511).
+    /// How many arrivals may overtake the line's head before it has the lock (0 to 511).
     pub bypass: u32,
     /// How long a waiter may be made to wait so that a saturated lock stays where its data is, ns. 0: not at all.
     pub budget_ns: u32,
-    /// CPUs that the program may use.
+    /// How many CPUs the program may use.
     pub cpus: u32,
-    /// Moved sleepers that one unlock wakes at most.
+    /// How many moved sleepers one unlock wakes at most.
     pub herd: u32,
-    /// How long a waiter may sleep, ns; then it stays awake. 0: as long as it takes.
+    /// How long a waiter may sleep, ns; then it stays awake. 0: without limit.
     pub timeout_ns: u32,
-    /// Of contended hand-overs, those to sleepers that are too many for waiters to stay awake, per cent (1 to 99).
+    /// If more than this share of contended hand-overs goes to sleepers, waiters hardly stay awake; per cent (1 to 99).
     pub asleep: u32,
     /// How long a waiter on a little core lets others go first, ns (at most 100 ms).
     pub window_ns: u32,
     /// Where `window_ns` comes from.
     pub window: Window,
-    /// How it waits meanwhile.
+    /// How the waiter waits meanwhile.
     pub waiting: Waiting,
-    /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist.
+    /// Counts forks (0 to 63): a line from before a fork consists of threads that don't exist here.
     pub era: usize,
 }
 
@@ -44,23 +44,23 @@ pub enum Window {
     Epoch,
 }
 
-/// How long waiters of the front locks stay awake by default, ns: about the price of a sleep and a wake.
+/// How long waiters of the front locks stay awake by default, ns: about the cost of a sleep and a wake.
 pub const SPIN_NS: u32 = 30_000;
 
-/// As many spinners as there are CPUs.
+/// Any number of spinners: they aren't counted.
 pub const ANY: u32 = 7;
 
 /// How long they stay awake at most while the line is crowded, ns.
 const CROWDED_SPIN_NS: u32 = 4_000;
 
-/// While holders seem to lose their CPUs, one waiter in this many stays awake, to see whether they still do.
+/// While holders seem to lose their CPUs, one waiter in this many stays awake, to find out whether they still do.
 const TRY_EACH: u64 = 16;
 
-/// Instead of a number of spinners: as many as suit the machine, see [`Tuning::on`].
+/// In place of a number of spinners: as many as suit the machine, see [`Tuning::on`].
 const SUITED: u32 = 8;
 
 impl Tuning {
-    /// The tuning for a machine that is not known yet: [`Tuning::on`] later turns it into [`Tuning::for_cpus`], but
+    /// The tuning for a machine that isn't known yet. Later, [`Tuning::on`] turns it into [`Tuning::for_cpus`], but
     /// keeps what options have set meanwhile.
     pub const fn for_any() -> Self {
         Self {
@@ -84,14 +84,14 @@ impl Tuning {
         Self::for_any().on(cpus)
     }
 
-    /// The same on `cpus` CPUs: with one, nobody stays awake.
+    /// The same tuning on `cpus` CPUs: with one CPU, nobody stays awake.
     #[must_use]
     pub fn on(self, cpus: u32) -> Self {
         let awake = |value| if cpus <= 1 { 0 } else { value };
         Self {
             spin_ns: awake(self.spin_ns),
             spinners: awake(match self.spinners {
-                // Few CPUs can't have too many spinners, and then we need not count them.
+                // Few CPUs can't have too many spinners, so we need not count them.
                 SUITED if cpus <= 4 => ANY,
                 SUITED => 4,
                 chosen => chosen,
@@ -103,7 +103,7 @@ impl Tuning {
         }
     }
 
-    /// The same in an epoch whose window is `window_ns`, if windows are the epochs'.
+    /// The same tuning in an epoch whose window is `window_ns`, if windows come from epochs.
     #[must_use]
     pub fn within(&self, window_ns: u32) -> Self {
         match self.window {
@@ -112,10 +112,10 @@ impl Tuning {
         }
     }
 
-    /// How long a waiter stays awake now, ns. If waiters outnumber the CPUs, a holder that does not
-    /// release at once has probably lost its CPU: then the waiter should give up its own.
+    /// How long a waiter stays awake now, ns. If waiters outnumber the CPUs, a holder that doesn't release at once has
+    /// probably lost its CPU; then the waiter should give up its own.
     pub(super) fn awake_ns<P: Platform>(&self, parts: &Parts<'_, P>) -> u32 {
-        // Hints, both: awake or asleep, both work.
+        // Hints, both: waiting awake and waiting asleep are both correct.
         if parts.mood.load(Relaxed) & mood::STALLED != 0 && P::now() / 64 % TRY_EACH != 0 {
             return 0;
         }
@@ -124,8 +124,8 @@ impl Tuning {
     }
 }
 
-/// Declares options: what `explain`, the docs and every parser of `NAME:key=value` know about them, and which part of
-/// the tuning they set.
+/// Declares options: what `explain`, the docs and every parser of `NAME:key=value` know about them, and which field of the
+/// tuning each one sets.
 macro_rules! options {
     ($($name:ident $key:literal $range:expr, default $default:expr, $meaning:literal, $set:expr;)*) => {
         $(
@@ -183,7 +183,7 @@ options! {
         |tuning, count| tuning.bypass = count;
 }
 
-/// What the field of bypasses holds at most.
+/// The largest value of the field of bypasses.
 pub const BYPASS_MAX: u32 = 511;
 
 #[cfg(test)]

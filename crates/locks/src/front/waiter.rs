@@ -1,19 +1,19 @@
 //! A waiter's place in the line: a node, and what its gate says.
 //!
 //! ```text
-//!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: who is behind it sleeps, or is about to
+//!   WAITING ◄─► ASLEEP      not first                        │ BEHIND: the one behind it sleeps, or is about to
 //!      │  ▲
-//!      ▼  │ ◄─► CHOOSING    first or second, behind one that was granted the lock, and changes who follows it (choice.rs)
+//!      ▼  │ ◄─► CHOOSING    first or second behind one that was granted the lock; changes who follows it (choice.rs)
 //!      └────┬────┴─► OPEN        competes for the word: opened by the one before it, which has left
-//!           ├──────► PROMOTED    competes for the word: by itself, since the one before it had the lock; maybe then OPEN
+//!           ├──────► PROMOTED    competes for the word: by itself, since the one before it had the lock; then maybe OPEN
 //!           ├──────► GRANTED     has the lock, and is still in the line (grant.rs)
 //!           ├──────► LEFT        was torn out of its wait (leaving.rs)
 //!           └ GRANTED ─► ENDED   its node has been given back
 //! ```
 //!
-//! Nodes lie in lines that stay readable (`Platform::take_line`), so a late look at one that has ended does no harm: at worst BEHIND is
-//! set where nobody sleeps, which slows one hand-over down. A waiter that looks at the one before it, to act on what it sees, then
-//! changes its own gate, from WAITING or ASLEEP. That works only while the one before it is still there.
+//! Nodes lie in memory that stays readable (`Platform::take_line`), so a late look at one that has ended does no harm. At worst it
+//! sets BEHIND where nobody sleeps, which slows down one hand-over. A waiter that looks at the one before it, to act on what it sees,
+//! then changes its own gate, from WAITING or ASLEEP. That succeeds only while the one before it is still there.
 
 use super::choice::CHOOSERS;
 use super::pace::{Pace, TICK};
@@ -22,7 +22,7 @@ use core::ptr::from_ref;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Ordering, Platform, Ptr, Word};
 
-/// How many eras a tagged address can tell apart; nodes are aligned to this.
+/// The number of eras that a tagged address can tell apart; nodes are aligned to this.
 pub(super) const ERAS: usize = 64;
 
 /// Awake, and not head.
@@ -33,21 +33,22 @@ pub(crate) const ASLEEP: u32 = 1;
 pub(super) const OPEN: u32 = 2;
 /// Head: those before it are still in the line, and have had the lock.
 pub(crate) const PROMOTED: u32 = 3;
-/// It has the lock, or had it until code that knows nothing of the line released it.
+/// It has the lock, or had it until the lock was released by code that knows nothing of the line.
 pub(crate) const GRANTED: u32 = 4;
 /// It is no longer a waiter; a thread that passes it gives its node back.
 pub(super) const LEFT: u32 = 5;
 
-/// A thread that has joined behind another links its node to that one's within this time, or has lost its CPU, ns.
+/// A thread that has joined behind another links the two nodes within this time, or has lost its CPU, ns.
 const LINK_NS: u64 = 1_000_000;
 
 /// Awake, not head, and about to change who follows it: nobody grants it the lock meanwhile. It may be made head.
 pub(super) const CHOOSING: u32 = 7;
 
-/// The one before it chooses no more, and lets it choose who follows it: more than this by the number of waiters that may.
+/// In `passed`, a value between this and [`PASSED`]: the waiter before it chooses no more, and lets it choose who follows it. The
+/// difference is the number of waiters, from this one on, that may choose.
 const MAY: u32 = PASSED - 16;
 
-/// It has let the one behind it choose.
+/// In `passed`: it has let the one behind it choose.
 const PASSED: u32 = u32::MAX;
 
 /// It has left the line, and the node has no owner.
@@ -59,7 +60,7 @@ pub(super) const BEHIND: u32 = 8;
 /// In a GRANTED gate: one grant since a holder last looked at the mutex (5 bits).
 pub(super) const GRANT: u32 = 32;
 
-/// What it says of its waiter.
+/// The waiter's state, by its gate.
 pub(crate) fn state(gate: u32) -> u32 {
     gate & (BEHIND - 1)
 }
@@ -73,19 +74,19 @@ pub(super) fn grants(gate: u32) -> u32 {
 #[repr(align(64))]
 pub struct Waiter<P: Platform> {
     pub(crate) gate: P::Word,
-    /// How often others were let past it; or more than [`MAY`], or [`PASSED`]. Written by threads that choose who follows them.
+    /// How often a choice let others past it; or a value above [`MAY`], or [`PASSED`]. Written by threads that choose who follows them.
     pub(super) passed: P::Word,
     /// A [`Pace`], written before its gate is.
     pace: P::Word,
-    /// The next one; null: none.
+    /// The next waiter; null: none.
     pub(super) next: P::Ptr<Waiter<P>>,
-    /// The one before it. Written by itself before it is linked, and by threads that choose a successor.
+    /// The waiter before it. Written by itself before it is linked, and by threads that choose a successor.
     before: P::Ptr<Waiter<P>>,
-    /// Which lock it waits for: its word's address.
+    /// The lock that it waits for: the address of its word.
     of: P::Ptr<P::Word>,
-    /// Who waits, see [`Parts::by`](super::Parts::by).
+    /// The thread that waits, see [`Parts::by`](super::Parts::by).
     by: P::Ptr<()>,
-    /// Its id.
+    /// That thread's id.
     thread: P::Word,
     pub(super) note: Note,
 }
@@ -115,17 +116,17 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// How long the grants before it took, if it was made head after some.
+    /// How long the grants before it took, if it became head after some.
     pub(super) fn pace(&self) -> Pace {
         Pace::from_word(self.pace.load(Relaxed)) // a hint
     }
 
-    /// Tells it.
+    /// Tells it that.
     pub(super) fn set_pace(&self, pace: Pace) {
         self.pace.store(pace.to_word(), Relaxed);
     }
 
-    /// How many waiters, this one and those behind it, may choose who follows them, as far as the one before it has said.
+    /// How many waiters, from this one on, may choose who follows them, as far as the waiter before it has said.
     pub(super) fn may_choose(&self) -> u32 {
         // ORDERING: Acquire, pairs with [pass]: every edit of the line before this is known.
         // SURVIVES: it takes six threads, and more schedules than are drawn.
@@ -140,17 +141,17 @@ impl<P: Platform> Waiter<P> {
         self.passed.load(Relaxed) == PASSED // its own
     }
 
-    /// The caller's node: the one behind it, and `count - 1` behind that one, may choose from now on, and the caller no more.
-    /// `false`: nobody is behind it.
+    /// Called by the node's own thread. From now on the next waiter, and `count - 1` behind that one, may choose, and the caller no
+    /// longer may. `false`: nobody is behind it.
     pub(super) fn pass_the_choice(&self, count: u32) -> bool {
         // ORDERING: Acquire, pairs with [link].
         let Some(next) = core::ptr::NonNull::new(self.next(Acquire)) else { return false };
         self.passed.store(PASSED, Relaxed); // its own
         // SAFETY: linked behind the caller, which stays.
         let theirs = unsafe { &next.as_ref().passed };
-        let now = theirs.load(Relaxed); // looked at again
+        let now = theirs.load(Relaxed); // the exchange checks it again
         if now != PASSED {
-            // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed it on.
+            // [pass] ORDERING: Release, pairs with the Acquire of `may_choose`. It fails if that one is first by now, and has passed the choice on.
             // SURVIVES: as there.
             // SURVIVES no-store: then that one chooses once it is first.
             let _ = theirs.compare_exchange(now, MAY + count, Release, Relaxed);
@@ -158,29 +159,30 @@ impl<P: Platform> Waiter<P> {
         true
     }
 
-    /// Who is behind it; null: nobody, or not yet.
+    /// The waiter behind it; null: none, or none linked yet.
     pub(super) fn next(&self, order: Ordering) -> *mut Self {
         self.next.load(order)
     }
 
-    /// Does `by` hold the lock whose word this is, by this node? No, if the node is another's by now.
+    /// Does `by` hold the lock with this word, by this node? No, if the node belongs to another thread by now.
     pub(crate) fn is_held(&self, word: &P::Word, by: *const ()) -> bool {
         self.is_by(by) && core::ptr::eq(self.of.load(Relaxed), word)
     }
 
-    /// Does `by` hold a lock by it?
+    /// Does `by` hold some lock by this node?
     pub(crate) fn is_by(&self, by: *const ()) -> bool {
-        // ORDERING: Acquire, pairs with [turn] and [stay]: if it is another one's by now, we see whose.
+        // ORDERING: Acquire, pairs with [turn] and [stay]: if it is another thread's by now, we see whose.
         // SURVIVES: needs a node that is used again, and explorations use each once.
         state(self.gate.load(Acquire)) == GRANTED && core::ptr::eq(self.by.load(Relaxed), by)
     }
 
-    /// The first node, up to this one, that is in the line and waits for nothing: it had the lock, or left behind one that had.
+    /// The first of the nodes, up to this one, that are in the line and wait for nothing: they had the lock, or left behind a node
+    /// that had it.
     pub(super) fn first_of_the_dead(&self) -> *mut Self {
         let mut first = from_ref(self).cast_mut();
         loop {
             // SAFETY: in the line, as this one; or it has ended, and is still readable.
-            // Relaxed: it is asked for the second time.
+            // Relaxed: the caller has already looked with Acquire.
             let (now, before) =
                 unsafe { ((*first).gate.load(Relaxed), (*first).before.load(Relaxed)) };
             if state(now) == GRANTED || before.is_null() {
@@ -201,28 +203,28 @@ impl<P: Platform> Waiter<P> {
         self.set_next(next);
     }
 
-    /// Says who is before it.
+    /// Records which node is before it.
     pub(super) fn set_before(&self, before: &Self) {
         // [before] ORDERING: Release, pairs with the Acquires of `ask_before`: after a choice that node may be new to it.
-        // SURVIVES: where no rule chooses they know it by [join].
+        // SURVIVES: where no rule chooses, waiters know the node by [join].
         self.before.store(from_ref(before).cast_mut(), Release);
     }
 
-    /// Says who is behind it.
+    /// Records which node is behind it.
     pub(super) fn set_next(&self, next: *mut Self) {
-        // [link] ORDERING: Release, pairs with the Acquires that read a `next`: the next one's gate is there before it is.
+        // [link] ORDERING: Release, pairs with the Acquires that read a `next`: a node's gate is initialized before it is linked.
         self.next.store(next, Release);
     }
 
-    /// Its gate says GRANTED: is it still in the line that ends with `last`? The program may have
-    /// reused the memory for another mutex without a release of this one; then the caller holds that one by the word. If in doubt,
-    /// no: to release by the word is right, too.
+    /// Its gate says GRANTED: is it still in the line that ends with `last`? The program may have reused the memory for another
+    /// mutex without releasing this one. Then the caller holds the new mutex by the word. If in doubt the answer is no: releasing
+    /// by the word is right, too.
     pub(super) fn is_still_in(&self, parts: &Parts<'_, P>, last: *mut Self) -> bool {
         if last.is_null() || ![CHAINED, WAITED, PROMISED].contains(&parts.word.load(Relaxed)) {
             return false;
         }
         let start = P::now();
-        // Somebody has joined, and links in a moment.
+        // Somebody has joined, and will link its node in a moment.
         while !core::ptr::eq(last, self) && self.next.load(Relaxed).is_null() {
             if P::now().saturating_sub(start) > LINK_NS {
                 return false;
@@ -232,8 +234,8 @@ impl<P: Platform> Waiter<P> {
         true
     }
 
-    /// It falls asleep on the word, behind one that is GRANTED the lock: writes the holder into the mutex, for debugging a program that
-    /// hangs. (Nobody can be granted the lock past it, and unlock writes 0 after this, or finds what this wrote.)
+    /// It is about to sleep on the word, behind one that is GRANTED the lock. Writes the holder into the mutex, so that one can debug
+    /// a program that hangs. (Nobody can be granted the lock past it. Unlock writes 0 after this, or finds what this wrote.)
     pub(super) fn tell_whose(&self, parts: &Parts<'_, P>) {
         let Some(owner) = parts.owner else { return };
         if owner.load(Relaxed) == SOMEBODY {
@@ -244,13 +246,13 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Changes the gate from `from` to `to`, keeping what it says about those behind; returns the gate as it was, or as it is.
+    /// Changes the gate's state from `from` to `to`, and keeps BEHIND. `Ok`: the gate as it was. `Err`: the gate as it is.
     pub(crate) fn turn(&self, from: u32, to: u32) -> Result<u32, u32> {
         let mut now = from;
         loop {
-            // [turn] ORDERING: Release pairs with the Acquires of gates: what the last holder wrote, where it is
-            // GRANTED. Acquire, pairs with [tell]: a thread that leaves must not find an old gate behind it. Relaxed on
-            // failure: it is looked at again.
+            // [turn] ORDERING: Release pairs with the Acquires of gates: it publishes what the last holder wrote, if this
+            // says GRANTED. Acquire, pairs with [tell]: a thread that leaves must not find an old gate behind it. Relaxed on
+            // failure: the gate is looked at again.
             // SURVIVES: Acquire, on paper only: what is explored here never fails on an old gate.
             match self.gate.compare_exchange(now, (now & BEHIND) | to, AcqRel, Relaxed) {
                 Err(other) if other != now && state(other) == from => now = other,
@@ -259,7 +261,7 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Makes it head, if it has not left; returns what its gate said before.
+    /// Makes it head, if it has not left; returns its state before that.
     pub(super) fn open(&self) -> u32 {
         let mut now = WAITING;
         loop {
@@ -273,16 +275,16 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Did the one before it have the lock, or does it have it now? Then this one is first.
+    /// Has the one before it got the lock, now or earlier? Then this one is first.
     pub(super) fn is_first(&self) -> bool {
-        // ORDERING: Acquire, pairs with [turn] and [stay]: a choice that came before them is known.
+        // ORDERING: Acquire, pairs with [turn] and [stay]: a choice that came before them is visible.
         // SURVIVES: as in `had_the_lock`, or needs a node that is used again, and explorations use each once.
         self.ask_before(|gate| gate.load(Acquire))
     }
 
-    /// Has it had the lock, and is it still in the line? If it has left, the same of all before it.
+    /// Has it had the lock, and is it still in the line? If it has left, the question goes to those before it.
     pub(super) fn had_the_lock(&self) -> bool {
-        // ORDERING: Acquire, as above: if it has left, its `before` is known.
+        // ORDERING: Acquire, as above: if it has left, its `before` is visible.
         // SURVIVES: few schedules read a link that old, of one torn out of a line that glibc's code left behind.
         match state(self.gate.load(Acquire)) {
             LEFT => self.is_first(),
@@ -290,9 +292,9 @@ impl<P: Platform> Waiter<P> {
         }
     }
 
-    /// Tells the one before it that it sleeps, which its own gate says already; `true`: it need not sleep, it is first.
+    /// Tells the one before it that it sleeps (its own gate says so already). `true`: it need not sleep, since it is first.
     pub(crate) fn tell_before(&self) -> bool {
-        // [tell] ORDERING: AcqRel: Release pairs with [turn], of one that leaves: it sees that we are ASLEEP. Acquire, as above.
+        // [tell] ORDERING: AcqRel: Release pairs with [turn], of a waiter that leaves: it sees that we are ASLEEP. Acquire, as above.
         // SURVIVES: as above, both.
         self.ask_before(|gate| gate.fetch_or(BEHIND, AcqRel))
     }
@@ -301,21 +303,21 @@ impl<P: Platform> Waiter<P> {
         // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
         let mut before = self.before.load(Acquire);
         while !before.is_null() {
-            // SAFETY: a node, as long as our own gate does not change, and after that still readable.
+            // SAFETY: it is in the line as long as our own gate does not change, and after that it is still readable.
             let waiter = unsafe { &*before };
             match state(ask(&waiter.gate)) {
                 // ORDERING: Acquire, pairs with [before]. SURVIVES: as [before].
                 LEFT => before = waiter.before.load(Acquire),
-                // A choice may have put somebody else before us meanwhile, or before one that left; so this is looked at again.
+                // Meanwhile a choice may have put somebody else before us, or before one that left. So we check again.
                 now => return now == GRANTED && self.is_behind(waiter),
             }
         }
-        false // it has ended, and our gate has changed
+        false // the one before us has ended, and our gate has changed
     }
 
-    /// Does `first`, whose gate the caller has read with Acquire, still come before this one, but for nodes that left?
+    /// Does `first`, whose gate the caller has read with Acquire, still come right before this one, not counting nodes that left?
     fn is_behind(&self, first: &Self) -> bool {
-        // Relaxed, all: what a holder's choices wrote came before its gate said GRANTED, and who chooses later is not before us.
+        // Relaxed, all: a holder's choices were written before its gate said GRANTED, and a thread that chooses later isn't before us.
         let mut before = self.before.load(Relaxed);
         while !before.is_null() && !core::ptr::eq(before, first) {
             // SAFETY: as in `ask_before`.
@@ -329,17 +331,17 @@ impl<P: Platform> Waiter<P> {
     }
 }
 
-/// Gives nodes back, from `first` on, up to `until`.
+/// Gives nodes back, from `first` up to, but without, `until`.
 ///
 /// # Safety
-/// Nobody can reach them by the line any more.
+/// Nobody can reach them through the line any more.
 pub(super) unsafe fn give_back<P: Platform>(mut first: *mut Waiter<P>, until: *mut Waiter<P>) {
     while first != until {
-        // SAFETY: the caller's promise. The rest stays as it is, for late looks.
+        // SAFETY: the caller's promise. The nodes' other fields stay as they are, for late looks.
         unsafe {
             // ORDERING: Acquire, pairs with [link].
             let next = (*first).next(Acquire);
-            // So a thread that held by it, and does not know that it no longer does, finds out. (See `is_held`.)
+            // So a thread that no longer holds the lock by this node, and doesn't know that, finds out. (See `is_held`.)
             (*first).gate.store(ENDED, Relaxed);
             P::give_line(first.cast());
             first = next;
