@@ -1,15 +1,15 @@
-//! Was the library loaded into a program that ran already (`lockwright attach`), instead of before it began?
+//! Was the library loaded into a program that was already running (`lockwright attach`), or before the program began?
 //!
-//! Such a program used glibc's functions until then, and will again after `lockwright detach`; some of its calls reach
-//! glibc's all the time. So only mutexes are ours in it, because both sides work on them by the same protocol. Its
-//! condition variables and readers-writer locks stay glibc's, whose layouts are not ours.
+//! A program that we attach to used glibc's functions until then, and will again after `lockwright detach`. Some of its calls
+//! reach glibc's functions all the time. So only its mutexes become ours: both sides work on them by the same protocol. Its
+//! condition variables and readers-writer locks stay glibc's, since the two sides' layouts differ.
 
 use core::sync::atomic::Ordering::Relaxed;
 #[cfg(target_arch = "x86_64")]
 use lockwright_record::attached::ATTACHED;
 use lockwright_record::attached::{Attached, PRELOADED};
 
-/// This process's.
+/// How the library came into this process.
 #[unsafe(no_mangle)]
 #[used]
 #[expect(unreachable_pub, reason = "the command finds it by its name")]
@@ -17,7 +17,8 @@ pub static lockwright_attached: Attached = Attached::new();
 
 /// Finds out. Called by the constructor.
 ///
-/// The dynamic linker lists objects as it loads them: what stands before libc is preloaded, or linked in front of it.
+/// The dynamic linker lists objects in the order in which it loads them: those before libc are preloaded, or linked in front
+/// of it.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn learn() {
     use crate::object::{self, Object};
@@ -36,8 +37,8 @@ pub(crate) fn learn() {
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn learn() {}
 
-/// Was it loaded into a program that ran already? Also once it is detached: some calls still lead here.
+/// Was it loaded into a program that was already running? True even after detaching, since some calls still lead here.
 #[inline(always)]
 pub(crate) fn is_late() -> bool {
-    lockwright_attached.how.load(Relaxed) != PRELOADED // by itself
+    lockwright_attached.how.load(Relaxed) != PRELOADED // guards no other data
 }

@@ -1,12 +1,12 @@
 //! The clock of epochs: the time-stamp counter where the kernel trusts it, `clock_gettime` elsewhere and until
 //! the counter's rate is known.
 //!
-//! The rate comes from two readings of both clocks that lie at least 10 ms apart: the first epoch's end takes the first
-//! (our constructor, if a variable is about epochs), a later one the second. So nothing waits for it. (CPUID gives a
-//! nominal rate on some machines, and none on most virtual ones; 64-bit ARM has a register.)
+//! The rate comes from two readings of both clocks, at least 10 ms apart. The end of the first epoch takes the first reading
+//! (or our constructor does, if a variable is about epochs), and the end of a later epoch takes the second. So nothing waits
+//! for the rate. (CPUID gives a nominal rate on some machines, and none on most virtual ones; 64-bit ARM has a register.)
 //!
 //! While the machine is suspended the counter may go on, but the kernel's clock stops. If that happens between the
-//! two readings, they are useless: then the second counts as the first.
+//! two readings, they are useless, and the second one counts as a new first one.
 
 #[cfg(target_arch = "x86_64")]
 use crate::access::{self, Access};
@@ -14,7 +14,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU64};
 use lockwright_native::futex::{self, Clock};
 
-/// Nanoseconds of a tick, times 2^32; 0: not known, or there is no such counter.
+/// Nanoseconds per tick, times 2^32; 0: not known, or the machine has no such counter.
 static RATE: AtomicU64 = AtomicU64::new(0);
 /// The first reading: the counter and the kernel's clock, ns; 0: not taken.
 static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
@@ -31,10 +31,10 @@ const NONE: u8 = 1;
 /// Its rate will be known once time has passed.
 const WAITING: u8 = 2;
 
-/// By how much the difference of two clocks, read one after the other, may change by chance, ns.
+/// The difference of two clocks, read one after the other, may change by this much by chance, ns.
 const SUSPENDED_NS: u64 = 2_000_000;
 
-/// Between the two readings, ns: their error is some 50 ns, so the rate is right to 5 in a million.
+/// The time between the two readings, ns. Their error is about 50 ns, so the rate is right to 5 in a million.
 const BASELINE_NS: u64 = 10_000_000;
 
 /// A point in time, in ticks of the counter or in ns.
@@ -48,7 +48,7 @@ impl Instant {
     /// Now.
     #[inline(always)]
     pub(crate) fn now() -> Self {
-        // An independent number: a thread that sees it may use it.
+        // The rate guards no other data: a thread that sees it may use it.
         if RATE.load(Relaxed) != 0 {
             Self { at: ticks(), in_ticks: true }
         } else {
@@ -93,16 +93,16 @@ fn ticks() -> u64 {
     now
 }
 
-/// Called by our constructor, if there will be epochs: takes the first reading.
+/// Called by our constructor if the program may have epochs: takes the first reading.
 pub(crate) fn prepare() {
     learn(futex::now(Clock::Monotonic));
 }
 
-/// Goes one step on towards the rate.
+/// Takes one step towards the rate.
 fn learn(now_ns: u64) {
     match STATE.load(Relaxed) {
         // Relaxed, throughout. If two threads did this at once, a mixed pair of readings would be off by the
-        // time between them; so only one of them writes.
+        // time between them. So only one of them writes.
         UNKNOWN if STATE.compare_exchange(UNKNOWN, NONE, Relaxed, Relaxed).is_ok() => {
             if let Some(rate) = known_rate() {
                 RATE.store(rate, Relaxed);
@@ -126,8 +126,7 @@ fn first((ticks, ns): (u64, u64)) {
 
 #[cold]
 fn second() {
-    // ORDERING: Acquire, pairs with the Release in `first`: all first readings are there. Only one thread
-    // goes on.
+    // ORDERING: Acquire, pairs with the Release in `first`: all first readings are visible. Only one thread goes on.
     if STATE.compare_exchange(WAITING, NONE, Acquire, Relaxed).is_err() {
         return;
     }
@@ -146,7 +145,7 @@ fn second() {
     // STATE is NONE: nothing more to learn.
 }
 
-/// How long the machine has been suspended since it started, ns, about.
+/// About how long the machine has been suspended since it booted, ns.
 fn suspended_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a writable timespec; every Linux has this clock, which counts what the monotonic one leaves out.
@@ -178,7 +177,7 @@ fn known_rate() -> Option<u64> {
     (1_000_000_000_u64 << 32).checked_div(hertz & 0xffff_ffff)
 }
 
-/// It doesn't, or not exactly enough.
+/// This machine doesn't tell it, or not exactly enough.
 #[cfg(target_arch = "x86_64")]
 fn known_rate() -> Option<u64> {
     None
@@ -199,7 +198,7 @@ fn is_usable() -> bool {
         __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0;
     let mut mode = 0_i32;
     let asked = match access::now() {
-        // SAFETY: writes an int to where we say. Not by libc's name, which is ours where we are preloaded.
+        // SAFETY: writes an int to our variable. (Not by libc's `prctl`: where we are preloaded, that name is ours.)
         Access::All => unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TSC, &raw mut mode) },
         // The dynamic linker has read the counter already: it does not trap.
         Access::Files => -1,
@@ -208,8 +207,7 @@ fn is_usable() -> bool {
     is_invariant && (asked != 0 || mode == PR_TSC_ENABLE) && is_trusted()
 }
 
-/// Does the kernel itself keep time by it? It watches the counters of all CPUs, and turns away from them if they
-/// drift apart.
+/// Does the kernel itself keep time by it? It watches the counters of all CPUs, and gives up on them if they drift apart.
 #[cfg(target_arch = "x86_64")]
 fn is_trusted() -> bool {
     let path = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
@@ -223,7 +221,7 @@ fn is_trusted() -> bool {
     }
 }
 
-/// Held by tests: shared by those that measure with the clock, alone by the one that makes it forget its rate.
+/// Held by tests: shared by those that measure with the clock, exclusively by the one that makes it forget its rate.
 #[cfg(test)]
 pub(crate) static TESTED: std::sync::RwLock<()> = std::sync::RwLock::new(());
 
@@ -239,7 +237,7 @@ mod tests {
         let _alone = TESTED.write().unwrap_or_else(PoisonError::into_inner);
         prepare();
         for _ in 0..3 {
-            // The machine may stand still between two readings, but not each time.
+            // The machine may stall between two readings, but not each time.
             let agrees = (0..20).any(|_| {
                 let before = futex::now(Clock::Monotonic);
                 let start = Instant::now();
@@ -251,13 +249,13 @@ mod tests {
             });
             assert!(agrees);
         }
-        // A machine that was suspended meanwhile: the readings begin anew, and end.
+        // As if the machine had been suspended meanwhile: the readings begin anew, and finish.
         if RATE.swap(0, Relaxed) != 0 {
             first((1, 1));
             FIRST_SUSPENDED_NS.store(suspended_ns() + 3_600_000_000_000, Relaxed);
             second();
             assert_eq!((STATE.load(Relaxed), RATE.load(Relaxed)), (WAITING, 0));
-            // Any delay between two readings looks like a suspended machine: then it begins anew.
+            // Any delay between two readings looks like a suspended machine: then they begin anew.
             let ends = (0..20).any(|_| {
                 sleep(Duration::from_millis(12));
                 second();
@@ -265,7 +263,7 @@ mod tests {
             });
             assert!(ends);
         }
-        // Here, as on any machine that we know, there is a counter, or none for a reason that stays.
+        // This machine, like any that we know, has a counter, or lacks it for a reason that stays.
         assert!(STATE.load(Relaxed) == NONE);
         assert_eq!(Instant::now().in_ticks, RATE.load(Relaxed) != 0);
     }

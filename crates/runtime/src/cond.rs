@@ -1,11 +1,11 @@
 //! `pthread_cond_*` and `cnd_*`: our list, the mutex's kinds, deadlines, cancellation.
 //!
-//! Cancellation is glibc's own: `pthread_cancel` knows nothing of us. Only while a waiter [rests](Waiting::rest) may
-//! it be torn, at any point; an earlier request acts when the rest begins. A canceller touches none of the target's
-//! memory, since the target may be detached, and gone.
+//! Cancellation is glibc's own: `pthread_cancel` knows nothing of us. A waiter can be torn out of its wait only while it
+//! [rests](Waiting::rest), but there at any point; an earlier request acts when the rest begins. A canceller touches none of
+//! the target's memory, since the target may be detached, and gone.
 //!
 //! A waiter that leaves, by cancellation or otherwise (see `leave`), goes through [`Waiting::leave`], from any stage
-//! of its wait: it leaves the list, passes its signal on, and acquires the mutex again. The node lies on the waiter's
+//! of its wait. It leaves the list, passes its signal on, and acquires the mutex again. The node lies on the waiter's
 //! stack, so a signal handler that interrupts a wait may itself wait for another condvar.
 
 use crate::caller::Call;
@@ -93,7 +93,7 @@ pub unsafe extern "C-unwind" fn clockwait_from(
 /// Waits, with or without a deadline.
 ///
 /// # Safety
-/// Valid, initialised objects; the caller holds the mutex; `until` points to a timespec if given.
+/// The objects are valid and initialised, the caller holds the mutex, and `until`, if given, points to a timespec.
 pub unsafe fn wait(
     cond: *mut Cond,
     mutex: *mut Mutex,
@@ -103,14 +103,14 @@ pub unsafe fn wait(
     unsafe { wait_called(cond, mutex, until, Call::UNKNOWN) }
 }
 
-/// The same, from there.
+/// The same, for a call from `call`.
 unsafe fn wait_called(
     cond: *mut Cond,
     mutex: *mut Mutex,
     until: Option<(By, *const libc::timespec)>,
     call: Call,
 ) -> c_int {
-    // A thread that is cancelled in here leaves without `start`: its clean-up handlers are not slowed.
+    // A thread that is cancelled in here leaves without `start`, so its clean-up handlers are not slowed.
     // SAFETY: the caller's promise.
     let glibc = move || unsafe { wait_by_glibc(cond, mutex, until) };
     // SAFETY: the caller's promise.
@@ -127,7 +127,7 @@ unsafe fn wait_any(
     let c = unsafe { &*cond };
     let flags = c.flags();
     if flags & SHARED != 0 || attached::is_late() {
-        // SAFETY: not ours: peers of other processes may run without us. Nor are those of a program that was attached to.
+        // SAFETY: not ours: threads of other processes may run without us. Nor are those of a program that we attached to.
         return unsafe { wait_in_glibc(cond, mutex, until, call) };
     }
     let deadline = match until {
@@ -152,8 +152,7 @@ unsafe fn wait_any(
     unsafe { wait_here(c, mutex, deadline, call) }
 }
 
-/// How far a wait has come. Each is written before the first step of the next stage, so that no step counts
-/// as done too early.
+/// How far a wait has come. A stage is written before the first step of the next stage, so that no step counts as done too early.
 mod stage {
     /// Nothing has been done.
     pub(super) const NOTHING: u32 = 0;
@@ -171,12 +170,12 @@ mod stage {
 struct Waiting<'a> {
     cond: &'a Cond,
     mutex: *mut Mutex,
-    /// The thread's own cancellation type; none: the wait isn't a cancellation point, and leaves it
+    /// The thread's own cancellation type. `None`: the wait isn't a cancellation point, and leaves the type
     /// alone.
     kind: Option<c_int>,
     sleeper: Sleeper<Native>,
     stage: AtomicU32,
-    /// The program's, whose section ends here and begins anew.
+    /// The program's call, whose section ends here and begins anew.
     call: Call,
 }
 
@@ -186,7 +185,7 @@ impl<'a> Waiting<'a> {
         Self { cond, mutex, kind, sleeper: Sleeper::default(), stage, call }
     }
 
-    /// For ourselves, if a signal handler does not return.
+    /// Notes the stage, for ourselves, in case a signal handler doesn't return.
     fn has_come_to(&self, stage: u32) {
         // ORDERING: SeqCst, for the compiler alone; pairs with our own signal handlers: they see what came before
         // the stage, and nothing that comes after it.
@@ -196,13 +195,13 @@ impl<'a> Waiting<'a> {
         compiler_fence(SeqCst);
     }
 
-    /// The mutex, which the waiter holds, or will hold again: so it is there.
+    /// The mutex. The waiter holds it, or will hold it again, so it exists.
     fn mutex(&self) -> &'a Mutex {
-        // SAFETY: POSIX requires that.
+        // SAFETY: POSIX requires that the mutex exists.
         unsafe { &*self.mutex }
     }
 
-    /// Counts us at the mutex; looked at by `destroy` only.
+    /// Counts us at the mutex; only `destroy` looks at the count.
     fn count(&self) {
         self.mutex().users.fetch_add(1, Relaxed); // a count
         self.has_come_to(stage::JOINS);
@@ -215,7 +214,7 @@ impl<'a> Waiting<'a> {
 
     /// Sleeps until the wait is over.
     fn sleep(&self, deadline: Option<Deadline>) -> Outcome {
-        let spin_ns = config::spin_ns(); // may take locks of ours: must not be torn there
+        let spin_ns = config::spin_ns(); // may take locks of ours, so it must not be torn: hence before the rest
         let rest = || self.sleeper.rest(spin_ns, deadline);
         let outcome = if self.kind.is_some() { leave::cancellable(rest) } else { rest() };
         if outcome == Outcome::TimedOut {
@@ -235,8 +234,8 @@ impl Wait for Waiting<'_> {
             let outcome = list(self.cond).leave(&self.sleeper, || held(self.cond));
             moved = outcome == Outcome::Moved;
         }
-        // Our own id is there if we hold it by its word, whatever the kind, or by a node that a waiter has named. (Only of
-        // a thread that held three mutexes by nodes, and was torn right here, neither may be known.)
+        // The owner is our id if we hold the mutex by its word, whatever its kind, or by a node and a waiter has named us.
+        // (If a thread held three mutexes by nodes, and was torn right here, both questions may get a wrong "no".)
         let by_word = || self.mutex().owner.load(Relaxed) == thread::id();
         let by_node = || Here::with_held(|held| held.has(&self.mutex().word, fork::era()));
         let is_held = || by_word() || by_node();
@@ -257,15 +256,15 @@ fn list(c: &Cond) -> condvar::Cond<'_, Native> {
 }
 
 unsafe fn wait_here(c: &Cond, mutex: *mut Mutex, deadline: Option<Deadline>, call: Call) -> c_int {
-    // SAFETY: the mutex is held, as POSIX wants it for the clean-up handlers.
+    // SAFETY: the mutex is held, as POSIX requires for the clean-up handlers.
     unsafe { pthread_testcancel() };
-    // May be torn only where it rests.
+    // The wait may be torn only where it rests.
     let kind = leave::hold_back_cancellation();
     let waiting = Waiting::new(c, mutex, Some(kind), call);
     // SAFETY: the caller's promise.
     let wait = || unsafe { wait_guarded(&waiting, deadline) };
     let result = leave::guarded(&waiting, wait);
-    // The mutex is held again, in case a pending cancellation acts at once.
+    // Only now that the mutex is held again: a pending cancellation may act at once.
     leave::let_cancellation_in(kind);
     match result {
         Ok((0, Outcome::TimedOut)) => libc::ETIMEDOUT,
@@ -281,7 +280,7 @@ unsafe fn wait_guarded(
     let (c, mutex) = (waiting.cond, waiting.mutex);
     waiting.count();
     c.mutex.store(mutex, Relaxed); // published by the list's lock
-    // SAFETY: a new node, which stays until we return, or have left.
+    // SAFETY: a new node, which stays until we return or have left.
     unsafe { list(c).enlist(&waiting.sleeper) };
     waiting.has_come_to(stage::WAITS);
     // SAFETY: the caller's promise.
@@ -289,10 +288,10 @@ unsafe fn wait_guarded(
     if error != 0 {
         list(c).leave(&waiting.sleeper, || held(c));
         waiting.uncount();
-        return Err(error); // not ours to wait with: EPERM, as unlock said
+        return Err(error); // we don't hold the mutex: EPERM, as unlock said
     }
     let outcome = waiting.sleep(deadline);
-    // SAFETY: the caller's promise; Moved only by a signaller that held this mutex as ours.
+    // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex as one of ours.
     let lock = || unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
     let error = observe::within(waiting.call, lock);
     waiting.uncount();
@@ -300,10 +299,10 @@ unsafe fn wait_guarded(
 }
 
 /// Waits as [`wait`] does, but isn't a cancellation point, and returns EINVAL if others wait with another
-/// mutex. We don't trust the program for that: we look at the waiters' mutex.
+/// mutex. We don't trust the program here, since we look at the waiters' mutex.
 ///
 /// # Safety
-/// Both are there until it returns; the caller holds `mutex`, which is of the plain kind.
+/// Both exist until it returns; the caller holds `mutex`, which is of the plain kind.
 pub(crate) unsafe fn wait_plainly(
     c: &Cond,
     mutex: *mut Mutex,
@@ -332,7 +331,7 @@ unsafe fn wait_plainly_guarded(waiting: &Waiting<'_>, deadline: Option<Deadline>
     // SAFETY: the caller's promise.
     unsafe { mutex::unlock(mutex) };
     let outcome = waiting.sleep(deadline);
-    // SAFETY: the caller's promise; Moved only by a signaller that held this mutex.
+    // SAFETY: the caller's promise; it is Moved only by a signaller that held this mutex.
     unsafe { mutex::lock_again(mutex, outcome == Outcome::Moved, 0) };
     waiting.uncount();
     if outcome == Outcome::TimedOut { libc::ETIMEDOUT } else { 0 }
@@ -345,7 +344,7 @@ unsafe fn wait_in_glibc(
     call: Call,
 ) -> c_int {
     if observe::is_on() {
-        // What glibc's function releases is no hold of ours any more.
+        // glibc's function releases the mutex, which ends the hold that we observe.
         observe::within(call, || observe::released(mutex.addr(), 0));
     }
     // SAFETY: the caller's promise.
@@ -382,10 +381,10 @@ pub(crate) unsafe fn wait_by_glibc(
     }
 }
 
-/// The mutex of the condvar's waiters, if the calling thread holds it. Asked while somebody is listed.
+/// The mutex of the condvar's waiters, if the calling thread holds it. Called only while somebody is in the list.
 fn held(c: &Cond) -> Option<Parts<'static, Native>> {
     let mutex = c.mutex.load(Relaxed); // written before its waiter was listed
-    // SAFETY: a listed waiter's mutex is there: the waiter can't return before it is unlisted.
+    // SAFETY: a listed waiter's mutex exists: the waiter can't return before it has left the list.
     unsafe { if mutex::is_held_by_me(mutex) { Some((*mutex).parts()) } else { None } }
 }
 
@@ -442,7 +441,7 @@ unsafe fn broadcast_here(cond: *mut Cond) -> c_int {
 /// Destroys. First waits until waiters that have timed out or were cancelled have left the list.
 ///
 /// # Safety
-/// A valid, initialised condvar for which nobody waits without having been woken.
+/// A valid, initialised condvar, all of whose waiters have been woken.
 pub unsafe fn destroy(cond: *mut Cond) -> c_int {
     // SAFETY: the caller's promise.
     let c = unsafe { &*cond };
@@ -453,7 +452,7 @@ pub unsafe fn destroy(cond: *mut Cond) -> c_int {
     fire!(cond_destroy, cond);
     while list(c).has_waiters() {
         let nap = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
-        // SAFETY: a valid timespec, no remainder wanted. Not libc's nanosleep: that can be cancelled.
+        // SAFETY: a valid timespec, no remainder wanted. (Not by libc's nanosleep, which is a cancellation point.)
         unsafe { libc::syscall(libc::SYS_nanosleep, &nap, core::ptr::null::<libc::timespec>()) };
     }
     0

@@ -1,17 +1,16 @@
-//! The LOCKWRIGHT_* variables, read once by our constructor. This file has those that say which
-//! lock.
+//! The LOCKWRIGHT_* variables, read once by our constructor. This file has those that choose locks.
 //!
 //! * `LOCKWRIGHT_LOCK=NAME[:key=value,...]`: the lock of every mutex that no rule names (default `auto`).
 //! * `LOCKWRIGHT_TOPOLOGY=big:0-3,little:4-7`: the CPUs' classes (`machine`).
-//! * `LOCKWRIGHT_EMULATE=big:0,little:1x3.75`: the same, and the little CPUs compute 3.75 times as long (`emulate`).
+//! * `LOCKWRIGHT_EMULATE=big:0,little:1x3.75`: the same, and the little CPUs take 3.75 times as long to compute (`emulate`).
 //! * `LOCKWRIGHT_RULES=call:MODULE+0xLO-0xHI=SPEC;mutex:MODULE+0xLO-0xHI=SPEC;lib:MODULE=SPEC`: written by
 //!   `lockwright run --config`; the first rule that fits decides, when a mutex is first contended (`rules`).
 //!   These two make the first table of locks (`policy`); `lockwright switch` hands in others (`switch`).
 //! * `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`: functions whose calls are epochs, see `got.rs`.
 //!
-//! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of those that
-//!   were given none (`epoch`).
-//! * `LOCKWRIGHT_PAUSE=mfence`: the instruction by which waiters pass the time (`pause`).
+//! * `LOCKWRIGHT_SLO=NS`, `LOCKWRIGHT_PERCENTILE=99.9`: the SLO of every epoch, and the percentile of epochs that
+//!   have none of their own (`epoch`).
+//! * `LOCKWRIGHT_PAUSE=mfence`: the instruction that waiters spin with (`pause`).
 //! * `LOCKWRIGHT_STATS=DIR`: where to record the results of epochs (`recording`).
 //! * `LOCKWRIGHT_TRACE=DIR`, `LOCKWRIGHT_TRACE_LIMIT=N`: where to record operations on mutexes, up to about N
 //!   acquisitions (`trace`).
@@ -33,7 +32,7 @@ use lockwright_locks::front::{SPIN_NS, Tuning, Window};
 use lockwright_locks::spec::{GLIBC, Spec, Why};
 use lockwright_record::mailbox::{RULES, TEXT};
 
-/// The tuning that options change: for several CPUs, whatever the machine. `Policy::tuning` adapts it at each use, so
+/// The tuning that options change: it is for several CPUs, whatever the machine. `Policy::tuning` adapts it at each use, so
 /// the machine need not be known when a lock's options are read.
 const TUNING: Tuning = Tuning::for_any();
 
@@ -46,11 +45,11 @@ pub(crate) fn spin_ns() -> u32 {
     if machine::cpus() > 1 { SPIN_NS } else { 0 }
 }
 
-/// Should everything be glibc's? The answer never changes.
+/// Should all locks be glibc's? The answer never changes.
 pub(crate) fn is_glibc_only() -> bool {
     match GLIBC_ONLY.load(Relaxed) {
         0 => {
-            // Before our constructor too: the environment is the same, so every thread finds the same.
+            // May run before our constructor. The environment is the same, so every thread finds the same answer.
             let ours = guard::tool().is_none()
                 && variable(c"LOCKWRIGHT_LOCK").is_none_or(
                     |spec| matches!(parse(spec, TUNING), Ok(l) if !matches!(l.policy.how, How::Glibc)),
@@ -65,7 +64,7 @@ pub(crate) fn is_glibc_only() -> bool {
 /// The default lock of every mutex that no rule names.
 const DEFAULT: &[u8] = b"auto";
 
-/// Reads LOCKWRIGHT_LOCK and LOCKWRIGHT_RULES, and publishes the table of them. Bad parts are reported, and left out.
+/// Reads LOCKWRIGHT_LOCK and LOCKWRIGHT_RULES, and publishes the table made from them. Bad parts are reported, and left out.
 ///
 /// # Safety
 /// Called once, by the constructor.
@@ -81,7 +80,7 @@ pub(crate) unsafe fn load() {
         say(&[b"LOCKWRIGHT_RULES is longer than 16384 bytes: no rule applies\n"]);
         rules = b"";
     }
-    is_glibc_only(); // now: the program may change its environment
+    is_glibc_only(); // now, since the program may change its environment
     let table = FIRST.0.get().cast();
     let lock = match parse(lock, TUNING) {
         Ok(_) if lock.len() <= 256 => lock,
@@ -94,9 +93,9 @@ pub(crate) unsafe fn load() {
             GLIBC.as_bytes()
         }
     };
-    // Bad parts are not written: `switch` shows what is in force, and starts from that.
+    // Bad parts are left out of the text: `switch` shows what is in force, and starts from that.
     let rules = pieces(rules).filter(|rule| parse_rule(rule).inspect_err(Bad::say).is_ok());
-    // SAFETY: zeroes that nobody else has; called once, before any other table.
+    // SAFETY: zeroes to which nobody else has a pointer; called once, before any other table.
     let table = unsafe {
         write_words(table, lock);
         write_words(table, b"\n");
@@ -109,10 +108,10 @@ pub(crate) unsafe fn load() {
     policy::publish(table);
 }
 
-/// Adds to a table in words.
+/// Appends to a table's text.
 ///
 /// # Safety
-/// Zeroes, or words, of which the caller has the only pointer; they become [`TEXT`] bytes at most.
+/// The table is all zeroes, or has only text; the caller has the only pointer to it; the text stays within [`TEXT`] bytes.
 pub(crate) unsafe fn write_words(table: *mut Table, words: &[u8]) {
     // SAFETY: as above.
     unsafe {
@@ -123,7 +122,7 @@ pub(crate) unsafe fn write_words(table: *mut Table, words: &[u8]) {
     }
 }
 
-/// The default and the rules of a table in words.
+/// The default and the rules of a table's text.
 fn halves(words: &[u8]) -> (&[u8], impl Iterator<Item = &[u8]> + Clone) {
     let (lock, rules) = cut(words, b'\n').unwrap_or((words, b""));
     (lock, pieces(rules))
@@ -133,12 +132,12 @@ fn pieces(rules: &[u8]) -> impl Iterator<Item = &[u8]> + Clone {
     rules.split(|&byte| byte == b';').filter(|rule| !rule.is_empty())
 }
 
-/// Makes the rest of a table from its words. Bad parts are reported, and left out; a bad default becomes glibc's
+/// Makes the rest of a table from its text. Bad parts are reported, and left out; a bad default becomes glibc's
 /// algorithm.
 ///
 /// # Safety
-/// All zeroes except the words; the caller has the only pointer, and the memory stays forever. Called by one thread at
-/// a time.
+/// The table is all zeroes except for its text. The caller has the only pointer to it, and the memory stays forever. One
+/// thread at a time calls this.
 pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) -> &'static Table {
     // SAFETY: as above: initialised, and not written again.
     let words: &'static [u8] = unsafe { &(&(*table).text)[..(*table).len] };
@@ -148,7 +147,7 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
         Lock::GLIBC
     });
     let before = policy::current().map_or(&Order::NOBODY, |table| &table.order);
-    // SAFETY: as above. Places that no rule of this table names are the default's.
+    // SAFETY: as above. Places that no rule of this table names get the default.
     let (policies, order) = unsafe {
         (&raw mut (*table).policies).write([default.policy; PLACES]);
         (&raw mut (*table).order).write(Order::NOBODY);
@@ -173,7 +172,7 @@ pub(crate) unsafe fn fill(table: *mut Table, mut complain: impl FnMut(Bad<'_>)) 
     unsafe { &*table }
 }
 
-/// Checks that all of a table in words can be understood, and that there is room for it.
+/// Checks that all of a table's text can be understood, and that it has no more rules than fit.
 pub(crate) fn check(words: &[u8]) -> Result<(), Bad<'_>> {
     let (lock, mut rules) = halves(words);
     parse(lock, TUNING)?;
@@ -184,7 +183,7 @@ pub(crate) fn check(words: &[u8]) -> Result<(), Bad<'_>> {
     if halves(words).1.count() <= RULES { Ok(()) } else { Err(Bad::Room) }
 }
 
-/// The textbook locks of a table in words.
+/// The textbook locks that a table's text names.
 pub(crate) fn textbooks(words: &[u8]) -> impl Iterator<Item = &'static Entry> {
     let (lock, rules) = halves(words);
     let specs = rules.filter_map(|rule| Some(rules::parse(rule)?.1));
@@ -195,22 +194,22 @@ pub(crate) fn textbooks(words: &[u8]) -> impl Iterator<Item = &'static Entry> {
 /// What is wrong with a table.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Bad<'a> {
-    /// No lock of this name.
+    /// No lock has this name.
     Name(&'a [u8]),
-    /// An option, of a lock.
+    /// A bad option, and its lock.
     Option(&'a [u8], &'a [u8]),
-    /// A rule.
+    /// A bad rule.
     Rule(&'a [u8]),
-    /// A rule, for which there is no place.
+    /// One rule too many.
     Many(&'a [u8]),
-    /// Rules, for which there are no places.
+    /// More rules than fit.
     Room,
-    /// Two textbook locks.
+    /// Two different textbook locks.
     Textbook(&'a [u8], &'a [u8]),
 }
 
 impl<'a> Bad<'a> {
-    /// In words.
+    /// The message, in pieces.
     pub(crate) fn pieces(&self) -> [&'a [u8]; 5] {
         match *self {
             Self::Name(name) => {
@@ -245,7 +244,7 @@ impl<'a> Bad<'a> {
 #[derive(Clone, Copy)]
 struct Lock {
     policy: Policy,
-    /// What the catalogue says of it, if it is a textbook lock.
+    /// Its entry in the catalogue, if it is a textbook lock.
     entry: Option<&'static Entry>,
 }
 
@@ -253,7 +252,7 @@ impl Lock {
     const GLIBC: Self = Self { policy: Policy::new(How::Glibc, TUNING), entry: None };
 }
 
-/// Parses a rule. One bad part makes all of it bad.
+/// Parses a rule. One bad part makes the whole rule bad.
 fn parse_rule(rule: &'static [u8]) -> Result<(Target<'static>, Lock), Bad<'static>> {
     let (target, spec) = rules::parse(rule).ok_or(Bad::Rule(rule))?;
     Ok((target, parse(spec, TUNING).map_err(|_| Bad::Rule(rule))?))
@@ -280,7 +279,7 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
             How::Front(front)
         }
         Kind::Whole => {
-            tuning.window = Window::Epoch; // for those that reorder
+            tuning.window = Window::Epoch; // for locks that reorder
             How::Whole(whole::find(entry.id).ok_or(unknown)?)
         }
         Kind::ReadWrite => return Err(unknown), // it serves no mutex
@@ -292,13 +291,13 @@ fn parse(spec: &[u8], mut tuning: Tuning) -> Result<Lock, Bad<'_>> {
     Ok(Lock { policy: Policy::new(how, tuning), entry })
 }
 
-/// The catalogue's name that is closest to `name`.
+/// The name in the catalogue that is closest to `name`.
 fn nearest(name: &[u8]) -> &'static str {
     let ids = CATALOG.iter().map(|entry| entry.id);
     ids.min_by_key(|id| distance(id.as_bytes(), name)).unwrap_or("auto")
 }
 
-/// Letters to insert, delete or change (Levenshtein), for names of up to 31 letters.
+/// How many letters to insert, delete or change (Levenshtein), for names of up to 31 letters.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     let (a, b) = (&a[..a.len().min(31)], &b[..b.len().min(31)]);
     let mut row: [usize; 32] = core::array::from_fn(|at| at);

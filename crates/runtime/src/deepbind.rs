@@ -1,25 +1,25 @@
-//! Libraries whose references pass us by: opened with `RTLD_DEEPBIND`, or by `dlmopen`.
+//! Libraries whose references bypass us: opened with `RTLD_DEEPBIND`, or by `dlmopen`.
 //!
 //! The former look in their own libraries first, and libc is one of them. They would get glibc's functions, and
-//! their waits for a condvar would not meet ours, even if they share nothing knowingly.
-//! (`std::condition_variable`'s timed waits are inline and call pthread from the library; its `notify_one` lies
-//! in a libstdc++ that has ours.)
+//! their condvar waits would not meet our signals, even if they don't share a condvar on purpose.
+//! (`std::condition_variable`'s timed waits are inline, and call pthread from the library. Its `notify_one` lies
+//! in a libstdc++ that calls our functions.)
 //!
-//! So we write our addresses into libc's own symbol table, when the first such library is about to be opened. Then
+//! So we write our addresses into libc's own symbol table when the first such library is about to be opened. Then
 //! each look-up that ends there finds us: immediate or lazy, by `dlsym`, and from the library's constructors, too.
 //! For all other names the library keeps the isolation that it asked for.
 //!
 //! We considered other ways. Dropping the flag breaks a library that brings other versions of the program's
 //! libraries. Changing its references after `dlopen` is too late: constructors have run, and threads that they
-//! started (OpenBLAS's) may sleep in glibc's wait, on a condvar that would be ours from then on.
+//! started (as OpenBLAS does) may sleep in glibc's wait, on a condvar that would be ours from then on.
 //!
-//! A library in a namespace of its own has its own libc, with its own notion of how many threads there are, and its
-//! table does not exist before the library does. (If we opened that libc first, all in the namespace would look
-//! in it first.) Both copies may serve a shared mutex, but not a shared condvar, and one line says so.
+//! A library in a namespace of its own has its own libc, with its own count of the process's threads. That libc's table
+//! doesn't exist before the library does. (If we opened that libc first, everything in the namespace would look
+//! in it first.) Both copies may serve a shared mutex, but not a shared condvar, and one line on stderr says so.
 //!
 //! We jump to `dlopen`, because it looks at its caller. If another library stands behind us and wraps glibc's
-//! functions, the table stays as it is: the wrapper's own look-ups would end at us, and ours at it. One line says
-//! so, also if the table can't be written.
+//! functions, the table stays as it is: the wrapper's own look-ups would end at us, and ours at the wrapper. One line on
+//! stderr says so, and also if the table can't be written.
 
 use crate::env::say;
 use crate::object::{self, Object};
@@ -29,7 +29,7 @@ use core::ptr::null_mut;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};
 
-/// Room for our names, each in all its versions: there are about 100.
+/// Room for our names, each in all its versions: about 100 in all.
 const NAMES: usize = 160;
 
 static DLOPEN: Symbol = Symbol::new(c"dlopen");
@@ -42,7 +42,7 @@ const LEADS_HERE: u8 = 1;
 const WRAPPED: u8 = 2;
 const SEALED: u8 = 3;
 
-/// Before a library is opened; the address of the function that opens it.
+/// Called before a library is opened; returns the address of the function that opens it.
 ///
 /// # Safety
 /// As `dlopen`.
@@ -62,7 +62,7 @@ pub unsafe fn before_dlopen(path: *const c_char, mode: c_int) -> usize {
     or_nothing(real)
 }
 
-/// The same, of a library in a namespace.
+/// The same for a library in a namespace.
 ///
 /// # Safety
 /// As `dlmopen`.
@@ -89,7 +89,7 @@ fn or_nothing(real: *mut c_void) -> usize {
 const LAST: &[u8] = b"name liblockwright.so last in LD_PRELOAD";
 const WITHOUT_US: &[u8] = b"run this program without liblockwright.so";
 
-/// Says once how a library is opened.
+/// Warns, once, about how a library is opened.
 ///
 /// # Safety
 /// `path` is NUL-terminated, or null.
@@ -113,18 +113,18 @@ unsafe fn tell(path: *const c_char, how: &[&[u8]; 2], hint: &[u8]) {
     ]);
 }
 
-/// Makes glibc's symbols of our names mean our functions.
+/// Makes glibc's symbols with our names lead to our functions.
 fn lead_here() -> u8 {
     // ORDERING: Acquire, pairs with the Release below. (A look-up reads one word, old or new.)
     let known = TABLE.load(Acquire);
     if known != UNTOUCHED {
         return known;
     }
-    // glibc's own functions must be known before: afterwards a look-up finds ours.
+    // Look up glibc's own functions first: afterwards a look-up finds ours.
     let mut answer = if real::resolve().all(is_glibcs) { LEADS_HERE } else { WRAPPED };
     if answer == LEADS_HERE {
         let own = Own::collect();
-        // One thread at a time here: nobody write-protects the pages while we write.
+        // Only one thread at a time is in here, so nobody write-protects the pages while we write.
         object::each(|info, _| {
             if let Some(libc) = Object::of(info).filter(is_glibc)
                 && !own.replace(&libc)
@@ -139,13 +139,13 @@ fn lead_here() -> u8 {
     answer
 }
 
-/// Is it one of the objects that hold glibc's locks?
+/// Is it an object that contains glibc's locks?
 fn is_glibc(object: &Object) -> bool {
     let name = object.soname().map(CStr::to_bytes);
     matches!(name, Some(b"libc.so.6" | b"libpthread.so.0")) // the second until 2.34
 }
 
-/// Is this the address of one of glibc's own functions, or of none?
+/// Is this the address of one of glibc's own functions, or null?
 fn is_glibcs(address: usize) -> bool {
     let mut is = address == 0;
     object::each(|info, _| {
@@ -164,7 +164,7 @@ struct Name {
     address: usize,
 }
 
-/// All of them.
+/// All names of ours.
 struct Own {
     names: [Option<Name>; NAMES],
 }
@@ -202,7 +202,7 @@ impl Own {
         names.find(is).map(|own| own.address)
     }
 
-    /// Makes the object's symbols of our names mean our functions. `false`: they can't be written.
+    /// Makes the object's symbols with our names lead to our functions. `false`: they can't be written.
     fn replace(&self, object: &Object) -> bool {
         let Some((pages, protection)) = object.symbol_pages() else { return false };
         let protect = |protection| {
@@ -215,7 +215,7 @@ impl Own {
         }
         object.definitions(|name, version, value: &AtomicUsize| {
             if let Some(address) = self.find(name, version) {
-                // Relaxed: code that is there already; the dynamic linker reads the word whole.
+                // Relaxed: the code exists already, and the dynamic linker reads the word whole.
                 value.store(address.wrapping_sub(object.base), Relaxed);
             }
         });

@@ -1,24 +1,24 @@
 //! Emulated little cores: threads compute longer while they run on CPUs that LOCKWRIGHT_EMULATE slows.
 //!
 //! A thread computes from the end of one lock operation to the start of the next. At that start we know how
-//! long it has computed, `w`, and let it spin for `(factor - 1) * w` more: before it asks for a lock, and before
-//! it gives one back, so a critical section is slowed inside of the lock. Waiting is never slowed.
+//! long it has computed, `w`, and let it spin for `(factor - 1) * w` more: before it acquires a lock, and before
+//! it releases one. So a critical section is slowed while the lock is held. Waiting is never slowed.
 //!
 //! ```text
 //!   start ──computes: w──► stop ──spins: (f-1) w──► lock operation, which may wait ──► start
 //! ```
 //!
-//! * An interval below 20 us counts by the time-stamp counter. A longer one may contain a sleep, a blocking call
-//!   or another thread's turn: it counts by the thread's CPU clock, minus what has been accounted for since that
-//!   clock was last read. The clock is read after each long interval or wait, and when 200 us are accounted for:
-//!   a short wait counts as awake, and the error of the sleeps among them stays below that.
+//! * An interval below 20 us is measured by the time-stamp counter. A longer one may contain a sleep, a blocking call
+//!   or another thread's turn, so it is measured by the thread's CPU clock, minus what has been accounted for since that
+//!   clock was last read. The clock is read after each long interval or wait, and when 200 us are accounted for.
+//!   Short waits count as awake; if some of them were sleeps, the error stays below 200 us.
 //! * Our own cost is measured once, at the start, and subtracted from the spin. A lock operation's own
 //!   instructions are slowed like the program's.
-//! * An interval has the speed of the CPU on which it began. If the thread moves while it spins, what is left is
-//!   done at the new CPU's speed; what it does not run does not count.
+//! * An interval has the speed of the CPU on which it began. If the thread moves while it spins, it does the rest
+//!   at the new CPU's speed. Time in which it doesn't run doesn't count.
 //! * On a CPU of full speed nothing is stamped or slowed.
 //!
-//! Off, the normal case, this costs the plain mutex nothing: see `mode`.
+//! When emulation is off, as it normally is, it costs the plain mutex nothing: see `mode`.
 
 use crate::env::{say, variable};
 use crate::fork::{self, When};
@@ -34,28 +34,28 @@ use lockwright_native::topology::{Factor, SpecProblem, Topology};
 /// One thread's account. Zeroed is right for a new thread.
 #[repr(C)]
 struct Account {
-    /// While it computes: since this time stamp. In a lock operation: since then. 0: not on a slowed CPU.
+    /// Time stamp since which it has been computing, or has been in a lock operation. 0: not on a slowed CPU.
     since: Cell<u64>,
     /// Last reading of its CPU clock, ns.
     clock: Cell<u64>,
     /// Ticks accounted for since that reading.
     known: Cell<u64>,
-    /// Ticks that it has yet to spin; below 0: ticks that it already spent in our code.
+    /// Ticks that it has yet to spin; negative: ticks that it has already spent in our code.
     owed: Cell<i64>,
-    /// Lock operations that it is in: a condition variable's wait contains two of a mutex.
+    /// How many lock operations it is in: a condition variable's wait contains two of a mutex.
     depth: Cell<u32>,
-    /// Thousandths: the CPU on which it began to compute.
+    /// The factor of the CPU on which it began to compute, in thousandths.
     factor: Cell<u32>,
 }
 
-/// Thousandths by CPU; 0: full speed, nothing is stamped.
+/// Each CPU's factor, in thousandths; 0: full speed, nothing is stamped.
 static FACTORS: [AtomicU32; CPUS] = [const { AtomicU32::new(0) }; CPUS];
 static TICKS_PER_MS: AtomicU64 = AtomicU64::new(1_000_000);
 /// Ticks that an empty interval seems to take.
 static EMPTY: AtomicU64 = AtomicU64::new(0);
-/// Ticks of a lock operation that finds the lock free: they count as compute, like the program's.
+/// Ticks of a lock operation that finds the lock free: they count as computing, like the program's own.
 static OPERATION: AtomicU64 = AtomicU64::new(0);
-/// Ticks of our own, each time, on both sides of the spin.
+/// Ticks that our own code takes each time, before and after the spin.
 static OVERHEAD: AtomicU64 = AtomicU64::new(0);
 
 struct Text(UnsafeCell<([u8; 256], usize)>);
@@ -73,8 +73,8 @@ pub(crate) fn spec() -> Option<&'static [u8]> {
     Some(&text[..*len])
 }
 
-/// The time-stamp counter, read after all that was computed before and before all that comes after: otherwise
-/// the processor overlaps our bookkeeping with the program's work, and its cost can't be measured.
+/// The time-stamp counter, read after everything that comes before and before everything that comes after. Otherwise
+/// the processor would overlap our bookkeeping with the program's work, and its cost could not be measured.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn ticks() -> u64 {
@@ -106,13 +106,13 @@ fn cpu_clock() -> u64 {
     at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
 
-/// Thousandths of the CPU that runs us; 0: full speed.
+/// The factor of the CPU that runs us, in thousandths; 0: full speed.
 fn factor_here() -> u32 {
-    FACTORS.get(place::cpu() as usize).map_or(0, |factor| factor.load(Relaxed)) // a table
+    FACTORS.get(place::cpu() as usize).map_or(0, |factor| factor.load(Relaxed)) // never changes once it is on
 }
 
 fn account() -> &'static Account {
-    // SAFETY: the calling thread's own memory, which lives as long as the thread runs; zeroes are an account.
+    // SAFETY: the calling thread's own memory, which exists as long as the thread runs; zeroes are an account.
     unsafe { (*thread::this()).paced.account() }
 }
 
@@ -120,14 +120,14 @@ fn us(count: u64) -> u64 {
     TICKS_PER_MS.load(Relaxed) * count / 1000 // measured once
 }
 
-/// Intervals and waits from here on count by the CPU clock.
+/// Intervals and waits of this length or more are measured by the CPU clock.
 const LONG_US: u64 = 20;
-/// The CPU clock is read at the latest when this much is accounted for.
+/// The CPU clock is read at the latest when this much has been accounted for.
 const KNOWN_US: u64 = 200;
 /// A spinning thread that sees this much pass at once did not run.
 const GAP_US: u64 = 2;
 
-/// The calling thread stops computing: a lock operation begins. Spins as long as its CPU is to be slower.
+/// The calling thread stops computing: a lock operation begins. Spins for as long as its slower CPU would still compute.
 #[cold]
 #[inline(never)]
 fn stop() {
@@ -150,8 +150,7 @@ fn stop() {
     let factor = account.factor.get();
     let own = (computed + OPERATION.load(Relaxed)).saturating_mul(u64::from(factor) - 1000) / 1000;
     let overhead = OVERHEAD.load(Relaxed) as i64;
-    // A debt is not forgotten, but a thread that computed nothing for long gets no credit of
-    // milliseconds.
+    // A debt is not forgotten. But a thread that has computed nothing for a long time gets no credit of milliseconds.
     let owed = (account.owed.get() + own as i64 - overhead).max(-(us(LONG_US) as i64));
     if owed <= 0 {
         account.owed.set(owed);
@@ -226,15 +225,15 @@ fn spin(account: &Account, mut last: u64, mut left: i64, mut factor: u32) {
     account.since.set(last);
 }
 
-/// In the child of a fork: its only thread's CPU clock begins anew.
+/// In the child of a fork: the CPU clock of its only thread starts anew.
 fn forget_clock() {
     let account = account();
     account.clock.set(0);
     account.known.set(0);
 }
 
-/// Reads LOCKWRIGHT_EMULATE, which changes the CPUs' classes; `false`: nothing is emulated. `rehearse` does that many
-/// pairs of operations on a mutex of its own.
+/// Reads LOCKWRIGHT_EMULATE, which changes the CPUs' classes; `false`: nothing is emulated. `rehearse` performs the given
+/// number of pairs of operations on a mutex of its own.
 ///
 /// # Safety
 /// Called once, by the constructor.
@@ -263,7 +262,7 @@ pub(crate) unsafe fn load(topology: &mut Topology, rehearse: fn(u32, Rehearsal))
     }
 }
 
-/// What is done about each operation.
+/// What to do at each operation.
 static HOOKS: Hooks = Hooks {
     before: |_| {
         stop();
@@ -290,7 +289,7 @@ unsafe fn enable(
             slot.store(thousandths, Relaxed); // published by `watch::begin`
         }
     }
-    // SAFETY: called once, and nobody reads before it is on.
+    // SAFETY: called once, and nobody reads it before emulation is on.
     let (kept, len) = unsafe { &mut *TEXT.0.get() };
     *len = text.len().min(kept.len());
     kept[..*len].copy_from_slice(&text[..*len]);
@@ -315,7 +314,7 @@ fn calibrate(rehearse: fn(u32, Rehearsal)) {
     let (start_ns, start_ticks) = (futex::now(Clock::Monotonic), ticks());
     // Stamped, at full speed.
     for factor in &FACTORS {
-        factor.store(1000, Relaxed); // nobody else looks before it is on
+        factor.store(1000, Relaxed); // nobody else looks before emulation is on
     }
     start_here();
     let account = account();

@@ -1,4 +1,4 @@
-//! The environment that our user has set, and what we answer: variables, and messages on stderr.
+//! The environment variables that our user has set, and our messages on stderr.
 
 use crate::{access, thread};
 use core::ffi::{CStr, c_char, c_int};
@@ -6,11 +6,11 @@ use core::ptr::null_mut;
 use lockwright_record::Refused;
 
 unsafe extern "C" {
-    /// As `getenv`, but null in a program that runs with more rights than its caller.
+    /// As `getenv`, but null in a program that runs with more rights than the user who started it.
     fn secure_getenv(name: *const c_char) -> *const c_char;
 }
 
-/// The value of an environment variable; `None` if it is empty too.
+/// The value of an environment variable; `None` if it is unset or empty.
 pub(crate) fn variable(name: &CStr) -> Option<&'static [u8]> {
     // SAFETY: a NUL-terminated name; the value stays as long as nobody changes the environment, and our
     // constructor copies what it keeps.
@@ -27,8 +27,8 @@ pub(crate) fn cut(text: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     Some((&text[..place], &text[place + 1..]))
 }
 
-/// One message on stderr, cut if it is very long. Variables may hold anything: control bytes are written `\xNN`, so that
-/// no terminal obeys them. The last piece is ours, with the line's end; a hint may follow on a line of its own.
+/// Writes one message to stderr, truncated if it is very long. Variables may hold anything, so control bytes are written as
+/// `\xNN`, and no terminal obeys them. The last piece is our own text and ends the line; a hint may follow on a line of its own.
 pub(crate) fn say(pieces: &[&[u8]]) {
     let mut line = [0_u8; 512];
     let len = message(pieces, &mut line);
@@ -52,7 +52,7 @@ fn message(pieces: &[&[u8]], line: &mut [u8; 512]) -> usize {
         let hex = [b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
         let is_kept = !is_control || (is_own && byte == b'\n');
         let piece = if is_kept { &[byte] } else { &hex[..] };
-        // The last byte is the end's.
+        // The last byte is for the newline.
         let Some(room) = line[..511].get_mut(len..len + piece.len()) else { break };
         room.copy_from_slice(piece);
         len += piece.len();
@@ -71,7 +71,7 @@ pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
     let why = match why {
         Refused::Link => c"it is a symbolic link",
         Refused::Foreign => c"it belongs to another user",
-        // SAFETY: no preconditions; the text is a constant.
+        // SAFETY: no preconditions; the text is constant.
         Refused::System(error) => unsafe {
             let text = strerrordesc_np(error);
             if text.is_null() { c"unknown error" } else { CStr::from_ptr(text) }
@@ -80,12 +80,13 @@ pub(crate) fn refused(name: &[u8], dir: &[u8], why: Refused) {
     say(&[b"nothing is recorded in ", name, b" '", dir, b"': ", why.to_bytes(), b"\n"]);
 }
 
-/// Would a line on stderr neither wait for a reader nor exceed the longest file that the program may have (SIGXFSZ)?
+/// Can we write a line to stderr without waiting for a reader, and without exceeding the program's file size limit (SIGXFSZ)?
 fn can_write(line: &[u8]) -> bool {
     let mut ready = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     let (none, now) = (null_mut::<u64>(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
     let mut longest = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: all-zero bytes are a value of it; writable ones of these types; a pipe that is ready has room for a line of 512 bytes.
+    // SAFETY: all-zero bytes are a valid `stat`; the other objects are writable, and of the right types. A pipe that is ready has
+    // room for a line of 512 bytes.
     unsafe {
         let mut about: libc::stat = core::mem::zeroed();
         let fds = &raw mut ready;
@@ -101,10 +102,10 @@ fn can_write(line: &[u8]) -> bool {
     }
 }
 
-/// By raw system calls: libc's `write` is a cancellation point. If nobody reads stderr any more, we swallow the
-/// SIGPIPE, which is not the program's. A failure to write is ignored.
+/// Writes by raw system calls, since libc's `write` is a cancellation point. If nobody reads stderr any more, we swallow the
+/// SIGPIPE, since the program didn't cause it. A failure to write is ignored.
 fn write_to_stderr(line: &[u8]) {
-    // A filter may kill for the question.
+    // In a confined process a filter may kill for the question, so we don't ask.
     if !access::is_confined() && !thread::leaving_errno(|| can_write(line)) {
         return;
     }
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(text(&[b"a\n", b"b\nhint: c\n"]), "lockwright: a\\x0ab\nhint: c\n");
         assert_eq!(text(&[]), "lockwright: \n");
         let long = text(&[&[b'\r'; 600]]);
-        // 12 bytes of the start, 499 for whole escapes and the end's.
+        // 12 bytes for the start, 499 for whole escapes and the newline.
         assert_eq!((long.len(), &long[long.len() - 5..]), (12 + 4 * 124 + 1, "\\x0d\n"));
         assert_eq!(text(&[&[b'a'; 511]]).len(), 512);
     }

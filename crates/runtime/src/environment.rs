@@ -1,4 +1,4 @@
-//! This process, as far as its mutexes depend on it.
+//! What the mutexes of this process depend on.
 
 use crate::layout::{Here, Mutex, Room};
 use crate::mode::{GRANTING, SEVERAL, SINGLE, is_single_threaded};
@@ -20,7 +20,7 @@ impl Environment for Here {
 
     #[inline(always)]
     fn with_held<R>(run: impl FnOnce(&Held<Native>) -> R) -> R {
-        // SAFETY: the calling thread's, and always this.
+        // SAFETY: the calling thread's own memory, always of this type.
         run(unsafe { (*thread::this()).held.account() })
     }
 
@@ -106,7 +106,7 @@ impl Environment for Here {
         if !is_single_threaded() {
             return try_take::<Native>(&m.word);
         }
-        // Ignores the line, which may be from before a fork.
+        // Ignores the line, which may date from before a fork.
         let free = m.word.load(Relaxed) == FREE;
         if free {
             m.word.store(HELD, Relaxed); // nobody else is there to see it
@@ -120,14 +120,14 @@ impl Environment for Here {
     }
 }
 
-/// Takes word 0 if it is free and nobody queues; never if the mode that it goes by says that operations are watched.
+/// Takes word 0 if it is free and nobody queues; never if this mode says that operations are watched.
 #[inline(always)]
 pub(crate) fn fast_take(mutex: &Mutex, mode: impl Fn() -> u32) -> bool {
-    // An arrival must not overtake a line unseen.
+    // An arrival must not overtake a line without noticing.
     mutex.tail.load(Relaxed).is_null() && take_word(mutex, mode())
 }
 
-/// The same, of a mutex at which nobody queues.
+/// The same, for a mutex at which nobody queues.
 #[inline(always)]
 pub(crate) fn take_word(mutex: &Mutex, mode: u32) -> bool {
     if mode & !GRANTING == SEVERAL {
@@ -147,8 +147,8 @@ pub(crate) fn threads() -> u32 {
     u32::from(is_single_threaded())
 }
 
-/// Releases word 0 if nobody needs a wake; never if the mode that it goes by says that operations are watched. After the write that does, the mutex
-/// may be gone.
+/// Releases word 0 if nobody needs a wake; never if this mode says that operations are watched. After the write that releases, the
+/// mutex may be gone.
 #[inline(always)]
 pub(crate) fn fast_give(mutex: &Mutex, mode: u32) -> bool {
     if mode == SEVERAL {

@@ -1,19 +1,19 @@
-//! Epochs: pieces of the program's work that have a latency SLO, and the reorder window that it affords.
+//! Epochs: pieces of the program's work that have a latency SLO, and the reorder window that the SLO affords.
 //!
 //! ```text
 //!   start(5) ── start(7) ── lock ── end(7, slo) ── lock ── end(5, slo)
 //!   window:        7's window: inner wins   │        5's          │     outside: 100 ms
-//!                                           └► feedback ◄─────────┘     a thread's own, for each epoch
+//!                                           └► feedback ◄─────────┘     each thread has its own, for each epoch
 //! ```
 //!
-//! 1. A thread's block belongs to that thread; its signal handlers may interrupt any line here, run epochs of their
-//!    own, and return. So the depth is raised before an entry is written and lowered after it was read.
+//! 1. A thread's block belongs to that thread. Its signal handlers may interrupt any line here, run epochs of their
+//!    own, and return. So the depth is raised before an entry is written, and lowered after the entry is read.
 //! 2. Blocks are never unmapped: a block that an ended thread has given back serves another thread.
 //! 3. `Thread::narrowed_ns` is 100 ms minus the window of the innermost epoch, so that a new thread's zero
 //!    means 100 ms.
 //!
 //! Nian Liu et al., *Asymmetry-aware Scalable Locking*, PPoPP 2022, Algorithm 2. There, an epoch's metadata
-//! contain its start; we keep that on the stack, so that an epoch may contain itself.
+//! contain its start time; we keep that on the stack, so that an epoch may be nested in itself.
 
 use crate::clock::Instant;
 use crate::env::{say, variable};
@@ -30,18 +30,18 @@ use lockwright_native::place;
 use lockwright_record::Sample;
 use lockwright_record::epochs::{Own, Windows};
 
-/// How deep a thread's epochs can be nested; those still further inside count as part of the innermost.
+/// How deep a thread's epochs can be nested; epochs beyond that depth count as part of the innermost one.
 const DEPTH: usize = 64;
 const _: () = assert!(size_of::<Own>() <= 24, "the paper's space for each thread and epoch");
 
-/// An epoch that runs.
+/// A running epoch.
 #[repr(C)]
 struct Entry {
     id: AtomicU32,
     /// Was `started` read in ticks?
     in_ticks: AtomicU32,
     started: AtomicU64,
-    /// The frame of the function whose call is the epoch; 0: the program itself says when it ends.
+    /// The frame of the function whose call is the epoch; 0: the program itself marks the epoch's end.
     frame: AtomicU64,
 }
 
@@ -50,14 +50,14 @@ struct Entry {
 struct Block {
     /// The windows, and the block that was mapped before this one. Commands read both.
     windows: Windows,
-    /// Epochs that run.
+    /// The number of running epochs.
     depth: AtomicU32,
-    /// Epochs beyond [`DEPTH`].
+    /// The number of epochs beyond [`DEPTH`].
     beyond: AtomicU32,
     /// The next free block, while this one is free.
     free: AtomicU64,
     stack: [Entry; DEPTH],
-    /// One bit for each epoch that this thread has had.
+    /// One bit for each epoch that this thread has run.
     used: [AtomicU64; IDS / 64],
 }
 
@@ -103,7 +103,7 @@ pub(crate) unsafe fn load() {
     }
 }
 
-/// The epoch `id` (0 to 1023) begins.
+/// Begins the epoch `id` (0 to 1023).
 #[inline(always)]
 pub fn start(id: c_int) {
     watch::boundary();
@@ -113,8 +113,8 @@ pub fn start(id: c_int) {
     }
 }
 
-/// The epoch `id` ends; it should have taken `slo_ns` at most. Epochs inside it that have not ended are
-/// dropped. Nothing happens if it does not run.
+/// Ends the epoch `id`; it should have taken at most `slo_ns`. Inner epochs that have not ended are
+/// dropped. Does nothing if the epoch isn't running.
 #[inline(always)]
 pub fn end(id: c_int, slo_ns: u64) {
     watch::boundary();
@@ -132,7 +132,7 @@ pub fn enter(index: u32, frame: usize) {
     }
     // SAFETY: the calling thread's own block.
     if let Some(block) = unsafe { block().as_ref() } {
-        // Frames that `longjmp` has left behind lie at or below us; the stack grows downwards.
+        // Frames that `longjmp` has left behind lie at or below our frame, since the stack grows downwards.
         let mut depth = block.depth.load(Relaxed); // own thread only, as is all of this
         while depth > 0 && {
             let left = block.stack[depth as usize - 1].frame.load(Relaxed);
@@ -146,16 +146,16 @@ pub fn enter(index: u32, frame: usize) {
     begin(NUMBERED as u32 + index, frame as u64);
 }
 
-/// That call returns.
+/// A call of the function `index`, with this frame, returns.
 pub fn leave(index: u32, frame: usize) {
     watch::boundary();
     if let Some(common) = common().get(NUMBERED + index as usize) {
-        let slo_ns = !common.slo_inverted.load(Relaxed); // since `define`
+        let slo_ns = !common.slo_inverted.load(Relaxed); // set by `define`
         finish(NUMBERED as u32 + index, frame as u64, slo_ns);
     }
 }
 
-/// The innermost call ends by an exception: it is not counted.
+/// The innermost call ends by an exception: it isn't counted.
 pub fn abort() {
     // SAFETY: the calling thread's own block.
     let Some(block) = (unsafe { block().as_ref() }) else { return };
@@ -170,7 +170,7 @@ pub fn abort() {
     }
 }
 
-/// Makes calls of the function `index` epochs called `name`; `false` if there are too many.
+/// Makes calls of the function `index` epochs with this name; `false` if that would be too many functions.
 pub fn define(index: u32, name: &[u8], slo_ns: u64, percentile: Option<Percentile>) -> bool {
     let Some(common) = common().get(NUMBERED + index as usize) else { return false };
     common.slo_inverted.store(!slo_ns, Relaxed); // before any call is an epoch
@@ -184,10 +184,10 @@ pub fn define(index: u32, name: &[u8], slo_ns: u64, percentile: Option<Percentil
 /// Sets the percentile for which the SLO of epoch `id` holds, in per cent, 90 to 99.9.
 pub fn set_percentile(id: c_int, percent: f64) {
     let millionths = percent * 10_000.0 + 0.5;
-    // A negative or absurd number becomes 0 or the largest, and NaN becomes 0: all refused.
+    // A negative or absurd number becomes 0 or the largest, and NaN becomes 0: all of them are refused.
     match Percentile::from_millionths(millionths as u32) {
         Some(percentile) if (id as usize) < NUMBERED => {
-            common()[id as usize].percentile.store(percentile.millionths(), Relaxed); // a number by itself
+            common()[id as usize].percentile.store(percentile.millionths(), Relaxed); // guards no other data
             changed(id as u32);
         }
         _ => {
@@ -196,7 +196,7 @@ pub fn set_percentile(id: c_int, percent: f64) {
     }
 }
 
-/// Names an epoch, for reports; longer names are cut to 63 bytes.
+/// Names an epoch, for reports; longer names are truncated to 63 bytes.
 ///
 /// # Safety
 /// `name` is null or a C string.
@@ -250,7 +250,7 @@ fn finish(id: u32, frame: u64, slo_ns: u64) {
     let started =
         Instant { at: entry.started.load(Relaxed), in_ticks: entry.in_ticks.load(Relaxed) != 0 };
     let latency_ns = started.elapsed_ns();
-    let forced = common()[id as usize].forced_inverted.load(Relaxed); // a number by itself
+    let forced = common()[id as usize].forced_inverted.load(Relaxed); // guards no other data
     let slo_ns = if forced != 0 { !forced } else { slo_ns };
     block.learn(id, latency_ns, slo_ns);
     compiler_fence(AcqRel); // ORDERING: AcqRel, for the compiler alone: as in `begin`
@@ -258,7 +258,7 @@ fn finish(id: u32, frame: u64, slo_ns: u64) {
 }
 
 impl Block {
-    /// The window of an epoch; sets it up at the thread's first execution.
+    /// The window of an epoch; sets it up when the thread first runs that epoch.
     #[inline(always)]
     fn window_of(&self, id: u32) -> u32 {
         let own = &self.windows.own[id as usize];
@@ -270,8 +270,8 @@ impl Block {
         }
     }
 
-    /// A thread's first execution: with the SLO as its window, or less where an earlier thread needed less; with
-    /// none as long as the SLO is unknown, since it may be tight.
+    /// The window of a thread's first execution: as long as the SLO, or less if an earlier thread needed less; none while the
+    /// SLO is unknown, since it may be tight.
     #[cold]
     fn first_window(&self, id: u32) -> u32 {
         // Relaxed: hints, and the thread's own words.
@@ -289,7 +289,7 @@ impl Block {
         first.window_ns
     }
 
-    /// After one more execution: the next window.
+    /// Adjusts the window after one more execution.
     #[inline(always)]
     fn learn(&self, id: u32, latency_ns: u64, slo_ns: u64) {
         // Relaxed: as in `first_window`.
@@ -306,7 +306,7 @@ impl Block {
         let next = if before.unit_ns != 0 {
             before.after(latency_ns, slo_ns, percentile)
         } else {
-            // Its window did not depend on the SLO, so its latency says nothing.
+            // The window did not depend on the SLO yet, so the latency says nothing.
             Feedback::first(slo_ns, percentile)
         };
         set(own, next);
@@ -315,7 +315,7 @@ impl Block {
         }
     }
 
-    /// Ends the epochs from place `at` of the stack on.
+    /// Ends the epochs from place `at` of the stack upwards.
     #[inline(always)]
     fn pop_to(&self, at: usize) {
         // Relaxed: own thread only.
@@ -326,13 +326,13 @@ impl Block {
         }
     }
 
-    /// An epoch that is not the innermost one ends. Where in the stack is it?
+    /// Where in the stack is this epoch, which ends but isn't the innermost one?
     #[cold]
     fn find(&self, depth: usize, id: u32, frame: u64) -> Option<usize> {
         // Relaxed, throughout: own thread only.
         let beyond = self.beyond.load(Relaxed);
         if beyond > 0 && frame == 0 {
-            // We have not noted which one it is: assume the innermost.
+            // We have no record of epochs beyond the stack: assume that this is the innermost.
             self.beyond.store(beyond - 1, Relaxed);
             return None;
         }
@@ -363,7 +363,7 @@ fn set(own: &Own, feedback: Feedback) {
     own.unit_ns.store(feedback.unit_ns, Relaxed);
 }
 
-/// Records one execution. Out of line, so that those who don't record don't pay.
+/// Records one execution. Out of line, so that programs that don't record don't pay for it.
 #[cold]
 #[inline(never)]
 fn tell(id: u32, latency_ns: u64, slo_ns: u64, window_ns: u32, next_window_ns: u32) {
@@ -404,7 +404,7 @@ fn attach() -> *mut Block {
     fork::tell_child(When::Seen, in_child);
     let fresh = take().unwrap_or_else(map);
     if !fresh.is_null() {
-        // SAFETY: as above. Before anything below: `calloc` may run inside of it, and epochs inside of that.
+        // SAFETY: as above. This comes first: the call below may run `calloc`, which may run epochs.
         unsafe { (*thread::this()).epochs.store(fresh.cast(), Relaxed) }; // own thread only
         // SAFETY: a key of ours; the value is not null.
         unsafe { libc::pthread_setspecific(key(), fresh.cast()) };
@@ -416,28 +416,28 @@ fn attach() -> *mut Block {
 
 /// The key; the first thread makes it.
 fn key() -> libc::pthread_key_t {
-    let known = KEY.load(Relaxed); // a number by itself
+    let known = KEY.load(Relaxed); // guards no other data
     if known != 0 {
         return known - 1;
     }
     let mut fresh = 0;
     // SAFETY: our destructor stays loaded (-z nodelete).
     if unsafe { libc::pthread_key_create(&mut fresh, Some(detach)) } != 0 {
-        return libc::pthread_key_t::MAX; // none left: blocks are not given back
+        return libc::pthread_key_t::MAX; // no key left: blocks are not given back
     }
     match KEY.compare_exchange(0, fresh + 1, Relaxed, Relaxed) {
         Ok(_) => fresh,
         Err(first) => {
-            // SAFETY: made above, used by nobody.
+            // SAFETY: made above, and nobody uses it.
             unsafe { libc::pthread_key_delete(fresh) };
             first - 1
         }
     }
 }
 
-/// The calling thread ends. If a later destructor has epochs, it gets a block again, and glibc calls us again.
+/// The calling thread ends. If a later destructor runs epochs, the thread gets a block again, and glibc calls us again.
 unsafe extern "C" fn detach(block: *mut c_void) {
-    // SAFETY: `block` is what `attach` has set: this thread's own. Nobody else uses it.
+    // SAFETY: `block` is the value that `attach` set: this thread's own block. Nobody else uses it.
     unsafe {
         (*thread::this()).epochs.store(null_mut(), Relaxed); // own thread only
         narrow(WINDOW_MAX_NS);
@@ -447,7 +447,7 @@ unsafe extern "C" fn detach(block: *mut c_void) {
 }
 
 impl Block {
-    /// Makes it as new, and keeps the windows for later threads.
+    /// Resets it, and hands its windows on to later threads.
     fn clear(&self) {
         // Relaxed: own thread only, and hints.
         self.depth.store(0, Relaxed);
@@ -489,14 +489,14 @@ fn map() -> *mut Block {
     }
 }
 
-/// A block that an ended thread has left.
+/// Takes a block that an ended thread has left.
 fn take() -> Option<*mut Block> {
     let mut top = FREE.load(Acquire); // ORDERING: pairs with the Release in `give`.
     loop {
         let block = at_page(top);
         // SAFETY: null, or a block, which is never unmapped; a stale link is refused by the tag.
         let next = unsafe { block.as_ref() }?.free.load(Relaxed);
-        // ORDERING: Acquire, pairs with the Release in `give`: it is cleared, and its link is written.
+        // ORDERING: Acquire, pairs with the Release in `give`: the block is cleared, and its link is written.
         match FREE.compare_exchange(top, tagged(top, next), Acquire, Acquire) {
             Ok(_) => return Some(block),
             Err(seen) => top = seen,
@@ -504,10 +504,10 @@ fn take() -> Option<*mut Block> {
     }
 }
 
-/// Leaves a block to others.
+/// Leaves a block to other threads.
 ///
 /// # Safety
-/// It is a cleared block that nobody uses.
+/// The block is cleared, and nobody uses it.
 unsafe fn give(block: *mut Block) {
     let page = block.addr() as u64 >> 12;
     let mut top = FREE.load(Relaxed); // checked by the exchange
@@ -533,7 +533,7 @@ fn at_page(top: u64) -> *mut Block {
 /// In the child of a fork: the other threads' blocks are free.
 fn in_child() {
     FREE.store(0, Relaxed); // one thread
-    // From here on a signal handler's epoch finds only fresh blocks, and those that we have given back.
+    // From here on a signal handler's epoch finds only fresh blocks, and blocks that we have given back.
     let own = self::block();
     let mut block: *mut Block = lockwright_epochs.newest.load(Relaxed).cast();
     // SAFETY: blocks are never unmapped; nobody but us uses them.

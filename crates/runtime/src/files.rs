@@ -1,11 +1,10 @@
 //! Small files of the kernel, read without allocating and without touching `errno`.
 //!
-//! By raw system calls: libc's functions are cancellation points, and an epoch's end must not be
-//! one.
+//! We use raw system calls: libc's functions are cancellation points, and an epoch's end must not be one.
 
 use core::ffi::CStr;
 
-/// The file's first bytes, as many as `buffer` takes; `None` if it can't be read.
+/// The file's first bytes, as many as fit `buffer`; `None` if it can't be read.
 pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     // SAFETY: the thread's own `errno`; a NUL-terminated path; a buffer of that size; a file that is ours.
     let len = unsafe {
@@ -26,7 +25,7 @@ pub(crate) fn read<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
     usize::try_from(len).ok().map(|len| &buffer[..len])
 }
 
-/// The path of the program's file; empty if the kernel does not tell.
+/// The path of the program's file; empty if the kernel doesn't tell.
 pub(crate) fn program(buffer: &mut [u8]) -> &[u8] {
     let name = c"/proc/self/exe".as_ptr();
     // SAFETY: a NUL-terminated path, and a buffer of that size.
@@ -34,7 +33,7 @@ pub(crate) fn program(buffer: &mut [u8]) -> &[u8] {
     &buffer[..usize::try_from(len).unwrap_or(0)]
 }
 
-/// This process's command line, as much as the buffer takes, its words set apart by blanks.
+/// This process's command line, as much as fits the buffer, its words separated by blanks.
 pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     let mut len = read(c"/proc/self/cmdline", buffer).map_or(0, <[u8]>::len);
     while len > 0 && buffer[len - 1] == 0 {
@@ -50,8 +49,8 @@ pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
 
 /// The inode of a file; 0 if the kernel does not tell.
 pub(crate) fn inode(path: &CStr) -> u64 {
-    // SAFETY: all-zero bytes are a value of it; the thread's own `errno`; a NUL-terminated path and a writable `stat`. Not by
-    // libc's name, which older glibcs don't export.
+    // SAFETY: all-zero bytes are a valid `stat`; the thread's own `errno`; a NUL-terminated path and a writable `stat`. (Not by
+    // libc's `stat`, which older glibcs don't export.)
     unsafe {
         let errno = libc::__errno_location();
         let kept = *errno;

@@ -1,8 +1,8 @@
-//! In a forked child only the forking thread exists: queues of the parent's threads must be forgotten.
+//! In a forked child only the forking thread exists, so the child must forget queues of the parent's threads.
 //!
-//! A handler of `fork` does that; but handlers run in the order in which they were registered, and other
-//! libraries' constructors come before ours. So there is also a page that the kernel wipes in the child:
-//! the first code to find it wiped is the first to run here, handler or not.
+//! A fork handler does that. But handlers run in the order in which they were registered, and other
+//! libraries' constructors run before ours. So we also have a page that the kernel wipes in the child:
+//! the first of our code to run in the child finds it wiped, whether it is the handler or not.
 //!
 //! Modules with something to forget register by [`tell_child`].
 
@@ -26,16 +26,16 @@ unsafe extern "C" {
 
 /// Forks between the program's start and this process, modulo 64.
 static ERA: AtomicUsize = AtomicUsize::new(0);
-/// A word that is 1, and 0 in a child that has not been here yet; null: nobody has asked for an era yet, so nothing
-/// carries one.
+/// Points to a word that is 1, and 0 in a child that has not noticed the fork yet. Null: nobody has asked for an era yet, so
+/// nothing carries one.
 static WITNESS: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
-/// WITNESS points here if the kernel has no such page: then the handler must suffice.
+/// WITNESS points here if the kernel has no such pages: then the handler must suffice.
 static NONE: AtomicU32 = AtomicU32::new(1);
 
 /// The era of this process; see `lockwright_locks::front::Tuning`.
 #[inline]
 pub(crate) fn era() -> usize {
-    // ORDERING: Acquire, pairs with `find_witness`: the word is there.
+    // ORDERING: Acquire, pairs with `find_witness`: the word is initialized.
     let witness = WITNESS.load(Acquire);
     if witness.is_null() {
         find_witness();
@@ -43,17 +43,17 @@ pub(crate) fn era() -> usize {
     } else if unsafe { (*witness).load(Relaxed) } == 0 {
         in_child();
     }
-    ERA.load(Relaxed) // the child has one thread when it changes
+    ERA.load(Relaxed) // when it changes, the child has one thread
 }
 
 /// Starts watching; called by our constructor.
 pub(crate) fn watch() {
-    // SAFETY: a handler that goes with the object that we are part of: a program, the preloaded library, or
-    // something that is unloaded some day.
+    // SAFETY: the handler is removed with the object that we are part of: a program, the preloaded library, or a
+    // library that may be unloaded some day.
     unsafe { __register_atfork(None, None, Some(handler), (&raw const __dso_handle).cast_mut()) };
 }
 
-/// From now on a child finds out even if no handler runs. A program that never asks for an era needs none of
+/// From now on a child notices the fork even if no handler runs. A program that never asks for an era needs none of
 /// this.
 #[cold]
 fn find_witness() {
@@ -64,7 +64,7 @@ fn find_witness() {
     let confined = access::now() == access::Access::None;
     let made = if confined { null_mut() } else { make_witness() };
     let witness = if made.is_null() { (&raw const NONE).cast_mut() } else { made };
-    // ORDERING: Release, pairs with the Acquire in `era`. Of several threads one is first.
+    // ORDERING: Release, pairs with the Acquire in `era`. Of several threads the first one wins.
     if WITNESS.compare_exchange(null_mut(), witness, Release, Relaxed).is_err() && !made.is_null() {
         // SAFETY: our own page, which nobody has seen.
         unsafe { libc::munmap(made.cast(), 4096) };
@@ -73,7 +73,7 @@ fn find_witness() {
     unsafe { *errno = kept };
 }
 
-/// A word that is 1, and 0 in a child; null: there can be none.
+/// Makes a word that is 1, and 0 in a child; null: the kernel can't do that.
 fn make_witness() -> *mut AtomicU32 {
     // SAFETY: a fresh anonymous mapping overlaps nothing, and is ours alone until it is published.
     unsafe {
@@ -105,20 +105,20 @@ unsafe extern "C" fn handler() {
 /// When a handler is called in a child.
 #[derive(Clone, Copy)]
 pub(crate) enum When {
-    /// Before [`era`] says that this is a child: what a signal handler must find if it comes now.
+    /// Before [`era`] says that this is a child: for state that must be right even if a signal handler runs now.
     Unseen,
-    /// After that: a signal handler does not repeat all this.
+    /// After that, so that a signal handler does not repeat it.
     Seen,
 }
 
-/// Handlers by their [`When`], in the order in which they came.
+/// Handlers by their [`When`], in the order in which they registered.
 static HANDLERS: [[AtomicPtr<()>; 8]; 2] = [const { [const { AtomicPtr::new(null_mut()) }; 8] }; 2];
 
-/// From now on a child calls this too, in its only thread.
+/// From now on a child also calls this handler, in its only thread.
 pub(crate) fn tell_child(when: When, handler: fn()) {
     let handler = handler as *mut ();
     for slot in &HANDLERS[when as usize] {
-        // Relaxed: code, which is there.
+        // Relaxed: it points to code, which exists already.
         match slot.compare_exchange(null_mut(), handler, Relaxed, Relaxed) {
             Ok(_) => return,
             Err(known) if known == handler => return,

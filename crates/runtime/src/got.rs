@@ -1,28 +1,28 @@
 //! Functions whose calls are epochs, in a program that knows nothing of epochs.
 //!
-//! `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`, written by `lockwright run --epoch`. We make every word
-//! that the dynamic linker fills with such a function's address point to a trampoline instead: slots of the linkage
-//! and the offset table, and words of data, as in tables of functions and C++'s virtual tables. Our constructor does
-//! that, and it is repeated for what is loaded later:
+//! `LOCKWRIGHT_EPOCHS=NAME=FUNCTION:SLO_NS[@PERCENTILE];...`, written by `lockwright run --epoch`. The dynamic linker fills
+//! certain words with such a function's address: slots of the procedure linkage and global offset tables, and words of data,
+//! as in tables of functions and C++'s virtual tables. We make all of these words point to a trampoline instead. Our
+//! constructor does that, and we repeat it for objects that are loaded later:
 //!
-//! * `dlsym` is intercepted. So nobody can look a function up in a library that we have not patched yet, and a
+//! * `dlsym` is intercepted. So nobody can look up a function in a library that we have not patched yet, and a
 //!   look-up of the function itself gives its trampoline. We jump to the real `dlsym`, because it looks at its
 //!   caller.
-//! * `dlopen` is intercepted. It looks at its caller, too, for the folders that the caller's file names. If there
-//!   are none, we call it from here, and patch what it loaded before the program sees it. Otherwise we jump to it,
+//! * `dlopen` is intercepted. It looks at its caller, too, for the folders that the caller's file names. If the file names
+//!   none, we call `dlopen` from here, and patch what it loaded before the program sees it. Otherwise we jump to it,
 //!   and the next `dlsym` or `dlopen` does the rest.
 //!
-//! Which function does a word mean? Once bound, the word itself says so. A slot that is not bound yet (lazy
-//! binding) is looked up as the dynamic linker would do it: by name and version, in the program's own libraries
+//! Which function does a word mean? Once bound, the word itself says so. If a slot is not bound yet (lazy
+//! binding), we look it up as the dynamic linker would: by name and version, in the program's own libraries
 //! and then in those that came with the object.
 //!
-//! Not reached: calls inside of one object that its linker bound (static, hidden or `-Bsymbolic` functions),
-//! pointers that were taken before, other namespaces (`dlmopen`), and what a library's constructors call while it
-//! is being opened. A slot that another thread binds at the very moment when we write may be missed.
+//! Not reached: calls inside one object that its linker bound (static, hidden or `-Bsymbolic` functions),
+//! pointers that were taken earlier, other namespaces (`dlmopen`), and what a library's constructors call while the library
+//! is being opened. If another thread binds a slot at the very moment when we write, we may miss that slot.
 //!
-//! Locks: we hold ours for a few instructions and `mprotect`, and take no other under it. An object that is
-//! being loaded by another thread must not be touched (it is not relocated yet): `dlopen(RTLD_NOLOAD)` waits
-//! until that is done, and keeps the object while we look at it.
+//! Locks: we hold ours for a few instructions and `mprotect`, and take no other lock while we hold it. While another thread
+//! loads an object we must not touch it (it isn't relocated yet): `dlopen(RTLD_NOLOAD)` waits until it is loaded, and keeps it
+//! loaded while we look at it.
 
 use crate::env::{cut, say};
 use crate::object::{self, Generation, Kind, Object, Word};
@@ -46,7 +46,7 @@ const PATH: usize = 4096;
 const PAGE: usize = 4096;
 const _: () = assert!(FUNCTIONS <= epoch::FUNCTIONS);
 
-/// Functions that look at their caller's frame or return twice: never a trampoline. (`lockwright run` says why.)
+/// Functions that look at their caller's frame or return twice: they never get a trampoline. (`lockwright run` says why.)
 const REFUSED: &[&CStr] = &[
     c"setjmp",
     c"_setjmp",
@@ -92,19 +92,19 @@ static ON: AtomicBool = AtomicBool::new(false);
 /// Stand-ins for the functions, in a program whose code takes their addresses at fixed places: its own linkage
 /// table's entries. Calls to them reach the trampoline by the program's slot.
 static STAND_INS: [AtomicUsize; FUNCTIONS] = [const { AtomicUsize::new(0) }; FUNCTIONS];
-/// What was loaded, by `Generation::number`, when all of it had last been looked at.
+/// The `Generation::number` as of which all objects have been looked at.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
-/// What was unloaded when `DONE` was emptied.
+/// How many objects had been unloaded when `DONE` was emptied.
 static EMPTIED: AtomicU64 = AtomicU64::new(0);
 /// Objects that are done: their `key`s, hashed.
 static DONE: [AtomicUsize; OBJECTS] = [const { AtomicUsize::new(0) }; OBJECTS];
-/// Does some library (not the program) have the old kind of path, which also applies to its libraries'
+/// Does some library (not the program) have the old kind of path (DT_RPATH), which also applies to its libraries'
 /// libraries?
 static OLD_PATHS: AtomicBool = AtomicBool::new(false);
-/// 0, or the era of the process whose thread writes, and 1.
+/// 0, or 1 plus the era of the process whose thread writes.
 static WRITER: AtomicUsize = AtomicUsize::new(0);
 
-/// The real ones. Written before any slot leads to their hooks.
+/// The real functions. Written before any slot leads to their hooks.
 static DLSYM: AtomicUsize = AtomicUsize::new(0);
 static DLOPEN: AtomicUsize = AtomicUsize::new(0);
 
@@ -217,7 +217,7 @@ fn find(name: &[u8]) -> Option<usize> {
 
 /// Looks at the objects that were loaded since the last look.
 fn look_again() {
-    // Relaxed: a number that only says whether to look; a thread that sees the new one sees the slots as written.
+    // Relaxed: the number only says whether to look; a thread that sees the new one sees the slots as written.
     if Generation::now().number() != LOOKED.load(Relaxed) {
         look();
     }
@@ -246,9 +246,9 @@ fn pass(now: &Generation) {
             done.store(0, Relaxed); // a hint: at worst an object is looked at twice
         }
         object::each(|_, _| {
-            // Here nobody loads anything. (We never wait for this in the other order.)
+            // In here nobody loads anything. (We never take the two locks in the other order.)
             let _lock = Lock::take();
-            // SAFETY: one thread at a time, by the lock. What is unloaded runs no more, and nobody calls it.
+            // SAFETY: one thread at a time, by the lock. Unloaded code runs no more, and nobody calls it.
             unsafe { trampoline::reclaim(|target| !object::is_code(target)) };
             false
         });
@@ -276,7 +276,7 @@ fn next(at: usize, now: &Generation, path: &mut [u8; PATH]) -> Option<(Object, u
         let name = if info.dlpi_name.is_null() {
             c""
         } else {
-            // SAFETY: glibc's own, and it stays while we are here.
+            // SAFETY: glibc's own string, which stays while we are here.
             unsafe { CStr::from_ptr(info.dlpi_name) }
         };
         let name = name.to_bytes_with_nul();
@@ -290,8 +290,8 @@ fn next(at: usize, now: &Generation, path: &mut [u8; PATH]) -> Option<(Object, u
     found
 }
 
-/// Its dynamic section's address, valid while nothing is unloaded: after that another object may lie there, and
-/// be asked for before an earlier look has remembered the old one.
+/// Identifies an object: the address of its dynamic section, combined with the number of unloaded objects. After an unload
+/// another object may lie at the same address, and may be looked at before an earlier look has remembered the old one.
 fn key(object: &Object, now: &Generation) -> usize {
     object.dynamic.addr() ^ (now.unloaded << 48) as usize
 }
@@ -316,7 +316,7 @@ fn remember(key: usize) {
     }
 }
 
-/// Keeps an object loaded. Once taken, the object is relocated.
+/// Keeps an object loaded. Once this is taken, the object has been relocated.
 struct Pin(*mut c_void);
 
 /// The public head of glibc's `struct link_map`.
@@ -331,8 +331,8 @@ impl Pin {
     fn take(object: &Object, place: usize, path: &[u8; PATH]) -> Option<Self> {
         let name = if place == 0 { null() } else { path.as_ptr().cast() };
         // By its address: a static program that links our locks must not refer to `dlopen` (the link editor warns).
-        // SAFETY: glibc's function, of this type, found by the constructor before the first look. A NUL-terminated
-        // path, or null: the program. Nothing is loaded.
+        // SAFETY: glibc's function, of this type, found by the constructor before the first look. The path is
+        // NUL-terminated, or null for the program itself. Nothing gets loaded.
         let handle = unsafe {
             let open: unsafe extern "C" fn(*const c_char, c_int) -> *mut c_void =
                 core::mem::transmute(DLOPEN.load(Relaxed)); // written by the constructor
@@ -380,10 +380,10 @@ fn patch(object: &Object, pin: &Pin, is_program: bool) {
             return;
         }
         if let (Wanted::Function(at), Some(own), false) = (wanted, word.own, word.defined) {
-            STAND_INS[at].store(own, Relaxed); // before the library that it serves is patched
+            STAND_INS[at].store(own, Relaxed); // before the library that defines it is patched
         }
         let stand_in = match wanted {
-            Wanted::Function(at) => STAND_INS[at].load(Relaxed), // written above, the program is first
+            Wanted::Function(at) => STAND_INS[at].load(Relaxed), // written above: the program comes first
             Wanted::Dlsym | Wanted::Dlopen => 0,
         };
         if word.kind != Kind::Jump && value == stand_in {
@@ -416,7 +416,7 @@ fn patch(object: &Object, pin: &Pin, is_program: bool) {
     });
 }
 
-/// The definition that the dynamic linker would bind the word to; 0: there is none.
+/// The definition that the dynamic linker would bind the word to; 0: none.
 fn definition(object: &Object, pin: &Pin, word: &Word<'_>, stand_in: usize) -> usize {
     let look = |handle: *mut c_void| {
         // SAFETY: a handle, and NUL-terminated names.
@@ -468,7 +468,7 @@ fn write(object: &Object, word: &Word<'_>, old: usize, new: usize) {
     let page = (address & !(PAGE - 1)) as *mut c_void;
     let _lock = Lock::take();
     let protect = |protection| {
-        // SAFETY: a page of the object, which is loaded; readable throughout. Nobody else changes it, by the lock.
+        // SAFETY: a page of the object, which is loaded; it stays readable. Nobody else changes its protection, by the lock.
         sealed && unsafe { libc::mprotect(page, PAGE, protection) } != 0
     };
     if protect(libc::PROT_READ | libc::PROT_WRITE) {
@@ -486,8 +486,8 @@ fn write(object: &Object, word: &Word<'_>, old: usize, new: usize) {
     protect(libc::PROT_READ);
 }
 
-/// Our lock: held for a few instructions and system calls, with no other lock taken under it. A forked child
-/// doesn't wait for its parent's threads.
+/// Our lock. We hold it for a few instructions and system calls, and take no other lock meanwhile. A forked child doesn't wait
+/// for its parent's threads.
 struct Lock;
 
 impl Lock {
@@ -515,7 +515,7 @@ impl Drop for Lock {
     }
 }
 
-// `dlsym` and `dlopen` find their caller by their return address, so we jump to them with the caller's.
+// `dlsym` and `dlopen` find their caller by their return address, so we jump to them with the caller's return address.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".macro lockwright_hook name, before, real, instead",
@@ -566,14 +566,14 @@ unsafe extern "C" {
     fn dlopen_hook();
 }
 
-/// Before a symbol is looked up: the result, if it is a function whose calls are epochs.
+/// Called before a symbol is looked up: returns the result, if it is a function whose calls are epochs.
 unsafe extern "C" fn before_dlsym(
     handle: *mut c_void,
     name: *const c_char,
     caller: usize,
 ) -> usize {
     look_again();
-    // `RTLD_NEXT` is how a wrapper finds what it wraps: its own call was the epoch.
+    // A wrapper finds the function that it wraps by `RTLD_NEXT`: the wrapper's own call was the epoch.
     if name.is_null() || handle == libc::RTLD_NEXT {
         return 0;
     }
@@ -595,7 +595,7 @@ unsafe extern "C" fn before_dlsym(
     stub(at, target).unwrap_or(0)
 }
 
-/// Before a library is opened: 1 if it makes no difference that we are the caller.
+/// Called before a library is opened: returns 1 if it makes no difference that we are the caller.
 unsafe extern "C" fn before_dlopen(path: *const c_char, _mode: c_int, caller: usize) -> usize {
     look_again();
     if path.is_null() {
@@ -608,7 +608,7 @@ unsafe extern "C" fn before_dlopen(path: *const c_char, _mode: c_int, caller: us
         return 0;
     }
     let is_path = path.contains(&b'/');
-    // SAFETY: the head of what glibc says the caller is in.
+    // SAFETY: the head of the link map of the caller's object, as glibc says.
     let says = real::handle_at(caller)
         .map(|map| unsafe { object::says_paths((*map.cast::<LinkMap>()).dynamic, is_path) });
     usize::from(says == Some(false))

@@ -1,9 +1,9 @@
-//! Tools that watch a program's locks: ThreadSanitizer, helgrind, drd. They know glibc's functions, and what those
-//! order; they would think that ours order nothing. So under them each of our functions calls glibc's by its address,
-//! where the tool has put its own function, in front of glibc's or in its place.
+//! Tools that watch a program's locks: ThreadSanitizer, helgrind, drd. They know glibc's functions, and which accesses those
+//! order. They would think that ours order nothing. So under such a tool each of our functions calls glibc's, by the address
+//! at which the tool has put its own function, in front of glibc's or in its place.
 //!
-//! The same under memcheck: our unlock wakes by an address alone, which may be on a stack that is gone by then. The
-//! kernel doesn't mind, but memcheck calls that an error. AddressSanitizer does not look there: under it our locks are
+//! We do the same under memcheck: our unlock wakes by an address alone, which may be on a stack that is gone by then. The
+//! kernel doesn't mind, but memcheck calls that an error. AddressSanitizer doesn't check that, so under it the locks stay
 //! ours.
 //!
 //! Normally this costs the plain mutex nothing: it is one way of being watched, see `mode`.
@@ -12,13 +12,13 @@ use crate::env::{say, variable};
 use crate::watch::{self, Who};
 use lockwright_native::symbol;
 
-/// The tool that watches this process's locks. The same answer at any time.
+/// The tool that watches this process's locks. The answer never changes.
 pub(crate) fn tool() -> Option<&'static [u8]> {
     if !symbol::thread_sanitizer().is_null() {
         return Some(b"ThreadSanitizer");
     }
-    // Valgrind's tools preload a library of their own. In a child that it does not follow, valgrind has removed that
-    // library.
+    // Valgrind's tools preload a library of their own. For a child that it doesn't follow, valgrind removes that library from
+    // the variable.
     let preloaded = variable(c"LD_PRELOAD")?;
     let has = |name: &[u8]| preloaded.windows(name.len()).any(|piece| piece == name);
     let tool: &[u8] = if has(b"vgpreload_helgrind") {
@@ -44,13 +44,13 @@ pub(crate) unsafe fn stand_aside() -> bool {
     true
 }
 
-/// Does valgrind run us? It knows these instructions, which do nothing on a processor.
+/// Does valgrind run us? It recognises these instructions, which do nothing on a processor.
 #[cfg(target_arch = "x86_64")]
 fn is_valgrind() -> bool {
     const RUNNING_ON_VALGRIND: u64 = 0x1001;
     let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
     let answer: u64;
-    // SAFETY: rotates a register by 128 bits in all, and exchanges one with itself; valgrind reads `request`, and writes
+    // SAFETY: rotates a register by 128 bits in all, and exchanges another with itself. Valgrind reads `request`, and writes
     // `rdx`.
     unsafe {
         core::arch::asm!(
@@ -72,7 +72,7 @@ fn is_valgrind() -> bool {
     const RUNNING_ON_VALGRIND: u64 = 0x1001;
     let request = [RUNNING_ON_VALGRIND, 0, 0, 0, 0, 0];
     let answer: u64;
-    // SAFETY: as on x86-64: `x4` is what is read, `x3` is written.
+    // SAFETY: as on x86-64: valgrind reads through `x4`, and writes `x3`.
     unsafe {
         core::arch::asm!(
             "ror x12, x12, #3",

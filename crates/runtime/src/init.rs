@@ -1,4 +1,4 @@
-//! Our constructor's work: the preloaded library's, and the part that it shares with a program's own runtime.
+//! What our constructors do: the preloaded library's, and the part that it shares with a runtime linked into a program.
 
 #[cfg(target_arch = "x86_64")]
 use crate::got;
@@ -7,21 +7,21 @@ use crate::{
     machine, mutex, observe, order, pause, policy, real, recording, switch, thread, trace,
 };
 
-/// Reads the environment and fills the policy table. Everything works before it, with early defaults:
+/// Reads the environment and fills the policy table. Everything works before that, too, with early defaults:
 /// other libraries' constructors run first.
 ///
 /// Most programs that we are preloaded into end soon, or never contend for a lock. So this asks the kernel for next to
-/// nothing, unless a variable needs something that must begin now. The first thread that waits learns the rest.
+/// nothing, unless a variable asks for something that must begin now. The first thread that waits learns the rest.
 ///
-/// `true`: a tool watches the program's locks, and all of them are glibc's.
+/// Returns `true` if a tool watches the program's locks; then all of them are glibc's.
 ///
 /// # Safety
-/// Called once, by the dynamic linker, before `main`, or in a program that was attached to.
+/// Called once, by the dynamic linker, before `main`, or when we are loaded into a running program.
 pub unsafe fn init() -> bool {
     let _ = real::resolve();
     attached::learn();
     if attached::is_late() {
-        // Now: the command will make libc's symbols of our names mean our functions.
+        // Now: the command is going to make libc's symbols with our names lead to our functions.
         real::resolve_late();
         // SAFETY: called once.
         unsafe { begin() };
@@ -29,7 +29,7 @@ pub unsafe fn init() -> bool {
     }
     // SAFETY: called once.
     if unsafe { guard::stand_aside() } {
-        // Now, while there is one thread: the tool may take a later write without a lock for a race.
+        // Now, while the process has one thread: the tool may take a later write, without a lock, for a race.
         real::resolve_late();
         config::is_glibc_only();
         return true;
@@ -48,7 +48,7 @@ pub unsafe fn init() -> bool {
     false
 }
 
-/// Takes back what would outlive the process.
+/// Removes what would outlive the process.
 ///
 /// # Safety
 /// Called once, by the dynamic linker, when the process ends.

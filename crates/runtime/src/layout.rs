@@ -1,8 +1,8 @@
-//! Our reading of glibc's `pthread_mutex_t`, `pthread_cond_t` and `sem_t`.
+//! Our view of glibc's `pthread_mutex_t`, `pthread_cond_t` and `sem_t`.
 //!
-//! What glibc's own code, gdb and its pretty-printers look at stays true to glibc's meaning; we live in
-//! the bytes that private, non-robust objects leave unused. All-zero memory, which is what the static
-//! initialisers and glibc's `init` functions leave, is an unlocked mutex and a condvar nobody waits for.
+//! The fields that glibc's own code, gdb and its pretty-printers look at keep glibc's meaning. We use
+//! the bytes that private, non-robust objects leave unused. All-zero memory, as the static initialisers and
+//! glibc's `init` functions leave it, is an unlocked mutex, and a condvar that nobody waits for.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -12,7 +12,7 @@ use lockwright_locks::posix::{self, Static};
 use lockwright_native::{Atomic32, AtomicAddress, Native};
 use lockwright_platform::{Ordering, Ptr};
 
-/// This process, as far as its mutexes depend on it: see environment.rs.
+/// What the mutexes of this process depend on: see environment.rs.
 #[derive(Debug)]
 pub enum Here {}
 
@@ -59,7 +59,7 @@ pub struct Cond {
     record: Atomic32,
     /// Bytes 28 to 39: `__wrefs`, wherever this glibc keeps it, and zeroes.
     flags: [AtomicU32; 3],
-    /// The listed waiters' mutex. Valid only while somebody is listed.
+    /// The mutex of the waiters in the list. Valid only while somebody is in it.
     pub(crate) mutex: AtomicAddress<Mutex>,
 }
 
@@ -92,15 +92,15 @@ impl Cond {
         self.flags[0].load(Relaxed) | self.flags[2].load(Relaxed)
     }
 
-    /// Seen by the thread with this id, in a process of this era.
+    /// The list, for the thread with this id in a process of this era.
     pub(crate) fn list(&self, me: u32, era: u32) -> condvar::Cond<'_, Native> {
         let Self { lock, first, last, record, .. } = self;
         condvar::Cond { lock, first, last, record, me, era }
     }
 
-    /// Has nobody waited since the last one was signalled? As stale as any such answer.
+    /// Is the list empty? As stale as any such answer.
     pub(crate) fn is_idle(&self) -> bool {
-        self.first.load(Ordering::Relaxed).is_null() // who joined before us in the program's own order is seen
+        self.first.load(Ordering::Relaxed).is_null() // sees every waiter that joined before us in the program's own order
     }
 }
 
@@ -108,7 +108,7 @@ impl Cond {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Semaphore {
-    /// The value, and in the upper half how many threads wait. So since glibc 2.21, on machines of 64 bits.
+    /// The value, and in the upper half the number of waiting threads. (Since glibc 2.21, on 64-bit machines.)
     data: AtomicU64,
     _private: AtomicU32,
     _pad: AtomicU32,
@@ -119,7 +119,7 @@ const _: () = assert!(size_of::<Semaphore>() == size_of::<libc::sem_t>());
 const _: () = assert!(align_of::<Semaphore>() == align_of::<libc::sem_t>());
 
 impl Semaphore {
-    /// How many threads could take it now. As stale as any such answer, here and below.
+    /// How many threads could take it now. As stale as any such answer, like the one below.
     pub(crate) fn value(&self) -> u32 {
         self.data.load(Ordering::Relaxed) as u32 // a hint
     }

@@ -1,4 +1,4 @@
-//! Waits that are left sideways: by asynchronous cancellation, or by `pthread_exit` or `longjmp` in a signal handler
+//! Waits that end abnormally: by asynchronous cancellation, or by `pthread_exit` or `longjmp` in a signal handler
 //! that interrupted them. POSIX leaves that undefined; with glibc's own locks programs get away with it.
 //!
 //! ```text
@@ -9,9 +9,9 @@
 //! ```
 //!
 //! We push a buffer by `_pthread_cleanup_push`, as glibc's own `pthread_cond_wait` does. Cancellation,
-//! `pthread_exit` and `longjmp` run the buffers in frames that they take down, before that memory is used again. So
+//! `pthread_exit` and `longjmp` run the buffers in the frames that they take down, before that memory is used again. So
 //! nothing depends on our frames' unwind tables, or on the program's unwinder. The cost is two calls that store a
-//! pointer each, and only for threads that have to wait anyway.
+//! pointer each, and only threads that have to wait anyway pay it.
 //!
 //! Not covered: exceptions thrown by a handler through our frames, and handlers that continue on another
 //! stack.
@@ -61,7 +61,7 @@ pub(crate) trait Wait {
     fn leave(&self);
 }
 
-/// Runs `run`, all or part of `wait`.
+/// Runs `run`, which is all or part of the wait.
 #[inline(always)]
 pub(crate) fn guarded<W: Wait, R>(wait: &W, run: impl FnOnce() -> R) -> R {
     guarded_late(wait, |guard| {
@@ -75,7 +75,7 @@ pub(crate) fn guarded<W: Wait, R>(wait: &W, run: impl FnOnce() -> R) -> R {
 #[inline(always)]
 pub(crate) fn guarded_late<W: Wait, R>(wait: &W, run: impl FnOnce(&dyn Fn()) -> R) -> R {
     unsafe extern "C-unwind" fn routine<W: Wait>(wait: *mut c_void) {
-        // SAFETY: pushed below, by a frame that is there until we return.
+        // SAFETY: pushed below, by a frame that exists until we return.
         unsafe { (*wait.cast::<W>()).leave() }
     }
     let buffer = UnsafeCell::new(MaybeUninit::<Buffer>::uninit());
@@ -96,15 +96,14 @@ pub(crate) fn guarded_late<W: Wait, R>(wait: &W, run: impl FnOnce(&dyn Fn()) -> 
     result
 }
 
-/// From now on cancellations are held back, until [`let_cancellation_in`]; returns the type that the
-/// thread had.
+/// Holds cancellations back until [`let_cancellation_in`]; returns the thread's cancellation type before that.
 pub(crate) fn hold_back_cancellation() -> c_int {
     let mut kind = DEFERRED;
     // SAFETY: a valid kind and a writable word.
     unsafe { pthread_setcanceltype(DEFERRED, &mut kind) };
     if kind != DEFERRED {
-        // A canceller that saw the old type has a signal under way. The thread must not end before it arrives: it
-        // would overwrite what the thread returns. (As glibc's own waits do when they end.)
+        // A canceller that saw the old type has sent a signal, or is about to. The thread must not end before the signal
+        // arrives, which would overwrite the thread's result. (glibc's own waits do the same when they end.)
         thread::await_canceller();
     }
     kind
@@ -119,8 +118,8 @@ impl Wait for Undone {
     }
 }
 
-/// Runs something that only one thread may do at a time, if `claim` says that it is this thread. Cancellation is held
-/// back, and if a signal handler does not return, `undo` is called.
+/// Runs something that only one thread may do at a time, if `claim` says that this is the thread. Cancellation is held
+/// back. If a signal handler doesn't return, `undo` is called.
 pub(crate) fn undisturbed(claim: impl FnOnce() -> bool, undo: fn(), run: impl FnOnce()) {
     let kind = hold_back_cancellation();
     if claim() {
@@ -129,8 +128,8 @@ pub(crate) fn undisturbed(claim: impl FnOnce() -> bool, undo: fn(), run: impl Fn
     let_cancellation_in(kind);
 }
 
-/// Runs `rest`, a sleep in a [`guarded`] wait. A cancellation, even one already pending, tears the thread out of it: so
-/// glibc's canceller need not know where it sleeps.
+/// Runs `rest`, a sleep in a [`guarded`] wait. A cancellation, even one already pending, tears the thread out of it. So
+/// glibc's canceller need not know where the thread sleeps.
 pub(crate) fn cancellable<R>(rest: impl FnOnce() -> R) -> R {
     let_cancellation_in(ASYNCHRONOUS);
     let result = rest();
@@ -138,8 +137,7 @@ pub(crate) fn cancellable<R>(rest: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Gives the thread its type back. A cancellation that has come meanwhile acts here, if the type is
-/// asynchronous.
+/// Restores the thread's cancellation type. If the type is asynchronous, a cancellation that has come meanwhile acts here.
 pub(crate) fn let_cancellation_in(kind: c_int) {
     if kind != DEFERRED {
         // SAFETY: glibc's own value.
@@ -174,7 +172,7 @@ impl Seat<Native> for InLine<'_> {
     }
 }
 
-/// For ourselves, should a signal handler not return.
+/// Orders our own writes, in case a signal handler doesn't return.
 fn signal_fence() {
     // ORDERING: SeqCst, for the compiler alone; pairs with our own signal handlers: they see what came before this, and
     // nothing that comes after it.
@@ -189,7 +187,7 @@ impl Wait for InLine<'_> {
         }
         let node = self.node.get();
         if !node.is_null() {
-            // SAFETY: our own node, in a frame that is still there; its wait does not go on.
+            // SAFETY: our own node, and its wait does not go on.
             unsafe { front::leave_line(parts, self.tuning, node) };
         }
         front::pass_on::<Native>(parts.word);
@@ -197,7 +195,7 @@ impl Wait for InLine<'_> {
     }
 }
 
-/// Runs a front lock's wait, which records in the seat where it is.
+/// Runs a front lock's wait, which records its place in the seat.
 #[inline(always)]
 pub(crate) fn in_line(mutex: &Mutex, tuning: &Tuning, run: impl FnOnce(&dyn Seat<Native>)) {
     let (node, kind) = (Cell::new(ptr::null()), Cell::new(DEFERRED));
@@ -214,14 +212,13 @@ impl Wait for OnWord<'_> {
     }
 }
 
-/// Runs a wait that sleeps on word 0. A thread that leaves it is in no list, but may have got a
-/// wake.
+/// Runs a wait that sleeps on word 0. A thread that leaves it is in no list, but may have been woken.
 #[inline(always)]
 pub(crate) fn on_word<R>(mutex: &Mutex, run: impl FnOnce() -> R) -> R {
     guarded(&OnWord(mutex), run)
 }
 
-/// A mutex that is released if the thread is torn.
+/// A mutex that is released if the thread is torn away.
 struct Held<'a>(&'a Mutex, &'a Tuning);
 
 impl Wait for Held<'_> {
@@ -230,8 +227,8 @@ impl Wait for Held<'_> {
     }
 }
 
-/// Runs `acquire`, the wait of a textbook lock: nobody can leave its queue. So an asynchronous cancellation is held
-/// back until the thread has left the queue, and then acts with the mutex released, as if it had come in the queue.
+/// Runs `acquire`, the wait of a textbook lock, whose queue nobody can leave early. So an asynchronous cancellation is held
+/// back until the thread has acquired. Then it acts, and the mutex is released, as if it had come in the queue.
 pub(crate) fn held_back(mutex: &Mutex, tuning: &Tuning, acquire: impl FnOnce()) {
     let kind = hold_back_cancellation();
     acquire();

@@ -1,31 +1,31 @@
-//! POSIX meaning on top of the locks: kinds, return codes, time, cancellation, fork. No symbol of its own
-//! (those are the preload's), no allocation, nothing on stdout.
+//! POSIX semantics on top of the locks: kinds, return codes, time, cancellation, fork. It exports no symbols (the preload
+//! does), allocates nothing, and writes nothing to stdout.
 //!
-//! Four floors, and no arrow up (`cargo xtask tidy` keeps them):
+//! It has four floors, and no module names one on a higher floor (`cargo xtask tidy` checks that):
 //!
 //! ```text
 //!   entry points   mutex  cond  rwlock  spin  semaphore  epoch   what the preload's symbols and `sync`'s table call
-//!                  sync  got ─► trampoline  deepbind       init starts all of it, and is alone in knowing the watchers
+//!                  sync  got ─► trampoline  deepbind       init starts everything, and alone knows the watchers
 //!        │
 //!   decisions      environment ─► switch ─► config ─► policy ─► rules    which lock?  locks::posix asks
 //!                                             └─► whole                  a textbook lock
 //!                  machine                                 how many CPUs, of which classes?
-//!                  leave  guard                            waits left sideways;  other people's tools
+//!                  leave  guard                            waits left abnormally;  other people's tools
 //!        │
-//!   watchers       emulate  trace  recording  order        little cores;  operations, epochs, orders written down
+//!   watchers       emulate  trace  recording  order        emulate little cores;  record operations, epochs, orders
 //!        │             └─ their functions ─► watch
-//!   ground         watch  mode                             is this process watched?  who watches hears it here
-//!                  fork  access                            children, who have handlers here;  what may we ask the kernel?
+//!   ground         watch  mode                             is this process watched?  watchers register here
+//!                  fork  access                            children, and handlers for them;  what may we ask the kernel?
 //!                  thread  shared  clock  env              one thread's memory;  all threads' epochs;  LOCKWRIGHT_*
-//!                  attached                                into a program that runs already?
+//!                  attached                                were we loaded into a running program?
 //!                  layout  real  files  object             glibc's objects, its own functions;  the kernel's files, ELF
 //!                  probes  caller                          glibc's static probes;  where the program called us
 //! ```
 //!
 //! Watchers lie below decisions because they decide nothing: they need a clock, a file and a thread's memory. If they
-//! need something of an upper floor (a mutex to rehearse on, the number of CPUs), `init` hands it to them. Upper floors
-//! tell them what happens by way of `watch`. So a process that is not watched runs none of their code, and a new
-//! watcher changes no lock.
+//! need something from an upper floor (a mutex to rehearse on, the number of CPUs), `init` hands it to them. Upper floors
+//! tell them through `watch` what happens. So a process that isn't watched runs none of their code, and a new watcher
+//! changes no lock.
 #![no_std]
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! What locks need to know of the machine: the CPUs that the program may use (`taskset`, cpusets, quotas), and those
+//! What locks need to know about the machine: the CPUs that the program may use (`taskset`, cpusets, quotas), and the CPUs
 //! that are online, with their classes.
 //!
-//! The first thread that has to wait for a lock learns the machine: a program that never contends pays nothing. Until
-//! then, and for threads that wait meanwhile, there are two CPUs of one class. Later a thread that has to wait anyway
-//! looks again now and then: about once a second by two system calls; and when those show a change, or a minute has
-//! passed, by the kernel's files. Nobody waits for the thread that does it.
+//! The first thread that has to wait for a lock learns the machine, so a program that never contends pays nothing. Until
+//! then, and for threads that wait meanwhile, we assume two CPUs of one class. Later a thread that has to wait anyway
+//! looks again now and then: about once a second by two system calls, and by the kernel's files when those show a change or
+//! a minute has passed. Nobody waits for the thread that does it.
 //!
-//! The thread that looks may have little stack left, and the process no descriptor. So large things are static, and
-//! what can't be read stays as it was last seen.
+//! The thread that looks may have little stack left, and the process may have no descriptor left. So large things are static,
+//! and what can't be read stays as it was last seen.
 //!
-//! A file is open for some microseconds, and in that time it has the lowest free number. That disturbs a thread that
-//! just then closes a descriptor and expects to get its number back. Hence we seldom read files. Keeping them open
-//! under a high number would be worse: the first number above 63 makes the kernel enlarge the process's table, and a
-//! process with threads stands still for 10 ms meanwhile. And programs count their descriptors, and close all of them.
+//! A file is open for some microseconds, and meanwhile it has the lowest free descriptor. That disturbs a thread that
+//! just then closes a descriptor and expects to get its number back. So we seldom read files. Keeping them open
+//! under a high number would be worse: the first number above 63 makes the kernel enlarge the process's table, which stops
+//! a process with threads for 10 ms. And some programs count their descriptors, or close all of them.
 //!
-//! What we may ask depends on who filters our system calls (`access`). The preloaded library notices a process that
-//! confines itself by `prctl` (which it needs if it has no privileges: for no new privileges, or for the filter
-//! itself). Before that, it learns what it still may.
+//! What we may ask depends on who filters our system calls (`access`). The preloaded library notices when a process confines
+//! itself by `prctl` (which an unprivileged process needs: for "no new privileges", or for the filter itself). Right
+//! before that, the library learns what it still may.
 
 use crate::access::{self, Access};
 use crate::env::{say, variable};
@@ -32,11 +32,11 @@ use lockwright_native::topology::{self, Topology};
 
 /// A thread looks at the clock once in this many contended acquisitions.
 const WAITS_PER_LOOK: u32 = 64;
-/// Seconds after which the files are read again, whatever the system calls say: nothing announces a change of a
+/// The files are read again after this many seconds, whatever the system calls say: nothing announces a change of
 /// quota.
 const FILES_EVERY: u32 = 60;
 
-/// CPUs that the program may keep busy; 0: not read yet.
+/// The number of CPUs that the program may keep busy; 0: not read yet.
 static CPUS: AtomicU32 = AtomicU32::new(0);
 /// When somebody last looked, in seconds of the coarse monotonic clock.
 static LOOKED: AtomicU32 = AtomicU32::new(0);
@@ -44,7 +44,7 @@ static LOOKED: AtomicU32 = AtomicU32::new(0);
 static READ: AtomicU32 = AtomicU32::new(0);
 /// The list of CPUs that are online, as a hash of the kernel's text; 0: not read yet.
 static ONLINE: AtomicU64 = AtomicU64::new(0);
-/// Somebody looks.
+/// Some thread is looking.
 static LOOKING: AtomicBool = AtomicBool::new(false);
 /// Nobody has looked yet.
 static IS_NEW: AtomicBool = AtomicBool::new(true);
@@ -66,15 +66,15 @@ fn use_reach(reach: Reach) {
     place::set_fastest(reach.fastest);
 }
 
-/// CPUs that the program may keep busy, as last seen.
+/// The number of CPUs that the program may keep busy, as last seen.
 pub(crate) fn cpus() -> u32 {
     match CPUS.load(Relaxed) {
-        0 => 2, // nobody has looked: as early policies
+        0 => 2, // nobody has looked: as the early policy assumes
         cpus => cpus,
     }
 }
 
-/// Called before each contended acquisition: looks if nobody has, or again if it is time to.
+/// Called before each contended acquisition: looks if nobody has yet, or if it is time to look again.
 #[inline]
 pub(crate) fn look_now_and_then() {
     learn();
@@ -90,14 +90,14 @@ pub(crate) fn look_now_and_then() {
 /// Reads everything, for a caller that needs it now. `has_classes`: the CPUs' classes are known; if not, the next look
 /// reads them. Called by the constructor.
 fn know(has_classes: bool) {
-    fork::era(); // recordings tell children by it
+    fork::era(); // recordings recognise children by it
     if has_classes && let Some(online) = topology::online_hash() {
-        ONLINE.store(online, Relaxed); // by itself
+        ONLINE.store(online, Relaxed); // guards no other data
     }
     look();
 }
 
-/// Looks, if nobody has. Called where a thread has to wait.
+/// Looks, if nobody has yet. Called where a thread has to wait.
 #[inline]
 pub(crate) fn learn() {
     if IS_NEW.load(Relaxed) {
@@ -109,8 +109,8 @@ pub(crate) fn learn() {
 #[inline(never)]
 fn learn_first() {
     if IS_NEW.swap(false, Relaxed) {
-        // A child that we are not told of must find out that nobody looks.
-        fork::tell_child(When::Seen, in_child); // before our constructor, too
+        // A child must know that nobody looks there, even if no fork handler tells us about the fork.
+        fork::tell_child(When::Seen, in_child); // even before our constructor runs
         fork::era();
         LOOKED.store(seconds(), Relaxed); // a hint
         look();
@@ -128,7 +128,7 @@ fn seconds() -> u32 {
 #[cold]
 fn look_if_due() {
     let (now, last) = (seconds(), LOOKED.load(Relaxed));
-    // Relaxed: it elects one thread a second; what that one reads and writes are hints.
+    // Relaxed: it elects one thread per second; everything that this thread reads and writes is a hint.
     if now == last || LOOKED.compare_exchange(last, now, Relaxed, Relaxed).is_err() {
         return;
     }
@@ -162,7 +162,7 @@ pub(crate) fn look() {
             // SAFETY: LOOKING is ours.
             && unsafe { read_topology() }
         {
-            ONLINE.store(online, Relaxed); // the next to look sets LOOKING after us
+            ONLINE.store(online, Relaxed); // the next thread to look sets LOOKING after us
         }
         let reach = match access {
             Access::Files => Reach::by_files(room),
@@ -170,7 +170,7 @@ pub(crate) fn look() {
         };
         if let Some(reach) = reach {
             use_reach(reach);
-            READ.store(seconds(), Relaxed); // a hint; what could not be read is tried again in a second
+            READ.store(seconds(), Relaxed); // a hint; if something could not be read, a thread tries again in a second
         }
     });
 }
@@ -178,9 +178,9 @@ pub(crate) fn look() {
 /// The CPUs' classes, as last read.
 struct Classes {
     topology: Topology,
-    /// LOCKWRIGHT_TOPOLOGY, kept for when CPUs come or go; followed by zeroes.
+    /// LOCKWRIGHT_TOPOLOGY, kept in case CPUs come or go; followed by zeroes.
     wanted: [u8; 512],
-    /// The classes are not the machine's, and don't change.
+    /// The classes are not the machine's own, and don't change.
     are_made_up: bool,
 }
 
@@ -193,13 +193,13 @@ static CLASSES: SharedClasses = SharedClasses(UnsafeCell::new(Classes {
     are_made_up: false,
 }));
 
-/// Variables that need the machine known before the program begins: their contents depend on it, or what is recorded
-/// does.
+/// Variables for which the machine must be known before the program begins: their contents depend on it, or the recordings
+/// do.
 const NEED_THE_MACHINE: [&CStr; 4] =
     [c"LOCKWRIGHT_TOPOLOGY", c"LOCKWRIGHT_EMULATE", c"LOCKWRIGHT_STATS", c"LOCKWRIGHT_TRACE"];
 
-/// Reads LOCKWRIGHT_TOPOLOGY and everything else, if some variable needs it now; if not, the first thread that
-/// looks does. `make_up` may change the classes, and returns whether it has.
+/// Reads LOCKWRIGHT_TOPOLOGY and everything else, if some variable needs it now. Otherwise the first thread that
+/// looks does that. `make_up` may change the classes, and returns whether it did.
 ///
 /// # Safety
 /// Called once, by the constructor.
@@ -207,9 +207,9 @@ pub(crate) unsafe fn load(make_up: impl FnOnce(&mut Topology) -> bool) {
     if NEED_THE_MACHINE.iter().all(|name| variable(name).is_none()) {
         return;
     }
-    IS_NEW.store(false, Relaxed); // a hint: so nobody begins to look
+    IS_NEW.store(false, Relaxed); // a hint: keeps others from looking
     let (mut make_up, mut has_classes) = (Some(make_up), None);
-    // A thread of another library's may be looking already.
+    // A thread that another library started may be looking already.
     for _ in 0..1000 {
         alone(|_| {
             // SAFETY: LOOKING is ours.
@@ -244,9 +244,9 @@ fn load_classes(classes: &mut Classes, make_up: impl FnOnce(&mut Topology) -> bo
 /// Why the locks did not get the right classes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unlearnt {
-    /// The kernel's files can't be read now: they were given nothing.
+    /// The kernel's files can't be read now: the locks got nothing.
     Unread,
-    /// The specification is bad: they were given the machine's own classes.
+    /// The specification is bad: the locks got the machine's own classes.
     BadClasses,
 }
 
@@ -275,7 +275,7 @@ unsafe fn read_topology() -> bool {
     learn_topology(topology, &wanted[..length]) != Err(Unlearnt::Unread)
 }
 
-/// The thread that looked has been torn away by a signal handler: the next one looks.
+/// A signal handler has torn away the thread that looked: the next one looks.
 fn give_up_looking() {
     // ORDERING: Release, as in `alone`.
     LOOKING.store(false, Release);
@@ -288,7 +288,7 @@ fn alone(look: impl FnOnce(&mut Room)) {
     // writer at a time.
     let claim = || !LOOKING.swap(true, SeqCst);
     leave::undisturbed(claim, give_up_looking, || {
-        // ORDERING: SeqCst in there, pairs with [confine]: it sees us looking, or we see it.
+        // ORDERING: SeqCst in there, pairs with [confine]: the confining thread sees us looking, or we see that it confines.
         if !access::is_confined_now() {
             // SAFETY: LOOKING is ours.
             thread::leaving_errno(|| look(unsafe { &mut *ROOM.0.get() }));
@@ -298,7 +298,7 @@ fn alone(look: impl FnOnce(&mut Room)) {
     });
 }
 
-/// `prctl`, as glibc's own. Before a call that confines the process, we look for the last time.
+/// `prctl`, like glibc's own. Before a call that confines the process, we look for the last time.
 ///
 /// # Safety
 /// As the system call.
@@ -314,8 +314,8 @@ pub unsafe fn prctl(
         // [confine] ORDERING: SeqCst in there, pairs with `alone`.
         access::confine();
         for _ in 0..1000 {
-            // ORDERING: SeqCst, as above: a thread that looks now has finished when we go on, unless we have
-            // interrupted it.
+            // ORDERING: SeqCst, as above: we go on after a thread that looks now has finished, unless we are a signal
+            // handler that interrupted it.
             if !LOOKING.load(SeqCst) {
                 break;
             }
@@ -328,7 +328,7 @@ pub unsafe fn prctl(
     unsafe { libc::syscall(number, c_long::from(operation), second, third, fourth, fifth) as c_int }
 }
 
-/// In the child of a fork: a thread that looked does not exist here.
+/// In the child of a fork: a thread that was looking does not exist here.
 fn in_child() {
     LOOKING.store(false, Relaxed); // the child has one thread
 }
@@ -354,7 +354,7 @@ mod tests {
                     libc::sched_setaffinity(id, size_of_val(set), set);
                 }
             };
-            // Other tests start threads meanwhile, which `bind` may miss; and one of them may be looking.
+            // Other tests start threads meanwhile. `bind` may miss them, and one of them may be looking.
             let sees = |set: &libc::cpu_set_t, wanted: &dyn Fn() -> u32| {
                 (0..1000).any(|_| {
                     bind(set);
@@ -366,7 +366,7 @@ mod tests {
             libc::CPU_SET(libc::sched_getcpu() as usize, &mut one);
             assert!(sees(&one, &|| 1), "{}", cpus());
             assert!(sees(&all, &cpus::usable), "{}", cpus());
-            // That a thread binds itself does not mean that the program has one CPU.
+            // If one thread binds itself, the program still has more than one CPU.
             if cpus() > 1 {
                 std::thread::spawn(move || {
                     libc::sched_setaffinity(0, size_of_val(&one), &one);
@@ -383,7 +383,7 @@ mod tests {
     fn what_cannot_be_read_stays_as_it_was() {
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         let mut status = 0;
-        // SAFETY: the child of a program with threads makes system calls alone; the limit is its own.
+        // SAFETY: the child of a program with threads makes only system calls; the limit is its own.
         unsafe {
             match libc::fork() {
                 0 => {

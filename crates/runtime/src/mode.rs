@@ -1,5 +1,4 @@
-//! What the plain mutex's fast paths depend on: does the process have one thread, and is it
-//! watched?
+//! What the plain mutex's fast paths depend on: does the process have one thread, and is it watched?
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicPtr, AtomicU8};
@@ -21,14 +20,14 @@ pub(crate) fn is_single_threaded() -> bool {
 pub(crate) const SEVERAL: u32 = 0;
 /// [`mode`]: it has one.
 pub(crate) const SINGLE: u32 = 1;
-/// [`mode`]: it has several, and threads hold mutexes by nodes: they try those first when they unlock.
+/// [`mode`]: it has several, and threads hold mutexes by nodes: unlock looks at those first.
 pub(crate) const GRANTING: u32 = 8;
 /// [`mode`]: operations are watched, however many threads there are.
 const WATCHED: u32 = 4;
 
-// The address of the byte that `mode` reads: glibc's, or ours that says WATCHED. So emulation and traces cost
-// nothing in a process that doesn't use them: the byte is read anyway. In assembly, because reaching a Rust static
-// would take one more load.
+// The address of the byte that `mode` reads: glibc's byte, or one of ours that says WATCHED or GRANTING. The byte is read
+// anyway, so emulation and traces cost nothing in a process that doesn't use them. In assembly, because reaching a Rust
+// static would take one more load.
 core::arch::global_asm!(
     ".pushsection .data.lockwright_mode,\"aw\",@progbits",
     ".balign 8",
@@ -103,12 +102,12 @@ pub(crate) fn by_mode<R>(
     }
 }
 
-/// From now on [`mode`] says GRANTING, if operations are not watched. A thread that does not see that yet finds out by
+/// From now on [`mode`] says GRANTING, if operations are not watched. A thread that doesn't see that yet finds out from
 /// the mutex.
 #[inline]
 pub(crate) fn grants() {
     let (glibcs, ours) = (&raw const SINGLE_THREADED, &raw const ALWAYS_GRANTING);
-    // SAFETY: our variable. Relaxed: whichever of the two bytes is read, it is right.
+    // SAFETY: our variable. Relaxed: whichever of the two bytes a thread reads, it acts correctly.
     unsafe {
         if core::ptr::eq(MODE.load(Relaxed), glibcs) {
             let _ = MODE.compare_exchange(glibcs.cast_mut(), ours.cast_mut(), Relaxed, Relaxed);
@@ -119,6 +118,6 @@ pub(crate) fn grants() {
 /// From now on [`mode`] says WATCHED, or not any more.
 pub(crate) fn watch(is_watched: bool) {
     let byte = if is_watched { &raw const ALWAYS_WATCHED } else { &raw const SINGLE_THREADED };
-    // SAFETY: our variable. Relaxed: it changes before the program's main, and in a process with one thread.
+    // SAFETY: our variable. Relaxed: it changes only before the program's main, and in a process with one thread.
     unsafe { MODE.store(byte.cast_mut(), Relaxed) };
 }

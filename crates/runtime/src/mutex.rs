@@ -1,5 +1,5 @@
-//! `pthread_mutex_*` and `mtx_*`: the plain kind's fast paths, and which mutexes are glibc's. What a kind means and
-//! which lock a mutex runs on is `posix` of the locks.
+//! `pthread_mutex_*` and `mtx_*`: the plain kind's fast paths, and which mutexes are glibc's. What a kind means, and which
+//! lock a mutex runs on, is decided by the locks' `posix` module.
 //!
 //! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
 //! has one thread (glibc's `__libc_single_threaded`).
@@ -41,7 +41,7 @@ fn give(mutex: &Mutex) {
 
 #[inline(never)]
 fn give_watched(m: &Mutex) -> c_int {
-    // SAFETY: our caller's promise, of a mutex of the plain kind.
+    // SAFETY: our caller's promise; the mutex is of the plain kind.
     let glibc = || unsafe { real::pthread_mutex_unlock(as_glibcs(m)) };
     watch::release(m, glibc, || {
         if !posix::hand_on(m) {
@@ -72,13 +72,13 @@ fn errno(answer: Result<(), Refused>) -> c_int {
     }
 }
 
-/// Is it of the plain kind? Its line is read now and written soon: if fetched for both, it travels from core to core
-/// once, not twice. (As many instructions as Rust's own load, test and jump.)
+/// Is it of the plain kind? Its cache line is read now and written soon: fetched for writing at once, it moves between cores
+/// once, not twice. (This takes as many instructions as Rust's own load, test and jump.)
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn is_plain(m: &Mutex) -> bool {
     const KIND: usize = core::mem::offset_of!(Mutex, kind);
-    // SAFETY: reads a field of the mutex, which is an atomic. A processor that does not know `prefetchw` ignores it.
+    // SAFETY: reads a field of the mutex, which is atomic. A processor without `prefetchw` ignores it.
     unsafe {
         core::arch::asm!(
             "prefetchw byte ptr [{m}]",
@@ -123,10 +123,10 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
     0
 }
 
-// The fast paths' probes stand at instructions that are there anyway. (Each `nop` took 1 to 2 % of the time of a pair of lock and
-// unlock, wherever it stood.)
+// The fast paths' probes stand at instructions that are needed anyway. (Each `nop` took 1 to 2 % of the time of a lock and unlock
+// pair, wherever it stood.)
 
-/// Is there no line? The comparison is the probe `mutex_entry`. (It is an arrival that must not overtake a line unseen.)
+/// Is the line empty? The comparison is the probe `mutex_entry`. (An arrival must not overtake a line without noticing.)
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn nobody_queues_and_say(m: &Mutex) -> bool {
@@ -145,7 +145,7 @@ fn nobody_queues_and_say(m: &Mutex) -> bool {
     true
 }
 
-/// Is there no line? And the probe `mutex_entry`.
+/// Is the line empty? And the probe `mutex_entry`.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn nobody_queues_and_say(m: &Mutex) -> bool {
@@ -153,12 +153,12 @@ fn nobody_queues_and_say(m: &Mutex) -> bool {
     m.tail.load(Relaxed).is_null()
 }
 
-/// The answer 0. To make it is the probe `mutex_release`.
+/// The answer 0. The instruction that makes it is the probe `mutex_release`.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn released(m: *mut Mutex) -> c_int {
     let answer: c_int;
-    // SAFETY: sets a register. It may not be `nomem`: the release comes before it.
+    // SAFETY: sets a register. It must not be `nomem`, since the release has to come before it.
     unsafe {
         core::arch::asm!(
             note!("xorl %eax, %eax", mutex_release, "8@{0}"),
@@ -178,7 +178,8 @@ fn released(m: *mut Mutex) -> c_int {
     0
 }
 
-/// Notes the holder. The store is the probe `mutex_acquired`: a tracer that stops here sees the lock taken, and not yet by whom.
+/// Notes the holder. The store is the probe `mutex_acquired`: a tracer that stops here sees that the lock is taken, but not yet
+/// by whom.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn own_and_say(m: &Mutex, id: u32) {
@@ -218,7 +219,7 @@ with_caller! {
     lock_kind(*mut Mutex, caller) = lock_kind_from;
     /// Releases the plain kind by the slow path.
     unlock_contended(&Mutex) = unlock_contended_from;
-    /// While threads hold mutexes by nodes, or operations are watched.
+    /// Unlocks, while threads hold mutexes by nodes, or operations are watched.
     unlock_otherwise(*mut Mutex) = unlock_otherwise_from;
     /// Every kind but the plain one.
     unlock_kind(*mut Mutex) = unlock_kind_from;
@@ -226,11 +227,11 @@ with_caller! {
     try_lock_watched(*mut Mutex) = try_lock_watched_from;
 }
 
-/// What who watches the order of locks is told. A mutex that nobody has taken gets a mark, which it loses when it is made anew at the
-/// same place: `std::mutex` of C++ is not destroyed, it ends with its memory.
+/// What we tell a watcher of lock orders. A mutex that nobody has taken yet gets a mark, which it loses when a new one is initialised at
+/// the same place: C++'s `std::mutex` is never destroyed explicitly, it just ends with its memory.
 fn taking(m: &Mutex, how: How, call: Call) -> Taking {
     let is_new = posix::is_ours(m)
-        && m.kind.load(Relaxed) & MARKED == 0 // only ever set while it lives
+        && m.kind.load(Relaxed) & MARKED == 0 // never cleared during its life
         && m.kind.fetch_or(MARKED, Relaxed) & MARKED == 0;
     Taking { lock: core::ptr::from_ref(m).addr(), how, is_new, call }
 }
@@ -262,7 +263,7 @@ extern "C" fn lock_contended_from(
 
 #[inline(never)]
 fn lock_watched(m: &Mutex, caller: usize, call: Call) -> c_int {
-    // SAFETY: our caller's promise, of a mutex of the plain kind.
+    // SAFETY: our caller's promise; the mutex is of the plain kind.
     let glibc = || unsafe { real::pthread_mutex_lock(as_glibcs(m)) };
     watch::acquisition(
         What::Acquired,
@@ -399,7 +400,7 @@ unsafe fn lock_until_here(
     errno(answer)
 }
 
-/// Is it glibc's to handle (robust, PI, PP, process-shared, destroyed)?
+/// Does glibc handle it (robust, PI, PP, process-shared, destroyed)?
 ///
 /// # Safety
 /// As [`lock`].
@@ -417,7 +418,7 @@ pub unsafe fn is_foreign(mutex: *const Mutex) -> bool {
 pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
     // SAFETY: the caller's promise.
     let m = unsafe { &*mutex };
-    // The mode first: a thread that holds it by a node does not look at the mutex.
+    // Look at the mode first: a thread that holds the mutex by a node doesn't look at the mutex.
     by_mode(
         || {
             if !is_plain(m) {
@@ -449,7 +450,8 @@ pub unsafe fn unlock(mutex: *mut Mutex) -> c_int {
     )
 }
 
-/// While threads hold mutexes by nodes, or operations are watched. A mutex that is watched is not touched: it may be glibc's.
+/// Unlocks, while threads hold mutexes by nodes, or operations are watched. While they are watched it doesn't touch the mutex, which may
+/// be glibc's.
 #[inline(never)]
 unsafe extern "C" fn unlock_otherwise_from(
     mutex: *mut Mutex,
@@ -556,7 +558,7 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     }
     fire!(mutex_destroy, mutex);
     if attached::is_late() {
-        // glibc's count of holders. One that came by glibc's function, and left by ours, is still in it.
+        // Clears glibc's count of holders: a thread that locked by glibc's function, and unlocked by ours, is still in it.
         m.users.fetch_and(!USERS, Relaxed); // nobody else uses it any more
     }
     let answer = posix::destroy(m);
@@ -567,7 +569,7 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
     errno(answer)
 }
 
-/// Acquires again after a condvar wait; `moved` as the wait said.
+/// Acquires again after a condvar wait; `moved` is what the wait said.
 ///
 /// # Safety
 /// As [`lock`]; `moved` only for a mutex that is not foreign.
@@ -581,7 +583,7 @@ pub(crate) unsafe fn lock_again(mutex: *mut Mutex, moved: bool, caller: usize) -
     watch::acquisition(What::Woken, taking, mutex, glibc, ours)
 }
 
-/// As a waiter of a condition variable takes it: from where is known since it took it first.
+/// For a condition variable's waiter that takes the mutex again: the place is known from its first acquisition.
 pub(crate) fn taking_again(m: &Mutex) -> Taking {
     taking(m, How { again: true, ..MUTEX }, Call::UNKNOWN)
 }
@@ -640,7 +642,7 @@ pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
     }
 }
 
-/// Locks and unlocks a mutex of its own, `pairs` times, as operations that the trace records.
+/// Locks and unlocks a mutex of its own, `pairs` times, by operations that the trace records.
 #[inline(never)]
 pub(crate) fn rehearse_recorded(pairs: usize) {
     let mutex = Mutex::new();

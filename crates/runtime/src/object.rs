@@ -14,7 +14,7 @@ pub(crate) struct Generation {
 }
 
 impl Generation {
-    /// As it is now.
+    /// The current one.
     pub(crate) fn now() -> Self {
         let mut now = Self::default();
         each(|info, _| {
@@ -30,8 +30,8 @@ impl Generation {
     }
 }
 
-/// Calls `body` for each loaded object, with its place in the list, until it says `false`. Other threads can't
-/// load or unload anything meanwhile, and `body` may not either: nor look a symbol up.
+/// Calls `body` for each loaded object, with its place in the list, until it says `false`. Meanwhile other threads can't
+/// load or unload anything. `body` must not do that either, nor look up a symbol.
 pub(crate) fn each<F: FnMut(&libc::dl_phdr_info, usize) -> bool>(mut body: F) {
     struct State<'a, F> {
         body: &'a mut F,
@@ -178,7 +178,8 @@ fn entry(dynamic: *const c_void, tag: i64) -> Option<usize> {
     None
 }
 
-/// Does the object with this dynamic section say where its libraries are? `old`: also those of its libraries.
+/// Does the object with this dynamic section say where its libraries are? `old`: in the way that also applies to its libraries'
+/// libraries.
 pub(crate) fn says_paths(dynamic: *const c_void, old: bool) -> bool {
     entry(dynamic, DT_RPATH).is_some() || (!old && entry(dynamic, DT_RUNPATH).is_some())
 }
@@ -199,7 +200,7 @@ pub(crate) struct Word<'a> {
     pub(crate) kind: Kind,
     pub(crate) slot: &'a AtomicUsize,
     pub(crate) name: &'a CStr,
-    /// The version that is asked for.
+    /// The version that the reference asks for.
     pub(crate) version: Option<&'a CStr>,
     /// The object's own definition; or, without `defined`, its stand-in for somebody else's.
     pub(crate) own: Option<usize>,
@@ -216,7 +217,7 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// What glibc says of it; `None`: it has no dynamic section.
+    /// From glibc's description; `None`: it has no dynamic section.
     pub(crate) fn of(info: &libc::dl_phdr_info) -> Option<Self> {
         let headers = headers(info);
         let base = info.dlpi_addr as usize;
@@ -247,7 +248,7 @@ impl Object {
         let of = |kind: u32| self.headers().iter().filter(move |header| header.p_type == kind);
         let sealed = of(libc::PT_GNU_RELRO).any(|header| {
             let words = range(self.base, header);
-            // As the dynamic linker rounds.
+            // Rounded as the dynamic linker does.
             (words.start & !(PAGE - 1)..words.end & !(PAGE - 1)).contains(&address)
         });
         let writable = of(libc::PT_LOAD).any(|header| {
@@ -256,7 +257,7 @@ impl Object {
         if sealed || writable { Some(sealed) } else { None }
     }
 
-    /// An address of the dynamic section: the dynamic linker has added the base to most of them, in place.
+    /// An address in the dynamic section. The dynamic linker has already added the base to most of them, in place.
     fn table<T>(&self, tag: i64) -> *const T {
         match entry(self.dynamic, tag) {
             None | Some(0) => null(),
@@ -286,7 +287,7 @@ impl Object {
             if relocations.is_null() {
                 continue;
             }
-            // SAFETY: the object's own table, as long as it says.
+            // SAFETY: the object's own table, of the length that it says.
             let relocations =
                 unsafe { core::slice::from_raw_parts(relocations, size / size_of::<Rela>()) };
             for relocation in relocations {
@@ -323,7 +324,7 @@ impl Object {
         }
     }
 
-    /// What the object is called by those that need it.
+    /// The name by which other objects refer to this one.
     pub(crate) fn soname(&self) -> Option<&CStr> {
         let strings: *const c_char = self.table(DT_STRTAB);
         let at = entry(self.dynamic, DT_SONAME).filter(|_| !strings.is_null())?;
@@ -373,7 +374,7 @@ impl Object {
         Some((words, protection))
     }
 
-    /// How many symbols the object has: its table of hashes knows it. 0: it has none of the kind that we read.
+    /// How many symbols the object has, by its hash table. 0: it has no hash table of the kind that we read.
     fn symbols(&self) -> usize {
         let table: *const u32 = self.table(DT_GNU_HASH);
         if table.is_null() {

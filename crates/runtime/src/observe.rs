@@ -1,21 +1,21 @@
 //! What locks do, counted in shared memory (the crate `observe`): who waits, for how long, and for whom.
 //!
 //! ```text
-//!   waits        notes when; if it is this wait's turn (one in several), asks the holder to come by the slow path
-//!     sleeps     ditto, each time
-//!   has_waited   takes the time, if the thread slept or it is its turn; keeps the result, and counts later
+//!   waits        notes when; if this wait is sampled (one in several), makes the holder unlock by the slow path
+//!     sleeps     the same, each time
+//!   has_waited   takes the time, if the thread slept or the wait is sampled; keeps the result, and counts it later
 //!   releases     takes the time                                                      │ the mutex may be gone
-//!   released     counts: this wait, this hold, and what the holder answers for  ◄────┘
+//!   released     counts: this wait, this hold, and the waits that the holder caused  ◄────┘
 //! ```
 //!
 //! All of it lies on paths that wait anyway; the uncontended path knows nothing of it. Counting happens after a release, so that
-//! nobody waits for it. A holder that never had to wait is seen, too: the waiter's question sends its unlock to the slow path,
-//! and there the caller's address and stack are the critical section's.
+//! nobody waits for it. We also see a holder that never had to wait: the waiter sends its unlock to the slow path, and there the
+//! caller's address and stack are those of the critical section.
 //!
-//! Semaphores have paths of their own ([`semaphores`]): they stay glibc's.
+//! Semaphores have paths of their own ([`semaphores`]), since they stay glibc's.
 //!
-//! The level is a word that commands write ([`lockwright_observe`]). The first thread that has to wait makes the segment, and a
-//! process that can't have one goes on without.
+//! The level is a word that commands write ([`lockwright_observe`]). The first thread that has to wait makes the segment. A
+//! process that can't have one goes on without it.
 
 pub(crate) mod maps;
 pub(crate) mod semaphores;
@@ -45,16 +45,16 @@ use lockwright_platform::Word;
 pub(crate) static lockwright_observe: Control = Control::new();
 
 struct Shared(UnsafeCell<Option<Segment>>);
-// SAFETY: written by the thread that has made the state BUSY, and read while it is OPEN.
+// SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
 unsafe impl Sync for Shared {}
 static SEGMENT: Shared = Shared(UnsafeCell::new(None));
 
-/// What the environment said: a program may have changed it when the segment is made.
+/// What the environment said at the start: the program may have changed it by the time that the segment is made.
 struct Said {
     /// The lock in use.
     lock: [u8; 128],
     lock_len: usize,
-    /// LOCKWRIGHT_OBSERVE_DIR, instead of [`FOLDERS`]; empty: it is not set.
+    /// LOCKWRIGHT_OBSERVE_DIR, which replaces [`FOLDERS`]; empty: not set.
     folder: [u8; 256],
     folder_len: usize,
 }
@@ -65,37 +65,37 @@ unsafe impl Sync for Spec {}
 static SPEC: Spec =
     Spec(UnsafeCell::new(Said { lock: [0; 128], lock_len: 0, folder: [0; 256], folder_len: 0 }));
 
-/// The segment's file, if it lies in one of [`FOLDERS`]; ends in NUL. Empty: it is somebody else's to remove.
+/// The path of the segment's file, if it lies in one of [`FOLDERS`]; ends in NUL. Empty: somebody else removes it.
 struct File(UnsafeCell<[u8; 128]>);
-// SAFETY: written by the thread that has made the state BUSY, and read while it is OPEN.
+// SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
 unsafe impl Sync for File {}
 static FILE: File = File(UnsafeCell::new([0; 128]));
 
 static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
-/// A thread's account. Zeroes are one of a thread that waits for nothing.
+/// A thread's account. Zeroes are the account of a thread that waits for nothing.
 #[repr(C)]
 pub(crate) struct Account {
     /// The lock that it waits for; 0: none.
     lock: Cell<u64>,
     since_ns: Cell<u64>,
-    /// When a wait was timed last before, ns.
+    /// When the wait before this one was timed, ns.
     before_ns: Cell<u64>,
-    /// Where it was asked for.
+    /// The call that asked for the lock.
     at: Cell<Call>,
-    /// Where it called us last; consumed by who needs it.
+    /// The thread's last call to us; consumed by the code that needs it.
     call: Cell<Call>,
-    /// The wait that has ended, and is not counted yet; its lock 0: none.
+    /// A wait that has ended, and is not counted yet; if its lock is 0: none.
     ended: Cell<Wait>,
-    /// Since when it has held `ended.lock`, ns; 0: that is not timed.
+    /// Since when it has held `ended.lock`, ns; 0: the hold isn't timed.
     held_since_ns: Cell<u64>,
     sampling: Cell<Sampling>,
-    /// Waits for this lock that are still to be added to its record.
+    /// A lock, and how many waits for it have yet to be added to its record.
     uncounted: Cell<(u64, u32)>,
-    /// As how many the present wait counts; 0: it is not its turn.
+    /// How many waits the current one stands for; 0: it isn't sampled.
     counts: Cell<u32>,
     slept: Cell<bool>,
-    /// `call` stays: a function of ours that the program has called there releases a mutex, or acquires it again.
+    /// `call` must not change: the program has called a function of ours there, which releases a mutex, or acquires it again.
     is_within: Cell<bool>,
 }
 
@@ -105,7 +105,7 @@ const _: () = assert!(size_of::<Account>() == ACCOUNT);
 const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
 
 fn account() -> &'static Account {
-    // SAFETY: the calling thread's, always of this type.
+    // SAFETY: the calling thread's own memory, always of this type.
     unsafe { (*thread::this()).observed.account() }
 }
 
@@ -125,7 +125,7 @@ fn is_full() -> bool {
 /// Called once, by the constructor.
 pub(crate) unsafe fn load() {
     let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
-    // SAFETY: nobody else is there.
+    // SAFETY: called once, before anybody reads it.
     let said = unsafe { &mut *SPEC.0.get() };
     said.lock_len = lock.len().min(said.lock.len());
     said.lock[..said.lock_len].copy_from_slice(&lock[..said.lock_len]);
@@ -153,7 +153,7 @@ pub(crate) unsafe fn load() {
     }
 }
 
-/// The segment. Made now, if there is none yet.
+/// The segment; makes it if the process has none yet.
 #[inline]
 fn segment() -> Option<Segment> {
     // ORDERING: Acquire, pairs with the Release in `open`.
@@ -165,14 +165,14 @@ fn segment() -> Option<Segment> {
     }
 }
 
-/// The segment, if there is one. It is not made while a lock is held.
+/// The segment, if the process has one. For callers that hold a lock, and should not make it now.
 #[inline]
 fn opened() -> Option<Segment> {
     // ORDERING: Acquire, pairs with the Release in `open`.
     if lockwright_observe.state.load(Acquire) == OPEN { segment() } else { None }
 }
 
-/// Since when anything has been counted: what was noted before is out of date.
+/// When counting began: notes from before that are out of date.
 fn begun() -> u64 {
     lockwright_observe.since_ns.load(Relaxed) // a hint: written before the level
 }
@@ -196,15 +196,16 @@ fn open() -> Option<Segment> {
     } else if !HAS_SAID.swap(true, Relaxed) {
         say(&[b"no shared memory to count locks in: nothing is counted\n"]);
     }
-    // ORDERING: Release, pairs with the Acquire in `segment`: it is there.
+    // ORDERING: Release, pairs with the Acquire in `segment`: the segment is complete.
     control.state.store(if made.is_ok() { OPEN } else { FAILED }, Release);
     made.ok()
 }
 
 fn make() -> Result<Segment, Refused> {
-    // A filter that is older than the program is a container's or a service's, which let files be made; and somebody asked.
+    // A filter that is older than the program comes from a container or a service manager. Those allow making files; and
+    // somebody asked for this one.
     if access::now() == access::Access::None {
-        return Err(Refused::System(libc::EPERM)); // its own filter may kill
+        return Err(Refused::System(libc::EPERM)); // the program's own filter may kill
     }
     let (mut command, mut stat, mut boot) = ([0_u8; 512], [0_u8; 1024], [0_u8; 40]);
     // SAFETY: written by the constructor.
@@ -221,7 +222,7 @@ fn make() -> Result<Segment, Refused> {
     };
     if said.folder_len > 0 {
         match Segment::create(&said.folder[..said.folder_len], &about) {
-            Err(Refused::System(libc::ENOENT)) => {} // the command that made it has ended, and we go on
+            Err(Refused::System(libc::ENOENT)) => {} // the command that made the folder has ended, but the program goes on
             made => return made,
         }
     }
@@ -229,8 +230,8 @@ fn make() -> Result<Segment, Refused> {
     for (before, after) in FOLDERS {
         let mut path = [0_u8; 64];
         let len = folder(before.as_bytes(), after.as_bytes(), &mut path);
-        // SAFETY: a NUL-terminated path. Others' folders, and links, are refused by whoever opens it. Not libc's `mkdir`, whose
-        // name a program may have taken.
+        // SAFETY: a NUL-terminated path. If the folder is a link, or belongs to somebody else, opening it will be refused. (Not by
+        // libc's `mkdir`: a program may define a function of that name.)
         unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700) };
         match Segment::create(&path[..len], &about) {
             Ok(segment) => {
@@ -280,16 +281,16 @@ fn started(stat: &[u8]) -> u64 {
     digits.fold(0, |sum: u64, &digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
 }
 
-/// The process ends: so does its file, which takes memory. (One that is killed leaves it to the next command.)
+/// The process ends, and removes its file, which takes memory. (If the process is killed, the next command removes it.)
 pub(crate) fn at_exit() {
     if opened().is_none() || access::now() == access::Access::None {
         return;
     }
     // SAFETY: no preconditions.
     let pid = unsafe { libc::getpid() } as u32;
-    // A child that we have not been told of has its parent's.
+    // A child that hasn't noticed its fork yet still has its parent's segment.
     if opened().is_some_and(|segment| segment.name(pid).is_some()) {
-        // SAFETY: OPEN: nobody writes any more. A NUL-terminated path; threads that go on count in the mapping.
+        // SAFETY: OPEN: nobody writes any more. A NUL-terminated path. Threads that go on running still have the mapping.
         unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
     }
 }
@@ -301,10 +302,10 @@ fn in_child() {
     lockwright_observe.state.store(NONE, Relaxed);
 }
 
-/// The calling thread has to wait; `caller` is the address of its call, or 0. 0: that is not counted.
+/// The calling thread has to wait; `caller` is the address of its call, or 0. Returns when, ns; 0: the wait isn't counted.
 #[cold]
 pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
-    fork::era(); // a child that we have not been told of finds out
+    fork::era(); // so that a child notices the fork even if no fork handler ran
     let Some(segment) = segment() else { return 0 };
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     count(account, &segment);
@@ -331,7 +332,7 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     now
 }
 
-/// Another thread has to wait. Now and then that is told to the segment: each time would cost what a short wait does.
+/// Counts one more wait. The segment is told only now and then: each time would cost as much as a short wait.
 #[inline]
 fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, tell: bool) {
     let lock = core::ptr::from_ref(mutex).addr() as u64;
@@ -365,7 +366,7 @@ fn before_sleep() {
 #[cold]
 pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
-    // Another one: a signal handler has waited meanwhile.
+    // It is another lock if a signal handler has waited meanwhile.
     let is_this = account.lock.replace(0) == lock;
     let (slept, counts) = (account.slept.get(), account.counts.get());
     let timed = is_this && (slept || counts != 0 || !acquired);
@@ -388,7 +389,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let (now, at) = (futex::now(Clock::Monotonic), account.at.get());
     let ns = now.saturating_sub(account.since_ns.get());
     let mut sampling = account.sampling.get();
-    // Those with a sleep are all timed: it stands for itself.
+    // Waits with a sleep are all timed, so such a wait stands only for itself.
     let span = if slept { 0 } else { now.saturating_sub(account.before_ns.get()) };
     let counts = sampling.cap(counts, ns, span);
     account.sampling.set(sampling);
@@ -405,7 +406,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         acquired,
         by_thread: is_full(),
     };
-    // Now, while the frames of the call are there. We hold the lock, but few stacks are wanted.
+    // Now, while the frames of the call still exist. We hold the lock here, but few stacks are wanted.
     let wants = is_full() && segment.wants_stack(lock, wait.site, wait.ns);
     let stack = if wants { stack(&segment, at) } else { 0 };
     account.ended.set(Wait { stack, ..wait });
@@ -415,10 +416,10 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     }
     segment.answers(lock, now, posix::waiters(mutex) > 0);
     account.held_since_ns.set(now);
-    posix::ask(mutex); // ourselves
+    posix::ask(mutex); // asks our own unlock to come by the slow path
 }
 
-/// Counts the wait that has ended, if there is one.
+/// Counts the wait that has ended, if any.
 fn count(account: &Account, segment: &Segment) {
     let wait = account.ended.take();
     if wait.lock != 0 {
@@ -427,13 +428,13 @@ fn count(account: &Account, segment: &Segment) {
     }
 }
 
-/// The calling thread is about to release a mutex, by the slow path: when. 0: that is not counted.
+/// The calling thread is about to release a mutex, by the slow path. Returns when, ns; 0: the release isn't counted.
 #[cold]
 pub(crate) fn releases() -> u64 {
     if opened().is_some() { futex::now(Clock::Monotonic) } else { 0 }
 }
 
-/// It has been released; `release` is what [`releases`] said, or 0: to one that was granted it.
+/// The mutex has been released; `release` is what [`releases`] said, or 0 if the lock was granted to a waiter.
 #[cold]
 pub(crate) fn released(address: usize, release: u64) {
     let (account, lock) = (account(), address as u64);
@@ -449,7 +450,8 @@ pub(crate) fn released(address: usize, release: u64) {
         count(account, &segment);
         if since != 0 {
             let held = now.saturating_sub(since);
-            // As many as it stands for have happened since the wait before: they can't have lasted longer.
+            // The holds that this one stands for all happened since the wait before, so together they can't have lasted longer
+            // than that.
             let most = now.saturating_sub(account.before_ns.get()) / held.max(1);
             let weight = ended.weight.min(u32::try_from(most).unwrap_or(u32::MAX)).max(1);
             segment.held(lock, held, weight, blame);
@@ -463,7 +465,7 @@ pub(crate) fn released(address: usize, release: u64) {
     }
 }
 
-/// The program called us from here to lock or to unlock by a slow path.
+/// The program has called us, by this call, to lock or to unlock by a slow path.
 #[inline]
 pub(crate) fn called(call: Call) {
     let account = account();
@@ -472,7 +474,7 @@ pub(crate) fn called(call: Call) {
     }
 }
 
-/// A function of ours that the program has called, from there, releases a mutex or acquires it.
+/// Runs `act`, in which a function of ours that the program called, by this call, releases a mutex or acquires it.
 #[inline]
 pub(crate) fn within<R>(call: Call, act: impl FnOnce() -> R) -> R {
     if !is_on() || call.from == 0 {
@@ -486,7 +488,7 @@ pub(crate) fn within<R>(call: Call, act: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A mutex is no more.
+/// A mutex is destroyed.
 #[cold]
 pub(crate) fn retire(mutex: &Mutex) {
     if let Some(segment) = opened() {
@@ -495,14 +497,14 @@ pub(crate) fn retire(mutex: &Mutex) {
     }
 }
 
-/// The stack of the program's call; 0: none, or nobody wants any.
+/// The stack of the program's call; 0: none, or nobody wants one.
 ///
-/// By frame pointers, if the program has them. One that has none has anything in that register: what it leads to is no chain of
-/// frames. Then a piece of the stack is copied, for the reader to unwind. The kernel reads the memory, which answers instead of
-/// faulting; a process that may not ask it has no stacks.
+/// It follows frame pointers, if the program has them. In a program without them that register may hold anything, and doesn't lead to
+/// a chain of frames. Then we copy a piece of the stack, for the reader to unwind. The kernel reads the memory, since it reports an
+/// error instead of faulting. A process that may not ask the kernel gets no stacks.
 #[cold]
 fn stack(segment: &Segment, call: Call) -> u32 {
-    /// Fewer frames are no chain.
+    /// Fewer frames don't count as a chain.
     const CHAIN: usize = 3;
     if call.from == 0 || !is_full() || access::is_fenced() || access::is_confined() {
         return 0;
@@ -520,16 +522,16 @@ fn stack(segment: &Segment, call: Call) -> u32 {
     segment.stack(&frames[..depth])
 }
 
-/// Return addresses, the call's own first; how many.
+/// Writes return addresses, the call's own first; returns how many.
 fn by_frame_pointers(call: Call, frames: &mut [u64; DEPTH]) -> usize {
-    /// Bytes that are copied at a time, and how far callers' frames may lie away.
+    /// How many bytes to copy at a time, and how far apart frames may lie.
     const CHUNK: usize = 1024;
     const FAR: usize = 1 << 20;
     frames[0] = call.from as u64;
     let mut depth = 1;
     let mut copy = [0_usize; CHUNK / size_of::<usize>()];
     let (mut base, mut len, mut at) = (0, 0, call.frame);
-    // Frames lie above the call's.
+    // Callers' frames lie above the call's own.
     if at.checked_sub(call.stack).is_none_or(|far| far > FAR && call.stack != 0) {
         return depth;
     }
@@ -557,20 +559,20 @@ fn by_frame_pointers(call: Call, frames: &mut [u64; DEPTH]) -> usize {
     depth
 }
 
-/// Copies memory of our own that may not be there; returns how many bytes were.
+/// Copies memory of our own process that may not exist; returns how many bytes it got.
 fn read_memory(at: usize, into: &mut [usize]) -> usize {
     let to = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: size_of_val(into) };
-    // Not beyond the page's end, behind which there may be nothing.
+    // Not beyond the page's end: the next page may not exist.
     let here = 4096 - at % 4096;
     let from = libc::iovec {
         iov_base: core::ptr::without_provenance_mut(at),
         iov_len: here.min(size_of_val(into)),
     };
     let got = thread::leaving_errno(|| {
-        // SAFETY: the kernel writes to our own buffer, no more than its length, and checks what it reads.
+        // SAFETY: the kernel writes at most its length into our own buffer, and checks what it reads.
         unsafe {
             let pid: c_int = libc::getpid();
-            // All of a register's width: the last one comes by the stack.
+            // Each as wide as a register, since the last one is passed on the stack.
             let (one, none) = (1 as c_ulong, 0 as c_ulong);
             let (to, from) = (&raw const to, &raw const from);
             libc::syscall(libc::SYS_process_vm_readv, pid, to, one, from, one, none)

@@ -1,16 +1,16 @@
-//! LOCKWRIGHT_ORDER=DIR: in which order threads take locks, in a file for each process.
+//! LOCKWRIGHT_ORDER=DIR: the order in which threads take locks, in one file for each process.
 //!
-//! A thread that asks for a lock while it holds another makes an edge, from the held one to the other. Two threads that go round a
-//! circle of edges at a bad moment wait for each other forever. So the edges tell of deadlocks that have not happened yet. We only
-//! note them; the command looks for circles.
+//! A thread that asks for a lock while it holds another makes an edge, from the held lock to the other one. If the edges form a
+//! cycle, threads that follow them at a bad moment wait for each other forever. So the edges tell of deadlocks that have not happened
+//! yet. We only note edges; the command looks for cycles.
 //!
-//! * An edge is noted before the thread waits: if the deadlock does happen, it is there.
-//! * What is tried, or waited for until a deadline, makes no edge to it, and edges from it once it is held. So does a lock that the
-//!   thread holds already.
-//! * A condition variable's waiter asks for its mutex again, while it holds the others.
-//! * Stacks are copied as they are, when a call is seen first; the command unwinds them. A place under which other locks are taken
-//!   gets a piece for each depth of the stack: so different callers are told apart.
-//! * Off, the normal case, this costs nothing: see `mode`.
+//! * An edge is noted before the thread waits: if the deadlock does happen, its edge is in the file.
+//! * A lock that is only tried, or waited for until a deadline, gets no edges to it, but edges from it once it is held. The same goes
+//!   for a lock that the thread already holds.
+//! * A condition variable's waiter asks for its mutex again, while it holds its other locks.
+//! * Stacks are copied raw, when a call is first seen; the command unwinds them. If other locks are taken under a lock, its place gets
+//!   a piece for each depth of the stack, which tells different callers apart.
+//! * When this is off, as it normally is, it costs nothing: see `mode`.
 
 use crate::caller::Call;
 use crate::env::{refused, say, variable};
@@ -28,25 +28,25 @@ use lockwright_native::futex::{self, Clock};
 use lockwright_record::order::{AGAIN, HELD, KIND_SHIFT, Order, PATIENCE, Pair, READ, Thread};
 use lockwright_record::{About, Refused};
 
-/// A thread's account. Zeroes are one of a thread that has taken nothing.
+/// A thread's account. Zeroes are the account of a thread that has taken nothing.
 #[repr(C)]
 struct Account {
     /// Its place in the file; null: it has none yet.
     thread: Cell<*const Thread>,
     /// The lock that it released last, for a condition variable's waiter.
     released: Cell<u64>,
-    /// In which place it held that.
+    /// The slot in which it held that lock.
     slot: Cell<u32>,
-    /// Not 0: there was no place for it.
+    /// Not 0: the file had no place left for the thread.
     is_lost: Cell<u32>,
 }
 
 fn account() -> &'static Account {
-    // SAFETY: the calling thread's, always of this type.
+    // SAFETY: the calling thread's own memory, always of this type.
     unsafe { (*thread::this()).ordered.account() }
 }
 
-/// What the environment said: a program may have changed it when a child makes its file.
+/// What the environment said at the start: the program may have changed it by the time that a child makes its file.
 struct Said {
     folder: [u8; 4096],
     folder_len: usize,
@@ -64,11 +64,11 @@ static SPEC: Spec =
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 /// [`SHUT`] and so on.
 static STATE: AtomicU8 = AtomicU8::new(SHUT);
-/// There is no file yet.
+/// The process has no file yet.
 const SHUT: u8 = 0;
 /// A thread is making it.
 const BUSY: u8 = 1;
-/// There is a file, or there can't be one.
+/// The process has a file, or can't have one.
 const DONE: u8 = 2;
 
 static HOOKS: watch::Order = watch::Order { asks, answered, released, destroyed };
@@ -79,7 +79,7 @@ static HOOKS: watch::Order = watch::Order { asks, answered, released, destroyed 
 /// Called once, by the constructor.
 pub(crate) unsafe fn load() {
     let Some(folder) = variable(c"LOCKWRIGHT_ORDER") else { return };
-    // SAFETY: nobody else is there.
+    // SAFETY: called once, before anybody reads it.
     let said = unsafe { &mut *SPEC.0.get() };
     match said.folder.get_mut(..folder.len()) {
         Some(place) if folder[0] == b'/' => place.copy_from_slice(folder),
@@ -108,10 +108,10 @@ fn in_child() {
     account.is_lost.set(0);
 }
 
-/// The file. Made now, if this process has none.
+/// The file; makes it if this process has none.
 #[inline]
 fn file() -> Option<Order> {
-    // ORDERING: Acquire, pairs with the Release in `open`: it is there.
+    // ORDERING: Acquire, pairs with the Release in `open`: the file is complete.
     let base = BASE.load(Acquire);
     // SAFETY: `open` got it from one.
     if base.is_null() { made() } else { Some(unsafe { Order::at(base) }) }
@@ -119,10 +119,10 @@ fn file() -> Option<Order> {
 
 #[cold]
 fn made() -> Option<Order> {
-    // Another thread may be at it, which takes some 100 us: what this one does now must not be missed. A signal handler that
-    // interrupts just that would wait forever.
+    // Another thread may be making it, which takes about 100 us. We wait for that, so as not to miss what this thread does now,
+    // but not without a bound: a signal handler that interrupted the maker would wait forever.
     for _ in 0..PATIENCE {
-        // ORDERING: Acquire, pairs with the Release in `open`: the address is there.
+        // ORDERING: Acquire, pairs with the Release in `open`: the address is set.
         match STATE.load(Acquire) {
             SHUT => {
                 if let Some(order) = leaving_errno(open) {
@@ -144,14 +144,14 @@ fn made() -> Option<Order> {
 
 #[cold]
 fn open() -> Option<Order> {
-    // ORDERING: Acquire, pairs with nothing: what is read was written by the constructor.
+    // ORDERING: Acquire, pairs with nothing: all that is read here was written by the constructor.
     STATE.compare_exchange(SHUT, BUSY, Acquire, Relaxed).ok()?;
     // SAFETY: written by the constructor.
     let said = unsafe { &*SPEC.0.get() };
     let folder = &said.folder[..said.folder_len];
     let mut command = [0_u8; 512];
     let made = match access::now() {
-        // Behind a filter that is older than the program, too: somebody has asked for this.
+        // Even under a filter that is older than the program, since somebody has asked for this.
         access::Access::All | access::Access::Files => Order::create(
             folder,
             &About {
@@ -168,14 +168,14 @@ fn open() -> Option<Order> {
         Ok(order) => BASE.store(order.base(), Release),
         Err(why) => refused(b"LOCKWRIGHT_ORDER", folder, why),
     }
-    // ORDERING: Release, pairs with the Acquire in `made`: the address is there.
+    // ORDERING: Release, pairs with the Acquire in `made`: the address is set.
     STATE.store(DONE, Release);
     made.ok()
 }
 
 /// The file, and the calling thread's place in it.
 fn here() -> Option<(Order, &'static Account, &'static Thread)> {
-    fork::era(); // a child that we have not been told of finds out
+    fork::era(); // so that a child notices the fork even if no fork handler ran
     let (order, account) = (file()?, account());
     // SAFETY: null, or a place in the file, which is mapped forever.
     if let Some(thread) = unsafe { account.thread.get().as_ref() } {
@@ -192,15 +192,15 @@ fn here() -> Option<(Order, &'static Account, &'static Thread)> {
     Some((order, account, thread?))
 }
 
-/// Does this thread of ours run?
+/// Is this thread of our process still running?
 fn is_alive(tid: u32) -> bool {
     // SAFETY: no preconditions; signal 0 only asks.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), tid as c_int, 0) == 0 }
 }
 
-/// In which place the thread holds it.
+/// The slot in which the thread holds this lock.
 fn held(thread: &Thread, lock: u64) -> Option<usize> {
-    thread.held.iter().position(|held| held.load(Relaxed) == lock) // own thread only, but for `release_for_another`
+    thread.held.iter().position(|held| held.load(Relaxed) == lock) // own thread only, except for `release_for_another`
 }
 
 /// Half of an edge's flags.
@@ -216,7 +216,7 @@ struct At {
     stack: u32,
 }
 
-/// That of this call. A condition variable's waiter takes its mutex as it did the first time.
+/// The place and stack of this call. A condition variable's waiter keeps those of its first acquisition.
 fn at(order: Order, account: &Account, thread: &Thread, taking: &Taking, nests: bool) -> At {
     if taking.how.again && account.released.get() == taking.lock as u64 {
         let about = &thread.about[account.slot.get() as usize % HELD];
@@ -234,7 +234,7 @@ fn asks(taking: &Taking) {
     if taking.how.tries {
         return;
     }
-    thread.waits_at.store(taking.call.from as u64, Relaxed); // for who looks at a program that hangs
+    thread.waits_at.store(taking.call.from as u64, Relaxed); // for people who look at a program that hangs
     thread.waits_for.store(lock, Relaxed);
     let others = thread.held.iter().filter(|held| held.load(Relaxed) != 0).count(); // own thread only
     if others > 0 && held(thread, lock).is_none() {
@@ -242,7 +242,7 @@ fn asks(taking: &Taking) {
     }
 }
 
-/// A thread that holds locks asks for one more.
+/// A thread that already holds locks asks for another one.
 #[cold]
 #[inline(never)]
 fn nested(order: Order, account: &Account, thread: &Thread, taking: &Taking) {
@@ -265,7 +265,7 @@ fn nested(order: Order, account: &Account, thread: &Thread, taking: &Taking) {
     if to == 0 {
         return;
     }
-    // What is held for reading keeps no reader out.
+    // A lock that is held for reading doesn't keep other readers out.
     let is_gate = |place: usize| thread.about[place].flags.load(Relaxed) & READ == 0;
     let gates = core::array::from_fn(|place| if is_gate(place) { ids[place] } else { 0 });
     let mut here = None;
@@ -284,7 +284,7 @@ fn nested(order: Order, account: &Account, thread: &Thread, taking: &Taking) {
             *here.get_or_insert_with(|| at(order, account, thread, taking, true));
         let from_stack = about.stack.load(Relaxed);
         order.nests(from_stack);
-        // Published with the key, all of it.
+        // All of this is published with the key.
         edge.from.store(thread.held[place].load(Relaxed), Relaxed);
         edge.from_site.store(about.site.load(Relaxed), Relaxed);
         edge.from_stack.store(from_stack, Relaxed);
@@ -322,7 +322,7 @@ fn answered(taking: &Taking, has_it: bool) {
     about.id.store(0, Relaxed);
     about.again.store(0, Relaxed);
     about.flags.store(flags(taking) & !AGAIN, Relaxed);
-    // ORDERING: Release, pairs with the reader: what it holds, and where, belong together.
+    // ORDERING: Release, pairs with the reader: the lock and its place belong together.
     thread.held[place].store(lock, Release);
 }
 
@@ -343,7 +343,7 @@ fn released(lock: usize) {
 }
 
 fn destroyed(lock: usize) {
-    // None is made for this.
+    // If the process has no file, this is no reason to make one.
     if !BASE.load(Relaxed).is_null()
         && let Some(order) = file()
     {
@@ -351,7 +351,7 @@ fn destroyed(lock: usize) {
     }
 }
 
-/// The stack of a call; `nests`: another lock is held. 0: there is no room for it.
+/// The stack of a call; `nests`: the thread holds another lock. 0: the file has no room for it.
 fn stack(order: Order, call: Call, nests: bool) -> u32 {
     if call.from == 0 {
         return 0;
@@ -367,14 +367,14 @@ fn stack(order: Order, call: Call, nests: bool) -> u32 {
     if order.does_nest(known) { deep() } else { known }
 }
 
-/// How often the map was told.
+/// How often the memory map was recorded.
 static TOLD: AtomicU32 = AtomicU32::new(0);
-/// When to tell it next, ns of `CLOCK_MONOTONIC`.
+/// When to record it next, ns of `CLOCK_MONOTONIC`.
 static NEXT_NS: AtomicU64 = AtomicU64::new(0);
-/// Some thread is at it.
+/// Some thread is recording it.
 static IS_TELLING: AtomicBool = AtomicBool::new(false);
 
-/// Says what lies where in our memory, at the first edges, and later once a second at most: new edges may come from new libraries.
+/// Records our memory map, at each of the first edges, and later at most once a second: new edges may come from new libraries.
 fn tell(order: Order) {
     const OFTEN: u32 = 64;
     let now = futex::now(Clock::Monotonic);

@@ -1,9 +1,9 @@
-//! `LOCKWRIGHT_PAUSE=mfence`: by which instruction waiters that stay awake pass the time.
+//! `LOCKWRIGHT_PAUSE=mfence`: the instruction that waiters spin with while they stay awake.
 
 use crate::env::{say, variable};
 use lockwright_native::pause::Pause;
 
-/// Reads the variable. A kind that nobody knows, or that this processor lacks, is reported, and nothing changes.
+/// Reads the variable. If the kind is unknown, or this processor lacks it, that is reported, and nothing changes.
 pub(crate) fn load() {
     let Some(text) = variable(c"LOCKWRIGHT_PAUSE") else { return };
     match Pause::named(text) {

@@ -1,12 +1,13 @@
 //! The table of locks: what a mutex's place means in this process, and which rules give a mutex its place.
 //!
-//! Place 1 is the default's (LOCKWRIGHT_LOCK), 2 to 30 are the rules'; 31 is what runs before our constructor: the front
-//! lock `auto`, as for two CPUs, and the default from then on. (How a mutex gets its place: `posix::places` of the locks.)
+//! Place 1 is for the default (LOCKWRIGHT_LOCK), and 2 to 30 are for rules. Place 31 is for mutexes that were contended before our
+//! constructor ran: until then it means a barging lock tuned for two CPUs, and afterwards the default. (For how a mutex gets its
+//! place, see `posix::places` of the locks.)
 //!
-//! A table never changes. While the program runs, `switch` may replace it as a whole, by one pointer. Readers may keep
+//! A table never changes. While the program runs, `switch` may replace it as a whole, by writing one pointer. Readers may keep
 //! a table for as long as they like, at no cost, because tables are never freed. Instead, the number of tables is
-//! bounded ([`TABLES`]), and a table that was used before is found again. A grace period would cost every contended
-//! operation a count, and save some kilobytes.
+//! bounded ([`TABLES`]), and a table that was used before is used again. A grace period would cost a count in every contended
+//! operation, and save only some kilobytes.
 
 use crate::layout::Here;
 use crate::rules::{DEFAULT_PLACE, Order, PLACES};
@@ -24,7 +25,7 @@ pub(crate) type How = posix::How<Here>;
 /// A lock and its tuning.
 pub(crate) type Policy = posix::Policy<Here>;
 
-/// What runs before there is a table.
+/// The lock that runs before the process has a table.
 static EARLY: Policy = Policy::new(
     How::Front(Front::of::<front::barging::Lock>()),
     Tuning { spin_ns: 5_000, spinners: 1, bypass: 63, budget_ns: 0, ..Tuning::for_any() },
@@ -38,12 +39,12 @@ pub(crate) struct Table {
     pub(crate) policies: [Policy; PLACES],
     pub(crate) order: Order,
     pub(crate) len: usize,
-    /// In words, see `mailbox`.
+    /// The table's text, see `mailbox`.
     pub(crate) text: [u8; TEXT],
 }
 
 impl Table {
-    /// In words.
+    /// The table's text.
     pub(crate) fn words(&self) -> &[u8] {
         &self.text[..self.len]
     }
@@ -73,8 +74,7 @@ pub(crate) fn publish(table: &'static Table) {
 
 /// Mutexes choose their places anew.
 pub(crate) fn choose_anew() {
-    // ORDERING: Release, pairs with `generation`: a thread that sees the number chooses by the
-    // present table.
+    // ORDERING: Release, pairs with `generation`: a thread that sees the number chooses by the current table.
     GENERATION.fetch_add(1, Release);
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn generation() -> u32 {
     GENERATION.load(Acquire)
 }
 
-/// What is at a place.
+/// The policy at a place.
 pub(crate) fn at(place: u32) -> &'static Policy {
     let Some(table) = current() else { return &EARLY };
     let place = if matches!(place, UNDECIDED | EARLY_PLACE) { DEFAULT_PLACE } else { place };
@@ -92,7 +92,7 @@ pub(crate) fn at(place: u32) -> &'static Policy {
     &table.policies[place as usize]
 }
 
-/// The place for a mutex that is contended for the first time; `rule`: which one a table's rules say, if any does.
+/// The place for a mutex that is contended for the first time. `rule`: the place that a table's rules give it, if one applies.
 pub(crate) fn choose(rule: impl FnOnce(&'static Order) -> Option<u32>) -> u32 {
     match current() {
         Some(table) => rule(&table.order).unwrap_or(DEFAULT_PLACE),

@@ -1,11 +1,12 @@
-//! glibc's static probes, for bpftrace, perf, SystemTap and gdb: notes that say at which instruction a tracer may stop,
-//! and which registers hold the arguments (docs/profile.md lists them). While nobody traces, they cost nothing, or a `nop`.
+//! glibc's static probes, for bpftrace, perf, SystemTap and gdb. A probe is a note that says at which instruction a tracer may
+//! stop, and which registers hold the arguments (docs/profile.md lists the probes). While nobody traces, a probe costs nothing,
+//! or a `nop`.
 //!
-//! They stand where glibc's stand. What glibc's own functions serve has glibc's own probes, if it was built with them:
-//! none fires twice. The arguments are wherever the compiler has them anyway.
+//! They are in the same places as glibc's. Objects that glibc's own functions serve have glibc's own probes, if glibc was built
+//! with them; so none fires twice. The arguments are wherever the compiler has them anyway.
 
-/// An instruction and its note, in the format of SystemTap's `sys/sdt.h`: the place, a base from which tools see that the
-/// file was moved, no semaphore, and three names.
+/// An instruction and its note, in the format of SystemTap's `sys/sdt.h`: the place, a base by which tools see whether the
+/// file was moved, no semaphore, and three strings.
 macro_rules! note {
     ($instruction:literal, $name:ident, $arguments:literal) => {
         concat!(
@@ -40,7 +41,7 @@ macro_rules! note {
 }
 pub(crate) use note;
 
-/// A probe of glibc's, by its name, with its arguments: one `nop`.
+/// One of glibc's probes, by its name, with its arguments: one `nop`.
 macro_rules! fire {
     ($name:ident, $one:expr) => {
         $crate::probes::fire!(@ $name, "8@{0}", $one)
@@ -49,8 +50,8 @@ macro_rules! fire {
         $crate::probes::fire!(@ $name, "8@{0} 8@{1}", $one, $two)
     };
     (@ $name:ident, $arguments:literal, $($argument:expr),+) => {{
-        // Before it come all writes that the program asks for before it: so it may not be `nomem`.
-        // SAFETY: nothing happens.
+        // Not `nomem`: writes that come before the probe in the source must come before the `nop`.
+        // SAFETY: it does nothing.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             core::arch::asm!(

@@ -1,6 +1,7 @@
-//! glibc's own functions, for what is not ours: semaphores; process-shared, robust, PI and PP objects.
+//! glibc's own functions, for objects that are not ours: semaphores; process-shared, robust, PI and PP objects.
 //!
-//! Our constructor looks up those of mutexes, condvars and semaphores (`sem_post` may be called in signal handlers); or the first use does, if that comes earlier.
+//! Our constructor looks up the functions of mutexes, condvars and semaphores (`sem_post` may be called in signal handlers), or
+//! their first use does, if that comes earlier.
 
 #[cfg(target_arch = "x86_64")]
 use crate::object::{self, Object};
@@ -21,8 +22,8 @@ impl Symbol {
         Self { name, address: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// The address of glibc's own, for callers that may ask late: `dlsym` waits for a lock of the dynamic linker, and
-    /// its holder may load a library and wait for a lock that the caller has.
+    /// The address of glibc's own function, for callers that may ask late. Not by `dlsym`, which waits for a lock of the dynamic
+    /// linker: that lock's holder may be loading a library, and wait for a lock that the caller has.
     pub(crate) fn of_glibc(&self) -> *mut c_void {
         let known = self.address.load(Relaxed); // as in `get`
         #[cfg(target_arch = "x86_64")]
@@ -46,9 +47,9 @@ impl Symbol {
     }
 }
 
-/// A condvar function for references without a version, or with the oldest one: glibc's oldest.
+/// A condvar function for references without a version, or with the oldest one: glibc's oldest function.
 ///
-/// Except if libtsan stands between us and glibc: it has the function without a version. A program linked with libtsan
+/// The exception is libtsan between us and glibc: it has the function without a version. A program that is linked with libtsan
 /// asks for no version, either, and means today's condvars.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug)]
@@ -75,8 +76,8 @@ impl Oldest {
     }
 }
 
-/// The address of glibc's own function, in this version if one is named; null if there is none. Without the dynamic
-/// linker's lock.
+/// The address of glibc's own function, in this version if one is named; null if it has no such function. Doesn't take the
+/// dynamic linker's lock.
 #[cfg(target_arch = "x86_64")]
 fn in_glibc(name: &CStr, version: Option<&CStr>) -> *mut c_void {
     let mut found = core::ptr::null_mut();
@@ -124,7 +125,7 @@ macro_rules! real {
                 unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(
                     concat!(stringify!($name), "\0").as_bytes()) });)*
         }
-        /// Looks all of them up; the addresses, 0 for what this glibc doesn't have.
+        /// Looks up all of them; returns the addresses, 0 for functions that this glibc doesn't have.
         pub(crate) fn resolve() -> impl Iterator<Item = usize> {
             [$(table::$name.get().addr()),*].into_iter()
         }
@@ -146,7 +147,7 @@ late! {
     c"pthread_spin_lock" c"pthread_spin_trylock" c"pthread_spin_unlock"
 }
 
-/// Which of them is called `name`.
+/// The index of the function called `name`.
 pub(crate) const fn late(name: &CStr) -> usize {
     let mut at = 0;
     while at < NAMES.len() {
@@ -162,12 +163,13 @@ pub(crate) const fn late(name: &CStr) -> usize {
     panic!("it is not in the table above")
 }
 
-/// The address of one of them.
+/// The address of the function with this index.
 pub(crate) fn late_address(at: usize) -> *mut c_void {
     LATE[at].of_glibc()
 }
 
-/// Looks them all up: under a tool that takes a late store for a race.
+/// Looks up all of them now: a tool may take a later store for a race, and an attached library must find glibc's functions before
+/// their names lead to ours.
 pub(crate) fn resolve_late() {
     for symbol in &LATE {
         symbol.get();
@@ -232,21 +234,22 @@ pub(crate) fn handle_at(address: usize) -> Option<*mut c_void> {
     object_at(address).map(|found| found.link_map.cast())
 }
 
-/// Makes [`object_at`] ready. By the constructor: `dlsym` waits for a lock, which the thread that waits for ours may hold.
+/// Makes [`object_at`] ready. The constructor does this, because `dlsym` waits for a lock, whose holder may be waiting for one of
+/// ours later.
 pub(crate) fn find_objects() {
     FIND_OBJECT.get();
 }
 
 static FIND_OBJECT: Symbol = Symbol::new(c"_dl_find_object");
 
-/// The object that an address belongs to. By `_dl_find_object` (glibc 2.35), which takes no lock.
+/// The object that an address belongs to, by `_dl_find_object` (glibc 2.35), which takes no lock.
 pub(crate) fn object_at(address: usize) -> Option<Found> {
     let find = FIND_OBJECT.get();
     if find.is_null() || address == 0 {
         return None;
     }
     let mut found = core::mem::MaybeUninit::<Found>::zeroed();
-    // SAFETY: the function's type and its result's layout as glibc documents them; on 0 it has filled it.
+    // SAFETY: the function's type and its result's layout are as glibc documents them; if it returns 0, it has filled the result.
     unsafe {
         let find: unsafe extern "C" fn(usize, *mut Found) -> c_int = core::mem::transmute(find);
         (find(address, found.as_mut_ptr()) == 0).then(|| found.assume_init())

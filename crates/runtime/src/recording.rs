@@ -1,7 +1,7 @@
 //! LOCKWRIGHT_STATS=DIR: the results of epochs, in a file for each process.
 //!
-//! The file is made by our constructor; a forked child makes its own when its first epoch ends. A process that
-//! can't have one goes on without.
+//! Our constructor makes the file; a forked child makes its own when its first epoch ends. A process that
+//! can't have one goes on without it.
 
 use crate::env::{refused, say, variable};
 use crate::fork::{self, When};
@@ -17,7 +17,7 @@ use lockwright_record::{About, Refused, Sample, Slot, Writer};
 struct Store {
     dir: [u8; 4096],
     dir_len: usize,
-    /// LOCKWRIGHT_LOCK: a program may have changed its environment when its children are asked.
+    /// LOCKWRIGHT_LOCK, kept for children: the program may change its environment.
     lock: [u8; 128],
     lock_len: usize,
     emulated: &'static [u8],
@@ -25,8 +25,8 @@ struct Store {
 }
 
 struct Shared(UnsafeCell<Store>);
-// SAFETY: all but `writer` is written by the constructor, before STATE leaves OFF. `writer` is written by the thread that
-// has made STATE BUSY, and read while it is OPEN.
+// SAFETY: the constructor writes everything except `writer`, before STATE leaves OFF. The thread that has made STATE BUSY
+// writes `writer`, which is read while STATE is OPEN.
 unsafe impl Sync for Shared {}
 static STORE: Shared = Shared(UnsafeCell::new(Store {
     dir: [0; 4096],
@@ -41,11 +41,11 @@ static STORE: Shared = Shared(UnsafeCell::new(Store {
 static STATE: AtomicU8 = AtomicU8::new(OFF);
 /// Nothing is recorded.
 const OFF: u8 = 0;
-/// There is a folder, and no file yet.
+/// The process has a folder, but no file yet.
 const SHUT: u8 = 1;
-/// Somebody is making the file.
+/// Some thread is making the file.
 const BUSY: u8 = 2;
-/// There is a file.
+/// The process has a file.
 const OPEN: u8 = 3;
 
 static SAID_FULL: AtomicBool = AtomicBool::new(false);
@@ -56,10 +56,10 @@ static SLOTS: [AtomicU8; IDS] = [const { AtomicU8::new(0) }; IDS];
 /// In [`SLOTS`]: all places were taken.
 const FULL: u8 = u8::MAX;
 
-/// What is done about epochs.
+/// What to do at the end of an epoch.
 static HOOKS: Epochs = Epochs { ended: record, changed };
 
-/// Reads LOCKWRIGHT_STATS. The file says what is emulated.
+/// Reads LOCKWRIGHT_STATS. The file will say what is emulated.
 ///
 /// # Safety
 /// Called once, by the constructor.
@@ -69,7 +69,7 @@ pub(crate) unsafe fn load(emulated: &'static [u8]) {
     let store = unsafe { &mut *STORE.0.get() };
     let mut len = 0;
     if dir[0] != b'/' {
-        // A child may have another current folder.
+        // Make it absolute: a child may have another working directory.
         // SAFETY: a buffer of that size.
         let cwd = unsafe { libc::getcwd(store.dir.as_mut_ptr().cast(), store.dir.len() - 1) };
         if !cwd.is_null() {
@@ -88,7 +88,7 @@ pub(crate) unsafe fn load(emulated: &'static [u8]) {
     store.lock[..store.lock_len].copy_from_slice(&lock[..store.lock_len]);
     store.emulated = emulated;
     fork::tell_child(When::Unseen, in_child);
-    // ORDERING: Release, pairs with the Acquire in `writer`: the folder is there.
+    // ORDERING: Release, pairs with the Acquire in `writer`: the folder is set.
     STATE.store(SHUT, Release);
     watch::watch_epochs(Some(&HOOKS));
     if let Some(Err(why)) = open() {
@@ -96,13 +96,13 @@ pub(crate) unsafe fn load(emulated: &'static [u8]) {
     }
 }
 
-/// Makes the file, if nobody else does; OFF if that fails.
+/// Makes the file, if no other thread does; if that fails, recording is OFF.
 #[cold]
 fn open() -> Option<Result<(), Refused>> {
     if access::is_confined() {
         return None; // the child of a process that may not open files
     }
-    // ORDERING: Acquire, pairs with `load`: the folder is there.
+    // ORDERING: Acquire, pairs with `load`: the folder is set.
     STATE.compare_exchange(SHUT, BUSY, Acquire, Relaxed).ok()?;
     // SAFETY: BUSY: nobody else reads or writes it.
     let store = unsafe { &mut *STORE.0.get() };
@@ -115,7 +115,7 @@ fn open() -> Option<Result<(), Refused>> {
     };
     let made = Writer::create(&store.dir[..store.dir_len], &about);
     store.writer = made.ok();
-    // ORDERING: Release, pairs with the Acquire in `writer`: it is there.
+    // ORDERING: Release, pairs with the Acquire in `writer`: the file is complete.
     STATE.store(if made.is_ok() { OPEN } else { OFF }, Release);
     if made.is_err() {
         watch::watch_epochs(None);
@@ -123,10 +123,10 @@ fn open() -> Option<Result<(), Refused>> {
     Some(made.map(drop))
 }
 
-/// The file. Made now, if this is a forked child that has none yet.
+/// The file; makes it if this is a forked child that has none yet.
 fn writer() -> Option<Writer> {
-    fork::era(); // a child that we have not been told of finds out
-    // Making it takes some 50 us. A signal handler that interrupts just that would wait forever.
+    fork::era(); // so that a child notices the fork even if no fork handler ran
+    // Making it takes about 50 us. We wait with a bound, because a signal handler that interrupted the maker would wait forever.
     for _ in 0..1000 {
         // ORDERING: Acquire, pairs with the Release in `open`.
         match STATE.load(Acquire) {
@@ -177,7 +177,7 @@ fn record(id: u32, sample: &Sample) {
 fn slot(writer: &Writer, id: u32) -> Option<Slot> {
     let known = SLOTS.get(id as usize)?;
     match known.load(Relaxed) {
-        // Relaxed: a place stays its epoch's forever.
+        // Relaxed: a place belongs to its epoch forever.
         0 => {
             let slot = writer.slot(id);
             match slot {

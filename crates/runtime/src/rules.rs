@@ -1,9 +1,9 @@
-//! LOCKWRIGHT_RULES: which mutexes have a lock of their own, by who calls or where the mutex lies.
+//! LOCKWRIGHT_RULES: which mutexes have a lock of their own, by where the call comes from or where the mutex lies.
 //!
 //! A rule's target keeps its place as long as there is room, whichever tables name it. A table says in which order targets are
-//! asked. Where 29 places are not enough, a new target gets the place of one that neither the present table nor the new one names. A
-//! mutex that nobody has contended for since then may come under the new target's lock, which serves it as well as any, until it
-//! chooses anew.
+//! asked. Where 29 places are not enough, a new target gets the place of one that neither the current table nor the new one names. A
+//! mutex that nobody has contended for since then may come under the new target's lock until it chooses anew; that lock serves it as
+//! well as any other.
 
 use crate::access::{self, Access};
 use crate::env::cut;
@@ -14,7 +14,7 @@ use lockwright_record::mailbox::RULES;
 
 /// The place of mutexes that no rule names.
 pub(crate) const DEFAULT_PLACE: u32 = 1;
-/// Places from 0, which is not decided yet, to 30.
+/// The number of places: from 0 (not decided yet) to 30.
 pub(crate) const PLACES: usize = 31;
 /// How many targets a table can have: one place each, in addition to the default's.
 const TARGETS: usize = PLACES - 1 - DEFAULT_PLACE as usize;
@@ -23,15 +23,15 @@ const _: () = assert!(TARGETS == RULES);
 /// How a target selects mutexes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
-    /// Those first contended by a call from these addresses.
+    /// Mutexes that are first contended by a call from these addresses.
     Call,
-    /// Those at these addresses.
+    /// Mutexes at these addresses.
     Mutex,
-    /// Those first contended by a call from this module.
+    /// Mutexes that are first contended by a call from this module.
     Library,
 }
 
-/// Which mutexes a rule is for. `low..high` are offsets from the module's load address; without a module they are addresses.
+/// The mutexes that a rule is for. `low..high` are offsets from the module's load address; without a module they are addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Target<'a> {
     what: What,
@@ -52,7 +52,7 @@ impl Order {
     /// Asks nobody.
     pub(crate) const NOBODY: Self = Self { places: [0; TARGETS], targets: [None; TARGETS], len: 0 };
 
-    /// Asks this target, after the others: its place, if there is one left. `before`: who has which place so far.
+    /// Appends this target; returns its place, if one is left. `before`: the targets' places so far.
     pub(crate) fn push(&mut self, target: Target<'static>, before: &Self) -> Option<usize> {
         let place = self.place_of(&target).or_else(|| {
             let is_ours = |place: &usize| self.places().any(|own| own == *place as u32);
@@ -70,7 +70,7 @@ impl Order {
         Some(place)
     }
 
-    /// Is this one among them?
+    /// Does it ask this target?
     pub(crate) fn has(&self, target: &Target<'_>) -> bool {
         self.place_of(target).is_some()
     }
@@ -100,17 +100,17 @@ struct Program {
 }
 
 struct Shared(UnsafeCell<Program>);
-// SAFETY: written by the thread that makes the first table with rules, before that is published; read by way of a table.
+// SAFETY: written by the thread that makes the first table with rules, before that table is published; read only by way of a table.
 unsafe impl Sync for Shared {}
 static PROGRAM: Shared = Shared(UnsafeCell::new(Program { name: [0; 256], len: 0 }));
 
-/// Learns what the program is called, before a table with rules is published.
+/// Learns the program's name, before a table with rules is published.
 ///
 /// # Safety
-/// Called by one thread at a time.
+/// One thread at a time calls this.
 pub(crate) unsafe fn prepare() {
     let program = PROGRAM.0.get();
-    // SAFETY: nobody else writes; if it is known, somebody may read, and nobody writes any more.
+    // SAFETY: nobody else writes. Once the name is known, others may read it, and nobody writes it any more.
     unsafe {
         if (*program).len == 0 {
             load_program(&mut *program);
@@ -123,7 +123,7 @@ fn load_program(program: &mut Program) {
     let name = if access::now() == Access::All {
         files::program(&mut path)
     } else {
-        // By the name it was started with, which may be a symbolic link.
+        // Use the name that it was started with, which may be a symbolic link.
         // SAFETY: no preconditions.
         let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
         // SAFETY: the kernel's own C string, at the top of the stack.
@@ -147,7 +147,7 @@ pub(crate) fn parse(piece: &[u8]) -> Option<(Target<'_>, &[u8])> {
         }
         _ => return None,
     };
-    // The last '+': a module's name may have some of its own (libstdc++.so.6).
+    // The last '+': a module's name may contain some, too (libstdc++.so.6).
     let plus = target.iter().rposition(|&byte| byte == b'+')?;
     let (low, high) = cut(&target[plus + 1..], b'-')?;
     let target = Target { what, module: &target[..plus], low: hex(low)?, high: hex(high)? };
@@ -163,9 +163,9 @@ fn base_name(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or(path)
 }
 
-/// The place that the first fitting rule gives to this mutex, contended by a call at `caller`.
+/// The place that the first matching rule gives to this mutex, contended by a call at `caller`.
 ///
-/// Objects are found by glibc, from 2.35 on; without it no rule with a module fits.
+/// glibc 2.35 or later finds objects by address; before that no rule with a module matches.
 pub(crate) fn rule_for(order: &'static Order, mutex: usize, caller: usize) -> Option<u32> {
     if order.len == 0 {
         return None;
@@ -195,7 +195,7 @@ pub(crate) fn rule_for(order: &'static Order, mutex: usize, caller: usize) -> Op
 fn locate(program: &'static [u8], address: usize) -> Option<(&'static [u8], usize)> {
     let found = real::object_at(address)?;
     let name = found.name();
-    // The program itself has no name there.
+    // glibc has no name for the program itself.
     let name = if name.is_empty() { program } else { base_name(name) };
     Some((name, address - found.map_start as usize))
 }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(order([1, 1], &first).len, 2, "the first of two decides, and both are asked");
         let full = order(0..TARGETS, &second);
         assert_eq!(Order::push(&mut { full }, target(TARGETS), &second), None);
-        // As many others: they get the places of those that are named no more.
+        // As many other targets: they get the places of targets that are no longer named.
         let others = order(100..100 + TARGETS, &full);
         let mut places: Vec<_> = others.places().collect();
         places.sort_unstable();

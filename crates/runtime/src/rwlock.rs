@@ -1,8 +1,8 @@
 //! `pthread_rwlock_*` on [`lockwright_locks::rw::rwlock`].
 //!
-//! Private locks are ours, in glibc's own 56 bytes; process-shared ones stay glibc's, because the other
-//! process may run without us. `pthread_rwlock_init`, `_destroy` and the attributes stay glibc's too: its
-//! `init` zeroes the words and leaves preference and sharing where we read them.
+//! Private locks are ours, in glibc's own 56 bytes. Process-shared ones stay glibc's, because the other
+//! process may run without us. `pthread_rwlock_init`, `_destroy` and the attributes stay glibc's, too: its
+//! `init` zeroes the words, and leaves preference and sharing where we read them.
 //!
 //! Invariant: a lock is always served by the same side, because the two protocols differ. Which side
 //! depends on the lock's sharing and on a setting that is read once.
@@ -32,11 +32,11 @@ pub struct RwLock {
     writers: Atomic32,
     _futexes: [u32; 2],
     _pad: [u32; 2],
-    /// glibc's `__cur_writer`: debuggers read it.
+    /// glibc's `__cur_writer`, which debuggers read.
     owner: Atomic32,
     shared: c_int,
     _elision: u64,
-    /// 1: who watches the order of locks knows it. `pthread_rwlock_init` makes it 0.
+    /// 1: the watcher of lock orders knows this lock. `pthread_rwlock_init` makes it 0.
     is_known: Atomic32,
     _pad2: u32,
     prefer: u32,
@@ -51,7 +51,7 @@ const _: () = assert!(offset_of!(RwLock, owner) == 24);
 const _: () = assert!(offset_of!(RwLock, shared) == 28);
 const _: () = assert!(offset_of!(RwLock, prefer) == 48);
 
-/// The function of glibc's that `$name` stands for, called.
+/// Calls glibc's function `$name`.
 macro_rules! glibc {
     ($name:literal, $lock:expr $(, $argument:expr => $kind:ty)*) => {{
         const AT: usize = real::late($name);
@@ -59,7 +59,7 @@ macro_rules! glibc {
         let function = unsafe {
             transmute::<*mut c_void, unsafe extern "C" fn(*mut RwLock $(, $kind)*) -> c_int>(real::late_address(AT))
         };
-        // SAFETY: our caller's promises are those that glibc asks for.
+        // SAFETY: our caller promises what glibc requires.
         unsafe { function($lock $(, $argument)*) }
     }};
 }
@@ -71,7 +71,7 @@ impl Default for RwLock {
 }
 
 impl RwLock {
-    /// An unlocked lock that prefers writers: a leaving writer lets a writer in first, readers join readers.
+    /// An unlocked lock that prefers writers: a writer that leaves lets another writer in first, but readers join readers.
     pub const fn new() -> Self {
         Self {
             state: Atomic32::of(0),
@@ -170,16 +170,16 @@ pub(crate) unsafe fn deadline(clock: clockid_t, at: *const timespec) -> Option<D
 }
 
 const RWLOCK: How = How::of(order::RWLOCK);
-/// To be locked for reading.
+/// Locking for reading.
 pub(crate) const READS: How = RWLOCK.reading();
-/// For writing.
+/// Locking for writing.
 pub(crate) const WRITES: How = RWLOCK;
 
-/// Runs an operation that locks it if it answers 0, while operations are watched.
+/// Runs an operation while operations are watched; if it returns 0, it has locked the lock.
 #[cold]
 pub(crate) fn watched(lock: &RwLock, how: How, call: Call, run: impl Fn() -> c_int) -> c_int {
     let taking = || {
-        // Relaxed: set once, while it lives.
+        // Relaxed: set once in a lock's life.
         let is_new = lock.shared == 0
             && lock.is_known.load(Relaxed) == 0
             && lock.is_known.swap(1, Relaxed) == 0;
@@ -188,13 +188,13 @@ pub(crate) fn watched(lock: &RwLock, how: How, call: Call, run: impl Fn() -> c_i
     watch::operation(|| watch::in_order(taking, &run))
 }
 
-/// Runs an operation that unlocks it if it answers 0, while operations are watched.
+/// Runs an operation while operations are watched; if it returns 0, it has unlocked the lock.
 #[cold]
 pub(crate) fn unlock_watched(lock: *const RwLock, run: impl Fn() -> c_int) -> c_int {
     watch::operation(|| watch::out_of_order(lock.addr(), &run))
 }
 
-/// `$name`: locks by `$run`, while operations are watched.
+/// Defines `$name`, which locks by `$run` while operations are watched.
 macro_rules! watched {
     ($($name:ident: $how:expr, $from:ident = $run:ident;)*) => { $(
         with_caller! {
@@ -239,7 +239,7 @@ pub unsafe fn rdlock(lock: *mut RwLock) -> c_int {
 
 #[inline]
 unsafe fn rdlock_here(lock: *mut RwLock) -> c_int {
-    // SAFETY: our caller's promise; all that changes in it is atomic.
+    // SAFETY: our caller's promise; everything in it that changes is atomic.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_rdlock", lock);
@@ -427,8 +427,8 @@ pub unsafe fn unlock(lock: *mut RwLock) -> c_int {
 
 #[inline]
 unsafe fn unlock_here(lock: *mut RwLock) -> c_int {
-    // SAFETY: as in `rdlock`. Others may free the lock once it is released; `Parts::unlock` looks at it no
-    // more then, and an atomic's reference need not outlive its last use.
+    // SAFETY: as in `rdlock`. Others may free the lock once it is released. After that `Parts::unlock` no longer
+    // looks at it, and a reference to atomics need not outlive its last use.
     let this = unsafe { &*lock };
     if this.is_glibcs() {
         return glibc!(c"pthread_rwlock_unlock", lock);

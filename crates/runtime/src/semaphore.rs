@@ -1,8 +1,8 @@
-//! `sem_*`: always glibc's. While something is counted, we say who waits for whom: some programs' locks are semaphores, Python's
-//! among them.
+//! `sem_*`: always glibc's. While counting is on, we report who waits for whom: some programs use semaphores as locks, Python among
+//! them.
 //!
-//! Unless something is counted, each call is one look at the level, and glibc's function. glibc's also decides about cancellation,
-//! which may unwind through us at any call of it.
+//! While counting is off, each call is one look at the level, and glibc's function. glibc also handles cancellation, which may unwind
+//! through us at any call of its functions.
 
 use crate::caller::Call;
 use crate::layout::Semaphore;
@@ -11,8 +11,8 @@ use crate::{real, thread};
 use core::ffi::c_int;
 use libc::{clockid_t, timespec};
 
-/// `$name`: `$to`, with the caller's return address, its frame pointer and its stack pointer as further arguments, from the fourth
-/// on. See `caller.rs`.
+/// Defines `$name`, which calls `$to` with three more arguments, from the fourth on: the caller's return address, frame pointer and
+/// stack pointer. See `caller.rs`.
 macro_rules! with_caller {
     ($($name:ident($($argument:ident: $kind:ty),*) = $to:ident;)*) => { $(
         #[cold]
@@ -114,7 +114,7 @@ pub unsafe fn post(s: *mut Semaphore) -> c_int {
     }
 }
 
-/// It is no more.
+/// Destroys it.
 ///
 /// # Safety
 /// As [`wait`]; nobody uses it any more.
@@ -166,9 +166,9 @@ unsafe extern "C-unwind" fn clockwait_from(
 }
 
 /// Waits by glibc's function, which may not return: a cancelled thread, or one that leaves by a signal handler, is unwound from
-/// there. Nothing is held here then, and the next release finds that nobody waits.
+/// there. We hold nothing then, and the next release finds that nobody waits.
 unsafe fn counted(s: *mut Semaphore, call: Call, wait: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: the caller's promise; all that we read are atomics.
+    // SAFETY: the caller's promise; we read only atomics.
     let semaphore = unsafe { &*s };
     let since = semaphores::waits(semaphore);
     let answer = wait();
@@ -202,7 +202,7 @@ unsafe extern "C-unwind" fn post_from(
     let post = semaphores::posts(unsafe { &*s });
     // SAFETY: as above.
     let answer = unsafe { real::sem_post(s.cast()) };
-    // From here on it may be gone: somebody took it, and destroyed it.
+    // From here on it may be gone: somebody may have taken it and destroyed it.
     if let (Some(post), 0) = (post, answer) {
         semaphores::posted(s.addr(), post, Call { from, frame, stack });
     }

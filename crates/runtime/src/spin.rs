@@ -1,14 +1,14 @@
-//! `pthread_spin_*`: glibc's word and values, so that code which got past us may use the same lock.
+//! `pthread_spin_*`, with glibc's word and values, so that code that bypasses us may use the same lock.
 //!
 //! ```text
 //! x86-64   1 free, 0 or less held (glibc counts down)
 //! others   0 free, 1 held
 //! ```
 //!
-//! A waiter looks for a bounded time and then gives its CPU away between two looks: with more threads than
-//! CPUs the holder may be waiting for that very CPU. glibc's spins for as long as it takes.
-//! `pthread_spin_init` and `_destroy` stay glibc's: a constant and nothing. Process-shared locks need
-//! nothing special, because nobody sleeps on the word.
+//! A waiter spins for a bounded time. After that it yields its CPU between two looks: with more threads than
+//! CPUs the holder may be waiting for that very CPU. glibc's waiters spin for as long as it takes.
+//! `pthread_spin_init` and `_destroy` stay glibc's: the former writes a constant, the latter does nothing. Process-shared
+//! locks need nothing special, because nobody sleeps on the word.
 
 use core::ffi::c_int;
 use core::mem::transmute;
@@ -37,7 +37,7 @@ macro_rules! glibc {
     ($name:literal, $lock:expr) => {
         move || {
             const AT: usize = real::late($name);
-            // SAFETY: glibc declares the function so, and our caller's promises are those that it asks for.
+            // SAFETY: glibc declares the function so, and our caller promises what it requires.
             unsafe {
                 let function: unsafe extern "C" fn(*mut Spin) -> c_int = transmute(real::late_address(AT));
                 function($lock)
@@ -97,7 +97,7 @@ pub unsafe fn lock(lock: *mut Spin) -> c_int {
 with_caller! {
     /// Locks, while operations are watched.
     lock_watched(*mut Spin) = lock_watched_from;
-    /// Tries to.
+    /// Tries to lock, while operations are watched.
     trylock_watched(*mut Spin) = trylock_watched_from;
 }
 
@@ -155,7 +155,7 @@ unsafe extern "C" fn trylock_watched_from(
 /// As [`lock`], and the caller holds the lock.
 #[inline]
 pub unsafe fn unlock(lock: *mut Spin) -> c_int {
-    // ORDERING: Release [unlock]: what we wrote is the next holder's to read.
+    // ORDERING: Release [unlock]: the next holder sees what we wrote.
     // SAFETY: our caller's promise; an atomic.
     let this = unsafe { &*lock };
     watch::operation_or(glibc!(c"pthread_spin_unlock", lock), move || {
@@ -172,7 +172,7 @@ mod tests {
     fn glibc_and_we_mean_the_same_word() {
         let mut word: libc::pthread_spinlock_t = 7;
         let ours = (&raw mut word).cast::<Spin>();
-        // SAFETY: one thread, one initialised lock; taken and released in turns by either side.
+        // SAFETY: one thread, one initialised lock; both sides take and release it by turns.
         unsafe {
             libc::pthread_spin_init(&raw mut word, 0);
             assert_eq!(lock(ours), 0);

@@ -1,8 +1,8 @@
-//! Another table of locks while the program runs: `lockwright switch` writes it to a [`Mailbox`], and the next thread that
+//! Another table of locks while the program runs. `lockwright switch` writes it to a [`Mailbox`], and the next thread that
 //! has to wait for a mutex puts it in force. A program in which nobody waits doesn't need it.
 //!
-//! That thread is on the lock path: it allocates from the kernel, takes no lock, and writes errors back to the mailbox.
-//! Threads that already wait go on under the old lock, and later ones get the new one: both agree on word 0
+//! That thread is on the lock path. So it gets memory from the kernel, takes no lock, and writes errors back to the mailbox.
+//! Threads that already wait go on under the old lock, and later ones use the new one: both agree on word 0
 //! (`locks::posix`).
 
 use crate::access::{self, Access};
@@ -17,12 +17,12 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_native::futex::{self, Clock};
 use lockwright_record::mailbox::{DONE, Mailbox, POSTED, REFUSED, STATE, TAKEN, TEXT};
 
-/// This process's.
+/// This process's mailbox.
 #[unsafe(no_mangle)]
 #[used]
 pub static lockwright_mailbox: Mailbox = Mailbox::new();
 
-/// Some thread makes a table. The command has no say in this one.
+/// Some thread is making a table. Unlike the mailbox's state, the command doesn't write this.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
 /// The tables so far, and whether each can be put in force. Only the thread that has set BUSY looks here.
@@ -31,8 +31,7 @@ struct Known([Cell<Option<(&'static Table, bool)>>; TABLES]);
 unsafe impl Sync for Known {}
 static KNOWN: Known = Known([const { Cell::new(None) }; TABLES]);
 
-/// Tells the command what is in force. Called by the constructor, and by the thread that has set
-/// BUSY.
+/// Tells the command what is in force. Called by the constructor, and by the thread that has set BUSY.
 pub(crate) fn tell(table: &'static Table) {
     let words = table.words();
     let mailbox = &lockwright_mailbox;
@@ -41,10 +40,10 @@ pub(crate) fn tell(table: &'static Table) {
     mailbox.now.store(words.as_ptr().cast_mut(), Relaxed);
 }
 
-/// Puts in force what has been posted. Called by a thread that has to wait.
+/// Puts a posted table in force. Called by a thread that has to wait.
 #[inline(always)]
 pub(crate) fn look() {
-    // A hint: `take` makes sure.
+    // A hint: `take` checks it again.
     if lockwright_mailbox.state.load(Relaxed) & STATE == POSTED {
         take();
     }
@@ -53,7 +52,7 @@ pub(crate) fn look() {
 #[cold]
 #[inline(never)]
 fn take() {
-    // A child that we are not told of must not wait for a thread that it doesn't have.
+    // A child must not wait for a thread that it doesn't have, even if no fork handler tells us about the fork.
     fork::tell_child(When::Seen, in_child);
     // ORDERING: Acquire, pairs with the Release in `be_idle`.
     let claim = || !BUSY.swap(true, Acquire);
@@ -63,24 +62,24 @@ fn take() {
     });
 }
 
-/// The next one may.
+/// Lets the next thread make a table.
 fn be_idle() {
-    // ORDERING: Release, pairs with the Acquire in `take`: what was made has been made.
+    // ORDERING: Release, pairs with the Acquire in `take`: the table is complete.
     BUSY.store(false, Release);
 }
 
 /// In a forked child, which has one thread.
 fn in_child() {
     if BUSY.swap(false, Relaxed) {
-        lockwright_mailbox.state.fetch_and(!STATE, Relaxed); // EMPTY: the thread that was at it does not exist
-        policy::choose_anew(); // the table may have been set, and nothing after it
+        lockwright_mailbox.state.fetch_and(!STATE, Relaxed); // EMPTY: the thread that was making it does not exist
+        policy::choose_anew(); // that thread may have set the table, and done nothing after that
     }
 }
 
-/// As [`take`], by the one thread that does.
+/// As [`take`], for the one thread that has set BUSY.
 fn take_alone() {
     let mailbox = &lockwright_mailbox;
-    // ORDERING: Acquire, pairs with the command's write, by the kernel: the text was there before.
+    // ORDERING: Acquire, pairs with the command's write, which the kernel does: the text was written before.
     let posted = mailbox.state.load(Acquire);
     if posted & STATE != POSTED {
         return;
@@ -88,12 +87,12 @@ fn take_alone() {
     let fresh = map();
     if let Some(fresh) = fresh {
         let len = (mailbox.len.load(Relaxed) as usize).min(TEXT);
-        // SAFETY: zeroes that nobody else has. If the command changes the text meanwhile, the copy is discarded: the
-        // state has changed.
+        // SAFETY: zeroes to which nobody else has a pointer. If the command changes the text meanwhile, the state has changed,
+        // too, and the copy is discarded.
         unsafe { config::write_words(fresh, &(&*mailbox.text.get())[..len]) };
     }
     let taken = posted - POSTED + TAKEN;
-    // ORDERING: AcqRel: the copy was made before. The command, which sees TAKEN, keeps out.
+    // ORDERING: AcqRel: the copy was made before. A command that sees TAKEN keeps out.
     if mailbox.state.compare_exchange(posted, taken, AcqRel, Relaxed).is_err() {
         fresh.inspect(|fresh| unmap(*fresh));
         return;
@@ -113,7 +112,7 @@ fn take_alone() {
             DONE
         }
         None => {
-            // SAFETY: with TAKEN set the command keeps out.
+            // SAFETY: while the state is TAKEN, the command keeps out.
             unsafe {
                 let text: *mut u8 = mailbox.text.get().cast();
                 text.copy_from_nonoverlapping(why.text.as_ptr(), why.len);
@@ -122,12 +121,12 @@ fn take_alone() {
             REFUSED
         }
     };
-    // ORDERING: Release, for the command: what it reads then has been written. It may have timed out, and posted
+    // ORDERING: Release, for the command: what it reads after this has been written. It may have timed out, and posted
     // something else.
     let _ = mailbox.state.compare_exchange(taken, posted - POSTED + end, Release, Relaxed);
 }
 
-/// Zeroes for a table; `None`: there is no memory, or a filter may kill for asking.
+/// Zeroed memory for a table; `None`: no memory is left, or a filter may kill for asking.
 fn map() -> Option<*mut Table> {
     if access::now() == Access::None {
         return None;
@@ -152,7 +151,7 @@ struct Refusal {
 }
 
 impl Refusal {
-    /// Says only this: there is no table.
+    /// Sets this text, and returns `None`: the table is refused.
     fn because<T>(&mut self, pieces: &[&[u8]]) -> Option<T> {
         self.len = 0;
         for byte in pieces.iter().copied().flatten() {
@@ -165,14 +164,14 @@ impl Refusal {
     }
 }
 
-/// The table of the words in `fresh`: that memory, or one of those so far.
+/// The table for the text in `fresh`: in that memory, or an earlier table.
 fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
     let known = || KNOWN.0.iter().map_while(Cell::get);
     if known().next().is_none() {
         KNOWN.0[0].set(policy::current().map(|first| (first, true)));
     }
     let old = {
-        // SAFETY: nobody else has it, and nobody writes before this ends.
+        // SAFETY: nobody else has a pointer to it, and nobody writes to it before this block ends.
         let words = unsafe { &(&(*fresh).text)[..(*fresh).len] };
         let old = known().find(|(table, is_good)| *is_good && table.words() == words);
         old.map_or_else(|| is_legal(words, why).then_some(None), |(table, _)| Some(Some(table)))
@@ -184,23 +183,23 @@ fn table(fresh: *mut Table, why: &mut Refusal) -> Option<&'static Table> {
             why.because(&[b"it has had 512 different settings, and can go back to those only"])
         });
     };
-    // SAFETY: zeroes but for the words, that nobody else has; by BUSY no other thread makes a table.
+    // SAFETY: zeroes except for the text, to which nobody else has a pointer; by BUSY no other thread makes a table.
     let table =
         unsafe { config::fill(fresh, |bad| why.because(&bad.pieces()).unwrap_or_default()) };
-    // Kept even if refused: so the same is not tried again.
+    // Kept even if refused, so that the same table is not tried again.
     let is_good = why.len == 0;
     slot.set(Some((table, is_good)));
     is_good.then_some(table)
 }
 
-/// Can a table in words be put in force?
+/// Can a table with this text be put in force?
 fn is_legal(words: &[u8], why: &mut Refusal) -> bool {
     let known = || KNOWN.0.iter().map_while(Cell::get);
     let mut refuse = |bad: Bad<'_>| why.because::<()>(&bad.pieces()).is_some();
     if let Err(bad) = config::check(words) {
         return refuse(bad);
     }
-    // A mutex's 8 bytes are one textbook lock forever, and mutexes may come from any place to any other.
+    // A mutex's 8 bytes are one textbook lock forever, and mutexes may move from any place to any other.
     for new in config::textbooks(words) {
         let so_far = known().flat_map(|(table, _)| config::textbooks(table.words()));
         if let Some(old) = so_far.chain(config::textbooks(words)).find(|old| !ptr::eq(*old, new)) {

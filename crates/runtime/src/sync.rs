@@ -1,7 +1,7 @@
 //! The locks for programs that name them: `lockwright-sync` (Rust), `liblockwright_static.a` (C, C++).
 //!
 //! Such a program has a runtime of its own, linked in. If the preloaded library is in the process, too, the
-//! program's runtime stays out of it: every call goes to the library's runtime, by its [`Table`]. So a process
+//! program's runtime does nothing itself: every call goes to the library's runtime, through its [`Table`]. So a process
 //! has one set of policies, epochs, statistics and emulated clocks, whichever copy made the lock.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //!                                                 └─ preload's Table ──► the same, in the library
 //! ```
 //!
-//! Nothing here needs glibc's own lock functions, so a static program can have it.
+//! Nothing here needs glibc's own lock functions, so static programs can use it.
 
 use crate::caller::Call;
 use crate::layout::{Cond, Mutex};
@@ -24,16 +24,16 @@ use lockwright_native::symbol::{self, Scope};
 use lockwright_native::{Atomic32, Deadline, Native};
 use lockwright_platform::{Platform, Word};
 
-/// Changes whenever the layout of [`Table`] or of the locks does, or what a function means.
+/// Changes whenever the layout of [`Table`] or of the locks changes, or the meaning of a function.
 const VERSION: u32 = 1;
 
-/// Declares the functions once: those that callers use, those of this runtime, and the table.
+/// Declares the functions once, and generates the public functions, this runtime's own functions, and the table.
 macro_rules! table {
     ($(
         $(#[$doc:meta])*
         fn $name:ident($($arg:ident: $ty:ty),*) -> c_int $body:block
     )*) => {
-        /// A runtime's functions, as the preloaded library shows them to the program's own runtime.
+        /// A runtime's functions, as the preloaded library exports them to the program's own runtime.
         #[repr(C)]
         #[derive(Debug)]
         pub struct Table {
@@ -73,7 +73,7 @@ table! {
     /// Locks. Always 0.
     ///
     /// # Safety
-    /// `lock` is there until it returns; not destroyed.
+    /// `lock` exists, and is not destroyed, until this returns.
     fn mutex_lock(lock: *mut Mutex) -> c_int {
         // SAFETY: the caller's promise.
         unsafe { mutex::lock(lock, 0) }
@@ -106,7 +106,7 @@ table! {
         unsafe { mutex::unlock(lock) }
     }
 
-    /// Destroys: 0, or EBUSY while it is held, or a waiter of a condvar will come back for it.
+    /// Destroys: 0, or EBUSY while it is held, or while a condvar's waiter will come back for it.
     ///
     /// # Safety
     /// As [`mutex_lock`].
@@ -115,12 +115,12 @@ table! {
         unsafe { mutex::destroy(lock) }
     }
 
-    /// Waits for a signal, without a bound if `until` is null, else until `clock` reads it: 0 (also for no
-    /// reason), ETIMEDOUT; EINVAL if others wait for it with another mutex, or for a bad clock or time.
+    /// Waits for a signal: without a bound if `until` is null, otherwise until `clock` reads it. 0 (wake-ups may be
+    /// spurious), ETIMEDOUT; EINVAL if others wait for it with another mutex, or for a bad clock or time.
     /// Not a cancellation point.
     ///
     /// # Safety
-    /// Both are there until it returns; the calling thread holds `lock`; `until` is null or readable.
+    /// Both exist until this returns; the calling thread holds `lock`; `until` is null or readable.
     fn cond_wait(cond: *mut Cond, lock: *mut Mutex, clock: clockid_t, until: *const timespec) -> c_int {
         // SAFETY: the caller's promise.
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
@@ -134,7 +134,7 @@ table! {
     /// Wakes the waiter that came first. Always 0.
     ///
     /// # Safety
-    /// `cond` is there until it returns.
+    /// `cond` exists until this returns.
     fn cond_signal(cond: *mut Cond) -> c_int {
         // SAFETY: the caller's promise.
         unsafe { cond::signal(cond) }
@@ -152,7 +152,7 @@ table! {
     /// Destroys, once timed-out waiters have left. Always 0.
     ///
     /// # Safety
-    /// As [`cond_signal`], and nobody waits without having been woken.
+    /// As [`cond_signal`], and all waiters have been woken.
     fn cond_destroy(cond: *mut Cond) -> c_int {
         // SAFETY: the caller's promise.
         unsafe { cond::destroy(cond) }
@@ -162,14 +162,14 @@ table! {
     /// readers), EDEADLK (the calling thread holds it for writing).
     ///
     /// # Safety
-    /// `lock` is there until it returns; `until` is null or readable.
+    /// `lock` exists until this returns; `until` is null or readable.
     fn rwlock_read(lock: *mut RwLock, clock: clockid_t, until: *const timespec) -> c_int {
         // SAFETY: the caller's promise.
         let Ok(deadline) = (unsafe { deadline(clock, until) }) else { return libc::EINVAL };
         // SAFETY: the caller's promise.
         let lock = unsafe { &*lock };
         let run = move || lock.read(deadline);
-        // With a deadline nobody is stuck.
+        // With a deadline nobody can get stuck.
         let how = if until.is_null() { rwlock::READS } else { rwlock::READS.trying() };
         if watch::is_on() { rwlock::watched(lock, how, Call::UNKNOWN, run) } else { run() }
     }
@@ -227,7 +227,7 @@ table! {
         if watch::is_on() { rwlock::unlock_watched(lock, run) } else { run() }
     }
 
-    /// See [`epoch::start`]. Always 0, as the three below.
+    /// See [`epoch::start`]. Always 0, like the three below.
     ///
     /// # Safety
     /// None: any id is legal.
@@ -277,7 +277,7 @@ unsafe fn deadline(clock: clockid_t, until: *const timespec) -> Result<Option<De
     unsafe { rwlock::deadline(clock, until) }.map(Some).ok_or(())
 }
 
-/// Null: not known yet. Our own table: this runtime serves. Else the preloaded library's.
+/// Null: not known yet. Our own table: this runtime serves the calls. Otherwise the preloaded library's table.
 static SERVER: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 
 fn own_table() -> *mut Table {
@@ -297,15 +297,15 @@ fn other() -> Option<&'static Table> {
     if ptr::eq(server, own_table()) { None } else { Some(unsafe { &*server }) }
 }
 
-/// Finds out which runtime serves, and readies this one if it does. For a program's constructor; functions that
+/// Finds out which runtime serves the calls, and readies this one if need be. For a program's constructor; functions that
 /// are called earlier call this themselves.
 pub fn start() {
     other();
 }
 
-/// 0: nobody has begun; 1: somebody is at it; 2: done.
+/// 0: nobody has begun; 1: some thread is finding out; 2: done.
 static PROGRESS: Atomic32 = Atomic32::of(0);
-/// The thread that is at it.
+/// The thread that is finding out.
 static BEGINNER: AtomicU32 = AtomicU32::new(0);
 
 #[cold]
@@ -315,8 +315,8 @@ fn begin() -> *mut Table {
     if PROGRESS.compare_exchange(0, 1, Acquire, Acquire).is_ok() {
         BEGINNER.store(thread::id(), Relaxed); // for ourselves
         let server = library().unwrap_or_else(|| {
-            // SAFETY: PROGRESS lets one thread come here, once; and the preloaded library has a runtime of
-            // its own, which never comes here.
+            // SAFETY: PROGRESS lets only one thread in here, once. The preloaded library has a runtime of its own, which
+            // never gets here.
             unsafe { init::begin() };
             own_table()
         });
@@ -327,7 +327,7 @@ fn begin() -> *mut Table {
         return server;
     }
     if BEGINNER.load(Relaxed) == thread::id() {
-        // An allocator built on our locks, called by the dynamic linker's look-up. Word 0 is the truth.
+        // The dynamic linker's look-up has called an allocator that uses our locks. Either runtime will do: word 0 decides.
         return own_table();
     }
     // ORDERING: Acquire, pairs with [server].
@@ -380,7 +380,7 @@ mod tests {
         let all = Arc::new(Both(Mutex::new(), Mutex::new(), Cond::new()));
         let waiter = thread::spawn({
             let all = all.clone();
-            // SAFETY: all of it is there until this thread is joined.
+            // SAFETY: all of it exists until this thread is joined.
             move || unsafe {
                 mutex_lock(at(&all.0));
                 let answer = cond_wait(at(&all.2), at(&all.0), 0, ptr::null());
@@ -400,7 +400,7 @@ mod tests {
             assert!(all.1.is_locked(), "refused, so still held");
             cond_signal(at(&all.2));
             assert_eq!(waiter.join().unwrap(), 0);
-            // Nobody waits any more: now the second mutex is as good.
+            // Nobody waits any more: now the second mutex is accepted.
             let until = soon(1);
             let answer = cond_wait(at(&all.2), at(&all.1), libc::CLOCK_MONOTONIC, &until);
             assert_eq!(answer, libc::ETIMEDOUT);
@@ -412,7 +412,7 @@ mod tests {
     fn times_by_unknown_clocks_are_refused() {
         let (mutex, cond, lock) = (Mutex::new(), Cond::new(), RwLock::new());
         let until = soon(1);
-        // SAFETY: all of it is there.
+        // SAFETY: all of it exists.
         unsafe {
             mutex_lock(at(&mutex));
             let clock = libc::CLOCK_PROCESS_CPUTIME_ID;

@@ -1,10 +1,9 @@
-//! What each thread keeps: its reorder window, its epochs, and the watchers' accounts. And what glibc keeps about it:
-//! whether it is being cancelled, and its kernel id. (A child of a raw `clone` has glibc's word as the program left it,
-//! as glibc's own lock code does; Chromium's zygote corrects the word.)
+//! What we keep for each thread: its reorder window, its epochs, and the watchers' accounts. And what glibc keeps about it:
+//! whether it is being cancelled, and its kernel id. (In a child of a raw `clone`, glibc's word is as the program left it, for
+//! us as for glibc's own lock code. Chromium's zygote corrects the word.)
 //!
-//! In static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
-//! `thread_local!` would call `__tls_get_addr` here, which may allocate, in a library that must work
-//! inside of `malloc`.
+//! Our part lies in static TLS with the initial-exec model, reached by one load and the thread pointer. Rust's own
+//! `thread_local!` would call `__tls_get_addr` here, which may allocate. But this library must work inside `malloc`.
 
 use core::cell::UnsafeCell;
 use core::ffi::{c_int, c_void};
@@ -17,23 +16,23 @@ use lockwright_native::symbol::{self, Scope};
 /// One thread's memory. Zeroed when the thread starts.
 #[repr(C)]
 pub(crate) struct Thread {
-    /// Kernel thread id, where glibc's is not found; 0: not asked for yet. Own thread only.
+    /// Kernel thread id, if glibc's copy isn't found; 0: not asked for yet. Own thread only.
     tid: AtomicU32,
-    /// By how much the reorder window of its current epoch is below 100 ms, ns. Own thread only.
+    /// 100 ms minus the reorder window of its current epoch, ns. Own thread only.
     pub(crate) narrowed_ns: AtomicU32,
-    /// Its epochs, an `epoch::Block`; null: it has had none. Own thread only.
+    /// Its epochs, an `epoch::Block`; null: it has run none. Own thread only.
     pub(crate) epochs: AtomicPtr<c_void>,
     /// Contended acquisitions so far, wrapping. Own thread only.
     pub(crate) waits: AtomicU32,
-    /// What it holds by nodes. Own thread only.
+    /// The locks that it holds by nodes. Own thread only.
     pub(crate) held: Room<24>,
-    /// Where emulation keeps its account. Own thread only.
+    /// The emulation's account. Own thread only.
     pub(crate) paced: Room<40>,
-    /// Where the trace keeps its account. Own thread only.
+    /// The trace's account. Own thread only.
     pub(crate) traced: Room<32>,
-    /// Where observation keeps its account. Own thread only.
+    /// The observation's account. Own thread only.
     pub(crate) observed: Room<168>,
-    /// Where the order of locks keeps its account. Own thread only.
+    /// The account of the watcher of lock orders. Own thread only.
     pub(crate) ordered: Room<24>,
 }
 
@@ -47,7 +46,7 @@ impl<const BYTES: usize> Room<BYTES> {
     /// The account.
     ///
     /// # Safety
-    /// The room is the calling thread's. It is the same `T` each time, and zeroes are one.
+    /// The room is the calling thread's. It is used with the same `T` each time, and all zeroes are a `T`.
     #[inline(always)]
     pub(crate) unsafe fn account<T>(&self) -> &T {
         const { assert!(size_of::<T>() == BYTES && align_of::<T>() <= 8 && !needs_drop::<T>()) };
@@ -121,7 +120,7 @@ unsafe extern "C" {
     static TID_AT: AtomicUsize;
 }
 
-/// The calling thread's kernel id, as glibc has it.
+/// The calling thread's kernel id, from glibc's copy if we can find it.
 #[inline(always)]
 pub(crate) fn id() -> u32 {
     known_id().unwrap_or_else(cached_id)
@@ -155,7 +154,7 @@ fn tid_at() -> usize {
 #[inline(always)]
 fn tid_at() -> usize {
     // SAFETY: our variable.
-    unsafe { TID_AT.load(Relaxed) } // written once; 0 works too
+    unsafe { TID_AT.load(Relaxed) } // written once; 0 works, too
 }
 
 /// The word at this distance from the thread pointer.
@@ -190,7 +189,7 @@ unsafe fn tid(at: usize) -> u32 {
 /// The thread pointer.
 pub(crate) fn pointer() -> usize {
     let at: usize;
-    // SAFETY: reads a register, or where the architecture's TLS has it in memory.
+    // SAFETY: reads a register, or the word in which the architecture's TLS keeps it.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) at, options(nostack, readonly));
@@ -200,12 +199,12 @@ pub(crate) fn pointer() -> usize {
     at
 }
 
-/// Learns where glibc keeps a thread's id: glibc tells debuggers; and the kernel knows which word to clear when the
-/// thread ends, which is the same word (a static program has only this). We believe it if our own id stands there.
+/// Learns where glibc keeps a thread's id. glibc tells debuggers. The kernel knows, too: it is the word that the kernel clears
+/// when the thread ends (in a static program this is the only source). We believe either of them if our own id is in that word.
 ///
-/// Called by a constructor. Before it, and where it finds nothing, the id is our own copy.
+/// Called by a constructor. Before that, and if this finds nothing, we keep a copy of our own.
 pub(crate) fn learn() {
-    // Where a word of the calling thread's control block lies, as glibc tells libthread_db.
+    // The address of a word in the calling thread's control block, as glibc tells libthread_db.
     let word_of = |name| {
         // {size in bits, elements, distance from the control block}
         let field: *const [u32; 3] = symbol::find(Scope::Process, name).cast();
@@ -220,7 +219,7 @@ pub(crate) fn learn() {
     let cleared = || {
         const PR_GET_TID_ADDRESS: c_int = 40;
         let mut word = 0_usize;
-        // SAFETY: writes an address to `word`. By system call: our own `prctl` is for the program.
+        // SAFETY: writes an address to `word`. By a system call, since our own `prctl` is for the program.
         let error =
             unsafe { libc::syscall(libc::SYS_prctl, PR_GET_TID_ADDRESS, &raw mut word, 0, 0, 0) };
         (error == 0).then_some(word)
@@ -228,10 +227,10 @@ pub(crate) fn learn() {
     // SAFETY: no preconditions.
     let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     let is_it = |word: &usize| {
-        // It must not be some variable of the program's, nor lie at the pointer itself.
+        // It must not be one of the program's variables, nor lie at the thread pointer itself.
         (1..NEAR).contains(&word.abs_diff(pointer()))
             && word.is_multiple_of(align_of::<u32>())
-            // SAFETY: in the calling thread's control block, or so near to it that it is there.
+            // SAFETY: in the calling thread's control block, or so near to it that it is mapped.
             && unsafe { *(*word as *const u32) } == own
     };
     if let Some(word) = told().filter(is_it).or_else(|| cleared().filter(is_it)) {
@@ -240,17 +239,17 @@ pub(crate) fn learn() {
     }
     let cancel = word_of(c"_thread_db_pthread_cancelhandling").filter(|_| has_known_cancellation());
     if let Some(word) = cancel.filter(|word| (1..NEAR).contains(&word.abs_diff(pointer()))) {
-        CANCEL_AT.store(word.wrapping_sub(pointer()), Relaxed); // one thread, as a rule; 0 works too
+        CANCEL_AT.store(word.wrapping_sub(pointer()), Relaxed); // one thread, as a rule; 0 works, too
     }
 }
 
-/// Where glibc keeps a thread's state of cancellation (`struct pthread`'s `cancelhandling`), by distance from the
+/// Where glibc keeps a thread's cancellation state (`struct pthread`'s `cancelhandling`), as a distance from the
 /// thread pointer; 0: not known.
 static CANCEL_AT: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until a canceller that has announced its signal has sent it, and it has come.
+/// If a canceller has announced its signal, waits until the signal has arrived.
 ///
-/// By two bits that glibc 2.34 to 2.40 keeps: "canceling" is set before the signal is sent, "canceled" by its handler.
+/// It uses two bits of glibc 2.34 to 2.40: "canceling" is set before the signal is sent, "canceled" by its handler.
 pub(crate) fn await_canceller() {
     const CANCELING: u32 = 1 << 2;
     const CANCELED: u32 = 1 << 3;
@@ -301,7 +300,7 @@ pub(crate) fn forget_id() {
     unsafe { (*this()).tid.store(0, Relaxed) } // own thread only
 }
 
-/// The program's `errno` stays what it is: lock operations leave it alone.
+/// Runs `run`, and restores the program's `errno`: lock operations leave it alone.
 pub(crate) fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
     // SAFETY: the calling thread's own word.
     unsafe {
@@ -313,7 +312,7 @@ pub(crate) fn leaving_errno<R>(run: impl FnOnce() -> R) -> R {
     }
 }
 
-/// The reorder window of the calling thread's innermost epoch, ns; outside of epochs 100 ms.
+/// The reorder window of the calling thread's innermost epoch, ns; 100 ms outside epochs.
 #[inline(always)]
 pub(crate) fn window_ns() -> u32 {
     // SAFETY: the calling thread's own memory.

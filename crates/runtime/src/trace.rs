@@ -1,17 +1,17 @@
-//! LOCKWRIGHT_TRACE=DIR: every operation on a mutex, with its times, in a file of the process's.
+//! LOCKWRIGHT_TRACE=DIR: every operation on a mutex, with its times, in one file for each process.
 //!
 //! Each operation that acquires or releases is stamped before and after it, by the monotonic clock: between two
-//! operations a thread computes, within one it waits. A thread writes to a chunk of the file that is its own.
+//! operations a thread computes, and within one it waits. Each thread writes to a chunk of the file of its own.
 //!
-//! * An interval from 20 us on may contain a sleep, or another thread's turn on the CPU. Then the thread's CPU clock
+//! * An interval of 20 us or more may contain a sleep, or another thread's turn on the CPU. Then the thread's CPU clock
 //!   says how long it ran, and its count of voluntary switches says which of the two it was. They are read at the end
-//!   of each such interval or operation, and when 200 us have passed: until then shorter ones count as running.
+//!   of each such interval or operation, and when 200 us have passed. Shorter intervals in between count as running.
 //! * The cost of recording is measured at the start, on a mutex of our own, and the reader subtracts it.
 //!   Occasional costs (a fresh chunk, the CPU clock) are recorded as [`What::Away`].
 //! * A forked child is not recorded: the file is its parent's. Recording also stops in a process that confines
-//!   itself, where a system call of ours may kill it.
+//!   itself, since a system call of ours may kill that process.
 //!
-//! Off, the normal case, this costs the plain mutex nothing: see `mode`.
+//! When the trace is off, as it normally is, it costs the plain mutex nothing: see `mode`.
 
 use crate::access::{self, Access};
 use crate::env::{refused, say, variable};
@@ -34,39 +34,39 @@ use lockwright_record::trace::{Chunk, RECORDS, Tracer, What};
 struct Account {
     /// Where it writes; null: it has recorded nothing.
     chunk: Cell<*const Chunk>,
-    /// Until when its time is accounted for, ns.
+    /// Its time is accounted for until this moment, ns.
     until_ns: Cell<u64>,
-    /// Last reading of its CPU clock, ns.
+    /// The last reading of its CPU clock, ns.
     cpu_ns: Cell<u64>,
-    /// Accounted for as running since that reading, ns.
+    /// The time since that reading that counts as running, ns.
     known_ns: Cell<u32>,
-    /// Voluntary switches at that reading, wrapping.
+    /// The number of voluntary switches at that reading, wrapping.
     switches: Cell<u32>,
 }
 
-/// Intervals and operations from here on count by the CPU clock, ns.
+/// Intervals and operations of this length or more are measured by the CPU clock, ns.
 const LONG_NS: u64 = 20_000;
-/// The CPU clock is read at the latest when this much is accounted for, ns.
+/// The CPU clock is read at the latest when this much has been accounted for, ns.
 const KNOWN_NS: u32 = 200_000;
 /// The two clocks may disagree by this much, ns.
 const DISAGREE_NS: u64 = 2_000;
-/// Records that one operation may add.
+/// The most records that one operation may add.
 const ROOM: usize = 3;
-/// Acquisitions that a file has room for, unless LOCKWRIGHT_TRACE_LIMIT says otherwise: 96 MiB.
+/// How many acquisitions a file has room for, unless LOCKWRIGHT_TRACE_LIMIT says otherwise: 96 MiB.
 const LIMIT: u64 = 2_000_000;
-/// Pairs of operations by which our own cost is measured.
+/// Our own cost is measured with this many pairs of operations.
 const REHEARSED: usize = 256;
 
 /// The file's [`Tracer::base`]; null: none.
 static BASE: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 
 fn account() -> &'static Account {
-    // SAFETY: the calling thread's own memory, which lives as long as the thread runs; zeroes are an account.
+    // SAFETY: the calling thread's own memory, which exists as long as the thread runs; zeroes are an account.
     unsafe { (*thread::this()).traced.account() }
 }
 
 fn tracer() -> Option<Tracer> {
-    // ORDERING: Acquire, pairs with the Release in `load`: it is there.
+    // ORDERING: Acquire, pairs with the Release in `load`: the file is complete.
     let base = BASE.load(Acquire);
     // SAFETY: `load` got it from a tracer.
     (!base.is_null()).then(|| unsafe { Tracer::at(base) })
@@ -76,7 +76,7 @@ fn now() -> u64 {
     futex::now(Clock::Monotonic)
 }
 
-/// What is done about each operation.
+/// What to do at each operation.
 static HOOKS: Hooks = Hooks { before: |what| what.and_then(request), after };
 
 /// An operation has ended.
@@ -92,9 +92,9 @@ struct Request {
     from_ns: u64,
 }
 
-/// The program asks for an operation; `None`: it is not recorded.
+/// The program asks for an operation; `None`: it isn't recorded.
 fn request(what: What) -> Note {
-    fork::era(); // a child that we have not been told of finds out
+    fork::era(); // so that a child notices the fork even if no fork handler ran
     if !watch::is_by(Who::Trace) {
         return None;
     }
@@ -158,8 +158,7 @@ fn first_chunk(account: &Account, what: What) -> Option<&'static Chunk> {
     Some(chunk)
 }
 
-/// The thread computed for long, or was away: records how long it was away. Returns the time after
-/// that.
+/// The thread computed for a long time, or was away: records how long it was away. Returns the time after that.
 #[cold]
 fn long_gap(account: &Account, chunk: &Chunk, now_ns: u64, gap: u64) -> u64 {
     let (known, before) = (account.known_ns.get(), account.switches.get());
@@ -191,10 +190,10 @@ fn settle(account: &Account, mut chunk: &'static Chunk, to: u64) {
     account.until_ns.set(end);
 }
 
-/// Reads the thread's clocks; how long it ran since the last reading, ns.
+/// Reads the thread's clocks; returns how long it ran since the last reading, ns.
 fn read_clock(account: &Account) -> u64 {
     let mut at = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: all-zero bytes are a value of it.
+    // SAFETY: all-zero bytes are a valid `rusage`.
     let mut usage: libc::rusage = unsafe { core::mem::zeroed() };
     leaving_errno(|| {
         // SAFETY: a writable timespec and rusage; every Linux has both.
@@ -211,8 +210,8 @@ fn read_clock(account: &Account) -> u64 {
     ran
 }
 
-/// Reads LOCKWRIGHT_TRACE and LOCKWRIGHT_TRACE_LIMIT. The file says what is emulated, and the number of CPUs.
-/// `rehearse` does the given number of pairs of operations on a mutex of its own, while they are watched.
+/// Reads LOCKWRIGHT_TRACE and LOCKWRIGHT_TRACE_LIMIT. The file will say what is emulated, and the number of CPUs.
+/// `rehearse` performs the given number of pairs of operations on a mutex of its own, while they are watched.
 ///
 /// # Safety
 /// Called once, by the constructor, after emulation has begun.
@@ -250,13 +249,13 @@ pub(crate) unsafe fn load(emulated: &[u8], cpus: u32, rehearse: fn(usize)) {
     }
 }
 
-/// Lists the program and the libraries that were loaded with it: locks in them may have names.
+/// Lists the program and the libraries that were loaded with it, since the locks in them may have names.
 fn list_objects(tracer: Tracer) {
     let mut program = [0_u8; 4096];
     let program = if access::now() == Access::All {
         files::program(&mut program)
     } else {
-        // By the name it was started with, which may be a symbolic link.
+        // Use the name that it was started with, which may be a symbolic link.
         // SAFETY: no preconditions.
         let name = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
         // SAFETY: the kernel's own C string, at the top of the stack.
@@ -269,7 +268,7 @@ fn list_objects(tracer: Tracer) {
             // SAFETY: glibc's own C string.
             _ => unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes(),
         };
-        // The kernel's own object has no file.
+        // The kernel's own object (the vDSO) has no file.
         if let Some(memory) = object::memory(info)
             && path.contains(&b'/')
         {
@@ -299,7 +298,7 @@ fn measure(tracer: Tracer, rehearse: fn(usize)) {
         last = (!is_pause).then_some(to);
     }
     let header = tracer.header();
-    // Relaxed: constants from now on, for the reader's eyes.
+    // Relaxed: constants from now on, and only the reader looks at them.
     header.gap_ns.store(gaps.median(), Relaxed);
     header.operation_ns.store(operations.median(), Relaxed);
     chunk.clear();
@@ -307,7 +306,7 @@ fn measure(tracer: Tracer, rehearse: fn(usize)) {
     account.until_ns.set(now());
 }
 
-/// How often each time occurred, ns; longer ones count as the longest.
+/// How often each time (ns) occurred; longer times count as the longest one.
 struct Counts([u16; 1024]);
 
 impl Default for Counts {

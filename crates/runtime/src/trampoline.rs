@@ -1,35 +1,35 @@
-//! What stands between a caller and a function whose calls are epochs (x86-64).
+//! The code between a caller and a function whose calls are epochs (x86-64).
 //!
 //! ```text
 //!   caller's GOT slot ──► stub N ──► common: enter(epoch of N) ─ call target of N ─ leave ──► caller
 //! ```
 //!
-//! The stubs are 256 copies of the same instructions; the address of the one that runs tells its target and
-//! epoch. `common` keeps every argument register, copies 256 bytes of stack arguments and returns what the
+//! The stubs are 256 copies of the same instructions; the address of the stub that runs identifies its target and
+//! epoch. `common` preserves every argument register, copies 256 bytes of stack arguments, and returns what the
 //! target returned (rax, rdx, xmm0, xmm1; nothing touches the x87 registers). Its frame is an ordinary one with
 //! unwind tables: exceptions, cancellation and backtraces go through it.
 //!
-//! Legal: targets that read up to 256 bytes of arguments from the stack, that throw, are cancelled, or are left by
-//! `longjmp`. Illegal: targets that look at their caller's frame or return twice (`setjmp`, `vfork`, `dlsym`);
+//! It supports targets that read up to 256 bytes of arguments from the stack, that throw, are cancelled, or are left by
+//! `longjmp`. It doesn't support targets that look at their caller's frame or return twice (`setjmp`, `vfork`, `dlsym`);
 //! `got.rs` refuses the known ones.
 //!
-//! Upper halves of ymm and zmm registers (a `__m256` passed by value) are not saved. They survive as long as this
-//! crate is compiled without AVX, as it is by default, and `enter` and `leave` call nothing of libc's string
-//! functions in a thread's steady state; a thread's first call of an epoch may lose them.
+//! The upper halves of ymm and zmm registers (a `__m256` passed by value) are not saved. They survive as long as this
+//! crate is compiled without AVX, as it is by default, and `enter` and `leave` call none of libc's string functions. In a
+//! thread's steady state they call none, but a thread's first call of an epoch may lose the upper halves.
 
 use crate::epoch;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicUsize};
 
-/// Stubs: one for each target. A name has several targets where libraries bring their own definitions.
+/// The number of stubs, one for each target. A name has several targets if libraries bring their own definitions.
 pub(crate) const STUBS: usize = 256;
 /// Bytes from one stub to the next.
 const STRIDE: usize = 16;
-/// Bytes of stack arguments that are handed on.
+/// How many bytes of stack arguments are passed on.
 const ARGUMENTS: usize = 256;
 
-/// Where each stub leads. Written before the stub's address is first given away.
+/// Where each stub leads. Written before anybody gets the stub's address.
 static TARGETS: [AtomicUsize; STUBS] = [const { AtomicUsize::new(0) }; STUBS];
 /// The epoch of each stub.
 static EPOCHS: [AtomicU32; STUBS] = [const { AtomicU32::new(0) }; STUBS];
@@ -40,8 +40,8 @@ unsafe extern "C" {
 }
 
 // The frame of `common`, from rbp down: rax rdi rsi rdx rcx r8 r9 r10, the stub, the target, xmm0 to xmm7,
-// 32 bytes unused, and at rsp the copy of the stack arguments. 496 is 512 less the 16 bytes between rbp and the
-// caller's arguments: so the copy is as far off a multiple of 64 as the original is.
+// 32 bytes unused, and at rsp the copy of the stack arguments. 496 is 512 minus the 16 bytes between rbp and the
+// caller's arguments, so the copy has the same alignment to 64 bytes as the original.
 core::arch::global_asm!(
     ".pushsection .text.lockwright_trampoline,\"ax\",@progbits",
     ".balign 64",
@@ -131,7 +131,7 @@ core::arch::global_asm!(
     "leave",
     ".cfi_def_cfa rsp, 8",
     "ret",
-    // Less than 256 bytes lie above the caller's frame.
+    // Fewer than 256 bytes lie above the caller's frame.
     ".cfi_restore_state",
     "32:",
     "mov rcx, rdx",
@@ -149,7 +149,7 @@ core::arch::global_asm!(
     leave = sym leave,
 );
 
-// The page that this thread's `readable` asked about last; 0: none yet.
+// The page that this thread's `readable` last asked about; 0: none yet.
 core::arch::global_asm!(
     ".pushsection .tbss,\"awT\",@nobits",
     ".balign 8",
@@ -185,7 +185,7 @@ extern "C" fn leave(stub: usize, frame: usize) {
     with_errno_kept(|| epoch::leave(EPOCHS[stub].load(Relaxed), frame)); // as in `enter`
 }
 
-/// The program's `errno` is part of what a function gets and returns.
+/// Runs `body`, and restores `errno`: it is part of what a function gets and returns.
 #[inline(always)]
 fn with_errno_kept<T>(body: impl FnOnce() -> T) -> T {
     // SAFETY: no preconditions; the calling thread's own word.
@@ -198,7 +198,7 @@ fn with_errno_kept<T>(body: impl FnOnce() -> T) -> T {
     }
 }
 
-/// How many of the 256 bytes from `start` on may be read: a coroutine's stack may end where its first
+/// How many of the 256 bytes from `start` on are readable: a coroutine's stack may end where the frame of its first
 /// function's caller would be.
 #[inline(always)]
 fn readable(start: usize) -> usize {
@@ -207,8 +207,8 @@ fn readable(start: usize) -> usize {
     if room >= ARGUMENTS || is_readable(start + room) { ARGUMENTS } else { room }
 }
 
-/// Is there memory at this page? Remembers one page for each thread: stacks come and go, but a program that puts
-/// unreadable memory where this thread had a stack just now would have to run on the stack below it.
+/// Is this page readable? Remembers one page for each thread. That is safe, although stacks come and go: a program that put
+/// unreadable memory where this thread just had a stack would have to run on the stack right below it.
 fn is_readable(page: usize) -> bool {
     let known: *mut usize;
     // SAFETY: computes an address: the thread pointer plus this module's static TLS offset.
@@ -223,8 +223,8 @@ fn is_readable(page: usize) -> bool {
     if unsafe { *known } == page {
         return true;
     }
-    // SAFETY: the kernel reads the new mask at `page` before it finds that there is no operation -1: EFAULT if
-    // it can't. Neither is an effect.
+    // SAFETY: the kernel reads the new mask at `page` before it sees that operation -1 doesn't exist; if it can't read it, it
+    // says EFAULT. Neither has an effect.
     let readable = unsafe {
         let none = core::ptr::null_mut::<c_void>();
         libc::syscall(libc::SYS_rt_sigprocmask, -1_i64, page, none, 8_usize) != -1
@@ -237,9 +237,9 @@ fn is_readable(page: usize) -> bool {
     readable
 }
 
-/// The unwinder's question at our frame. In its second phase it takes the frame down, so the epoch ends here,
-/// without a sample. It asks innermost frames first, so the innermost epoch is this frame's. (The unwinder's
-/// functions could tell the frame's address, but they may be anywhere or nowhere in the program.)
+/// The unwinder calls this for our frame. In its second phase it takes the frame down, so the epoch ends here,
+/// without a sample. It visits innermost frames first, so the innermost epoch is this frame's. (The unwinder's
+/// functions could tell the frame's address, but a program may have them anywhere, or not at all.)
 extern "C" fn personality(
     _version: c_int,
     actions: c_int,
@@ -261,7 +261,7 @@ pub(crate) fn is_stub(address: usize) -> bool {
     (start..start + STUBS * STRIDE).contains(&address)
 }
 
-/// The stub that makes calls of `target` epochs of this index; `None`: all are taken.
+/// The stub that makes calls of `target` epochs with this index; `None`: all stubs are taken.
 ///
 /// # Safety
 /// One thread at a time. `target` is a function's address.

@@ -1,7 +1,7 @@
-//! Whether lock operations are watched: by emulation, which slows what lies between them, by the trace, which records
-//! them, or by both; or by somebody else's tool, for which they become glibc's. And whether epochs are.
+//! Who watches lock operations: emulation, which slows the code between them; the trace, which records them; the watcher of
+//! lock orders; or another tool, under which they become glibc's. And who watches epochs.
 //!
-//! A watcher registers its functions here, before the program's main. Only `init`, which starts it, knows it: lock
+//! A watcher registers its functions here, before the program's main. Only `init` knows it, because it starts it. Lock
 //! operations tell us, and we tell the watcher. Normally nobody watches, and then this costs the plain mutex nothing:
 //! see `mode`.
 
@@ -46,19 +46,19 @@ pub(crate) enum Who {
     Order = 8,
 }
 
-/// What a watcher does about an operation.
+/// What a watcher does at an operation.
 pub(crate) struct Hooks {
-    /// It begins; `None`: it acquires and releases no mutex by itself. Its notes are for `after`.
+    /// The operation begins; `None`: by itself it acquires or releases no mutex. The note is passed to `after`.
     pub(crate) before: fn(Option<What>) -> Note,
-    /// It has ended; with what it did, and to which mutex, if it did anything. The mutex's memory is not
-    /// read.
+    /// The operation has ended. It says what it did, and to which mutex, if it did anything. The watcher must not read the
+    /// mutex's memory.
     pub(crate) after: fn(Note, Option<(What, usize)>),
 }
 
-/// What a watcher notes at an operation's beginning.
+/// What a watcher notes when an operation begins.
 pub(crate) type Note = Option<(*const c_void, u64)>;
 
-/// The hooks of emulation and of the trace, in this order: what slows lies around what records.
+/// The hooks of emulation and of the trace. In this order, emulation's delays lie outside what the trace records.
 static HOOKS: [AtomicPtr<Hooks>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 const HOOKED: [Who; 2] = [Who::Emulation, Who::Trace];
 
@@ -96,15 +96,15 @@ pub(crate) fn is_on() -> bool {
     unsafe { WATCHED.load(Relaxed) != 0 } // set before the program's main
 }
 
-/// Does this one?
+/// Does this watcher watch?
 #[inline(always)]
 pub(crate) fn is_by(who: Who) -> bool {
-    // ORDERING: Acquire, pairs with the Release in `begin`: what it set up is there.
+    // ORDERING: Acquire, pairs with the Release in `begin`: what the watcher set up is visible.
     // SAFETY: our variable.
     unsafe { WATCHED.load(Acquire) & who as u8 != 0 }
 }
 
-/// A lock that a thread takes, as who watches their order sees it.
+/// A thread takes a lock, as the watcher of lock orders sees it.
 #[derive(Clone, Copy)]
 pub(crate) struct Taking {
     pub(crate) lock: usize,
@@ -114,16 +114,16 @@ pub(crate) struct Taking {
     pub(crate) call: Call,
 }
 
-/// What it is, and how it is taken.
+/// What kind of lock it is, and how a thread takes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct How {
     /// One of `lockwright_record::order`.
     pub(crate) kind: u32,
     /// For reading.
     pub(crate) reads: bool,
-    /// It is not waited for, or not forever: so nobody can be stuck there.
+    /// The thread doesn't wait for it, or not forever: so nobody can get stuck there.
     pub(crate) tries: bool,
-    /// By a waiter of a condition variable, who had it before.
+    /// A condition variable's waiter takes it again.
     pub(crate) again: bool,
 }
 
@@ -142,22 +142,22 @@ impl How {
     }
 }
 
-/// What is done about the order of locks.
+/// What the watcher of lock orders does.
 pub(crate) struct Order {
     /// A thread asks for a lock, and may have to wait.
     pub(crate) asks: fn(&Taking),
-    /// It has it, or (`false`) not.
+    /// The thread has got it, or (`false`) has not.
     pub(crate) answered: fn(&Taking, bool),
     /// The lock at this address was released. Its memory is not read.
     pub(crate) released: fn(usize),
-    /// It was destroyed.
+    /// The lock at this address was destroyed.
     pub(crate) destroyed: fn(usize),
 }
 
-/// Who watches the order of locks; null: nobody.
+/// The watcher of lock orders; null: none.
 static ORDER: AtomicPtr<Order> = AtomicPtr::new(null_mut());
 
-/// The same, if somebody does.
+/// The same; `None`: none.
 #[inline(always)]
 fn order() -> Option<&'static Order> {
     if !is_by(Who::Order) {
@@ -167,13 +167,13 @@ fn order() -> Option<&'static Order> {
     unsafe { ORDER.load(Relaxed).as_ref() }
 }
 
-/// From now on this one watches the order of locks. Called before the program's main.
+/// From now on this watcher watches lock orders. Called before the program's main.
 pub(crate) fn begin_order(order: &'static Order) {
     ORDER.store(core::ptr::from_ref(order).cast_mut(), Relaxed); // published by `begin`
     begin(Who::Order, None);
 }
 
-/// Runs an operation that takes a lock if it answers 0 (or that its last owner died), for who watches their order.
+/// Runs an operation for the watcher of lock orders. If it returns 0 (or that the last owner died), it has taken the lock.
 pub(crate) fn in_order(taking: impl Fn() -> Taking, run: impl Fn() -> c_int) -> c_int {
     let Some(order) = order() else { return run() };
     let taking = taking();
@@ -183,7 +183,7 @@ pub(crate) fn in_order(taking: impl Fn() -> Taking, run: impl Fn() -> c_int) -> 
     answer
 }
 
-/// Runs an operation that releases a lock if it answers 0, for who watches their order.
+/// Runs an operation for the watcher of lock orders. If it returns 0, it has released the lock.
 pub(crate) fn out_of_order(lock: usize, run: impl Fn() -> c_int) -> c_int {
     let answer = run();
     if let Some(order) = order().filter(|_| answer == 0) {
@@ -200,26 +200,26 @@ pub(crate) fn destroyed(lock: usize) {
     }
 }
 
-/// From now on this one watches. Called before the program's main.
+/// From now on this watcher watches. Called before the program's main.
 pub(crate) fn begin(who: Who, hooks: Option<&'static Hooks>) {
     let place = HOOKED.iter().position(|owner| *owner == who);
     if let (Some(place), Some(hooks)) = (place, hooks) {
         HOOKS[place].store(core::ptr::from_ref(hooks).cast_mut(), Relaxed); // published below
     }
-    // ORDERING: Release, pairs with the Acquire in `is_by`; threads that start later see all of it.
+    // ORDERING: Release, pairs with the Acquire in `is_by`. Threads that start later see all of it.
     // SAFETY: our variable.
     unsafe { WATCHED.fetch_or(who as u8, Release) };
     mode::watch(true);
 }
 
-/// This one no longer watches. Called in the child of a fork, by its only thread.
+/// This watcher no longer watches. Called in the child of a fork, by its only thread.
 pub(crate) fn end(who: Who) {
     // SAFETY: our variable; one thread.
     let before = unsafe { WATCHED.fetch_and(!(who as u8), Relaxed) };
     mode::watch(before & !(who as u8) != 0);
 }
 
-/// A point at which something is measured: what was computed until here is slowed before it.
+/// A point at which something is measured: emulation first adds the delay for what was computed until here.
 #[inline(always)]
 pub(crate) fn boundary() {
     if is_on() {
@@ -261,7 +261,7 @@ fn after([first, second]: [Note; 2], done: Option<(What, usize)>) {
     }
 }
 
-/// The same, with `glibc`'s function for it, which runs instead under a tool that knows that one.
+/// The same; under a tool that knows glibc's functions, `glibc` runs instead.
 #[inline(always)]
 pub(crate) fn operation_or(glibc: impl Fn() -> c_int, run: impl Fn() -> c_int) -> c_int {
     if is_on() {
@@ -276,7 +276,7 @@ fn watched_or(glibc: impl Fn() -> c_int, run: impl Fn() -> c_int) -> c_int {
     if is_by(Who::Tool) { glibc() } else { watched(run) }
 }
 
-/// Runs an operation that acquires `lock` if it answers 0 (or that its last owner died); `glibc` as in [`operation_or`].
+/// Runs an operation. If it returns 0 (or that the last owner died), it has acquired `lock`. `glibc` is as in [`operation_or`].
 #[inline(always)]
 pub(crate) fn acquisition(
     what: What,
@@ -291,7 +291,7 @@ pub(crate) fn acquisition(
     run()
 }
 
-/// Runs an operation that releases `lock` if it answers 0; `glibc` as in [`operation_or`].
+/// Runs an operation. If it returns 0, it has released `lock`. `glibc` is as in [`operation_or`].
 #[inline(always)]
 pub(crate) fn release(
     lock: *const Mutex,
@@ -326,7 +326,7 @@ fn recorded(
     answer
 }
 
-/// Runs a wait of glibc's own for a condition variable: `lock` is released and acquired in there.
+/// Runs glibc's own wait for a condition variable, which releases `lock` and acquires it again.
 #[inline(always)]
 pub(crate) fn elsewhere<R>(lock: *const Mutex, taking: Taking, wait: impl FnOnce() -> R) -> R {
     let tell = |what| {
@@ -342,36 +342,36 @@ pub(crate) fn elsewhere<R>(lock: *const Mutex, taking: Taking, wait: impl FnOnce
     result
 }
 
-/// How lock operations are rehearsed for a watcher, which has to know what its own code costs.
+/// How lock operations are rehearsed, for a watcher that has to know the cost of its own code.
 #[derive(Clone, Copy)]
 pub(crate) enum Rehearsal {
-    /// As with several threads.
+    /// As in a process with several threads.
     Several,
-    /// As with the threads that there are.
+    /// As the process's current number of threads requires.
     Plain,
-    /// The same, with a watcher's hooks around each.
+    /// The same, with a watcher's hooks around each operation.
     Stamped(&'static Hooks),
 }
 
-/// What is done about epochs.
+/// What a watcher of epochs does.
 pub(crate) struct Epochs {
-    /// One execution of the epoch with this number.
+    /// One execution of the epoch with this number has ended.
     pub(crate) ended: fn(u32, &Sample),
-    /// Its name or its percentile has changed.
+    /// The name or the percentile of the epoch with this number has changed.
     pub(crate) changed: fn(u32),
 }
 
-/// Who watches epochs; null: nobody.
+/// The watcher of epochs; null: none.
 static EPOCHS: AtomicPtr<Epochs> = AtomicPtr::new(null_mut());
 
-/// From now on this one watches epochs, or nobody does.
+/// From now on this watcher watches epochs; `None`: nobody does.
 pub(crate) fn watch_epochs(watcher: Option<&'static Epochs>) {
     let watcher = watcher.map_or(null_mut(), |watcher| core::ptr::from_ref(watcher).cast_mut());
-    // ORDERING: Release, pairs with the Acquire in `epochs`: what the watcher has set up is there.
+    // ORDERING: Release, pairs with the Acquire in `epochs`: what the watcher has set up is visible.
     EPOCHS.store(watcher, Release);
 }
 
-/// Who watches epochs.
+/// The watcher of epochs.
 #[inline(always)]
 pub(crate) fn epochs() -> Option<&'static Epochs> {
     // ORDERING: Acquire, pairs with the Release in `watch_epochs`.

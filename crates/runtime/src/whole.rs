@@ -1,4 +1,4 @@
-//! The textbook locks under the preload: 8 bytes of the mutex, which nothing else uses, are the lock, and its holder
+//! The textbook locks under the preload. The lock lies in 8 bytes of the mutex that nothing else uses, and its holder
 //! may compete for word 0. So trylock, timed locks and condvars need to know only word 0.
 
 use crate::layout::Mutex;
@@ -34,8 +34,8 @@ pub(crate) fn find(id: &'static str) -> Option<Acquire> {
 
 fn acquire<L: TryLock<Native> + InPlace>(mutex: &Mutex, tuning: &Tuning) {
     const { assert!(size_of::<L>() <= 8 && align_of::<L>() <= 8 && !core::mem::needs_drop::<L>()) };
-    // SAFETY: 8 aligned bytes that begin zeroed (an unlocked L, by InPlace), and that are an L forever: which lock a
-    // mutex runs on is decided once.
+    // SAFETY: 8 aligned bytes that begin zeroed (an unlocked L, by InPlace). They are an L forever, since a mutex's
+    // textbook lock is chosen once.
     let lock = unsafe { &*mutex.room.0.get().cast::<L>() };
     queue_in_front(mutex, lock, tuning);
 }

@@ -47,8 +47,8 @@ fn the_inner_epoch_wins_and_the_outer_comes_back() {
     });
 }
 
-/// L15: the outer epoch's SLO is tighter than the inner one's. The inner one's window counts inside of it; the
-/// outer one's own window shrinks, and acts outside of the inner one.
+/// L15: the outer epoch's SLO is tighter than the inner one's. Inside the inner epoch, its own window counts. The outer
+/// epoch's window shrinks, and acts outside the inner epoch.
 #[test]
 fn a_tighter_outer_slo_does_not_narrow_the_inner_epoch() {
     in_thread(|| {
@@ -136,7 +136,7 @@ fn calls_share_the_stack_and_longjmp_is_cleaned_up() {
         leave(2, 0x6000);
         leave(1, 0x7000);
         assert_eq!(depth(), 0);
-        // Both are left by `longjmp`: the next call from above, and the same call again, find that out.
+        // `longjmp` leaves both. The next call from further up, or the same call again, notices that.
         for _ in 0..3 {
             enter(1, 0x7000);
             enter(2, 0x6000);
@@ -144,7 +144,7 @@ fn calls_share_the_stack_and_longjmp_is_cleaned_up() {
         assert_eq!(depth(), 2);
         enter(1, 0x7800);
         assert_eq!(depth(), 1);
-        // A return through a frame that lies above what is still there.
+        // A return from a frame further up than the ones on the stack.
         enter(2, 0x6800);
         leave(1, 0x7800);
         assert_eq!(depth(), 0);
@@ -194,7 +194,7 @@ fn threads_that_come_and_go_use_the_same_memory_and_hand_on_their_windows() {
         }
         count
     };
-    // Other tests' threads come and go too, but never more than a few at a time.
+    // Other tests' threads come and go, too, but never more than a few at a time.
     for _ in 0..1000 {
         in_thread(|| {
             start(12);
@@ -208,7 +208,7 @@ fn threads_that_come_and_go_use_the_same_memory_and_hand_on_their_windows() {
     }
     assert!(mapped() < 100, "{}", mapped());
     in_thread(|| {
-        // At most what is left of 1000 ns after three violations, or the SLO if the clock is very coarse.
+        // At most the rest of 1000 ns after three violations, or the SLO if the clock is very coarse.
         start(12);
         assert!(window_ns() < 1_000, "{}", window_ns());
         end(12, 1_000);

@@ -1,19 +1,19 @@
-//! What lies where in our memory, told to the segment: when somebody reads it, the process may have ended.
+//! Records our memory map in the segment: when somebody reads the segment, the process may have ended.
 
 use crate::{access, thread};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU64};
 use lockwright_observe::Segment;
 
-/// When to tell it next, ns of `CLOCK_MONOTONIC`: after one second, two, four, and so on. Libraries are loaded early.
+/// When to record it next, ns of `CLOCK_MONOTONIC`: after one second, two, four, and so on, since libraries are loaded early.
 static NEXT_NS: AtomicU64 = AtomicU64::new(0);
-/// How long after that the next time comes, ns.
+/// The pause after that, ns.
 static PAUSE_NS: AtomicU64 = AtomicU64::new(FIRST_NS);
 const FIRST_NS: u64 = 1_000_000_000;
-/// Some thread is at it.
+/// Some thread is recording it.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Begins anew: in a fresh segment.
+/// Begins anew, in a fresh segment.
 pub(super) fn begin() {
     NEXT_NS.store(0, Relaxed); // hints, all of them
     PAUSE_NS.store(FIRST_NS, Relaxed);
@@ -26,14 +26,14 @@ pub(super) fn is_due(now_ns: u64) -> bool {
     now_ns >= NEXT_NS.load(Relaxed) // a hint
 }
 
-/// Tells it, unless another thread does.
+/// Records it, unless another thread does.
 #[cold]
 pub(super) fn tell(segment: &Segment, now_ns: u64) {
     // ORDERING: Acquire, pairs with the Release below: the last one has finished.
     if access::is_confined() || BUSY.swap(true, Acquire) {
         return;
     }
-    let pause = PAUSE_NS.load(Relaxed); // by BUSY this thread's
+    let pause = PAUSE_NS.load(Relaxed); // only the thread that has set BUSY writes it
     NEXT_NS.store(now_ns + pause, Relaxed);
     PAUSE_NS.store(pause.saturating_mul(2), Relaxed);
     thread::leaving_errno(|| segment.map(|push| read(push)));
@@ -41,7 +41,7 @@ pub(super) fn tell(segment: &Segment, now_ns: u64) {
     BUSY.store(false, Release);
 }
 
-/// Where a line's mapping begins and ends.
+/// Where the mapping of this line begins and ends.
 fn ends(line: &[u8]) -> (u64, u64) {
     let mut numbers = line.split(|byte| matches!(byte, b'-' | b' ')).map(|digits| {
         let digit = |byte: &u8| char::from(*byte).to_digit(16).map_or(0, u64::from);
@@ -50,7 +50,7 @@ fn ends(line: &[u8]) -> (u64, u64) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Hands over the lines of `/proc/self/maps` that name something. By raw system calls: libc's functions are cancellation points.
+/// Passes on the lines of `/proc/self/maps` that name something. Uses raw system calls: libc's functions are cancellation points.
 pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
     let (path, flags) = (c"/proc/self/maps", libc::O_RDONLY | libc::O_CLOEXEC);
     // SAFETY: a NUL-terminated path.
@@ -59,7 +59,7 @@ pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
         return;
     }
     let (mut buffer, mut len) = ([0_u8; 4096], 0);
-    // Where the last file's mapping ends: behind it lie the variables that a program begins without values for (`.bss`).
+    // Where the last file's mapping ends: behind it lie the zero-initialised variables (`.bss`).
     let mut behind = 0;
     loop {
         let room = &mut buffer[len..];
@@ -82,11 +82,11 @@ pub(crate) fn read(push: &mut dyn FnMut(&[u8])) {
             start += end + 1;
         }
         if start == 0 && len == buffer.len() {
-            start = len; // a line that long names nothing that we could open
+            start = len; // a line this long names nothing that we could open
         }
         buffer.copy_within(start..len, 0);
         len -= start;
     }
-    // SAFETY: ours, used no more.
+    // SAFETY: our own descriptor, not used any more.
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }

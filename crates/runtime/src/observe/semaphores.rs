@@ -1,10 +1,10 @@
-//! Semaphores: those that are locks have holders, who can be blamed.
+//! Semaphores: those that serve as locks have holders, who can be blamed.
 //!
-//! glibc's functions do the work, so nothing is written into a semaphore. The segment has who took it last
+//! glibc's functions do the work, so we write nothing into a semaphore. The segment knows who took it last
 //! ([`lockwright_observe::Segment::took`]). Each wait is timed: it begins where glibc's fast path has failed, and ends after a sleep.
-//! A wait is counted when it ends, while the semaphore is held; a release, when nobody waits for it any more.
+//! A wait is counted when it ends, while the semaphore is held. A release is counted when nobody waits for it any more.
 //!
-//! `sem_post` may be called in signal handlers: all it uses are atomics, and the thread's id.
+//! `sem_post` may be called in signal handlers, so it uses only atomics, and the thread's id.
 
 use super::{begun, is_full, lockwright_observe, maps, opened, segment, stack};
 use crate::caller::Call;
@@ -18,14 +18,14 @@ fn address(s: &Semaphore) -> u64 {
     core::ptr::from_ref(s).addr() as u64
 }
 
-/// Whose release it is.
+/// Who releases it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
-    /// Of the thread that took it last: as with locks.
+    /// The thread that took it last, as with locks.
     Taker,
-    /// Of another thread, or nobody has it.
+    /// Another thread; or nobody has it.
     Other,
-    /// Nobody has seen who took it.
+    /// We haven't seen who took it.
     Unknown,
 }
 
@@ -33,22 +33,22 @@ enum Whose {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Post {
     whose: Whose,
-    /// When, ns; 0: nobody wants to know.
+    /// When, ns; 0: nobody needs to know.
     now_ns: u64,
-    /// Since when the releasing thread has it, ns; 0: not known.
+    /// Since when the releasing thread has had it, ns; 0: not known.
     since_ns: u64,
-    /// Since when somebody has waited, as the segment notes it; 0: nobody.
+    /// Since when somebody has been waiting, according to the segment; 0: nobody waits.
     blocked_since: u64,
 }
 
-/// A semaphore is about to be used: who takes it should be known before anybody waits for it.
+/// A semaphore is about to be used: the segment should know who takes it before anybody waits for it.
 pub(crate) fn begins() {
     let _ = segment();
 }
 
-/// The calling thread asks for it. Returns since when it has to wait, ns; 0: it is free, or that is not counted.
+/// The calling thread asks for it. Returns since when it has to wait, ns; 0: it is free, or the wait isn't counted.
 pub(crate) fn waits(s: &Semaphore) -> u64 {
-    fork::era(); // a child that we have not been told of finds out
+    fork::era(); // so that a child notices the fork even if no fork handler ran
     let Some(segment) = segment() else { return 0 };
     if s.value() != 0 {
         return 0;
@@ -61,13 +61,13 @@ pub(crate) fn waits(s: &Semaphore) -> u64 {
     let tid = thread::id();
     segment.semaphore_waits(lock, now, tid);
     if segment.taker(lock).is_some_and(|taken| taken.tid == tid) {
-        segment.signals(lock); // a lock's holder would wait for itself, forever
+        segment.signals(lock); // no lock: its holder would wait for itself, forever
     }
     segment.blocks(lock, now, 1, begun());
     now
 }
 
-/// The wait since then has ended, or there was none.
+/// The wait that began at `since` has ended; or, with 0, it didn't wait.
 pub(crate) fn has_waited(s: &Semaphore, since: u64, acquired: bool, call: Call) {
     if since == 0 {
         if acquired {
@@ -116,11 +116,11 @@ pub(crate) fn took(s: &Semaphore) {
         segment.signals(lock); // others may take it, too
     }
     if s.waiters() != 0 {
-        segment.answers(lock, futex::now(Clock::Monotonic), true); // it came before them
+        segment.answers(lock, futex::now(Clock::Monotonic), true); // this thread overtook the waiters
     }
 }
 
-/// The calling thread is about to release it. `None`: that is not counted.
+/// The calling thread is about to release it. `None`: the release isn't counted.
 pub(crate) fn posts(s: &Semaphore) -> Option<Post> {
     let segment = opened()?;
     let (lock, taken) = (address(s), segment.taker(address(s)));
@@ -132,7 +132,7 @@ pub(crate) fn posts(s: &Semaphore) -> Option<Post> {
     };
     segment.gives(lock);
     let since_ns = taken.filter(|_| whose == Whose::Taker).map_or(0, |taken| taken.since_ns);
-    // What was noted for a waiter that has left by another way is forgotten here.
+    // This forgets what was noted for a waiter that has left in another way.
     let noted = segment.blocked_since(lock);
     let blocked_since = if s.waiters() != 0 && whose == Whose::Taker { noted } else { 0 };
     let is_timed = since_ns > begun() || blocked_since != 0;
@@ -160,7 +160,7 @@ pub(crate) fn posted(address: usize, post: Post, call: Call) {
     segment.blocked_from(lock, post.blocked_since, post.now_ns, begun(), blame, stack);
 }
 
-/// It is no more.
+/// The semaphore at this address is destroyed.
 pub(crate) fn retire(address: usize) {
     if let Some(segment) = opened() {
         segment.retire_semaphore(address as u64);
