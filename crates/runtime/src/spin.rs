@@ -39,7 +39,8 @@ macro_rules! glibc {
             const AT: usize = real::late($name);
             // SAFETY: glibc declares the function so, and our caller promises what it requires.
             unsafe {
-                let function: unsafe extern "C" fn(*mut Spin) -> c_int = transmute(real::late_address(AT));
+                let function: unsafe extern "C" fn(*mut Spin) -> c_int =
+                    transmute(real::late_address(AT));
                 function($lock)
             }
         }
