@@ -1,0 +1,314 @@
+//! Axes: values along a length, and what is written beside them.
+
+use crate::canvas::{SMALL, width};
+
+/// How a value is written.
+pub type Show = fn(f64) -> String;
+
+/// A quantity along a length.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    name: String,
+    kind: Kind,
+    show: Show,
+    ends: Option<(f64, f64)>,
+    ticks: Option<Vec<f64>>,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Linear,
+    Log,
+    /// Shares from 0 to 1: each step is a tenth of what is above the one before; this many steps.
+    Nines(u8),
+    Names(Vec<String>),
+}
+
+impl Axis {
+    /// Equal differences are equally far apart.
+    pub fn linear(name: impl Into<String>, show: Show) -> Axis {
+        Axis { name: name.into(), kind: Kind::Linear, show, ends: None, ticks: None }
+    }
+
+    /// Equal ratios are equally far apart. A 0 stands at the low end, behind a break.
+    pub fn log(name: impl Into<String>, show: Show) -> Axis {
+        Axis { kind: Kind::Log, ..Self::linear(name, show) }
+    }
+
+    /// Logarithmic if asked.
+    pub fn maybe_log(name: impl Into<String>, show: Show, log: bool) -> Axis {
+        if log { Self::log(name, show) } else { Self::linear(name, show) }
+    }
+
+    /// Shares of a distribution, from 0 to 1: 90 %, 99 %, 99.9 % are equally far apart.
+    pub fn nines(steps: u8) -> Axis {
+        Axis { kind: Kind::Nines(steps), ..Self::linear("", percent) }
+    }
+
+    /// Names of the positions 0, 1, ...
+    pub fn names(name: impl Into<String>, names: Vec<String>) -> Axis {
+        Axis { kind: Kind::Names(names), ..Self::linear(name, |value| value.to_string()) }
+    }
+
+    /// From here to there, whatever is drawn.
+    #[must_use]
+    pub fn within(self, low: f64, high: f64) -> Axis {
+        Axis { ends: Some((low, high)), ..self }
+    }
+
+    /// Named at these values alone.
+    #[must_use]
+    pub fn named_at(self, ticks: &[f64]) -> Axis {
+        Axis { ticks: Some(ticks.to_vec()), ..self }
+    }
+
+    /// What is written beside it.
+    pub(crate) fn title(&self) -> String {
+        match (&self.kind, self.name.is_empty()) {
+            (Kind::Log, false) => format!("{} (logarithmic)", self.name),
+            _ => self.name.clone(),
+        }
+    }
+}
+
+/// Are they so far apart that they need a logarithmic axis?
+pub fn far_apart(values: impl Iterator<Item = f64>) -> bool {
+    let (low, high) = ends(values.filter(|value| *value > 0.0));
+    high / low >= 20.0
+}
+
+fn percent(share: f64) -> String {
+    format!("{} %", (share * 1e7).round() / 1e5)
+}
+
+/// How many nines a share has.
+fn nines(share: f64) -> f64 {
+    -(1.0 - share).max(1e-12).log10()
+}
+
+/// An axis with its ends.
+#[derive(Debug)]
+pub(crate) struct Scale<'a> {
+    axis: &'a Axis,
+    low: f64,
+    high: f64,
+    log: bool,
+    /// A logarithmic scale has no 0; if there is one, it stands at the low end.
+    pub(crate) zero: bool,
+    /// The values themselves, where they are few.
+    few: Option<Vec<f64>>,
+}
+
+impl<'a> Scale<'a> {
+    /// Around values that stand for themselves, such as numbers of threads.
+    pub(crate) fn across(axis: &'a Axis, values: impl Iterator<Item = f64> + Clone) -> Scale<'a> {
+        let mut scale = Scale::of(axis, values.clone());
+        if matches!(axis.kind, Kind::Linear) && axis.ends.is_none() {
+            let (low, high) = ends(values.clone());
+            let margin = ((high - low) * 0.02).max(high.abs() * 1e-3).max(1e-9);
+            (scale.low, scale.high) = (low - margin, high + margin);
+            let mut few: Vec<f64> = values.collect();
+            few.sort_by(f64::total_cmp);
+            few.dedup();
+            scale.few = Some(few).filter(|few| few.len() <= 12);
+        }
+        scale
+    }
+
+    /// From 0 to the greatest of the values; logarithmic: around them.
+    pub(crate) fn of(axis: &'a Axis, values: impl Iterator<Item = f64> + Clone) -> Scale<'a> {
+        let (least, most) = ends(values.clone());
+        // Nothing above 0 has no logarithm.
+        let log = matches!(axis.kind, Kind::Log) && most > 0.0;
+        let mut scale = Scale { axis, low: 0.0, high: 1.0, log, zero: false, few: None };
+        (scale.low, scale.high) = match (&axis.kind, axis.ends) {
+            (_, Some(ends)) => ends,
+            (Kind::Names(names), _) => (-0.5, names.len() as f64 - 0.5),
+            (Kind::Nines(steps), _) => (0.0, 1.0 - 10f64.powi(-i32::from(*steps))),
+            _ if log => {
+                scale.zero = least <= 0.0;
+                let (low, high) = ends(values.filter(|value| *value > 0.0));
+                // 0 stands as far from the next value as a factor of 4 would.
+                (if scale.zero { low / 4.0 } else { low / 1.25 }, high * 1.25)
+            }
+            _ => (0.0, (most * 1.08).max(1e-12)),
+        };
+        scale
+    }
+
+    /// Where a broken axis goes on after its 0.
+    pub(crate) fn least(&self) -> f64 {
+        self.low * 3.9
+    }
+
+    pub(crate) fn holds(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value) || (self.zero && value <= 0.0)
+    }
+
+    /// Where a value stands, from 0 to 1.
+    pub(crate) fn share(&self, value: f64) -> f64 {
+        let share = match self.axis.kind {
+            Kind::Nines(steps) => nines(value) / f64::from(steps),
+            _ if self.log => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
+            _ => (value - self.low) / (self.high - self.low),
+        };
+        share.clamp(0.0, 1.0)
+    }
+
+    /// Values that are named, and their names.
+    pub(crate) fn ticks(&self) -> Vec<(f64, String)> {
+        let values = match (&self.axis.ticks, &self.axis.kind) {
+            (Some(ticks), _) => ticks.clone(),
+            (_, Kind::Names(names)) => {
+                return names
+                    .iter()
+                    .enumerate()
+                    .map(|(n, name)| (n as f64, name.clone()))
+                    .collect();
+            }
+            (_, Kind::Nines(steps)) => {
+                let nines = (1..=*steps).map(|n| 1.0 - 10f64.powi(-i32::from(n)));
+                [0.0, 0.5].into_iter().chain(nines).collect()
+            }
+            _ if self.log => self.log_ticks(),
+            _ => self.few.clone().unwrap_or_else(|| {
+                let step = nice_step(self.high - self.low);
+                let first = (self.low / step).ceil() as i64;
+                (first..=(self.high / step).floor() as i64).map(|n| n as f64 * step).collect()
+            }),
+        };
+        values.into_iter().map(|value| (value, label(value, self.axis.show))).collect()
+    }
+
+    /// 1, 2 and 5 times powers of ten; only the powers if those are many.
+    fn log_ticks(&self) -> Vec<f64> {
+        let decades = (self.high / self.low).log10();
+        let factors: &[f64] = if decades > 4.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let first = self.low.log10().floor() as i32;
+        let mut ticks: Vec<f64> = (first..=self.high.log10().ceil() as i32)
+            .flat_map(|power| factors.iter().map(move |factor| factor * 10f64.powi(power)))
+            .filter(|value| (self.low..=self.high).contains(value))
+            .collect();
+        if self.zero {
+            ticks.retain(|tick| *tick >= self.least());
+            ticks.insert(0, 0.0);
+        }
+        ticks
+    }
+
+    /// How wide the widest of its names is.
+    pub(crate) fn names_width(&self) -> f64 {
+        self.ticks().iter().map(|(_, name)| width(name, SMALL)).fold(0.0, f64::max)
+    }
+
+    /// Names of `room` pixels' length: numbers that would touch are left out, names stand in up to three lines.
+    pub(crate) fn placed(&self, room: f64) -> Vec<(f64, Option<(usize, String)>)> {
+        let ticks = self.ticks();
+        let is_named = matches!(self.axis.kind, Kind::Names(_));
+        let mut free = [f64::NEG_INFINITY; 3];
+        let lines = if is_named { 3 } else { 1 };
+        let place = |(value, name): (f64, String)| {
+            let (at, half) = (self.share(value) * room, width(&name, SMALL) / 2.0 + 3.0);
+            let line = free[..lines].iter().position(|free| at - half >= *free);
+            if let Some(line) = line {
+                free[line] = at + half;
+            }
+            (value, line.map(|line| (line, name)))
+        };
+        ticks.into_iter().map(place).collect()
+    }
+}
+
+fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+        (low.min(value), high.max(value))
+    });
+    if low.is_finite() { (low, high) } else { (0.0, 1.0) }
+}
+
+/// 1, 2 or 5 times a power of ten, at most six of them up to `max`.
+fn nice_step(max: f64) -> f64 {
+    let power = 10f64.powf((max.max(1e-9) / 6.0).log10().floor());
+    let steps = [1.0, 2.0, 5.0].map(|factor| factor * power);
+    steps.into_iter().find(|step| max / step <= 6.0).unwrap_or(10.0 * power)
+}
+
+/// A value without digits that say nothing.
+fn label(value: f64, show: Show) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    let text = show(value);
+    let end = text.find(|c: char| !"0123456789.-".contains(c)).unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    match number.contains('.') {
+        true => format!("{}{unit}", number.trim_end_matches('0').trim_end_matches('.')),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_hold_their_values_in_order_and_have_ticks_within() {
+        for (values, log) in [
+            (&[0.0, 10.0, 1000.0, 1e6][..], true),
+            (&[0.0, 1.0, 2.0, 30.0], false),
+            (&[5.0], false),
+            (&[5.0], true),
+            (&[0.0], true),
+            (&[0.2, 0.21], false),
+            (&[-3.0, 4.0], false),
+            (&[13e3, 2.6e6], true),
+            (&[900.0, 1100.0], true),
+            (&[100.0, 5e9], true),
+        ] {
+            let axis = Axis::maybe_log("", |value| value.to_string(), log);
+            let scale = Scale::across(&axis, values.iter().copied());
+            let shares: Vec<f64> = values.iter().map(|value| scale.share(*value)).collect();
+            assert!(shares.is_sorted(), "{values:?}: {shares:?}");
+            let ticks = scale.ticks();
+            assert!(!ticks.is_empty() && ticks.len() <= 24, "{values:?}: {ticks:?}");
+            assert!(ticks.iter().all(|(tick, _)| scale.holds(*tick)), "{values:?}: {ticks:?}");
+        }
+        for max in [0.9, 7.0, 123.0, 1.6e6] {
+            assert!((2.0..=6.0).contains(&(max / nice_step(max))), "{max}");
+        }
+    }
+
+    #[test]
+    fn labels_have_no_digits_that_say_nothing() {
+        let us: Show = |value| format!("{:.2} us", value / 1e3);
+        for (value, expected) in [(0.0, "0"), (20_000.0, "20 us"), (1500.0, "1.5 us")] {
+            assert_eq!(label(value, us), expected);
+        }
+        assert_eq!([percent(0.5), percent(0.999)], ["50 %", "99.9 %"]);
+        assert_eq!(label(400.0, |value| format!("{value:.0}")), "400");
+    }
+
+    #[test]
+    fn nines_are_equally_far_apart() {
+        let axis = Axis::nines(4);
+        let scale = Scale::of(&axis, std::iter::empty());
+        let shares = [0.0, 0.9, 0.99, 0.999, 1.0].map(|value| scale.share(value));
+        for (share, expected) in shares.iter().zip([0.0, 0.25, 0.5, 0.75, 1.0]) {
+            assert!((share - expected).abs() < 1e-9, "{shares:?}");
+        }
+        assert_eq!(scale.ticks().len(), 6);
+    }
+
+    #[test]
+    fn names_that_would_touch_stand_in_several_lines() {
+        let names = ["a-long-name", "another-name", "third"].map(str::to_owned).to_vec();
+        let axis = Axis::names("", names);
+        let scale = Scale::of(&axis, std::iter::empty());
+        let lines = |room| -> Vec<_> {
+            scale.placed(room).into_iter().map(|(_, placed)| placed.map(|(line, _)| line)).collect()
+        };
+        assert_eq!(lines(600.0), [Some(0), Some(0), Some(0)]);
+        assert_eq!(lines(120.0), [Some(0), Some(1), Some(0)]);
+        assert_eq!(lines(30.0), [Some(0), Some(1), Some(2)]);
+    }
+}

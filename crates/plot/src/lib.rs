@@ -1,0 +1,30 @@
+//! Charts as SVG and pages as HTML. A file needs nothing else: no network, no script, no font of its own.
+//! Same data, same bytes.
+//!
+//! ```text
+//!   page (maud)     curves  rows  heat  terminal      what callers describe
+//!                      └─────┼─────┘
+//!                   head   axis                       titles, keys, scales
+//!                      canvas                         plotters, text that is measured, ink for light and dark
+//! ```
+//!
+//! Callers say what is shown: panels of curves over axes ([`Curves`]), rows of marks beside names ([`Rows`]), fields in
+//! colours ([`Heat`]). Where things stand is decided here, from the width of the text, so that nothing overlaps.
+
+mod axis;
+mod canvas;
+mod curves;
+mod head;
+mod heat;
+pub mod page;
+mod rows;
+mod terminal;
+
+pub use axis::{Axis, Show, far_apart};
+pub use canvas::Ink;
+pub use curves::{Curves, Note, Panel, Range, Series};
+pub use head::{Head, Look, Style};
+pub use heat::{Field, Heat, HeatBlock, Step};
+pub use maud::{Markup, PreEscaped, html};
+pub use rows::{Block, Cell, Column, Group, Mark, Row, Rows, Rule};
+pub use terminal::terminal;
