@@ -95,7 +95,7 @@ fn counts_are_exact_however_the_program_ends() -> Result<()> {
         assert_eq!(summary.locks[0].acquisitions(), 12_000);
         assert_eq!((summary.locks[1].acquisitions(), summary.locks[1].threads), (12_000, 4));
         // `two` is held within `one`: whatever the machine does, not for longer.
-        let hold = |lock: usize| summary.locks[lock].hold.total_ns();
+        let hold = |lock: usize| summary.locks[lock].hold.total();
         assert!(hold(0) > hold(1), "{how}: {} and {}", hold(0), hold(1));
     }
     Ok(())

@@ -30,7 +30,7 @@ use lockwright_locks::catalog::find;
 use lockwright_locks::spec::Spec;
 use lockwright_tests::{library, target_dir};
 use measure::{Disturbance, Program, Run, Setting, Subject};
-use stats::{Group, Panel, Spread, summarise};
+use stats::{Group, Panel, spread, summarise};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -279,7 +279,7 @@ fn measure_all(program: &Program, args: &Args) -> Result<Results> {
                 .map(|_| rounds.one(setting, glibc, Some(&cores), 0))
                 .map(|run| Ok(run?.latency.quantile(0.99) as f64))
                 .collect::<Result<Vec<_>>>()?;
-            let slo_ns = objective(Spread::of(p99).median);
+            let slo_ns = objective(spread(&p99).median);
             plan.push((setting, pair_subjects(slo_ns), Some(slo_ns)));
         }
         let runs = rounds.all(&plan, Some(&cores), args.reps)?;

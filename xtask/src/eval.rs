@@ -12,7 +12,7 @@ mod machine;
 mod programs;
 mod report;
 
-use crate::demo::{self, measure::busy_seconds, stats::Spread};
+use crate::demo::{self, measure::busy_seconds, stats::spread};
 use crate::test::install_packages;
 use crate::{Interrupted, No};
 use anyhow::{Context, Result, ensure};
@@ -271,7 +271,7 @@ fn measure(drivers: &[Driver], args: &Databases, machine: Machine) -> Result<Eva
             .map(|_| run(driver, &fifo, 0))
             .map(|look| Ok(look?.classes[machine.little()].latency.quantile(0.99) as f64))
             .collect::<Result<Vec<_>>>()?;
-        let base_ns = Spread::of(looks).median as u64;
+        let base_ns = spread(&looks).median as u64;
         let subjects = subjects(&args.lock, base_ns, args.quick);
         let mut points: Vec<_> =
             subjects.into_iter().map(|subject| Point { subject, runs: Vec::new() }).collect();

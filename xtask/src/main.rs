@@ -16,7 +16,7 @@ mod weaken;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
-use lockwright_stats::cause;
+use lockwright_text::cause;
 use std::process::ExitCode;
 use std::{fmt, io};
 

@@ -2,7 +2,7 @@
 
 use crate::names;
 use crate::point::{Call, Length};
-use crate::units;
+use lockwright_numbers::units;
 use std::path::PathBuf;
 
 /// What the threads do.

@@ -20,14 +20,12 @@
 //!  chosen     subject: which locks       compute: work that takes time
 //!  spoken     spec: the question to a worker and its answer, as JSON
 //!  named      point: what the threads do, how many, how long
-//!  worded     format: numbers for people
-//!  ground     stats     paired     system     progress     names     units
+//! //!  ground     stats     paired     system     progress     names
 //! ```
 
 mod args;
 mod child;
 mod compute;
-mod format;
 mod grid;
 mod measured;
 mod names;
@@ -44,24 +42,21 @@ mod subject;
 mod suite;
 mod summary;
 mod system;
-pub mod units;
 mod worker;
 
 pub use args::{Args, Pin, SuiteName, Workload};
 pub use compute::calibrate as turns_per_ns;
-pub use format::{WIDTH, si, time, wrapped};
-pub use names::{Names, advice, misspelt_class, nearest, split};
+pub use names::{Names, advice, misspelt_class, split};
 pub use paired::{ENOUGH, FEWEST, Finding, Interval, is_look};
 pub use progress::progress;
-pub use stats::Spread;
 pub use system::{
     Machine, catch_interrupts, command_line, cpu_time, cpus, interrupted, line_transfer_between,
     pin_to,
 };
 
 use anyhow::{Context, Result, bail};
-use format::plain;
 use lockwright_energy::Watts;
+use lockwright_text::{cause, wrapped};
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
@@ -105,14 +100,14 @@ pub fn main(
     let verdicts = suite.as_ref().map(|s| s.judge(&plan, &measured)).unwrap_or_default();
 
     let text = |wide| {
-        let machine_line = format::wrapped(&machine.line());
+        let machine_line = wrapped(&machine.line());
         if measured.samples.is_empty() {
             let nothing = "interrupted before the first group was complete: nothing to show";
             return format!("{machine_line}\n\n{nothing}\n");
         }
         let mut text = format!("{machine_line}\n");
         if let Some(caution) = report::caution(&plan, &measured, &machine) {
-            text += &format!("{}\n", format::wrapped(&caution));
+            text += &format!("{}\n", wrapped(&caution));
         }
         // Of a suite the bars are what is asked for.
         if wide || verdicts.is_empty() {
@@ -122,7 +117,7 @@ pub fn main(
             text += &format!("\n{}", report::bars(&plan, &verdicts));
         }
         let notes = report::notes(&plan, &measured);
-        text + &format!("\n{}\n", format::wrapped(&notes.join("\n")))
+        text + &format!("\n{}\n", wrapped(&notes.join("\n")))
     };
     print!("{}", text(args.wide));
 
@@ -180,10 +175,10 @@ pub fn main(
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
-    Ok(BufWriter::new(File::create(path).map_err(|cause| unwritable(path, &cause))?))
+    Ok(BufWriter::new(File::create(path).map_err(|why| unwritable(path, &why))?))
 }
 
-fn unwritable(path: &Path, cause: &std::io::Error) -> anyhow::Error {
+fn unwritable(path: &Path, why: &std::io::Error) -> anyhow::Error {
     let path = path.display();
-    anyhow::anyhow!("cannot write '{path}': {}\nhint: ls -ld \"$(dirname '{path}')\"", plain(cause))
+    anyhow::anyhow!("cannot write '{path}': {}\nhint: ls -ld \"$(dirname '{path}')\"", cause(why))
 }

@@ -2,9 +2,9 @@
 
 use crate::plan::Plan;
 use crate::spec::Answer;
-use crate::stats::Spread;
 use crate::subject::Role;
 use lockwright_energy::{Kind, Source, Watts};
+use lockwright_numbers::Spread;
 use serde::Serialize;
 
 /// How one measurement ended.

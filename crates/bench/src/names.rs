@@ -1,9 +1,10 @@
 //! Names of locks: for a shell's completion (which accepts any text), and for messages about a wrong one.
 
-use crate::units::word;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_locks::spec::{Bad, Why};
+use lockwright_numbers::units::word;
+use lockwright_text::nearest;
 use std::ffi::OsStr;
 
 /// Takes any text on the command line; the names are for the shell's completion.
@@ -33,20 +34,6 @@ impl TypedValueParser for Names {
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         Some(Box::new((self.0)().into_iter().map(PossibleValue::new)))
     }
-}
-
-/// The candidate that a mistyped `word` most probably meant; differences in case don't count.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let lower = word.to_lowercase();
-    candidates
-        .into_iter()
-        .map(|candidate| {
-            (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate)
-        })
-        .min_by_key(|(distance, _)| *distance)
-        // Further away it is another word, not a typing error.
-        .filter(|(distance, candidate)| *distance <= (candidate.len().max(word.len()) / 3).max(1))
-        .map(|(_, candidate)| candidate)
 }
 
 /// A class of cores in `spec` whose name is almost that of a known one, and that one. A name of the user's own is another
@@ -111,7 +98,7 @@ pub fn split(text: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{misspelt_class, nearest, split};
+    use super::{misspelt_class, split};
 
     #[test]
     fn a_class_may_have_any_name_but_a_mistyped_one() {
@@ -137,15 +124,5 @@ mod tests {
         assert_eq!(split("fifo:spin=1,bypass=2 barging  glibc"), locks);
         assert_eq!(split("in:mcs,fifo"), ["in:mcs", "fifo"]);
         assert!(split(" ").is_empty());
-    }
-
-    #[test]
-    fn nearest_is_a_typing_error_away_or_nothing() {
-        let names = ["barging", "fifo", "mcs", "mcs-stp"];
-        assert_eq!(nearest("bargin", names), Some("barging"));
-        assert_eq!(nearest("ffio", names), Some("fifo"));
-        assert_eq!(nearest("mcsstp", names), Some("mcs-stp"));
-        assert_eq!(nearest("MCS", names), Some("mcs"));
-        assert_eq!(nearest("something", names), None);
     }
 }

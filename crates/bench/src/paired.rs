@@ -5,6 +5,7 @@
 //! Wolfe, Chicken, *Nonparametric Statistical Methods*, section 3.3). It asks one thing of noise: that it raises a ratio as it lowers
 //! it, by as much and as often, for which the order within rounds has to change. A round that went wrong hardly moves either.
 
+use lockwright_numbers::quantile;
 use serde::Serialize;
 
 /// How often an interval may miss, if enough rounds were measured. Whoever looks ten times at a comparison that goes on is then
@@ -52,11 +53,7 @@ impl Interval {
         }
         means.sort_by(f64::total_cmp);
         let (left_out, doubt) = left_out(rounds);
-        let half = means.len() / 2;
-        let middle = match means.len() % 2 {
-            1 => means[half],
-            _ => (means[half - 1] + means[half]) / 2.0,
-        };
+        let middle = quantile(&means, 0.5)?;
         Some(Interval {
             low: means[left_out].exp(),
             middle: middle.exp(),

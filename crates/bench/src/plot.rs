@@ -1,12 +1,12 @@
 //! Two plots: throughput against the first lock of each group (glibc, but for suites), and the percentiles of
 //! waits. Plain SVG, no script, no network.
 
-use crate::format::{si, spaced, time};
 use crate::plan::{Plan, Row};
 use crate::subject::Role;
 use crate::summary::{Ceiling, Summary};
 use crate::system::Machine;
 use anyhow::{Result, anyhow};
+use lockwright_numbers::format::{si, spaced, time};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};

@@ -1,6 +1,6 @@
 //! A point of the grid: what the threads do, how many, for how long.
 
-use crate::format::time;
+use lockwright_numbers::format::time;
 use serde::{Deserialize, Serialize};
 
 /// How lengths vary around their mean.

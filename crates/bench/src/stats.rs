@@ -1,54 +1,4 @@
-//! The figures that the reports are made of: medians, spreads, fairness. Definitions: `docs/bench.md`.
-
-use serde::Serialize;
-
-/// A median with the range that its repetitions covered.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Spread {
-    /// Smallest repetition.
-    pub min: f64,
-    /// First quartile.
-    pub q1: f64,
-    /// The middle repetition.
-    pub median: f64,
-    /// Third quartile.
-    pub q3: f64,
-    /// Largest repetition.
-    pub max: f64,
-    /// How many repetitions.
-    pub n: usize,
-}
-
-impl Spread {
-    /// The spread of `values`; `None` if there is none, or one that is not a number.
-    pub fn of(values: &[f64]) -> Option<Spread> {
-        if values.is_empty() || values.iter().any(|v| v.is_nan()) {
-            return None;
-        }
-        let mut sorted = values.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        Some(Spread {
-            min: sorted[0],
-            q1: quantile(&sorted, 0.25),
-            median: quantile(&sorted, 0.5),
-            q3: quantile(&sorted, 0.75),
-            max: sorted[sorted.len() - 1],
-            n: sorted.len(),
-        })
-    }
-
-    /// The interquartile range.
-    pub(crate) fn iqr(&self) -> f64 {
-        self.q3 - self.q1
-    }
-}
-
-/// The `q`-quantile of ascending values, between two neighbours by linear interpolation.
-fn quantile(sorted: &[f64], q: f64) -> f64 {
-    let at = q * (sorted.len() - 1) as f64;
-    let (low, high) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    if low == high { low } else { low + (high - low) * at.fract() }
-}
+//! Figures of the reports: fairness, order. Definitions: `docs/bench.md`.
 
 /// Jain's index of `shares`: 1 if all are equal, 1/n if one has everything. No share at all counts as equal.
 pub(crate) fn jain(shares: &[f64]) -> f64 {
@@ -134,21 +84,6 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn median_of_an_even_number_lies_between() {
-        let s = Spread::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
-        assert_eq!((s.min, s.q1, s.median, s.q3, s.max), (1.0, 1.75, 2.5, 3.25, 4.0));
-        assert_eq!(s.iqr(), 1.5);
-        assert_eq!(Spread::of(&[]), None);
-        assert_eq!(Spread::of(&[f64::NAN]), None);
-    }
-
-    #[test]
-    fn infinite_values_have_a_median() {
-        let s = Spread::of(&[1.0, f64::INFINITY, f64::INFINITY]).unwrap();
-        assert_eq!(s.median, f64::INFINITY);
-    }
-
-    #[test]
     fn cal_compares_slowdowns_not_shares() {
         // A little core needs twice as long alone: with half of the operations it is treated equally.
         assert_eq!(cal(&[10.0, 20.0], &[1.0, 2.0]), 1.0);
@@ -169,14 +104,6 @@ mod tests {
     }
 
     proptest! {
-        #[test]
-        fn spread_is_ordered(values in prop::collection::vec(-1e9..1e9f64, 1..40)) {
-            let s = Spread::of(&values).unwrap();
-            prop_assert!(s.min <= s.q1 && s.q1 <= s.median && s.median <= s.q3 && s.q3 <= s.max);
-            let below = values.iter().filter(|&&v| v <= s.median).count();
-            prop_assert!(2 * below >= values.len());
-        }
-
         #[test]
         fn jain_lies_between_one_nth_and_one(shares in prop::collection::vec(0.0..1e6f64, 1..20)) {
             let j = jain(&shares);

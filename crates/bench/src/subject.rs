@@ -1,12 +1,12 @@
 //! The locks that a run compares, as the command line names them.
 
-use crate::format::plain;
 use crate::names::{LOCKS, advice};
 use crate::spec::{Answer, InForce, Lock};
 use anyhow::{Error, Result, anyhow, bail};
 use lockwright_locks::catalog::{CATALOG, find, find_read_write};
 use lockwright_locks::entry::Kind;
 use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
+use lockwright_text::cause;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -132,8 +132,8 @@ impl Subject {
                 "'{text}' is not NAME=LIBRARY\nhint: --peer mutexee=/usr/local/lib/libmutexee.so"
             );
         };
-        let path = Path::new(path).canonicalize().map_err(|cause| {
-            anyhow!("cannot use '{path}' as a peer: {}\nhint: ls -l {path}", plain(&cause))
+        let path = Path::new(path).canonicalize().map_err(|why| {
+            anyhow!("cannot use '{path}' as a peer: {}\nhint: ls -l {path}", cause(&why))
         })?;
         Ok(Subject {
             name: name.into(),

@@ -4,7 +4,7 @@ use crate::measured::{Measured, Status, ceiling, kept, paired};
 use crate::plan::Plan;
 use crate::point::Work;
 use crate::spec::{Answer, ClassResult, Percentiles};
-use crate::stats::Spread;
+use lockwright_numbers::Spread;
 use serde::Serialize;
 
 /// What the kept repetitions of one lock at one point amount to.

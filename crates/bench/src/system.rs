@@ -241,8 +241,7 @@ pub fn line_transfer_between(first: usize, last: usize, time: Duration) -> Optio
                 }
             }
             over.store(true, Relaxed);
-            bouts.sort_by(f64::total_cmp);
-            bouts[bouts.len() / 2]
+            lockwright_numbers::median(&bouts).expect("a bout at least")
         });
         ping.join().ok()
     })

@@ -5,6 +5,7 @@ use crate::stats::Sample;
 use crate::together::on;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::pause::Pause;
+use lockwright_numbers::median;
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::Instant;
@@ -77,9 +78,9 @@ pub(crate) fn pauses(cpu: usize) -> Vec<(String, f64)> {
             // SAFETY: it is here; the address is a word's of ours.
             let turn = |_| unsafe { kind.turn(address, &|| true) };
             let run = || per_turn(256, || (0..256).for_each(turn));
-            let mut runs: Vec<f64> = (0..RUNS).map(|_| run()).collect();
-            runs.sort_by(f64::total_cmp);
-            (kind.name().to_owned(), (runs[RUNS / 2] * 10.0).round() / 10.0)
+            let runs: Vec<f64> = (0..RUNS).map(|_| run()).collect();
+            let ns = median(&runs).expect("several runs");
+            (kind.name().to_owned(), (ns * 10.0).round() / 10.0)
         };
         here.map(turn).collect()
     })

@@ -8,6 +8,7 @@ use crate::memory::Lines;
 use crate::stats::{Estimate, Sample, short};
 use crate::together::on;
 use crate::{Effort, Error, power, repeat, sched, sleep};
+use lockwright_numbers::median;
 use lockwright_sim::profile::Kernel;
 use std::time::Duration;
 
@@ -257,8 +258,7 @@ impl OneCpu {
         for ns in RUNS {
             let mut late = Vec::new();
             repeat(3, effort.time / 12, || late.extend(sched::woken_beside_a_runner(cpu, ns, 3)))?;
-            late.sort_by(f64::total_cmp);
-            beside.push(late[late.len() / 2]);
+            beside.push(median(&late).expect("every round has a value"));
         }
         Ok(Self {
             switch: rounds(effort.rounds, &|| vec![sched::switch(cpu)])?,

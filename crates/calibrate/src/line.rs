@@ -6,6 +6,7 @@ use crate::stats::Sample;
 use crate::together::together;
 use lockwright_bench::line_transfer_between;
 use lockwright_native::futex::{self, Clock};
+use lockwright_numbers::median;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -137,9 +138,7 @@ impl Pair {
             }
             values
         });
-        let mut values = results.swap_remove(0);
-        values.sort_by(f64::total_cmp);
-        values[PASSES / 2]
+        median(&results.swap_remove(0)).expect("several passes")
     }
 }
 
@@ -214,13 +213,12 @@ pub(crate) fn share(cpus: &[usize]) -> f64 {
     });
     let readers = &seen[1..];
     let further = (readers.len() - 1) as f64;
-    let mut spans: Vec<_> = (0..WRITES as usize)
+    let spans: Vec<_> = (0..WRITES as usize)
         .map(|write| {
             let times = || readers.iter().map(|times| times[write]);
             let (first, last) = (times().min(), times().max());
             first.zip(last).map_or(0.0, |(first, last)| (last - first) as f64 / further)
         })
         .collect();
-    spans.sort_by(f64::total_cmp);
-    spans[spans.len() / 2]
+    median(&spans).expect("several writes")
 }

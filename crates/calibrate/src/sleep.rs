@@ -10,9 +10,9 @@ fn now() -> u64 {
     futex::now(Clock::Monotonic)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+/// Not a number without values.
+fn median(values: Vec<f64>) -> f64 {
+    lockwright_numbers::median(&values).unwrap_or(f64::NAN)
 }
 
 /// A sleeper woken from another CPU.

@@ -4,6 +4,7 @@
 //! stands still for milliseconds. So each sample lies between two probes of the same thing, one before and one after.
 //! It is rejected if those differ, or if they belong to a regime other than the profile's.
 
+use lockwright_numbers::quantile;
 use serde::Serialize;
 
 /// Probes before and after a sample that differ by more than this: the machine changed meanwhile.
@@ -149,7 +150,7 @@ impl Estimate {
             kept.extend(samples().map(|sample| sample.value));
         }
         kept.sort_by(f64::total_cmp);
-        let at = |share| at(&kept, share);
+        let at = |share| quantile(&kept, share);
         Some(Self {
             median: at(0.5)?,
             p10: at(0.1)?,
@@ -189,13 +190,6 @@ impl Estimate {
         }
         text
     }
-}
-
-/// The value below which that share of `sorted` lies, between the two nearest.
-pub(crate) fn at(sorted: &[f64], share: f64) -> Option<f64> {
-    let place = share * (sorted.len().checked_sub(1)? as f64);
-    let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    Some(low + (high - low) * place.fract())
 }
 
 /// To four digits.

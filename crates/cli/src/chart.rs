@@ -3,7 +3,7 @@
 use crate::draw::{
     Area, Drawn, FAINT, INK, SOFT, dashes, document, drawn, line, log_ticks, mark, nice_step, text,
 };
-use lockwright_bench::{si, time};
+use lockwright_numbers::format::{si, time};
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 

@@ -8,8 +8,8 @@
 use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, nearest, warn};
 use crate::rules;
-use lockwright_bench::units;
 use lockwright_locks::amp::feedback::Percentile;
+use lockwright_numbers::units;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 

@@ -197,12 +197,11 @@ impl ClassNames {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use lockwright_stats::Histogram;
+    use lockwright_record::histogram::{bucket, middle};
 
     /// A class with executions of these lengths, every one of which began with a negligible window if `fifo`.
     pub(crate) fn class(number: u8, slo_ns: u64, times: &[u64], fifo: bool) -> ClassStats {
-        let mut histogram = Histogram::default();
-        times.iter().for_each(|&ns| histogram.add(ns));
+        let latency = times.iter().map(|&ns| middle(bucket(ns))).collect();
         let count = times.len() as u64;
         let violations = times.iter().filter(|&&ns| ns > slo_ns).count() as u64;
         ClassStats {
@@ -214,7 +213,7 @@ pub(crate) mod tests {
             max_ns: times.iter().copied().max().unwrap_or(0),
             at_fifo: if fifo { count } else { 0 },
             at_fifo_violations: if fifo { violations } else { 0 },
-            histogram,
+            latency,
         }
     }
 

@@ -1,8 +1,8 @@
 //! What the user reads when something is wrong: one line with value and cause, one with a way out.
 
 use crate::output::{say, shown};
-pub(crate) use lockwright_bench::nearest;
-pub(crate) use lockwright_stats::cause;
+pub(crate) use lockwright_text::cause;
+pub(crate) use lockwright_text::nearest;
 use std::fmt::{self, Display};
 use std::process::ExitCode;
 

@@ -3,8 +3,9 @@
 use crate::elf::ObjectFile;
 use crate::epochs::{Origin, thousands};
 use crate::output::{self, shown};
-use lockwright_bench::time;
-use lockwright_stats::trace::{LockInfo, LockSummary, Summary, Times, Trace};
+use lockwright_numbers::Times;
+use lockwright_numbers::format::time;
+use lockwright_stats::trace::{LockInfo, LockSummary, Summary, Trace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
@@ -92,7 +93,7 @@ fn table(trace: &Trace, summary: &Summary) -> String {
             at(&lock.wait, 0.99),
             at(&lock.hold, 0.5),
             at(&lock.hold, 0.99),
-            time(lock.wait.total_ns() as f64),
+            time(lock.wait.total() as f64),
         ];
         let number = [number.to_string()];
         let place = [place(info)];
@@ -160,7 +161,7 @@ fn of(number: usize, info: &LockInfo, lock: &LockSummary) -> Value {
         json!({
             "p50_ns": times.quantile(0.5), "p90_ns": times.quantile(0.9),
             "p99_ns": times.quantile(0.99), "max_ns": times.quantile(1.0),
-            "total_ns": times.total_ns(),
+            "total_ns": times.total(),
         })
     };
     let place = info.place.as_ref();

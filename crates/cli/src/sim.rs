@@ -10,7 +10,8 @@ pub(crate) mod replay;
 pub(crate) mod report;
 pub(crate) mod words;
 
-use lockwright_bench::{Spread, time};
+use lockwright_numbers::Spread;
+use lockwright_numbers::format::time;
 use lockwright_sim::Run;
 use lockwright_sim::sweep::Knob;
 use lockwright_sim::{ClassOutcome, Outcome, Placement, Violation};
@@ -146,7 +147,7 @@ fn quoted(word: &str) -> String {
 
 /// The command that runs this point again.
 pub(crate) fn replay(plan: &Plan, row: &plan::At, run: &Run) -> String {
-    use lockwright_bench::units::word;
+    use lockwright_numbers::units::word;
     let mut words = vec![
         "lockwright sim".to_owned(),
         format!("--machine {}", quoted(&plan.machine_words[row.machine])),

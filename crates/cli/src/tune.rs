@@ -11,8 +11,8 @@ mod plot;
 pub(crate) mod report;
 
 use crate::epochs::{ClassNames, Record, Verdict, judge, percentile, tail};
-use lockwright_bench::Spread;
-use lockwright_bench::units::word;
+use lockwright_numbers::Spread;
+use lockwright_numbers::units::word;
 use lockwright_stats::{ClassStats, Epoch};
 use serde::Serialize;
 

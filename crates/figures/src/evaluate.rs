@@ -1,6 +1,7 @@
 //! Results beside targets.
 
 use crate::Measured;
+use lockwright_numbers::Spread;
 use lockwright_sim::profile::{Profile, builtin};
 use lockwright_sim::targets::{Figure, Kind, Row};
 use serde::Serialize;
@@ -221,25 +222,15 @@ fn compare(row: &Row, values: Option<&Vec<f64>>, here: &Here) -> ReportRow {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; `None` without values, or if one of them isn't
-/// a number.
+/// The middle value, or the mean of the two in the middle; `None` without values, or if one of them isn't finite.
 pub fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = sorted(values)?;
-    let middle = sorted.len() / 2;
-    let above = sorted.split_off(middle);
-    let odd = above.len() > sorted.len();
-    if odd { Some(above[0]) } else { Some(f64::midpoint(sorted[middle - 1], above[0])) }
+    values.iter().all(|value| value.is_finite()).then(|| lockwright_numbers::median(values))?
 }
 
 fn spread(values: &[f64]) -> Option<(f64, f64)> {
-    let sorted = sorted(values)?;
-    sorted.first().copied().zip(sorted.last().copied())
-}
-
-fn sorted(values: &[f64]) -> Option<Vec<f64>> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    (!values.is_empty() && values.iter().all(|value| value.is_finite())).then_some(sorted)
+    let spread =
+        Spread::of(values).filter(|spread| spread.min.is_finite() && spread.max.is_finite())?;
+    Some((spread.min, spread.max))
 }
 
 #[cfg(test)]

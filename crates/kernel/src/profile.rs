@@ -1,8 +1,8 @@
 //! What was observed.
 
 use crate::Kind;
+use lockwright_numbers::Times;
 use lockwright_record::histogram::middle;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -118,8 +118,8 @@ pub struct Sum {
     pub total_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
-    /// How many there are in each bucket of `lockwright_record::histogram` that is not empty.
-    pub buckets: BTreeMap<u16, u64>,
+    /// How long they took: the middle of a bucket of `lockwright_record::histogram`, off by at most 1/64.
+    pub times: Times,
 }
 
 impl Sum {
@@ -128,7 +128,7 @@ impl Sum {
         self.count += count;
         self.total_ns += total_ns;
         self.max_ns = self.max_ns.max(max_ns);
-        *self.buckets.entry(bucket).or_default() += count;
+        self.times.add(middle(usize::from(bucket)), count);
     }
 
     /// Adds another's waits.
@@ -136,23 +136,12 @@ impl Sum {
         self.count += other.count;
         self.total_ns += other.total_ns;
         self.max_ns = self.max_ns.max(other.max_ns);
-        for (bucket, count) in &other.buckets {
-            *self.buckets.entry(*bucket).or_default() += count;
-        }
+        self.times.merge(&other.times);
     }
 
-    /// The wait that a share `q` (0 to 1) did not exceed, ns, as `lockwright_stats::Histogram` has it: off by at most 1/64
-    /// of itself. 0 if there is none.
+    /// The wait that a share `q` (0 to 1) did not exceed, ns; off by at most 1/64 of itself. 0 if there is none.
     pub fn quantile(&self, q: f64) -> u64 {
-        let rank = ((q * self.count as f64).ceil() as u64).clamp(1, self.count.max(1));
-        let mut below = 0;
-        for (bucket, here) in &self.buckets {
-            below += here;
-            if below >= rank {
-                return middle(usize::from(*bucket)).min(self.max_ns);
-            }
-        }
-        0
+        self.times.quantile(q).min(self.max_ns)
     }
 }
 

@@ -3,12 +3,8 @@
 use crate::check::Violation;
 use crate::timeline::Timeline;
 use hdrhistogram::Histogram;
+use lockwright_numbers::recorder;
 use serde::Serialize;
-
-/// Times up to 100 s, to three digits.
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("legal bounds")
-}
 
 /// Of times, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -188,8 +184,8 @@ impl Collect {
     pub(crate) fn new(classes: impl Iterator<Item = String>, threads: u32, samples: bool) -> Self {
         let of = |name| OfClass {
             name,
-            latency: histogram(),
-            wait: histogram(),
+            latency: recorder(),
+            wait: recorder(),
             violations: 0,
             first_ns: None,
         };
@@ -235,7 +231,7 @@ impl Collect {
 
     /// The totals.
     pub(crate) fn outcome(self) -> Outcome {
-        let mut all = histogram();
+        let mut all = recorder();
         for class in &self.classes {
             all.add(&class.latency).expect("same bounds");
         }

@@ -54,10 +54,3 @@ impl std::error::Error for Error {
         }
     }
 }
-
-/// An error of the operating system in plain words: `no such file or directory`.
-pub fn cause(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split(" (os error").next().unwrap_or_default();
-    words.chars().take(1).flat_map(char::to_lowercase).chain(words.chars().skip(1)).collect()
-}

@@ -14,10 +14,10 @@ mod error;
 mod read;
 pub mod trace;
 
-pub use error::{Error, cause};
+pub use error::Error;
 pub use read::{read_dir, read_file};
 
-use lockwright_record::histogram::{BUCKETS, bucket, middle};
+use lockwright_numbers::Times;
 
 /// What one process recorded.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,15 +103,15 @@ pub struct ClassStats {
     pub at_fifo: u64,
     /// Those of them slower than the SLO.
     pub at_fifo_violations: u64,
-    /// Executions by latency.
-    pub histogram: Histogram,
+    /// How long they took: the middle of a bucket of the file's histogram, off by at most 1/64.
+    pub latency: Times,
 }
 
 impl ClassStats {
     /// The latency that a share `q` of the executions did not exceed, ns; off by at most 1/64 of itself. 0 if
     /// there was none.
     pub fn quantile(&self, q: f64) -> u64 {
-        self.histogram.quantile(q).clamp(self.min_ns, self.max_ns.max(self.min_ns))
+        self.latency.quantile(q).clamp(self.min_ns, self.max_ns.max(self.min_ns))
     }
 
     /// Adds another's executions. The window becomes the larger of both.
@@ -127,94 +127,13 @@ impl ClassStats {
         self.window_ns = self.window_ns.max(other.window_ns);
         self.at_fifo += other.at_fifo;
         self.at_fifo_violations += other.at_fifo_violations;
-        self.histogram.merge(&other.histogram);
-    }
-}
-
-/// Times by size: exact below 64 ns, then 32 buckets for each doubling.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Histogram {
-    counts: Vec<u64>,
-}
-
-impl Default for Histogram {
-    fn default() -> Self {
-        Self { counts: vec![0; BUCKETS] }
-    }
-}
-
-impl Histogram {
-    /// Adds one time, ns.
-    pub fn add(&mut self, ns: u64) {
-        self.counts[bucket(ns)] += 1;
-    }
-
-    /// How many times there are.
-    pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// The time that a share `q` (0 to 1) did not exceed, ns: the middle of its bucket. 0 if there is none.
-    pub fn quantile(&self, q: f64) -> u64 {
-        let count = self.count();
-        let rank = ((q * count as f64).ceil() as u64).clamp(1, count.max(1));
-        let mut below = 0;
-        for (at, &here) in self.counts.iter().enumerate() {
-            below += here;
-            if below >= rank {
-                return middle(at);
-            }
-        }
-        0
-    }
-
-    /// Adds another's times.
-    pub fn merge(&mut self, other: &Self) {
-        for (ours, theirs) in self.counts.iter_mut().zip(&other.counts) {
-            *ours += theirs;
-        }
-    }
-
-    /// The distribution: for each bucket that is not empty its middle, ns, and the share of times up to it.
-    pub fn cumulative(&self) -> Vec<(u64, f64)> {
-        let count = self.count().max(1) as f64;
-        let mut below = 0;
-        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        filled
-            .map(|(at, here)| {
-                below += here;
-                (middle(at), below as f64 / count)
-            })
-            .collect()
+        self.latency.merge(&other.latency);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// Quantiles are those of the sorted times, up to 1/64.
-        #[test]
-        fn quantiles_are_exact_up_to_a_sixtyfourth(
-            times in prop::collection::vec((0_u32..40, 0_u64..1 << 40), 1..300),
-            q in 0.0..=1.0_f64,
-        ) {
-            // Of every order of magnitude.
-            let mut times: Vec<u64> = times.iter().map(|(shift, ns)| ns >> shift).collect();
-            let mut histogram = Histogram::default();
-            for &ns in &times {
-                histogram.add(ns);
-            }
-            times.sort_unstable();
-            let rank = ((q * times.len() as f64).ceil() as usize).clamp(1, times.len());
-            let (exact, ours) = (times[rank - 1], histogram.quantile(q));
-            prop_assert!(ours.abs_diff(exact) * 64 <= exact, "{ours} for {exact}");
-            prop_assert_eq!(histogram.count(), times.len() as u64);
-        }
-    }
-
     fn with(violations: u64, of: u64) -> Epoch {
         let class = ClassStats {
             count: of,

@@ -1,7 +1,9 @@
 //! From files to numbers.
 
 use crate::error::{Error, Why};
-use crate::{ClassStats, Epoch, Histogram, Process};
+use crate::{ClassStats, Epoch, Process};
+use lockwright_numbers::Times;
+use lockwright_record::histogram::middle;
 use lockwright_record::layout::{
     CLASSES, ClassBlock, EPOCHS, EpochHead, HEADS_AT, Header, LENGTH, MAGIC, VERSION, block_at,
 };
@@ -79,9 +81,9 @@ fn epoch(file: &File, slot: usize, head: &EpochHead) -> io::Result<Epoch> {
     let mut classes = Vec::new();
     for class in (0..CLASSES).filter(|class| head.classes.load(Relaxed) & 1 << class != 0) {
         let block: ClassBlock = at(file, block_at(slot, class))?;
-        let counts: Vec<u64> = block.buckets.iter().map(|count| count.load(Relaxed)).collect();
-        let histogram = Histogram { counts };
-        let count = histogram.count();
+        let buckets = block.buckets.iter().enumerate();
+        let latency: Times = buckets.map(|(at, count)| (middle(at), count.load(Relaxed))).collect();
+        let count = latency.count();
         if count == 0 {
             continue;
         }
@@ -94,7 +96,7 @@ fn epoch(file: &File, slot: usize, head: &EpochHead) -> io::Result<Epoch> {
             max_ns: block.max_ns.load(Relaxed),
             at_fifo: block.at_fifo.load(Relaxed),
             at_fifo_violations: block.at_fifo_violations.load(Relaxed),
-            histogram,
+            latency,
         });
     }
     Ok(Epoch {

@@ -24,7 +24,7 @@ mod file;
 mod summary;
 
 pub use file::{MAGIC, VERSION};
-pub use summary::{LockSummary, Summary, Times};
+pub use summary::{LockSummary, Summary};
 
 use serde::{Deserialize, Serialize};
 

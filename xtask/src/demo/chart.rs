@@ -1,6 +1,7 @@
 //! The report's two kinds of plot, as SVG that stands by itself.
 
-use super::stats::{Figure, Latency, Summary, thousands, time};
+use super::stats::{Figure, Summary, thousands, time};
+use lockwright_numbers::Times;
 use std::fmt::Write as _;
 
 /// One colour a lock, the same in all plots: glibc is grey, ours follow.
@@ -103,7 +104,7 @@ pub(super) fn cdf(label: &str, summaries: &[Summary]) -> String {
     const NINES: f64 = 5.0;
     let all = || summaries.iter().map(|summary| &summary.latency);
     let low = all().map(|l| l.quantile(0.001)).min().unwrap_or(1).max(1);
-    let high = all().map(Latency::max).max().unwrap_or(10);
+    let high = all().map(Times::max).max().unwrap_or(10);
     let (first, last) = ((low as f64).log10().floor(), (high as f64).log10().ceil());
     let last = last.max(first + 1.0);
     let x = |ns: f64| LEFT + (ns.max(1.0).log10() - first).max(0.0) / (last - first) * WIDTH;

@@ -1,9 +1,10 @@
 //! One run of the program, under one lock.
 
 use super::cores::Cores;
-use super::stats::{Latency, threads, time};
+use super::stats::{threads, time};
 use crate::No;
 use anyhow::{Context, Result, bail, ensure};
+use lockwright_numbers::Times;
 use lockwright_tests::{Child, End, Outcome};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -67,7 +68,7 @@ pub(crate) struct Run {
     /// CPU time per operation.
     pub(crate) cpu_ns: f64,
     /// Of all operations; on big and little cores, of those on the little one.
-    pub(crate) latency: Latency,
+    pub(crate) latency: Times,
     pub(super) engine: String,
     pub(super) libc: String,
     /// CPU time of the whole process, from its start on.
@@ -218,7 +219,7 @@ pub(crate) fn parse(text: &str, cores: Option<&Cores>) -> Result<Option<Run>> {
     let Some(timed) = timed.filter(|own| own["operations"].as_u64() > Some(0)) else {
         return Ok(None);
     };
-    let mut latency = Latency::default();
+    let mut latency = Times::default();
     for bucket in timed["latency_counts"].as_array().context("'latency_counts' is missing")? {
         match (bucket[0].as_u64(), bucket[1].as_u64()) {
             (Some(upto), Some(count)) => latency.add(upto, count),

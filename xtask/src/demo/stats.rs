@@ -2,57 +2,11 @@
 
 use super::cores::Cores;
 use super::measure::{Run, Setting, Subject};
-use std::collections::BTreeMap;
-
-/// A distribution of latencies: nanoseconds (upper bound of the bucket) and how many.
-#[derive(Clone, Default)]
-pub(crate) struct Latency(BTreeMap<u64, u64>);
-
-impl Latency {
-    pub(crate) fn add(&mut self, upto: u64, count: u64) {
-        *self.0.entry(upto).or_default() += count;
-    }
-
-    pub(crate) fn merge(&mut self, other: &Latency) {
-        for (&upto, &count) in &other.0 {
-            self.add(upto, count);
-        }
-    }
-
-    /// The latency that a share `q` of the operations do not exceed.
-    pub(crate) fn quantile(&self, q: f64) -> u64 {
-        self.cumulative().find(|(_, share)| *share >= q).map_or_else(|| self.max(), |(ns, _)| ns)
-    }
-
-    pub(crate) fn max(&self) -> u64 {
-        self.0.last_key_value().map_or(0, |(&ns, _)| ns)
-    }
-
-    /// Every latency and the share of the operations that do not exceed it.
-    pub(crate) fn cumulative(&self) -> impl Iterator<Item = (u64, f64)> {
-        let total = self.0.values().sum::<u64>().max(1) as f64;
-        let mut done = 0;
-        self.0.iter().map(move |(&ns, &count)| {
-            done += count;
-            (ns, done as f64 / total)
-        })
-    }
-}
+use lockwright_numbers::{Spread, Times};
 
 /// Median and extremes over the rounds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
-impl Spread {
-    pub(crate) fn of(mut values: Vec<f64>) -> Spread {
-        values.sort_by(f64::total_cmp);
-        let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-        Spread { median: (low + high) / 2.0, min: values[0], max: values[values.len() - 1] }
-    }
+pub(crate) fn spread(rounds: &[f64]) -> Spread {
+    Spread::of(rounds).expect("each of a round or more is a number")
 }
 
 /// What locks are compared in.
@@ -122,7 +76,7 @@ pub(super) struct Ratio {
 
 impl Ratio {
     pub(super) fn of(rounds: Vec<f64>) -> Ratio {
-        Ratio { spread: Spread::of(rounds.clone()), rounds }
+        Ratio { spread: spread(&rounds), rounds }
     }
 
     /// What it allows to be said.
@@ -176,7 +130,7 @@ pub(super) struct Summary {
     pub(super) rates: Vec<f64>,
     pub(super) cpu_ns: Spread,
     /// Of all rounds.
-    pub(super) latency: Latency,
+    pub(super) latency: Times,
     /// Each of [`Figure::ALL`], to glibc's.
     ratios: Vec<Ratio>,
 }
@@ -204,7 +158,7 @@ impl Summary {
 /// One summary a lock; the first lock is the one compared with.
 pub(super) fn summarise(subjects: &[Subject], runs: &[Vec<Run>]) -> Vec<Summary> {
     let summary = |(subject, own): (&Subject, &Vec<Run>)| {
-        let mut latency = Latency::default();
+        let mut latency = Times::default();
         own.iter().for_each(|run| latency.merge(&run.latency));
         let rates: Vec<f64> = own.iter().map(|run| run.rate).collect();
         let to_first = |figure: Figure| {
@@ -216,9 +170,9 @@ pub(super) fn summarise(subjects: &[Subject], runs: &[Vec<Run>]) -> Vec<Summary>
         };
         Summary {
             subject: subject.clone(),
-            rate: Spread::of(rates.clone()),
+            rate: spread(&rates),
             rates,
-            cpu_ns: Spread::of(own.iter().map(|run| run.cpu_ns).collect()),
+            cpu_ns: spread(&own.iter().map(|run| run.cpu_ns).collect::<Vec<_>>()),
             latency,
             ratios: Figure::ALL.map(to_first).into(),
         }
@@ -346,24 +300,6 @@ mod tests {
         assert_eq!(verdict(Figure::Cpu, &[0.95; 5]), Verdict::Better);
         assert_eq!(verdict(Figure::P999, &[0.95; 5]), Verdict::Even);
         assert_eq!(verdict(Figure::Longest, &[1.2; 5]), Verdict::Worse);
-    }
-
-    #[test]
-    fn quantiles_are_of_the_merged_runs() {
-        let mut latency = Latency::default();
-        latency.add(100, 98);
-        let mut other = Latency::default();
-        other.add(100, 1);
-        other.add(5000, 1);
-        latency.merge(&other);
-        assert_eq!((latency.quantile(0.5), latency.quantile(0.99)), (100, 100));
-        assert_eq!((latency.quantile(0.995), latency.max()), (5000, 5000));
-    }
-
-    #[test]
-    fn medians_and_extremes() {
-        assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]), Spread { median: 2.0, min: 1.0, max: 3.0 });
-        assert_eq!(Spread::of(vec![4.0, 1.0]).median, 2.5);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use lockwright_tests::{Child, End};
 /// Results of `rounds` rounds in which each lock has the given multiples of glibc's throughput and times.
 fn results(rounds: usize, auto: (f64, u64), asl: (f64, u64)) -> Results {
     let run = |(rate, longer): (f64, u64)| {
-        let mut latency = stats::Latency::default();
+        let mut latency = lockwright_numbers::Times::default();
         latency.add(1_000 * longer, 900);
         latency.add(100_000 * longer, 100);
         Run {

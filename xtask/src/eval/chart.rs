@@ -3,7 +3,8 @@
 use super::drivers::NO_LIMIT_NS;
 use super::figures::{Point, Results, slo};
 use crate::demo::chart::{escape, line, nice_step, open, text};
-use crate::demo::stats::{Spread, thousands, time};
+use crate::demo::stats::{thousands, time};
+use lockwright_numbers::Spread;
 use std::fmt::Write as _;
 
 /// Each plot carries it, so that its file can be shown alone.

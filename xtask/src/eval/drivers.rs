@@ -2,8 +2,8 @@
 
 use super::machine::Machine;
 use crate::No;
-use crate::demo::stats::Latency;
 use anyhow::{Context, Result, bail, ensure};
+use lockwright_numbers::Times;
 use lockwright_tests::{Child, End, scratch, target_dir};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -132,7 +132,7 @@ pub(super) struct ClassRun {
     pub(super) operations: u64,
     /// Above the run's SLO.
     pub(super) over_slo: u64,
-    pub(super) latency: Latency,
+    pub(super) latency: Times,
 }
 
 /// What one run said.

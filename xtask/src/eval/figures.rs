@@ -2,7 +2,8 @@
 
 use super::drivers::{Database, NO_LIMIT_NS, Run, Subject};
 use super::machine::Machine;
-use crate::demo::stats::{Latency, Spread, time};
+use crate::demo::stats::{spread, time};
+use lockwright_numbers::{Spread, Times};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -62,12 +63,12 @@ impl Point {
 
     /// Operations per second, all cores.
     pub(super) fn rate(&self) -> Spread {
-        Spread::of(self.rates())
+        spread(&self.rates())
     }
 
     /// Latencies of all rounds on the cores of `class`; `None`: on all.
-    pub(super) fn latency(&self, class: Option<usize>) -> Latency {
-        let mut all = Latency::default();
+    pub(super) fn latency(&self, class: Option<usize>) -> Times {
+        let mut all = Times::default();
         for run in &self.runs {
             for (n, own) in run.classes.iter().enumerate() {
                 if class.is_none_or(|class| class == n) {
@@ -130,7 +131,7 @@ impl Results {
     /// Throughput of `point` to that of `base`, in the same round.
     pub(super) fn ratio(point: &Point, base: &Point) -> Spread {
         let rates = base.rates();
-        Spread::of(point.rates().iter().zip(&rates).map(|(own, base)| own / base).collect())
+        spread(&point.rates().iter().zip(&rates).map(|(own, base)| own / base).collect::<Vec<_>>())
     }
 
     /// Share of little-core operations under FIFO that took longer than `slo_ns`.
@@ -256,8 +257,8 @@ impl Results {
             "points": self.points.iter().map(|point| json!({
                 "lock": point.subject.lock,
                 "slo_ns": point.subject.slo_ns,
-                "operations_per_second": spread(point.rate()),
-                "of_fifo": fifo.map(|fifo| spread(Results::ratio(point, fifo))),
+                "operations_per_second": spread_json(point.rate()),
+                "of_fifo": fifo.map(|fifo| spread_json(Results::ratio(point, fifo))),
                 "groups": self.groups().iter().map(|(class, name)| {
                     let latency = point.latency(*class);
                     json!({
@@ -280,7 +281,7 @@ impl Results {
     }
 }
 
-fn spread(spread: Spread) -> Value {
+fn spread_json(spread: Spread) -> Value {
     json!({ "median": spread.median, "min": spread.min, "max": spread.max })
 }
 
@@ -303,7 +304,7 @@ mod tests {
 
     /// A run of two cores; on the little one, 1000 operations of which `over` are above the SLO.
     fn run(rate: f64, ns: u64, over: u64) -> Run {
-        let mut latency = Latency::default();
+        let mut latency = Times::default();
         latency.add(ns, 1000 - over);
         latency.add(100 * ns, over);
         let little = ClassRun { operations: 1000, over_slo: over, latency };

@@ -377,7 +377,7 @@ fn energy_table(results: &[Results]) -> Option<Table> {
     for results in results {
         for (lock, name) in results.locks.iter().enumerate() {
             let Some(all) = results.joules(lock) else { continue };
-            let epo = stats::Spread::of(all).median;
+            let epo = stats::spread(&all).median;
             let to_glibc = results.tpp_ratio(lock).filter(|_| lock > 0);
             table.add_row([
                 if lock == 0 { results.program.id.to_owned() } else { String::new() },

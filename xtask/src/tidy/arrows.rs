@@ -25,8 +25,7 @@ pub(super) const FLOORS: &[(&str, &[&[&str]])] = &[
             &["subject", "compute"],
             &["spec"],
             &["point"],
-            &["format"],
-            &["stats", "paired", "system", "progress", "names", "units"],
+            &["stats", "paired", "system", "progress", "names"],
         ],
     ),
     (

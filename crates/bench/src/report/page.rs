@@ -2,11 +2,11 @@
 
 use crate::measured::Measured;
 use crate::plan::{Plan, Row};
-use crate::stats::Spread;
 use crate::subject::Subject;
 use crate::suite::Verdict;
 use crate::summary::{Ceiling, Summary};
 use crate::system::Machine;
+use lockwright_numbers::Spread;
 use serde::Serialize;
 
 /// All that a report says.

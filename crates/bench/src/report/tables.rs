@@ -1,13 +1,14 @@
 //! The tables of the terminal.
 
 use super::cell::status;
-use crate::format::{WIDTH, digits, joules, option, ratio, si, spaced, time, with_range, wrapped};
 use crate::plan::{Plan, Row};
 use crate::point::Work;
 use crate::spec::Percentiles;
 use crate::suite::Verdict;
 use crate::summary::{Ceiling, Summary};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
+use lockwright_numbers::format::{digits, joules, option, ratio, si, spaced, time, with_range};
+use lockwright_text::{WIDTH, wrapped};
 
 /// What stands in a table: which row of the grid a line belongs to, and its cells.
 type Lines = Vec<(usize, Vec<String>)>;

@@ -9,10 +9,10 @@ use crate::measured::{Measured, kept, paired};
 use crate::plan::{Plan, Row};
 use crate::point::{Length, Point, Work};
 use crate::spec::Answer;
-use crate::stats::Spread;
 use crate::subject::Subject;
 use crate::system;
 use anyhow::{Result, bail};
+use lockwright_numbers::Spread;
 use std::path::Path;
 
 /// The SLOs at which the little core's latency is held against it. Feasible where `fifo` keeps them.

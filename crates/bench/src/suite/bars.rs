@@ -1,14 +1,14 @@
 //! The suite `bars`: what the project promises of its default lock on real machines, each figure with its bar.
 
 use super::verdict::{Suite, Verdict};
-use crate::format::ratio;
 use crate::measured::{Measured, ceiling, kept, paired};
 use crate::plan::{Plan, Row};
 use crate::point::{Call, Length, Point, Work};
 use crate::spec::Answer;
-use crate::stats::Spread;
 use crate::subject::{Role, Subject};
 use anyhow::Result;
+use lockwright_numbers::Spread;
+use lockwright_numbers::format::ratio;
 use std::path::Path;
 
 /// The lock whose bars these are, if no other is named.

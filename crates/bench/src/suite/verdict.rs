@@ -2,8 +2,8 @@
 
 use crate::measured::Measured;
 use crate::plan::{Plan, Row};
-use crate::stats::Spread;
 use crate::subject::Subject;
+use lockwright_numbers::Spread;
 use serde::Serialize;
 
 /// The suite: a plan, and what its figures must reach.

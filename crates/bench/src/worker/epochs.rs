@@ -2,7 +2,8 @@
 
 use super::mutex::Mutex;
 use super::pass::{Guarded, Line, Pass, answer_of, unsupported};
-use super::times::{histogram, percentiles};
+use super::times::percentiles;
+use lockwright_numbers::recorder;
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, ClassResult, Spec};
 use crate::system;
@@ -63,7 +64,7 @@ struct EpochTimes {
 
 impl EpochTimes {
     fn new() -> Self {
-        EpochTimes { latency: histogram(), violations: 0 }
+        EpochTimes { latency: recorder(), violations: 0 }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::pass::{Guarded, Line, Pass, Passed, answer_of};
 use super::rw::Rw;
-use super::times::{histogram, percentiles};
+use super::times::percentiles;
+use lockwright_numbers::recorder;
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, Spec};
 use hdrhistogram::Histogram;
@@ -27,7 +28,7 @@ fn read_and_write<L: Rw, const STAMP: bool>(
     reads: f64,
     mut plan: Plan,
 ) -> Ran {
-    let mut ran = Ran { ops: 0, writes: 0, torn: 0, waits: histogram() };
+    let mut ran = Ran { ops: 0, writes: 0, torn: 0, waits: recorder() };
     while !pass.stopped() {
         let step = plan.next();
         if f64::from(step.permille) < reads * 10.0 {
@@ -99,7 +100,7 @@ pub(super) fn readers_and_writers<L: Rw>(spec: &Spec, reads: f64) -> Answer {
         .flatten()
         .map(|p| sum(p, |ran| ran.writes + ran.torn))
         .sum();
-    let mut waits = histogram();
+    let mut waits = recorder();
     for ran in timed.iter().flat_map(|timed| &timed.threads) {
         let _ = waits.add(&ran.waits); // equal bounds: adding cannot fail
     }

@@ -2,12 +2,8 @@
 
 use crate::spec::Percentiles;
 use hdrhistogram::Histogram;
+use lockwright_numbers::recorder;
 use std::time::Duration;
-
-/// 1 ns to 100 s, three digits. All have equal bounds, so that adding one to another cannot fail.
-pub(super) fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("legal bounds")
-}
 
 /// Times of a latency pass.
 pub(super) struct Times {
@@ -17,7 +13,7 @@ pub(super) struct Times {
 
 impl Times {
     pub(super) fn new() -> Self {
-        Times { wait: histogram(), hold: histogram() }
+        Times { wait: recorder(), hold: recorder() }
     }
 
     pub(super) fn add(&mut self, wait: Duration, hold: Duration) {

@@ -1,6 +1,6 @@
 //! Real and simulated figures side by side, and what the differences amount to.
 
-use crate::stats::at;
+use lockwright_numbers::quantile;
 use serde::Serialize;
 
 /// One load under one lock: time by operations of all threads together, ns.
@@ -121,13 +121,13 @@ impl Summary {
         Self {
             alone: alone.len(),
             alone_within: share(within, alone.len()),
-            alone_median: at(&alone, 0.5),
+            alone_median: quantile(&alone, 0.5),
             alone_max: alone.last().copied(),
             outside,
             outside_within: share(outside_within, outside),
             two: two.len(),
-            two_median: at(&two, 0.5),
-            two_p90: at(&two, 0.9),
+            two_median: quantile(&two, 0.5),
+            two_p90: quantile(&two, 0.9),
             pairs,
             order: share(right, pairs),
         }

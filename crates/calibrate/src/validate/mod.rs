@@ -16,7 +16,8 @@ pub use compare::{Bar, Met, Row, Summary};
 
 use crate::layout::Layout;
 use crate::line::Pair;
-use crate::stats::{Sample, at};
+use crate::stats::Sample;
+use lockwright_numbers::quantile;
 use crate::together::on;
 use crate::{Error, alone};
 use grid::{LOADS, LOCKS, Load};
@@ -334,14 +335,14 @@ fn simulate(
         cell.kept.sort_by(f64::total_cmp);
         let mut simulated: Vec<_> = outcomes.iter().map(|o| 1e9 / o.throughput).collect();
         simulated.sort_by(f64::total_cmp);
-        let real = |share| at(&cell.kept, share).expect("enough passes");
+        let real = |share| quantile(&cell.kept, share).expect("enough passes");
         Row {
             lock: cell.lock.into(),
             load: cell.load.words(),
             threads: cell.threads,
             real_ns: real(0.5),
             spread_ns: (real(0.1), real(0.9)),
-            simulated_ns: at(&simulated, 0.5).expect("one seed at least"),
+            simulated_ns: quantile(&simulated, 0.5).expect("one seed at least"),
             predicted: cell.load.is_predicted(cell.threads),
         }
     };

@@ -11,7 +11,7 @@ use crate::observed::live::Live;
 use crate::process::Process;
 use crate::table::{self, Table};
 use crate::{catalog, machine, output};
-use lockwright_bench::units;
+use lockwright_numbers::units;
 use lockwright_observe::control::Level;
 use std::path::PathBuf;
 use std::process::ExitCode;

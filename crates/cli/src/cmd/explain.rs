@@ -3,9 +3,9 @@
 use super::list;
 use crate::hints::Failure;
 use crate::{catalog, output};
-use lockwright_bench::units;
 use lockwright_locks::entry::{Entry, Kind, OptionSpec};
 use lockwright_locks::spec::GLIBC;
+use lockwright_numbers::units;
 use std::fmt::Write;
 use std::process::ExitCode;
 

@@ -3,9 +3,9 @@
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::{catalog, explore, output};
-use lockwright_bench::units;
 use lockwright_bench::{catch_interrupts, interrupted};
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+use lockwright_numbers::units;
 use lockwright_sim::LockSpec;
 use lockwright_sim::explore::{Exploration, Mutant, RUNTIME, Search, Strategy, Subject, Tally};
 use serde_json::Value;

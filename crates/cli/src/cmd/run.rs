@@ -6,7 +6,7 @@ use crate::epochs::{self, ClassNames, Record};
 use crate::hints::{Failure, warn};
 use crate::output::say;
 use crate::{catalog, epoch, find, launch, library, machine, pause, rules, signals};
-use lockwright_bench::units;
+use lockwright_numbers::units;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;

@@ -5,7 +5,7 @@ use crate::sim::plan::{Asked, Plan};
 use crate::sim::words::{machine, workload_named};
 use crate::sim::{Row, list, perfetto, replay, report, source};
 use crate::{interrupt, launch, output};
-use lockwright_bench::si;
+use lockwright_numbers::format::si;
 use lockwright_sim::Outcome;
 use lockwright_sim::batch::run_all;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use crate::hints::Failure;
 use crate::top;
-use lockwright_bench::units;
+use lockwright_numbers::units;
 use std::process::ExitCode;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! What is compared: figures that every run has, and figures that the program prints.
 
 use crate::hints::Failure;
-use lockwright_bench::{si, time};
+use lockwright_numbers::format::{si, time};
 use regex_lite::Regex;
 use serde::Serialize;
 

@@ -3,7 +3,8 @@
 use super::Setting;
 use super::figure::Figure;
 use super::measure::Run;
-use lockwright_bench::{Finding, Interval, Spread};
+use lockwright_bench::{Finding, Interval};
+use lockwright_numbers::Spread;
 use serde::Serialize;
 
 /// One figure under one setting.

@@ -1,9 +1,12 @@
 //! What the slices of `--guard` say: which figures there are, and whether one of them is worse.
 
 use crate::compare::figure::Figure;
-use crate::observed::snapshot::{Of, Times};
+use crate::observed::snapshot::Of;
 use crate::output::{plain, table};
-use lockwright_bench::{Finding, Interval, Spread, time};
+use lockwright_bench::{Finding, Interval};
+use lockwright_numbers::Spread;
+use lockwright_numbers::Times;
+use lockwright_numbers::format::time;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -41,7 +44,7 @@ pub(super) fn choose(mut slices: Vec<[Slice; 2]>) -> Vec<[Slice; 2]> {
     for slice in slices.iter_mut().flatten() {
         for lock in slice.locks.iter().filter(|lock| meant.contains(&lock.of)) {
             slice.wait_ns += lock.ns;
-            slice.times.add(&lock.times);
+            slice.times.merge(&lock.times);
         }
     }
     slices
@@ -85,7 +88,7 @@ impl Row {
 pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
     let all = |which: usize| {
         slices.iter().fold(Times::default(), |mut sum, pair| {
-            sum.add(&pair[which].times);
+            sum.merge(&pair[which].times);
             sum
         })
     };
@@ -113,7 +116,8 @@ pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
             1000.0 * (slice.missed + 1.0) / (slice.epochs + 1.0)
         }));
     }
-    if let Some(limit) = old.percentile(0.99) {
+    let p99 = |times: &Times| (times.count() > 0).then(|| times.quantile(0.99));
+    if let Some(limit) = p99(&old) {
         let per = if done.is_some() { "per 1000 done" } else { "a second" };
         let figure = Figure::count(format!("waits > {} {per}", time(limit as f64)));
         rows.push(Row::new(figure, slices, move |slice| {
@@ -132,7 +136,7 @@ pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
     Judged {
         finding: verdict(&findings),
         rows,
-        wait_p99_ns: [old.percentile(0.99), new.percentile(0.99)],
+        wait_p99_ns: [&old, &new].map(p99),
         throughput_known: done.is_some() || slices.is_empty(),
     }
 }
@@ -185,23 +189,13 @@ mod tests {
     fn slices(throughput: f64, long: u64, epochs: bool) -> Vec<[Slice; 2]> {
         let slice = |factor: f64, long: u64, round: usize| {
             let drift = 1.0 + round as f64 * 0.3 + ((round * 7) % 5) as f64 * 0.004;
-            let (usual, far) = ([(100, 990), (200, 10)], [(200, long)]);
+            let mut times = Times::from_iter([(100, 990), (200, 10)]);
+            times.add(200, long);
             Slice {
                 seconds: 1.0,
                 epochs: if epochs { 1000.0 * factor * drift } else { 0.0 },
                 wait_ns: 1e8 * drift / factor,
-                times: Times::of(
-                    usual
-                        .into_iter()
-                        .chain(far)
-                        .filter(|(_, count)| *count > 0)
-                        .fold(vec![0_u64; 201], |mut all, (at, count)| {
-                            all[at] += count;
-                            all
-                        })
-                        .into_iter()
-                        .enumerate(),
-                ),
+                times,
                 ..Slice::default()
             }
         };
@@ -232,7 +226,7 @@ mod tests {
             of: Of::Lock(at),
             is_meant,
             ns,
-            times: Times::of([(10, ns as u64)].into_iter()),
+            times: Times::from_iter([(10, ns as u64)]),
         };
         let old = Slice {
             locks: vec![waited(64, false, 5.0), waited(128, false, 7.0)],

@@ -2,7 +2,7 @@
 
 use super::{ClassNames, Record, Verdict, judge, judge_class, share, tail};
 use crate::output::{self, shown};
-use lockwright_bench::time;
+use lockwright_numbers::format::time;
 use lockwright_stats::{ClassStats, Epoch};
 use serde_json::{Value, json};
 use std::fmt::{self, Display, Write as _};

@@ -2,7 +2,8 @@
 
 use crate::hints::Failure;
 use crate::observed::outcome::Outcome;
-use crate::observed::snapshot::{self, Of, Times};
+use crate::observed::snapshot::{self, Of};
+use lockwright_numbers::Times;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text::encode};
 use prometheus_client::metrics::MetricType;

@@ -2,8 +2,8 @@
 
 use crate::epochs::thousands;
 use crate::output::{self, Lined, shown};
-use lockwright_bench::time;
 use lockwright_kernel::{By, Cost, Group, Named, Profile, Sum, groups};
+use lockwright_numbers::format::time;
 use lockwright_record::histogram;
 use serde_json::{Value, json};
 
@@ -211,9 +211,8 @@ fn chain(part: &Group, whole: bool) -> Option<String> {
 fn bars(sum: &Sum) -> String {
     const LENGTH: u64 = 40;
     let mut doublings = std::collections::BTreeMap::<u32, u64>::new();
-    for (bucket, count) in &sum.buckets {
-        let (low, _) = histogram::range(usize::from(*bucket));
-        *doublings.entry(low.max(1).ilog2()).or_default() += count;
+    for (ns, count) in sum.times.counts() {
+        *doublings.entry(ns.max(1).ilog2()).or_default() += count;
     }
     let most = doublings.values().copied().max().unwrap_or(1);
     let (first, last) = (doublings.keys().min().copied(), doublings.keys().max().copied());
@@ -242,15 +241,11 @@ fn sum_json(sum: &Sum) -> Value {
 
 fn group_json(group: &Group) -> Value {
     let mut value = sum_json(&group.sum);
-    let histogram: Vec<_> = group
-        .sum
-        .buckets
-        .iter()
-        .map(|(bucket, count)| {
-            let (low, width) = histogram::range(usize::from(*bucket));
-            json!({ "from_ns": low, "to_ns": low + width, "count": count })
-        })
-        .collect();
+    let bucket = |(ns, count)| {
+        let (low, width) = histogram::range(histogram::bucket(ns));
+        json!({ "from_ns": low, "to_ns": low + width, "count": count })
+    };
+    let histogram: Vec<_> = group.sum.times.counts().map(bucket).collect();
     value["name"] = json!(group.name);
     value["types"] = group.kinds.iter().map(ToString::to_string).collect();
     value["addresses"] = group.locks.iter().map(|at| format!("{at:#x}")).collect();

@@ -2,7 +2,7 @@
 
 use super::outcome::{Outcome, Ranked, Site};
 use super::snapshot::Kind;
-use lockwright_bench::time;
+use lockwright_numbers::format::time;
 use serde::Serialize;
 
 /// Threads that lose less of their time have nothing to win.

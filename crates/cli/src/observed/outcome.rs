@@ -3,8 +3,9 @@
 use super::advice::Advice;
 use super::events::Total;
 use super::sharing::{Suspects, suspects};
-use super::snapshot::{At, Kind, Lock, Of, Seen, Signals, Snapshot, Times};
+use super::snapshot::{At, Kind, Lock, Of, Seen, Signals, Snapshot};
 use super::threads::{self, Thread};
+use lockwright_numbers::Times;
 use lockwright_symbols::{AddressSpace, Frame, Place, Symboliser, Unwinder};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -125,7 +126,7 @@ pub(crate) struct Percentiles {
 
 impl Percentiles {
     fn of(times: &Times, max_ns: u64) -> Self {
-        let at = |part| times.percentile(part).unwrap_or(0).min(max_ns.max(1));
+        let at = |part| times.quantile(part).min(max_ns.max(1));
         Self { count: times.count(), p50_ns: at(0.5), p99_ns: at(0.99), p999_ns: at(0.999), max_ns }
     }
 }

@@ -9,7 +9,7 @@ use crate::observed::report;
 use crate::order::outcome::{self as order, Risk};
 use crate::output::shown;
 use crate::profile::flame;
-use lockwright_bench::{si, time};
+use lockwright_numbers::format::{si, time};
 use std::fmt::Write as _;
 
 /// Locks with a section of their own.

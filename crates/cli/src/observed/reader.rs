@@ -1,8 +1,10 @@
 //! Reads segments.
 
-use super::snapshot::{At, Kind, Lock, Of, Part, Seen, Signals, Snapshot, Times, Waits};
+use super::snapshot::{At, Kind, Lock, Of, Part, Seen, Signals, Snapshot, Waits};
 use crate::hints::{Failure, cause};
 use crate::stack::Piece;
+use lockwright_numbers::Times;
+use lockwright_observe::layout::SCALE;
 use lockwright_observe::layout::{
     ADDRESS_BITS, BUCKETS, GONE, Header, KEYS_AT, LENGTH, LOCKS, MAGIC, MAPS, MAPS_AT, MEMORY_AT,
     MOVING, NOTHING, PIECE, PIECE_KEYS_AT, PIECES, PIECES_AT, RECORD, Record, STACKS, STACKS_AT,
@@ -163,8 +165,9 @@ impl Bytes<'_> {
 
     fn times(&self, at: usize) -> Times {
         let bytes = &self.0[at..at + BUCKETS * 8];
-        let bucket = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        Times::of(bytes.chunks_exact(8).map(bucket).enumerate())
+        let count = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        let buckets = bytes.chunks_exact(8).map(count).enumerate();
+        buckets.map(|(at, count)| (SCALE.middle(at), count)).collect()
     }
 
     fn sites(&self, at: usize, stacks: &mut Stacks<'_>) -> Vec<Seen> {

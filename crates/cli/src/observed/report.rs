@@ -7,7 +7,8 @@ use super::snapshot::{Kind, Signals};
 use super::threads;
 use crate::output::{beside, plain, shown, table};
 use crate::profile::outcome::Folded;
-use lockwright_bench::{si, time, wrapped};
+use lockwright_numbers::format::{si, time};
+use lockwright_text::wrapped;
 
 /// Locks that are told about one by one.
 const TOLD: usize = 5;

@@ -1,7 +1,8 @@
 //! What a process has counted: its segment, read at one moment.
 
 use crate::stack::Piece;
-use lockwright_observe::layout::{CLASSES, OTHERS, SCALE, UNKNOWN};
+use lockwright_numbers::Times;
+use lockwright_observe::layout::{CLASSES, OTHERS, UNKNOWN};
 use lockwright_symbols::{AddressSpace, Mapping};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -81,81 +82,6 @@ pub(crate) struct Part {
     pub(crate) blamed_ns: u64,
 }
 
-/// Times.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Times {
-    /// The first bucket with a time.
-    first: usize,
-    /// From that one to the last with a time: most histograms have few of many.
-    buckets: Vec<u64>,
-}
-
-impl Times {
-    pub(crate) fn of(counts: impl Iterator<Item = (usize, u64)>) -> Self {
-        let mut times = Self::default();
-        for (at, count) in counts.filter(|(_, count)| *count > 0) {
-            if times.buckets.is_empty() {
-                times.first = at;
-            }
-            times.buckets.resize(at - times.first, 0);
-            times.buckets.push(count);
-        }
-        times
-    }
-
-    fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
-        (self.first..).zip(self.buckets.iter().copied())
-    }
-
-    fn at(&self, bucket: usize) -> u64 {
-        bucket.checked_sub(self.first).and_then(|at| self.buckets.get(at).copied()).unwrap_or(0)
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
-
-    /// The time that this part of them (0 to 1) does not exceed, ns; `None`: there are none.
-    pub(crate) fn percentile(&self, part: f64) -> Option<u64> {
-        let rank = ((self.count() as f64 * part).ceil() as u64).max(1);
-        let mut sum = 0;
-        let reaches = |&(_, count): &(usize, u64)| {
-            sum += count;
-            sum >= rank
-        };
-        self.counts().find(reaches).map(|(at, _)| SCALE.middle(at))
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) {
-        if self.buckets.is_empty() {
-            self.clone_from(other);
-        } else if !other.buckets.is_empty() {
-            let (first, end) = (self.first.min(other.first), self.end().max(other.end()));
-            *self = Self::of((first..end).map(|at| (at, self.at(at) + other.at(at))));
-        }
-    }
-
-    /// Behind the last one.
-    fn end(&self) -> usize {
-        self.first + self.buckets.len()
-    }
-
-    /// How many do not exceed each of these bounds, ns, but the one before. A bucket counts where its middle lies.
-    pub(crate) fn up_to(&self, bounds: &[u64]) -> Vec<u64> {
-        let mut counts = vec![0; bounds.len()];
-        for (at, count) in self.counts() {
-            if let Some(first) = bounds.iter().position(|&bound| SCALE.middle(at) <= bound) {
-                counts[first] += count;
-            }
-        }
-        counts
-    }
-
-    fn since(&self, before: &Self) -> Self {
-        Self::of(self.counts().map(|(at, count)| (at, count.saturating_sub(before.at(at)))))
-    }
-}
-
 /// Waits on cores of one class.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
@@ -219,7 +145,7 @@ impl Lock {
     /// The waits of all classes.
     pub(crate) fn wait(&self) -> Times {
         self.classes.iter().fold(Times::default(), |mut sum, class| {
-            sum.add(&class.times);
+            sum.merge(&class.times);
             sum
         })
     }
@@ -250,7 +176,7 @@ impl Lock {
             sum.asleep += part.asleep;
             sum.ns += part.ns;
             sum.max_ns = sum.max_ns.max(part.max_ns);
-            sum.times.add(&part.times);
+            sum.times.merge(&part.times);
         }
         let sites = |sum: &mut Vec<Seen>, parts: &[Seen]| {
             for part in parts {
@@ -281,7 +207,7 @@ impl Lock {
                 None => self.threads.push(*part),
             }
         }
-        self.hold.add(&other.hold);
+        self.hold.merge(&other.hold);
     }
 
     /// What was counted since then. Maxima are those since counting began.
@@ -378,31 +304,5 @@ impl Snapshot {
     /// What lay where in the process, as it said itself.
     pub(crate) fn space(&self) -> AddressSpace {
         AddressSpace { pid: 0, mappings: self.mappings.clone(), threads: Vec::new() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use lockwright_observe::layout::BUCKETS;
-
-    #[test]
-    fn times_add_up_and_go_apart_again() {
-        let times = |all: &[u64]| {
-            let mut buckets = vec![0; BUCKETS];
-            all.iter().for_each(|&ns| buckets[SCALE.bucket(ns)] += 1);
-            Times::of(buckets.into_iter().enumerate())
-        };
-        let (early, late) = (times(&[3, 5, 5]), times(&[1000, 1_000_000]));
-        let mut all = early.clone();
-        all.add(&late);
-        assert_eq!(all, times(&[3, 5, 5, 1000, 1_000_000]));
-        assert_eq!((all.since(&early), all.since(&late)), (late.clone(), early.clone()));
-        assert_eq!((all.since(&all), all.count()), (Times::default(), 5));
-        assert_eq!((all.percentile(0.2), all.percentile(0.6)), (Some(3), Some(5)));
-        let longest = SCALE.middle(SCALE.bucket(1_000_000));
-        assert_eq!(all.percentile(1.0), Some(longest));
-        assert_eq!(Times::default().percentile(0.5), None);
-        assert_eq!(all.up_to(&[4, 10, 2000]), [1, 2, 1]);
     }
 }

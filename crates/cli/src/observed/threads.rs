@@ -3,7 +3,7 @@
 use super::outcome::{Outcome, Ranked};
 use super::snapshot::Part;
 use crate::output::{plain, shown, table};
-use lockwright_bench::time;
+use lockwright_numbers::format::time;
 use lockwright_observe::layout::OTHER_THREADS;
 use serde::Serialize;
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use super::outcome::{Named, Outcome, Place, Risk, Step};
 use crate::output::{beside, shown};
-use lockwright_bench::wrapped;
+use lockwright_text::wrapped;
 
 /// Circles that are told.
 const TOLD: usize = 10;

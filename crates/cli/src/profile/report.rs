@@ -3,7 +3,7 @@
 use super::outcome::{LockSeen, Outcome, Site};
 use super::sample::End;
 use crate::output::{beside, shown};
-use lockwright_bench::wrapped;
+use lockwright_text::wrapped;
 
 /// Locks and sites that are shown; JSON has all.
 const LOCKS: usize = 10;

@@ -3,8 +3,8 @@
 use super::plan::Plan;
 use super::report::classes;
 use super::{Row, class};
-use lockwright_bench::time;
-use lockwright_bench::units;
+use lockwright_numbers::format::time;
+use lockwright_numbers::units;
 use lockwright_sim::{Outcome, Run};
 
 /// Longest time that `--duration` takes, ns.

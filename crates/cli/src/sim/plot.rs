@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use super::{Across, Row, place, source};
 use crate::chart::{Axis, Bars, Curve, Heading, Panel, Range, bars, curves};
-use lockwright_bench::Spread;
+use lockwright_numbers::Spread;
 use lockwright_sim::{ClassOutcome, Outcome};
 
 /// Replaces the latency if no operation ended.

@@ -4,7 +4,7 @@ use crate::cmd::record;
 use crate::epochs::thousands;
 use crate::hints::{Failure, warn};
 use crate::output::shown;
-use lockwright_bench::{si, time};
+use lockwright_numbers::format::{si, time};
 use lockwright_sim::load::Workload;
 use lockwright_sim::workload::replay::{Step, Thread, workload};
 use lockwright_stats::trace::{self, Trace, TraceThread};

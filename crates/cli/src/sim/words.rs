@@ -3,9 +3,9 @@
 use super::plan::Chosen;
 use crate::catalog;
 use crate::hints::{Failure, cause, nearest};
-use lockwright_bench::units;
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::spec::GLIBC;
+use lockwright_numbers::units;
 use lockwright_sim::load::Workload;
 use lockwright_sim::profile::{BUILTIN, Profile, builtin};
 use lockwright_sim::sweep;

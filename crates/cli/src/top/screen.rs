@@ -7,7 +7,7 @@ use crate::observed::outcome::{Ranked, Site};
 use crate::observed::report::told;
 use crate::observed::snapshot::Kind;
 use crate::output::shown;
-use lockwright_bench::{si, time};
+use lockwright_numbers::format::{si, time};
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style, Stylize};

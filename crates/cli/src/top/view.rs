@@ -97,8 +97,8 @@ impl Sort {
             Self::Blocked => lock.blocked_ns,
             Self::Waiting => lock.wait_ns(),
             Self::Waits => lock.arrived,
-            Self::Wait => lock.wait().percentile(0.99).unwrap_or(0),
-            Self::Hold => lock.hold.percentile(0.5).unwrap_or(0),
+            Self::Wait => lock.wait().quantile(0.99),
+            Self::Hold => lock.hold.quantile(0.5),
         };
         (first, lock.wait_ns())
     }

@@ -2,8 +2,9 @@
 
 use super::{Curve, Point};
 use crate::epochs::Verdict;
-use lockwright_bench::units::word;
-use lockwright_bench::{si, time};
+use lockwright_numbers::format::{si, time};
+use lockwright_numbers::median;
+use lockwright_numbers::units::word;
 
 /// Throughput within 2 % of the best counts as the best.
 const AS_GOOD: f64 = 0.98;
@@ -189,10 +190,9 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
             time(point.slow.median)
         ));
     }
-    let mut ranges: Vec<_> =
+    let ranges: Vec<_> =
         slos.iter().map(|(_, point)| point.rate.max / point.rate.min.max(1e-9)).collect();
-    ranges.sort_by(f64::total_cmp);
-    if let Some(range) = ranges.get(ranges.len() / 2).filter(|&&range| range > NOISY) {
+    if let Some(range) = median(&ranges).filter(|range| *range > NOISY) {
         notes.push(format!(
             "noisy: the rounds of one setting differ by a factor of {range:.1}; a quiet machine, more --rounds \
              or a longer --time would tell more"
@@ -211,7 +211,7 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwright_bench::Spread;
+    use lockwright_numbers::Spread;
 
     fn point(rate: f64, slow_us: f64, verdict: Verdict) -> Point {
         let one = |value| Spread::of(&[value]).unwrap();

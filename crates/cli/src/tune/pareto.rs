@@ -5,8 +5,9 @@ use super::{Curve, Point};
 use crate::chart::{Axis, Curve as Line, Heading, Panel, Range, curves};
 use crate::output;
 use comfy_table::Table;
-use lockwright_bench::units::word;
-use lockwright_bench::{Spread, si, time};
+use lockwright_numbers::Spread;
+use lockwright_numbers::format::{si, time};
+use lockwright_numbers::units::word;
 
 /// A setting's figures.
 pub(crate) struct Choice<'a> {

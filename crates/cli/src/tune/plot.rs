@@ -7,8 +7,9 @@ use crate::draw::{
     Area, Drawn, FAINT, INK, SOFT, dashes, document, drawn, line, log_ticks, mark, nice_step, text,
 };
 use crate::epochs::Verdict;
-use lockwright_bench::units::word;
-use lockwright_bench::{Spread, si, time};
+use lockwright_numbers::Spread;
+use lockwright_numbers::format::{si, time};
+use lockwright_numbers::units::word;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 

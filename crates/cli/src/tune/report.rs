@@ -6,9 +6,10 @@ use crate::epochs::{ClassNames, Origin, csv_header, csv_rows, json};
 use crate::hints::{Failure, cause};
 use crate::html::{CSS, escape};
 use crate::output;
-use lockwright_bench::units::word;
-use lockwright_bench::{Machine, time};
+use lockwright_bench::Machine;
 use lockwright_energy::Source;
+use lockwright_numbers::format::time;
+use lockwright_numbers::units::word;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
@@ -277,8 +278,8 @@ fn cells(curve: &Curve, lock: &str) -> (Cells, Vec<(Option<u64>, Cells)>) {
     let row = |name: String, point: &Point, slo: bool| {
         let range = format!(
             "[{} .. {}]",
-            lockwright_bench::si(point.rate.min),
-            lockwright_bench::si(point.rate.max)
+            lockwright_numbers::format::si(point.rate.min),
+            lockwright_numbers::format::si(point.rate.max)
         );
         // To another lock the SLO means nothing.
         let own = |text: String| if slo { text } else { "-".to_owned() };
@@ -304,7 +305,7 @@ fn cells(curve: &Curve, lock: &str) -> (Cells, Vec<(Option<u64>, Cells)>) {
 mod tests {
     use super::*;
     use crate::epochs::Verdict;
-    use lockwright_bench::Spread;
+    use lockwright_numbers::Spread;
 
     #[test]
     fn a_setting_takes_one_line() {

@@ -1,6 +1,7 @@
 //! A trace in a few figures.
 
 use super::{Step, Trace};
+use lockwright_numbers::Times;
 use std::collections::HashSet;
 
 /// A trace's totals.
@@ -36,36 +37,27 @@ impl LockSummary {
     }
 }
 
-/// Times of one kind.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Times {
-    sorted: Vec<u64>,
+/// Single times of one lock.
+#[derive(Clone, Default)]
+struct Recorded {
+    threads: u64,
+    gap: Vec<u64>,
+    wait: Vec<u64>,
+    hold: Vec<u64>,
 }
 
-impl Times {
-    /// How many there are.
-    pub fn count(&self) -> u64 {
-        self.sorted.len() as u64
-    }
-
-    /// Their sum, ns.
-    pub fn total_ns(&self) -> u64 {
-        self.sorted.iter().fold(0, |sum, &ns| sum.saturating_add(ns))
-    }
-
-    /// The time that a share `q` (0 to 1) of them did not exceed, ns, and one of them did not fall short of. 0: there is
-    /// none.
-    pub fn quantile(&self, q: f64) -> u64 {
-        let rank = (q * self.sorted.len() as f64).ceil() as usize;
-        self.sorted.get(rank.max(1) - 1).or(self.sorted.last()).copied().unwrap_or(0)
+impl From<Recorded> for LockSummary {
+    fn from(Recorded { threads, gap, wait, hold }: Recorded) -> Self {
+        let [gap, wait, hold] = [gap, wait, hold].map(Times::from_iter);
+        Self { threads, gap, wait, hold }
     }
 }
 
 impl Trace {
     /// The totals.
     pub fn summary(&self) -> Summary {
-        let mut summary =
-            Summary { locks: vec![LockSummary::default(); self.locks.len()], ..Summary::default() };
+        let mut summary = Summary::default();
+        let mut locks = vec![Recorded::default(); self.locks.len()];
         for thread in &self.threads {
             // The thread's own clock, and when it acquired what it holds.
             let mut now: u64 = 0;
@@ -86,28 +78,24 @@ impl Trace {
                     Step::Acquire { lock, wait_ns } => {
                         summary.wait_ns = summary.wait_ns.saturating_add(wait_ns);
                         now = now.saturating_add(wait_ns);
-                        let known = &mut summary.locks[lock as usize];
+                        let known = &mut locks[lock as usize];
                         known.threads += u64::from(touched.insert(lock));
-                        known.gap.sorted.push(gap);
-                        known.wait.sorted.push(wait_ns);
+                        known.gap.push(gap);
+                        known.wait.push(wait_ns);
                         held.push((lock, now));
                         gap = 0;
                     }
                     Step::Release(lock) => {
                         if let Some(at) = held.iter().position(|&(other, _)| other == lock) {
                             let (_, since) = held.swap_remove(at);
-                            summary.locks[lock as usize].hold.sorted.push(now - since);
+                            locks[lock as usize].hold.push(now - since);
                         }
                         gap = 0;
                     }
                 }
             }
         }
-        for lock in &mut summary.locks {
-            for times in [&mut lock.gap, &mut lock.wait, &mut lock.hold] {
-                times.sorted.sort_unstable();
-            }
-        }
+        summary.locks = locks.into_iter().map(LockSummary::from).collect();
         summary
     }
 }
@@ -141,9 +129,9 @@ mod tests {
         assert_eq!((summary.compute_ns, summary.idle_ns, summary.wait_ns), (146, 14, 22));
         let [first, second, third] = summary.locks.as_slice() else { panic!() };
         assert_eq!((first.acquisitions(), first.threads), (4, 2));
-        assert_eq!((first.hold.quantile(1.0), first.hold.total_ns()), (37, 74));
+        assert_eq!((first.hold.quantile(1.0), first.hold.total()), (37, 74));
         assert_eq!((first.hold.quantile(0.5), first.hold.quantile(0.51)), (0, 37));
-        assert_eq!((first.gap.quantile(1.0), first.gap.total_ns()), (43, 86));
+        assert_eq!((first.gap.quantile(1.0), first.gap.total()), (43, 86));
         assert_eq!(second.hold.quantile(1.0), 25);
         assert_eq!((second.gap.quantile(0.0), second.wait.quantile(0.9)), (10, 7));
         assert_eq!((third.acquisitions(), third.wait.quantile(0.99)), (0, 0));

@@ -2,7 +2,8 @@
 
 use super::bench::{Sample, Tail};
 use super::list::Program;
-use crate::demo::stats::{Spread, three_digits, time};
+use crate::demo::stats::{spread, three_digits, time};
+use lockwright_numbers::Spread;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -83,7 +84,7 @@ impl Results {
     }
 
     pub(super) fn value(&self, metric: Metric, lock: usize) -> Option<Spread> {
-        self.values(metric, lock).map(Spread::of)
+        self.values(metric, lock).map(|all| spread(&all))
     }
 
     /// Energy of an operation (EPO), J; throughput per power (TPP) is its inverse. `None`: nothing measured it.
@@ -94,7 +95,7 @@ impl Results {
     /// TPP to glibc's of the same round.
     pub(super) fn tpp_ratio(&self, lock: usize) -> Option<Spread> {
         let (own, base) = (self.joules(lock)?, self.joules(0)?);
-        Some(Spread::of(base.iter().zip(&own).map(|(base, own)| base / own).collect()))
+        Some(spread(&base.iter().zip(&own).map(|(base, own)| base / own).collect::<Vec<_>>()))
     }
 
     /// To glibc's of the same round, a round each. Zero by zero (CPU time below what is counted) is one.
@@ -105,7 +106,7 @@ impl Results {
     }
 
     pub(super) fn ratio(&self, metric: Metric, lock: usize) -> Option<Spread> {
-        self.ratios(metric, lock).map(Spread::of)
+        self.ratios(metric, lock).map(|all| spread(&all))
     }
 
     /// Of the table: glibc's own figure, the ratio of others.
@@ -191,7 +192,7 @@ impl Results {
                     "met": self.is_met(metric, lock).filter(|_| judged),
                 })
             });
-            let epo = self.joules(lock).map(|all| Spread::of(all).median);
+            let epo = self.joules(lock).map(|all| spread(&all).median);
             let energy = epo.map(|epo| {
                 let to_glibc = self.tpp_ratio(lock).map(|ratio| ratio.median);
                 json!({ "epo_j": epo, "tpp_ops_per_j": 1.0 / epo, "tpp_of_glibc": to_glibc })

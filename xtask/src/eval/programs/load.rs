@@ -1,7 +1,7 @@
 //! What load generators print, read.
 
-use crate::demo::stats::Latency;
 use anyhow::{Context, Result, ensure};
+use lockwright_numbers::Times;
 
 /// Latencies of one run's operations, ns.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,7 +25,7 @@ const US: f64 = 1e3;
 const MS: f64 = 1e6;
 
 impl Tails {
-    pub(super) fn of(latency: &Latency, longest: f64) -> Tails {
+    pub(super) fn of(latency: &Times, longest: f64) -> Tails {
         let at = |share| latency.quantile(share) as f64;
         Tails { p50: at(0.5), p99: at(0.99), p999: at(0.999), longest }
     }
@@ -137,7 +137,7 @@ pub(super) fn wrk(text: &str) -> Result<Load> {
 
 /// sysbench with `--histogram=on`: places 2 % wide.
 pub(super) fn sysbench(text: &str) -> Result<Load> {
-    let mut latency = Latency::default();
+    let mut latency = Times::default();
     let list = text.lines().skip_while(|line| !line.contains("- distribution -")).skip(1);
     for line in list.take_while(|line| line.contains('|')) {
         let (ms, rest) = line.split_once('|').context("a line without '|'")?;

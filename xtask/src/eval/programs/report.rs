@@ -272,7 +272,7 @@ fn plot(results: &[Results]) -> String {
             for lock in 1..results.locks.len() {
                 let Some(ratios) = results.ratios(metric, lock) else { continue };
                 let y = top + (lock as f64 - 0.5) * STEP;
-                let spread = crate::demo::stats::Spread::of(ratios.clone());
+                let spread = crate::demo::stats::spread(&ratios);
                 line(&mut svg, (x(spread.min), y), (x(spread.max), y), "spread");
                 for ratio in ratios {
                     let _ = write!(

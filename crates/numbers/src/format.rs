@@ -1,6 +1,6 @@
-//! Numbers and causes for people: three digits, SI prefixes, units of time.
+//! Numbers for people: three digits, SI prefixes, units of time.
 
-use crate::stats::Spread;
+use crate::Spread;
 
 /// Three significant digits and an SI prefix: `1.23 M`.
 pub fn si(value: f64) -> String {
@@ -24,7 +24,7 @@ pub fn time(ns: f64) -> String {
 }
 
 /// An energy: `12.3 nJ`, `4.56 uJ`.
-pub(crate) fn joules(value: f64) -> String {
+pub fn joules(value: f64) -> String {
     for (limit, unit) in [(1.0, "J"), (1e-3, "mJ"), (1e-6, "uJ")] {
         if value >= limit * 0.9995 {
             return format!("{} {unit}", digits(value / limit));
@@ -34,7 +34,7 @@ pub(crate) fn joules(value: f64) -> String {
 }
 
 /// Three significant digits.
-pub(crate) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     match value.abs() {
         v if !v.is_finite() => "inf".into(),
         0.0 => "0".into(),
@@ -45,71 +45,30 @@ pub(crate) fn digits(value: f64) -> String {
 }
 
 /// `1.23 [1.10 .. 1.31]`.
-pub(crate) fn with_range(spread: &Option<Spread>) -> String {
+pub fn with_range(spread: &Option<Spread>) -> String {
     spread.map_or("-".into(), |s| {
         format!("{} [{} .. {}]", ratio(s.median), ratio(s.min), ratio(s.max))
     })
 }
 
 /// A ratio keeps two decimals, and more where they would all be zero.
-pub(crate) fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.095 { format!("{value:.4}") } else { digits(value) }
 }
 
 /// What `text` makes of a value; `-` for none.
-pub(crate) fn option<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
+pub fn option<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or("-".into(), text)
 }
 
-/// Columns of a terminal.
-pub const WIDTH: usize = 80;
-
-/// Text whose lines are broken between words where they would be longer than a terminal's; what follows is indented.
-pub fn wrapped(text: &str) -> String {
-    let mut out = String::new();
-    for (at, line) in text.lines().enumerate() {
-        if at > 0 {
-            out.push('\n');
-        }
-        let mut width = 0;
-        for (at, word) in line.split(' ').enumerate() {
-            let length = word.chars().count();
-            if at > 0 && width + 1 + length > WIDTH {
-                out.push_str("\n  ");
-                width = 2;
-            } else if at > 0 {
-                out.push(' ');
-                width += 1;
-            }
-            out.push_str(word);
-            width += length;
-        }
-    }
-    out
-}
-
 /// `1.2 M` + unit reads `1.2 Mop/s`; a number without prefix keeps a space before its unit.
-pub(crate) fn spaced(number: String) -> String {
+pub fn spaced(number: String) -> String {
     if number.ends_with(char::is_alphabetic) { number } else { number + " " }
-}
-
-/// The cause of an I/O error without Rust's "(os error 2)".
-pub(crate) fn plain(cause: &std::io::Error) -> String {
-    let text = cause.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_lowercase()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_lines_are_broken_between_words() {
-        assert_eq!(wrapped("a short line\nand  another"), "a short line\nand  another");
-        let (left, right) = ("x".repeat(60), "y".repeat(25));
-        assert_eq!(wrapped(&format!("{left} {right} z")), format!("{left}\n  {right} z"));
-        assert_eq!(wrapped(&"w".repeat(99)), "w".repeat(99), "a word stays whole");
-    }
 
     #[test]
     fn numbers_have_three_digits() {

@@ -27,7 +27,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 }
 
 /// Nanoseconds of a time, or of 0, which needs no unit.
-pub(crate) fn nanoseconds_or_zero(text: &str) -> Result<u64, String> {
+pub fn nanoseconds_or_zero(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { nanoseconds(text) }
 }
 

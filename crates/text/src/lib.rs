@@ -1,0 +1,95 @@
+//! Text for people on a terminal: lines and tables that fit, what a mistyped word meant, why a file can't be opened.
+
+pub mod table;
+
+/// Columns of a terminal.
+pub const WIDTH: usize = 80;
+
+/// Text whose lines are broken between words where they would be longer than a terminal's; what follows is indented.
+pub fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    for (at, line) in text.lines().enumerate() {
+        if at > 0 {
+            out.push('\n');
+        }
+        let mut width = 0;
+        for (at, word) in line.split(' ').enumerate() {
+            let length = word.chars().count();
+            if at > 0 && width + 1 + length > WIDTH {
+                out.push_str("\n  ");
+                width = 2;
+            } else if at > 0 {
+                out.push(' ');
+                width += 1;
+            }
+            out.push_str(word);
+            width += length;
+        }
+    }
+    out
+}
+
+/// `first` and the text beside it, broken where a line would be too long: what follows stands below the text.
+pub fn beside(first: &str, text: &str) -> String {
+    let indent = first.chars().count();
+    let (mut lines, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
+    for word in text.split_whitespace() {
+        let width = line.chars().count() + word.chars().count();
+        if width + usize::from(!is_empty) > WIDTH && !is_empty {
+            lines.push_str(&line);
+            lines.push('\n');
+            (line, is_empty) = (" ".repeat(indent), true);
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    lines.push_str(line.trim_end());
+    lines + "\n"
+}
+
+/// The candidate that a mistyped `word` most probably meant; differences in case don't count.
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = word.to_lowercase();
+    candidates
+        .into_iter()
+        .map(|candidate| {
+            (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate)
+        })
+        .min_by_key(|(distance, _)| *distance)
+        // Further away it is another word, not a typing error.
+        .filter(|(distance, candidate)| *distance <= (candidate.len().max(word.len()) / 3).max(1))
+        .map(|(_, candidate)| candidate)
+}
+
+/// An error of the operating system in plain words: `no such file or directory`.
+pub fn cause(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error").next().unwrap_or_default();
+    words.chars().take(1).flat_map(char::to_lowercase).chain(words.chars().skip(1)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words() {
+        assert_eq!(wrapped("a short line\nand  another"), "a short line\nand  another");
+        let (left, right) = ("x".repeat(60), "y".repeat(25));
+        assert_eq!(wrapped(&format!("{left} {right} z")), format!("{left}\n  {right} z"));
+        assert_eq!(wrapped(&"w".repeat(99)), "w".repeat(99), "a word stays whole");
+    }
+
+    #[test]
+    fn nearest_is_a_typing_error_away_or_nothing() {
+        let names = ["barging", "fifo", "mcs", "mcs-stp"];
+        assert_eq!(nearest("bargin", names), Some("barging"));
+        assert_eq!(nearest("ffio", names), Some("fifo"));
+        assert_eq!(nearest("mcsstp", names), Some("mcs-stp"));
+        assert_eq!(nearest("MCS", names), Some("mcs"));
+        assert_eq!(nearest("something", names), None);
+    }
+}
