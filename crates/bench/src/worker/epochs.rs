@@ -3,12 +3,12 @@
 use super::mutex::Mutex;
 use super::pass::{Guarded, Line, Pass, answer_of, unsupported};
 use super::times::percentiles;
-use lockwright_numbers::recorder;
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, ClassResult, Spec};
 use crate::system;
 use hdrhistogram::Histogram;
 use lockwright_native::Native;
+use lockwright_numbers::recorder;
 use lockwright_platform::Platform;
 use std::time::{Duration, Instant};
 

@@ -3,10 +3,10 @@
 use super::pass::{Guarded, Line, Pass, Passed, answer_of};
 use super::rw::Rw;
 use super::times::percentiles;
-use lockwright_numbers::recorder;
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, Spec};
 use hdrhistogram::Histogram;
+use lockwright_numbers::recorder;
 use std::time::{Duration, Instant};
 
 /// What one thread did.
