@@ -1,9 +1,8 @@
 # Attaches to real programs under load and detaches again, 20 times each: `python3 eval/attach.py [PROGRAM...]`.
 #
-# Every reply is checked by those that make the load. One that is wrong, or late by 20 s, ends all; so does an attach that is
-# refused.
-# Throughput is counted before each attach, while attached, and after the detach. LOCKWRIGHT names the command,
-# LOCK the lock, ROUNDS and WINDOW (seconds) how often and for how long.
+# The load generators check every reply. A reply that is wrong, or late by 20 s, ends everything, and so does an attach that is
+# refused. Throughput is counted before each attach, while attached, and after the detach. LOCKWRIGHT names the command,
+# LOCK the lock, ROUNDS the number of rounds, and WINDOW the length of a count in seconds.
 import http.server
 import json
 import multiprocessing
@@ -41,7 +40,7 @@ def connect(port):
 
 
 class Program:
-    """A program and its load. The load's processes add to `replies`, and write what is wrong to `wrong`."""
+    """A program and its load. The load's processes count in `replies`, and write what went wrong to `wrong`."""
 
     clients = 3
 
@@ -121,7 +120,7 @@ class Redis(Program):
 
 
 class MariaDb(Program):
-    """sysbench checks each reply: any error that is not a deadlock of transactions ends it."""
+    """sysbench checks each reply: any error except a deadlock of transactions ends it."""
 
     clients = 0
 
@@ -277,7 +276,7 @@ for (let i = 0; i < 2; i++)
 
         self.http = Server(("127.0.0.1", self.port), Handler)
         threading.Thread(target=self.http.serve_forever, daemon=True).start()
-        # Without the sandbox: its processes are confined, and are refused.
+        # Without the sandbox, because attach refuses confined processes.
         options = ["--headless", "--disable-gpu", "--no-sandbox", "--no-first-run", "--disable-background-networking",
                    "--disable-component-update", "--disable-sync", f"--user-data-dir={self.folder}/profile",
                    "--remote-debugging-port=0", f"http://127.0.0.1:{self.port}/"]
@@ -290,7 +289,7 @@ for (let i = 0; i < 2; i++)
         raise SystemExit("chromium does not start")
 
     def pids(self):
-        """The browser and its children; not the zygotes, which only fork."""
+        """The browser and its children, without the zygotes, which only fork."""
         marker, pids, family = f"{self.folder}/profile".encode(), [], set()
 
         def parent(pid):
@@ -336,7 +335,7 @@ def rate(program):
 
 
 def do(command, pid, *options):
-    """Runs the command; for how long the process stood still, ms. A process that has ended is not counted."""
+    """Runs the command. Returns for how long the process was stopped, ms. A process that has ended isn't counted."""
     outcome = subprocess.run([COMMAND, command, str(pid), *options], capture_output=True, text=True)
     if outcome.returncode and os.path.exists(f"/proc/{pid}/exe"):
         raise RuntimeError(outcome.stderr.split("\n")[0])
@@ -347,7 +346,7 @@ def measure(name):
     program = PROGRAMS[name]()
     rates, still, took = [], [], []
     try:
-        time.sleep(5)  # it has all its threads and processes
+        time.sleep(5)  # until it has all its threads and processes
         pids = program.pids()
         for number in range(ROUNDS):
             before = rate(program)

@@ -1,7 +1,8 @@
-// What the database drivers share: threads that run operations for a while, the latency of each by the CPU
-// that its thread is pinned to, epochs if the process has them, one JSON object on standard output.
+// What the database drivers share: threads that run operations for a while, latencies by the CPU that the
+// thread is pinned to, epochs if the process has them, and one JSON object on standard output.
 //
-// Exit codes: 0 fine; 1 the database gave a wrong answer or failed at work; 2 it cannot be opened, or bad flags.
+// Exit codes: 0 fine; 1 the database gave a wrong answer or failed during the run; 2 it can't be opened, or
+// the flags are wrong.
 #pragma once
 
 #include <gnu/libc-version.h>
@@ -41,7 +42,7 @@ struct Options {
   std::_Exit(2);
 }
 
-// splitmix64: picks keys, and makes values that follow from their keys so that answers can be checked.
+// splitmix64: picks keys, and derives values from their keys so that answers can be checked.
 inline uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -61,7 +62,7 @@ class Random {
   uint64_t state_;
 };
 
-// Counts by powers of two, 64 steps each: 1.6 % wide. The last place is from 2^40 ns on, 18 minutes.
+// Counts in 64 steps for each power of two, so each step is 1.6 % wide. The last one begins at 2^40 ns, 18 minutes.
 class Histogram {
  public:
   Histogram() : counts_(SIZE, 0) {}
@@ -76,7 +77,7 @@ class Histogram {
     if (other.max_ > max_) max_ = other.max_;
   }
   uint64_t total() const { return total_; }
-  // The latency that a share `q` of the operations do not exceed.
+  // The latency that a share `q` of the operations don't exceed.
   uint64_t quantile(double q) const {
     double wanted = q * (double)total_;
     uint64_t done = 0;
@@ -109,7 +110,7 @@ class Histogram {
     size_t index = EXACT + (shift - 1) * STEPS + ((ns >> shift) - STEPS);
     return index < SIZE ? index : SIZE - 1;
   }
-  // The largest latency that goes to place `i`.
+  // The largest latency in place `i`.
   static uint64_t upto(size_t i) {
     if (i < EXACT) return i;
     size_t shift = (i - EXACT) / STEPS + 1, head = (i - EXACT) % STEPS + STEPS;
@@ -154,7 +155,7 @@ class Database {
   virtual std::unique_ptr<Session> session(uint64_t thread) = 0;
   // The engine's name and version.
   virtual std::string engine() = 0;
-  // Compares what the database holds with what its sessions did; the answer is a JSON object.
+  // Compares the database's content with what its sessions did; returns a JSON object.
   virtual std::string verify(const std::vector<std::unique_ptr<Session>> &sessions) = 0;
 };
 
@@ -260,7 +261,7 @@ inline int drive(const char *name, Database &database, const Options &options) {
   return 0;
 }
 
-// A whole number at or above `low`, or a refusal.
+// A whole number of at least `low`, or an error.
 inline uint64_t number(const char *flag, const char *text, uint64_t low, uint64_t high) {
   char *end = nullptr;
   errno = 0;
@@ -279,7 +280,7 @@ inline double seconds(const char *flag, const char *text, double low) {
   return value;
 }
 
-// Reads the command line; `extra` describes flags that only this driver has.
+// Reads the command line; `extra` describes the flags that only this driver has.
 inline Options parse(int argc, char **argv, const char *extra) {
   Options options;
   for (int i = 1; i < argc; i++) {

@@ -1,8 +1,8 @@
 // Kyoto Cabinet's CacheDB (in memory): 50 % put, 50 % get, each an epoch.
 //
-// Its locks are pthread's: one readers-writer lock around each method, held for reading, and a mutex for each
-// of 16 slots of the table, which is the contended one. Two threads would seldom meet in 16 slots, so the keys
-// are of `--slots` of them (1 unless told): as crowded as 16 slots with many cores.
+// Its locks are pthread's: a readers-writer lock around each method, held for reading, and a mutex for each of
+// the table's 16 slots, which is the contended one. Two threads would seldom meet in 16 slots, so the keys are
+// in `--slots` of them (default 1), which is as crowded as 16 slots with many cores.
 #include <kccachedb.h>
 
 #include "driver.hpp"
@@ -14,7 +14,7 @@ using driver::mix;
 const uint64_t SLOTS = 16;  // kyotocabinet::CacheDB::SLOTNUM
 const size_t VALUE = 100;
 
-// Word 0: how often the key was put. Word 1: a checksum of key and word 0. The rest is filling.
+// Word 0: how often the key was put. Word 1: a checksum of key and word 0. The rest is padding.
 void fill(char *value, uint64_t key, uint64_t puts) {
   uint64_t check = mix(mix(key) ^ puts);
   std::memset(value, '.', VALUE);
@@ -32,7 +32,7 @@ uint64_t puts_of(const char *value, size_t size, uint64_t key) {
   return puts;
 }
 
-// Reads a record, changes it, writes it back: under the slot's lock, as every visitor.
+// Reads a record, changes it, and writes it back, under the slot's lock like every visitor.
 class Put : public kyotocabinet::DB::Visitor {
  public:
   explicit Put(uint64_t key) : key_(key) {}

@@ -1,11 +1,11 @@
-// LevelDB under loads that its db_bench has: 16-byte keys, 100-byte values, each operation an epoch.
+// LevelDB under loads of its db_bench: 16-byte keys, 100-byte values, each operation an epoch.
 //
-//   readrandom        gets. Each takes the database's mutex twice, to hold on to the current tables and to let go of them
-//   readwhilewriting  the same, and one thread more, which puts all the time and is not measured
-//   fillrandom        puts, into a database that is empty at first. LevelDB queues writers by itself, one condvar each
+//   readrandom        gets. Each takes the database's mutex twice: to reference the current tables, and to release them
+//   readwhilewriting  the same, and one more thread, which puts all the time and isn't measured
+//   fillrandom        puts, into a database that is empty at first. LevelDB queues writers itself, with a condvar for each
 //
-// The database lies in $TMPDIR, else in memory. Where it is read it is compacted before the start, and fits
-// LevelDB's cache: disks are not the subject. A key's value follows from the key, so every answer can be checked.
+// The database is in $TMPDIR, or else in memory. If it is read, it is compacted before the start, and fits into
+// LevelDB's cache: disks are not the subject. A value is derived from its key, so every answer can be checked.
 #include <leveldb/c.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -182,7 +182,7 @@ void Client::operation(driver::Random &random) {
   done++;
 }
 
-// Takes `--load` out of the command line: the other flags are all drivers'.
+// Takes `--load` out of the command line; the other flags are common to all drivers.
 Load load_of(int &argc, char **argv) {
   Load load = Load::readrandom;
   int kept = 1;

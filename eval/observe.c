@@ -1,8 +1,8 @@
-// What observation costs, and whether it keeps to its room: run by observe.py.
+// What observation costs, and whether it stays within its memory: run by observe.py.
 //
-//   throughput SECONDS THREADS TURNS GAP   threads that take one mutex for TURNS of a loop, with GAP turns between; prints sections/s
-//   locks COUNT EVERY                      COUNT mutexes are made and destroyed, every EVERYth is waited for; prints how many were,
-//                                          and ends when its input does
+//   throughput SECONDS THREADS TURNS GAP   threads take one mutex for TURNS of a loop, with GAP turns in between; prints sections/s
+//   locks COUNT EVERY                      makes and destroys COUNT mutexes; a thread waits for every EVERYth; prints how many waits
+//                                          there were, and ends when its input does
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static int throughput(char **words) {
     return 0;
 }
 
-// The lock that the other thread is to wait for.
+// The lock that the other thread should wait for.
 static _Atomic(pthread_mutex_t *) wanted;
 static atomic_int is_asking;
 
@@ -79,7 +79,7 @@ static void *visit(void *unused) {
     }
 }
 
-// Is a waiter's mark in the lock's first word? Our locks and glibc's have it there.
+// Is a waiter's mark in the lock's first word? Both our locks and glibc's have it there.
 static int is_waited_for(pthread_mutex_t *lock) {
     return atomic_load((_Atomic int *)lock) != 1;
 }
@@ -88,7 +88,7 @@ static int locks(char **words) {
     long count = atol(words[0]), every = atol(words[1]), waits = 0;
     pthread_t visitor;
     pthread_create(&visitor, NULL, visit, NULL);
-    // Some stay for a while, so that addresses change.
+    // Some stay for a while, so that addresses vary.
     pthread_mutex_t *kept[KEPT] = {0};
     for (long i = 0; i < count; i++) {
         int at = i % KEPT;

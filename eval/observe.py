@@ -1,7 +1,7 @@
-# What observation costs, and whether it keeps to its room: `python3 eval/observe.py`.
+# What observation costs, and whether it stays within its memory: `python3 eval/observe.py`.
 #
-# LIBRARY and COMMAND name the library and the `lockwright` command, ROUNDS is how often each level runs, LENGTH how long (seconds), COUNT how
-# many locks come and go, OUT a file for the figures (JSON). The levels run in turns, in an order that rotates; ratios are within a round.
+# LIBRARY and COMMAND name the library and the `lockwright` command. ROUNDS is how often each level runs, LENGTH how long (seconds), COUNT how
+# many locks are made and destroyed, and OUT a file for the figures (JSON). The levels run in an order that rotates; ratios are within a round.
 import json
 import os
 import statistics
@@ -17,7 +17,7 @@ LENGTH = float(os.environ.get("LENGTH", "0.5"))
 COUNT = int(os.environ.get("COUNT", "10000000"))
 OUT = os.environ.get("OUT")
 LEVELS = ["off", "counters", "full"]
-# Threads, turns of the loop in a section, and between sections.
+# Threads, turns of the loop within a section, and turns between sections.
 LOADS = [(2, 50, 50), (2, 500, 500), (8, 50, 50), (8, 500, 500)]
 
 
@@ -46,7 +46,7 @@ def costs(program):
 
 
 def resident(pid):
-    """Memory of its own, KiB: shared memory counts apart."""
+    """Its own memory, KiB, without shared memory."""
     for line in open(f"/proc/{pid}/status"):
         if line.startswith("RssAnon:"):
             return int(line.split()[1])

@@ -1,8 +1,8 @@
-# A thread pool as Python programs have them: tasks through concurrent.futures, their answers checked.
+# A thread pool of the kind that Python programs use: tasks through concurrent.futures, with their answers checked.
 #
-# Each task digests 32 KiB, which gives the interpreter's lock away meanwhile, then counts words, which doesn't.
+# Each task digests 32 KiB, which releases the interpreter's lock meanwhile, and then counts words, which doesn't.
 # The pool's queue, its semaphore and the interpreter's lock are all made of pthread mutexes and condition variables.
-# Prints what the database drivers print: operations, times, latencies from submission to completion.
+# Prints what the database drivers print: operations, times, and latencies from submission to completion.
 import hashlib
 import json
 import os

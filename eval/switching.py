@@ -2,8 +2,8 @@
 #
 # The program (tests/stress/switching.c) checks mutual exclusion, wake-ups, timed waits and children of forks, and ends at a violation.
 # First it runs under each lock alone, then while we switch. We write to its mailbox as `lockwright ctl` does (crates/record/src/mailbox.rs).
-# LIBRARY names the library, SECONDS the length of the run with switches, FIXED that under each lock alone, RATE the switches a second, OUT a
-# file for the figures (JSON). The last lines say whether the bars are met.
+# LIBRARY names the library. SECONDS is the length of the run with switches, FIXED that of each run under one lock, RATE the number of switches
+# per second, and OUT a file for the figures (JSON). The last lines say whether the bars are met.
 import json
 import os
 import statistics
@@ -34,7 +34,7 @@ class Program:
             raise SystemExit("another version's library")
 
     def sections(self):
-        """How many so far, and when."""
+        """The number of sections so far, and the time."""
         self.child.stdin.write("\n")
         self.child.stdin.flush()
         line = self.child.stdout.readline()
@@ -49,7 +49,7 @@ class Program:
         os.pwrite(self.memory, struct.pack("<I", value), self.mailbox + at)
 
     def post(self, lock):
-        """Its number, and when. The one before has been taken."""
+        """Posts a table. Returns its number and the time. The one before has been taken."""
         number = ((self.word(STATE) + POST) & 0xffffffff) & ~7
         text = f"{lock}\n".encode()
         self.set(STATE, number | EMPTY)
@@ -60,7 +60,7 @@ class Program:
         return number, posted
 
     def end(self):
-        """Its counts: sections, trylocks, timed locks, waits for tokens, children."""
+        """Ends the program. Returns its counts: sections, trylocks, timed locks, waits for tokens, children."""
         out, _ = self.child.communicate()
         os.close(self.memory)
         counts, ok = out.strip().split("\n")
@@ -93,7 +93,7 @@ def switching(program):
             if state == number | REFUSED or time.monotonic() - at > 60:
                 raise SystemExit(f"a switch was {'refused' if state == number | REFUSED else 'not taken for 60 s'}")
             time.sleep(1e-4)
-        # By the process's own account: we may have had to wait for a CPU before we saw it.
+        # By the process's own clock, because we may have had to wait for a CPU before we saw it.
         (since,) = struct.unpack("<Q", os.pread(running.memory, 8, running.mailbox + SINCE))
         delays.append((since - posted) / 1e9)
         taken += 1

@@ -10,11 +10,11 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 use std::time::Instant;
 
-/// On a line of its own.
+/// A value on a cache line of its own.
 #[repr(align(128))]
 struct Aligned<T>(T);
 
-/// What [`round`] measures, in its order.
+/// What [`round`] measures, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Measure {
     /// One addition that needs the result of the one before: one cycle.
@@ -22,15 +22,15 @@ pub(crate) enum Measure {
     Nop,
     Load,
     Store,
-    /// An addition, an exchange, a comparison and exchange: of a word in the own cache, one after the other.
+    /// An addition, an exchange, and a compare-and-exchange of a word in the core's own cache, one after the other.
     Atomic,
     /// The same, with a store to the word after each, as when a lock is taken and released.
     AtomicStore,
-    /// Read, modify and write a line that is in the own cache, among others.
+    /// Reading, modifying and writing a line in the core's own cache, among others.
     Line,
     Pause,
     Clock,
-    /// A line that no cache has.
+    /// Reading a line that no cache has.
     Cold,
 }
 
@@ -49,7 +49,7 @@ impl Measure {
     ];
 }
 
-/// One sample of each on that CPU, in ns; between two looks at the length of a cycle.
+/// One sample of each on that CPU, in ns, between two measurements of the cycle time.
 pub(crate) fn round(cpu: usize) -> Vec<Sample> {
     on(cpu, || {
         let chain = Chain::new(64);
@@ -66,8 +66,8 @@ pub(crate) fn round(cpu: usize) -> Vec<Sample> {
     })
 }
 
-/// How long a turn of waiting takes by each instruction that this processor has, ns: the median of some runs. Nobody
-/// writes the word that is watched.
+/// How long a turn of waiting takes with each instruction that this processor has, ns: the median of several runs.
+/// Nobody writes the watched word.
 pub(crate) fn pauses(cpu: usize) -> Vec<(String, f64)> {
     const RUNS: usize = 31;
     on(cpu, || {
@@ -75,7 +75,7 @@ pub(crate) fn pauses(cpu: usize) -> Vec<(String, f64)> {
         let address: *const u8 = black_box(&raw const word).cast();
         let here = Pause::ALL.into_iter().filter(|kind| kind.is_here());
         let turn = |kind: Pause| {
-            // SAFETY: it is here; the address is a word's of ours.
+            // SAFETY: the processor has the instruction, and the address is that of a word of ours.
             let turn = |_| unsafe { kind.turn(address, &|| true) };
             let run = || per_turn(256, || (0..256).for_each(turn));
             let runs: Vec<f64> = (0..RUNS).map(|_| run()).collect();
@@ -91,20 +91,19 @@ pub(crate) fn cycle() -> f64 {
     per_turn(16_384, || adds(16_384))
 }
 
-/// One NOP, ns: also slower if a thread that we can't see shares the core.
+/// One NOP, ns. It gets slower also if a thread that we can't see shares the core.
 pub(crate) fn nop() -> f64 {
     per_turn(65_536, || nops(65_536))
 }
 
 fn measure(what: Measure, chain: &Chain) -> f64 {
-    /// Turns of a loop; some 10 to 100 us.
+    /// Turns of a loop, which take about 10 to 100 us.
     const N: u32 = 16_384;
     match what {
         Measure::Cycle => per_turn(4 * N, || adds(4 * N)),
         Measure::Nop => nop(),
         Measure::Load => {
-            // A lock's loads mostly wait for nothing, and only a correctly predicted branch waits for
-            // them.
+            // A lock's loads mostly wait for nothing, and only a correctly predicted branch waits for them.
             let cell = 0u32;
             let cell: *const u32 = black_box(&raw const cell);
             per_turn(N, || {
@@ -145,12 +144,12 @@ fn measure(what: Measure, chain: &Chain) -> f64 {
     }
 }
 
-/// Atomic operations on a word, of three kinds in turns, with `then` after each; for one operation, ns.
+/// Atomic operations on a word, three kinds in rotation, with `then` after each; the time of one operation, ns.
 fn atomics(then: impl Fn(&AtomicU32)) -> f64 {
     const N: u32 = 16_384;
     let word = Aligned(AtomicU32::new(0));
     let word = black_box(&word.0);
-    let mut seen = 0; // in a register: a result in memory would be one more store
+    let mut seen = 0; // in a register, because a result in memory would be one more store
     let ns = per_turn(3 * N, || {
         for _ in 0..N {
             seen ^= word.fetch_add(1, AcqRel);
@@ -172,7 +171,8 @@ pub(crate) fn per_turn(turns: u32, run: impl FnOnce()) -> f64 {
     start.elapsed().as_nanos() as f64 / f64::from(turns)
 }
 
-/// `n` additions (a multiple of 64), each of which needs the one before. Of a register: additions of constants may be free.
+/// `n` additions (a multiple of 64), each of which needs the one before. They add a register, because additions of
+/// constants may be free.
 pub(crate) fn adds(n: u32) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: counts in registers of its own.

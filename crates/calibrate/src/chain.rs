@@ -1,10 +1,10 @@
-//! Lines in memory, each of which names the next one to visit, in an order that no prefetcher guesses.
+//! Lines in memory, each of which points to the next one to visit, in an order that no prefetcher guesses.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 use std::time::Instant;
 
-/// Two lines each, since some processors fetch lines in pairs.
+/// Two cache lines each, because some processors fetch lines in pairs.
 #[repr(align(128))]
 #[derive(Debug)]
 struct Line {
@@ -21,7 +21,7 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
-    /// Of this many lines, 65536 at most.
+    /// A ring of this many lines, at most 65536.
     pub(crate) fn new(lines: u16) -> Self {
         let mut order: Vec<_> = (0..lines).collect();
         fastrand::Rng::with_seed(1).shuffle(&mut order);
@@ -34,7 +34,7 @@ impl Chain {
         Self { lines: next.into_iter().map(line).collect() }
     }
 
-    /// Visits every line once, by an atomic read-modify-write that needs the one before; ns for each.
+    /// Visits every line once, by an atomic read-modify-write that needs the one before; ns per line.
     pub(crate) fn walk(&self) -> f64 {
         let start = Instant::now();
         let mut at = 0;
@@ -45,11 +45,11 @@ impl Chain {
         start.elapsed().as_nanos() as f64 / self.lines.len() as f64
     }
 
-    /// Visits every line once, in order of address, as a critical section changes its data: the visits don't need each other.
-    /// All are complete at the end.
+    /// Visits every line once, in order of address, as a critical section changes its data: the visits don't depend on
+    /// each other. All are complete at the end.
     pub(crate) fn add_to_each(&self) {
         for line in &self.lines {
-            // Ours alone at that moment: no atomic operation is needed, nor meant.
+            // At that moment only we use it, so this is deliberately not an atomic operation.
             line.data.store(line.data.load(Relaxed) + 1, Relaxed);
         }
         fence(SeqCst);
@@ -73,12 +73,12 @@ impl Chain {
 
 fn evict(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the line is mapped, and keeps what it holds.
+    // SAFETY: the line is mapped, and keeps its content.
     unsafe {
         core::arch::x86_64::_mm_clflush(line);
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above; Linux lets programs do it.
+    // SAFETY: as above; Linux allows this instruction in user mode.
     unsafe {
         core::arch::asm!("dc civac, {}", in(reg) line, options(nostack, preserves_flags));
     }

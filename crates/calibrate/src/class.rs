@@ -1,4 +1,4 @@
-//! The profile's figures of each class of cores.
+//! The profile's figures for each class of cores.
 
 use crate::alone::{self, Measure};
 use crate::layout::Layout;
@@ -10,7 +10,7 @@ use crate::{Effort, Error, power, repeat, sched};
 use lockwright_bench::turns_per_ns;
 use lockwright_sim::profile::ClassProfile;
 
-/// The classes, and the time that the fastest takes to get a line from memory.
+/// The classes, and the time that the fastest class takes to get a line from memory.
 pub(crate) fn measure(
     layout: &Layout,
     lines: &Lines,

@@ -1,4 +1,4 @@
-//! The profile's figures of the kernel.
+//! The profile's figures for the kernel.
 
 use crate::alone;
 use crate::layout::Layout;
@@ -12,9 +12,9 @@ use lockwright_numbers::median;
 use lockwright_sim::profile::Kernel;
 use std::time::Duration;
 
-/// Sleeps whose wakes are compared, to see a deeper idle state, ns.
+/// Sleeps whose wakes are compared, to detect a deeper idle state, ns.
 const SLEEPS: [u64; 5] = [60_000, 250_000, 1_000_000, 4_000_000, 16_000_000];
-/// Lengths of sleeps beside a running thread, to see how long it runs undisturbed, ns.
+/// Lengths of sleeps beside a running thread, to find out how long that runs undisturbed, ns.
 const RUNS: [u64; 6] = [100_000, 300_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000];
 /// A sleep whose end is compared with what was asked for, ns.
 const TIMED: u64 = 100_000;
@@ -112,7 +112,7 @@ pub(crate) fn measure(
         ),
         noise_ns: ledger.measured("kernel.noise_ns", &noise.length, Probe::Cycle, "length of those gaps"),
         package_w: power::of_package(ledger, effort.time / 8),
-        uncore_w: 0.0, // what the first core wakes is part of what the cores draw
+        uncore_w: 0.0, // what the first busy core wakes is counted as part of the cores
     })
 }
 
@@ -143,7 +143,7 @@ fn bucket(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> (f64, f64) {
     (bucket_ns, bucket_contention)
 }
 
-/// Hash buckets of futexes, and who says so.
+/// Number of the futexes' hash buckets, and its source.
 fn buckets(release: (u32, u32), cpus: u32) -> (u32, &'static str) {
     if release >= (6, 16) {
         let private = (4 * cpus).next_power_of_two().max(16);
@@ -164,7 +164,7 @@ fn version(release: &str) -> (u32, u32) {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
 }
 
-/// How the time since a sleeper fell asleep shows in its wake.
+/// How a wake depends on how long the sleeper has slept.
 #[derive(Debug, Default)]
 struct Deep {
     /// Turnarounds after [`SLEEPS`]; empty without a second CPU.
@@ -222,8 +222,8 @@ impl Deep {
     }
 }
 
-/// Between which two sleeps the wake-up grows most (the number of the second), and by how much; `None`: by less than
-/// half.
+/// Between which two sleeps the wake-up time grows most (the index of the second), and by how much; `None`: by less
+/// than half.
 fn deepest(turnarounds: &[Estimate]) -> Option<(usize, f64)> {
     let growth = |step: &usize| turnarounds[*step].median / turnarounds[step - 1].median;
     let step = (1..turnarounds.len()).max_by(|a, b| growth(a).total_cmp(&growth(b)))?;
@@ -238,7 +238,7 @@ struct OneCpu {
     hand_over: Estimate,
     late: Estimate,
     slice: Estimate,
-    /// How late a sleeper runs beside a running thread, for each of [`RUNS`], ns.
+    /// How late a sleeper wakes up beside a running thread, for each of [`RUNS`], ns.
     beside: Vec<f64>,
 }
 
@@ -269,8 +269,8 @@ impl OneCpu {
         })
     }
 
-    /// How long a running thread may run before a woken one preempts it: the shortest sleep that did not end much later
-    /// than on an idle CPU; and the two tried ones between which it lies, unless all were too short.
+    /// How long a running thread may run before a woken one preempts it: the shortest sleep that didn't end much later
+    /// than on an idle CPU. Also the two sleeps between which it lies, unless all were too short.
     fn granularity(&self, slack_ns: f64, slice_ns: f64) -> (f64, Option<(f64, f64)>, String) {
         let shown = RUNS.iter().zip(&self.beside);
         let shown = shown.map(|(ns, late)| {

@@ -3,7 +3,7 @@
 use crate::Error;
 use lockwright_native::topology::Topology;
 
-/// The variable by which users say which cores are big, as everywhere in this project.
+/// The variable that says which cores are big, as everywhere in this project.
 const VARIABLE: &str = "LOCKWRIGHT_TOPOLOGY";
 /// The simulator's limit.
 const MOST: usize = 128;
@@ -12,7 +12,7 @@ const MOST: usize = 128;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Class {
     pub(crate) name: String,
-    /// Hardware threads that every core of it has.
+    /// Hardware threads of each of its cores.
     pub(crate) smt: u32,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct Cluster {
 pub(crate) struct Layout {
     pub(crate) classes: Vec<Class>,
     pub(crate) clusters: Vec<Cluster>,
-    /// Who tells the classes apart.
+    /// Who says what the classes are.
     pub(crate) classes_from: String,
-    /// Who tells what shares a cache.
+    /// Who says which cores share a cache.
     pub(crate) clusters_from: String,
 }
 
 impl Layout {
-    /// Of this machine.
+    /// The layout of this machine.
     pub(crate) fn here() -> Result<Self, Error> {
         let mut topology = Box::new(Topology::new());
         topology.read(b"/sys");
@@ -117,15 +117,15 @@ impl Layout {
         cluster.map_or(0, |cluster| cluster.cores[0][0])
     }
 
-    /// The two CPUs that stand for a pair of clusters: the one that asks, and the one that has the line. `None`: a cluster of
-    /// one core, and that itself.
+    /// The two CPUs that stand for a pair of clusters: the one that asks, and the one that has the line. `None` for a
+    /// cluster of one core with itself.
     pub(crate) fn pair(&self, to: usize, from: usize) -> Option<(usize, usize)> {
         let first = self.clusters[to].cores.first()?[0];
         let last = self.clusters[from].cores.last()?[0];
         (first != last).then_some((first, last))
     }
 
-    /// The two CPUs for most measurements: two cores near each other; else two threads of one core; else none.
+    /// The two CPUs for most measurements: two cores near each other, or else two threads of one core, or else none.
     pub(crate) fn main_pair(&self) -> Option<(usize, usize)> {
         self.pair(0, 0)
             .or_else(|| self.pair(0, self.clusters.len() - 1))
@@ -141,7 +141,7 @@ impl Layout {
 
 fn are_siblings(topology: &Topology, one: usize, other: usize) -> bool {
     let mut at = one;
-    // Round and round, at most once through all threads of a core.
+    // In rotation, at most once through all threads of a core.
     for _ in 0..8 {
         at = topology.cpu(at).map_or(one, |cpu| usize::from(cpu.sibling));
         if at == other {
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// Two cores of two threads each and four small ones, as an Intel hybrid's files say it.
+    /// Two cores of two threads each and four small cores, as the files of an Intel hybrid processor say it.
     fn hybrid(cpus: &[usize]) -> Layout {
         let sysfs = tempfile::tempdir().unwrap();
         let write = |path: String, text: &str| {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn cpus_that_we_may_not_use_are_left_out() {
-        // One thread of the second core: as if no core had two.
+        // With only one thread of the second core, it is as if no core had two.
         let layout = hybrid(&[0, 1, 2, 7]);
         assert_eq!(layout.classes[0].smt, 1);
         assert_eq!((layout.cores(), layout.siblings()), (vec![0, 2, 7], None));

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// One figure of the profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// Where the profile has it: `memory.occupancy`.
+    /// Its path in the profile: `memory.occupancy`.
     pub path: String,
     /// The figure.
     pub value: f64,
@@ -18,17 +18,17 @@ pub struct Figure {
     pub kind: Origin,
     /// 10th and 90th percentile of the samples that counted.
     pub spread: Option<(f64, f64)>,
-    /// The two tried values between which the figure lies, if that is how it was found.
+    /// The two tried values between which the figure lies, if it was found by trying.
     pub between: Option<(f64, f64)>,
-    /// Samples that counted; 0 of a measured figure: none was steady.
+    /// Samples that counted; 0 for a measured figure means that none was steady.
     pub samples: usize,
-    /// Those that didn't.
+    /// Samples that didn't count.
     pub rejected: Rejected,
-    /// How it was obtained, or why not.
+    /// How it was obtained, or why it wasn't.
     pub source: String,
 }
 
-/// What a machine's steadiness is judged by while a figure is measured.
+/// The probe that says whether the machine was steady while a figure was measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Probe {
     /// Length of a cycle.
@@ -93,7 +93,7 @@ impl Ledger {
         self.enter(path, value, Origin::Assumed, why)
     }
 
-    /// Enters a figure that somebody else published.
+    /// Enters a published figure.
     pub(crate) fn published(&mut self, path: &str, value: f64, by: &str) -> f64 {
         self.enter(path, value, Origin::Published, by)
     }
@@ -133,7 +133,8 @@ impl Ledger {
         self.0
     }
 
-    /// As the profile has it. A matrix's cells share a path: their words are put together.
+    /// The figures' origins, in the profile's form. The cells of a matrix share a path, so their
+    /// texts are joined.
     pub(crate) fn provenance(&self) -> BTreeMap<String, Provenance> {
         let mut all = BTreeMap::<String, Provenance>::new();
         for figure in &self.0 {

@@ -9,8 +9,8 @@
 //!      └─► stats: which samples count ─► ledger: figure, spread, how ─► profile
 //! ```
 //!
-//! Nothing here depends on a certain machine: figures that can't be measured are assumed, and say so. docs/calibrate.md
-//! has every method.
+//! Nothing here depends on a particular machine: figures that can't be measured are assumed, and say so.
+//! docs/calibrate.md describes every method.
 
 mod alone;
 mod chain;
@@ -45,7 +45,7 @@ use thiserror::Error;
 pub struct Options {
     /// Fewer samples: seconds instead of a minute.
     pub quick: bool,
-    /// Which regime of the machine the profile is of.
+    /// Which of the machine's regimes the profile describes.
     pub regime: Wanted,
 }
 
@@ -58,12 +58,12 @@ pub struct Calibration {
     pub figures: Vec<Figure>,
     /// The regimes of line transfers that were seen, the most frequent first (one-way time of a ping-pong, ns).
     pub regimes: Vec<Regime>,
-    /// The one that the profile is of. `None`: all of them, or there are no two cores.
+    /// The regime that the profile describes. `None`: all of them, or there are no two cores.
     pub regime: Option<Regime>,
     /// What users of the profile should know.
     pub notes: Vec<String>,
-    /// How long a turn of waiting takes on the fastest class, ns, by each instruction that this processor has. The word
-    /// that is watched does not change: so long a sleep may last.
+    /// How long a turn of waiting takes on the fastest class, ns, with each instruction that this processor has. The
+    /// watched word doesn't change, so this is the longest that such a turn may last.
     pub pauses: Vec<(String, f64)>,
 }
 
@@ -76,12 +76,12 @@ pub enum Error {
     /// The kernel names no CPU that we may use.
     #[error("the kernel names no CPU that this process may run on")]
     NoCpu,
-    /// More than the simulator has.
+    /// More CPUs than the simulator allows.
     #[error("{cpus} CPUs: the simulator has at most {most}")]
     TooManyCpus {
-        /// That we may use.
+        /// CPUs that we may use.
         cpus: usize,
-        /// The simulator's.
+        /// The simulator's limit.
         most: usize,
     },
     /// `LOCKWRIGHT_TOPOLOGY` makes no sense on this machine.
@@ -92,7 +92,7 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// The profile to compare with is another machine's.
+    /// The profile to compare with is that of another machine.
     #[error(
         "the profile is not of this machine, but of '{its}' (CPUs: {its_cpus}); here: '{cpu}' (CPUs: {cpus})"
     )]
@@ -106,15 +106,15 @@ pub enum Error {
         /// CPUs that we may use.
         cpus: usize,
     },
-    /// A lock broke a rule in the simulator: a fault of ours.
+    /// A lock broke a rule in the simulator, which is a bug of ours.
     #[error("the simulator found a fault: {0}")]
     Violation(String),
-    /// A figure that no machine can have: a fault of ours.
+    /// A figure that no machine can have, which is a bug of ours.
     #[error("the measured profile is refused: {0}")]
     Impossible(#[from] profile::ProfileError),
 }
 
-/// How much of each.
+/// How much to measure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Effort {
     /// The most rounds of samples.
@@ -126,7 +126,7 @@ pub(crate) struct Effort {
 /// How many times [`calibrate`] calls `step`.
 pub const STEPS: u64 = 7;
 
-/// Measures; calls `step` with the name of each part that begins. Ctrl-C ends it ([`Error::Interrupted`]).
+/// Measures, and calls `step` with the name of each part as it begins. Ctrl-C ends it ([`Error::Interrupted`]).
 pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibration, Error> {
     catch_interrupts();
     let effort = match options.quick {
@@ -168,8 +168,8 @@ pub fn calibrate(options: Options, step: &mut dyn FnMut(&str)) -> Result<Calibra
     })
 }
 
-/// How long it takes from a wake call until the sleeper runs on another CPU, as far as others don't delay it: the least of a few
-/// medians. Takes some milliseconds. `None`: this process has one CPU, or a CPU is taken.
+/// How long it takes from a wake call until the sleeper runs on another CPU, if no other thread delays it: the least of
+/// a few medians. Takes a few milliseconds. `None`: this process has one CPU, or a CPU is busy.
 pub fn wake_up() -> Option<Duration> {
     const LOOKS: usize = 8;
     let (waker, sleeper) = Layout::here().ok()?.main_pair()?;

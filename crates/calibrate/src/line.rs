@@ -1,4 +1,4 @@
-//! Cache lines on their way between CPUs.
+//! Transfers of cache lines between CPUs.
 
 use crate::alone::{adds, per_turn};
 use crate::chain::Chain;
@@ -11,9 +11,9 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
-/// Lines of a chain: a third of the smallest first-level cache.
+/// Lines of a chain: they fill a third of the smallest first-level cache.
 const LINES: u16 = 64;
-/// Transfers of a whole chain that one sample is the median of.
+/// One sample is the median of this many transfers of a whole chain.
 const PASSES: usize = 9;
 
 /// What was measured between two probes.
@@ -25,13 +25,13 @@ pub(crate) struct Probed<R> {
 }
 
 impl<R> Probed<R> {
-    /// As the sample of one figure.
+    /// The sample of one figure.
     pub(crate) fn of(&self, figure: impl Fn(&R) -> f64) -> Sample {
         Sample { before: self.before, value: figure(&self.result), after: self.after }
     }
 }
 
-/// Two CPUs, and how the lines between them are at the moment.
+/// Two CPUs, and the current state of the lines between them.
 #[derive(Debug)]
 pub(crate) struct Pair {
     /// The one that asks for the lines.
@@ -53,7 +53,7 @@ impl Pair {
         line_transfer_between(self.to, self.from, Duration::from_millis(1)).unwrap_or(f64::NAN)
     }
 
-    /// Measures between two probes; the first may be the last one of the previous sample.
+    /// Measures between two probes; the first may be the previous sample's last one.
     pub(crate) fn sample<R>(&mut self, measure: impl FnOnce(&Self) -> R) -> Probed<R> {
         let before = self.last;
         let result = measure(self);
@@ -62,8 +62,8 @@ impl Pair {
         Probed { before, result, after }
     }
 
-    /// One line transfer: `to` writes lines that `from` wrote last, each after the one before; minus the time of the
-    /// write itself. ns.
+    /// One line transfer, ns: `to` writes lines that `from` wrote last, one after the other; minus the time of the
+    /// write itself.
     pub(crate) fn transfer(&self) -> f64 {
         self.passes(|chain| {
             let remote = chain.walk();
@@ -71,8 +71,8 @@ impl Pair {
         })
     }
 
-    /// From a store of one CPU until another one, which has been spinning on the line for a while, sees it; ns. (In the ping-pong
-    /// of the probe the store hits: its CPU has just fetched the line.)
+    /// From a store of one CPU until another CPU, which has been spinning on the line for a while, sees it; ns. (In the
+    /// probe's ping-pong the store hits, because its CPU has just fetched the line.)
     pub(crate) fn hand_over(&self) -> f64 {
         const TIMES: u32 = 200;
         /// Cycles between seeing the other's store and making its own.
@@ -88,7 +88,7 @@ impl Pair {
                         adds(WORK);
                         flags[1].0.store(turn, Release);
                     }
-                    // Without a pause instruction, whose length would count.
+                    // Without a pause instruction, because its length would count.
                     while flags[who].0.load(Acquire) < turn {}
                     if who == 1 {
                         adds(WORK);
@@ -101,8 +101,8 @@ impl Pair {
         one_way[0]
     }
 
-    /// [`LINES`] lines that `from` wrote last, changed as in a critical section: they may be on their way at the same time.
-    /// All of them, ns.
+    /// Changes [`LINES`] lines that `from` wrote last, as a critical section does: their transfers may overlap. The
+    /// time of all of them, ns.
     pub(crate) fn block(&self) -> f64 {
         self.passes(|chain| {
             let remote = chain.time_to_add();
@@ -110,7 +110,7 @@ impl Pair {
         })
     }
 
-    /// How many times a single transfer [`block`](Self::block) would take without any overlap.
+    /// How many times as long as a single transfer [`block`](Self::block) would take without any overlap.
     pub(crate) const BLOCK: f64 = LINES as f64;
 
     fn passes(&self, measure: impl Fn(&Chain) -> f64 + Sync) -> f64 {
@@ -130,7 +130,7 @@ impl Pair {
                     values.push(measure(&chain));
                 } else {
                     until(0);
-                    // What it writes by either way is all of the line.
+                    // Both ways write the whole line.
                     chain.walk();
                     chain.add_to_each();
                 }
@@ -149,12 +149,12 @@ pub(crate) struct Hammered {
     pub(crate) interval_ns: f64,
     /// Operations of a CPU from one transfer to the next.
     pub(crate) run: f64,
-    /// What each CPU got done.
+    /// Each CPU's operations.
     pub(crate) done: Vec<u64>,
 }
 
-/// Every one of `cpus` writes its number into one line, over and over, with `gap` turns of waiting between; for about a
-/// millisecond.
+/// Every one of `cpus` writes its number into one line, over and over, with `gap` turns of waiting in between, for
+/// about a millisecond.
 pub(crate) fn hammer(cpus: &[usize], gap: u32) -> Hammered {
     #[repr(align(128))]
     struct Line(AtomicU32);
@@ -185,8 +185,8 @@ pub(crate) fn hammer(cpus: &[usize], gap: u32) -> Hammered {
     }
 }
 
-/// How much later each further reader sees a line that the first of `cpus` wrote and all others wait for, ns: the
-/// median over some hundred writes. Needs three CPUs.
+/// How much later each additional reader sees a line that the first of `cpus` wrote and all others wait for, ns: the
+/// median over a few hundred writes. Needs three CPUs.
 pub(crate) fn share(cpus: &[usize]) -> f64 {
     const WRITES: u64 = 201;
     #[repr(align(128))]

@@ -1,4 +1,4 @@
-//! Lines between cores: the rounds of samples, and the profile's figures of memory.
+//! Lines between cores: the rounds of samples, and the profile's figures for memory.
 
 use crate::layout::Layout;
 use crate::ledger::{Ledger, Probe};
@@ -8,14 +8,14 @@ use crate::stats::{Estimate, Regime, Sample, Wanted, short};
 use crate::{Effort, Error, repeat};
 use lockwright_sim::profile::{Cluster, Memory};
 
-/// How long a sleeper sleeps whose CPU has no time to idle deeply, ns.
+/// A sleep too short for the sleeper's CPU to become deeply idle, ns.
 pub(crate) const SHORT_SLEEP_NS: u64 = 60_000;
-/// Turns of waiting between two attempts at a line: rare enough that they don't follow each other back to back.
+/// Turns of waiting between two attempts at a line: enough that the attempts don't follow each other back to back.
 const SPACED: u32 = 32;
 /// For a machine whose transfers can't be measured, ns.
 const SOME_LATENCY: f64 = 50.0;
 
-/// What was measured between cores; without a second one, nothing.
+/// What was measured between cores; nothing if there is only one.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     pub(crate) regimes: Vec<Regime>,
@@ -34,10 +34,10 @@ pub(crate) struct Lines {
     pub(crate) turnaround: Option<Estimate>,
     pub(crate) bucket: Option<Estimate>,
     pub(crate) bucket_by_two: Option<Estimate>,
-    /// Chances of each class to win a line back to back, to the slowest's; and spaced.
+    /// Each class's chances to win a line, relative to the slowest class: back to back, and spaced.
     pub(crate) back_to_back: Vec<Option<Estimate>>,
     pub(crate) spaced: Vec<Option<Estimate>>,
-    /// Asked for by a core of a cluster (first index), from a core of another.
+    /// Transfers to a core of a cluster (first index) from a core of another.
     pairs: Vec<Vec<Option<Estimate>>>,
     siblings: Option<Estimate>,
 }
@@ -116,7 +116,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Transfers to cores of that class, to those of the fastest: each pair, in both directions.
+    /// Transfers to cores of that class, relative to transfers to the fastest class: each pair, in both directions.
     pub(crate) fn latency_of(&self, layout: &Layout, class: usize) -> Option<Estimate> {
         let of = |class| {
             let clusters = layout.clusters.iter().enumerate();
@@ -151,7 +151,7 @@ fn transfers(
 impl Samples {
     fn take(layout: &Layout, mut pair: Pair, effort: Effort) -> Result<Self, Error> {
         let cores = layout.cores();
-        // Without a second core, two threads of one.
+        // Without a second core, two threads of one core.
         let hammering = if cores.len() > 1 { cores.clone() } else { vec![pair.to, pair.from] };
         let classes = layout.classes.len();
         let mut samples = Self {
@@ -189,7 +189,7 @@ impl Samples {
     }
 }
 
-/// What a core of that class got done, to one of the slowest class.
+/// The operations of a core of that class, relative to one of the slowest class.
 fn chance(layout: &Layout, hammered: &Hammered, class: usize) -> f64 {
     let class_of = layout.clusters.iter().flat_map(|c| c.cores.iter().map(|_| c.class));
     let (mut own, mut slowest) = ((0u64, 0u64), (0u64, 0u64));
@@ -204,7 +204,7 @@ fn chance(layout: &Layout, hammered: &Hammered, class: usize) -> f64 {
     each(own) / each(slowest).max(1.0)
 }
 
-/// The clusters, as the kernel tells them.
+/// The clusters, as the kernel reports them.
 pub(crate) fn clusters(layout: &Layout, ledger: &mut Ledger) -> Vec<Cluster> {
     let how = format!("the kernel's topology (what shares a cache: {})", layout.clusters_from);
     let cluster = |(number, cluster): (usize, &crate::layout::Cluster)| {
@@ -218,7 +218,7 @@ pub(crate) fn clusters(layout: &Layout, ledger: &mut Ledger) -> Vec<Cluster> {
     layout.clusters.iter().enumerate().map(cluster).collect()
 }
 
-/// Cache lines on their way. `cold_ns` is a figure of a core.
+/// The figures for transfers of cache lines. `cold_ns` is a figure of a core.
 pub(crate) fn memory(
     layout: &Layout,
     lines: &Lines,
@@ -276,7 +276,7 @@ pub(crate) fn memory(
             "the rest of that time",
             (0.0, ONE_CPU),
         ),
-        // Else it takes two: one for a copy, one for the right to write.
+        // Otherwise it takes two: one for a copy, one for the right to write.
         migrates: lines.ping_pong.is_some_and(|one_way| one_way.median < 1.5 * transfer),
         share_ns: ledger.or_assumed(
             "memory.share_ns",
@@ -313,16 +313,16 @@ pub(crate) fn memory(
     }
 }
 
-/// What share of a transfer blocks the line, and how much longer its owner keeps it, ns, both as the simulator defines
-/// them. The owner has the line from `(1 + occupancy) / 2` transfers on, until `occupancy` transfers and the hold are
-/// over.
+/// The share of a transfer that blocks the line, and how much longer its owner keeps it, ns, both as the simulator
+/// defines them. The owner has the line from `(1 + occupancy) / 2` transfers on, until `occupancy` transfers and the
+/// hold are over.
 fn blocked(interval_ns: f64, used_ns: f64, transfer_ns: f64) -> (f64, f64) {
     let until_used = ((interval_ns - used_ns) / transfer_ns).max(0.0);
     let occupancy = (2.0 * until_used - 1.0).clamp(0.0, 1.0);
     (occupancy, (interval_ns - occupancy * transfer_ns).max(0.0))
 }
 
-/// Asked for by a cluster (row) from another (column), as if the requester were of the fastest class.
+/// Latencies to a cluster (row) from another (column), as if the requester were of the fastest class.
 fn latencies(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> Vec<Vec<f64>> {
     let count = layout.clusters.len();
     let class = |cluster: usize| layout.clusters[cluster].class;
@@ -332,7 +332,7 @@ fn latencies(layout: &Layout, lines: &Lines, ledger: &mut Ledger) -> Vec<Vec<f64
     };
     let known = |a: usize, b: usize| match (class(a), class(b)) {
         (0, _) => lines.pairs[a][b],
-        // The other way there is a requester of the fastest class.
+        // In the other direction the requester is of the fastest class.
         (_, 0) => lines.pairs[b][a],
         (requester, _) => lines.pairs[a][b].map(|pair| pair.map(|ns| ns / slower(requester))),
     };
@@ -372,7 +372,7 @@ mod tests {
         let near =
             |a: (f64, f64), b: (f64, f64)| (a.0 - b.0).abs() < 1e-9 && (a.1 - b.1).abs() < 1e-9;
         assert!(near(blocked(80.0, 20.0, 100.0), (0.2, 60.0)));
-        // The owner could use nearly all of it.
+        // The owner could use nearly all of the time.
         assert!(near(blocked(70.0, 40.0, 90.0), (0.0, 70.0)));
     }
 }

@@ -1,4 +1,4 @@
-//! What the cores draw: by the processor's energy counter where Linux shows one, else assumed.
+//! What the cores draw: from the processor's energy counter where Linux shows one, otherwise assumed.
 
 use crate::layout::Class;
 use crate::ledger::Ledger;
@@ -9,7 +9,8 @@ use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 use std::time::{Duration, Instant};
 
-/// The processor's counter, or why figures are assumed. Sensors that show power now and then are too slow for this.
+/// The processor's counter, or why figures are assumed. Sensors that report power only now and then are too slow
+/// for this.
 fn counter() -> Result<Source, String> {
     let source = Source::here(Watts::assumed());
     if source.is_counter() {
@@ -40,7 +41,7 @@ pub(crate) fn of_class(
     time: Duration,
 ) -> Power {
     let path = |state: &str| format!("class.{}.power.{state}", class.name);
-    // With one thread a core the profile has no such figure.
+    // With one thread per core the profile has no such figure.
     let sibling = match class.smt {
         1 => 1.0,
         _ => ledger.assumed(&path("sibling"), 0.1, "not measured: as the profile xeon-2x10"),

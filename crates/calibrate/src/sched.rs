@@ -17,7 +17,7 @@ fn give_way() {
     unsafe { libc::sched_yield() };
 }
 
-/// A context switch on `cpu`, ns: two threads that yield to each other, minus the time of a yield to nobody.
+/// A context switch on `cpu`, ns: two threads yield to each other, minus the time of a yield to nobody.
 pub(crate) fn switch(cpu: usize) -> f64 {
     const CALLS: u32 = 500;
     let alone = on(cpu, || crate::alone::per_turn(CALLS, || (0..CALLS).for_each(|_| give_way())));
@@ -27,7 +27,7 @@ pub(crate) fn switch(cpu: usize) -> f64 {
         let begin = now();
         let mut came = 0u64;
         for _ in 0..CALLS {
-            came += u64::from(last.swap(me, Relaxed) != me); // one CPU: an atomic operation for the compiler only
+            came += u64::from(last.swap(me, Relaxed) != me); // on one CPU, it is atomic only for the compiler's sake
             give_way();
         }
         (begin, now(), came)
@@ -38,7 +38,8 @@ pub(crate) fn switch(cpu: usize) -> f64 {
     ((ended - began) as f64 - 2.0 * f64::from(CALLS) * alone) / switches.max(1) as f64
 }
 
-/// How long each of two threads that never sleep runs on `cpu` before the other one does, ns: every turn within `time`.
+/// How long each of two threads that never sleep runs on `cpu` before the other takes over, ns: every turn within
+/// `time`.
 pub(crate) fn slices(cpu: usize, time: Duration) -> Vec<f64> {
     let last = AtomicU32::new(u32::MAX);
     let over = AtomicBool::new(false);
@@ -48,7 +49,7 @@ pub(crate) fn slices(cpu: usize, time: Duration) -> Vec<f64> {
         let mut starts = Vec::new();
         while !over.load(Relaxed) {
             if last.load(Relaxed) != me {
-                // Only on one CPU: nobody else writes meanwhile.
+                // Both run on one CPU, so nobody else writes meanwhile.
                 last.store(me, Relaxed);
                 starts.push(now());
                 if begin.elapsed() > time {
@@ -63,7 +64,8 @@ pub(crate) fn slices(cpu: usize, time: Duration) -> Vec<f64> {
     starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect()
 }
 
-/// One thread computes on `cpu` without end, another one sleeps for `ns` there, `times`: how late it runs.
+/// One thread computes on `cpu` without end; another one sleeps there for `ns`, `times` times. Returns how late it
+/// wakes up.
 pub(crate) fn woken_beside_a_runner(cpu: usize, ns: u64, times: u32) -> Vec<f64> {
     let over = AtomicBool::new(false);
     together(&[cpu, cpu], |who| {
@@ -84,7 +86,7 @@ pub(crate) fn woken_beside_a_runner(cpu: usize, ns: u64, times: u32) -> Vec<f64>
 /// What interrupted a loop that looks at the clock.
 #[derive(Debug)]
 pub(crate) struct Noise {
-    /// How long it looked, ns.
+    /// How long the loop ran, ns.
     pub(crate) looked_ns: f64,
     /// Lengths of gaps, ns.
     pub(crate) gaps: Vec<f64>,
@@ -119,7 +121,7 @@ pub(crate) fn noise(cpu: usize, time: Duration) -> Noise {
     })
 }
 
-/// Speed of each of two hardware threads of one core while both compute, by that of one alone.
+/// Speed of each of two hardware threads of one core while both compute, relative to that of one alone.
 pub(crate) fn siblings(one: usize, other: usize) -> f64 {
     let speed = |cpus: &[usize]| {
         let speeds = together(cpus, |_| turns_per_ns());

@@ -1,4 +1,4 @@
-//! Futexes: falling asleep, waking, and what a wake takes.
+//! Futexes: falling asleep, waking, and the cost of a wake.
 
 use crate::together::together;
 use lockwright_native::futex::{self, Clock, Deadline, Sleeper};
@@ -18,7 +18,7 @@ fn median(values: Vec<f64>) -> f64 {
 /// A sleeper woken from another CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Woken {
-    /// What the wake call took, ns.
+    /// How long the wake call took, ns.
     pub(crate) call_ns: f64,
     /// From that call until the sleeper ran, ns.
     pub(crate) turnaround_ns: f64,
@@ -65,7 +65,7 @@ pub(crate) fn wake(waker: usize, sleeper: usize, ns: u64, times: u32) -> Woken {
     Woken { call_ns: median(calls), turnaround_ns: median(turnarounds) }
 }
 
-/// From a futex wait call until another thread runs on its CPU, ns: two threads on `cpu` hand a turn to and fro.
+/// From a futex wait call until another thread runs on its CPU, ns: two threads on `cpu` hand a turn back and forth.
 pub(crate) fn hand_over(cpu: usize, times: u32) -> f64 {
     let turn = AtomicU32::new(0);
     let left = AtomicU64::new(0);
@@ -81,7 +81,7 @@ pub(crate) fn hand_over(cpu: usize, times: u32) -> f64 {
                 futex::wait(turn.as_ptr(), seen, None, Sleeper::Own);
                 seen = turn.load(Acquire);
             }
-            // The other thread left the CPU by that call, if that was the last thing it did.
+            // The other thread left the CPU with that call, if that was the last thing it did.
             took.push(now().saturating_sub(left.load(Acquire)) as f64);
             turn.store(seen + 1, Release);
             futex::wake(turn.as_ptr(), 1);
@@ -91,14 +91,14 @@ pub(crate) fn hand_over(cpu: usize, times: u32) -> f64 {
     median(took.concat())
 }
 
-/// Threads like this one don't preempt another one when they are woken.
+/// After this, the thread doesn't preempt another one when it is woken.
 fn calm() {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: concerns the calling thread alone; reads `parameters`. If it is refused, nothing changes.
+    // SAFETY: concerns only the calling thread, and reads `parameters`. If it is refused, nothing changes.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &parameters) };
 }
 
-/// How much too long a sleep of `ns` is on `cpu`, ns: the median over the given number of sleeps.
+/// How much too long a sleep of `ns` on `cpu` is, ns: the median over the given number of sleeps.
 pub(crate) fn late(cpu: usize, ns: u64, times: u32) -> f64 {
     crate::together::on(cpu, || median((0..times).map(|_| one_late(ns)).collect()))
 }
@@ -111,13 +111,13 @@ pub(crate) fn one_late(ns: u64) -> f64 {
     now().saturating_sub(until) as f64
 }
 
-/// Every one of `cpus` looks for sleepers of another kind in a bucket that has one, over and over: the time between two such
-/// calls of all of them together, ns. Not a number: the sleeper didn't sleep.
+/// Every one of `cpus` repeatedly looks for sleepers of another kind in a bucket that has a sleeper: the time between
+/// two such calls, over all CPUs, ns. Not a number if the sleeper didn't sleep.
 pub(crate) fn bucket(cpus: &[usize]) -> f64 {
     let word = AtomicU32::new(0);
     let word = &word;
     std::thread::scope(|scope| {
-        // Bound nowhere: it sleeps.
+        // Not bound to a CPU, because it sleeps.
         let sleeper = scope.spawn(|| {
             while word.load(Acquire) == 0 {
                 futex::wait(word.as_ptr(), 0, None, Sleeper::Own);

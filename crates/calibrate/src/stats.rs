@@ -1,17 +1,17 @@
-//! Which samples count, and what they amount to.
+//! Which samples count, and the figure that they give.
 //!
-//! A machine may change its speed while it is measured: a virtual one moves between two regimes of cache-line transfers, and
-//! stands still for milliseconds. So each sample lies between two probes of the same thing, one before and one after.
-//! It is rejected if those differ, or if they belong to a regime other than the profile's.
+//! A machine may change its speed while it is being measured: a virtual machine moves between two regimes of cache-line
+//! transfers, and pauses for milliseconds. So each sample lies between two probes of the same kind, one before and one
+//! after. It is rejected if these differ, or if they belong to a regime other than the profile's.
 
 use lockwright_numbers::quantile;
 use serde::Serialize;
 
-/// Probes before and after a sample that differ by more than this: the machine changed meanwhile.
+/// If the probes before and after a sample differ by more than this factor, the machine changed meanwhile.
 pub(crate) const STEADY: f64 = 1.25;
 /// Probes of one regime lie within this ratio of each other.
 const REGIME: f64 = 1.6;
-/// A regime with a smaller share of the probes is an accident.
+/// A regime with a smaller share of the probes doesn't count.
 const RARE: f64 = 0.1;
 
 /// One measurement between two probes.
@@ -36,7 +36,7 @@ pub enum Wanted {
     Frequent,
     /// The one with the fastest line transfers, if a tenth of the probes belong to it.
     Fast,
-    /// The one with the slowest, likewise.
+    /// The one with the slowest line transfers, likewise.
     Slow,
     /// All of them together.
     Any,
@@ -49,7 +49,7 @@ pub struct Regime {
     pub low: f64,
     /// The largest.
     pub high: f64,
-    /// Which share of all probes lies there.
+    /// The share of all probes that lie there.
     pub share: f64,
 }
 
@@ -64,7 +64,7 @@ impl Regime {
         while !left.is_empty() {
             let within =
                 |first: usize| left.partition_point(|p| *p <= left[first] * REGIME) - first;
-            // The first of equals: the lowest.
+            // Of equally frequent ones the first, which is the lowest.
             let start = (0..left.len()).rev().max_by_key(|&first| within(first)).unwrap_or(0);
             let end = start + within(start);
             let share = (end - start) as f64 / total;
@@ -77,7 +77,7 @@ impl Regime {
         found
     }
 
-    /// The one of [`all`](Self::all) that is wanted; `None`: any, or there was no probe.
+    /// The wanted one of [`all`](Self::all); `None`: any, or there was no probe.
     pub(crate) fn choose(all: &[Self], wanted: Wanted) -> Option<Self> {
         let low = |a: &&Self, b: &&Self| a.low.total_cmp(&b.low);
         match wanted {
@@ -101,7 +101,7 @@ impl Regime {
     }
 }
 
-/// Samples that did not count, by the reason.
+/// Samples that didn't count, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Rejected {
     /// The probes before and after differ.
@@ -111,13 +111,13 @@ pub struct Rejected {
 }
 
 impl Rejected {
-    /// Both.
+    /// Rejected samples in all.
     pub fn all(&self) -> usize {
         self.changed + self.other_regime
     }
 }
 
-/// What the samples of one figure amount to.
+/// The result of the samples of one figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Estimate {
     pub(crate) median: f64,
@@ -126,12 +126,12 @@ pub(crate) struct Estimate {
     /// Samples that counted.
     pub(crate) kept: usize,
     pub(crate) rejected: Rejected,
-    /// Every sample was rejected: the median is that of all of them nevertheless.
+    /// Every sample was rejected, so the median is that of all of them.
     pub(crate) doubtful: bool,
 }
 
 impl Estimate {
-    /// `None` without samples that are numbers.
+    /// `None` if no sample is a number.
     pub(crate) fn of(samples: &[Sample], regime: Option<&Regime>) -> Option<Self> {
         let mut rejected = Rejected::default();
         let mut kept = Vec::new();

@@ -1,9 +1,10 @@
-//! Threads bound to CPUs, which begin together.
+//! Threads that are bound to CPUs and begin together.
 
 use lockwright_bench::pin_to;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 
-/// Runs `work(0)`, `work(1)`, ... at once, each on a fresh thread bound to `cpus[0]`, `cpus[1]`, ...; what they return.
+/// Runs `work(0)`, `work(1)`, ... at once, each on a fresh thread bound to `cpus[0]`, `cpus[1]`, ...; returns their
+/// results.
 pub(crate) fn together<R: Send>(cpus: &[usize], work: impl Fn(usize) -> R + Sync) -> Vec<R> {
     let ready = AtomicUsize::new(0);
     let (ready, work) = (&ready, &work);
@@ -15,7 +16,7 @@ pub(crate) fn together<R: Send>(cpus: &[usize], work: impl Fn(usize) -> R + Sync
                 scope.spawn(move || {
                     pin_to(cpu);
                     ready.fetch_add(1, AcqRel);
-                    // Several may share a CPU.
+                    // Several threads may share a CPU.
                     while ready.load(Acquire) < cpus.len() {
                         std::thread::yield_now();
                     }

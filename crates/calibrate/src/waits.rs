@@ -1,30 +1,30 @@
 //! For how long it pays to wait awake: MUTEXEE's parameters, from what was measured.
 //!
-//! Falsafi, Guerraoui, Picorel & Trigonakis, *Unlocking Energy*, USENIX ATC 2016, section 5.1: a waiter spins for 8000 cycles,
-//! since a futex call and the wake-up after it cost 7000 and more; unlock watches for 384, the longest transfer of a line,
-//! whether somebody took the lock; and while spinning does not pay, for 256 and 128.
+//! Falsafi, Guerraoui, Picorel & Trigonakis, *Unlocking Energy*, USENIX ATC 2016, section 5.1: a waiter spins for 8000
+//! cycles, because a futex call and the wake-up after it cost 7000 or more. Unlock watches for 384 cycles, the longest
+//! transfer of a line, whether somebody takes the lock. While spinning doesn't pay, these are 256 and 128.
 
 use lockwright_energy::Watts;
 use lockwright_sim::profile::{ClassProfile, Origin, Power, Profile};
 use serde::{Deserialize, Serialize};
 
-/// Those of a class of cores.
+/// The parameters of a class of cores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Waits {
     /// The class.
     pub name: String,
-    /// A waiter stays awake for as long, ns: what a sleep and a wake-up cost.
+    /// How long a waiter stays awake, ns: what a sleep and a wake-up cost.
     pub spin_ns: u32,
-    /// Who has freed a lock looks for as long whether it was taken, ns: the longest transfer of a line.
+    /// How long unlock watches whether somebody takes the lock, ns: the longest transfer of a line.
     pub wait_ns: u32,
-    /// `spin_ns` while waiting awake does not pay.
+    /// `spin_ns` while waiting awake doesn't pay.
     pub mutex_spin_ns: u32,
     /// `wait_ns`, likewise.
     pub mutex_wait_ns: u32,
 }
 
-/// Of each class, the fastest first.
+/// The parameters of each class, the fastest first.
 pub fn waits(profile: &Profile) -> Vec<Waits> {
     let kernel = &profile.kernel;
     let of_class = |class: &ClassProfile| {
@@ -84,7 +84,7 @@ mod tests {
     fn the_papers_machine_has_the_papers_parameters() {
         let xeon = builtin("xeon-2x10").unwrap();
         let [of] = &waits(&xeon)[..] else { panic!("one class") };
-        // 8000 cycles of 2.8 GHz, within 20 %, and 384.
+        // 8000 cycles at 2.8 GHz, within 20 %, and 384.
         assert!((f64::from(of.spin_ns) * 2.8 / 8000.0 - 1.0).abs() < 0.2, "{of:?}");
         assert!((f64::from(of.wait_ns) * 2.8 - 384.0).abs() < 3.0, "{of:?}");
         assert_eq!((of.mutex_spin_ns, of.mutex_wait_ns), (of.spin_ns * 4 / 125, of.wait_ns / 3));

@@ -1,5 +1,5 @@
-//! This machine, quickly. CI machines are noisy: so check only that each figure exists and states its origin, not its
-//! value.
+//! Calibrates this machine quickly. CI machines are noisy, so check only that each figure exists and states its
+//! origin, not its value.
 
 use lockwright_calibrate::{Options, Origin, STEPS, calibrate};
 use lockwright_sim::profile::Profile;
@@ -25,11 +25,11 @@ fn a_quick_profile_is_complete_and_says_where_each_figure_comes_from() {
     }
     for path in profile.provenance.keys() {
         let is_written = profile.figures().iter().any(|(figure, _)| figure == path);
-        // 0, which a noisy machine may give for what is small, is what a profile says by leaving it out.
+        // A profile leaves out figures that are 0, and on a noisy machine small figures may come out as 0.
         let is_nothing = made.figures.iter().any(|one| one.path == *path && one.value == 0.0);
         assert!(is_written || is_nothing, "provenance of nothing: {path}");
     }
-    // Where these are measured everywhere, nothing can be assumed instead.
+    // If these are measured everywhere, none may be assumed instead.
     for figure in made.figures.iter().filter(|figure| figure.path.ends_with(".ghz")) {
         assert_eq!(figure.kind, Origin::Measured);
         assert!(figure.samples + figure.rejected.all() >= 3, "{figure:?}");

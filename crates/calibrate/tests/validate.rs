@@ -1,4 +1,4 @@
-//! A few comparisons, quickly. CI machines are noisy: so check only that each says what was done, not the results.
+//! A few quick comparisons. CI machines are noisy, so check only that each says what was done, not the results.
 
 use lockwright_calibrate::Error;
 use lockwright_calibrate::validate::{Verdict, validate};
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[test]
 fn each_pass_has_a_verdict_and_each_row_its_passes() {
-    // Figures of some machine: it is not a failure if this one differs from them. But the profile must name this
-    // one.
+    // These are another machine's figures, and it is no failure if this one differs from them. But the profile
+    // must name this one.
     let mut profile = builtin("xeon-2cpu-vm").unwrap();
     let Err(Error::OtherMachine { cpu, cpus, .. }) = validate(&profile, true, &|_, _| {}) else {
         panic!("the built-in profile does not name its processor");

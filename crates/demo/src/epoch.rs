@@ -4,7 +4,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::mem;
 
-/// All operations are of one kind, and share one epoch, short ones and long ones.
+/// All operations, short and long, are of one kind and share one epoch.
 const OPERATION: c_int = 1;
 
 /// Marks where an operation starts and ends.
@@ -19,7 +19,7 @@ impl Epochs {
     /// `None` if nobody in this process offers epochs.
     pub(crate) fn find(slo_ns: u64) -> Option<Epochs> {
         let (start, end) = (symbol(c"lw_epoch_start")?, symbol(c"lw_epoch_end")?);
-        // SAFETY: these are the functions' types in lockwright.h; whatever they return is not looked at.
+        // SAFETY: these are the functions' types in lockwright.h; their results are ignored.
         unsafe {
             Some(Epochs {
                 start: mem::transmute::<*mut c_void, extern "C" fn(c_int)>(start),
@@ -39,7 +39,7 @@ impl Epochs {
 }
 
 fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: a terminated name, looked up among what the process has loaded.
+    // SAFETY: a terminated name, looked up among the process's loaded libraries.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }

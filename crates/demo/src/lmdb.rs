@@ -1,19 +1,20 @@
 //! LMDB with the program's own pthread mutexes.
 //!
-//! LMDB's own writer mutex and reader table live in a file shared between processes; their mutexes are
+//! LMDB's own writer mutex and reader table are in a file shared between processes. Their mutexes are
 //! process-shared and robust, which a preloaded lock must leave to the C library. Programs that have the
-//! environment to themselves can open it with `MDB_NOLOCK` and do the locking. LMDB then asks for a single
-//! writer, and that no reader is on an old snapshot while a writer is active. That is what this does:
+//! environment to themselves can open it with `MDB_NOLOCK` and do the locking. LMDB then requires that
+//! there is a single writer, and that no reader is on an old snapshot while a writer is active. That is
+//! what this file does:
 //!
 //! * `writer`, a `pthread_mutex_t`, held for a whole write transaction;
-//! * `slots`, a `pthread_mutex_t` over the reader slots: a snapshot is taken and published under it, and
-//!   readers are counted by snapshot, the current one and the one before;
+//! * `slots`, a `pthread_mutex_t` over the reader slots: under it snapshots are taken and published, and
+//!   readers are counted for the current snapshot and the one before;
 //! * `drained`, a condition variable: a writer first waits for the readers of the one before.
 //!
 //! Readers and one writer overlap, as in LMDB itself.
 //!
-//! Workload: 50 % put (read, change, write back: an update), 50 % get, on keys drawn evenly. The file has
-//! no name, is written through the memory map and never synced: disks are not the subject.
+//! Workload: 50 % put (read, change, write back: an update), 50 % get, on uniformly drawn keys. The file
+//! has no name, is written through the memory map, and is never synced: disks are not the subject.
 
 use crate::random::{Random, mix};
 use crate::{Database, Failure, Session};
@@ -32,7 +33,7 @@ const MAP_BYTES: usize = 44 << 20;
 const MAP_BYTES_PER_KEY: usize = 400;
 const VALUE_BYTES: usize = 100;
 
-/// Word 0: how often the key was put. Word 1: a checksum of key and word 0. The rest is filling.
+/// Word 0: how often the key was put. Word 1: a checksum of key and word 0. The rest is padding.
 type Record = [u8; VALUE_BYTES];
 
 fn record(key: u64, puts: u64) -> Record {
@@ -64,7 +65,7 @@ pub(crate) struct Lmdb {
     readers: UnsafeCell<Readers>,
 }
 
-/// Who reads what; under `slots`.
+/// Which snapshots are being read; protected by `slots`.
 #[derive(Default)]
 struct Readers {
     /// Number of write transactions published.
@@ -124,7 +125,7 @@ impl Lmdb {
         Ok(this)
     }
 
-    /// Takes a snapshot for reading; the answer is for [`Lmdb::leave`].
+    /// Takes a snapshot for reading; pass the result to [`Lmdb::leave`].
     fn enter(&self, txn: &Txn) -> Result<usize, Failure> {
         let slots = self.slots.lock();
         // SAFETY: under `slots`.
@@ -148,10 +149,10 @@ impl Lmdb {
         }
     }
 
-    /// Waits until nobody reads a snapshot older than the current one. By the writer only.
+    /// Waits until nobody reads a snapshot older than the current one. Only the writer calls this.
     fn drain(&self) {
         let slots = self.slots.lock();
-        // SAFETY: under `slots`; not kept while `wait` gives it up.
+        // SAFETY: under `slots`; the reference isn't kept while `wait` releases it.
         while unsafe {
             let readers = &*self.readers.get();
             readers.active[(readers.snapshot + 1) % 2] > 0
@@ -160,7 +161,7 @@ impl Lmdb {
         }
     }
 
-    /// Commits, and makes the result the current snapshot. By the writer only.
+    /// Commits, and makes the result the current snapshot. Only the writer calls this.
     fn publish(&self, txn: Txn) -> Result<(), Failure> {
         let _slots = self.slots.lock();
         txn.commit()?;
@@ -226,7 +227,7 @@ impl Database for Box<Lmdb> {
     }
 }
 
-/// One thread's use: a read transaction to reuse, and how often it put.
+/// One thread's use: a read transaction to reuse, and how often the thread put.
 pub(crate) struct Client<'a> {
     lmdb: &'a Lmdb,
     txn: Txn,
@@ -246,7 +247,7 @@ impl Session for Client<'_> {
     }
 }
 
-/// A transaction, given up unless it is committed.
+/// A transaction, which is aborted unless it is committed.
 struct Txn(*mut ffi::MDB_txn);
 
 // SAFETY: without reader slots (MDB_NOLOCK, MDB_NOTLS) a transaction belongs to no thread.
@@ -255,8 +256,8 @@ unsafe impl Send for Txn {}
 impl Txn {
     fn begin(env: *mut ffi::MDB_env, flags: u32) -> Result<Txn, Failure> {
         let mut txn = ptr::null_mut();
-        // SAFETY: the environment is open, `txn` a valid place; the callers exclude each other as the
-        // head of this file says.
+        // SAFETY: the environment is open, and `txn` is a valid place. The callers exclude each other as
+        // the head of this file says.
         check(unsafe { ffi::mdb_txn_begin(env, ptr::null_mut(), flags, &mut txn) })?;
         Ok(Txn(txn))
     }

@@ -1,15 +1,15 @@
 //! An ordinary multi-threaded database program: SQLite or LMDB, driven by several threads for a while.
 //!
-//! It knows nothing of lockwright. Its locks are the pthread mutexes that such programs have (see
-//! `sqlite.rs` and `lmdb.rs`), called in the C library like any program calls them, so that whatever is
-//! preloaded takes their place. It checks every answer of the database and the state in which it leaves
-//! it, and prints one JSON object.
+//! It doesn't know about lockwright. Its locks are the pthread mutexes that such programs have (see
+//! `sqlite.rs` and `lmdb.rs`). It calls them in the C library as any program does, so whatever is
+//! preloaded takes their place. It checks every answer of the database and its final state, and prints one
+//! JSON object.
 //!
 //! With `--slo` it is an *annotated* program: each operation is an epoch with that latency objective
-//! (`epoch.rs`). It runs as before where nobody offers epochs.
+//! (`epoch.rs`). Where nobody offers epochs, it runs as without.
 //!
-//! Exit codes: 0 fine, 1 the database gave a wrong answer or failed at work, 2 it cannot be opened, or bad
-//! flags.
+//! Exit codes: 0 fine; 1 the database gave a wrong answer or failed during the run; 2 it can't be opened,
+//! or the flags are wrong.
 
 mod epoch;
 mod lmdb;
@@ -62,7 +62,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// Once the database is open and filled, an error of its own is as wrong an answer as any other.
+    /// Once the database is open and filled, its errors count as wrong answers.
     fn in_use(self) -> Failure {
         match self {
             Failure::Database(message) => {
@@ -75,7 +75,7 @@ impl Failure {
 
 /// A database that several threads share.
 trait Database: Sync {
-    /// What one thread keeps: its prepared statements, its transaction.
+    /// What one thread keeps, such as its prepared statements or its transaction.
     type Session<'a>: Session
     where
         Self: 'a;
@@ -86,7 +86,7 @@ trait Database: Sync {
     /// The engine's name and version.
     fn engine(&self) -> String;
 
-    /// Compares what the database holds with what its sessions did to it.
+    /// Compares the database's content with what its sessions did to it.
     fn verify(&self, sessions: &[Self::Session<'_>]) -> Result<Value, Failure>;
 }
 
@@ -257,7 +257,7 @@ fn drive<D: Database>(database: &D, args: &Args) -> Result<String, Failure> {
         "threads": args.threads,
         "seconds": elapsed.as_secs_f64(),
         "cpu_seconds": cpu.as_secs_f64(),
-        // From the start of the process on.
+        // From the start of the process.
         "process_cpu_seconds": cpu_time().as_secs_f64(),
         "operations": all.latencies.len(),
         "operations_per_second": all.latencies.len() as f64 / elapsed.as_secs_f64(),
@@ -328,7 +328,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Operations until the time is over, and the latency of each after the warm-up.
+    /// Runs operations until the time is over, and takes the latency of each after the warm-up.
     fn work<S: Session>(
         mut self,
         mut session: S,

@@ -1,4 +1,4 @@
-//! Which CPUs there are, and how a thread stays on one.
+//! The usable CPUs, and how to bind a thread to one.
 
 use crate::Failure;
 use std::io;

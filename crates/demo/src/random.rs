@@ -1,5 +1,5 @@
 //! Random numbers: SplitMix64 (Steele, Lea, Flood, *Fast splittable pseudorandom number generators*,
-//! OOPSLA 2014), which is all that picking keys needs.
+//! OOPSLA 2014), which is enough for picking keys.
 
 /// One thread's generator; the same seed and thread give the same choices.
 pub(crate) struct Random(u64);
@@ -16,8 +16,8 @@ impl Random {
     }
 }
 
-/// Scrambles `x`, always in the same way: the contents of a row follow from its key, so that every
-/// answer can be checked.
+/// Scrambles `x`, always in the same way: the contents of a row are derived from its key, so that
+/// every answer can be checked.
 pub(crate) fn mix(mut x: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

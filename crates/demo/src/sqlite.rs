@@ -1,15 +1,15 @@
 //! SQLite as it comes: bundled, `SQLITE_THREADSAFE=1` ("serialized"), all threads on **one** connection.
 //!
 //! The contended lock is the connection's own mutex, a recursive `pthread_mutex_t` that SQLite creates
-//! and locks. Each operation is a DEFERRED transaction (`BEGIN DEFERRED`, one statement, `COMMIT`). Threads
-//! that share a connection share its transaction, so it runs inside `sqlite3_mutex_enter(sqlite3_db_mutex(..))`,
-//! which SQLite's documentation gives for a sequence of calls that belong together; SQLite locks the
-//! same mutex again (recursively) in each call between.
+//! and locks. Each operation is a DEFERRED transaction (`BEGIN DEFERRED`, one statement, `COMMIT`). Threads that
+//! share a connection share its transaction. So it runs inside `sqlite3_mutex_enter(sqlite3_db_mutex(..))`,
+//! which SQLite's documentation recommends for a sequence of calls that belong together. SQLite locks the same
+//! mutex again (recursively) in each call in between.
 //!
 //! Workload: 1/3 insert, 1/3 point query on an indexed column, 1/3 range query with a filter on a
-//! column that has no index. In memory: disks are not the subject. With `--scan-every N` each thread's
-//! every Nth operation is extremely long: a scan of a whole table without an index. Nobody writes to that table,
-//! so a faster lock doesn't make the scan longer.
+//! column that has no index. In memory: disks are not the subject. With `--scan-every N`, every Nth operation of
+//! a thread is extremely long: a scan of a whole table without an index. Nobody writes to that table, so a
+//! faster lock doesn't make the scan longer.
 
 use crate::random::{Random, mix};
 use crate::{Database, Failure, Session};
@@ -32,12 +32,12 @@ const SCHEMA: &CStr = c"
     CREATE INDEX item_key ON item (key);
     CREATE TABLE archive (id INTEGER PRIMARY KEY, key INTEGER, kind INTEGER, note TEXT);";
 
-/// What `kind` is for `key`.
+/// The value of `kind` for `key`.
 fn kind(key: u64) -> u64 {
     mix(key) % KINDS
 }
 
-/// What `note` is for `key`.
+/// The value of `note` for `key`.
 fn note(key: u64) -> String {
     format!("item {key:016x}: an ordinary remark of ordinary length, {:016x}", mix(key))
 }
@@ -57,7 +57,7 @@ pub(crate) struct Sqlite {
     db: *mut ffi::sqlite3,
     /// See [`of_kind`].
     of_kind: Vec<Vec<u64>>,
-    /// Every this many operations, a thread scans instead; 0: never.
+    /// Once in this many operations, a thread scans instead; 0: never.
     scan_every: u64,
     /// Rows of each kind in the table that is scanned.
     archived: Vec<u64>,
@@ -67,7 +67,7 @@ pub(crate) struct Sqlite {
 unsafe impl Sync for Sqlite {}
 
 impl Sqlite {
-    /// With scans: of a table of `archive` rows, every `scan_every` operations of a thread.
+    /// Opens it, with a scan of a table of `archive` rows once in `scan_every` operations of a thread.
     pub(crate) fn open(archive: u64, scan_every: u64) -> Result<Sqlite, Failure> {
         // SAFETY: always legal to call.
         let threadsafe = unsafe { ffi::sqlite3_threadsafe() };
@@ -248,7 +248,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Half of them ask for rows that this thread inserted: another thread must not have lost them.
+    /// A point query. Half of them ask for rows that this thread inserted: another thread must not have lost
+    /// them.
     fn point(&self, random: &mut Random) -> Result<(), Failure> {
         let key = if self.inserted > 0 && random.below(2) == 0 {
             self.first + random.below(self.inserted)

@@ -11,7 +11,7 @@ fn run(args: &[&str]) -> Outcome {
     program(args).run().unwrap()
 }
 
-/// The report of a run with operations. While the machine stands still nothing is done: such a run is done again.
+/// The report of a run with operations. If the machine pauses, a run may have none, and is repeated.
 fn report(args: &[&str]) -> (serde_json::Value, u64) {
     let mut tries = 0..5;
     loop {

@@ -1,4 +1,4 @@
-//! What a battery gives: `class/power_supply/BAT0`, while the machine runs on it.
+//! The energy from a battery: `class/power_supply/BAT0`, while the machine runs on it.
 
 use crate::gauge::{Gauge, Reader, Unit};
 use crate::{Found, folders, number, text};
@@ -7,13 +7,14 @@ use std::path::Path;
 /// A microwatt-hour, joules.
 const UWH: f64 = 3600e-6;
 
-/// All batteries of the machine. Power is better than energy: that moves in steps of tens of joules.
+/// All batteries of the machine. Power is better than energy, which moves in steps of tens of
+/// joules.
 pub(crate) fn find(root: &Path) -> Found {
     let is = |path: &Path, file: &str, word: &str| {
         text(&path.join(file)).is_some_and(|text| text.eq_ignore_ascii_case(word))
     };
     let batteries = folders(&root.join("class/power_supply")).into_iter().filter(|path| {
-        // One with the scope "Device" is a mouse's.
+        // A battery with the scope "Device" is a mouse's or the like.
         is(path, "type", "battery") && !is(path, "scope", "device")
     });
     let (mut gauges, mut names, mut is_fed) = (Vec::new(), Vec::new(), false);

@@ -1,4 +1,4 @@
-//! What can be read again and again, and the joules between two readings.
+//! Gauges that can be read repeatedly, and the joules between two readings.
 
 use std::fs::File;
 use std::io::Read;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 pub(crate) enum Reader {
     /// A file of text.
     Text(PathBuf),
-    /// Two of them, whose product it is, by a million: microvolts and microamperes.
+    /// Two text files, whose product divided by a million it is: microvolts and microamperes.
     Product(PathBuf, PathBuf),
     /// A perf event: each read gives eight bytes.
     Event(File),
@@ -36,9 +36,9 @@ impl Reader {
 /// What a reading means.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
-    /// Energy that was used, this many joules each (below zero: energy that is left).
+    /// Energy used, in units of this many joules (negative: energy that is left).
     Energy(f64),
-    /// The same; after the largest value the count begins at 0 again.
+    /// The same, but after this largest value the count begins at 0 again.
     Wrapping(f64, u64),
     /// Power at this moment, microwatts.
     Power,
@@ -52,7 +52,7 @@ pub(crate) struct Gauge {
 }
 
 fn f64_of(number: u64) -> f64 {
-    number as f64 // 52 bits of it are enough
+    number as f64 // 52 bits are enough
 }
 
 /// What the gauges have shown since the beginning.
@@ -73,14 +73,14 @@ impl Sum {
     pub(crate) fn period(gauges: &[Gauge]) -> Option<Duration> {
         let period = |gauge: &Gauge| match gauge.unit {
             Unit::Energy(_) => None,
-            // 2^32 uJ, the smallest range there is, are used up in some seconds by no machine.
+            // No machine uses 2^32 uJ, the smallest range, within a few seconds.
             Unit::Wrapping(..) => Some(Duration::from_secs(5)),
             Unit::Power => Some(Duration::from_millis(50)),
         };
         gauges.iter().filter_map(period).min()
     }
 
-    /// Adds what was used since the last reading.
+    /// Adds the energy used since the last reading.
     pub(crate) fn add(&mut self, gauges: &[Gauge]) {
         let now = Instant::now();
         let seconds = now.duration_since(self.at).as_secs_f64();
@@ -90,12 +90,12 @@ impl Sum {
             if let Some((before, after)) = last.zip(next) {
                 self.joules += between(gauge.unit, before, after, seconds);
             }
-            // Once it could not be read, the sum stays unknown.
+            // Once a gauge couldn't be read, the sum stays unknown.
             *last = last.and(next);
         }
     }
 
-    /// `None`: a gauge could not be read.
+    /// The sum; `None`: a gauge couldn't be read.
     pub(crate) fn joules(&self) -> Option<f64> {
         self.last.iter().all(Option::is_some).then_some(self.joules)
     }
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(between(unit, 100, 300, 9.0), 100.0);
         assert_eq!(between(unit, 900, 300, 9.0), 200.0);
         assert_eq!(between(unit, 1000, 0, 9.0), 0.0, "its largest value is its 0");
-        // What is left of a battery falls; while it is charged it rises.
+        // A battery's remaining energy falls, and rises while it is being charged.
         assert_eq!(between(Unit::Energy(-0.5), 900, 300, 9.0), 300.0);
         assert_eq!(between(Unit::Energy(-0.5), 300, 900, 9.0), -300.0);
         assert_eq!(between(Unit::Power, 1_000_000, 3_000_000, 2.0), 4.0);

@@ -1,11 +1,11 @@
-//! Sensors: `class/hwmon/hwmon0/energy1_input` (microjoules), else `power1_input` or `power1_average` (microwatts).
+//! Sensors: `class/hwmon/hwmon0/energy1_input` (microjoules), or else `power1_input` or `power1_average` (microwatts).
 
 use crate::gauge::{Gauge, Reader, Unit};
 use crate::{Found, allow, folders, number, text};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The first sensor with energy, else the first with power.
+/// The first sensor with energy, or else the first with power.
 pub(crate) fn find(root: &Path) -> Found {
     let devices: Vec<_> = folders(&root.join("class/hwmon"))
         .into_iter()
@@ -35,18 +35,20 @@ pub(crate) fn find(root: &Path) -> Found {
     locked
 }
 
-/// Does it measure something other than processors, or the machine? A display adapter, or a battery, which may be charged.
+/// Does it measure something other than processors or the machine, such as a display adapter, or a battery, which may
+/// be charging?
 fn is_elsewhere(device: &Path) -> bool {
     let of = device.join("device");
     let is_display = text(&of.join("class")).is_some_and(|class| class.starts_with("0x03"));
     is_display || of.join("capacity").exists()
 }
 
-/// A device's inputs of that kind: those that say that they are a whole, else the first one, as others may be parts of it.
+/// A device's inputs of that kind: those labelled as a whole, or else only the first one, because others may be parts
+/// of it.
 fn inputs(device: &Path, what: &str, ends: &[&str]) -> Vec<PathBuf> {
     let path = |number: usize, end: &str| device.join(format!("{what}{number}_{end}"));
     let input = |number: usize| ends.iter().map(|end| path(number, end)).find(|path| path.exists());
-    // The kernel numbers them from 1 on; a socket with 128 cores has one for each.
+    // The kernel numbers them from 1; a socket with 128 cores has one for each core.
     let all: Vec<_> = (1..=512).filter_map(|number| Some((number, input(number)?))).collect();
     let is_whole = |number: usize| {
         let label = text(&path(number, "label")).unwrap_or_default().to_lowercase();

@@ -1,11 +1,11 @@
-//! Joules between two moments: of the processors, or of the whole machine, by whatever tells them here.
+//! Joules between two moments, of the processors or of the whole machine, from whatever source this machine has.
 //!
 //! ```text
 //!  find: the first that can be read        start ─► Running ─► stop: joules
 //!  rapl ─ perf ─ hwmon ─ battery ─ model            └ sums up what its gauges show
 //! ```
 //!
-//! All files lie under one root, `/sys` or what `LOCKWRIGHT_ENERGY_SYS` names, so that tests can bring a tree of their own.
+//! All files are under one root, `/sys` or the folder in `LOCKWRIGHT_ENERGY_SYS`, so that tests can use their own tree.
 //! docs/bench.md says what each source counts, and what it leaves out.
 
 mod battery;
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The variable that names another folder than `/sys`.
+/// The variable that names a folder to use instead of `/sys`.
 pub const VARIABLE: &str = "LOCKWRIGHT_ENERGY_SYS";
 
 /// Where joules come from, the best first.
@@ -38,9 +38,9 @@ pub enum Kind {
     Perf,
     /// A sensor: energy, or power that is summed up.
     Hwmon,
-    /// What a battery gives.
+    /// Energy from a battery.
     Battery,
-    /// Nothing measures here: watts of each state by the time spent in it.
+    /// Nothing measures on this machine: watts of each state, times the time spent in it.
     Model,
 }
 
@@ -57,17 +57,17 @@ impl Kind {
     }
 }
 
-/// What looking for one kind of source led to.
+/// The result of looking for one kind of source.
 enum Found {
     /// These gauges, and their names.
     Gauges(Vec<Gauge>, String),
-    /// It is there, but can't be read: why, and the command that mends it.
+    /// It exists, but can't be read: the reason, and the command that fixes it.
     Locked(String),
     /// There is none.
     None,
 }
 
-/// What tells the joules on this machine.
+/// The source of joules on this machine.
 #[derive(Debug)]
 pub struct Source {
     kind: Kind,
@@ -78,7 +78,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// The first source under the root that can be read, else the model with these watts.
+    /// The first readable source under the root, or else the model with these watts.
     pub fn here(watts: Watts) -> Self {
         Self::find(&root(), watts)
     }
@@ -122,7 +122,7 @@ impl Source {
         matches!(self.kind, Kind::Rapl | Kind::Perf)
     }
 
-    /// What stands beside each figure: `joules (rapl)`.
+    /// The tag of each figure: `joules (rapl)`.
     pub fn tag(&self) -> String {
         format!("joules ({})", self.kind.word())
     }
@@ -132,18 +132,18 @@ impl Source {
         &self.what
     }
 
-    /// Why there is no better one, a line each, with the command that mends it.
+    /// Why there is no better source, one line each, with the command that fixes it.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// All of that, a line each.
+    /// All of that, one line each.
     pub fn lines(&self) -> Vec<String> {
         let first = format!("{}: {}", self.tag(), self.what);
         std::iter::once(first).chain(self.notes.iter().cloned()).collect()
     }
 
-    /// Begins to count.
+    /// Starts counting.
     pub fn start(&self) -> Running {
         let shared = Arc::new((Arc::clone(&self.gauges), Mutex::new(Sum::begin(&self.gauges))));
         let (stop, stopped) = channel::<()>();
@@ -177,16 +177,16 @@ pub fn root() -> PathBuf {
 #[derive(Debug)]
 pub struct Running {
     shared: Arc<(Arc<Vec<Gauge>>, Mutex<Sum>)>,
-    /// Reads the gauges now and then: some show power, others begin anew after a while.
+    /// Reads the gauges now and then, because some show power and others wrap around.
     sampler: Option<(Sender<()>, JoinHandle<()>)>,
-    /// The model's.
+    /// The model's watts.
     watts: Option<Watts>,
     start: Instant,
 }
 
 impl Running {
-    /// Joules since it began; `cpu`, the CPU time that was spent meanwhile, is for the model. `None`: a gauge could not be
-    /// read any more.
+    /// Joules since it began. `cpu`, the CPU time spent meanwhile, is for the model. `None`: a gauge could no longer be
+    /// read.
     pub fn stop(mut self, cpu: Duration) -> Option<f64> {
         let elapsed = self.start.elapsed();
         if let Some(watts) = &self.watts {
@@ -204,7 +204,7 @@ impl Running {
 
     fn end(&mut self) {
         if let Some((stop, thread)) = self.sampler.take() {
-            drop(stop); // which it waits for
+            drop(stop); // the sampler waits for this
             let _ = thread.join();
         }
     }
@@ -216,7 +216,7 @@ impl Drop for Running {
     }
 }
 
-/// The folders in `dir`, in the order of their names.
+/// The folders in `dir`, sorted by name.
 fn folders(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut all: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -229,8 +229,8 @@ fn text(path: &Path) -> Option<String> {
     Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// A file's number, without its sign (a battery's current is below zero while it is used, on some machines); the error tells apart what is
-/// missing from what is forbidden.
+/// A file's number, without its sign (on some machines a battery's current is negative while it is used). The error
+/// distinguishes a missing file from a forbidden one.
 fn number(path: &Path) -> std::io::Result<u64> {
     let text = std::fs::read_to_string(path)?;
     let number = text.trim().parse().map(i64::unsigned_abs);

@@ -1,4 +1,5 @@
-//! Where nothing measures: watts of each state, as in the simulator's profiles, by the time spent in it.
+//! The model for machines where nothing measures: watts of each state, as in the simulator's profiles, times the time
+//! spent in it.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -7,11 +8,11 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Watts {
-    /// A CPU that computes or spins: the two differ by little.
+    /// A CPU that computes or spins; the two differ little.
     pub active_w: f64,
     /// A CPU that sleeps.
     pub idle_w: f64,
-    /// What the machine draws beside its CPUs.
+    /// What the machine draws in addition to its CPUs.
     pub package_w: f64,
     /// CPUs of the machine.
     pub cpus: usize,
@@ -20,8 +21,8 @@ pub struct Watts {
 }
 
 impl Watts {
-    /// Nothing was measured: what `lockwright calibrate` assumes of a server core, too. After the Xeon of MUTEXEE (20 cores
-    /// from 4 to 96 W, packages from 30 W).
+    /// For when nothing was measured: what `lockwright calibrate` also assumes for a server core, after the Xeon of
+    /// MUTEXEE (20 cores from 4 to 96 W, packages from 30 W).
     pub fn assumed() -> Self {
         Self {
             active_w: 4.6,
@@ -39,7 +40,7 @@ impl Watts {
         format!("{active_w} W busy, {idle_w} W idle for {each}, {package_w} W beside them ({from})")
     }
 
-    /// For a time, and the CPU time spent in it.
+    /// Joules for a time, and the CPU time spent in it.
     pub(crate) fn joules(&self, elapsed: Duration, cpu: Duration) -> f64 {
         let (elapsed, busy) = (elapsed.as_secs_f64(), cpu.as_secs_f64());
         let idle = (self.cpus as f64 * elapsed - busy).max(0.0);
@@ -47,7 +48,7 @@ impl Watts {
     }
 }
 
-/// Nothing that measures was found.
+/// Why the model is used: no source that measures was found.
 pub(crate) fn why_nothing_measures() -> &'static str {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = cpus.lines().find(|line| line.starts_with("flags"));
@@ -72,7 +73,7 @@ mod tests {
             |elapsed, cpu| watts.joules(Duration::from_secs(elapsed), Duration::from_secs(cpu));
         // 3 CPU seconds of 8 were busy.
         assert!((joules(2, 3) - (12.0 + 2.5 + 20.0)).abs() < 1e-9);
-        // CPU time is counted in ticks: it may exceed the time that there was.
+        // CPU time is counted in ticks, so it may exceed the elapsed time.
         assert!((joules(1, 5) - 30.0).abs() < 1e-9);
     }
 }

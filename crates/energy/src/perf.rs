@@ -1,4 +1,5 @@
-//! The same counters by perf events: `bus/event_source/devices/power`, where powercap is missing or closed.
+//! The same counters through perf events: `bus/event_source/devices/power`, for machines where powercap is missing
+//! or closed.
 
 use crate::gauge::{Gauge, Reader, Unit};
 use crate::{Found, text};
@@ -7,10 +8,10 @@ use std::io::{Error, ErrorKind};
 use std::os::fd::FromRawFd;
 use std::path::Path;
 
-/// The event of the packages.
+/// The packages' event.
 const EVENT: &str = "energy-pkg";
 
-/// What lets everybody open events of whole CPUs.
+/// The command that lets everybody open events of whole CPUs.
 const MEND: &str = "sudo sysctl kernel.perf_event_paranoid=0";
 
 /// One event for each package.
@@ -27,7 +28,7 @@ pub(crate) fn find(root: &Path) -> Found {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 return Found::Locked(MEND.to_owned());
             }
-            // A container's filter may forbid the call; a file's number may be nobody's.
+            // A container's filter may forbid the call, or no device may have the file's number.
             Err(_) => return Found::None,
         }
     }
@@ -37,14 +38,14 @@ pub(crate) fn find(root: &Path) -> Found {
     }
 }
 
-/// What the kernel says of it.
+/// The kernel's description of the event.
 #[derive(Debug, PartialEq)]
 struct Event {
     device: u32,
     config: u64,
     /// A CPU of each package.
     cpus: Vec<i32>,
-    /// A count.
+    /// Joules per count.
     joules: f64,
 }
 
@@ -96,11 +97,11 @@ struct Attributes {
     breakpoint_address: u64,
 }
 
-/// Counts an event on a CPU, of all programs, from now on.
+/// Counts an event on a CPU, for all programs, from now on.
 fn open(device: u32, config: u64, cpu: i32) -> Result<File, Error> {
     let size = size_of::<Attributes>() as u32;
     let attributes = Attributes { device, size, config, ..Attributes::default() };
-    // SAFETY: reads `attributes`, whose size they tell; returns a descriptor of ours, or -1.
+    // SAFETY: the call reads `attributes`, which state their own size, and returns a descriptor of ours, or -1.
     unsafe {
         let (all, no_group) = (-1, -1);
         let flags = 8; // PERF_FLAG_FD_CLOEXEC, which `libc` lacks, too
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_event_counts_or_says_why_not() {
-        // A clock of the kernel's own (PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK) stands for the counter.
+        // One of the kernel's clocks (PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK) stands in for the counter.
         match open(1, 0, 0) {
             Ok(file) => {
                 let gauge = Gauge { reader: Reader::Event(file), unit: Unit::Energy(1e-9) };

@@ -1,4 +1,5 @@
-//! RAPL (Intel's and AMD's energy counters) by Linux's powercap files: `class/powercap/intel-rapl:0/energy_uj`.
+//! RAPL (Intel's and AMD's energy counters) through Linux's powercap files:
+//! `class/powercap/intel-rapl:0/energy_uj`.
 
 use crate::gauge::{Gauge, Reader, Unit};
 use crate::{Found, allow, folders, number, text};
@@ -13,7 +14,7 @@ pub(crate) fn find(root: &Path) -> Found {
         .filter_map(|zone| Some((text(&zone.join("name"))?, zone)))
         .filter(|(name, _)| name.starts_with("package"))
         .collect();
-    // Some machines show a package a second time, as a device in memory.
+    // Some machines list a package a second time, as a memory-mapped device.
     let is_second = |zone: &Path| zone.to_string_lossy().contains("-mmio");
     zones.sort_by_key(|(name, zone)| (name.clone(), is_second(zone)));
     zones.dedup_by(|(later, _), (first, _)| later == first);
@@ -28,7 +29,7 @@ pub(crate) fn find(root: &Path) -> Found {
             }
             (Err(error), _) if error.kind() == ErrorKind::PermissionDenied => locked.push(path),
             (_, Err(error)) if error.kind() == ErrorKind::PermissionDenied => locked.push(range),
-            _ => return Found::None, // half of the packages are no machine
+            _ => return Found::None, // without all packages it isn't the whole machine
         }
     }
     if !locked.is_empty() {

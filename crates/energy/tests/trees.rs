@@ -13,7 +13,7 @@ struct Tree(TempDir);
 impl Tree {
     fn new(files: &[(&str, &str)]) -> Self {
         let tree = Self(tempfile::tempdir().unwrap());
-        // Another user looks, see `as_nobody`.
+        // Another user reads it, see `as_nobody`.
         fs::set_permissions(tree.0.path(), Permissions::from_mode(0o755)).unwrap();
         files.iter().for_each(|(name, text)| tree.write(name, text));
         tree
@@ -41,7 +41,7 @@ fn rapl() -> Tree {
         ("class/powercap/intel-rapl:0/name", "package-0"),
         ("class/powercap/intel-rapl:0/energy_uj", "900000000"),
         ("class/powercap/intel-rapl:0/max_energy_range_uj", "1000000000"),
-        // A part of it, the whole once more, and another package.
+        // A part of the package, the whole a second time, and another package.
         ("class/powercap/intel-rapl:0:0/name", "core"),
         ("class/powercap/intel-rapl:0:0/energy_uj", "7"),
         ("class/powercap/intel-rapl:0:0/max_energy_range_uj", "1000000000"),
@@ -80,11 +80,11 @@ fn rapl_adds_the_packages_up_and_survives_their_wrapping() {
     assert_eq!(running.stop(Duration::ZERO), None, "no figure beats a wrong one");
 }
 
-/// Runs `look` as somebody whom file permissions bind, root too.
+/// Runs `look` as a user who is subject to file permissions, even if we are root.
 fn as_nobody<T: Send>(look: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let look = || {
-            // SAFETY: concerns this thread alone, which ends. Without privileges nothing changes.
+            // SAFETY: concerns only this thread, which ends. Without privileges nothing changes.
             unsafe { libc::setfsuid(65_534) };
             look()
         };
@@ -161,7 +161,7 @@ fn power_is_summed_up() {
     let running = source.start();
     std::thread::sleep(Duration::from_millis(120));
     let joules = running.stop(Duration::ZERO).unwrap();
-    // 30 W all the time, however long that was.
+    // 30 W all the time, however long it took.
     let most = 30.0 * start.elapsed().as_secs_f64();
     assert!((30.0 * 0.12..=most).contains(&joules), "{joules} of {most}");
 }
@@ -190,7 +190,8 @@ fn a_battery_counts_while_it_feeds_the_machine() {
     tree.write("class/power_supply/BAT0/energy_now", "49990000");
     close(running.stop(Duration::ZERO), 36.0);
 
-    // Power is finer: 2 A at 10 V. (The kernel's current is below zero while a battery is used; not all drivers' is.)
+    // Power is finer: 2 A at 10 V. (In the kernel's convention the current is negative while a battery is used, but
+    // not all drivers keep to it.)
     tree.write("class/power_supply/BAT0/current_now", "-2000000");
     tree.write("class/power_supply/BAT0/voltage_now", "10000000");
     let start = std::time::Instant::now();

@@ -1,4 +1,4 @@
-//! Results beside targets.
+//! Results compared with targets.
 
 use crate::Measured;
 use lockwright_numbers::Spread;
@@ -6,7 +6,7 @@ use lockwright_sim::profile::{Profile, builtin};
 use lockwright_sim::targets::{Figure, Kind, Row};
 use serde::Serialize;
 
-/// A figure's results beside the paper's.
+/// A figure's results, compared with the paper's.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Its id.
@@ -19,9 +19,9 @@ pub struct Report {
     pub paper_machine: String,
     /// Runs of each point, each with its own seed.
     pub seeds: u32,
-    /// A part of the simulated time: rough.
+    /// Only a part of the time was simulated, so the results are rough.
     pub quick: bool,
-    /// The comparisons by kind: how many are accepted.
+    /// How many comparisons of each kind are accepted.
     pub counts: Tally,
     /// Each comparison.
     pub rows: Vec<ReportRow>,
@@ -38,13 +38,13 @@ pub struct ReportRow {
     pub kind: Kind,
     /// The paper's number, or its bound.
     pub paper: Option<f64>,
-    /// The paper says only: at least.
+    /// The paper only says "at least" this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper_low: Option<f64>,
-    /// The paper says only: at most.
+    /// The paper only says "at most" this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paper_high: Option<f64>,
-    /// The median over the seeds; nothing where a lock is missing.
+    /// The median over the seeds; `None` where a lock is missing.
     pub result: Option<f64>,
     /// The smallest result that is accepted.
     pub low: Option<f64>,
@@ -55,19 +55,20 @@ pub struct ReportRow {
     /// Locks that don't exist yet, so that there is no result.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
-    /// Reported only: nothing is fitted to it, and no result is wrong.
+    /// It is only reported: nothing is fitted to it, and no result counts as wrong.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub held_out: bool,
     /// The machine was fitted to it; any other row is a prediction.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub fit: bool,
-    /// Why it was met beforehand: the same run as a fitted row, a workload or a machine's figure that was chosen so.
+    /// Why it was bound to be met: it is the same run as a fitted row, or a workload or a machine's figure was chosen
+    /// to meet it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub given: Option<String>,
     /// The row that says the same, `FIGURE: ROW`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<String>,
-    /// Of a number with a result: is it within a quarter of the paper's, or in its range, whatever our bar is?
+    /// For a number with a result: is it within a quarter of the paper's, or in the paper's range, whatever our bar is?
     #[serde(skip_serializing_if = "Option::is_none")]
     pub near: Option<bool>,
     /// Why the machine can't have a result: it lacks what the row is about.
@@ -79,24 +80,24 @@ pub struct ReportRow {
 }
 
 impl ReportRow {
-    /// Does it count against us: measured or measurable, and not accepted?
+    /// Does it count against us: measured or measurable, but not accepted?
     pub fn is_missed(&self) -> bool {
         !self.ok && self.missing.is_empty() && self.impossible.is_none()
     }
 
-    /// Is there a verdict on it: accepted, or not?
+    /// Does it have a verdict: accepted or not?
     fn is_judged(&self) -> bool {
         !self.held_out && (self.ok || self.is_missed())
     }
 
-    /// Is it a number of its own that nothing was fitted to, or chosen for?
+    /// Is it an independent number: nothing was fitted to it or chosen for it, and it repeats no other?
     pub fn is_free_number(&self) -> bool {
         let made_for_it = self.fit || self.given.is_some() || self.repeats.is_some();
         self.kind == Kind::Number && self.is_judged() && !made_for_it
     }
 }
 
-/// How many of some comparisons are accepted: each kind apart.
+/// How many comparisons are accepted, separately for each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// The paper has a number.
@@ -109,12 +110,12 @@ pub struct Tally {
     pub free_numbers: Count,
 }
 
-/// So many of so many.
+/// Accepted comparisons, and all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
     /// How many are accepted.
     pub accepted: usize,
-    /// Of how many that have a verdict.
+    /// How many have a verdict.
     pub of: usize,
 }
 
@@ -124,7 +125,7 @@ impl Count {
         self.of += 1;
     }
 
-    /// The accepted share of all; none of none.
+    /// The accepted share; `None` if there are no comparisons.
     #[allow(clippy::cast_precision_loss, reason = "a few hundred")]
     pub fn share(self) -> Option<f64> {
         (self.of > 0).then(|| self.accepted as f64 / self.of as f64)
@@ -132,7 +133,8 @@ impl Count {
 }
 
 impl Tally {
-    /// Counts the rows that have a verdict: not those of missing locks, or of what the machine can't have, or that are only reported.
+    /// Counts the rows that have a verdict: not rows of missing locks, rows that the machine can't have, or rows that
+    /// are only reported.
     pub fn of<'a>(rows: impl Iterator<Item = &'a ReportRow>) -> Self {
         let mut tally = Self::default();
         for row in rows.filter(|row| row.is_judged()) {
@@ -151,14 +153,13 @@ impl Tally {
 }
 
 impl Report {
-    /// The rows that were measured and not accepted.
+    /// The rows that were measured but not accepted.
     pub fn missed(&self) -> impl Iterator<Item = &ReportRow> {
         self.rows.iter().filter(|row| row.is_missed())
     }
 }
 
-/// Compares what was measured on `machine`, with the given number of seeds, with a figure's
-/// targets.
+/// Compares what was measured on `machine` with the given number of seeds against a figure's targets.
 pub fn evaluate(figure: &Figure, machine: &Profile, seeds: u32, measured: &Measured) -> Report {
     let here = Here::new(figure, machine);
     let compare = |row: &Row| compare(row, measured.rows.get(&row.name), &here);
@@ -178,7 +179,7 @@ pub fn evaluate(figure: &Figure, machine: &Profile, seeds: u32, measured: &Measu
 /// How the machine differs from the figure's own.
 struct Here {
     elsewhere: bool,
-    /// The paper's machine has little cores, and this one has none.
+    /// The paper's machine has little cores, but this one has none.
     no_little_cores: bool,
 }
 

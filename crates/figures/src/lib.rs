@@ -28,14 +28,14 @@ use thiserror::Error;
 /// How a figure is measured. Each family's file lists its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Experiment {
-    /// The figure's id; that of its targets too.
+    /// The figure's id, which is also that of its targets.
     pub id: &'static str,
-    /// Runs it. A row's measurement has one value for each seed; rows of locks that don't exist yet are left out.
+    /// Runs it. A row's measurement has one value for each seed. Rows of locks that don't exist yet are left out.
     pub measure: fn(&Context<'_>) -> Result<Measured, Error>,
 }
 
 impl Experiment {
-    /// Can it be run on that machine? Plans its runs and makes none.
+    /// Can it run on that machine? Plans the runs without making them.
     ///
     /// # Errors
     /// Why it can't.
@@ -61,8 +61,8 @@ pub fn find(id: &str) -> Option<&'static Experiment> {
     experiments().find(|experiment| experiment.id == id)
 }
 
-/// The smallest experiment that measures the figure's fitted rows (`Row::fit`) as the figure itself does: a fit runs it
-/// a thousand times.
+/// The smallest experiment that measures the figure's fitted rows (`Row::fit`) as the figure itself does. It should be
+/// small because a fit runs it a thousand times.
 pub fn find_fitted(id: &str) -> Option<&'static Experiment> {
     libasl::FITTED
         .iter()
@@ -75,16 +75,15 @@ pub fn find_fitted(id: &str) -> Option<&'static Experiment> {
 pub struct Context<'a> {
     /// Its machine; rows on another machine (`Row::machine`) name theirs.
     pub profile: Arc<Profile>,
-    /// Seeds 1 to `seeds`: each point is run that often.
+    /// Each point is run with the seeds 1 to `seeds`.
     pub seeds: u32,
-    /// Simulated time, as a share of what the figure needs for steady percentiles: 1, or less for quick
-    /// runs.
+    /// Simulated time, as a share of what the figure needs for steady percentiles: 1, or less for quick runs.
     pub length: f64,
-    /// Hears of points that are planned, and of each that is done.
+    /// Is told how many runs are planned, and when each is done.
     pub progress: &'a (dyn Fn(Progress) + Sync),
     /// Figures that use the same context share runs.
     pub memo: Memo,
-    /// Don't run anything: a plan that could be run is [`Error::OnlyPlanned`].
+    /// Don't run anything: a plan that could run ends with [`Error::OnlyPlanned`].
     pub only_plan: bool,
 }
 
@@ -96,7 +95,7 @@ impl Context<'_> {
     }
 }
 
-/// How far it is.
+/// Progress of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// This many more runs will be made.
@@ -108,7 +107,7 @@ pub enum Progress {
 /// Why a figure could not be measured.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A lock has broken a rule: all figures are void.
+    /// A lock has broken a rule, so all figures are void.
     #[error("{run}: {violation}")]
     Violation {
         /// Lock, machine, workload, threads, seed.
@@ -116,7 +115,7 @@ pub enum Error {
         /// Which rule.
         violation: Box<Violation>,
     },
-    /// A thread's place is a CPU that the machine does not have.
+    /// A thread is placed on a CPU that the machine doesn't have.
     #[error("needs CPU {cpu}, '{machine}' has 0 to {last}")]
     NoCpu {
         /// Which.
@@ -139,7 +138,7 @@ pub enum Error {
     },
 }
 
-/// A number that the paper does not publish and `figure`'s targets choose.
+/// A number that the paper doesn't publish, and that `figure`'s targets choose.
 ///
 /// # Errors
 /// They choose none of that name.

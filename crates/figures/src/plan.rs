@@ -1,4 +1,4 @@
-//! Which runs a figure needs: declared first, then run all at once, each with every seed.
+//! The runs that a figure needs: declared first, then all run together, each with every seed.
 
 use crate::{Context, Error, Progress};
 use lockwright_sim::batch::run_all;
@@ -26,7 +26,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// `workload` with its defaults, under `lock`, on 8 threads, one a core.
+    /// `workload` with its defaults, under `lock`, on 8 threads, one per core.
     pub fn new(workload: &'static str, lock: &str) -> Self {
         Self {
             lock: lock.to_owned(),
@@ -62,14 +62,14 @@ impl Load {
         self
     }
 
-    /// The same with threads elsewhere.
+    /// The same with another placement.
     #[must_use]
     pub fn placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
     }
 
-    /// The same on another machine of those that come with the program.
+    /// The same on another built-in machine.
     #[must_use]
     pub fn machine(mut self, name: &str) -> Self {
         self.machine = Some(name.to_owned());
@@ -90,7 +90,7 @@ impl Load {
         self
     }
 
-    /// A point for each seed; none if there is no such lock.
+    /// A run for each seed; none if the lock doesn't exist.
     fn runs(&self, context: &Context<'_>) -> Vec<Run> {
         let Ok(lock) = LockSpec::parse(&self.lock) else { return Vec::new() };
         let workload =
@@ -145,22 +145,23 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// None yet.
+    /// An empty plan.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One more.
+    /// Adds a point.
     pub fn add(&mut self, load: Load) -> Key {
         self.loads.push(load);
         Key(self.loads.len() - 1)
     }
 
-    /// Runs them, each with every seed, on all cores of this machine; what another plan of this context has run already is
-    /// not run again.
+    /// Runs the points, each with every seed, on all cores of this machine. What another plan of this context has
+    /// already run isn't run again.
     ///
     /// # Errors
-    /// A load names a CPU that the machine does not have; nothing is to be run; a lock has broken a rule in one of the runs.
+    /// A load names a CPU that the machine doesn't have; the context says to run nothing; or a lock has broken a rule
+    /// in one of the runs.
     pub fn run(self, context: &Context<'_>) -> Result<Results, Error> {
         self.loads.iter().try_for_each(|load| load.check(context))?;
         if context.only_plan {
@@ -187,13 +188,13 @@ impl Plan {
         known.extend(names.into_iter().zip(outcomes.into_iter().map(Arc::new)));
         let of = |run: &Run| known[&identity(run)].clone();
         let results = runs.iter().map(|seeds| seeds.iter().map(of).collect()).collect();
-        // The operations of a run are too many to keep for others.
+        // A run's single operations are too many to keep for other plans.
         known.retain(|_, outcome| outcome.samples.is_empty());
         Ok(Results(results))
     }
 }
 
-/// Runs that have been made.
+/// Runs that have already been made.
 #[derive(Debug, Default)]
 pub struct Memo(Mutex<BTreeMap<String, Arc<Outcome>>>);
 
@@ -222,7 +223,7 @@ impl Results {
         self.outcomes(key).iter().map(|outcome| what(outcome)).collect()
     }
 
-    /// Operations a second.
+    /// Operations per second.
     pub fn throughput(&self, key: Key) -> Vec<f64> {
         self.of(key, |outcome| outcome.throughput)
     }

@@ -5,7 +5,7 @@
 pub struct Plot {
     /// Its part of a file name: `libasl-8b`.
     pub name: String,
-    /// Above it.
+    /// The title above it.
     pub title: String,
     /// What is on the horizontal axis.
     pub x: Axis,
@@ -29,17 +29,17 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// Of numbers, linear.
+    /// A linear axis of numbers.
     pub fn linear(label: &str) -> Self {
         Self { label: label.to_owned(), log: false, names: Vec::new() }
     }
 
-    /// Of numbers, logarithmic.
+    /// A logarithmic axis of numbers.
     pub fn log(label: &str) -> Self {
         Self { log: true, ..Self::linear(label) }
     }
 
-    /// Of names.
+    /// An axis of names.
     pub fn names(label: &str, names: impl IntoIterator<Item = String>) -> Self {
         Self { names: names.into_iter().collect(), ..Self::linear(label) }
     }
@@ -48,15 +48,16 @@ impl Axis {
 /// Points that belong together.
 #[derive(Clone, Debug)]
 pub struct Series {
-    /// In the key.
+    /// Its name in the key.
     pub name: String,
     /// How they are drawn.
     pub kind: Kind,
-    /// Against the right axis?
+    /// Does it use the right axis?
     pub right: bool,
     /// x and y.
     pub points: Vec<(f64, f64)>,
-    /// The key's text if it has no points; without this it is then left out.
+    /// The key's text if it has no points. If this is `None`, a series without points is left out
+    /// of the key.
     pub if_empty: Option<&'static str>,
 }
 
@@ -76,19 +77,19 @@ pub enum Kind {
 }
 
 impl Series {
-    /// A series against the left axis.
+    /// A series on the left axis.
     pub fn new(name: impl Into<String>, kind: Kind, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), kind, right: false, points, if_empty: None }
     }
 
-    /// The same for operations, which may be so few that none has ended.
+    /// The same for operations, of which none may have ended.
     #[must_use]
     pub fn of_operations(mut self) -> Self {
         self.if_empty = Some("none ended");
         self
     }
 
-    /// The same against the right axis.
+    /// The same on the right axis.
     #[must_use]
     pub fn on_the_right(mut self) -> Self {
         self.right = true;

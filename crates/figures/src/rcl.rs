@@ -1,7 +1,7 @@
 //! RCL's microbenchmark (Lozi, *Towards More Scalable Mutual Exclusion for Multicore Architectures*, PhD defence).
 //!
 //! The profiler's thresholds are shares of time in critical sections, from the request to the release, under POSIX
-//! locks: the smallest from which RCL is faster than another lock.
+//! locks. A threshold is the smallest share from which on RCL is faster than another lock.
 
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{
@@ -9,21 +9,21 @@ use crate::{
 };
 use lockwright_sim::Outcome;
 
-/// The one there is.
+/// The only one.
 pub static EXPERIMENTS: &[Experiment] = &[Experiment { id: "rcl-micro", measure: micro }];
 
 /// Spinlock, POSIX, MCS, and RCL.
 const LOCKS: [&str; 4] = ["tas", "glibc", "mcs", "rcl"];
 /// Mean delay between two critical sections, cycles, from low contention to high.
 const DELAYS: [f64; 9] = [1e6, 5e5, 2e5, 1e5, 5e4, 2e4, 1e4, 1e3, 0.0];
-/// Machines (none: the figure's own, or its replacement): how many hardware threads, and how their rows begin.
+/// Machines (`None`: the figure's own, or its replacement), their hardware threads, and how their rows' names begin.
 const MACHINES: [(Option<&str>, u32, &str); 2] =
     [(None, 48, ""), (Some("niagara2-128"), 128, "niagara2-128 ")];
 
 /// All locks on one machine.
 struct Sweep {
     threads: u32,
-    /// By lock, by delay.
+    /// Indexed by lock, then by delay.
     keys: Vec<Vec<Key>>,
 }
 
@@ -63,7 +63,7 @@ impl Sweep {
     fn plot(&self, results: &Results, name: &str, lines: f64) -> Plot {
         let series = LOCKS.iter().zip(&self.keys).map(|(lock, keys)| {
             let us = |key| results.of(key, |outcome| mean_ns(outcome) / 1000.0);
-            // The axis is logarithmic: no delay is left out.
+            // The axis is logarithmic, so the delay of 0 is left out.
             let points = DELAYS.iter().zip(keys).filter(|(delay, _)| **delay > 0.0);
             let point = |(&delay, &key): (&f64, &Key)| Some((delay, median(&us(key))?));
             Series::new(*lock, Kind::Line, points.filter_map(point).collect())
@@ -93,8 +93,8 @@ fn share_of_time(outcome: &Outcome, threads: u32) -> f64 {
     busy as f64 * 1e-9 / (outcome.seconds * f64::from(threads))
 }
 
-/// The share from which `ours` is always shorter than `theirs`, interpolated logarithmically between two points; 0 if
-/// it always is, not a number if it isn't even at the last.
+/// The share from which on `ours` is always shorter than `theirs`, interpolated logarithmically between two points. 0
+/// if it is shorter everywhere; not a number if it isn't even at the last point.
 fn overtakes(shares: &[f64], ours: &[f64], theirs: &[f64]) -> f64 {
     let ahead: Vec<f64> =
         ours.iter().zip(theirs).map(|(ours, theirs)| (theirs / ours).ln()).collect();

@@ -1,4 +1,4 @@
-//! Every figure measures exactly those of its rows whose locks exist.
+//! Every figure measures exactly the rows whose locks exist.
 
 use lockwright_figures::{Context, Measured, evaluate, find};
 use lockwright_sim::{profile, targets};

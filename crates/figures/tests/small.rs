@@ -1,4 +1,4 @@
-//! On a machine of two alike CPUs a figure runs, or says beforehand why it can't.
+//! On a machine of two equal CPUs a figure runs, or says beforehand why it can't.
 
 use lockwright_figures::{Context, Error, experiments};
 use lockwright_sim::profile;

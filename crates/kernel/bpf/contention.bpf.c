@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0
 //
-// What the kernel runs when somebody waits for one of its locks, or for a futex. It adds up waits in `waits`; the
+// What the kernel runs when a thread waits for one of its locks, or for a futex. It adds up waits in `waits`. The
 // command reads that map when the observation ends (../src/observer.rs, whose structs mirror these).
 //
-// The stack is walked when a wait begins: the waiter has nothing better to do. What runs when the wait ends delays the
-// new holder, so it is kept short: one look-up for the wait, one for its sum.
+// The stack is walked when a wait begins, because the waiter has nothing better to do. Code that runs when the wait ends
+// delays the new holder, so it is kept short: one look-up for the wait, and one for its sum.
 //
 // `cargo xtask bpf` compiles this file. It needs clang, and no headers.
 
@@ -18,7 +18,7 @@ typedef unsigned long long u64;
 #define INLINE static inline __attribute__((always_inline))
 #define CORE __attribute__((preserve_access_index))
 
-// Maps, as loaders expect them: numbers are lengths of arrays.
+// Maps in the form that loaders expect: numbers are lengths of arrays.
 #define NUMBER(name, value) int(*name)[value]
 #define TYPE(name, what) typeof(what) *name
 
@@ -41,13 +41,13 @@ static struct task_struct *(*const current_task)(void) = (void *)158;
 #define SKIP 3
 #define USER_STACK (1 << 8)
 #define FRAMES 32
-// Spinning waits are short, and a walk costs about 0.1 us a frame.
+// Spinning waits are short, and a walk costs about 0.1 us per frame.
 #define SPIN_FRAMES 10
 
 // Bits of a kind: the kernel's LCB_F_*, and one of ours.
 enum { SPIN = 1, READ = 2, WRITE = 4, RT = 8, PERCPU = 16, MUTEX = 32, FUTEX = 64 };
 
-// The parts of the kernel's structs that we look at; the loader fits their offsets to the running kernel.
+// The parts of the kernel's structs that we read; the loader adapts their offsets to the running kernel.
 struct spinlock {} CORE;
 struct rw_semaphore {
     struct spinlock wait_lock;
@@ -88,7 +88,7 @@ struct pt_regs___arm {
 
 // ---- What the command sets ----
 
-// Kinds that count, by bit.
+// Kinds that count, as a bit mask.
 const volatile u64 kinds = ~0ull;
 // Do only processes in `chosen` count?
 const volatile u8 choosy = 0;
@@ -115,14 +115,14 @@ struct sum {
 // Locks that each process has.
 enum { MMAP_LOCK = 1, MMAP_WAIT_LOCK, PAGE_TABLE_LOCK, SIGLOCK, FILE_LOCK, CRED_GUARD, EXEC_UPDATE, ALLOC_LOCK };
 
-// A wait that goes on.
+// A wait that hasn't ended.
 struct pending {
     u64 lock, since_ns;
     s32 stack;
     u16 kind, role;
 };
 
-// Spinning waits nest: an interrupt may wait while the interrupted task does. Task, softirq, hardirq, NMI.
+// Spinning waits nest, because an interrupt may wait while the interrupted task does: task, softirq, hardirq, NMI.
 #define DEPTH 4
 struct spinning {
     u32 depth;
@@ -139,7 +139,7 @@ struct {
     TYPE(value, struct sum);
 } waits SEC(".maps");
 
-// What processes with locks of their own are called.
+// Names of processes with locks of their own.
 struct name {
     char comm[16];
 };
@@ -150,7 +150,7 @@ struct {
     TYPE(value, struct name);
 } names SEC(".maps");
 
-// Tasks that wait for a lock at which they may sleep, by thread id.
+// Tasks that wait for a sleeping lock, by thread id.
 struct {
     NUMBER(type, MAP_HASH);
     NUMBER(max_entries, 16384);
@@ -165,7 +165,7 @@ struct {
     TYPE(value, struct spinning);
 } spinners SEC(".maps");
 
-// Threads in a futex call. Inside of it they may wait for locks of the kernel, too.
+// Threads in a futex call. Inside it they may also wait for kernel locks.
 struct {
     NUMBER(type, MAP_HASH);
     NUMBER(max_entries, 16384);
@@ -181,7 +181,7 @@ struct {
     TYPE(value, u32);
 } futex_users SEC(".maps");
 
-// Processes that count: 1. Our own process has 0: its children count.
+// Processes that count have 1. Our own process has 0: only its children count.
 struct {
     NUMBER(type, MAP_HASH);
     NUMBER(max_entries, 16384);
@@ -210,7 +210,7 @@ struct {
     TYPE(value, u64);
 } tallies SEC(".maps");
 
-// What we cost: how often a program took so long, by buckets; those at begins of waits, then those at ends.
+// What we cost: histograms of our programs' run times, first for those at the beginning of waits, then for those at the end.
 enum { BUCKETS = 1152, BEGIN = 0, END = BUCKETS };
 struct {
     NUMBER(type, MAP_ARRAY);
@@ -247,7 +247,7 @@ INLINE u16 bucket(u64 ns) {
     return at < BUCKETS ? at : BUCKETS - 1;
 }
 
-// Measures one of eight runs: measuring costs, too.
+// Measures one run in eight, because measuring has a cost, too.
 INLINE void cost(u32 place, u64 began) {
     if (random() & 7)
         return;
@@ -285,7 +285,7 @@ INLINE u16 role(u64 lock) {
     return lock == (u64)&task->alloc_lock ? ALLOC_LOCK : 0;
 }
 
-// Notes what the current process is called. Threads may have other names.
+// Notes the current process's name. Its threads may have other names.
 INLINE void introduce(u32 tgid) {
     if (map_lookup(&names, &tgid))
         return;
@@ -311,7 +311,7 @@ INLINE void account(struct pending *wait, u32 tgid, u64 ns) {
     struct sum *sum = map_lookup(&waits, &key);
     if (!sum) {
         struct sum none = {};
-        // Another CPU may have added it meanwhile.
+        // Another CPU may have added the entry meanwhile.
         map_update(&waits, &key, &none, NO_EXIST);
         sum = map_lookup(&waits, &key);
         if (!sum) {
@@ -324,7 +324,7 @@ INLINE void account(struct pending *wait, u32 tgid, u64 ns) {
     }
     __sync_fetch_and_add(&sum->count, 1);
     __sync_fetch_and_add(&sum->total_ns, ns);
-    // All waits of a bucket are within 3 % of each other: of two that race here, either may win.
+    // All waits in a bucket are within 3 % of each other, so if two race here, either may win.
     if (ns > sum->max_ns)
         sum->max_ns = ns;
 }
@@ -346,11 +346,11 @@ int contention_begin(u64 *ctx) {
             return 0;
         u32 depth = cpu->depth;
         if (depth >= DEPTH) {
-            // The ends of some were not seen: the kernel runs no program inside of itself.
+            // We missed the ends of some waits: the kernel doesn't run a program within itself.
             tally(UNSEEN, DEPTH);
             depth = 0;
         }
-        // First the depth, then the entry: whoever interrupts us here takes the next one.
+        // First the depth, then the entry, so that an interrupt here takes the next one.
         *(volatile u32 *)&cpu->depth = depth + 1;
         struct pending *wait = &cpu->at[depth & (DEPTH - 1)];
         wait->lock = lock;
@@ -359,14 +359,14 @@ int contention_begin(u64 *ctx) {
         wait->stack = stack_id(ctx, &spin_stacks, SKIP);
         if (wait->stack < 0)
             tally(NO_STACK, 1);
-        // It joins the line only when we are done: what we take is no wait. Sleeping waiters mostly stand in line by now.
+        // A spinner joins the queue only when we are done, so our time is no wait. Sleepers mostly are in the queue by now.
         wait->since_ns = ktime_ns();
         cost(BEGIN, now);
         return 0;
     }
 
     struct pending *known = map_lookup(&sleeping, &tid);
-    // The same wait, which goes on in another way.
+    // The same wait goes on in another way.
     if (known && known->lock == lock)
         return 0;
     struct pending wait = {.lock = lock, .since_ns = now, .kind = kind, .role = role(lock)};
@@ -418,14 +418,14 @@ int contention_end(u64 *ctx) {
 
 // ---- Futexes ----
 
-// These two run at each system call of the machine, so they leave at once if it is another one.
+// These two run at every system call of the machine, so they return at once if it is another one.
 
 SEC("tp_btf/sys_enter")
 int futex_begin(u64 *ctx) {
     if (ctx[1] != futex_call)
         return 0;
     u64 word, op;
-    // A branch is left out when the program is loaded, since one of the structs is not this machine's.
+    // The loader removes one of the branches, because its struct is not this machine's.
     if (EXISTS(((struct pt_regs___x86 *)0)->di)) {
         struct pt_regs___x86 *regs = (void *)ctx[0];
         word = regs->di;
@@ -476,7 +476,7 @@ int futex_end(u64 *ctx) {
     return 0;
 }
 
-// ---- Descendants of those that are chosen ----
+// ---- Descendants of the chosen processes ----
 
 SEC("tp_btf/sched_process_fork")
 int forked(u64 *ctx) {
@@ -491,7 +491,7 @@ SEC("tp_btf/sched_process_free")
 int freed(u64 *ctx) {
     struct task_struct *task = (void *)ctx[0];
     u32 tgid = task->tgid;
-    // A group's leader is freed last. Its number may be another's soon.
+    // A group's leader is freed last. Its number may soon be reused.
     if (task->pid == task->tgid)
         map_delete(&chosen, &tgid);
     return 0;

@@ -1,18 +1,18 @@
-//! Waits by lock, by caller, by type.
+//! Groups waits by lock, by caller or by type.
 
 use crate::{Kind, Sum};
 use std::collections::BTreeMap;
 
-/// Waits for one lock by one chain of callers, in words.
+/// Waits for one lock by one chain of callers, with names.
 #[derive(Clone, Debug)]
 pub struct Named {
     /// The lock.
     pub lock: String,
     /// Where it is.
     pub address: u64,
-    /// What it was asked for.
+    /// Its type, and the kind of access.
     pub kind: Kind,
-    /// Functions, the first caller first; empty if the stack was lost.
+    /// Functions, the innermost caller first; empty if the stack was lost.
     pub callers: Vec<String>,
     /// The waits.
     pub sum: Sum,
@@ -21,28 +21,28 @@ pub struct Named {
 /// What a group has in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The lock; its parts are its callers.
+    /// Group by lock; the parts are its callers.
     Lock,
-    /// The first caller; its parts are locks.
+    /// Group by innermost caller; the parts are locks.
     Caller,
-    /// The type of lock; its parts are locks.
+    /// Group by type of lock; the parts are locks.
     Type,
 }
 
 /// Waits with something in common.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What they have in common, in words.
+    /// The name of what they have in common.
     pub name: String,
     /// Their kinds, in order, each once.
     pub kinds: Vec<Kind>,
     /// Addresses of the locks, in order, each once.
     pub locks: Vec<u64>,
-    /// Of a part: its callers, the first one first.
+    /// For a part: its callers, the innermost first.
     pub callers: Vec<String>,
     /// The waits.
     pub sum: Sum,
-    /// The same waits, divided; the most time first.
+    /// The same waits divided into parts, the most time first.
     pub parts: Vec<Group>,
 }
 
@@ -97,7 +97,7 @@ fn group(name: String, callers: Vec<String>, waits: &[Named]) -> Group {
     Group { name, kinds, locks, callers, sum, parts: Vec::new() }
 }
 
-/// The most time first; what took the same, by name.
+/// Sorts by time, the most first, and equal times by name.
 fn sort(groups: &mut [Group]) {
     groups.sort_by(|a, b| b.sum.total_ns.cmp(&a.sum.total_ns).then_with(|| a.name.cmp(&b.name)));
 }

@@ -1,8 +1,8 @@
-//! Types of locks, as the kernel's tracepoint tells them.
+//! Types of locks, as the kernel's tracepoint reports them.
 
 use std::fmt;
 
-// As in `bpf/contention.bpf.c`; those up to MUTEX are the kernel's LCB_F_*.
+// As in `bpf/contention.bpf.c`; the ones up to MUTEX are the kernel's LCB_F_*.
 const SPIN: u8 = 1;
 const READ: u8 = 2;
 const WRITE: u8 = 4;
@@ -11,7 +11,7 @@ const PERCPU: u8 = 16;
 const MUTEX: u8 = 32;
 const FUTEX: u8 = 64;
 
-/// What is waited for: a type of lock, and whether to read or to write.
+/// What a thread waits for: a type of lock, and whether for reading or writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Kind(pub(crate) u8);
 
@@ -43,7 +43,7 @@ impl Kind {
         self.0 & SPIN != 0
     }
 
-    /// `R` or `W`, of locks that have readers.
+    /// `R` or `W`, for locks that have readers.
     pub fn access(self) -> Option<&'static str> {
         match self.0 & (READ | WRITE) {
             READ => Some("R"),
@@ -63,7 +63,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// There is no such type of lock.
+/// The error for a type of lock that doesn't exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownType {
     /// What was asked for.
@@ -71,7 +71,7 @@ pub struct UnknownType {
 }
 
 impl UnknownType {
-    /// Those that there are.
+    /// The types that exist.
     pub fn known() -> impl Iterator<Item = &'static str> {
         TYPES.iter().map(|(name, _)| *name).filter(|name| *name != "futex")
     }
@@ -81,7 +81,7 @@ impl UnknownType {
 ///
 /// # Errors
 ///
-/// One of the types does not exist.
+/// One of the types doesn't exist.
 pub fn kinds_of<'a>(types: impl IntoIterator<Item = &'a str>) -> Result<u64, UnknownType> {
     let mut bits = 0;
     for name in types {

@@ -1,8 +1,8 @@
-//! Waits for the kernel's locks, and for futexes: who waits for which lock, how long, and who asked for it.
+//! Waits for the kernel's locks and for futexes: which process waits for which lock, for how long, and from which call.
 //!
 //! An [`Observer`] loads a small program into the kernel (`bpf/contention.bpf.c`), which runs at the tracepoints
-//! `contention_begin` and `contention_end` and adds the waits up. [`Observer::finish`] takes them out as a [`Profile`];
-//! [`groups`] sorts them by lock, caller or type.
+//! `contention_begin` and `contention_end` and adds the waits up. [`Observer::finish`] returns them as a [`Profile`],
+//! and [`groups`] groups them by lock, caller or type.
 //!
 //! Linux 5.19 or later has the tracepoints. [`Obstacle`] says what is missing, and how to get it.
 

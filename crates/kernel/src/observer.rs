@@ -15,24 +15,24 @@ use std::time::{Duration, Instant};
 /// Whose waits are observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chosen {
-    /// Those of the whole machine.
+    /// Waits of the whole machine.
     All,
-    /// Those of these processes, and of children that they get.
+    /// Waits of these processes, and of children that they create.
     Processes(Vec<u32>),
-    /// Those of processes that we start from now on, and of their children.
+    /// Waits of processes that we start from now on, and of their children.
     Children,
 }
 
 /// What they wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Locks of the kernel of these kinds ([`kinds_of`](crate::kinds_of)); `u64::MAX`: all.
+    /// Kernel locks of these kinds ([`kinds_of`](crate::kinds_of)); `u64::MAX`: all.
     Locks(u64),
-    /// Futexes. Each system call of the machine takes a little longer meanwhile.
+    /// Futexes. Meanwhile every system call of the machine takes a little longer.
     Futexes,
 }
 
-/// An observation that goes on, until this goes.
+/// A running observation; it ends when this is dropped.
 pub struct Observer {
     ebpf: Ebpf,
     what: What,
@@ -52,7 +52,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// What the kernel, or our privilege, lacks for it.
+    /// What the kernel or our privileges lack for it.
     pub fn attach(what: What, chosen: &Chosen) -> Result<Self, Obstacle> {
         if let Some(missing) = Obstacle::missing() {
             return Err(missing);
@@ -91,7 +91,7 @@ impl Observer {
         if *chosen != Chosen::All {
             observer.start(&btf, &DESCENDANTS)?;
         }
-        // Ends first: a wait whose end is not seen seems to last.
+        // The ends come first, because a wait whose end isn't seen seems to go on.
         let mut places = observer.places();
         places.reverse();
         observer.start(&btf, &places)?;
@@ -121,7 +121,7 @@ impl Observer {
         program.try_into().expect("all our functions are of this type")
     }
 
-    /// Processes of which futex waits were seen. Their code can be named only while they live.
+    /// Processes with futex waits. Their code can be named only while they live.
     pub fn futex_users(&self) -> BTreeSet<u32> {
         let users = self.map::<u32, u32>("futex_users");
         users.keys().filter_map(Result::ok).collect()
@@ -131,7 +131,7 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// The kernel does not give out what it has counted.
+    /// The kernel doesn't hand over its counts.
     pub fn finish(mut self) -> Result<Profile, Obstacle> {
         let elapsed = self.since.elapsed();
         // From here on nothing changes any more.
@@ -201,7 +201,7 @@ impl Observer {
         Ok(all.into_iter().map(wait).collect())
     }
 
-    /// One of the program's maps, which has such keys and values.
+    /// One of the program's maps, with such keys and values.
     fn map<K: Pod, V: Pod>(&self, name: &str) -> HashMap<&MapData, K, V> {
         let map = self.ebpf.map(name).expect("a map of ours");
         HashMap::try_from(map).expect("our structs mirror the program's")
@@ -239,12 +239,13 @@ impl Observer {
     }
 }
 
-/// Whose locks were seen, by address. If a process ends, another one's lock may have the same address.
+/// The owners of the locks that were seen, by address. After a process ends, another one's lock may have the same
+/// address.
 #[derive(Default)]
 struct Owners(BTreeMap<u64, BTreeSet<(Role, u32)>>);
 
 impl Owners {
-    /// Of addresses, with role and process.
+    /// From addresses with role and process.
     fn of(seen: impl Iterator<Item = (u64, u8, u32)>) -> Self {
         let mut owners = Self::default();
         for (address, role, process) in seen {
@@ -255,8 +256,8 @@ impl Owners {
         owners
     }
 
-    /// The lock's own process. A wait of somebody else, who has no role there, is told by the address, unless that was
-    /// several processes' lock.
+    /// The lock's own process. If another process waits for it, without a role there, the address tells the owner,
+    /// unless several processes had a lock there.
     fn owner(&self, address: u64, role: u8, process: u32) -> Option<(Role, u32)> {
         match (Role::of(role), self.0.get(&address)) {
             (Some(role), _) => Some((role, process)),
@@ -266,7 +267,7 @@ impl Owners {
     }
 }
 
-/// The clock of the kernel's program, ns.
+/// The clock of the program in the kernel, ns.
 fn now_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is writable.

@@ -11,15 +11,15 @@ use std::os::unix::fs::MetadataExt;
 /// What is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// These capabilities.
+    /// These capabilities are missing.
     Capabilities(Vec<&'static str>),
-    /// The capabilities are there, and the kernel or a container's filter still refuses.
+    /// We have the capabilities, but the kernel or a container's filter still refuses.
     Forbidden(String),
-    /// The kernel does not describe its own types.
+    /// The kernel doesn't describe its own types.
     NoTypes,
     /// The kernel lacks this tracepoint.
     NoTracepoint(String),
-    /// Process ids here are not the kernel's own.
+    /// Process ids here differ from the kernel's.
     ForeignIds,
     /// Something else, in the loader's or the kernel's words.
     Other(String),
@@ -49,7 +49,7 @@ impl fmt::Display for Obstacle {
 impl Error for Obstacle {}
 
 impl Obstacle {
-    /// A command, or a condition, that removes the obstacle. `command` is what was tried.
+    /// A command or a condition that removes the obstacle. `command` is what the user tried.
     pub fn mend(&self, command: &str) -> String {
         match self {
             Self::Capabilities(_) => format!(
@@ -65,7 +65,7 @@ impl Obstacle {
         }
     }
 
-    /// Of an attempt that failed.
+    /// The obstacle behind a failed attempt.
     pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
         let refused =
             |error: &io::Error| matches!(error.raw_os_error(), Some(libc::EPERM | libc::EACCES));
@@ -77,7 +77,7 @@ impl Obstacle {
                 let name = type_name.trim_start_matches("btf_trace_");
                 return Self::NoTracepoint(name.to_owned());
             }
-            // The verifier says EACCES of a program that is wrong, and why.
+            // For a faulty program the verifier returns EACCES, and says why.
             if let Some(ProgramError::LoadError { io_error, verifier_log }) = error.downcast_ref() {
                 let log = verifier_log.to_string();
                 if log.trim().is_empty() && refused(io_error) {
@@ -99,7 +99,7 @@ impl Obstacle {
         Self::Other(words.join(": "))
     }
 
-    /// Those of our capabilities that are missing, if any.
+    /// The capabilities that we lack, if any.
     pub(crate) fn missing() -> Option<Self> {
         let status = fs::read_to_string("/proc/self/status").ok()?;
         let has = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
@@ -108,7 +108,7 @@ impl Obstacle {
         (!missing.is_empty()).then_some(Self::Capabilities(missing))
     }
 
-    /// Are process ids here not the kernel's own?
+    /// Do process ids here differ from the kernel's?
     pub(crate) fn ids() -> Option<Self> {
         /// `PROC_PID_INIT_INO`.
         const FIRST: u64 = 0xeffffffc;
@@ -117,7 +117,7 @@ impl Obstacle {
     }
 }
 
-/// Of what we need, that which is not among these capabilities.
+/// The capabilities that we need and that are not in this set.
 fn lacking(has: u64) -> Vec<&'static str> {
     const SYS_ADMIN: u64 = 1 << 21;
     const NEEDED: [(&str, u64); 2] = [("CAP_BPF", 1 << 39), ("CAP_PERFMON", 1 << 38)];

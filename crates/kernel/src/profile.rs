@@ -6,12 +6,12 @@ use lockwright_record::histogram::middle;
 use std::fmt;
 use std::time::Duration;
 
-/// All that an observation has seen.
+/// Everything that an observation has seen.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
     /// Waits that have ended: one entry for each lock, kind and stack.
     pub waits: Vec<Wait>,
-    /// Waits that went on when the observation ended.
+    /// Waits that hadn't ended when the observation ended.
     pub unended: Unended,
     /// What is missing above.
     pub lost: Lost,
@@ -26,9 +26,9 @@ pub struct Profile {
 pub struct Wait {
     /// The lock.
     pub lock: Lock,
-    /// Its type, and to what end it was asked for.
+    /// Its type, and the kind of access.
     pub kind: Kind,
-    /// Of a futex: the process.
+    /// For a futex: the process.
     pub process: Option<u32>,
     /// Return addresses, the innermost first; empty if the stack was lost.
     pub frames: Vec<u64>,
@@ -41,7 +41,7 @@ pub struct Wait {
 pub struct Lock {
     /// Where it is.
     pub address: u64,
-    /// Whose it is, if it is known as one of a process's own.
+    /// Its owner, if it is known as one of a process's own locks.
     pub owner: Option<Owner>,
 }
 
@@ -61,7 +61,7 @@ pub struct Owner {
 pub enum Role {
     /// The address space: `mmap_lock`.
     MmapLock,
-    /// The spinlock inside of that, which guards its line of waiters.
+    /// The spinlock inside it, which guards its queue of waiters.
     MmapWaitLock,
     /// `page_table_lock`.
     PageTableLock,
@@ -114,7 +114,7 @@ impl fmt::Display for Role {
 pub struct Sum {
     /// How many.
     pub count: u64,
-    /// All of them together, ns.
+    /// Their total time, ns.
     pub total_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
@@ -161,17 +161,17 @@ pub struct Lost {
     pub waits: u64,
     /// Their time, ns.
     pub ns: u64,
-    /// Waits whose stack was lost: they count, without a caller.
+    /// Waits whose stack was lost; they count, but without a caller.
     pub stacks: u64,
-    /// Waits of which we saw one end only, or processes of which we lost sight.
+    /// Waits of which we saw only the end or only the beginning, and processes that we lost sight of.
     pub unseen: u64,
 }
 
-/// What an observation costs: how long our programs took in one run of eight. What the kernel needs to call them, some tens of
-/// ns, is not in it.
+/// The cost of an observation: how long our programs took, measured in one run of eight. It doesn't include the few
+/// tens of ns that the kernel needs to call them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// At the begin of a wait: the waiter pays, while it would wait anyway.
+    /// At the beginning of a wait: the waiter pays, while it would wait anyway.
     pub begin: Sum,
     /// At its end: whoever has just got the lock pays, while others wait for it.
     pub end: Sum,

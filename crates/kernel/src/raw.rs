@@ -1,4 +1,4 @@
-//! What the kernel's half and ours share: the structs and numbers of `bpf/contention.bpf.c`.
+//! What the kernel's half and ours share: structs and numbers of `bpf/contention.bpf.c`.
 
 use aya::Pod;
 
@@ -41,14 +41,15 @@ pub(crate) struct Pending {
     pub(crate) role: u16,
 }
 
-// SAFETY: all of them are numbers, laid out by C's rules, without padding; any bytes are a value.
+// SAFETY: these types consist of numbers, laid out by C's rules without padding, so all bit
+// patterns are valid.
 unsafe impl Pod for Key {}
 // SAFETY: as above.
 unsafe impl Pod for Sum {}
 // SAFETY: as above.
 unsafe impl Pod for Pending {}
 
-/// Places in `tallies`.
+/// Indices into `tallies`.
 pub(crate) mod tally {
     pub(crate) const LOST_WAITS: u32 = 0;
     pub(crate) const LOST_NS: u32 = 1;

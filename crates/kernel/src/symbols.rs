@@ -8,11 +8,11 @@ use std::io;
 pub struct Symbols {
     /// Sorted by address.
     all: Vec<(u64, String)>,
-    /// Functions of locks lie in these ranges.
+    /// The address ranges of the locks' functions.
     locks: Vec<(u64, u64)>,
 }
 
-/// Lock functions outside of those ranges, and what stands between them and the tracepoint.
+/// Lock functions outside those ranges, and the functions between them and the tracepoint.
 const LOCKS: [&str; 17] = [
     "mutex_",
     "__mutex_",
@@ -36,7 +36,7 @@ const TRACE: [&str; 6] =
     ["bpf_prog_", "bpf_trace_run", "__bpf_trace_", "__traceiter_", "trace_contention_", "bpf_get_"];
 
 impl Symbols {
-    /// Reads the running kernel's.
+    /// Reads the running kernel's symbols.
     ///
     /// # Errors
     ///
@@ -45,7 +45,7 @@ impl Symbols {
         Ok(Self::of(&fs::read_to_string("/proc/kallsyms")?))
     }
 
-    /// Of the file's text: `ffffffff81000000 T _text`, `... t cleanup [module]`.
+    /// Parses the file's text: `ffffffff81000000 T _text`, `... t cleanup [module]`.
     pub fn of(text: &str) -> Self {
         let mut all: Vec<_> = text
             .lines()
@@ -53,7 +53,7 @@ impl Symbols {
                 let mut words = line.split_whitespace();
                 let address = u64::from_str_radix(words.next()?, 16).ok()?;
                 let name = words.nth(1)?;
-                // Offsets in the memory of a CPU are no addresses.
+                // Offsets in per-CPU memory are not addresses.
                 (address >> 63 == 1).then(|| (address, name.to_owned()))
             })
             .collect();
@@ -68,14 +68,14 @@ impl Symbols {
         Self { all, locks }
     }
 
-    /// Are there none? The kernel shows zeros as addresses to those who may not see them.
+    /// Are there no symbols? To users who may not see addresses, the kernel shows zeros.
     pub fn is_hidden(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The symbol at or before the address, and how far behind it the address is.
+    /// The symbol at or before the address, and the distance from it.
     pub fn find(&self, address: u64) -> Option<(&str, u64)> {
-        // Further away it belongs to something else, which has no name here.
+        // An address further away belongs to something else, which has no name.
         const NEAR: u64 = 1 << 20;
         let at = self.all.partition_point(|(start, _)| *start <= address).checked_sub(1)?;
         let (start, name) = &self.all[at];
@@ -83,14 +83,14 @@ impl Symbols {
         (behind < NEAR).then_some((name.as_str(), behind))
     }
 
-    /// The function that an address lies in, else the address in words.
+    /// The function at an address, or else the address as text.
     pub fn function(&self, address: u64) -> String {
         self.find(address).map_or_else(|| format!("{address:#x}"), |(name, _)| name.to_owned())
     }
 
-    /// A variable and the place in it, if the kernel names its variables: `tasklist_lock`, `init_task+0x1c`.
+    /// A variable and the offset in it, if the kernel names its variables: `tasklist_lock`, `init_task+0x1c`.
     pub fn variable(&self, address: u64) -> Option<String> {
-        // Between the code and the data lies nothing that we could tell from them: locks are in neither if a whole page is.
+        // We can't tell what is between code and data, so an address too far from a symbol is in no variable.
         const LARGEST: u64 = 1 << 14;
         let (name, behind) = self.find(address)?;
         let is_mark = name.starts_with('_') && (name.ends_with("_end") || name.ends_with("_stop"));
@@ -102,9 +102,9 @@ impl Symbols {
         }
     }
 
-    /// The callers of a lock, the first one first: without the functions of the lock and of the tracepoint.
+    /// The callers of a lock, the innermost first, without the functions of the lock and of the tracepoint.
     pub fn callers(&self, frames: &[u64]) -> Vec<String> {
-        // Return addresses lie behind the call, which may be a function's last instruction.
+        // A return address is after the call, which may be a function's last instruction.
         let calls = frames.iter().map(|address| address.saturating_sub(1));
         calls.skip_while(|address| self.is_of_lock(*address)).map(|at| self.function(at)).collect()
     }

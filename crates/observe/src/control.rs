@@ -1,8 +1,8 @@
 //! How a command tells a running process what to count: a word of the process's memory, which the command writes as a
 //! debugger would. The process looks at it when a thread has to wait for a lock.
 //!
-//! A command raises the level for a while, and renews that as long as it runs. It may be killed: then the first thread that has to
-//! wait afterwards takes the level back.
+//! A command raises the level for a while, and renews that as long as it runs. If it is killed, the first thread that
+//! has to wait after that time takes the level back.
 
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -18,38 +18,39 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"lockob.3");
 pub enum Level {
     /// Nothing.
     Off = 0,
-    /// Every contended acquisition. Waits with a sleep are timed; of those without, one in several ([`Sampling`]), which counts as
-    /// that many.
+    /// Every contended acquisition. Waits with a sleep are all timed. Of those without, one in several is timed
+    /// ([`Sampling`]), and counts as that many.
     Counters = 1,
-    /// The same, and owners, cores, stacks.
+    /// The same, plus owners, cores and stacks.
     Full = 2,
 }
 
-/// Which of a thread's waits are timed, and as how many each of those counts. The first one is, so that a lock that is waited for
-/// once is seen. After that it is one in several, and fewer where waits are frequent: being timed costs what a short wait does.
+/// Which of a thread's waits are timed, and how many waits each of those counts for. The first one is timed, so that a
+/// lock with a single wait is seen. After that it is one in several, and fewer where waits are frequent, because timing
+/// costs as much as a short wait.
 ///
 /// Zeroes are a thread that has not waited yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sampling {
-    /// When one was timed last, ns.
+    /// When a wait was last timed, ns.
     pub last_ns: u64,
-    /// Waits since then for which none has counted.
+    /// Waits since then that no timed wait has counted for.
     waits: u32,
-    /// When they are that many, the next one is timed.
+    /// When there are this many, the next one is timed.
     period: u32,
 }
 
 /// One wait in this many is timed, where waits are rare.
 pub const LEAST: u32 = 8;
-/// One in this many, at most.
+/// One in this many, where they are most frequent.
 pub const MOST: u32 = 128;
-/// A thread whose turns come faster than this takes fewer, ns.
+/// If a thread's timed waits follow faster than this, fewer are timed, ns.
 const FAST_NS: u64 = 1_000_000;
-/// After this time any wait is timed, ns: who watches wants to see something.
+/// After this time any wait is timed, ns, so that an observer sees something.
 const SLOW_NS: u64 = 100_000_000;
 
 impl Sampling {
-    /// A thread waits: as how many does this wait count? A power of two; 0: it is not timed.
+    /// A thread waits: how many waits does this one count for? A power of two; 0: it isn't timed.
     #[inline]
     pub fn next(&mut self, now_ns: u64) -> u32 {
         self.waits += 1;
@@ -65,9 +66,9 @@ impl Sampling {
         counts
     }
 
-    /// A wait that counts as `counts` has taken `ns`, and all of them have happened within `span_ns`: as how many does it count,
-    /// which can't have taken longer than that together? (A wait in which the thread lost its CPU says nothing of the others.) The
-    /// rest counts with the next one.
+    /// A wait that counts for `counts` waits took `ns`, and all of these happened within `span_ns`. Together they can't
+    /// have taken longer than that, so how many may it count for? (A wait in which the thread lost its CPU says nothing
+    /// about the others.) The rest counts with the next one.
     #[inline]
     pub fn cap(&mut self, counts: u32, ns: u64, span_ns: u64) -> u32 {
         let most = (span_ns / ns.max(1)).clamp(1, counts.max(1).into()) as u32;
@@ -118,14 +119,14 @@ pub struct Control {
     pub own: AtomicU32,
     /// One of [`NONE`], [`BUSY`], [`OPEN`], [`FAILED`]: is there a segment?
     pub state: AtomicU32,
-    /// Why there is none, if it FAILED: the system's error number.
+    /// If FAILED, why there is no segment: the system's error number.
     pub error: AtomicU32,
     /// Where the segment is mapped.
     pub base: AtomicU64,
-    /// Since when anything has been counted, ns of `CLOCK_MONOTONIC`: what was noted before is out of date. Written by the command
-    /// that raises the level from [`Level::Off`].
+    /// Since when anything has been counted, ns of `CLOCK_MONOTONIC`: whatever was noted before is out of date. Written
+    /// by the command that raises the level from [`Level::Off`].
     pub since_ns: AtomicU64,
-    /// Until when commands ask for the levels 1 and 2, ns of `CLOCK_MONOTONIC`. Written by them.
+    /// Until when commands want the levels 1 and 2, ns of `CLOCK_MONOTONIC`. Written by these commands.
     pub until_ns: [AtomicU64; LEASED],
 }
 
@@ -136,9 +137,9 @@ pub const LEASED: usize = 2;
 pub const NONE: u32 = 0;
 /// A thread is making it.
 pub const BUSY: u32 = 1;
-/// It is there.
+/// The segment exists.
 pub const OPEN: u32 = 2;
-/// There can't be one.
+/// There can't be a segment.
 pub const FAILED: u32 = 3;
 
 impl Default for Control {
@@ -165,11 +166,11 @@ impl Control {
 
     /// The process's own level, from its start on.
     pub fn begin(&self, level: Level) {
-        self.own.store(level as u32, Relaxed); // one thread
+        self.own.store(level as u32, Relaxed); // only one thread does this
         self.level.store(level as u32, Relaxed); // as above
     }
 
-    /// Takes the level back if nobody asks for it any more; `now_ns` is of `CLOCK_MONOTONIC`.
+    /// Takes the level back if nobody wants it any more; `now_ns` is of `CLOCK_MONOTONIC`.
     #[inline]
     pub fn expire(&self, now_ns: u64) {
         let (level, own) = (self.level.load(Relaxed), self.own.load(Relaxed)); // hints
@@ -186,12 +187,12 @@ impl Control {
     #[cold]
     fn lower(&self, level: u32, own: u32, now_ns: u64) {
         let until_ns = [0, 1].map(|at: usize| self.until_ns[at].load(Relaxed)); // a command that renews one raises the level after it
-        // A command may raise it meanwhile. If it does so right before, it raises it again when it renews.
+        // A command may raise the level meanwhile. If it did so just before, it raises it again when it renews.
         let _ = self.level.compare_exchange(level, asked(own, until_ns, now_ns), Relaxed, Relaxed);
     }
 }
 
-/// The number of the highest level that anybody asks for: the process itself, or a command.
+/// The number of the highest level that anybody wants: the process itself, or a command.
 pub fn asked(own: u32, until_ns: [u64; LEASED], now_ns: u64) -> u32 {
     let leased = (0..LEASED).rev().find(|&at| until_ns[at] >= now_ns);
     leased.map_or(0, |at| at as u32 + 1).max(own)

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_record::pieces::Pieces;
 
-/// In `blocked_since_ns`: the logarithm of as how many the waiter counts.
+/// In `blocked_since_ns`: the logarithm of how many waiters this one counts for.
 const LOGARITHM: u64 = 0b111;
 const _: () = assert!(MOST.ilog2() as u64 <= LOGARITHM);
 
@@ -19,9 +19,9 @@ const _: () = assert!(MOST.ilog2() as u64 <= LOGARITHM);
 pub struct Wait {
     /// The lock's address.
     pub lock: u64,
-    /// Where it was asked for; 0: not known.
+    /// Where the lock was asked for; 0: not known.
     pub site: u64,
-    /// The wait's stack ([`Segment::stack`]); 0: none, or nobody wants it.
+    /// The wait's stack ([`Segment::stack`]); 0: none, or none is wanted.
     pub stack: u32,
     /// The thread.
     pub tid: u32,
@@ -29,7 +29,7 @@ pub struct Wait {
     pub ended_ns: u64,
     /// How long it took, ns.
     pub ns: u64,
-    /// As how many it counts.
+    /// How many waits it counts for.
     pub weight: u32,
     /// The class of the core on which it ended.
     pub class: u8,
@@ -41,10 +41,10 @@ pub struct Wait {
     pub by_thread: bool,
 }
 
-/// A release for which somebody waited, or the end of a hold that was timed.
+/// A release that somebody waited for, or the end of a timed hold.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Blame {
-    /// Where it was released; 0: not known.
+    /// Where the lock was released; 0: not known.
     pub site: u64,
     /// The thread.
     pub tid: u32,
@@ -52,20 +52,20 @@ pub struct Blame {
     pub by_thread: bool,
 }
 
-/// Adds, unless there is nothing to add: most lines of memory stay where they are.
+/// Adds, unless there is nothing to add, so that most cache lines stay where they are.
 fn add(to: &AtomicU64, count: u64) {
     if count != 0 {
-        to.fetch_add(count, Relaxed); // a counter, whose order does not matter to a reader
+        to.fetch_add(count, Relaxed); // a counter; its order doesn't matter to a reader
     }
 }
 
-/// Raises a maximum; `true`: it was raised.
+/// Raises a maximum; `true` if it rose.
 fn raise(to: &AtomicU64, value: u64) -> bool {
     to.load(Relaxed) < value && to.fetch_max(value, Relaxed) < value // as in `add`
 }
 
 impl Segment {
-    /// Adds one record to another, and leaves zeroes. `slower`: both have the memory for waits on slower cores.
+    /// Adds one record to another, and leaves zeroes behind. `slower`: both have the memory for waits on slower cores.
     pub(crate) fn drain(from: &Record, to: &Record, slower: bool) {
         let moved = |from: &AtomicU64, to: &AtomicU64| add(to, from.swap(0, Relaxed)); // see `empty`
         let raised = |from: &AtomicU64, to: &AtomicU64| raise(to, from.swap(0, Relaxed));
@@ -148,7 +148,7 @@ impl Segment {
         }
     }
 
-    /// This place among a record's.
+    /// The entry for this place among a record's sites.
     fn site(sites: &[Site; SITES], address: u64) -> &Site {
         let address = if address == 0 { UNKNOWN } else { address };
         let is_it = |site: &&Site| match site.address.load(Relaxed) {
@@ -168,7 +168,7 @@ impl Segment {
         })
     }
 
-    /// This thread among a record's.
+    /// The entry for this thread among a record's threads.
     fn thread(record: &Record, tid: u32) -> &Thread {
         const LAST: usize = THREADS - 1;
         let is_it = |known: &AtomicU32| match known.load(Relaxed) {
@@ -188,14 +188,14 @@ impl Segment {
         &record.threads[at]
     }
 
-    /// Others have waited for this thread.
+    /// Counts that others waited for this thread.
     fn blame_thread(record: &Record, blame: Blame, ns: u64) {
         if blame.by_thread {
             add(&Self::thread(record, blame.tid).blamed_ns, ns);
         }
     }
 
-    /// `stack` is walked only if it is kept.
+    /// `stack` is called only if the stack is kept.
     fn count_at(
         sites: &[Site; SITES],
         blame: Blame,
@@ -219,7 +219,8 @@ impl Segment {
         }
     }
 
-    /// This many threads had to wait for a lock, whose place in the process's table of locks this is.
+    /// Counts that this many threads had to wait for a lock; `place` is its rule's place in the process's table of
+    /// locks.
     pub fn arrived(&self, lock: u64, place: u32, now_ns: u64, count: u64) {
         self.arrived_at(lock, Kind::Mutex, place, now_ns, count);
     }
@@ -228,7 +229,8 @@ impl Segment {
         let now_ms = now_ns / 1_000_000;
         let at = self.record_of(lock, now_ms);
         let Some(record) = self.record(at) else { return };
-        // A mutex where a semaphore was, and the other way round: the memory was freed, and neither was destroyed.
+        // There is a mutex where a semaphore was, or the other way round: the memory was freed without destroying the
+        // first.
         let is_other = || record.kind.load(Relaxed) != kind as u32;
         let is_new = is_other() && record.arrived.load(Relaxed) != 0;
         if at < LOCKS && (is_new || record.destroyed.load(Relaxed) != 0) {
@@ -238,7 +240,7 @@ impl Segment {
             record.kind.store(kind as u32, Relaxed);
         }
         add(&record.arrived, count);
-        // Relaxed, all of it: hints, and mostly read.
+        // Relaxed, all of it: these are hints, and mostly read.
         if record.last_ms.load(Relaxed) != now_ms {
             record.last_ms.store(now_ms, Relaxed);
         }
@@ -251,14 +253,14 @@ impl Segment {
         }
     }
 
-    /// The same, of waits that have been over for a while. If the lock has lost its record meanwhile, they are forgotten.
+    /// The same for waits that ended a while ago. If the lock has lost its record since, they are forgotten.
     pub fn arrived_before(&self, lock: u64, count: u64) {
         if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
             add(&record.arrived, count);
         }
     }
 
-    /// Would the stack of a wait at this place be kept, that took `ns`? Walking it takes as long as a short wait.
+    /// Would the stack of a wait of `ns` at this place be kept? Walking it takes as long as a short wait.
     pub fn wants_stack(&self, lock: u64, site: u64, ns: u64) -> bool {
         let record = self.find(lock).and_then(|at| self.record(at));
         record.is_some_and(|record| {
@@ -298,8 +300,9 @@ impl Segment {
         Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns, || wait.stack);
     }
 
-    /// A thread that had to wait has the lock: is it another one than the last, on another CPU? `asks`: so the next one is to say.
-    /// (Two acquisitions in a row are compared, one of many. So most leave the memory as it is.)
+    /// A thread that had to wait has the lock: is it another thread than the last one, or on another CPU? With `asks`,
+    /// the next one answers that. (Of many acquisitions, one pair in a row is compared, so most leave the memory as it
+    /// is.)
     pub fn follow(&self, lock: u64, tid: u32, cpu: u32, asks: bool) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         let before = record.last_owner.load(Relaxed); // a hint
@@ -314,7 +317,7 @@ impl Segment {
         }
     }
 
-    /// A hold that was timed has ended, ns; it counts as `weight`.
+    /// A timed hold of `ns` has ended; it counts for `weight` holds.
     pub fn held(&self, lock: u64, ns: u64, weight: u32, blame: Blame) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         let weight = u64::from(weight);
@@ -326,9 +329,8 @@ impl Segment {
         add(&record.hold.buckets[SCALE.bucket(ns)], weight);
     }
 
-    /// A thread has waited for a lock since `since_ns`, and either sleeps now, or counts as `weight` of its kind, a power of two:
-    /// from now on the holder's release is of interest.
-    /// What was noted before `begun_ns` is out of date.
+    /// A thread has waited for a lock since `since_ns`. It either sleeps now, or counts for `weight` waiters, a power
+    /// of two. From now on the holder's release matters. Whatever was noted before `begun_ns` is out of date.
     pub fn blocks(&self, lock: u64, since_ns: u64, weight: u32, begun_ns: u64) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         debug_assert!(weight.is_power_of_two() && weight <= MOST);
@@ -338,7 +340,7 @@ impl Segment {
         }
     }
 
-    /// A thread that has waited since `since_ns` waits no more: nobody answers to it.
+    /// A thread that has waited since `since_ns` gives up, so no holder is blamed for it.
     pub fn gives_up(&self, lock: u64, since_ns: u64) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         if record.blocked_since_ns.load(Relaxed) & !LOGARITHM == since_ns & !LOGARITHM {
@@ -346,7 +348,7 @@ impl Segment {
         }
     }
 
-    /// A thread that had to wait got the lock at `now_ns`: it answers for what follows, if others wait.
+    /// A thread that had to wait got the lock at `now_ns`: from now on it is to blame, if others wait.
     pub fn answers(&self, lock: u64, now_ns: u64, others: bool) {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         let since = if others { now_ns & !LOGARITHM } else { 0 };
@@ -355,10 +357,9 @@ impl Segment {
         }
     }
 
-    /// A lock for which somebody waits has been released, at `now_ns`: the holder answers for the time since it acquired it, or
-    /// since somebody began to wait. (Those who wait on make themselves known when they get it, or the next one does who falls
-    /// asleep.)
-    /// What was noted before `begun_ns` is out of date.
+    /// A lock that somebody waits for was released at `now_ns`: the holder is to blame for the time since it acquired
+    /// the lock, or since somebody began to wait. (Remaining waiters are noted when they get the lock, or when the next
+    /// one falls asleep.) Whatever was noted before `begun_ns` is out of date.
     pub fn blocked(
         &self,
         lock: u64,
@@ -371,8 +372,8 @@ impl Segment {
         self.blocked_from(lock, since, now_ns, begun_ns, blame, stack);
     }
 
-    /// The first half of [`blocked`](Self::blocked), before the release: since when somebody waits. From now on the next holder is
-    /// asked.
+    /// The first half of [`blocked`](Self::blocked), before the release: since when somebody waits. From now on the
+    /// next holder is to blame.
     pub fn blocked_since(&self, lock: u64) -> u64 {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return 0 };
         match record.blocked_since_ns.load(Relaxed) {
@@ -397,7 +398,8 @@ impl Segment {
         let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
         let weight = 1 << (since & LOGARITHM);
         let ns = now_ns.saturating_sub(since & !LOGARITHM);
-        // The ones that it stands for have happened since somebody was blamed last: they can't have lasted longer together.
+        // The waits that it counts for have happened since a holder was last blamed, so together they can't have lasted
+        // longer.
         let until = record.blocked_until_ns.swap(now_ns, Relaxed).max(begun_ns); // a hint
         let all = (ns * weight).min(now_ns.saturating_sub(until)).max(ns);
         add(&record.blocked_ns, all);
@@ -405,7 +407,7 @@ impl Segment {
         Self::count_at(&record.holders, blame, weight, all, ns, stack);
     }
 
-    /// The same for a holder of whose releases one in several is looked at: it answers for its own hold.
+    /// The same for a holder of whose releases one in several is looked at: it is to blame for its own hold.
     pub fn blocked_by_hold(
         &self,
         lock: u64,
@@ -444,11 +446,11 @@ impl Segment {
         0
     }
 
-    /// The number of a stack that the reader is to unwind ([`Pieces::put`]); 0: there is no room.
+    /// The number of a stack for the reader to unwind ([`Pieces::put`]); 0: there is no room.
     pub fn piece(&self, key: u64, registers: [u64; 3], fill: impl FnOnce(*mut u8) -> usize) -> u32 {
         // SAFETY: that many words; zeroes are free keys.
         let keys: &[AtomicU64; PIECES] = unsafe { self.at(PIECE_KEYS_AT) };
-        // SAFETY: within the mapping, which is forever, and a page's start.
+        // SAFETY: within the mapping, which lasts forever, and at a page's start.
         let pieces = unsafe { Pieces::new(keys, self.base.add(PIECES_AT)) };
         pieces.put(key, registers, fill).map_or(0, |number| number | PIECE)
     }

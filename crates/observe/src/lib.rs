@@ -13,11 +13,12 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Every update is one relaxed atomic operation. So the file can be read at any time, and it is complete after `kill -9`.
-//! 2. A record's memory is given by the kernel before it is used: a full disk means "not counted", never SIGBUS.
+//! 1. Every update is one relaxed atomic operation. So the file can be read at any time, and is complete after `kill
+//!    -9`.
+//! 2. The kernel allocates a record's memory before it is used: a full disk means "not counted", never SIGBUS.
 //! 3. The file is bounded ([`layout::LENGTH`]), and so is what an update looks at: [`layout::WAYS`] keys, [`layout::SITES`] sites.
-//! 4. A record may be given to another lock at any moment, by [`Segment::retire`] or for want of room. An update that is under
-//!    way then counts for the other lock. That is rare, and breaks nothing.
+//! 4. A record may be given to another lock at any moment, by [`Segment::retire`] or for want of room. An update in
+//!    progress then counts for the other lock. That is rare, and breaks nothing.
 #![no_std]
 
 #[cfg(test)]

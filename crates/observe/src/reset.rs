@@ -1,8 +1,8 @@
-//! Counting begins anew, while the process counts on.
+//! Resets the counts while the process goes on counting.
 //!
-//! A command maps the segment and takes out what was counted, word by word, as the process itself does when a record gets another
-//! lock. Each word is atomic: what is counted meanwhile counts before or after. A thread that waits just then counts in what it has
-//! not yet counted.
+//! A command maps the segment and takes the counts out word by word, as the process itself does when a record goes to
+//! another lock. Each word is atomic, so what is counted meanwhile counts either before or after. A thread that waits
+//! just then still adds what it has not yet counted.
 
 use crate::Segment;
 use crate::layout::{HEAD, HEAD_LENGTH, LENGTH, LOCKS, MAGIC, Record, VERSION, WHOLE, record_at};
@@ -10,12 +10,12 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
 
 impl Segment {
-    /// Another process's segment; `None`: there is none, or another version's.
+    /// Another process's segment; `None`: there is none, or it has another version.
     ///
     /// # Safety
-    /// [`LENGTH`] bytes are mapped at `base`, shared, for as long as this is used, and no shorter file lies behind them. They are
-    /// writable, unless nothing is used but [`waited_for`](Self::waited_for) and
-    /// [`is_still`](Self::is_still).
+    /// [`LENGTH`] bytes are mapped at `base`, shared, for as long as this is used, and the file behind them isn't
+    /// shorter. They are writable, unless only [`waited_for`](Self::waited_for) and [`is_still`](Self::is_still) are
+    /// used.
     pub unsafe fn of_other(base: *mut u8) -> Option<Self> {
         let segment = Self { base };
         let header = segment.header();
@@ -26,9 +26,9 @@ impl Segment {
         is_ours.then_some(segment)
     }
 
-    /// All counts are 0; the locks stay. Returns how many locks had counts.
+    /// Sets all counts to 0; the locks stay. Returns how many locks had counts.
     pub fn reset(&self, now_ns: u64) -> usize {
-        // Relaxed, all of it: counters, each by itself.
+        // Relaxed, all of it: these are independent counters.
         let header = self.header();
         let mut locks = 0;
         for index in 0..=LOCKS {
@@ -36,18 +36,18 @@ impl Segment {
             if ![HEAD, WHOLE].contains(&memory) {
                 continue;
             }
-            // SAFETY: its head is populated; what lies behind is looked at only if it is WHOLE.
+            // SAFETY: its head is populated; what is behind it is looked at only if it is WHOLE.
             let record: &Record = unsafe { self.at(record_at(index)) };
             if record.arrived.load(Relaxed) > 0 {
                 locks += 1;
             }
-            // SAFETY: zeroes are a record.
+            // SAFETY: zeroes are a valid record.
             let taken: Record = unsafe { MaybeUninit::zeroed().assume_init() };
             let (place, count) = (record.place.load(Relaxed), record.locks.load(Relaxed));
             Self::drain(record, &taken, memory == WHOLE);
             record.place.store(place, Relaxed);
             record.locks.store(count, Relaxed);
-            // Who compares with what was counted before sees that this is another account.
+            // So a reader that compares with earlier counts sees that counting began anew.
             record.tenants.fetch_add(1, Relaxed);
         }
         for counter in [&header.unplaced, &header.evicted, &header.retired] {

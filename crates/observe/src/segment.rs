@@ -1,4 +1,4 @@
-//! Makes the segment, and says which record is whose.
+//! Makes the segment, and assigns its records to locks.
 
 use crate::layout::{
     ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, Kind, LENGTH, LOCKS, MAGIC,
@@ -15,7 +15,7 @@ use lockwright_record::file::{self, Name};
 pub struct About<'a> {
     /// Now, ns of `CLOCK_MONOTONIC`.
     pub now_ns: u64,
-    /// When the process began, clock ticks since the machine did; 0: not known.
+    /// When the process began, in clock ticks since boot; 0: not known.
     pub started: u64,
     /// The inode of its namespace of process ids; 0: not known.
     pub namespace: u64,
@@ -39,10 +39,10 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Makes `DIR/PID-N.observe`, with the first N that is free.
+    /// Makes `DIR/PID-N.observe`, with the first free N.
     ///
     /// # Errors
-    /// The system's, from making, growing or mapping the file; a folder that is a link, or another user's.
+    /// The system's error from creating, growing or mapping the file; a folder that is a link, or another user's.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
         let (base, pid, number) = file::create(dir, ENDING_NUL, LENGTH, MAPS_AT)?;
         let segment = Self { base };
@@ -76,7 +76,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Its file's name, in the folder that it was made in; for the process `pid`, which made it.
+    /// Its file's name in its folder, if the process `pid` made it.
     pub fn name(&self, pid: u32) -> Option<Name> {
         let header = self.header();
         (header.pid == pid).then(|| file::name(pid, header.number as u32, ENDING_NUL))
@@ -87,10 +87,10 @@ impl Segment {
         self.base
     }
 
-    /// What lies there.
+    /// What is at this offset.
     ///
     /// # Safety
-    /// It is a `T`, within the bytes that are populated.
+    /// It is a `T`, within the populated bytes.
     pub(crate) unsafe fn at<T>(&self, offset: usize) -> &T {
         // SAFETY: mapped forever, and the caller's promise.
         unsafe { &*self.base.add(offset).cast() }
@@ -116,7 +116,7 @@ impl Segment {
         unsafe { self.at(MEMORY_AT + index.min(LOCKS) * 4) }
     }
 
-    /// Writes what lies where in the process's memory: `fill` hands over pieces of text. Called by one thread at a time.
+    /// Writes the map of the process's memory: `fill` passes on pieces of text. Called by one thread at a time.
     pub fn map(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let length = &self.header().maps_length;
         if length.swap(0, Relaxed) == 0 {
@@ -129,7 +129,7 @@ impl Segment {
         let mut end = 0;
         fill(&mut |piece| {
             if end + piece.len() <= MAPS {
-                // SAFETY: within the bytes that are populated, and nobody else writes there.
+                // SAFETY: within the populated bytes, and nobody else writes there.
                 unsafe {
                     let to = self.base.add(MAPS_AT + end);
                     to.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
@@ -141,7 +141,7 @@ impl Segment {
         length.store(end as u64, Release);
     }
 
-    /// The places in which a key may stand.
+    /// The places in which a key may be.
     fn ways(key: u64) -> core::ops::Range<usize> {
         let hash = key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let first = hash as usize % (LOCKS / WAYS) * WAYS;
@@ -152,9 +152,9 @@ impl Segment {
         Self::ways(key).find(|&at| self.keys()[at].load(Relaxed) == key) // keys are independent
     }
 
-    /// The record of this index, with its memory; `None`: there is none.
+    /// The record with this index, and its memory; `None`: there is no memory.
     pub(crate) fn record(&self, index: usize) -> Option<&Record> {
-        // Relaxed: the pages are there or not, for all threads.
+        // Relaxed: whether the pages exist is the same for all threads.
         let is_there = match self.memory(index).load(Relaxed) {
             UNUSED => self.give(index, HEAD, 0, HEAD_LENGTH),
             NOTHING => false,
@@ -164,12 +164,12 @@ impl Segment {
             self.header().lost.fetch_add(1, Relaxed); // a counter
             return None;
         }
-        // SAFETY: its head is populated; zeroes are a record. What lies behind the head is looked at only through
-        // `slower`, which makes sure.
+        // SAFETY: its head is populated, and zeroes are a valid record. What is behind the head is looked at only
+        // through `slower`, which makes sure that it exists.
         Some(unsafe { self.at(record_at(index)) })
     }
 
-    /// Has the kernel give memory now.
+    /// Makes the kernel allocate memory now.
     #[cold]
     fn give(&self, index: usize, state: u32, from: usize, to: usize) -> bool {
         // SAFETY: within the mapping, and whole pages.
@@ -199,7 +199,7 @@ impl Segment {
         is_there.then(|| &record.slower[class - 1])
     }
 
-    /// The index of the record of a key, which gets one if it has none.
+    /// The index of a key's record; a key without one gets one.
     pub(crate) fn record_of(&self, key: u64, now_ms: u64) -> usize {
         self.find(key).unwrap_or_else(|| self.place(key, now_ms))
     }
@@ -214,7 +214,8 @@ impl Segment {
                 Err(_) => {}
             }
         }
-        // One that was destroyed makes room, or one that has been quiet for a second: memory may have been freed without `destroy`.
+        // A destroyed lock makes room, or one that has been quiet for a second: its memory may have been freed without
+        // `destroy`.
         let makes_room = |&at: &usize| {
             self.record(at).is_some_and(|record| {
                 let last = record.last_ms.load(Relaxed);
@@ -228,18 +229,18 @@ impl Segment {
         if self.empty(at, now_ms, key) { at } else { LOCKS }
     }
 
-    /// A lock is no more. What it counted stays where it is until somebody needs the room.
+    /// A lock was destroyed. Its counts stay until another lock needs the room.
     pub fn retire(&self, lock: u64) {
         if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
-            record.destroyed.store(1, Relaxed); // of the lock's own thread
+            record.destroyed.store(1, Relaxed); // by the thread that destroys the lock
             self.header().retired.fetch_add(1, Relaxed); // a counter
         }
     }
 
-    /// Empties a record, whose place in the table gets another key; `false`: somebody else does.
+    /// Empties a record and gives its place in the table to another key; `false`: another thread is doing so.
     #[cold]
     pub(crate) fn empty(&self, at: usize, now_ms: u64, next: u64) -> bool {
-        let key = self.keys()[at].load(Relaxed); // made sure of below
+        let key = self.keys()[at].load(Relaxed); // checked below
         let Some(record) = self.record(at) else { return false };
         // Relaxed, here and below: keys are independent, and counters are drained one by one.
         if matches!(key, 0 | MOVING)
@@ -253,7 +254,8 @@ impl Segment {
         };
         let is_signal = Self::is_signal(record);
         let gone = site | if is_signal { GONE | SIGNALS } else { GONE };
-        // A place that makes room for a lock, and a lock that finds no place free, go to the last one.
+        // The counts of a place that makes room for a lock, or of a lock for which no place is free, go to the last
+        // record.
         let to = match key {
             key if key & GONE != 0 => LOCKS,
             _ => self.find(gone).unwrap_or_else(|| {

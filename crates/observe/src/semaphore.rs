@@ -1,6 +1,6 @@
-//! Semaphores that programs use as locks: who has one, and whether it is one at all.
+//! Semaphores that programs use as locks: which thread has one, and whether it is a lock at all.
 //!
-//! A semaphore knows neither. So whoever takes one is noted, and whoever releases it is compared with that.
+//! A semaphore knows neither. So we note which thread takes one, and compare that with the thread that releases it.
 
 use crate::Segment;
 use crate::layout::{
@@ -9,10 +9,10 @@ use crate::layout::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
-/// In [`Taker::who`].
+/// In [`Taker::who`]: the thread's id.
 const TID: u64 = (1 << TID_BITS) - 1;
 
-/// Who has a semaphore.
+/// Which thread has a semaphore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// The thread; 0: nobody.
@@ -26,21 +26,21 @@ pub struct Taken {
 pub struct Held {
     /// Its address.
     pub semaphore: u64,
-    /// Which one there: [`Record::tenants`].
+    /// Which lock at that record: [`Record::tenants`].
     pub tenant: u64,
     /// The thread that has it; 0: not known.
     pub holder: u32,
-    /// The thread that began to wait last; it may have it by now.
+    /// The thread that last began to wait; it may have the semaphore by now.
     pub waiter: u32,
     /// Since when somebody has waited for this holder, ns of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
 }
 
 impl Segment {
-    // Relaxed, all of it: hints. A holder alone writes who holds it, so what it reads there is its own.
+    // Relaxed, all of it: these are hints. Only a holder writes who holds it, so it reads back what it wrote.
 
     fn takers(&self) -> &[Taker; TAKERS] {
-        // SAFETY: that many; zeroes are free places.
+        // SAFETY: there are that many, and zeroes are free places.
         unsafe { self.at(TAKERS_AT) }
     }
 
@@ -59,7 +59,7 @@ impl Segment {
                 taker.who.load(Relaxed) == 0
                     && taker.who.compare_exchange(0, tag, Relaxed, Relaxed).is_ok()
             };
-            // None is free: one that nobody has now, else any.
+            // None is free: take the place of a semaphore that nobody has now, or else any.
             let idle = |taker: &&Taker| taker.who.load(Relaxed) & TID == 0;
             let any = (tag >> TID_BITS) as usize / 2 % TAKER_WAYS;
             ways.iter().find(free).or_else(|| ways.iter().find(idle)).or(ways.get(any))
@@ -72,7 +72,7 @@ impl Segment {
         }
     }
 
-    /// Who has it; `None`: not known.
+    /// Which thread has it; `None`: not known.
     pub fn taker(&self, semaphore: u64) -> Option<Taken> {
         let taker = self.place_of_taker(semaphore)?;
         let tid = (taker.who.load(Relaxed) & TID) as u32;
@@ -86,7 +86,7 @@ impl Segment {
         }
     }
 
-    /// It is no more.
+    /// It was destroyed.
     pub fn retire_semaphore(&self, semaphore: u64) {
         if let Some(taker) = self.place_of_taker(semaphore) {
             taker.who.store(0, Relaxed);
@@ -109,20 +109,21 @@ impl Segment {
         }
     }
 
-    /// It did what no lock does.
+    /// It was used in a way that no lock is.
     pub fn signals(&self, semaphore: u64) {
         if let Some(record) = self.known(semaphore) {
             record.signals.fetch_add(1, Relaxed);
         }
     }
 
-    /// Its record. One that lies where another was is a new one as soon as somebody waits for it: before that it has none.
+    /// Its record. If it is where another lock was, it counts as new once somebody waits for it, and has no record
+    /// before that.
     fn known(&self, semaphore: u64) -> Option<&Record> {
         let record = self.find(semaphore).and_then(|at| self.record(at))?;
         (record.destroyed.load(Relaxed) == 0).then_some(record)
     }
 
-    /// Is it about a semaphore that is no lock?
+    /// Is it the record of a semaphore that isn't a lock?
     pub(crate) fn is_signal(record: &Record) -> bool {
         record.kind.load(Relaxed) == Kind::Semaphore as u32
             && !is_lock(
@@ -132,12 +133,12 @@ impl Segment {
             )
     }
 
-    /// The semaphores for which somebody waits now. Reads alone.
+    /// The semaphores that somebody waits for now. Only reads.
     pub fn waited_for(&self) -> impl Iterator<Item = Held> {
         (0..LOCKS).filter_map(|index| self.held_at(index))
     }
 
-    /// Does the same thread still have it, and does somebody still wait? Reads alone.
+    /// Does the same thread still have it, and does somebody still wait? Only reads.
     pub fn is_still(&self, held: &Held) -> bool {
         let now = self.find(held.semaphore).and_then(|index| self.held_at(index));
         now.is_some_and(|now| (now.holder, now.since_ns) == (held.holder, held.since_ns))
@@ -145,7 +146,7 @@ impl Segment {
 
     fn held_at(&self, index: usize) -> Option<Held> {
         let semaphore = self.keys()[index].load(Relaxed);
-        // A record whose memory is not there must not be looked at.
+        // A record without memory must not be looked at.
         let is_there = [HEAD, WHOLE].contains(&self.memory(index).load(Relaxed));
         if semaphore == 0 || semaphore >= GONE || !is_there {
             return None;
@@ -191,7 +192,7 @@ mod tests {
         assert_eq!(segment.taker(96), None);
     }
 
-    /// More than there is room for: the last ones are known, and none is taken for another.
+    /// With more than there is room for, the last ones are known, and none is mistaken for another.
     #[test]
     fn takers_are_bounded() {
         let dir = tempfile::tempdir().unwrap();
@@ -235,7 +236,7 @@ mod tests {
         segment.released_by_taker(64);
         assert!(!Segment::is_signal(record));
         segment.retire_semaphore(64);
-        (0..9).for_each(|_| segment.released_by_taker(64)); // of another one, which nobody waits for
+        (0..9).for_each(|_| segment.released_by_taker(64)); // of another semaphore, which nobody waits for
         assert!(Segment::is_signal(record), "it was released once");
         segment.semaphore_waits(64, 6_000_000, 8);
         (0..9).for_each(|_| segment.released_by_taker(64));

@@ -1,4 +1,4 @@
-//! What the segment counts, and what becomes of it when room runs out.
+//! What the segment counts, and what happens when room runs out.
 
 use lockwright_observe::layout::{
     ADDRESS_BITS, DEPTH, ENDING, GONE, HEAD_LENGTH, Header, KEYS_AT, LENGTH, LOCKS, OTHER_THREADS,
@@ -80,7 +80,7 @@ fn locks_that_come_and_go_leave_a_bounded_file_and_no_wait_is_lost() {
     let (dir, segment) = fresh();
     let waits = 100_000;
     for number in 0..waits {
-        // Two sites; addresses that come back, as malloc's do.
+        // Two sites, and addresses that are reused, as by malloc.
         let (lock, site) = (0x10_000 + number % 30_000 * 64, 0x400_000 + number % 2);
         wait(&segment, lock, site, number * 1_000, 50);
         segment.retire(lock);
@@ -127,7 +127,7 @@ fn more_locks_than_room() {
     let (_dir, segment) = fresh();
     let many = 3 * LOCKS as u64;
     let lock = |number: u64| 0x7000_0000 + number * 40;
-    // All at the same time: nobody makes room, and the last record counts what finds none.
+    // All at the same time: nobody makes room, and the last record counts what finds no room.
     for number in 0..many {
         wait(&segment, lock(number), 0x400_000, 1_000, 10);
     }
@@ -135,7 +135,7 @@ fn more_locks_than_room() {
     assert!(header(&segment).unplaced.load(Relaxed) >= many - LOCKS as u64);
     assert!(record(&segment, LOCKS).arrived.load(Relaxed) >= many - LOCKS as u64);
     assert_eq!(header(&segment).evicted.load(Relaxed), 0);
-    // Two seconds later those that are quiet make room.
+    // Two seconds later, quiet locks make room.
     let unplaced = header(&segment).unplaced.load(Relaxed);
     wait(&segment, 0x9000_0000, 0x400_000, 2 * SECOND, 10);
     assert!(of(&segment, 0x9000_0000).is_some());
@@ -209,14 +209,14 @@ fn the_holder_answers_for_the_waiter_that_was_first() {
     assert_eq!(holder.count.load(Relaxed), 16);
     assert_eq!(holder.ns.load(Relaxed), 16 * 1_000);
     assert_eq!((holder.max_ns.load(Relaxed), holder.max_tid.load(Relaxed)), (1_000, 3));
-    // Somebody was blocked when counting ended, and an hour later it begins again.
+    // A thread was blocked when counting ended, and an hour later counting begins again.
     segment.blocks(lock, 110_000, 1, 0);
     segment.blocked(lock, 3_600 * SECOND, 3_599 * SECOND, blame, || 0);
     segment.blocks(lock, 110_000, 1, 0);
     segment.blocks(lock, 3_600 * SECOND, 1, 3_599 * SECOND);
     segment.gives_up(lock, 3_600 * SECOND);
     assert_eq!(of(&segment, lock).unwrap().blocked_ns.load(Relaxed), 16 * 1_000);
-    // The first one gives up, and nobody answers to it.
+    // The first one gives up, and nobody is blamed for it.
     segment.blocks(lock, 120_000, 1, 0);
     segment.gives_up(lock, 120_000);
     segment.blocked(lock, 130_000, 0, blame, || 0);
@@ -296,7 +296,7 @@ fn nobody_is_blamed_for_more_time_than_there_was() {
     let (lock, blame) = (64, Blame { site: 0x2000, tid: 3, by_thread: true });
     segment.arrived(lock, 0, 0, 2);
     for round in 1..=10 {
-        // Each stands for 128, and came 5 us after the one before.
+        // Each counts for 128, and came 5 us after the one before.
         let now = 1_000_000 + round * 5_000;
         segment.blocks(lock, now - 1_000, 128, 1_000_000);
         segment.blocked(lock, now, 1_000_000, blame, || 0);

@@ -1,5 +1,5 @@
-//! What `lockwright attach` and `lockwright detach` keep in the process: memory of the library, which the command writes
-//! while the process's threads stand still.
+//! What `lockwright attach` and `lockwright detach` keep in the process: memory of the library, which the command
+//! writes while the process's threads are stopped.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicU32;
@@ -7,11 +7,11 @@ use core::sync::atomic::AtomicU32;
 /// The symbol of a process's [`Attached`].
 pub const SYMBOL: &str = "lockwright_attached";
 
-/// The library came before the program began.
+/// The library was loaded before the program began.
 pub const PRELOADED: u32 = 0;
-/// It came later, and the program's calls lead to it, or are about to.
+/// It was loaded later, and the program's calls lead to it, or are about to.
 pub const ATTACHED: u32 = 1;
-/// It came later, and the program's calls lead to glibc again.
+/// It was loaded later, and the program's calls lead to glibc again.
 pub const DETACHED: u32 = 2;
 
 /// Room for this many of libc's symbols.
@@ -27,11 +27,11 @@ pub struct Attached {
     pub how: AtomicU32,
     /// How many originals there are.
     pub count: u64,
-    /// Symbols of libc that lead to the library, by their places in libc's table, and the values that they had.
+    /// Symbols of libc that lead to the library: their indices in libc's table, and their old values.
     pub originals: UnsafeCell<[[u64; 2]; ORIGINALS]>,
 }
 
-// SAFETY: the process uses `how` alone; the rest is the command's.
+// SAFETY: the process uses only `how`; the rest is the command's.
 unsafe impl Sync for Attached {}
 
 impl Default for Attached {

@@ -1,8 +1,8 @@
-//! What a command can see and change of a running process's epochs: words of the process's memory, which the command reads and
-//! writes as a debugger would. Each is a number by itself, which the process reads anyway.
+//! What a command can see and change in a running process's epochs: words of the process's memory, which the command
+//! reads and writes as a debugger would. Each is an independent number, which the process reads anyway.
 //!
-//! Windows and counts are a thread's own. They lie in blocks, which are never unmapped: the newest one, and from each the one that
-//! was made before it. A block of an ended thread serves another one, and goes on counting.
+//! Windows and counts are a thread's own. They are in blocks, which are never unmapped and form a list, the newest
+//! first. The block of an ended thread serves another thread, and goes on counting.
 
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 
@@ -11,7 +11,7 @@ pub const SYMBOL: &str = "lockwright_epochs";
 /// How they begin. Changes with the layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lockep.1");
 
-/// A program's numbers for its epochs are below this.
+/// The numbers that a program gives its epochs are below this.
 pub const NUMBERED: usize = 1024;
 /// Epochs that are calls of functions; their ids follow.
 pub const FUNCTIONS: usize = 64;
@@ -20,17 +20,17 @@ pub const IDS: usize = NUMBERED + FUNCTIONS;
 /// Bytes of an epoch's name.
 pub const NAME: usize = 64;
 
-/// What all threads share of an epoch.
+/// What all threads share about an epoch.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Common {
-    /// The SLO that it had last, ns, inverted: 0 means that none is known.
+    /// Its last SLO, ns, inverted: 0 means that none is known.
     pub slo_inverted: AtomicU64,
-    /// The SLO that it has whatever the program says, ns, inverted; 0: the program's. Written by commands.
+    /// An SLO that overrides the program's, ns, inverted; 0: the program's. Written by commands.
     pub forced_inverted: AtomicU64,
-    /// Millionths; 0: the default.
+    /// The percentile, millionths; 0: the default.
     pub percentile: AtomicU32,
-    /// The window with which the last thread ended, ns, + 1; 0: none did.
+    /// The window of the last thread that ended, ns, + 1; 0: none has.
     pub seed: AtomicU32,
 }
 
@@ -42,13 +42,13 @@ pub struct Own {
     pub window_ns: AtomicU32,
     /// Its unit of growth, ns; 0: the SLO is not known yet.
     pub unit_ns: AtomicU32,
-    /// Executions that have ended, in all threads that had this block; it wraps.
+    /// Executions that have ended, over all threads that had this block; it wraps.
     pub ended: AtomicU32,
-    /// Those of them that missed the SLO.
+    /// How many of these missed the SLO.
     pub missed: AtomicU32,
 }
 
-/// How a thread's block begins.
+/// The beginning of a thread's block.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Windows {
@@ -68,7 +68,7 @@ pub struct Epochs {
     pub size: u32,
     /// The default percentile, millionths.
     pub percentile: AtomicU32,
-    /// The block that was made last; null: none.
+    /// The newest block; null: none.
     pub newest: AtomicPtr<Windows>,
     /// By id.
     pub common: [Common; IDS],
@@ -77,7 +77,7 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// Those of a process that has had none.
+    /// The epochs of a process that has had none.
     pub const fn new(percentile: u32) -> Self {
         Self {
             magic: MAGIC,

@@ -1,7 +1,7 @@
 //! Makes a file in which a process records something, and maps it.
 //!
-//! Folder and file are open for some 50 us, under the lowest free numbers that aren't standard streams'. High numbers would make
-//! a process with threads stand still for 10 ms, while the kernel enlarges its table.
+//! Folder and file are open for about 50 us, under the lowest free numbers that aren't standard streams'. High numbers
+//! would stop a process with threads for 10 ms, while the kernel enlarges its table.
 
 use core::ptr::null_mut;
 use core::sync::atomic::AtomicBool;
@@ -21,8 +21,8 @@ pub enum Refused {
     Foreign,
 }
 
-/// Makes `DIR/PID-N` and `ending` (which ends in NUL), with the first N that is free, `length` bytes long; maps it
-/// forever, shared, with its first `head` bytes there. Tells the process id and N too.
+/// Makes `DIR/PID-N` and `ending` (which ends in NUL), with the first free N, `length` bytes long. Maps it forever,
+/// shared, with its first `head` bytes populated. Also returns the process id and N.
 pub fn create(
     dir: &[u8],
     ending: &[u8],
@@ -52,7 +52,8 @@ pub fn create(
     made
 }
 
-/// The same file, by a number that stands for no standard stream: a program may have closed one, to open another file there.
+/// The same file under a number that is no standard stream's: a program may have closed one, to open another file
+/// there.
 fn not_standard(fd: i32) -> i32 {
     if !(0..3).contains(&fd) {
         return fd;
@@ -66,17 +67,17 @@ fn not_standard(fd: i32) -> i32 {
     other as i32
 }
 
-/// Closes. Not by libc's `close`, which is a cancellation point.
+/// Closes, but not by libc's `close`, which is a cancellation point.
 fn close(fd: i32) {
-    // SAFETY: every caller's own descriptor, used no more.
+    // SAFETY: the caller's own descriptor, which isn't used any more.
     unsafe { libc::syscall(libc::SYS_close, fd) };
 }
 
-/// Opens a folder that belongs to our user, or is as safe as `/tmp`, and isn't a link. Checks the descriptor, since the name may change
-/// its meaning.
+/// Opens a folder that belongs to our user, or is as safe as `/tmp`, and isn't a link. It checks the descriptor,
+/// because the name may come to mean another folder.
 fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
     let mut path = [0_u8; 4096];
-    // A slash at its end would have a link followed.
+    // With a slash at its end, a link would be followed.
     let mut len = dir.len();
     while len > 1 && dir[len - 1] == b'/' {
         len -= 1;
@@ -98,7 +99,7 @@ fn open_folder(dir: &[u8]) -> Result<i32, Refused> {
     let mut about: libc::stat = unsafe { core::mem::zeroed() };
     // SAFETY: a writable `stat`; no preconditions.
     let (known, user) = unsafe { (libc::fstat(fd, &mut about) == 0, libc::geteuid()) };
-    // In root's folder with the sticky bit nobody else renames or removes our file.
+    // In root's folder with the sticky bit, nobody else can rename or remove our file.
     let is_shared = about.st_uid == 0 && about.st_mode & libc::S_ISVTX != 0;
     let why = match about.st_mode & libc::S_IFMT {
         _ if !known => Refused::System(errno()),
@@ -133,15 +134,15 @@ fn map(fd: i32, length: usize, head: usize) -> Result<*mut u8, Refused> {
     Ok(base)
 }
 
-/// The process has confined itself: a filter may kill it for asking.
+/// The process has confined itself, so a filter may kill it for asking.
 static IS_CONFINED: AtomicBool = AtomicBool::new(false);
 
-/// From now on the kernel is asked for no pages.
+/// From now on we don't ask the kernel for pages.
 pub fn ask_no_more() {
     IS_CONFINED.store(true, Relaxed); // by the thread that confines itself, before it does
 }
 
-/// Makes the kernel give the pages now: a full disk is an error here, and would be SIGBUS later.
+/// Makes the kernel allocate the pages now: a full disk is an error here, but would be a SIGBUS later.
 ///
 /// # Safety
 /// `at` is a page's start, and the bytes are mapped.
@@ -159,7 +160,7 @@ pub unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
         // Before Linux 5.14.
         // SAFETY: the caller's promise.
         libc::EINVAL => unsafe { fault_in(at, len) },
-        libc::EFAULT => Err(Refused::System(libc::ENOSPC)), // what would have been SIGBUS
+        libc::EFAULT => Err(Refused::System(libc::ENOSPC)), // would have been SIGBUS
         error => Err(Refused::System(error)),
     };
     // SAFETY: the calling thread's own `errno`.
@@ -167,18 +168,20 @@ pub unsafe fn populate(at: *mut u8, len: usize) -> Result<(), Refused> {
     populated
 }
 
-/// Has the kernel read a word of each page. In a file of a tmpfs, as `/dev/shm` is, that makes the page; a full one is an error of
-/// the system call. (A file on a disk gets a page of zeros that isn't its own, so there a full disk is SIGBUS later.)
+/// Makes the kernel read a word of each page. In a file on a tmpfs, such as `/dev/shm`, that allocates the page, and if
+/// the tmpfs is full, the system call fails. (A file on a disk gets a page of zeros that isn't its own, so there a full
+/// disk is a SIGBUS later.)
 ///
 /// # Safety
 /// The bytes are mapped.
 unsafe fn fault_in(at: *mut u8, len: usize) -> Result<(), Refused> {
     const PAGE: usize = 4096;
-    // Each filter lets a program wait for a futex. This one never does: its value is another, or its time is over.
+    // Every filter lets a program wait for a futex. This call never really waits: the value differs, or its time is
+    // over.
     let (operation, other) = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, u32::MAX);
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     for page in (0..len).step_by(PAGE) {
-        // SAFETY: within the caller's bytes; the word is only read.
+        // SAFETY: the word is within the caller's bytes, and only read.
         let waited =
             unsafe { libc::syscall(libc::SYS_futex, at.add(page), operation, other, &now) };
         if waited != 0 && errno() == libc::EFAULT {
@@ -207,7 +210,7 @@ pub fn name(pid: u32, number: u32, ending: &[u8]) -> Name {
     name
 }
 
-/// Makes the file, for its owner alone, whatever the umask allows.
+/// Makes the file, accessible only to its owner, whatever the umask allows.
 fn make(folder: i32, pid: u32, ending: &[u8]) -> Result<(i32, u32), Refused> {
     for number in 0..FILES {
         let name = name(pid, number, ending);
@@ -255,7 +258,8 @@ mod tests {
     #[test]
     fn a_page_that_cannot_be_had_is_an_error_and_no_signal() {
         const PAGE: usize = 4096;
-        // SAFETY: a NUL-terminated name; a fresh descriptor and mapping of our own. The second page lies behind the file's end.
+        // SAFETY: a NUL-terminated name; a fresh descriptor and mapping of our own. The second page is beyond the
+        // file's end.
         unsafe {
             let fd = libc::memfd_create(c"pages".as_ptr(), 0);
             assert_eq!(libc::ftruncate(fd, PAGE as libc::off_t), 0);

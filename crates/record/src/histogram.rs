@@ -4,14 +4,14 @@
 /// How many buckets each doubling has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// As a power of two.
+    /// That number as a power of two.
     bits: u32,
 }
 
 impl Scale {
     /// 32: the middle of a bucket is off by at most 1/64.
     pub const FINE: Self = Self { bits: 5 };
-    /// 8: the middle of a bucket is off by at most 1/16. For histograms of which there are thousands.
+    /// 8: the middle of a bucket is off by at most 1/16. For histograms that exist in thousands.
     pub const COARSE: Self = Self { bits: 3 };
 
     /// Buckets: they reach to 2^40 ns, about 18 minutes; longer times count in the last one.
@@ -27,7 +27,7 @@ impl Scale {
         if at < self.buckets() { at } else { self.buckets() - 1 }
     }
 
-    /// The smallest time of a bucket, and how many ns it is wide.
+    /// The smallest time of a bucket, and the bucket's width, ns.
     pub const fn range(self, bucket: usize) -> (u64, u64) {
         if bucket < 2 << self.bits {
             return (bucket as u64, 1);
@@ -53,7 +53,7 @@ pub const fn bucket(ns: u64) -> usize {
     Scale::FINE.bucket(ns)
 }
 
-/// The smallest time of a bucket of [`Scale::FINE`], and how many ns it is wide.
+/// The smallest time of a bucket of [`Scale::FINE`], and the bucket's width, ns.
 pub const fn range(bucket: usize) -> (u64, u64) {
     Scale::FINE.range(bucket)
 }

@@ -1,17 +1,17 @@
-//! What lies where in the file. Version 1. Little-endian machines of 64 bits only, as ours are.
+//! The file's layout, version 1. Only for little-endian 64-bit machines, as ours are.
 
 use crate::histogram::BUCKETS;
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
 
 /// The first eight bytes of a complete file; written last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwstats\0");
-/// Counts changes of this layout.
+/// Incremented when this layout changes.
 pub const VERSION: u32 = 1;
 /// Epochs that one process can record.
 pub const EPOCHS: usize = 128;
-/// Classes of cores that are told apart; slower ones count as the last.
+/// Classes of cores that are distinguished; slower ones count as the last.
 pub const CLASSES: usize = 4;
-/// A mapping's unit of populating.
+/// The unit in which a mapping is populated.
 pub const PAGE: usize = 4096;
 
 /// Who wrote the file. All but `last_ns` is constant once `magic` is there.
@@ -26,13 +26,13 @@ pub struct Header {
     pub pid: u32,
     /// When recording began, ns of `CLOCK_MONOTONIC`.
     pub start_ns: u64,
-    /// When an epoch ended last, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
+    /// When an epoch last ended, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
     pub last_ns: AtomicU64,
-    /// The lock in use, as `LOCKWRIGHT_LOCK` said it; UTF-8, filled with zeroes.
+    /// The lock in use, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
     pub lock: [u8; 128],
-    /// The emulated machine, as `LOCKWRIGHT_EMULATE` said it; empty: a real one.
+    /// The emulated machine, as given in `LOCKWRIGHT_EMULATE`; empty: a real one.
     pub emulated: [u8; 256],
-    /// The command line, its words set apart by blanks; cut where it is longer.
+    /// The command line, with blanks between the words; cut if it is longer.
     pub command: [u8; 512],
 }
 
@@ -40,17 +40,17 @@ pub struct Header {
 #[repr(C)]
 #[derive(Debug)]
 pub struct EpochHead {
-    /// The epoch's id + 1; 0: this and all further ones are free.
+    /// The epoch's id + 1; 0: this entry and all later ones are free.
     pub id: AtomicU32,
-    /// Bit `c`: class `c` has a block. Bit `16 + c`: it can't have one (the disk is full).
+    /// Bit `c`: class `c` has a block. Bit `16 + c`: it can't have one, because the disk is full.
     pub classes: AtomicU32,
-    /// The SLO that the last execution had, ns.
+    /// The SLO of the last execution, ns.
     pub slo_ns: AtomicU64,
     /// The percentile for which the SLO holds, millionths (990000: P99).
     pub percentile: AtomicU32,
     /// Nothing yet.
     pub reserved: [u32; 11],
-    /// Its name; UTF-8, filled with zeroes; empty: it has none but its number.
+    /// Its name; UTF-8, padded with zeroes; empty: it only has a number.
     pub name: [AtomicU8; NAME],
 }
 
@@ -65,11 +65,11 @@ pub struct ClassBlock {
     pub violations: AtomicU64,
     /// Executions that began with a window negligible against the SLO.
     pub at_fifo: AtomicU64,
-    /// Those of them slower than the SLO.
+    /// How many of these were slower than the SLO.
     pub at_fifo_violations: AtomicU64,
     /// The window after the last execution, ns.
     pub window_ns: AtomicU64,
-    /// The shortest execution, ns, all bits inverted: so that zero means none yet.
+    /// The shortest execution, ns, with all bits inverted, so that zero means none yet.
     pub min_inverted: AtomicU64,
     /// The longest execution, ns.
     pub max_ns: AtomicU64,
@@ -83,12 +83,12 @@ pub struct ClassBlock {
 pub const HEADS_AT: usize = PAGE;
 /// Where the blocks begin.
 pub const BLOCKS_AT: usize = HEADS_AT + (EPOCHS * size_of::<EpochHead>()).next_multiple_of(PAGE);
-/// From one block to the next: whole pages.
+/// The distance from one block to the next: whole pages.
 pub const BLOCK: usize = size_of::<ClassBlock>().next_multiple_of(PAGE);
 /// The file's length; most of it is holes.
 pub const LENGTH: usize = BLOCKS_AT + EPOCHS * CLASSES * BLOCK;
 
-/// Where the block of an epoch's class lies.
+/// Where the block of an epoch's class is.
 pub const fn block_at(slot: usize, class: usize) -> usize {
     BLOCKS_AT + (slot * CLASSES + class) * BLOCK
 }

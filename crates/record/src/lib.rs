@@ -1,9 +1,10 @@
-//! The files in which a process records its epochs, and its lock operations: layouts, histogram, writers.
+//! The files in which a process records its epochs and its lock operations: layouts, histogram, writers.
 //!
-//! `no_std`, because it runs inside other people's programs. The reader is `lockwright-stats`, a crate of its
-//! own: cargo would unite the features of both, and the preloaded library must not link std.
+//! `no_std`, because it runs inside other people's programs. The reader, `lockwright-stats`, is a separate
+//! crate: in one crate, cargo would unify the features of both, and the preloaded library must not link std.
 //!
-//! Epochs ([`layout`], [`Writer`]); the trace of lock operations is laid out in [`trace`]:
+//! This is the layout for epochs ([`layout`], [`Writer`]); that for the trace of lock operations is in
+//! [`trace`]:
 //!
 //! ```text
 //!   byte 0           one Header: who wrote it
@@ -11,7 +12,7 @@
 //!   BLOCKS_AT        EPOCHS x CLASSES x ClassBlock: counters and a histogram; holes until used
 //! ```
 //!
-//! The file is mapped shared, and every update is one relaxed atomic operation on it: so it can be read while
+//! The file is mapped shared, and every update is one relaxed atomic operation on it. So it can be read while
 //! the process runs, and it is complete after `kill -9` and `_exit`.
 #![no_std]
 

@@ -1,15 +1,16 @@
-//! How `lockwright switch` and `lockwright ctl` give a running process another table of locks: memory of the process, which the command writes
-//! as a debugger would. The process looks at one word of it when a thread has to wait for a mutex.
+//! How `lockwright switch` and `lockwright ctl` give a running process another table of locks: memory of the process,
+//! which the command writes as a debugger would. The process looks at one word of it when a thread has to wait for a
+//! mutex.
 //!
 //! ```text
 //!   EMPTY, DONE, REFUSED ──command: text, then──► POSTED ──a thread that waits──► TAKEN ──► DONE │ REFUSED: says why
 //!         ▲─────────command, to post another───────┘
 //! ```
 //!
-//! The state's upper bits count what has been posted, so that a text that was replaced while it was read is not
-//! mistaken for the other one.
+//! The state's upper bits count the posts, so that a text that is replaced while it is being read isn't mistaken for
+//! the new one.
 //!
-//! A table in words: the default lock, a newline, and rules as in `LOCKWRIGHT_RULES`.
+//! A table as text: the default lock, a newline, and rules as in `LOCKWRIGHT_RULES`.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
@@ -20,18 +21,18 @@ pub const SYMBOL: &str = "lockwright_mailbox";
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lockwr.3");
 /// Rules that a table can have.
 pub const RULES: usize = 29;
-/// Bytes of a table in words.
+/// Bytes of a table as text.
 pub const TEXT: usize = 16 * 1024 + 256;
 
 /// The state's lower bits.
 pub const STATE: u32 = 7;
-/// One more posted, in the state's upper bits.
+/// One more post, in the state's upper bits.
 pub const POST: u32 = STATE + 1;
 /// Nothing has been posted.
 pub const EMPTY: u32 = 0;
-/// A table is there to be taken.
+/// A table is ready to be taken.
 pub const POSTED: u32 = 1;
-/// A thread looks at it.
+/// A thread is reading it.
 pub const TAKEN: u32 = 2;
 /// It is the process's table now.
 pub const DONE: u32 = 3;
@@ -50,20 +51,20 @@ pub struct Mailbox {
     pub state: AtomicU32,
     /// Bytes of the text.
     pub len: AtomicU32,
-    /// Bytes of the present table in words.
+    /// Bytes of the current table as text.
     pub now_len: AtomicU32,
-    /// The present table in words; null: the process has none yet.
+    /// The current table as text; null: the process has none yet.
     pub now: AtomicPtr<u8>,
-    /// The places of its rules, [`RULES`] bytes in their order: what a mutex's side word says of it.
+    /// The places of its rules, [`RULES`] bytes in the rules' order: what a mutex's side word says about its rule.
     pub places: AtomicPtr<u8>,
-    /// When the present table came into force, ns of `CLOCK_MONOTONIC`; 0: it is the first one.
+    /// When the current table came into force, ns of `CLOCK_MONOTONIC`; 0: it is the first one.
     pub since_ns: AtomicU64,
     /// What is posted, or the answer to it.
     pub text: UnsafeCell<[u8; TEXT]>,
 }
 
-// SAFETY: the process reads what the command may write at that moment, and checks afterwards whether it did. It writes
-// only with TAKEN set, when the command keeps out.
+// SAFETY: the process may read while the command writes, and checks afterwards whether it did. It writes only with
+// TAKEN set, when the command keeps out.
 unsafe impl Sync for Mailbox {}
 
 impl Default for Mailbox {
@@ -73,7 +74,7 @@ impl Default for Mailbox {
 }
 
 impl Mailbox {
-    /// An empty one.
+    /// An empty mailbox.
     pub const fn new() -> Self {
         Self {
             magic: MAGIC,

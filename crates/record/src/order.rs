@@ -1,4 +1,4 @@
-//! The file in which a process notes in which order its threads take locks: layout and writer. Version 1.
+//! The file in which a process notes the order in which its threads take locks: layout and writer. Version 1.
 //!
 //! ```text
 //!   byte 0       one Header: who wrote it
@@ -10,8 +10,8 @@
 //!   STACKS_AT    STACKS x Stack: pieces of stacks, as they were, for the reader to unwind
 //! ```
 //!
-//! All of it is mapped shared, and an entry counts once its key says so. So the file can be read while the process runs, and
-//! is complete after `kill -9`. What finds no room is counted.
+//! All of it is mapped shared, and an entry counts once its key says so. So the file can be read while the process
+//! runs, and is complete after `kill -9`. Whatever finds no room is counted.
 
 mod writer;
 
@@ -23,34 +23,34 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The first eight bytes of a complete file; written last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lworder\0");
-/// Counts changes of this layout.
+/// Incremented when this layout changes.
 pub const VERSION: u32 = 1;
 /// How the file's name ends: `PID-N.order`.
 pub const ENDING: &str = ".order";
 
-/// Threads that are followed at a time.
+/// The number of threads that are followed at a time.
 pub const THREADS: usize = 512;
-/// Locks that a thread may hold at a time; more are not followed.
+/// How many locks a thread may hold at a time; more are not followed.
 pub const HELD: usize = 16;
-/// Locks that are told apart.
+/// The number of locks that are distinguished.
 pub const LOCKS: usize = 8192;
-/// Pairs of locks, by what else was held.
+/// The number of pairs of locks, with different sets of other locks held.
 pub const EDGES: usize = 8192;
-/// Gate locks that an edge has room for: more are left out.
+/// The number of gate locks that an edge has room for; more are left out.
 pub const GATES: usize = 8;
 /// Different sets of gate locks that one pair of locks may have.
 const SETS: usize = 8;
 /// Pieces of stacks.
 pub const STACKS: usize = 1024;
-/// An entry may stand in any of this many places.
+/// An entry may be in any of this many places.
 const WAYS: usize = 32;
 
 /// A key: the entry is being written.
 const MOVING: u64 = u64::MAX;
-/// In a lock's key: it was destroyed.
+/// In a lock's key: the lock was destroyed.
 pub const GONE: u64 = 1 << 63;
 
-/// Who wrote the file. What is not atomic is constant once `magic` is there.
+/// Who wrote the file. What isn't atomic is constant once `magic` is there.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Header {
@@ -58,7 +58,7 @@ pub struct Header {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: u32,
-    /// The process, as it is known to itself.
+    /// The process's id, as the process sees it.
     pub pid: u32,
     /// The file's length, bytes.
     pub length: u64,
@@ -66,7 +66,7 @@ pub struct Header {
     pub start_ns: u64,
     /// Threads so far.
     pub threads: AtomicU32,
-    /// Locks so far, of those that were taken together with others.
+    /// Locks so far that were taken together with others.
     pub locks: AtomicU32,
     /// The state of the memory of locks and edges: [`UNUSED`] and so on.
     pub tables: AtomicU32,
@@ -78,44 +78,44 @@ pub struct Header {
     pub threads_lost: AtomicU64,
     /// Acquisitions of threads that hold [`HELD`] locks.
     pub held_lost: AtomicU64,
-    /// Times that a lock found no room.
+    /// How often a lock found no room.
     pub locks_lost: AtomicU64,
-    /// Times that an edge found no room.
+    /// How often an edge found no room.
     pub edges_lost: AtomicU64,
     /// Edges of destroyed locks that made room for others.
     pub edges_evicted: AtomicU64,
     /// Stacks that found no room.
     pub stacks_lost: AtomicU64,
-    /// The lock in use, as `LOCKWRIGHT_LOCK` said it; UTF-8, filled with zeroes.
+    /// The lock in use, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
     pub lock: [u8; 128],
-    /// The command line, its words set apart by blanks; cut where it is longer.
+    /// The command line, with blanks between the words; cut if it is longer.
     pub command: [u8; 512],
 }
 
-/// Tables: nobody has needed them.
+/// Tables: nobody has needed them yet.
 pub const UNUSED: u32 = 0;
 /// Tables: a thread is making them.
 const BUSY: u32 = 1;
-/// Tables: they are there.
+/// Tables: they exist.
 pub const READY: u32 = 2;
 /// Tables: there is no memory for them.
 const NOTHING: u32 = 3;
 
-/// A thread. It alone writes, but for a lock that another one releases in its place.
+/// A thread. Only the thread itself writes here, except when another one releases a lock in its place.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Thread {
     /// Its kernel id; 0: free.
     pub tid: AtomicU32,
-    /// Its number, from 1 on: unlike ids, these don't come back.
+    /// Its number, from 1: unlike ids, numbers aren't reused.
     pub number: AtomicU32,
     /// The lock that it waits for; 0: none.
     pub waits_for: AtomicU64,
-    /// Where: a return address.
+    /// Where it waits: a return address.
     pub waits_at: AtomicU64,
-    /// What it holds; 0: nothing in this place.
+    /// The locks that it holds; 0: none in this place.
     pub held: [AtomicU64; HELD],
-    /// About each of these.
+    /// Details of each of these.
     pub about: [Held; HELD],
 }
 
@@ -129,7 +129,7 @@ pub struct Held {
     pub stack: AtomicU32,
     /// The lock's id; 0: not looked up yet.
     pub id: AtomicU32,
-    /// How often it holds the lock, less one.
+    /// How often it holds the lock, minus one.
     pub again: AtomicU32,
     /// [`READ`], and the lock's kind.
     pub flags: AtomicU32,
@@ -141,7 +141,7 @@ pub struct Held {
 pub struct Lock {
     /// Its address, with [`GONE`]; 0: this place is free.
     pub key: AtomicU64,
-    /// Its number, from 1 on. A lock at the address of one that is gone has another.
+    /// Its number, from 1. A new lock at the address of a destroyed one has a new number.
     pub id: AtomicU32,
     /// Nothing yet.
     pub reserved: u32,
@@ -151,31 +151,31 @@ pub struct Lock {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Edge {
-    /// The ids: of the held one in the upper half; 0: this place is free.
+    /// Both ids, that of the held lock in the upper half; 0: this place is free.
     pub key: AtomicU64,
     /// How often.
     pub count: AtomicU64,
-    /// The address of the one that was held.
+    /// The address of the held lock.
     pub from: AtomicU64,
     /// Where it was taken: a return address; 0: not known.
     pub from_site: AtomicU64,
-    /// The address of the one that was asked for.
+    /// The address of the lock that was asked for.
     pub to: AtomicU64,
-    /// Where: a return address; 0: not known.
+    /// Where it was asked for: a return address; 0: not known.
     pub to_site: AtomicU64,
-    /// Indices of the stacks of both, + 1; 0: none.
+    /// Index of the stack where the held lock was taken, + 1; 0: none.
     pub from_stack: AtomicU32,
-    /// As `from_stack`.
+    /// The same for the lock that was asked for.
     pub to_stack: AtomicU32,
-    /// The lower half says how and what the held one is, the upper half the one asked for: [`READ`], kinds, [`AGAIN`].
+    /// The lower half is about the held lock, the upper half about the one asked for: [`READ`], kinds, [`AGAIN`].
     pub flags: AtomicU32,
     /// The first thread's kernel id.
     pub tid: AtomicU32,
-    /// The numbers of the first two threads that did it; 0: no more.
+    /// The numbers of the first two threads that did it; 0: there was none, or no second one.
     pub threads: [AtomicU32; 2],
     /// Not 0: more threads did it.
     pub more: AtomicU32,
-    /// Ids of the other locks that were held each time; 0: none.
+    /// Ids of the other locks that were held every time; 0: none.
     pub gates: [AtomicU32; GATES],
     /// Nothing yet.
     pub reserved: [u32; 5],
@@ -185,7 +185,7 @@ pub struct Edge {
 pub const READ: u32 = 1;
 /// In an edge's half: taken again, by a waiter of a condition variable.
 pub const AGAIN: u32 = 2;
-/// In an edge's half and in [`Held::flags`]: the lock's kind begins here.
+/// In an edge's half and in [`Held::flags`]: the lock's kind begins at this bit.
 pub const KIND_SHIFT: u32 = 4;
 /// Kind: a mutex.
 pub const MUTEX: u32 = 0;
@@ -193,18 +193,18 @@ pub const MUTEX: u32 = 0;
 pub const RWLOCK: u32 = 1;
 /// Kind: a spin lock.
 pub const SPIN: u32 = 2;
-/// The bits of a half.
+/// Bits of a half.
 pub const HALF: u32 = 16;
 
 /// Where the threads begin.
 pub const THREADS_AT: usize = PAGE;
-/// From one thread to the next.
+/// The distance from one thread to the next.
 pub const THREAD: usize = size_of::<Thread>().next_multiple_of(64);
-/// Where the keys of the stacks begin: they are looked for without reading the pieces.
+/// Where the keys of the stacks begin. They are kept apart so that a search doesn't read the pieces.
 pub const KEYS_AT: usize = THREADS_AT + THREADS * THREAD;
-/// Where the map begins: all before it is there from the start.
+/// Where the map begins. Everything before it is populated from the start.
 pub const MAPS_AT: usize = (KEYS_AT + STACKS * 8).next_multiple_of(PAGE);
-/// The bytes that it may have.
+/// The most bytes that the map may have.
 pub const MAPS: usize = 32 * PAGE;
 /// Where the locks begin.
 pub const LOCKS_AT: usize = MAPS_AT + MAPS;

@@ -1,4 +1,4 @@
-//! Pieces of stacks, as they were, for a reader to unwind: a hash table in a mapped file. Programs need no frame pointers for it.
+//! Copied pieces of stacks, for a reader to unwind: a hash table in a mapped file. So programs need no frame pointers.
 //!
 //! ```text
 //!   keys      one for each piece: looked for without reading the pieces; 0: free
@@ -13,16 +13,16 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Bytes of each piece.
 pub const PIECE: usize = 2 * PAGE - 48;
-/// A piece may stand in any of this many places.
+/// A piece may be in any of this many places.
 const WAYS: usize = 32;
 /// A key: the piece is being written.
 const MOVING: u64 = u64::MAX;
 
-/// A piece of a stack, as it was when the program called.
+/// A piece of a stack, as it was at the time of the call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Stack {
-    /// Where, by its writer's own reckoning; 0: free.
+    /// The writer's own key for the place; 0: free.
     pub key: AtomicU64,
     /// The return address of the call.
     pub site: AtomicU64,
@@ -30,7 +30,7 @@ pub struct Stack {
     pub pointer: AtomicU64,
     /// The frame pointer.
     pub frame: AtomicU64,
-    /// How many bytes there are, from the stack pointer upwards; 0: none yet.
+    /// The number of bytes, from the stack pointer upwards; 0: none yet.
     pub length: AtomicU32,
     /// Not 0: locks that were taken here were held while others were.
     pub nests: AtomicU32,
@@ -51,13 +51,15 @@ pub struct Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     /// # Safety
-    /// At `stacks`, which begins a page, there is room for as many [`Stack`]s as there are keys, mapped for as long as `'a`.
+    /// At `stacks`, which is the start of a page, there is room for as many [`Stack`]s as there are keys, mapped for as
+    /// long as `'a`.
     pub unsafe fn new(keys: &'a [AtomicU64], stacks: *mut u8) -> Self {
         Self { keys, stacks }
     }
 
-    /// The piece with this key, which is neither 0 nor all ones: its index + 1. `fill` is called if it is new: it writes up to
-    /// [`PIECE`] bytes, and says how many. `None`: there is no room, or it is just being written.
+    /// The index + 1 of the piece with this key, which is neither 0 nor all ones. If the piece is new, `fill` is
+    /// called: it writes up to [`PIECE`] bytes and returns their number. `None`: there is no room, or the piece is just
+    /// being written.
     pub fn put(
         &self,
         key: u64,
@@ -77,8 +79,8 @@ impl<'a> Pieces<'a> {
         // SAFETY: `new`'s promise.
         let start = unsafe { self.stacks.add(at * size_of::<Stack>()) };
         // SAFETY: whole pages, mapped.
-        unsafe { file::populate(start, size_of::<Stack>()) }.ok()?; // else the place stays MOVING: nobody tries again
-        // SAFETY: populated; zeroes are one.
+        unsafe { file::populate(start, size_of::<Stack>()) }.ok()?; // otherwise the place stays MOVING, so nobody tries again
+        // SAFETY: it is populated, and zeroes are a valid stack.
         let stack: &Stack = unsafe { &*start.cast() };
         stack.site.store(site, Relaxed); // published below
         stack.pointer.store(pointer, Relaxed); // as above
@@ -95,7 +97,7 @@ impl<'a> Pieces<'a> {
     /// The piece of this number.
     pub fn get(&self, number: u32) -> Option<&'a Stack> {
         let at = (number as usize).checked_sub(1).filter(|&at| at < self.keys.len())?;
-        // SAFETY: who has a number has seen its key, behind which the piece is there.
+        // SAFETY: a thread that has a number has seen its key, and the piece was written before the key.
         Some(unsafe { &*self.stacks.add(at * size_of::<Stack>()).cast() })
     }
 }

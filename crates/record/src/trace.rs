@@ -6,9 +6,9 @@
 //!   CHUNKS_AT    Header::chunks x Chunk: each is one thread's; holes until used
 //! ```
 //!
-//! A thread takes the next free chunk when it has none, or when its own is full; its chunks, in the file's order,
-//! are its records in order. Threads share only the count of chunks taken. A record counts once `used` says so:
-//! the file can be read while the process runs, and is complete after `kill -9`.
+//! A thread takes the next free chunk when it has none, or when its own is full. Its chunks, in the file's order, hold
+//! its records in order. Threads share only the count of chunks taken. A record counts once `used` says so. So the file
+//! can be read while the process runs, and is complete after `kill -9`.
 
 use crate::About;
 use crate::file::{self, Refused};
@@ -19,11 +19,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The first eight bytes of a complete file; written last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwlocks\0");
-/// Counts changes of this layout.
+/// Incremented when this layout changes.
 pub const VERSION: u32 = 2;
 /// Where the list of loaded objects begins.
 pub const OBJECTS_AT: usize = PAGE;
-/// Bytes of that list: some 200 objects.
+/// Bytes of that list: room for about 200 objects.
 pub const OBJECTS: usize = 4 * PAGE;
 /// Where the chunks begin.
 pub const CHUNKS_AT: usize = OBJECTS_AT + OBJECTS;
@@ -31,7 +31,7 @@ pub const CHUNKS_AT: usize = OBJECTS_AT + OBJECTS;
 pub const CHUNK: usize = 4 * PAGE;
 /// Records of a chunk.
 pub const RECORDS: usize = (CHUNK - 32) / size_of::<Record>();
-/// Chunks of the smallest file: a few threads have room in it.
+/// Chunks of the smallest file, which has room for a few threads.
 const CHUNKS_MIN: u64 = 16;
 /// Chunks of the largest file, 16 GiB.
 const CHUNKS_MAX: u64 = 1 << 20;
@@ -50,9 +50,9 @@ pub struct Header {
     pub start_ns: u64,
     /// How many chunks the file has room for.
     pub chunks: u32,
-    /// CPUs that the process may keep busy.
+    /// The number of CPUs that the process may keep busy.
     pub cpus: u32,
-    /// How many chunks are taken, or more.
+    /// How many chunks are taken; it may be too large.
     pub taken: AtomicU32,
     /// How many threads have taken one.
     pub threads: AtomicU32,
@@ -60,17 +60,17 @@ pub struct Header {
     pub dropped: AtomicU64,
     /// What recording itself adds to the time between two operations, ns.
     pub gap_ns: AtomicU32,
-    /// How long an operation that waits for nobody takes, as recorded, ns.
+    /// How long an operation without a wait takes, as recorded, ns.
     pub operation_ns: AtomicU32,
     /// 1: there is no room on the disk.
     pub is_disk_full: AtomicU32,
     /// Bytes of the list of loaded objects that are written.
     pub objects: AtomicU32,
-    /// The lock in use, as `LOCKWRIGHT_LOCK` said it; UTF-8, filled with zeroes.
+    /// The lock in use, as given in `LOCKWRIGHT_LOCK`; UTF-8, padded with zeroes.
     pub lock: [u8; 128],
-    /// The emulated machine, as `LOCKWRIGHT_EMULATE` said it; empty: a real one.
+    /// The emulated machine, as given in `LOCKWRIGHT_EMULATE`; empty: a real one.
     pub emulated: [u8; 256],
-    /// The command line, its words set apart by blanks; cut where it is longer.
+    /// The command line, with blanks between the words; cut if it is longer.
     pub command: [u8; 512],
 }
 
@@ -78,7 +78,7 @@ pub struct Header {
 #[repr(C)]
 #[derive(Debug)]
 pub struct Chunk {
-    /// The thread's number + 1, by order of its first chunk; 0: nobody's.
+    /// The thread's number + 1, in the order of first chunks; 0: nobody's.
     pub thread: AtomicU32,
     /// The class of the core on which the thread took it.
     pub class: AtomicU32,
@@ -94,7 +94,7 @@ pub struct Chunk {
     pub records: [Record; RECORDS],
 }
 
-/// One operation of the thread's; times are ns of `CLOCK_MONOTONIC`.
+/// One operation of the thread; times are ns of `CLOCK_MONOTONIC`.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Record {
@@ -112,18 +112,18 @@ pub struct Record {
 pub enum What {
     /// The lock was acquired.
     Acquired = 1,
-    /// It was acquired again by a waiter of a condition variable: until `from_ns` the thread waited for that.
+    /// It was acquired again by a waiter of a condition variable, for which the thread waited until `from_ns`.
     Woken = 2,
     /// It was released.
     Released = 3,
-    /// A thread waited for it until the time was up.
+    /// A thread waited for it until its time was up.
     GaveUp = 4,
     /// No operation: since the last one the thread did not run for this long.
     Away = 5,
 }
 
 impl What {
-    /// What the number means; `None`: it means nothing.
+    /// The operation with this number; `None`: there is none.
     pub fn of(number: u8) -> Option<Self> {
         [Self::Acquired, Self::Woken, Self::Released, Self::GaveUp, Self::Away]
             .into_iter()
@@ -136,7 +136,7 @@ const KIND_SHIFT: u32 = 56;
 impl Record {
     /// The lock's address, and what happened to it; `None`: no record.
     pub fn what(&self) -> Option<(What, u64)> {
-        let word = self.what.load(Relaxed); // `used` says that it is there
+        let word = self.what.load(Relaxed); // `used` says that it has been written
         What::of((word >> KIND_SHIFT) as u8).map(|what| (what, word & ((1 << KIND_SHIFT) - 1)))
     }
 }
@@ -148,7 +148,7 @@ impl Chunk {
         RECORDS.saturating_sub(self.used.load(Relaxed) as usize) // the owner's
     }
 
-    /// Adds a record, if there is room. Its owner alone calls this.
+    /// Adds a record, if there is room. Only the owner calls this.
     #[inline]
     pub fn push(&self, what: What, lock: usize, from_ns: u64, to_ns: u64) {
         let used = self.used.load(Relaxed); // the owner's
@@ -161,7 +161,7 @@ impl Chunk {
         self.used.store(used + 1, Release);
     }
 
-    /// Forgets its records. Its owner alone calls this.
+    /// Forgets its records. Only the owner calls this.
     pub fn clear(&self) {
         self.used.store(0, Relaxed); // the owner's
     }
@@ -185,7 +185,7 @@ unsafe impl Send for Tracer {}
 unsafe impl Sync for Tracer {}
 
 impl Tracer {
-    /// Makes `DIR/PID-N.locks`, with the first N that is free, and with room for at least this many records.
+    /// Makes `DIR/PID-N.locks`, with the first free N, and with room for at least this many records.
     ///
     /// # Errors
     /// As [`Writer::create`](crate::Writer::create).
@@ -241,7 +241,7 @@ impl Tracer {
         unsafe { &*self.base.cast() }
     }
 
-    /// Lists a loaded object, if there is room: its memory, and its file's path. By one thread alone.
+    /// Lists a loaded object, if there is room: its memory, and its file's path. Only one thread calls this.
     pub fn list(&self, memory: Range<usize>, path: &[u8]) {
         let objects = &self.header().objects;
         let mut at = objects.load(Relaxed) as usize; // its own
@@ -251,7 +251,7 @@ impl Tracer {
             return;
         }
         for piece in pieces {
-            // SAFETY: within the mapping, which has the list's pages; nobody reads beyond `objects`.
+            // SAFETY: within the mapping, whose pages for the list are populated; nobody reads beyond `objects`.
             unsafe {
                 let to = self.base.add(OBJECTS_AT + at);
                 core::ptr::copy_nonoverlapping(piece.as_ptr(), to, piece.len());
@@ -279,7 +279,7 @@ impl Tracer {
         // SAFETY: as above.
         if unsafe { file::populate(at, CHUNK) }.is_err() {
             header.is_disk_full.store(1, Relaxed); // for the reader's eyes
-            header.taken.store(header.chunks, Relaxed); // nobody tries again
+            header.taken.store(header.chunks, Relaxed); // so nobody tries again
             return None;
         }
         // SAFETY: zeroes are an empty chunk; mapped forever.
@@ -289,7 +289,7 @@ impl Tracer {
             Some(last) => last.thread.load(Relaxed),          // its own
             None => header.threads.fetch_add(1, Relaxed) + 1, // a number by itself
         };
-        // ORDERING: Release, pairs with [used]: it has an owner.
+        // ORDERING: Release, pairs with [used]: the chunk has an owner.
         chunk.thread.store(thread, Release);
         Some(chunk)
     }
@@ -301,7 +301,7 @@ impl Tracer {
     }
 }
 
-/// The objects that the process lists: their memory and their paths.
+/// The objects that the process has listed: their memory and their paths.
 pub fn objects<'a>(
     header: &Header,
     list: &'a [u8; OBJECTS],

@@ -28,7 +28,7 @@ pub struct Writer {
     base: *mut u8,
 }
 
-// SAFETY: everything behind it is atomic, or constant.
+// SAFETY: everything behind it is atomic or constant.
 unsafe impl Send for Writer {}
 // SAFETY: as above.
 unsafe impl Sync for Writer {}
@@ -42,7 +42,7 @@ pub struct Slot(pub u8);
 pub struct Sample {
     /// How long it took, ns.
     pub latency_ns: u64,
-    /// What it may have taken, ns.
+    /// What it was allowed to take, ns.
     pub slo_ns: u64,
     /// The window with which it ran, ns.
     pub window_ns: u32,
@@ -65,10 +65,11 @@ impl Sample {
 }
 
 impl Writer {
-    /// Makes `DIR/PID-N.stats`, with the first N that is free.
+    /// Makes `DIR/PID-N.stats`, with the first free N.
     ///
     /// # Errors
-    /// The system's, from making, growing or mapping the file; ENAMETOOLONG for a folder of 4000 bytes.
+    /// The system's error from creating, growing or mapping the file; ENAMETOOLONG for a folder whose path has 4000
+    /// bytes.
     pub fn create(dir: &[u8], about: &About<'_>) -> Result<Self, Refused> {
         let (base, pid, _) = file::create(dir, b".stats\0", LENGTH, BLOCKS_AT)?;
         let writer = Self { base };
@@ -106,7 +107,7 @@ impl Writer {
     /// The place of the epoch `id`; `None`: all are taken.
     pub fn slot(&self, id: u32) -> Option<Slot> {
         (0..EPOCHS as u8).map(Slot).find(|&slot| {
-            // Relaxed: the only information is who owns the place.
+            // Relaxed: the only information is which epoch owns the place.
             match self.head(slot).id.compare_exchange(0, id + 1, Relaxed, Relaxed) {
                 Ok(_) => true,
                 Err(seen) => seen == id + 1,
@@ -131,7 +132,7 @@ impl Writer {
         let class = usize::from(sample.class).min(CLASSES - 1);
         let head = self.head(slot);
         let Some(block) = self.block(head, slot, class) else { return false };
-        // Relaxed, all of them: counters, whose order does not matter to a reader.
+        // Relaxed, all of them: these are counters, and their order doesn't matter to a reader.
         block.buckets[bucket(sample.latency_ns)].fetch_add(1, Relaxed);
         if block.max_ns.load(Relaxed) < sample.latency_ns {
             block.max_ns.fetch_max(sample.latency_ns, Relaxed);
@@ -152,7 +153,7 @@ impl Writer {
         if head.slo_ns.load(Relaxed) != sample.slo_ns {
             head.slo_ns.store(sample.slo_ns, Relaxed);
         }
-        // All threads share this word: it is written once a millisecond.
+        // All threads share this word, so it is written only once a millisecond.
         let last = &self.header().last_ns;
         if last.load(Relaxed) + 1_000_000 <= now_ns {
             last.store(now_ns, Relaxed);
@@ -162,7 +163,7 @@ impl Writer {
 
     fn block(&self, head: &EpochHead, slot: Slot, class: usize) -> Option<&ClassBlock> {
         let at = block_at(usize::from(slot.0) % EPOCHS, class);
-        let classes = head.classes.load(Relaxed); // the pages are there or not, for all threads
+        let classes = head.classes.load(Relaxed); // whether the pages exist is the same for all threads
         if classes & 1 << class == 0 && !self.open_block(&head.classes, at, class) {
             return None;
         }

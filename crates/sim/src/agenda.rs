@@ -1,4 +1,4 @@
-//! What happens next: events in the order of their time, and of their making where times are equal.
+//! What happens next: events in order of time, and in order of creation where times are equal.
 //!
 //! ```text
 //!   now                                              now + 4 us
@@ -6,8 +6,9 @@
 //!     └► event ► event (sorted)   └► later ones: a heap, from which they move here when their time is near
 //! ```
 //!
-//! A saturated line has an event every few ns, so a bucket has about one: to post an event and to take the first one costs
-//! the same, however many there are. A binary heap's cost grows with their number, and that with the machine's cores.
+//! A saturated line has an event every few ns, so a bucket has about one event. Posting an event and taking the first
+//! one therefore cost the same, however many events there are. With a binary heap the cost would grow with the number
+//! of events, and so with the machine's cores.
 
 use crate::engine::{Ps, What};
 use std::cmp::Reverse;
@@ -26,7 +27,7 @@ struct Event {
     time: Ps,
     number: u64,
     what: What,
-    /// The next one of its bucket, or of the free ones.
+    /// The next event of its bucket, or the next free place.
     next: u32,
 }
 
@@ -36,15 +37,15 @@ pub(crate) struct Agenda {
     first: Box<[u32; BUCKETS]>,
     /// Which buckets have events.
     full: [u64; WORDS],
-    /// Of the event that was taken last, on an endless row of buckets.
+    /// The bucket of the last event taken, on an endless row of buckets.
     bucket: u64,
     /// Events beyond the buckets.
     later: BinaryHeap<Reverse<(Ps, u64, u32)>>,
-    /// All events, wherever they are, and places of former ones.
+    /// All events, wherever they are, and the places of former ones.
     events: Vec<Event>,
     free: u32,
     numbers: u64,
-    /// The time of the first one; `Ps::MAX` if there is none.
+    /// The time of the first event; `Ps::MAX` if there is none.
     pub(crate) next: Ps,
     /// Its bucket; `FAR` if there is none, or a later one comes first.
     next_bucket: u64,
@@ -149,7 +150,7 @@ impl Agenda {
         if bits != 0 {
             return self.bucket + u64::from(bits.trailing_zeros());
         }
-        // The last of these words is the first one again, of which only the lower bits can be set.
+        // The last of these words is the first one again; only its lower bits can be set.
         let base = self.bucket - (start % 64) as u64;
         let found = (1..=WORDS).find_map(|further| {
             let bits = self.full[(start / 64 + further) % WORDS];
@@ -217,7 +218,7 @@ mod tests {
             let (mut agenda, mut list) = (Agenda::default(), Vec::new());
             let (mut now, mut number) = (0, 0);
             for _ in 0..20_000 {
-                // More and fewer of them, so that it also runs empty.
+                // Sometimes more, sometimes fewer of them, so that the agenda also runs empty.
                 if rng.u32(0..100) < if now % 7 < 4 { 60 } else { 40 } || list.is_empty() {
                     let time = now + rng.u64(0..1 << spread);
                     agenda.post(time, What::Ready { thread: number });

@@ -1,8 +1,8 @@
-//! Who of those that ask for a line is served next: a draw by weights.
+//! Which request for a line is served next: a weighted draw.
 //!
-//! A core's weight depends on its class, and on whether it is in the line's own cluster. So a queue keeps, for each
-//! class and each cluster, which of its places they have, as bits. The sum of all weights is then a few counts of bits, and
-//! the place that a draw falls on is found by halving: the cost does not grow with the queue.
+//! A core's weight depends on its class, and on whether it is in the line's own cluster. So a queue keeps a bit mask of
+//! its places for each class and each cluster. The sum of all weights then takes a few bit counts, and halving finds
+//! the place that a draw falls on: the cost doesn't grow with the queue.
 
 use crate::engine::Tid;
 
@@ -11,7 +11,7 @@ use crate::engine::Tid;
 pub(crate) struct Request {
     pub(crate) thread: Tid,
     pub(crate) write: bool,
-    /// The requester's.
+    /// The requester's class.
     pub(crate) class: u16,
     pub(crate) cluster: u16,
 }
@@ -22,7 +22,7 @@ type Places = [u64; 2];
 /// Up to this many places are looked at one after the other.
 const FEW: usize = 12;
 
-/// Those who ask for a line.
+/// Requests for a line.
 #[derive(Default)]
 pub(crate) struct Queue {
     requests: Vec<Request>,
@@ -30,7 +30,7 @@ pub(crate) struct Queue {
     places: Vec<Places>,
 }
 
-/// What counts in a draw: by class, as far as they are elsewhere, and in the line's own cluster.
+/// The places that count in a draw: by class for those outside the line's cluster, and those in it.
 #[derive(Default)]
 pub(crate) struct Draw {
     groups: Vec<(Places, f64)>,
@@ -43,7 +43,7 @@ pub(crate) struct Weights<'a> {
     pub(crate) by_class: &'a [f64],
     /// The line's cluster.
     pub(crate) home: Option<usize>,
-    /// What weights are multiplied with there.
+    /// The factor by which weights are multiplied there.
     pub(crate) local: f64,
 }
 

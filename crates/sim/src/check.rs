@@ -26,9 +26,9 @@ pub enum Violation {
     Race {
         /// When, ns of simulated time.
         at_ns: u64,
-        /// Who wrote before.
+        /// Who wrote first.
         first: String,
-        /// Who wrote then.
+        /// Who wrote second.
         second: String,
     },
     /// Happens-before: a lock was acquired without knowledge of the last critical section.
@@ -42,7 +42,7 @@ pub enum Violation {
         at_ns: u64,
         /// Who held it before.
         first: String,
-        /// Who got it then.
+        /// Who got it next.
         second: String,
     },
     /// The workload's own deadlock: its threads take the same locks in different orders.
@@ -63,17 +63,17 @@ pub enum Violation {
         /// Updates that are missing.
         missing: u64,
     },
-    /// Deadlock or lost wake-up: threads that will never go on.
+    /// Deadlock or lost wake-up: threads that will never run again.
     #[error("{why} at {at_ns} ns (a deadlock, or a lost wake-up): {}", who.join("; "))]
     Stuck {
-        /// How it shows.
+        /// How it was noticed.
         why: &'static str,
         /// When, ns of simulated time.
         at_ns: u64,
         /// Each thread that is left, and what it waits for.
         who: Vec<String>,
     },
-    /// First come first served: a thread that came later got the lock first.
+    /// First come, first served: a later thread got the lock first.
     #[error(
         "{first} waited for lock {lock} since {waited_since_ns} ns; {second} came at {came_ns} ns and got it first"
     )]
@@ -103,7 +103,7 @@ pub enum Violation {
         /// How often it may be.
         bound: u32,
     },
-    /// No thread makes progress, though all keep running.
+    /// No thread makes progress, although all keep running.
     #[error(
         "nobody gets the lock any more at {at_ns} ns (a livelock): {steps} steps, {since} of them since the last acquisition, every thread that can go on in turn: {}", who.join("; ")
     )]
@@ -117,7 +117,7 @@ pub enum Violation {
         /// Each thread that is left, and what it does.
         who: Vec<String>,
     },
-    /// Starvation: a waiter stood by for longer than any window may last.
+    /// Starvation: a waiter stood by for longer than the longest window.
     #[error(
         "{who} let others go first at lock {lock} for {waited_ns} ns; a window ends after {bound_ns} ns"
     )]
@@ -137,15 +137,15 @@ pub enum Violation {
         /// Who tried.
         who: String,
     },
-    /// An operation returned something that it must not return in this state.
+    /// An operation returned a value that it must not return in this state.
     #[error("{who} asked for {what}")]
     Answer {
         /// Who asked.
         who: String,
-        /// For what, what was returned, and what should have been.
+        /// What it asked for, what was returned, and what should have been.
         what: String,
     },
-    /// A thread used a word whose memory had been given up.
+    /// A thread used a word whose memory had been freed.
     #[error("{who} used a word whose memory was given up, at {at_ns} ns, in {site}")]
     Dangling {
         /// When, ns of simulated time.
@@ -169,7 +169,7 @@ pub enum Violation {
         /// Where in the source.
         site: String,
     },
-    /// Happens-before: a word's memory was given up without knowledge of a use.
+    /// Happens-before: a word's memory was freed without knowledge of a use.
     #[error(
         "{second} gave up a word's memory at {at_ns} ns without a happens-before from {first}'s use of it"
     )]
@@ -178,10 +178,10 @@ pub enum Violation {
         at_ns: u64,
         /// Who used it.
         first: String,
-        /// Whose it was.
+        /// Who freed it.
         second: String,
     },
-    /// Lines that were taken from the machine's pool and not given back.
+    /// Lines that were taken from the machine's pool and not returned.
     #[error("{lines} lines of the machine's pool were not given back")]
     Leaked {
         /// How many.

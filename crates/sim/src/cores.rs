@@ -1,16 +1,15 @@
 //! Cores: which thread runs where, and for how long.
 //!
-//! The scheduler is the simplest that has the effects that matter to locks: a queue per CPU, time slices, preemption of
-//! any running thread (holders, too), woken threads that go to an idle CPU if they may, and idle CPUs that take work
-//! from others.
+//! The scheduler is the simplest one with the effects that matter to locks: a queue per CPU, time slices, preemption of
+//! any running thread (including lock holders), woken threads that go to an idle CPU if they may, and idle CPUs that
+//! steal work.
 
 use crate::engine::{Engine, Ps, State, Then, Tid, What, ps};
 use crate::profile::{Power, Profile};
 use crate::timeline::Activity;
 use std::collections::VecDeque;
 
-/// A spinning thread gives its core away after this many looks, if another one waits for it, as on our native
-/// platform.
+/// After this many looks, a spinning thread yields its core to a thread that waits for it, as on our native platform.
 const LOOKS_BEFORE_YIELD: u64 = 4096;
 
 /// One hardware thread.
@@ -28,7 +27,7 @@ pub(crate) struct Cpu {
     pub(crate) pause: Ps,
     pub(crate) clock: Ps,
     pub(crate) line: Ps,
-    /// ps, but a NOP takes less than one.
+    /// In ps; a fraction, because a NOP may take less than one.
     pub(crate) nop: f64,
     pub(crate) compute: f64,
     smt_speed: f64,
@@ -41,12 +40,12 @@ pub(crate) struct Cpu {
     slice_armed: bool,
     pub(crate) doing: Activity,
     pub(crate) doing_since: Ps,
-    /// Lines of memory at hand, see `Platform::take_line`.
+    /// Its spare lines of memory, see `Platform::take_line`.
     pub(crate) free_lines: Vec<*mut u8>,
 }
 
 impl Cpu {
-    /// All of a machine's, cluster by cluster.
+    /// All CPUs of a machine, cluster by cluster.
     pub(crate) fn all(profile: &Profile) -> Vec<Self> {
         let mut all = Vec::new();
         let mut core = 0;
@@ -94,9 +93,9 @@ impl Cpu {
 }
 
 impl Engine {
-    /// How much longer the CPU's work takes because its core's other hardware thread works too. A spinning thread
-    /// leaves the core to the other: a pause instruction, a barrier and an atomic operation on a remote line all stall
-    /// only its own thread.
+    /// The factor by which the CPU's work takes longer because its core's other hardware thread works, too. A spinning
+    /// thread leaves the core to the other: a pause instruction, a barrier and an atomic operation on a remote line all
+    /// stall only its own thread.
     pub(crate) fn smt_factor(&self, cpu: u32) -> f64 {
         let me = &self.cpus[cpu as usize];
         let works = |one: &Cpu| {
@@ -109,7 +108,7 @@ impl Engine {
         if me.smt_speed < 1.0 && siblings.into_iter().any(works) { 1.0 / me.smt_speed } else { 1.0 }
     }
 
-    /// Finds a CPU for a thread that can go on.
+    /// Finds a CPU for a runnable thread.
     pub(crate) fn place_thread(&mut self, id: Tid) {
         let thread = &mut self.threads[id as usize];
         if !matches!(thread.state, State::Woken | State::Sleeping(_)) {
@@ -131,7 +130,7 @@ impl Engine {
                 self.cpus[first..].iter().take_while(|one| one.core == self.cpus[number].core);
             siblings.filter(|one| !one.is_idle()).count()
         };
-        // Its last CPU, if idle; else the fastest idle one, preferably on a core that is entirely idle.
+        // Its last CPU, if idle; otherwise the fastest idle one, preferably on a core that is entirely idle.
         let place = |(number, cpu): (usize, &Cpu)| {
             let elsewhere = number != thread.cpu as usize;
             cpu.is_idle().then(|| (crowded(number), elsewhere, cpu.class, number))
@@ -146,7 +145,7 @@ impl Engine {
         let kernel = &self.profile.kernel;
         let one = &self.cpus[cpu as usize];
         if one.is_idle() {
-            // A CPU that is still on its way into idleness is not disturbed before it is there.
+            // A CPU that is just becoming idle can't be disturbed until it is.
             let idle = self.now.saturating_sub(one.doing_since);
             let late = one.doing_since.saturating_sub(self.now);
             let deep =
@@ -170,7 +169,7 @@ impl Engine {
         if !one.slice_armed && !one.queue.is_empty() {
             one.slice_armed = true;
             let (at, turn) = (one.since.max(self.now) + slice, one.turn);
-            // As long as a thread waits for a CPU, this event lets it go on: see `any_ready`.
+            // As long as a thread waits for a CPU, this event counts as one that lets it go on: see `any_ready`.
             self.post(at, What::Slice { cpu, turn });
             if let Some(runs) = self.cpus[cpu as usize].running {
                 self.yields_later(runs);
@@ -211,7 +210,7 @@ impl Engine {
         self.arm_slice(cpu);
     }
 
-    /// A CPU's thread leaves it, which takes `delay`; the next one comes.
+    /// A CPU's thread leaves it, which takes `delay`, and the next one takes over.
     pub(crate) fn give_up_cpu(&mut self, cpu: u32, delay: Ps) {
         self.account(cpu);
         let one = &mut self.cpus[cpu as usize];
@@ -279,7 +278,7 @@ impl Engine {
         self.give_up_cpu(cpu, 0);
     }
 
-    /// A thread that spins without a deadline gives up its core after a while, if somebody waits for that.
+    /// A thread that spins without a deadline yields its core after a while, if another thread waits for it.
     pub(crate) fn yields_later(&mut self, id: Tid) {
         let thread = &self.threads[id as usize];
         let one = &self.cpus[thread.cpu as usize];
@@ -289,7 +288,7 @@ impl Engine {
         }
     }
 
-    /// The running thread gives up its core at the end of what it does, if somebody waits for that.
+    /// The running thread yields its core at the end of its operation, if another thread waits for it.
     pub(crate) fn gives_way(&mut self) {
         let waited_for = !self.cpus[self.my_cpu() as usize].queue.is_empty();
         let me = self.me() as usize;

@@ -1,4 +1,4 @@
-//! The machine: threads as coroutines, events in the order of their time, one operating-system thread for all.
+//! The machine: threads as coroutines, events in order of time, all on one operating-system thread.
 //!
 //! ```text
 //!   event ──► what it changes (line, core, sleeper) ──► resume a thread ──► it runs until it has to wait
@@ -6,15 +6,14 @@
 //!     └───────────────── a later event: "resume me", "my request arrives" ◄──────────┘
 //! ```
 //!
-//! Time is counted in picoseconds. Every operation of a lock costs some (`advance`); a thread whose operation ends before
-//! the next event runs on without a switch. The same seed gives the same run, event by event: ties are broken by the order
-//! in which events were made, and the only thing that depends on addresses is which words share a line of
-//! 128 bytes.
+//! Time is counted in picoseconds. Every operation of a lock costs time (`advance`). A thread whose operation ends
+//! before the next event runs on without a switch. The same seed gives the same run, event by event: ties are broken by
+//! order of creation, and the only thing that depends on addresses is which words share a line of 128 bytes.
 //!
 //! Invariants:
 //! 1. At most one coroutine runs; while none does, every thread is in exactly one [`State`].
 //! 2. A thread has at most one live `Resume`, `Timer` or request: `turn` counts, and an event of an old turn is void.
-//! 3. Between a look at a word and the wait for its change nothing else runs, or the wait is not begun.
+//! 3. Nothing else runs between a look at a word and the wait for its change; otherwise the wait doesn't begin.
 
 mod current;
 mod thread;
@@ -56,10 +55,10 @@ pub(crate) struct Engine {
     pub(crate) profile: Profile,
     pub(crate) now: Ps,
     agenda: Agenda,
-    /// Events that let some thread go on: without any, and with threads left, there is a deadlock.
+    /// Events that let some thread go on. If there are none, and threads are left, that is a deadlock.
     live: usize,
     pub(crate) threads: Vec<Thread>,
-    /// Their stacks, apart from what they do with their threads.
+    /// The threads' stacks, kept apart from their states.
     coroutines: Vec<Option<Coroutine<(), (), (), DefaultStack>>>,
     /// Threads that have not ended.
     pub(crate) left: usize,
@@ -67,9 +66,9 @@ pub(crate) struct Engine {
     pub(crate) cpus: Vec<Cpu>,
     pub(crate) lines: Lines,
     pub(crate) futexes: Futexes,
-    /// What locks note of themselves.
+    /// What locks note about themselves.
     pub(crate) memos: Box<[Memo<Sim>]>,
-    /// What readers show, once any does.
+    /// The table in which readers show what they hold, once one does.
     shown: Option<Box<[Row]>>,
     pub(crate) orders: Orders,
     pub(crate) rng: fastrand::Rng,
@@ -77,17 +76,17 @@ pub(crate) struct Engine {
     pub(crate) violation: Option<Violation>,
     /// After this time, a thread that still runs is stuck.
     pub(crate) limit: Ps,
-    /// How far that moves beyond any progress.
+    /// How far the limit moves beyond the last progress.
     pub(crate) grace: Ps,
     pub(crate) meters: Meters,
     pub(crate) arena: Vec<*mut u8>,
     /// Events handled, for reports of speed.
     pub(crate) handled: u64,
-    /// What threads did without an event: it was over before the next one.
+    /// Operations that needed no event, because they ended before the next one.
     pub(crate) ran_on: u64,
     /// The locks of its mutexes (product.rs).
     pub(crate) table: Vec<Policy<Product>>,
-    /// Who goes next, if that is not a matter of time.
+    /// Who goes next, in explorations, where time doesn't decide.
     pub(crate) explore: Option<Box<Explorer>>,
 }
 
@@ -100,7 +99,7 @@ thread_local! {
 const STACK: usize = 128 << 10;
 
 impl Engine {
-    /// What the running thread says of its wait.
+    /// What the running thread reports about its wait.
     pub(crate) fn reached(&mut self, stage: Stage) {
         let (me, now) = (self.me(), self.now);
         let thread = &mut self.threads[me as usize];
@@ -110,7 +109,7 @@ impl Engine {
             Stage::Head => thread.head = Some(now),
             Stage::Naps => thread.head = None,
             Stage::Passed => {
-                // What it has just read may be old by now.
+                // What it has just read may be outdated by now.
                 let (asks, read) =
                     (thread.asks, if self.explore.is_some() { now } else { thread.acted });
                 let meets = |other: &Thread| {
@@ -181,7 +180,7 @@ impl Engine {
         self.agenda.post(time, what);
     }
 
-    /// Nothing happens before `time`, and not at `time` either.
+    /// Nothing happens until `time`, nor at `time` itself.
     pub(crate) fn is_quiet_until(&self, time: Ps) -> bool {
         time < self.agenda.next
     }
@@ -227,7 +226,7 @@ impl Engine {
         if self.explore.is_some() {
             return;
         }
-        // Threads do not start at one moment: nobody's queue lock falls into step.
+        // Threads start at different moments, so that no queue lock falls into step.
         let start = ps(self.rng.f64() * 200.0);
         self.post(self.now + start, What::Ready { thread: id });
     }
@@ -250,7 +249,8 @@ impl Engine {
     /// # Safety
     /// As [`run`](Self::run).
     pub(crate) unsafe fn resume(this: *mut Self, thread: Tid) {
-        // SAFETY: the caller's promise; while the coroutine runs, nobody looks at `coroutines`: all threads are made before.
+        // SAFETY: the caller's promise. While the coroutine runs, nobody looks at `coroutines`: all threads were
+        // created before.
         unsafe {
             (*this).running = Some(thread);
             let place: *mut Option<_> = &mut (&mut (*this).coroutines)[thread as usize];
@@ -325,7 +325,7 @@ impl Engine {
         }
     }
 
-    /// Some thread has made progress: nobody counts as stuck for a while.
+    /// Some thread has made progress, so none counts as stuck for a while.
     pub(crate) fn progress(&mut self) {
         self.limit = self.limit.max(self.now + self.grace);
     }
@@ -409,8 +409,8 @@ impl Drop for Engine {
     fn drop(&mut self) {
         for coroutine in &mut self.coroutines {
             if let Some(mut coroutine) = coroutine.take() {
-                // SAFETY: what its stack holds is forgotten, not dropped: nothing outside points to it any more, since
-                // the machine ends here; memory that it owned is leaked.
+                // SAFETY: the values on its stack are forgotten, not dropped. Nothing outside points to them any more,
+                // because the machine ends here. Memory that they owned is leaked.
                 unsafe { coroutine.force_reset() };
                 STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
             }

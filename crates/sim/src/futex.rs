@@ -1,10 +1,10 @@
 //! Sleeping: futexes with their costs, and the kernel's hash buckets, where calls on one address wait for each other.
 //!
-//! A wait is: enter the kernel, take the bucket, compare, queue, let the bucket go, leave the core. A wake: enter, take the
-//! bucket, unqueue, send each of the woken on its way (on kernels before wake queues, with the bucket still held), which takes
-//! `turnaround_ns` and, from a deep idle core, more. Calls of one bucket take it first come first served, and spin for
-//! it. The more there are, the longer it takes to change hands. That is why threads at one futex are slower than one by
-//! one.
+//! A wait enters the kernel, takes the bucket, compares, queues, releases the bucket, and leaves the core. A wake
+//! enters, takes the bucket, unqueues, and sends each woken thread on its way (on kernels before wake queues, with the
+//! bucket still held). That takes `turnaround_ns`, and more from a deep idle core. Calls for one bucket get it first
+//! come, first served, and spin for it. The more of them there are, the longer it takes to change hands. That is why
+//! threads that share a futex are slower than threads one by one.
 
 use crate::engine::{Ps, State, Tid, What, advance, engine, ps, suspend};
 use crate::lines::{Access, reach};
@@ -13,7 +13,7 @@ use crate::timeline::Activity;
 use lockwright_platform::Woken;
 use std::collections::VecDeque;
 
-/// What share of a call goes by before the bucket is taken.
+/// The share of a call that passes before the bucket is taken.
 const ENTRY: f64 = 0.4;
 
 struct Sleeper {
@@ -22,7 +22,7 @@ struct Sleeper {
     movable: bool,
 }
 
-/// A lock of the kernel's.
+/// A kernel lock.
 #[derive(Clone, Default)]
 struct Bucket {
     holder: Option<Tid>,
@@ -30,7 +30,7 @@ struct Bucket {
     queue: VecDeque<Tid>,
 }
 
-/// All sleepers, in the order of their coming.
+/// All sleepers, in order of arrival.
 pub(crate) struct Futexes {
     sleepers: VecDeque<Sleeper>,
     buckets: Vec<Bucket>,
@@ -51,15 +51,16 @@ impl Futexes {
     }
 }
 
-/// Which bucket an address has: by the line's number, not the address, so that runs do not depend on where memory is.
+/// The bucket of an address. It depends on the line's number, not on the address, so that runs don't depend on where
+/// memory is.
 fn bucket_of(address: usize) -> usize {
     let e = engine();
     let (line, offset) = e.lines.name_of(address);
     (line as usize * 31 + offset) % e.futexes.buckets.len()
 }
 
-/// Takes a bucket, after those who came before, and holds it for as long as a call does. A thread that has a bucket, or
-/// spins for one, is not preempted.
+/// Takes a bucket after earlier arrivals, and holds it for as long as a call does. A thread that has a bucket, or spins
+/// for one, isn't preempted.
 fn take_bucket(bucket: usize) {
     let e = engine();
     let me = e.me();
@@ -78,7 +79,7 @@ fn take_bucket(bucket: usize) {
     advance(share(engine().profile.kernel.bucket_ns, 1.0), Activity::Kernel);
 }
 
-/// Lets a bucket go; the next one in the queue has it when the line has passed all spinning threads.
+/// Releases a bucket; the next in the queue has it when the line has passed all spinning threads.
 fn let_go(bucket: usize) {
     let e = engine();
     let me = e.me();
@@ -103,7 +104,7 @@ fn share(ns: f64, share: f64) -> Ps {
     e.about(time)
 }
 
-/// What is left of a call of `ns`, uncontended, once it had the bucket.
+/// What is left of an uncontended call of `ns` once it has had the bucket.
 fn after_bucket(ns: f64) -> f64 {
     (ns * (1.0 - ENTRY) - engine().profile.kernel.bucket_ns).max(0.0)
 }
@@ -111,7 +112,7 @@ fn after_bucket(ns: f64) -> f64 {
 /// Sleeps while the word at `address` holds `seen`, until a wake or `deadline`.
 ///
 /// # Safety
-/// The word is there.
+/// The word is live.
 pub(crate) unsafe fn wait(
     address: *const u32,
     seen: u32,
@@ -143,7 +144,7 @@ pub(crate) unsafe fn wait(
     thread.timed_out = false;
     thread.evict = false;
     if deadline.is_none() {
-        // Who gives up, or looks again, by itself waits for nobody.
+        // A thread that gives up, or looks again, by itself waits for nobody.
         thread.seen_waiting.get_or_insert(e.now);
     }
     let (cpu, turn) = (thread.cpu, thread.turn);
@@ -180,7 +181,7 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) -> u32 {
         let Some(index) = futexes.sleepers.iter().position(meant) else { break };
         let sleeper = futexes.sleepers.remove(index).expect("just found").thread;
         futexes.wakes += 1;
-        // From here on no deadline counts.
+        // From here on its deadline no longer counts.
         let thread = &mut engine().threads[sleeper as usize];
         thread.state = State::Woken;
         thread.turn += 1;
@@ -193,7 +194,7 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) -> u32 {
     for sleeper in woken {
         let e = engine();
         let takes = e.about(turnaround);
-        // A context switch to the woken is part of the turnaround, and is paid by the scheduler.
+        // The context switch to the woken thread is part of the turnaround, and the scheduler charges it.
         let switch = ps(e.profile.kernel.switch_ns);
         let at = (called + takes.saturating_sub(switch)).max(e.now);
         e.post(at, What::Ready { thread: sleeper });
@@ -208,7 +209,7 @@ pub(crate) fn wake(address: usize, count: u32, moved: bool) -> u32 {
 /// Moves at most `count` sleepers from one address to another, if the first holds `seen`.
 ///
 /// # Safety
-/// The word at `from` is there.
+/// The word at `from` is live.
 pub(crate) unsafe fn requeue(from: *const u32, seen: u32, to: usize, count: u32) -> u32 {
     let wake_ns = engine().profile.kernel.wake_ns;
     advance(share(wake_ns, ENTRY), Activity::Kernel);

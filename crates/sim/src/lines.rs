@@ -1,15 +1,15 @@
-//! Cache lines: who has a copy, who asks for one, who is served next.
+//! Cache lines: which cores have a copy, which ask for one, and which is served next.
 //!
 //! ```text
 //!   core ── request travels ──► directory: queue ── arbiter ──► served: the line is taken ──► granted: the core goes on
 //!           (1 - occupancy) / 2             by weights           for occupancy x latency       (1 - occupancy) / 2
 //! ```
 //!
-//! A transfer takes `latency` from request to grant, but only `occupancy` of that blocks the line: requests overlap. Readers
-//! of a line that is shared already follow each other after `share_ns`. A core that got it for writing keeps it for
-//! another `hold_ns`, and may use it again and again. On a machine whose lines migrate, a read of a line that another
-//! core has changed moves it. A write removes every copy: threads that spin on one ask again. An operation changes the
-//! word at the moment when it is served.
+//! A transfer takes `latency` from request to grant, but only `occupancy` of that blocks the line: requests overlap.
+//! Readers of a line that is already shared follow each other after `share_ns`. A core that got it for writing keeps it
+//! for another `hold_ns`, and may use it repeatedly. On a machine whose lines migrate, a read of a line that another
+//! core has changed moves the line. A write removes every copy, so threads that spin on one ask again. An operation
+//! changes the word at the moment when it is served.
 
 use crate::arbiter::{Draw, Queue, Request, Weights};
 use crate::cores::Cpu;
@@ -18,7 +18,7 @@ use crate::profile::{ClassProfile, Profile};
 use crate::timeline::Activity;
 use rustc_hash::FxHashMap;
 
-/// Bytes of a line: two of x86's 64, as they are fetched in pairs, one of Apple's.
+/// Bytes of a line: two of x86's 64-byte lines, which are fetched in pairs, or one of Apple's.
 const LINE: usize = 128;
 
 const NOBODY: u32 = u32::MAX;
@@ -33,24 +33,24 @@ struct Transfer {
     latency: Ps,
     /// From the core to the directory.
     travel: Ps,
-    /// So long is the line taken.
+    /// How long the line is taken.
     taken: Ps,
     /// From service to grant.
     back: Ps,
 }
 
 struct Line {
-    /// The core that may write without asking; `NOBODY`: copies may exist, see `sharers`.
+    /// The core that may write without asking. `NOBODY`: copies may exist, see `sharers`.
     owner: u32,
     /// The owner has written to it.
     dirty: bool,
     /// Who has a copy, the owner included.
     sharers: u128,
-    /// The last owner: the data come from there.
+    /// The last owner, from which the data come.
     last: u32,
-    /// From then on it can serve.
+    /// From when on it can serve the next request.
     free_at: Ps,
-    /// From then on its owner can use it.
+    /// From when on its owner can use it.
     granted_at: Ps,
     queue: Queue,
     spinners: Vec<Tid>,
@@ -65,9 +65,9 @@ struct Line {
 pub(crate) struct Lines {
     lines: Vec<Line>,
     by_address: FxHashMap<usize, u32>,
-    /// Lines by address, as far as they were used lately.
+    /// Recently used lines, by address.
     recent: Box<[(usize, u32); RECENT]>,
-    /// The requester's cluster x the source's.
+    /// Indexed by the requester's cluster, then the source's.
     between: Vec<Transfer>,
     /// Within a core, by cluster.
     siblings: Vec<Transfer>,
@@ -115,7 +115,7 @@ impl Transfer {
 impl Lines {
     pub(crate) fn new(profile: &Profile, cpus: &[Cpu]) -> Self {
         let memory = &profile.memory;
-        // A cluster's cores are of one class.
+        // All cores of a cluster have one class.
         let slower = |cluster: usize| {
             let first = cpus.iter().find(|cpu| cpu.cluster == cluster);
             first.map_or(1.0, |cpu| profile.class[cpu.class].latency)
@@ -259,11 +259,11 @@ pub(crate) fn reach(address: usize, access: Access) -> Ps {
     };
     let granted_at = e.lines.lines[id as usize].granted_at;
     if has(e) && granted_at > e.now {
-        // A store has requested it, and it is still on its way; by then another core may have it.
+        // A store has requested it, and it is still on its way. When it is granted, another core may have it.
         advance(granted_at - e.now, Activity::Work);
     }
     if access == Access::Modify && has(engine()) {
-        // It changes the word when it ends, if nobody has taken the line away by then.
+        // The operation changes the word when it ends, if no other core has taken the line by then.
         advance(hit, Activity::Work);
         if has(engine()) {
             engine().lines.lines[id as usize].written();
@@ -307,20 +307,20 @@ pub(crate) fn fetch(address: usize) -> Ps {
     let drained_at = e.threads[me as usize].drained_at;
     let hit = reach(address, Access::Store);
     let e = engine();
-    e.threads[me as usize].drained_at = drained_at; // nothing has been stored
+    e.threads[me as usize].drained_at = drained_at; // nothing has been stored yet
     hit + e.lines.lines[id as usize].granted_at.saturating_sub(e.now)
 }
 
 /// How a wait for a change of a word ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The line was written since; it has been read again: look. The rest of the read's time, ps.
+    /// The line has been written to and read again: look. The rest of the read's time, ps.
     Maybe(Ps),
     /// The time is up.
     TimedOut,
 }
 
-/// Writes to the line of `address` so far: if their number stays the same, so does the word.
+/// The number of writes to the line of `address` so far: while it stays the same, so does the word.
 pub(crate) fn writes(address: usize) -> u64 {
     let e = engine();
     let id = e.lines.at(address);
@@ -410,7 +410,7 @@ impl Engine {
         Some(thread)
     }
 
-    /// A weighted draw among those who ask.
+    /// A weighted draw among the requests.
     fn choose(&mut self, id: u32) -> usize {
         let Lines { lines, draw, weights, local_weight, back_to_back, .. } = &mut self.lines;
         let line = &lines[id as usize];

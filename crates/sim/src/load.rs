@@ -87,7 +87,7 @@ pub struct Me {
     world: Rc<World>,
     rng: RefCell<fastrand::Rng>,
     epochs: RefCell<Vec<Epoch>>,
-    /// The current epoch's, ns; outside epochs the largest.
+    /// The current epoch's window, ns; outside epochs the largest window.
     window: Cell<u32>,
 }
 
@@ -166,7 +166,7 @@ impl Me {
         self.waited_since(asked);
     }
 
-    /// The calling thread has the lock that it asked for.
+    /// The calling thread now has the lock that it asked for.
     fn waited_since(&self, asked: Ps) {
         let e = engine();
         if asked >= self.world.from && asked < self.world.end {
@@ -185,7 +185,7 @@ impl Me {
         self.watched(lock).unlock();
     }
 
-    /// The critical sections that it asks for from now on are those of this number.
+    /// From now on it asks for critical sections of this number.
     pub fn asks_for(&self, site: u32) {
         let e = engine();
         let me = e.me();
@@ -202,7 +202,7 @@ impl Me {
         });
     }
 
-    /// A section under `lock` that only reads: beside other readers, if it is a readers-writer lock.
+    /// A section under `lock` that only reads: together with other readers, if it is a readers-writer lock.
     pub fn reading(&self, lock: LockId, section: impl FnOnce()) {
         let watched = self.watched(lock);
         watched.reading(self.window.get(), section);
@@ -249,7 +249,7 @@ impl Me {
         #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
         let overlapped = (misses as f64 / overlap) as Ps;
-        // However many are on their way at once, each takes its time.
+        // However many lines are in flight at once, each takes its time.
         let cost = e.about(cost + overlapped.max(longest));
         if !lines.is_empty() {
             e.threads[me as usize].drained_at = e.now + cost + e.cpus[number as usize].drain;
@@ -258,7 +258,7 @@ impl Me {
         let mut all = self.world.data.borrow_mut();
         let touched = &mut all[data.0 as usize].lines[lines.start as usize..lines.end as usize];
         for (line, seen) in touched.iter_mut().zip(seen) {
-            line.updates = seen + 1; // not += 1: an update in between is lost, as it would be
+            line.updates = seen + 1; // not += 1: an update in between must get lost, as on a real machine
         }
     }
 
@@ -293,14 +293,14 @@ impl Me {
         on_its_own(|| advance(cost, Activity::Work));
     }
 
-    /// One operation: what throughput and latency are about.
+    /// One operation: the unit of throughput and latency.
     pub fn operation(&self, body: impl FnOnce()) {
         let start = self.begins();
         body();
         self.count_since(start, None);
     }
 
-    /// One operation that is an epoch with a latency SLO, ns (P99 unless said otherwise).
+    /// One operation that is an epoch with a latency SLO, ns (P99 unless stated otherwise).
     pub fn epoch(&self, id: u32, slo_ns: u64, percentile: Percentile, body: impl FnOnce()) {
         let outer = self.window.get();
         let known = |epochs: &Vec<Epoch>| epochs.iter().position(|epoch| epoch.id == id);
@@ -310,7 +310,7 @@ impl Me {
             epochs.push(Epoch { id, feedback: None });
             epochs.len() - 1
         });
-        // In a first execution the SLO is still unknown: it is first come first served.
+        // In its first execution the SLO is still unknown, so it is first come, first served.
         let feedback = self.epochs.borrow()[index].feedback;
         self.window.set(feedback.map_or(0, |feedback| feedback.window_ns));
         let counted_from = self.begins();
@@ -346,7 +346,7 @@ impl Me {
 
     fn count_since(&self, start: Ps, slo_ns: Option<u64>) {
         let e = engine();
-        // Counts as a benchmark of fixed length does: what ended within it.
+        // Counts what ended within the measured time, as a benchmark of fixed length does.
         if start >= self.world.from && e.now <= self.world.end {
             let class = e.cpus[e.my_cpu() as usize].class;
             let mut collect = self.world.collect.borrow_mut();

@@ -1,4 +1,4 @@
-//! Locks of the catalogue on the virtual machine, by name: front locks and glibc's as programs run them (product.rs).
+//! Locks of the catalogue on the virtual machine, by name. Front locks and glibc's run as in programs (product.rs).
 
 use crate::engine::Tid;
 use crate::platform::Sim;
@@ -34,12 +34,12 @@ impl From<Spec<'_>> for LockSpec {
 }
 
 impl LockSpec {
-    /// Reads `NAME[:key=value,...]`, of a mutex's lock or of a readers-writer lock.
+    /// Reads `NAME[:key=value,...]`: a mutex's lock or a readers-writer lock.
     pub fn parse(text: &str) -> Result<Self, LockError> {
         Spec::parse_any(text).map(Self::from).map_err(|bad| LockError(bad.to_string()))
     }
 
-    /// A lock that is not in the catalogue, with its options' defaults.
+    /// A lock from outside the catalogue, with its options' defaults.
     #[cfg(test)]
     pub(crate) fn of(entry: &'static Entry) -> Self {
         Self { text: entry.id.to_owned(), entry: Some(entry), options: Vec::new() }
@@ -50,7 +50,7 @@ impl LockSpec {
         &self.text
     }
 
-    /// What the catalogue says of it; `None` for glibc's algorithm.
+    /// Its entry in the catalogue; `None` for glibc's algorithm.
     pub fn entry(&self) -> Option<&'static Entry> {
         self.entry
     }
@@ -69,7 +69,7 @@ impl LockSpec {
         tuning
     }
 
-    /// What the catalogue says of the lock's option `key`, if it has it.
+    /// The catalogue's description of the lock's option `key`, if it has it.
     pub fn option(&self, key: &str) -> Option<&'static OptionSpec> {
         self.entry?.options.iter().find(|spec| spec.key == key)
     }
@@ -83,20 +83,19 @@ impl LockSpec {
         Self::parse(&format!("{name}:{}", options.join(",")))
     }
 
-    /// The longest time for which a thread on a slower core lets others go first outside epochs, ns; `None`: it does
-    /// not.
+    /// How long a thread on a slower core at most lets others go first outside epochs, ns; `None`: it doesn't.
     pub fn window_ns(&self) -> Option<u32> {
         self.entry?.stands_by.then(|| self.value("window").unwrap_or(WINDOW_MAX_NS))
     }
 
     /// The value of an option; `None`: the machine decides.
     fn value(&self, key: &str) -> Option<u32> {
-        // Of two the later one, as in the lock's tuning.
+        // If it is given twice, the later one counts, as in the lock's tuning.
         let given = self.options.iter().rev().find(|(known, _)| known.key == key);
         given.map(|(_, value)| *value).or_else(|| self.option(key)?.default)
     }
 
-    /// The same lock; options that were not given are drawn: often their defaults, or else small values.
+    /// The same lock. Options that were not given are drawn: often their defaults, or else small values.
     pub(crate) fn varied(&self, rng: &mut fastrand::Rng) -> Self {
         let mut varied = self.clone();
         for option in self.entry.map_or(&[][..], |entry| entry.options) {
@@ -112,7 +111,7 @@ impl LockSpec {
         varied
     }
 
-    /// The tuning of a front lock of rule `R`, on the machine of the moment.
+    /// The tuning of a front lock of rule `R`, on the current machine.
     pub(crate) fn tuned_for<P: Platform, R: Rule<P>>(&self) -> Tuning {
         let mut tuning = R::defaults(Tuning::for_cpus(P::cpus()));
         for (option, value) in &self.options {
@@ -178,7 +177,7 @@ impl Visitor<Sim> for Making<'_> {
 pub(crate) trait AnyLock {
     /// Acquires for a thread.
     fn lock(&self, thread: Tid, window_ns: u32);
-    /// Tries to.
+    /// Tries to acquire.
     fn try_lock(&self, thread: Tid) -> bool;
     /// Acquires by sleeping on the lock's own word, as glibc's code and timed lockers do, for at most the given ns;
     /// `None`: it can't.
@@ -220,7 +219,7 @@ pub(crate) trait AnyLock {
 /// A section that locks may carry to another thread of the machine.
 pub(crate) struct Carried<'a>(pub(crate) &'a mut dyn FnMut());
 
-// SAFETY: a machine's threads are all run by the one thread of the operating system that runs the machine.
+// SAFETY: all threads of a machine run on the one operating-system thread that runs the machine.
 unsafe impl Send for Carried<'_> {}
 
 impl Carried<'_> {
@@ -230,7 +229,7 @@ impl Carried<'_> {
     }
 }
 
-/// As much memory as it needs, and a line of its own.
+/// Aligned to a cache line of its own.
 #[repr(align(128))]
 struct Aligned<T>(T);
 

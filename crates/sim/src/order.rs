@@ -1,13 +1,13 @@
-//! Happens-before, by vector clocks: what a thread may know about others' writes to plain data.
+//! Happens-before, by vector clocks: what a thread may know about other threads' writes to plain data.
 //!
-//! Operations on words take effect one after the other here, whatever their ordering says; so a hand-over that is Relaxed
-//! would work. These clocks close the gap: only a Release that an Acquire has read from carries knowledge (C11 with its
+//! Here, operations on words take effect one after the other, whatever their ordering says, so even a Relaxed hand-over
+//! would work. These clocks close the gap: only a Release that an Acquire reads from carries knowledge (C11 with its
 //! release sequences), and an access to data that another thread wrote without our knowledge is a race.
 
 use lockwright_platform::Ordering;
 use rustc_hash::FxHashMap;
 
-/// A thread's writes, as others may know them: the thread, and its clock at the time.
+/// A thread's write, as others may know it: the thread, and its clock at the time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamp {
     thread: u32,
@@ -20,9 +20,10 @@ const RECENT: usize = 256;
 /// What a word passes on.
 #[derive(Default)]
 struct Known {
-    /// Empty: nothing.
+    /// Empty if it passes on nothing.
     clock: Vec<u32>,
-    /// It is all that this thread knew when its own clock was that: who knows that moment knows the rest.
+    /// The clock is all that this thread knew when its own clock had this value: a thread that knows that moment knows
+    /// the rest.
     by: Option<(u32, u32)>,
 }
 
@@ -60,14 +61,14 @@ fn join(into: &mut [u32], from: &[u32]) {
 }
 
 impl Known {
-    /// Whether a thread with this clock knows all of it for certain.
+    /// Whether a thread with this clock certainly knows all of it.
     fn is_known(&self, clock: &[u32]) -> bool {
         self.clock.is_empty() || self.by.is_some_and(|(by, then)| clock[by as usize] >= then)
     }
 }
 
 impl Orders {
-    /// One more thread. All threads are made before the first one runs.
+    /// Adds a thread. All threads are added before the first one runs.
     pub(crate) fn add_thread(&mut self) {
         for clock in &mut self.clocks {
             clock.push(0);
@@ -147,7 +148,7 @@ impl Orders {
         clock[me as usize] += 1;
     }
 
-    /// The moment, on `me`'s own clock.
+    /// The current time on `me`'s own clock.
     pub(crate) fn clock(&self, me: u32) -> u32 {
         self.clocks[me as usize][me as usize]
     }
@@ -157,7 +158,7 @@ impl Orders {
         self.clocks[me as usize][other as usize] >= clock
     }
 
-    /// `me` has seen all others end.
+    /// `me` has seen all other threads end.
     pub(crate) fn join_all(&mut self, me: u32) {
         for other in 0..self.clocks.len() {
             let known = self.clocks[other].clone();
@@ -177,7 +178,7 @@ impl Orders {
         clock[me as usize] += 1;
     }
 
-    /// `me` writes plain data that `last` wrote before; `None` if it did not know of that.
+    /// `me` writes plain data that `last` wrote before; `None` if it didn't know about that write.
     pub(crate) fn write(&self, me: u32, last: Option<Stamp>) -> Option<Stamp> {
         let mine = &self.clocks[me as usize];
         let knows = last.is_none_or(|last| mine[last.thread as usize] >= last.clock);
@@ -186,7 +187,7 @@ impl Orders {
 }
 
 impl Stamp {
-    /// Whose write it was.
+    /// The thread that wrote.
     pub(crate) fn thread(self) -> u32 {
         self.thread
     }
@@ -197,7 +198,8 @@ mod tests {
     use super::*;
     use Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-    /// Thread 0 writes data, hands over by `give`; thread 1 takes by `take`, and writes: does it know?
+    /// Thread 0 writes data and hands over by `give`; thread 1 takes over by `take` and writes. Does it know of the
+    /// first write?
     fn knows(give: impl Fn(&mut Orders), take: impl Fn(&mut Orders)) -> bool {
         let mut orders = Orders::default();
         for _ in 0..3 {

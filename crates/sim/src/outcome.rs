@@ -6,24 +6,24 @@ use hdrhistogram::Histogram;
 use lockwright_numbers::recorder;
 use serde::Serialize;
 
-/// Of times, ns.
+/// Quantiles of times, ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Quantiles {
     /// How many.
     pub count: u64,
     /// Their mean, ns.
     pub mean_ns: f64,
-    /// Half of them are at most, ns.
+    /// The median, ns.
     pub p50_ns: u64,
-    /// 90 % are at most, ns.
+    /// The 90th percentile, ns.
     pub p90_ns: u64,
-    /// 95 % are at most, ns.
+    /// The 95th percentile, ns.
     pub p95_ns: u64,
-    /// 99 % are at most, ns.
+    /// The 99th percentile, ns.
     pub p99_ns: u64,
-    /// 99.9 % are at most, ns.
+    /// The 99.9th percentile, ns.
     pub p999_ns: u64,
-    /// 99.99 % are at most, ns.
+    /// The 99.99th percentile, ns.
     pub p9999_ns: u64,
     /// The longest, ns.
     pub max_ns: u64,
@@ -54,7 +54,7 @@ impl Quantiles {
 pub struct ClassOutcome {
     /// The class's name.
     pub class: String,
-    /// Threads on its CPUs; with free placement, those that find no CPU of another class.
+    /// Threads on its CPUs; with free placement, threads that find no CPU of another class.
     pub threads: u32,
     /// Operations.
     pub operations: u64,
@@ -64,13 +64,13 @@ pub struct ClassOutcome {
     pub wait: Quantiles,
     /// Operations that took longer than their SLO.
     pub violations: u64,
-    /// When the first operation began there, ended or not, ns from the start of the run.
+    /// When the first operation began there, whether it ended or not, ns from the start of the run.
     #[serde(skip)]
     pub first_ns: Option<u64>,
 }
 
 impl ClassOutcome {
-    /// Was a thread there?
+    /// Did a thread run there?
     pub fn ran(&self) -> bool {
         self.threads > 0 || self.operations > 0
     }
@@ -87,7 +87,7 @@ pub struct ThreadOutcome {
     pub busy_ns: u64,
     /// Time in acquisitions, ns.
     pub wait_ns: u64,
-    /// When its first operation began, ended or not, ns from the start of the run.
+    /// When its first operation began, whether it ended or not, ns from the start of the run.
     #[serde(skip)]
     pub first_ns: Option<u64>,
 }
@@ -97,7 +97,7 @@ pub struct ThreadOutcome {
 pub struct Sample {
     /// The thread.
     pub thread: u32,
-    /// Its core's class: its rank, the fastest is 0.
+    /// The rank of its core's class; the fastest is 0.
     pub class: usize,
     /// When it ended, ns from the start of the run.
     pub end_ns: u64,
@@ -114,27 +114,27 @@ pub struct Outcome {
     pub seconds: f64,
     /// Operations within it.
     pub operations: u64,
-    /// Operations a second.
+    /// Operations per second.
     pub throughput: f64,
     /// All operations' latency.
     pub latency: Quantiles,
-    /// By class of cores, the fastest first.
+    /// Figures by class of cores, the fastest first.
     pub classes: Vec<ClassOutcome>,
-    /// By thread.
+    /// Figures by thread.
     pub threads: Vec<ThreadOutcome>,
     /// Energy of all cores and the package, J.
     pub joules: f64,
     /// Power, W.
     pub watts: f64,
-    /// Throughput per power: operations a joule.
+    /// Throughput per power: operations per joule.
     pub tpp: f64,
     /// Energy per operation, J.
     pub epo: f64,
-    /// CPU time of all threads, spinning and the kernel included, s.
+    /// CPU time of all threads, including spinning and the kernel, s.
     pub cpu_seconds: f64,
     /// Acquisitions, from the start on.
     pub acquisitions: u64,
-    /// Acquisitions by another thread than the last holder, from the start on.
+    /// Acquisitions by a thread other than the last holder, from the start on.
     pub hand_overs: u64,
     /// The largest number of later arrivals that overtook one waiter, once it was seen waiting.
     pub most_overtaken: u32,
@@ -146,11 +146,12 @@ pub struct Outcome {
     pub wakes: u64,
     /// Events that the simulator handled.
     pub events: u64,
-    /// These, and what threads did before the next event, which needs none: each time that simulated time went on.
+    /// Events, plus operations that ended before the next event and so needed none: how often simulated time
+    /// advanced.
     pub steps: u64,
-    /// What went wrong, if anything did; then all figures are void.
+    /// The check that failed, if any; then all figures are void.
     pub violation: Option<Violation>,
-    /// Each operation, if asked for.
+    /// Every operation, if asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
     /// What each core did, if asked for.
@@ -173,7 +174,7 @@ struct OfClass {
     first_ns: Option<u64>,
 }
 
-/// Collects while the run goes on.
+/// Collects figures during the run.
 pub(crate) struct Collect {
     classes: Vec<OfClass>,
     threads: Vec<ThreadOutcome>,

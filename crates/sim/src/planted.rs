@@ -1,4 +1,4 @@
-//! Locks with planted faults: the checks around a lock find them in any workload, even in one that touches no data.
+//! Locks with planted faults. The checks around a lock find them in any workload, even in one that touches no data.
 
 use crate::check::Violation;
 use crate::engine::Tid;
@@ -36,7 +36,7 @@ impl AnyLock for Tas {
     }
 }
 
-/// Naps forever, once it has been taken.
+/// Naps forever once it has been taken.
 struct Naps(SimWord);
 
 impl AnyLock for Naps {
@@ -51,7 +51,7 @@ impl AnyLock for Naps {
     fn unlock(&self, _: Tid) {}
 }
 
-/// Test-and-set again, in a lock that claims to have a line: every waiter is its head, and all overtake.
+/// Test-and-set again, in a lock that claims to have a line: every waiter is its head, and all of them overtake.
 struct Overtakes(SimWord);
 
 impl AnyLock for Overtakes {
@@ -78,7 +78,7 @@ fn run(make: fn() -> Box<dyn AnyLock>) -> Outcome {
     run_as(make, LockSpec::parse("tas").unwrap())
 }
 
-/// The same, of a lock that promises what `spec` says.
+/// The same with a lock that promises what `spec` says.
 fn run_as(make: fn() -> Box<dyn AnyLock>, spec: LockSpec) -> Outcome {
     let setup = move |setup: &mut Setup<'_>| {
         let lock = setup.lock();

@@ -1,7 +1,7 @@
 //! [`Platform`] on the virtual machine: what a lock does costs simulated time.
 //!
-//! Words are as large as real ones, so that words that share a line on the real machine share it here. Outside of a
-//! simulated thread (while a run is set up, or taken down) operations cost nothing.
+//! Words have their real size, so that words that share a line on the real machine share one here. Outside of a
+//! simulated thread (during setup and teardown of a run) operations cost nothing.
 
 use crate::engine::{Engine, Ps, advance, current, engine, inside, ps};
 use crate::futex;
@@ -20,7 +20,7 @@ pub(crate) const LINE: Layout = match Layout::from_size_align(128, 128) {
     Err(_) => panic!("128 bytes, aligned"),
 };
 
-/// A row of the table of [`Platform::shown`]: a line.
+/// A row of the table of [`Platform::shown`]: one cache line.
 #[repr(align(128))]
 pub(crate) struct Row([SimCell<*mut u8>; Sim::ROW]);
 
@@ -76,7 +76,8 @@ impl<V: Copy + Eq> SimCell<V> {
         advance(cost, Activity::Work);
     }
 
-    /// Reads, and writes what `new` makes of it; `Err`: nothing was written, `no` is the ordering of the read.
+    /// Reads, and writes what `new` makes of the value. `Err`: nothing was written; then `no` is the ordering of
+    /// the read.
     fn modify(
         &self,
         new: impl FnOnce(V) -> Option<V>,
@@ -111,7 +112,7 @@ impl<V: Copy + Eq> SimCell<V> {
         old
     }
 
-    /// Looks whenever the line was written to, until `done`, or until `end`; returns what it saw last.
+    /// Looks whenever the line has been written to, until `done` or `end`; returns what it saw last.
     fn wait(&self, order: Ordering, end: Option<Ps>, mut done: impl FnMut(V) -> bool) -> V {
         let address = self.address();
         let mut back = reach(address, Access::Load);
@@ -131,7 +132,7 @@ impl<V: Copy + Eq> SimCell<V> {
             }
         };
         let e = engine();
-        // Acquiring a value that was not acted upon teaches nothing useful.
+        // A value that the thread doesn't act upon need not carry knowledge.
         e.orders.load(e.me(), address, order);
         advance(back, Activity::Work);
         value
@@ -212,7 +213,7 @@ impl<T> Ptr<T> for SimPtr<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
-/// Taking a line or giving it back writes to it.
+/// Taking or returning a line writes to it.
 fn write_line(line: *mut u8) {
     let cost = reach(line.addr(), Access::Store);
     advance(cost, Activity::Work);
@@ -290,7 +291,7 @@ impl Platform for Sim {
 
     fn give_way() {
         let e = engine();
-        let cost = ps(e.profile.kernel.bucket_ns); // of a short system call
+        let cost = ps(e.profile.kernel.bucket_ns); // the cost of a short system call
         e.gives_way();
         advance(cost, Activity::Kernel);
     }
@@ -351,7 +352,7 @@ impl Platform for Sim {
     }
 
     fn requeue(from: *const SimWord, seen: u32, to: *const SimWord, count: u32) -> u32 {
-        // SAFETY: callers pass a word that is there.
+        // SAFETY: callers pass a live word.
         unsafe { futex::requeue(from.cast(), seen, to.addr(), count) }
     }
 
@@ -363,7 +364,8 @@ impl Platform for Sim {
         engine().reached(stage);
     }
 
-    // Each CPU keeps a few lines at hand, as the native platform does: an atomic step on a line of its own.
+    // Each CPU keeps a few spare lines, as on the native platform: taking one is an atomic step on a line of its
+    // own.
     fn take_line() -> *mut u8 {
         if let Some(e) = inside() {
             let cost = e.cpus[e.my_cpu() as usize].atomic;
@@ -373,7 +375,7 @@ impl Platform for Sim {
         let cpu = if e.running.is_some() { e.my_cpu() as usize } else { 0 };
         let line = match e.cpus[cpu].free_lines.pop() {
             Some(line) => {
-                // SAFETY: one of ours, which nobody writes to any more.
+                // SAFETY: it is one of our lines, and nobody writes to it any more.
                 unsafe { line.write_bytes(0, LINE.size()) };
                 line
             }

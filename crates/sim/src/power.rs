@@ -1,4 +1,5 @@
-//! Energy: what each core draws for what its hardware threads do, and what a socket draws once one of its cores is awake.
+//! Energy: what each core draws, depending on what its hardware threads do, and what a socket draws while one of its
+//! cores is awake.
 
 use crate::cores::Cpu;
 use crate::engine::{Engine, Ps, ps};
@@ -9,7 +10,7 @@ use crate::timeline::Activity;
 #[derive(Clone, Default)]
 struct Meter {
     until: Ps,
-    /// Of a domain: hardware threads that are not idle.
+    /// For a domain: its hardware threads that are not idle.
     awake: u32,
 }
 
@@ -19,9 +20,9 @@ pub(crate) struct Meters {
     domains: Vec<Meter>,
     uncore_w: f64,
     deep_after: Ps,
-    /// From when to when energy counts.
+    /// The time in which energy counts: start and end.
     pub(crate) measured: (Ps, Ps),
-    /// Of cores and sockets, within that time.
+    /// Energy of cores and sockets within that time.
     pub(crate) joules: f64,
     /// CPU time within it: computing, spinning, in the kernel.
     pub(crate) cpu: Ps,
@@ -48,7 +49,7 @@ impl Meters {
         self.cpu += stop.min(end).saturating_sub(start.max(from));
     }
 
-    /// Joules from `start` to `stop`, as far as that is measured.
+    /// Adds the energy from `start` to `stop`, as far as that time is measured.
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52 ps")]
     fn add(&mut self, watts: f64, start: Ps, stop: Ps) {
         let (from, end) = self.measured;
@@ -67,7 +68,7 @@ impl Meters {
             return self.add(watts, start, now);
         }
         while start < now {
-            // Some states change by themselves: an idle thread becomes idle, and later deeply idle.
+            // Some states change by themselves: a thread that has nothing to do becomes idle, and later deeply idle.
             let idle = cpus.iter().filter(|cpu| cpu.doing == Activity::Idle);
             let changes = idle.flat_map(|cpu| [cpu.doing_since, cpu.doing_since + self.deep_after]);
             let stop = changes.filter(|&at| at > start).min().map_or(now, |at| at.min(now));
@@ -92,7 +93,7 @@ impl Meters {
 }
 
 impl Cpu {
-    /// What it draws at `time`, if its core is its own.
+    /// What it draws at `time`, if it has its core to itself.
     fn watts(&self, time: Ps, deep_after: Ps) -> f64 {
         let power = &self.power;
         match self.doing {
@@ -100,7 +101,7 @@ impl Cpu {
             Activity::SpinLocal if self.fences => power.spin_fence_w,
             Activity::SpinLocal => power.spin_local_w,
             Activity::SpinGlobal => power.spin_global_w,
-            Activity::Idle if time < self.doing_since => power.active_w, // on its way, in the kernel
+            Activity::Idle if time < self.doing_since => power.active_w, // becoming idle, still in the kernel
             Activity::Idle if time < self.doing_since + deep_after => power.idle_w,
             Activity::Idle => power.deep_w,
         }
@@ -108,7 +109,7 @@ impl Cpu {
 }
 
 impl Engine {
-    /// What a CPU does from now on.
+    /// Notes what a CPU does from now on.
     #[inline]
     pub(crate) fn is_doing(&mut self, cpu: u32, activity: Activity) {
         if self.cpus[cpu as usize].doing != activity {
@@ -117,7 +118,7 @@ impl Engine {
         }
     }
 
-    /// Adds up what a CPU and its core have drawn since it began what it does.
+    /// Adds up what a CPU and its core have drawn since the CPU began its current activity.
     pub(crate) fn account(&mut self, cpu: u32) {
         let now = self.now;
         let one = &self.cpus[cpu as usize];
@@ -135,7 +136,7 @@ impl Engine {
         one.doing_since = now.max(began);
     }
 
-    /// A CPU is not idle any more, or is from now on.
+    /// A CPU stops or starts being idle.
     pub(crate) fn is_awake(&mut self, cpu: u32, awake: bool) {
         let domain = self.cpus[cpu as usize].domain;
         self.meters.domain(domain, self.now);

@@ -1,5 +1,6 @@
-//! What programs run: a front lock as a `pthread_mutex_t`, by the runtime's own code (`lockwright_locks::posix`), so that
-//! kind and owner, which share the lock's line, cost what they cost. And glibc's mutex, as glibc's own code has it.
+//! The locks as programs run them. A front lock is a `pthread_mutex_t`, served by the runtime's own code
+//! (`lockwright_locks::posix`), so that kind and owner, which share the lock's line, cost what they cost in programs.
+//! glibc's mutex does what glibc's own code does.
 
 use crate::engine::{Tid, current, engine};
 use crate::lock::AnyLock;
@@ -21,7 +22,7 @@ impl Environment for Product {
         engine().me() + 1
     }
 
-    /// Callers say which place.
+    /// Callers say which place they would choose.
     fn choose(_: &posix::Mutex<Self>, caller: usize) -> u32 {
         u32::try_from(caller).expect("a place")
     }
@@ -32,7 +33,7 @@ impl Environment for Product {
     }
 
     fn policy(place: u32) -> Policy<Self> {
-        // An undecided mutex has the first; that makes no difference, since all of a run's are alike.
+        // An undecided mutex gets the first lock; that makes no difference, because all locks of a run are alike.
         engine().table[(place.max(1) - 1) as usize]
     }
 
@@ -42,7 +43,7 @@ impl Environment for Product {
     }
 }
 
-/// As much memory as a mutex needs, and a line of its own.
+/// The memory of a mutex, on a line of its own.
 #[repr(align(128))]
 struct Mutex {
     mutex: posix::Mutex<Product>,
@@ -115,8 +116,8 @@ fn count(m: &posix::Mutex<Product>, by: u32) {
     m.users.store(m.users.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
-/// glibc's own `pthread_mutex_lock` of a mutex that is not held by its caller, or `pthread_mutex_timedlock`: it does
-/// not look at the line or announce itself, and counts holders, in the word of our hints, by `count`.
+/// glibc's own `pthread_mutex_lock` (of a mutex that its caller doesn't hold) or `pthread_mutex_timedlock`. It neither
+/// looks at the line nor announces itself. By `count` it counts holders, in the word of our hints.
 pub(crate) fn lock_as_glibc<E: Environment>(
     m: &posix::Mutex<E>,
     deadline: Option<<E::Platform as Platform>::Deadline>,

@@ -1,4 +1,5 @@
-//! A machine profile: what the simulator needs to know about a machine, as data, with the origin of each figure.
+//! A machine profile: everything that the simulator needs to know about a machine, as data, with the origin of each
+//! figure.
 //!
 //! ```toml
 //! name = "m1"
@@ -39,12 +40,12 @@ pub struct Profile {
     pub class: Vec<ClassProfile>,
     /// Groups of cores that share a cache. CPUs are numbered cluster by cluster; SMT siblings follow each other.
     pub cluster: Vec<Cluster>,
-    /// Cache lines on their way between cores.
+    /// Transfers of cache lines between cores.
     pub memory: Memory,
     /// The operating system.
     pub kernel: Kernel,
-    /// Where each figure comes from, by its path (`memory.occupancy`, `class.big.nop_ns`, `class.big`, `kernel`); a cell of
-    /// a matrix may have its own line (`memory.latency_ns.0.1`).
+    /// Where each figure comes from, by its path (`memory.occupancy`, `class.big.nop_ns`) or a table's (`class.big`,
+    /// `kernel`). A cell of a matrix may have its own line (`memory.latency_ns.0.1`).
     pub provenance: BTreeMap<String, Provenance>,
 }
 
@@ -64,28 +65,29 @@ pub struct ClassProfile {
     pub load_ns: f64,
     /// An atomic read-modify-write that hits in the core's own cache, ns.
     pub atomic_ns: f64,
-    /// How long after a store, to a line in the core's own cache, such an operation can begin, ns.
+    /// How long after a store to a line in the core's own cache such an operation can begin, ns.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub drain_ns: f64,
-    /// Read, modify and write a line of data that is in the core's own cache, within a critical section, ns.
+    /// Reading, modifying and writing a line of data in the core's own cache, within a critical section, ns.
     pub line_ns: f64,
-    /// How much longer line transfers to this class take than `memory.latency_ns` says.
+    /// The factor by which line transfers to this class take longer than `memory.latency_ns`.
     pub latency: f64,
     /// One pause instruction, as spin loops use it, ns.
     pub pause_ns: f64,
     /// Reading the clock, ns.
     pub clock_ns: f64,
-    /// Chance to win a contended line next, to other classes', where attempts are spaced.
+    /// Chance to win a contended line next, relative to other classes, if attempts are spaced.
     pub weight_spaced: f64,
-    /// The same where the line changes hands back to back (see `memory.back_to_back_ns`).
+    /// The same if the line changes hands back to back (see `memory.back_to_back_ns`).
     pub weight_back_to_back: f64,
-    /// Hardware threads a core (1: no SMT).
+    /// Hardware threads per core (1: no SMT).
     #[serde(default = "one")]
     pub smt: u32,
-    /// Speed of a hardware thread while a sibling computes too, to its speed alone (above 0, to 1); one that spins does not count.
+    /// Speed of a hardware thread while a sibling computes, too, relative to its speed alone (above 0, at most 1). A
+    /// sibling that spins doesn't count.
     #[serde(default = "unit")]
     pub smt_speed: f64,
-    /// Do spinning threads execute memory barriers, as MUTEXEE's spinlocks, instead of pause instructions?
+    /// Do spinning threads execute memory barriers, as MUTEXEE's spinlocks do, instead of pause instructions?
     #[serde(default)]
     pub fences: bool,
     /// Watts.
@@ -114,7 +116,7 @@ fn is_zero(value: &f64) -> bool {
     *value == 0.0
 }
 
-/// What one hardware thread of a class draws when its core is its own, watts, beyond [`Kernel::package_w`].
+/// What one hardware thread of a class draws when it has its core to itself, in watts, beyond [`Kernel::package_w`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Power {
@@ -130,8 +132,8 @@ pub struct Power {
     pub idle_w: f64,
     /// Idle for longer than [`Kernel::deep_after_ns`].
     pub deep_w: f64,
-    /// Share of that which each further hardware thread of a core adds: the core draws what the most demanding of them
-    /// does, and this share of what the others do.
+    /// The share that each further hardware thread of a core adds: the core draws what its most demanding thread draws,
+    /// plus this share of what the others would draw.
     #[serde(default = "unit", skip_serializing_if = "is_unit")]
     pub sibling: f64,
 }
@@ -149,34 +151,35 @@ pub struct Cluster {
     pub domain: u16,
 }
 
-/// Cache lines on their way.
+/// Transfers of cache lines.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// Asked for by a core of a cluster (row), from one of another (column), for a requester of the fastest class, ns.
+    /// Latency of a transfer to a core of a cluster (row) from a core of another (column), for a requester of the
+    /// fastest class, ns.
     pub latency_ns: Vec<Vec<f64>>,
     /// Between the hardware threads of one core, ns.
     #[serde(default)]
     pub sibling_ns: f64,
     /// From memory, for a line that nobody has, ns.
     pub cold_ns: f64,
-    /// Share of a transfer during which the line can't start another one (0 to 1).
+    /// The share of a transfer during which the line can't start another one (0 to 1).
     pub occupancy: f64,
-    /// For how much longer a core that got a line to write keeps it while others ask for it, ns.
+    /// How much longer a core that got a line for writing keeps it while others ask for it, ns.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub hold_ns: f64,
-    /// Does a read of a line that another core has changed take it away from there, with the right to write it?
+    /// Does a read of a line that another core has changed move the line, with the right to write it?
     #[serde(default)]
     pub migrates: bool,
-    /// After how long the line can serve another reader, once it is shared, ns.
+    /// How long after one reader a shared line can serve the next, ns.
     pub share_ns: f64,
     /// Misses on data lines that a core has in flight at once, within a critical section.
     pub overlap: f64,
-    /// Chance to win a contended line, for cores of the cluster that has it, to others'.
+    /// Chance to win a contended line for cores of the cluster that has it, relative to others.
     pub local_weight: f64,
     /// A word that changes at least this often, ns, changes hands back to back.
     pub back_to_back_ns: f64,
-    /// All lengths vary by this share of themselves, up and down.
+    /// All durations vary by this share of themselves, up and down.
     pub jitter: f64,
 }
 
@@ -192,20 +195,20 @@ pub struct Kernel {
     pub turnaround_ns: f64,
     /// A core idle for longer is in a deep idle state, ns.
     pub deep_after_ns: f64,
-    /// What leaving that adds to the turnaround, ns.
+    /// What leaving deep idle adds to the turnaround, ns.
     pub deep_exit_ns: f64,
     /// How long a futex call holds its hash bucket, ns.
     pub bucket_ns: f64,
-    /// By what share of `bucket_ns` each core that waits for the bucket delays the next one.
+    /// The share of `bucket_ns` by which each core that waits for the bucket delays the next hand-over.
     pub bucket_contention: f64,
-    /// Does a wake send threads on their way with the bucket held? Linux did, until 4.2 had wake queues.
+    /// Does a wake start threads while it holds the bucket? Linux did, until 4.2 introduced wake queues.
     #[serde(default)]
     pub wakes_in_bucket: bool,
     /// Hash buckets.
     pub buckets: u32,
-    /// By how much a timed sleep is too long, ns (timer slack and interrupt).
+    /// How much too long a timed sleep is, ns (timer slack and interrupt).
     pub timer_slack_ns: f64,
-    /// How long a thread runs before another one that waits for its core, ns.
+    /// How long a thread runs while another one waits for its core, ns.
     pub slice_ns: f64,
     /// A context switch, ns.
     pub switch_ns: f64,
@@ -215,9 +218,9 @@ pub struct Kernel {
     pub noise_every_ns: f64,
     /// How long each takes, ns.
     pub noise_ns: f64,
-    /// What the machine draws beside its cores, watts.
+    /// What the machine draws in addition to its cores, watts.
     pub package_w: f64,
-    /// What a domain (a socket) draws more while any of its cores is not idle, watts.
+    /// What a domain (a socket) draws in addition while any of its cores is not idle, watts.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncore_w: f64,
 }
@@ -226,19 +229,20 @@ pub struct Kernel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
-    /// How it was got.
+    /// How it was obtained.
     pub kind: Origin,
-    /// By whom, where, or why.
+    /// Who measured it, where, or why it was chosen.
     pub source: String,
     /// For a fitted figure: ids of the figures it was fitted to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<String>,
-    /// For a fitted figure: the smallest and the largest value that a real machine might have. The fit stays inside.
+    /// For a fitted figure: the smallest and the largest value that a real machine might have. The fit stays within
+    /// these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range: Option<[f64; 2]>,
 }
 
-/// How a figure was got.
+/// How a figure was obtained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Origin {
@@ -248,7 +252,7 @@ pub enum Origin {
     Published,
     /// Chosen so that the simulator meets the named targets.
     Fitted,
-    /// Nobody published it: taken from the machine most like it, or a round figure.
+    /// Nobody has published it: taken from the most similar machine, or a round figure.
     Assumed,
 }
 
@@ -263,7 +267,7 @@ pub enum ProfileError {
     Value {
         /// Which figure.
         path: String,
-        /// What it says.
+        /// Its value.
         value: String,
         /// What is wrong with it.
         why: String,
@@ -296,7 +300,7 @@ impl Profile {
         self.class.iter().find(|class| class.name == name)
     }
 
-    /// Every figure with its path, as [`provenance`](Self::provenance) names it; of a table, each.
+    /// Every figure with its path, as [`provenance`](Self::provenance) names it; also each figure of a table.
     pub fn figures(&self) -> Vec<(String, f64)> {
         let value = toml::Value::try_from(self).expect("serializable");
         let mut all = Vec::new();
@@ -331,7 +335,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Where the figure at `path` comes from: its own line, or that of the table it is in.
+    /// Where the figure at `path` comes from: its own line, or that of its table.
     pub fn provenance_of(&self, path: &str) -> Option<&Provenance> {
         let mut path = path;
         loop {
@@ -365,7 +369,7 @@ fn collect(value: &toml::Value, path: String, all: &mut Vec<(String, f64)>) {
         toml::Value::Integer(number) => all.push((path, *number as f64)),
         toml::Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
-                // Classes by name, other tables by their number; a matrix's cells share the matrix's path.
+                // Classes go by name, other tables by number; the cells of a matrix share its path.
                 let name = item.get("name").and_then(toml::Value::as_str).map(str::to_owned);
                 let key = name.unwrap_or_else(|| index.to_string());
                 collect(item, if item.is_table() { join(&key) } else { path.clone() }, all);
@@ -380,7 +384,7 @@ fn collect(value: &toml::Value, path: String, all: &mut Vec<(String, f64)>) {
     }
 }
 
-/// The profiles that come with the program: name and text.
+/// The built-in profiles: name and text.
 pub const BUILTIN: &[(&str, &str)] = &[
     ("m1", include_str!("../profiles/m1.toml")),
     ("i5-13400", include_str!("../profiles/i5-13400.toml")),
@@ -392,7 +396,7 @@ pub const BUILTIN: &[(&str, &str)] = &[
     ("xeon-2cpu-vm", include_str!("../profiles/xeon-2cpu-vm.toml")),
 ];
 
-/// The profile of that name, of those that come with the program.
+/// The built-in profile of that name.
 pub fn builtin(name: &str) -> Option<Profile> {
     let (_, text) = BUILTIN.iter().find(|(known, _)| *known == name)?;
     Some(Profile::parse(text).expect("tested"))

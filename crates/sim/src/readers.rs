@@ -9,7 +9,7 @@ use lockwright_platform::Platform;
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
 
-/// A readers-writer lock whose type is not known.
+/// A readers-writer lock of any type.
 pub(crate) trait AnyReadWrite {
     /// Acquires for reading.
     fn read(&self, thread: Tid);
@@ -17,7 +17,7 @@ pub(crate) trait AnyReadWrite {
     fn try_read(&self, thread: Tid) -> bool;
     /// Acquires for reading, for at most the given ns; `None`: it can't.
     fn read_for(&self, thread: Tid, ns: u32) -> Option<bool>;
-    /// Releases what the thread acquired last for reading.
+    /// Releases what the thread last acquired for reading.
     fn leave_read(&self, thread: Tid);
     /// Acquires for writing.
     fn write(&self, thread: Tid);
@@ -31,23 +31,23 @@ pub(crate) trait AnyReadWrite {
     fn torn_wait(&self, writes: bool) -> bool;
     /// May a thread that reads read again?
     fn nests(&self) -> bool;
-    /// May the last thread to need it end it?
+    /// May the last thread that needs it destroy it?
     fn last_may_end(&self) -> bool;
     /// Ends its words; its memory stays.
     ///
     /// # Safety
-    /// It is not used afterwards, except by late wakes, which need its address.
+    /// It isn't used afterwards, except by late wakes, which need its address.
     unsafe fn end(&self);
-    /// Where its words lie.
+    /// Where its words are.
     fn place(&self) -> (usize, usize);
 }
 
-/// As much memory as it needs, and lines of its own.
+/// Its memory, on cache lines of its own.
 #[repr(align(128))]
 struct Typed<P: Platform, L: ReadWrite<P>> {
     lock: ManuallyDrop<L>,
     tuning: Tuning,
-    /// Each thread's, the last one at the end.
+    /// Each thread's passes, the latest at the end.
     passes: Vec<RefCell<Vec<L::Pass>>>,
     machine: std::marker::PhantomData<P>,
 }
@@ -114,7 +114,7 @@ impl<P: Platform, L: ReadWrite<P>> AnyReadWrite for Typed<P, L> {
 
     unsafe fn end(&self) {
         let lock = std::ptr::from_ref(&*self.lock).cast_mut();
-        // SAFETY: the caller's promise; `ManuallyDrop` does not end it again.
+        // SAFETY: the caller's promise; `ManuallyDrop` doesn't drop it again.
         unsafe { lock.drop_in_place() };
     }
 
@@ -143,7 +143,7 @@ pub(crate) fn make<P: Platform>(spec: &LockSpec, threads: usize) -> Box<dyn AnyR
     making.2.expect("every readers-writer lock is visited")
 }
 
-/// One of them as a lock of a run; a mutex's sections are writes.
+/// A readers-writer lock as a lock of a run; sections that would use a mutex write.
 pub(crate) struct Shared(pub(crate) Box<dyn AnyReadWrite>);
 
 impl AnyLock for Shared {
@@ -171,7 +171,7 @@ impl AnyLock for Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // SAFETY: who owned it uses it no more.
+        // SAFETY: its owner doesn't use it any more.
         unsafe { self.0.end() };
     }
 }

@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// How long a run's threads may take to end, in simulated ns, after the run's end or any thread's later progress.
+/// How long threads may take to end after the run's end, or after any thread's later progress, in simulated ns.
 const GRACE_NS: u64 = 2_000_000_000;
 
 /// Where threads run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// Thread n on the n-th CPU, the fastest class first, and of each class one hardware thread of every core before the
-    /// next one; from the start again with more threads than CPUs.
+    /// Thread n on the n-th CPU, the fastest class first, and within a class one hardware thread of every core before
+    /// the second ones. With more threads than CPUs, from the start again.
     #[default]
     Pinned,
     /// Wherever the scheduler puts them.
@@ -27,7 +27,7 @@ pub enum Placement {
     Cpus(Vec<u32>),
 }
 
-/// One run: owns everything that it needs, so that it can wait, and run on any thread.
+/// One run. It owns everything that it needs, so it can wait, and run on any thread.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// The machine.
@@ -38,9 +38,9 @@ pub struct Run {
     pub workload: &'static Workload,
     /// The workload's options, where they differ from their defaults.
     pub params: BTreeMap<String, f64>,
-    /// How many.
+    /// How many threads.
     pub threads: u32,
-    /// Where.
+    /// Where they run.
     pub placement: Placement,
     /// The same seed, the same run.
     pub seed: u64,
@@ -76,7 +76,8 @@ impl Run {
         list.into_iter().cycle().take(self.threads as usize).map(Some).collect()
     }
 
-    /// Threads on CPUs of each class, the fastest first; where the scheduler places them, those that find no CPU of another.
+    /// Threads on CPUs of each class, the fastest first; if the scheduler places them, threads that find no CPU of
+    /// another class.
     fn threads_by_class(&self) -> Vec<u32> {
         let all = crate::cores::Cpu::all(&self.profile);
         let none = vec![0; self.profile.class.len()];
@@ -128,7 +129,8 @@ impl Run {
 
 #[allow(clippy::cast_precision_loss, reason = "counts and times far below 2^52")]
 fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
-    // SAFETY: the run is over, nobody else uses the machine until the locks end, when this reference is not used any more.
+    // SAFETY: the run is over. Nobody else uses the machine until the locks end, and by then this reference is no
+    // longer used.
     let e = unsafe { &mut *engine };
     let collect = std::mem::replace(
         &mut *world.collect.borrow_mut(),
@@ -167,7 +169,7 @@ fn finish(engine: *mut Engine, world: Rc<World>, run: &Run) -> Outcome {
     outcome.steps = e.handled + e.ran_on;
     outcome.violation = violation;
     outcome.timeline = e.timeline.take();
-    // Last: locks give memory back to the machine.
+    // Last, because locks return memory to the machine.
     drop(locks);
     drop(world);
     outcome

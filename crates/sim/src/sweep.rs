@@ -22,7 +22,7 @@ pub enum Knob {
 /// Why a run can't have that value.
 #[derive(Debug, Error)]
 pub enum KnobError {
-    /// Threads and options of locks are counted.
+    /// Numbers of threads and options of locks must be whole.
     #[error("a whole number is wanted")]
     NotWhole,
     /// The workload does not declare the option.
@@ -41,10 +41,10 @@ pub enum KnobError {
         /// Largest legal value.
         max: f64,
     },
-    /// As the lock sees it.
+    /// The lock refuses the value.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// As the machine sees it.
+    /// The machine refuses the value.
     #[error(transparent)]
     Machine(#[from] ProfileError),
 }
@@ -88,7 +88,7 @@ impl Run {
 /// Why a text isn't a list of values.
 #[derive(Debug, Error, PartialEq)]
 pub enum ValuesError {
-    /// Nothing there.
+    /// The list is empty.
     #[error("no values")]
     None,
     /// Not a number.
@@ -100,7 +100,7 @@ pub enum ValuesError {
     /// Not a count, or too large a count.
     #[error("'{0}' is not 2 to 10000 values")]
     Values(String),
-    /// What follows the count.
+    /// What follows the count isn't a scale.
     #[error("'{0}' is neither 'lin' nor 'log'")]
     Scale(String),
     /// `LOW..HIGH` with `HIGH` below.
@@ -111,7 +111,7 @@ pub enum ValuesError {
     Logarithm(String),
 }
 
-/// Most values of one range; its error says so.
+/// The most values of one range; the error message says so.
 const MANY: u32 = 10_000;
 
 /// A number; `k`, `M` and `G` may follow it.
@@ -125,8 +125,9 @@ pub fn number(text: &str) -> Result<f64, ValuesError> {
     Ok(number * factor.map_or(1.0, |(_, factor)| factor))
 }
 
-/// Reads `A,B,...`, where each may be a range: `LOW..HIGH:COUNT` with even steps, `LOW..HIGH:COUNT:log` with even ratios.
-/// What lies between the ends of a range has three significant digits. Each value once, in the order given.
+/// Reads `A,B,...`, where each may be a range: `LOW..HIGH:COUNT` with even steps, `LOW..HIGH:COUNT:log` with even
+/// ratios. Values between the ends of a range have three significant digits. Each value appears once, in the order
+/// given.
 pub fn values(text: &str) -> Result<Vec<f64>, ValuesError> {
     let mut all: Vec<f64> = Vec::new();
     for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {

@@ -1,4 +1,4 @@
-//! What the papers' figures say, as data: what to measure, which number the paper has, which result is accepted.
+//! What the papers' figures say, as data: what to measure, the paper's number, and which results are accepted.
 //!
 //! One file for each figure, `targets/<id>.toml`:
 //!
@@ -61,7 +61,7 @@ pub struct Figure {
     pub setup: Setup,
     /// The figure whose chosen numbers it has: they share the workload.
     pub chosen_as: Option<String>,
-    /// Numbers that the measurement needs and the paper does not give, by name.
+    /// Numbers that the measurement needs but the paper doesn't give, by name.
     #[serde(default)]
     pub chosen: BTreeMap<String, Chosen>,
     /// What is compared.
@@ -91,9 +91,9 @@ pub struct Setup {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Chosen {
-    /// What we take.
+    /// The value that we use.
     pub value: f64,
-    /// Of what, in which unit.
+    /// What it is, and its unit.
     pub what: String,
     /// Why this value.
     pub why: String,
@@ -103,45 +103,45 @@ pub struct Chosen {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
-    /// Short, and its own within the figure.
+    /// A short name, unique within the figure.
     pub name: String,
     /// What is measured, in one sentence.
     pub what: String,
-    /// Of what the numbers are.
+    /// The unit of its numbers.
     pub unit: Unit,
-    /// What kind of statement it compares; each kind is counted apart.
+    /// What kind of statement it compares; each kind is counted separately.
     pub kind: Kind,
     /// The paper's number.
     pub paper: Option<f64>,
-    /// The paper says only: at least.
+    /// The paper only says "at least" this.
     pub paper_low: Option<f64>,
-    /// The paper says only: at most.
+    /// The paper only says "at most" this.
     pub paper_high: Option<f64>,
     /// Our own bar: the smallest result that is accepted.
     pub low: Option<f64>,
     /// Our own bar: the largest result that is accepted.
     pub high: Option<f64>,
-    /// Why our bars accept more than a quarter up and down from the paper's number.
+    /// Why our bars accept more than the paper's number give or take a quarter.
     pub because: Option<String>,
-    /// Ids of the locks that it takes.
+    /// Ids of the locks that it needs.
     pub locks: Vec<String>,
-    /// The paper's words, with signs that its text form lost ("us", "<=") put back, and where they are if not in the
-    /// figure's section; none where the row is our own.
+    /// The paper's words, with the signs restored that its text form lost ("us", "<="), and where they are if not in
+    /// the figure's section; none where the row is our own.
     pub quote: Option<String>,
-    /// Another profile than the figure's.
+    /// A profile other than the figure's.
     pub machine: Option<String>,
-    /// Nothing was fitted to it, and it is only reported: any result is acceptable.
+    /// Nothing was fitted to it, and it is only reported: any result is accepted.
     #[serde(default)]
     pub held_out: bool,
     /// The fitted figures of the machine's profile were fitted to it; any other row is a prediction.
     #[serde(default)]
     pub fit: bool,
-    /// Why it was met beforehand although nothing is fitted to it: the same run as a fitted row, or a workload or a machine's
-    /// figure that was chosen so.
+    /// Why it was bound to be met although nothing was fitted to it: it is the same run as a fitted row, or a workload
+    /// or a machine's figure was chosen to meet it.
     pub given: Option<String>,
     /// The row that says the same, as `FIGURE: ROW`: it is counted there.
     pub repeats: Option<String>,
-    /// How much it counts in the fit, to other rows.
+    /// Its weight in the fit, relative to other rows.
     #[serde(default = "one")]
     pub weight: f64,
     /// Other readings of the number, where the paper contradicts itself.
@@ -149,17 +149,17 @@ pub struct Row {
     pub reading: Vec<Reading>,
 }
 
-/// Of what a number is.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// One measurement to another.
+    /// One measurement divided by another.
     Ratio,
     /// A share of a whole, 0 to 1.
     Share,
     /// Microseconds.
     Us,
-    /// CAL's fairness: the smallest slowdown of a thread to the largest, 0 to 1.
+    /// CAL's fairness: the smallest slowdown of any thread divided by the largest, 0 to 1.
     Fairness,
     /// Spearman's rank correlation, -1 to 1.
     Rank,
@@ -178,7 +178,7 @@ pub enum Kind {
     Identity,
 }
 
-/// What share of the paper's number a result may be off.
+/// How far a result may be off, as a share of the paper's number.
 const TOLERANCE: f64 = 0.25;
 
 fn one() -> f64 {
@@ -191,7 +191,7 @@ fn one() -> f64 {
 pub struct Reading {
     /// The number in this reading.
     pub paper: f64,
-    /// Why it may be meant.
+    /// Why the paper may mean it.
     pub why: String,
 }
 
@@ -199,9 +199,9 @@ pub struct Reading {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NotReproduced {
-    /// Which.
+    /// Which part.
     pub part: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -242,8 +242,8 @@ impl Figure {
 }
 
 impl Row {
-    /// The smallest and the largest result that is accepted: our bars; on a side without one, what the paper says at
-    /// least or at most, or its number, a quarter up or down. None: no bound on that side, or the row is only reported.
+    /// The smallest and the largest accepted result: our bars, or, on a side without one, the paper's bound, or its
+    /// number give or take a quarter. `None`: no bound on that side, or the row is only reported.
     pub fn accepted(&self) -> (Option<f64>, Option<f64>) {
         if self.held_out {
             return (None, None);
@@ -258,7 +258,7 @@ impl Row {
         (low, high)
     }
 
-    /// The paper's number, a quarter up and down; or its bounds.
+    /// The paper's number, give or take a quarter; or its bounds.
     fn near(&self) -> (Option<f64>, Option<f64>) {
         match self.paper {
             Some(paper) => (Some((1.0 - TOLERANCE) * paper), Some((1.0 + TOLERANCE) * paper)),
@@ -266,15 +266,15 @@ impl Row {
         }
     }
 
-    /// Whether a result is within a quarter of the paper's number, or in the range that it gives, whatever our bars are; none where
-    /// the paper has no number.
+    /// Whether a result is within a quarter of the paper's number, or in the paper's range, whatever our bars are;
+    /// `None` where the paper has no number.
     pub fn is_near(&self, result: f64) -> Option<bool> {
         let (low, high) = self.near();
         let (low, high) = low.zip(high).filter(|_| self.kind == Kind::Number)?;
         Some((low..=high).contains(&result))
     }
 
-    /// Does its result say something of its own, of a machine that was not made for it?
+    /// Is its result independent: neither a repetition, nor from a machine that was fitted or chosen for it?
     pub fn is_free(&self) -> bool {
         !self.fit && !self.held_out && self.given.is_none() && self.repeats.is_none()
     }
@@ -304,7 +304,7 @@ impl Row {
         self.locks.iter().map(String::as_str).filter(unknown).collect()
     }
 
-    /// Do our bars accept more than the paper's number, a quarter up and down?
+    /// Do our bars accept more than the paper's number give or take a quarter?
     fn is_wide(&self) -> bool {
         const ROUNDING: f64 = 1e-9;
         let (low, high) = self.near();
@@ -354,7 +354,7 @@ impl Row {
 
 macro_rules! figures {
     ($($id:literal),* $(,)?) => {
-        /// The figures that come with the program: id and text.
+        /// The built-in figures: id and text.
         pub const FIGURES: &[(&str, &str)] =
             &[$(($id, include_str!(concat!("../targets/", $id, ".toml")))),*];
     };
@@ -390,7 +390,7 @@ figures![
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LeftOut {
-    /// Which, as the others are named.
+    /// Which one, named like the others.
     pub figure: String,
     /// The paper, its venue and year.
     pub paper: String,
@@ -414,7 +414,7 @@ pub fn left_out() -> Vec<LeftOut> {
     all.figure
 }
 
-/// The figure of that id, of those that come with the program; with the numbers that it has from another one.
+/// The built-in figure of that id, with the numbers that it takes from another one.
 pub fn figure(id: &str) -> Option<Figure> {
     let mut figure = alone(id)?;
     if let Some(other) = figure.chosen_as.as_deref() {

@@ -1,4 +1,4 @@
-//! What each core did when, for a look at single runs.
+//! What each core did when, for inspecting single runs.
 
 /// What a core does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub enum Activity {
 pub struct Span {
     /// The CPU.
     pub cpu: u32,
-    /// The thread that had it, if any.
+    /// The thread that ran there, if any.
     pub thread: Option<u32>,
     /// What it did.
     pub activity: Activity,
@@ -48,9 +48,9 @@ pub struct Hold {
 /// A run's history; bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// Cores, in the order of their ends.
+    /// What cores did, ordered by end.
     pub spans: Vec<Span>,
-    /// Locks, in the order of their releases.
+    /// Who held locks, ordered by release.
     pub holds: Vec<Hold>,
     /// Entries that found no room.
     pub dropped: u64,
@@ -59,7 +59,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// At most `limit` entries of either kind, from `from_ps` on.
+    /// Records at most `limit` entries of each kind, from `from_ps` on.
     pub(crate) fn new(limit: usize, from_ps: u64) -> Self {
         Self { limit, from_ps, ..Self::default() }
     }

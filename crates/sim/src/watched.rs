@@ -1,4 +1,5 @@
-//! What is checked at every acquisition: exclusion, order and bounds as promised, hand-overs.
+//! What is checked at every acquisition: exclusion, hand-overs, and the order and bounds that the lock
+//! promises.
 
 use crate::check::Violation;
 use crate::engine::{Ps, Tid, engine, fail};
@@ -16,23 +17,23 @@ struct Waiter {
     thread: Tid,
     asked: Ps,
     overtaken: u32,
-    /// The same, since it is head of the line.
+    /// The same, since it became the head of the line.
     overtaken_as_head: u32,
 }
 
 /// What a lock promises, in this run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Promised {
-    /// Nobody is served before a thread that was seen waiting, and came earlier.
+    /// No thread is served before one that came earlier and was seen waiting.
     pub(crate) in_order: bool,
-    /// How often threads that came after it joined may overtake a head of the line.
+    /// How often threads that came after the head joined the line may overtake it.
     pub(crate) bypass: Option<u32>,
     /// Waiters on slower cores stand by first.
     pub(crate) reorders: bool,
 }
 
 impl Promised {
-    /// What `spec` promises to `threads` threads, on the machine of the moment.
+    /// What `spec` promises to `threads` threads, on the current machine.
     fn by<P: Platform>(spec: &LockSpec, threads: usize) -> Self {
         let promise = spec.entry().map_or(Promise::Nothing, |entry| entry.promise);
         let fits = threads <= P::cpus() as usize;
@@ -59,11 +60,11 @@ pub(crate) struct Watch {
     /// Threads that hold it for reading.
     readers: RefCell<Vec<Tid>>,
     waiters: RefCell<Vec<Waiter>>,
-    /// The most that any was.
+    /// The most that any waiter was overtaken.
     pub(crate) most_overtaken: Cell<u32>,
     pub(crate) acquisitions: Cell<u64>,
     last: Cell<Option<Tid>>,
-    /// Acquisitions by another thread than the last holder.
+    /// Acquisitions by a thread other than the last holder.
     pub(crate) hand_overs: Cell<u64>,
     /// The end of the last critical section, as a write of data under this lock would have it.
     stamp: Cell<Option<Stamp>>,
@@ -95,7 +96,7 @@ impl Watch {
         self.waiters.borrow().iter().map(|waiter| waiter.thread).collect()
     }
 
-    /// The calling thread asks, and waits as the lock makes it wait; returns since when.
+    /// The calling thread asks for the lock; returns the time.
     pub(crate) fn asks(&self) -> Ps {
         let e = engine();
         let (me, asked) = (e.me(), e.now);
@@ -112,18 +113,18 @@ impl Watch {
         asked
     }
 
-    /// The calling thread has asked, and has the lock now.
+    /// The calling thread has the lock that it asked for.
     pub(crate) fn served(&self, asked: Ps) {
         self.serves(engine().me(), asked);
     }
 
-    /// `me`, which has asked, has the lock now, or another thread that runs its section for it.
+    /// `me` has the lock that it asked for, or another thread runs its section for it.
     fn serves(&self, me: Tid, asked: Ps) {
         let mut waiters = self.waiters.borrow_mut();
         let mine = waiters.iter().position(|w| w.thread == me).expect("we are waiting");
         waiters.swap_remove(mine);
         let e = engine();
-        // A thread that reads an old tail sees the line as it was before a waiter joined: that does not count
+        // A thread that reads an old tail sees the line as it was before a waiter joined: that doesn't count
         // as overtaking.
         let is_weak = e.explore.as_ref().is_some_and(|x| x.is_weak());
         e.threads[me as usize].asks = None;
@@ -161,7 +162,7 @@ impl Watch {
         self.acquired(me, asked);
     }
 
-    /// Checks whether `me`, which has the lock now, was in its line soon enough.
+    /// Checks that `me`, which has the lock now, was in its line soon enough.
     fn stood_by(&self, me: Tid, asked: Ps) {
         let e = engine();
         // Explorations let time pass at will.
@@ -205,14 +206,14 @@ impl Watch {
         }
     }
 
-    /// The calling thread holds it as well as `other`, and at least one of them to write.
+    /// The calling thread and `other` both hold it, at least one of them for writing.
     fn not_alone(&self, other: Tid) -> ! {
         let e = engine();
         let (first, second) = (e.name(other), e.name(e.me()));
         fail(Violation::Exclusion { lock: self.number, at_ns: e.now / 1000, first, second })
     }
 
-    /// The calling thread, which has asked, holds it for reading.
+    /// The calling thread now holds it for reading.
     fn reads(&self) {
         let e = engine();
         let me = e.me();
@@ -247,7 +248,7 @@ impl Watch {
     }
 }
 
-/// A lock under watch.
+/// A lock under observation.
 pub(crate) struct Watched {
     watch: Watch,
     lock: Box<dyn AnyLock>,
@@ -266,7 +267,7 @@ impl Watched {
         Self::over::<Sim>(spec.make(threads), spec, number, threads)
     }
 
-    /// The lock that `spec` names, on the machine of the moment.
+    /// The lock that `spec` names, on the current machine.
     pub(crate) fn over<P: Platform>(
         lock: Box<dyn AnyLock>,
         spec: &LockSpec,
@@ -294,7 +295,7 @@ impl Watched {
         self.lock.with(me, window_ns, Carried(&mut watched));
     }
 
-    /// A section that only reads: beside others, or alone if the lock is a mutex.
+    /// A section that only reads: together with other readers, or alone if the lock is a mutex.
     pub(crate) fn reading(&self, window_ns: u32, section: impl FnOnce()) {
         let me = engine().me();
         let asked = self.asks();
@@ -341,7 +342,7 @@ impl Watched {
         self.lock.unlock(me);
     }
 
-    /// As [`AnyLock::unlock_as_glibc`], if there is that way.
+    /// As [`AnyLock::unlock_as_glibc`], if the lock has it.
     pub(crate) fn unlock_as_glibc(&self) {
         let me = self.released();
         if !self.lock.unlock_as_glibc(me) {

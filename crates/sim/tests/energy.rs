@@ -1,10 +1,10 @@
-//! Energy: a machine draws what its profile says of what its cores do.
+//! Energy: a machine draws what its profile says for what its cores do.
 
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Watts of `threads` on the Xeon; each holds a lock of its own draw for `cs` cycles.
+/// Watts of `threads` on the Xeon. Each repeatedly draws a lock and holds it for `cs` cycles.
 fn run(lock: &str, threads: u32, locks: f64, cs: f64) -> Outcome {
     let profile = profile::builtin("xeon-2x10").unwrap();
     let lock = LockSpec::parse(lock).unwrap();

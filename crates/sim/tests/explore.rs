@@ -1,5 +1,5 @@
-//! Explorations: no lock of the catalogue breaks a rule, and every kind of fault would be noticed. All by seed: the same
-//! schedules each time.
+//! Explorations: no lock of the catalogue breaks a rule, and every kind of fault would be noticed. Everything is
+//! seeded: the schedules are the same each time.
 
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_locks::entry::Kind;
@@ -32,7 +32,7 @@ fn search(lock: &str, mutant: Option<Mutant>, schedules: u64) -> Option<Hit> {
     hit
 }
 
-/// All mutants of the lock's hand-over that are not known to do no harm.
+/// All mutants of the lock's hand-over that are not known to be harmless.
 fn hand_over_mutants(lock: &str) -> impl Iterator<Item = (Site, Mutant)> {
     let sites = exploration(lock, None).sites(2_000);
     assert!(!sites.is_empty(), "{lock}");
@@ -72,7 +72,7 @@ fn every_fault_of_a_textbook_locks_hand_over_is_found() {
     }
 }
 
-/// Faults of the lock below are its own: two of them are rarer under it.
+/// Faults of the lock below it count as that lock's own: two of them are rarer here.
 #[test]
 fn every_fault_of_a_readers_writer_locks_hand_over_is_found() {
     for entry in READ_WRITE.iter().filter(|entry| entry.preset_of.is_none()) {
@@ -100,13 +100,13 @@ fn every_fault_of_a_front_locks_wakes_and_fast_path_is_found_and_without_asserti
             let wakes_head =
                 mutant.mutation == Mutation::NoWake && site.place.file == "front/mod.rs";
             let is_fast_path = site.place.file == "front/alone.rs";
-            // A line's: a holder that was told of a sleeper behind it wakes that sleeper.
+            // The line's fault: a holder that was told of a sleeper behind it wakes that sleeper.
             let wakes_behind = site.place.file == "front/grant.rs"
                 && (mutant.mutation == Mutation::NoWake || site.op == Op::And);
-            // The lock's own assertions, where there are any, stop some of the others first, and the program with them.
+            // The lock's own assertions, if compiled in, would stop the program at some of the others.
             if wakes_head || is_fast_path || wakes_behind || !cfg!(debug_assertions) {
-                // The wake that a torn waiter passes on is needed in one schedule of thousands; that of a waiter behind a lock
-                // that is granted to nobody (`malthusian`), in one of 70,000.
+                // The wake that a torn waiter passes on is needed in one schedule of thousands. The wake of a waiter
+                // behind a lock that is granted to nobody (`malthusian`) is needed in one of 70,000.
                 assert!(
                     search(lock, Some(mutant), 500_000).is_some(),
                     "{lock}: {mutant}, {site:?}"
@@ -116,7 +116,7 @@ fn every_fault_of_a_front_locks_wakes_and_fast_path_is_found_and_without_asserti
             orderings += u32::from(is_fast_path);
             behind += u32::from(wakes_behind);
         }
-        // The baseline has no fast path in a file of the locks.
+        // The baseline's fast path isn't in the locks' files.
         let least = if lock == GLIBC { 0 } else { 2 };
         assert!(wakes >= 1 && orderings >= least, "{lock}: {wakes} wakes, {orderings} orderings");
     }

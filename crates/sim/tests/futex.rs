@@ -1,4 +1,5 @@
-//! Sleeping on the virtual machine: what it costs, and what many callers at one address do to each other.
+//! Sleeping on the virtual machine: what it costs, and how many callers at one address slow each other
+//! down.
 
 use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
 use std::collections::BTreeMap;
@@ -58,7 +59,7 @@ fn long_critical_sections_put_the_others_to_sleep() {
 
 #[test]
 fn preemption_in_the_kernel_loses_nobody() {
-    // Three threads a CPU, which all want the same bucket.
+    // Three threads per CPU, which all want the same bucket.
     let cpus = Placement::Cpus((0..8).collect());
     for slice in [20_000.0, 3_000_000.0] {
         let set = [("kernel.slice_ns", slice), ("kernel.wakeup_granularity_ns", 5000.0)];

@@ -1,4 +1,4 @@
-//! The machine as a whole: every lock runs on it, the same seed gives the same run, and costs are what the profile says.
+//! The machine as a whole: every lock runs on it, the same seed gives the same run, and costs are those of the profile.
 
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::Kind;
@@ -8,7 +8,7 @@ use lockwright_sim::{LockSpec, Outcome, Placement, Run, profile, workload};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Of seed 1, pinned, and a millisecond long.
+/// A run with seed 1, pinned, a millisecond long.
 fn plan(machine: &str, lock: &str, workload: &str, threads: u32, params: &[(&str, f64)]) -> Run {
     Run {
         profile: Arc::new(profile::builtin(machine).unwrap()),
@@ -30,7 +30,7 @@ fn run(lock: &str, threads: u32, seed: u64, params: &[(&str, f64)]) -> Outcome {
     Run { seed, warmup_ns: 100_000, ..plan }.outcome()
 }
 
-/// As long as some turns of a busy lock take.
+/// Runs for as long as a few turns of a busy lock.
 fn turns(plan: Run) -> Outcome {
     Run { warmup_ns: 1_000_000, duration_ns: 30_000_000, ..plan }.outcome()
 }
@@ -56,7 +56,7 @@ fn no_wait_is_longer_than_the_budget_and_the_wake_ups_of_those_before() {
                 let longest = outcome.classes.iter().map(|class| class.wait.max_ns).max().unwrap();
                 let bound = budget_ns + u64::from(threads) * 100_000;
                 assert!(longest <= bound, "{lock}, {machine}: {longest} ns");
-                // It is saturated: turns are what is looked at.
+                // Only a saturated lock has turns to look at.
                 assert!(longest > 100_000, "{lock}, {machine}: {longest} ns");
             }
         }
@@ -64,7 +64,7 @@ fn no_wait_is_longer_than_the_budget_and_the_wake_ups_of_those_before() {
     assert!(locks > 0);
 }
 
-/// Of every lock with a `timeout`, whatever its name: the longest wait where all CPUs want it, and few stay awake.
+/// Of every lock with a `timeout`, whatever its name: the longest wait if all CPUs want it and few waiters stay awake.
 #[test]
 fn no_wait_is_longer_than_the_timeout_and_the_wake_ups_of_those_before() {
     let threads = 40;
@@ -90,7 +90,7 @@ fn no_wait_is_longer_than_the_timeout_and_the_wake_ups_of_those_before() {
     }
 }
 
-/// The line's length is a small number, which wraps. (From 513 to 513 + CPUs it is wrong.)
+/// The counter of the line's length is small and wraps. (From 513 to 513 + CPUs it is wrong.)
 #[test]
 fn no_crowd_is_too_large() {
     for entry in CATALOG.iter().filter(|entry| entry.kind == Kind::Front) {
@@ -108,7 +108,7 @@ fn no_crowd_is_too_large() {
     }
 }
 
-/// On two CPUs a thread that keeps a lock busy has it for a turn; one that leaves it free for most of the time shares it.
+/// On two CPUs, a thread that keeps a lock busy has it for a turn. One that leaves it free most of the time shares it.
 #[test]
 fn on_two_cpus_a_busy_lock_stays_and_another_one_does_not() {
     for lock in ["auto", "barging"] {
@@ -123,7 +123,7 @@ fn on_two_cpus_a_busy_lock_stays_and_another_one_does_not() {
     }
 }
 
-/// With a gap handing over is faster than one big core alone; without one it is slower.
+/// With a gap, handing over is faster than one big core alone; without a gap it is slower.
 #[test]
 fn a_lock_stays_on_one_core_only_where_that_is_faster_than_handing_over() {
     for (machine, cores) in [("m1", 4), ("i5-13400", 6), ("hikey970", 4), ("xeon-2x10", 10)] {
@@ -140,7 +140,7 @@ fn a_lock_stays_on_one_core_only_where_that_is_faster_than_handing_over() {
     }
 }
 
-/// Two threads make no chains of grants: the head has nobody behind it.
+/// With two threads there are no chains of grants, because nobody is behind the head.
 #[test]
 fn two_threads_learn_it_too() {
     for machine in ["m1", "xeon-2x10"] {

@@ -1,10 +1,10 @@
-//! Why something can't be read, or written.
+//! Why something can't be read or written.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file or folder that can't be read as what it should be, or not written.
+/// A file or folder that can't be written, or can't be read as what it should be.
 #[derive(Debug)]
 pub struct Error {
     pub(crate) path: PathBuf,
@@ -17,11 +17,11 @@ pub(crate) enum Why {
     System(io::Error),
     /// It can't be written.
     Unwritable(io::Error),
-    /// It isn't this.
+    /// It isn't what this says.
     NotOurs(&'static str),
-    /// It has the first version, we read the second.
+    /// It has the first version; we read the second.
     Version(u32, u32),
-    /// It is what it should be, but says what can't be.
+    /// It is what it should be, but its content is impossible.
     Damaged(String),
 }
 

@@ -1,5 +1,5 @@
-//! Reads what processes recorded of their epochs (`LOCKWRIGHT_STATS=DIR`), while they run or afterwards; and of their
-//! lock operations ([`trace`]).
+//! Reads what processes recorded about their epochs (`LOCKWRIGHT_STATS=DIR`), while they run or afterwards, and about
+//! their lock operations ([`trace`]).
 //!
 //! ```no_run
 //! for process in lockwright_stats::read_dir("recorded".as_ref())? {
@@ -24,28 +24,28 @@ use lockwright_numbers::Times;
 pub struct Process {
     /// Its id.
     pub pid: u32,
-    /// Its command line, words set apart by blanks, cut after 511 bytes.
+    /// Its command line, with blanks between the words, cut after 511 bytes.
     pub command: String,
-    /// The lock that it ran on, as `LOCKWRIGHT_LOCK` said it.
+    /// The lock that it ran on, as given in `LOCKWRIGHT_LOCK`.
     pub lock: String,
-    /// The emulated machine that it ran on, as `LOCKWRIGHT_EMULATE` said it; `None`: a real one.
+    /// The emulated machine that it ran on, as given in `LOCKWRIGHT_EMULATE`; `None`: a real one.
     pub emulated: Option<String>,
     /// When recording began, ns of `CLOCK_MONOTONIC`.
     pub start_ns: u64,
-    /// When an epoch ended last, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
+    /// When an epoch last ended, ns of `CLOCK_MONOTONIC`; up to a millisecond behind.
     pub last_ns: u64,
-    /// Its epochs, in the order in which they ended first.
+    /// Its epochs, in the order in which they first ended.
     pub epochs: Vec<Epoch>,
 }
 
 /// One epoch of a process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Epoch {
-    /// Its number: as the program gave it (0 to 1023), or 1024 and more for functions (`--epoch`).
+    /// Its number: the program's (0 to 1023), or 1024 and more for functions (`--epoch`).
     pub id: u32,
     /// Its name; the number, if it was given none.
     pub name: String,
-    /// The SLO that it had last, ns.
+    /// Its last SLO, ns.
     pub slo_ns: u64,
     /// The percentile for which the SLO holds: 99.0 is P99.
     pub percentile: f64,
@@ -55,7 +55,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// All classes together; its `class` is 0 and says nothing.
+    /// All classes together; its `class` is 0 and has no meaning.
     pub fn all(&self) -> ClassStats {
         let mut all = ClassStats::default();
         for class in &self.classes {
@@ -64,7 +64,7 @@ impl Epoch {
         all
     }
 
-    /// Adds what another process recorded of the same epoch. The other's SLO and percentile are not looked at.
+    /// Adds what another process recorded about the same epoch. The other's SLO and percentile are ignored.
     pub fn merge(&mut self, other: &Self) {
         for theirs in &other.classes {
             match self.classes.iter_mut().find(|ours| ours.class == theirs.class) {
@@ -75,8 +75,8 @@ impl Epoch {
         self.classes.sort_by_key(|class| class.class);
     }
 
-    /// Is the SLO out of reach even without reordering? It is if, of at least 100 executions that began with
-    /// a window negligible against the SLO, more violated it than the percentile allows.
+    /// Is the SLO out of reach even without reordering? It is if at least 100 executions began with a window
+    /// negligible against the SLO, and more of these violated it than the percentile allows.
     pub fn is_infeasible(&self) -> bool {
         let all = self.all();
         let allowed = 1.0 - self.percentile / 100.0;
@@ -91,7 +91,7 @@ pub struct ClassStats {
     pub class: u8,
     /// Executions.
     pub count: u64,
-    /// Those slower than the SLO.
+    /// Executions slower than the SLO.
     pub violations: u64,
     /// The window after the last execution, ns.
     pub window_ns: u64,
@@ -101,20 +101,20 @@ pub struct ClassStats {
     pub max_ns: u64,
     /// Executions that began with a window negligible against the SLO (at most 1/64 of it).
     pub at_fifo: u64,
-    /// Those of them slower than the SLO.
+    /// How many of these were slower than the SLO.
     pub at_fifo_violations: u64,
     /// How long they took: the middle of a bucket of the file's histogram, off by at most 1/64.
     pub latency: Times,
 }
 
 impl ClassStats {
-    /// The latency that a share `q` of the executions did not exceed, ns; off by at most 1/64 of itself. 0 if
-    /// there was none.
+    /// The latency that a share `q` of the executions didn't exceed, ns; off by at most 1/64 of itself. 0 if there
+    /// were none.
     pub fn quantile(&self, q: f64) -> u64 {
         self.latency.quantile(q).clamp(self.min_ns, self.max_ns.max(self.min_ns))
     }
 
-    /// Adds another's executions. The window becomes the larger of both.
+    /// Adds another's executions. The window becomes the larger of the two.
     pub fn merge(&mut self, other: &Self) {
         self.min_ns = match (self.count, other.count) {
             (0, _) => other.min_ns,

@@ -13,10 +13,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// All recordings (`*.stats`) of a folder, by start. Those that are only just being made are left out.
+/// All recordings (`*.stats`) of a folder, ordered by start. Files that are still being created are
+/// left out.
 ///
 /// # Errors
-/// The folder or a file of it can't be read, or a file is of another version.
+/// The folder or one of its files can't be read, or a file has another version.
 pub fn read_dir(dir: &Path) -> Result<Vec<Process>, Error> {
     let system = |why| Error { path: dir.to_owned(), why: Why::System(why) };
     let mut processes = Vec::new();
@@ -114,15 +115,16 @@ impl Plain for Header {}
 impl Plain for EpochHead {}
 impl Plain for ClassBlock {}
 
-/// A piece of the file as one of the layouts' types.
+/// Reads a piece of the file as one of the layouts' types.
 pub(crate) fn at<T: Plain>(file: &File, offset: usize) -> io::Result<T> {
     let mut bytes = vec![0; size_of::<T>()];
     file.read_exact_at(&mut bytes, offset as u64)?;
-    // SAFETY: as many bytes as the type has; its fields are integers, for which any bits will do.
+    // SAFETY: there are as many bytes as the type has, and its fields are integers, for which all bit
+    // patterns are valid.
     Ok(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// A field that is filled up with zeroes.
+/// Reads a field that is padded with zeroes.
 pub(crate) fn text(bytes: &[u8]) -> String {
     let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..len]).into_owned()

@@ -1,8 +1,8 @@
-//! Traces of locks: what each thread did with which lock, and how long it computed in between.
+//! Traces of locks: what each thread did with each lock, and how long it computed in between.
 //!
 //! A [`Trace`] is what `lockwright record` writes, from the files that processes left in a folder
-//! (`LOCKWRIGHT_TRACE=DIR`, [`Trace::collect`]). All that it says is what was measured on the machine that it was
-//! recorded on; it can be replayed on any other, because waiting is separated from a thread's own time.
+//! (`LOCKWRIGHT_TRACE=DIR`, [`Trace::collect`]). It contains only what was measured on the machine where it was
+//! recorded. It can be replayed on any other machine, because waiting is separated from a thread's own time.
 //!
 //! ```no_run
 //! use lockwright_stats::trace::{Step, Trace};
@@ -30,33 +30,34 @@ use serde::{Deserialize, Serialize};
 
 /// What the threads of a program did with its locks.
 ///
-/// Every thread releases what it acquired, and only that, each lock at most once at a time; every lock is in `locks`.
+/// Every thread releases exactly what it acquired, and holds each lock at most once at a time. Every lock is in
+/// `locks`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// Where it comes from.
     pub meta: Meta,
-    /// The locks, in the order in which they were first asked for: a [`Step`] names them by their place here.
+    /// The locks, in the order in which threads first asked for them: a [`Step`] names them by their index here.
     pub locks: Vec<LockInfo>,
-    /// The threads, in the order of their first operations.
+    /// The threads, ordered by their first operations.
     pub threads: Vec<TraceThread>,
 }
 
 /// Where a trace comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
-    /// The command line of each process, words set apart by blanks, cut after 511 bytes.
+    /// The command line of each process, with blanks between the words, cut after 511 bytes.
     pub processes: Vec<String>,
-    /// The lock that they ran on, as `LOCKWRIGHT_LOCK` said it.
+    /// The lock that they ran on, as given in `LOCKWRIGHT_LOCK`.
     pub lock: String,
-    /// The emulated machine that they ran on, as `LOCKWRIGHT_EMULATE` said it; `None`: a real one.
+    /// The emulated machine that they ran on, as given in `LOCKWRIGHT_EMULATE`; `None`: a real one.
     pub emulated: Option<String>,
     /// CPUs that the program could keep busy.
     pub cpus: u32,
     /// From the first operation to the end of the last, ns.
     pub span_ns: u64,
-    /// Acquisitions that were not recorded, because there was no room: all of them after those that were.
+    /// Acquisitions that were not recorded because there was no room; they came after all recorded ones.
     pub dropped: u64,
-    /// Was the disk full? Otherwise it was the limit.
+    /// Did recording end because the disk was full? Otherwise it was the limit.
     pub is_disk_full: bool,
 }
 
@@ -65,21 +66,21 @@ pub struct Meta {
 pub struct LockInfo {
     /// Whose it is: a place in [`Meta::processes`].
     pub process: u32,
-    /// Where it lay. Memory that was used again for another lock is the same lock here.
+    /// Its address. A lock in reused memory counts as the same lock.
     pub address: u64,
-    /// The program or library in whose memory that is; `None`: in none that was loaded when the process began.
+    /// The program or library in whose memory it is; `None`: none of those loaded when the process began.
     pub place: Option<Place>,
 }
 
-/// Where a lock lies in a program or library.
+/// Where in a program or library a lock is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The path of its file.
     pub object: String,
-    /// From the start of its memory.
+    /// The offset from the start of its memory.
     pub offset: u64,
-    /// The variable there, and how far in it if that is not its start: `stats_lock`, `cache+0x28`. [`Trace::collect`] does not
-    /// know it: it reads no programs.
+    /// The variable there, with the offset into it unless that is 0: `stats_lock`, `cache+0x28`. [`Trace::collect`]
+    /// leaves it out, because it reads no programs.
     pub symbol: Option<String>,
 }
 
@@ -96,21 +97,21 @@ pub struct TraceThread {
     pub steps: Vec<Step>,
 }
 
-/// One step of a thread. They don't contain time in which it waited for a lock, or for a CPU that others used.
+/// One step of a thread. Steps don't contain time in which it waited for a lock, or for a CPU that others used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// It computed for this long, ns.
     Compute(u64),
     /// It acquired a lock.
     Acquire {
-        /// A place in [`Trace::locks`].
+        /// An index into [`Trace::locks`].
         lock: u32,
-        /// How long it waited when it was recorded, ns: beyond what a free lock takes. A replay has waits of its own.
+        /// How long it waited in the recording, ns, beyond the cost of taking a free lock. A replay has its own waits.
         wait_ns: u64,
     },
-    /// It released a lock: a place in [`Trace::locks`].
+    /// It released a lock: an index into [`Trace::locks`].
     Release(u32),
-    /// It slept for this long, ns: for a condition variable, for input or output, or until a time.
+    /// It slept for this long, ns: for a condition variable, for I/O, or until a point in time.
     Idle(u64),
 }
 
@@ -121,7 +122,7 @@ impl Trace {
         steps.filter(|step| matches!(step, Step::Acquire { .. })).count() as u64
     }
 
-    /// What is wrong with it; `None`: nothing, it is as [`Trace`] promises.
+    /// What is wrong with it; `None`: nothing, it keeps the promises of [`Trace`].
     fn fault(&self) -> Option<String> {
         let processes = self.meta.processes.len();
         if let Some(at) = self.locks.iter().position(|lock| lock.process as usize >= processes) {

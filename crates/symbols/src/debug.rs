@@ -1,4 +1,4 @@
-//! Where a file's debug information is, if not in the file: by its build id, or by the name that it gives.
+//! Where a file's debug information is, if not in the file itself: found by its build id, or by the name in the file.
 
 use crate::elf::{Elf, hexadecimal};
 use object::Object;
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 /// The folder where distributions put it.
 const FOLDER: &str = "usr/lib/debug";
 
-/// Debug information, and what it shares with that of other files (`dwz`).
+/// Debug information, and the part that it shares with other files (`dwz`).
 pub(crate) struct Found {
     pub(crate) path: PathBuf,
     pub(crate) shared: Option<PathBuf>,
 }
 
-/// Looks for the debug information of a file that lies at `path` under one of these roots: that of the process, which may
-/// be in a container, and ours.
+/// Looks for the debug information of a file at `path` under one of these roots: the process's, which may be in a
+/// container, and ours.
 pub(crate) fn find(elf: &Elf, path: &Path, roots: &[PathBuf]) -> Option<Found> {
     let object = elf.object()?;
     let is_whole = object.has_debug_symbols();
@@ -48,7 +48,7 @@ pub(crate) fn find(elf: &Elf, path: &Path, roots: &[PathBuf]) -> Option<Found> {
     Some(Found { path, shared })
 }
 
-/// What a file with debug information shares with others.
+/// The part that a file with debug information shares with others.
 pub(crate) fn shared(path: &Path, roots: &[PathBuf]) -> Option<PathBuf> {
     let elf = Elf::read(&File::open(path).ok()?)?;
     let object = elf.object()?;

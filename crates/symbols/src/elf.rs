@@ -1,4 +1,4 @@
-//! A program's or a library's file: where its parts lie, and its symbols.
+//! A program's or a library's file: its parts and its symbols.
 
 use crate::space::Mapping;
 use addr2line::gimli::{BaseAddresses, EhFrame, EhFrameHdr, NativeEndian, UnwindSection};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::ops::{Deref, Range};
 use std::rc::Rc;
 
-/// Bytes of a file, which live as long as somebody needs them.
+/// Bytes of a file, which live for as long as somebody needs them.
 #[derive(Clone, Default)]
 pub(crate) struct Bytes {
     map: Option<Rc<Mmap>>,
@@ -35,7 +35,7 @@ struct Load {
     is_code: bool,
 }
 
-/// A named part of the file. Addresses are the file's own.
+/// A named part of the file. Addresses are as in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct Section {
     pub(crate) name: String,
@@ -44,7 +44,7 @@ pub(crate) struct Section {
     is_thread_local: bool,
 }
 
-/// The file, read as far as all its users need. Addresses are the file's own.
+/// The file, read as far as its users need. Addresses are as in the file.
 pub(crate) struct Elf {
     map: Rc<Mmap>,
     loads: Vec<Load>,
@@ -53,10 +53,10 @@ pub(crate) struct Elf {
 }
 
 impl Elf {
-    /// `None`: it is no program and no library, or can't be read.
+    /// `None`: it is neither a program nor a library, or can't be read.
     pub(crate) fn read(file: &File) -> Option<Self> {
-        // SAFETY: the file of a program that runs, or of its debug information. Should somebody shorten it while we
-        // read, we die of SIGBUS, as each debugger and profiler does.
+        // SAFETY: the file of a running program, or of its debug information. If somebody shortens it while we
+        // read, we die of SIGBUS, as every debugger and profiler does.
         let map = Rc::new(unsafe { Mmap::map(file) }.ok()?);
         let object = object::File::parse(&**map).ok()?;
         let loads = object.segments().map(|segment| {
@@ -86,8 +86,8 @@ impl Elf {
         object::File::parse(&**self.map).ok()
     }
 
-    /// What to subtract from an address in that mapping. All mappings of a file that was loaded once have the same:
-    /// `first` is that of another one.
+    /// What to subtract from an address in that mapping. It is the same for all mappings of a file that was loaded
+    /// once: `first` is the value for another mapping.
     pub(crate) fn bias(&self, mapping: &Mapping, first: Option<u64>) -> Option<u64> {
         // Two parts may share a page of the file, which is mapped twice.
         let within = |load: &&Load| {
@@ -104,12 +104,12 @@ impl Elf {
         known.or_else(|| loads().find(same).or_else(|| loads().next()).map(bias))
     }
 
-    /// Does the program load something there, `.bss` included?
+    /// Does the program load something there, including `.bss`?
     pub(crate) fn holds(&self, address: u64) -> bool {
         self.loads.iter().any(|load| address.wrapping_sub(load.address) < load.in_memory)
     }
 
-    /// The first and the last address that it takes.
+    /// The range of addresses that it takes.
     pub(crate) fn extent(&self) -> Range<u64> {
         let start = self.loads.iter().map(|load| load.address).min().unwrap_or(0);
         let end = self.loads.iter().map(|load| load.address.saturating_add(load.in_memory)).max();
@@ -133,7 +133,7 @@ impl Elf {
         })
     }
 
-    /// Where the function at an address begins, by the tables for exceptions: stripped files have them, too.
+    /// Where the function at an address begins, from the exception tables, which stripped files have, too.
     pub(crate) fn function(&self, address: u64) -> Option<u64> {
         let (head_at, head) = self.section(".eh_frame_hdr")?;
         let (frames_at, frames) = self.section(".eh_frame")?;
@@ -149,7 +149,7 @@ impl Elf {
         found.contains(address).then(|| found.initial_address())
     }
 
-    /// So many bytes of code.
+    /// That many bytes of code.
     pub(crate) fn code(&self, address: u64, length: u64) -> Option<&[u8]> {
         let holds =
             |load: &&Load| load.is_code && address.wrapping_sub(load.address) < load.in_file;
@@ -199,7 +199,7 @@ impl Symbol {
 /// The symbols of a file, and of the file with its debug information.
 #[derive(Default)]
 pub(crate) struct Symbols {
-    /// By kind and start.
+    /// Sorted by kind and start.
     all: Vec<Symbol>,
 }
 
@@ -224,7 +224,7 @@ impl Symbols {
                 })
             }));
         }
-        // Many names at one place: the one that a program would call comes first.
+        // If a place has many names, the one that a program would call comes first.
         let underscores = |symbol: &Symbol| symbol.name.bytes().take_while(|&c| c == b'_').count();
         all.sort_by(|a, b| {
             let place = |symbol: &Symbol| (symbol.kind as u8, symbol.start);
@@ -237,9 +237,9 @@ impl Symbols {
         Self { all }
     }
 
-    /// What lies at an address. Hand-written code may have no size: it reaches to the next symbol.
+    /// The symbol at an address. Hand-written code may have no size; then it reaches to the next symbol.
     pub(crate) fn find(&self, kind: Kind, address: u64) -> Option<&Symbol> {
-        /// Sized symbols rarely overlap, and then only a few do.
+        /// Symbols with a size rarely overlap, and then only a few of them do.
         const NESTED: usize = 8;
         let key = (kind as u8, address);
         let after = self.all.partition_point(|symbol| (symbol.kind as u8, symbol.start) <= key);

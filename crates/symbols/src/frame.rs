@@ -1,26 +1,26 @@
-//! A place in a program's code, as people call it.
+//! A place in a program's code, in people's terms.
 
 use std::fmt::{self, Display, Formatter};
 
 /// A place in a program's code. Where several functions were inlined into one, each has a frame.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Frame {
-    /// The function, as the source calls it, without parameters.
+    /// The function's name in the source, without parameters.
     pub function: Option<String>,
-    /// The source file, as the compiler was told.
+    /// The source file, as given to the compiler.
     pub file: Option<String>,
     /// The line in it.
     pub line: Option<u32>,
     /// The name of the program's or library's file; empty: no file.
     pub module: String,
-    /// The address, as the module's file counts; that in the process, if no file lies there.
+    /// The address as in the module's file; the process's address, if no file is there.
     pub offset: u64,
     /// Part of the function that the next frame names.
     pub is_inlined: bool,
 }
 
 impl Frame {
-    /// The function; the module and an offset, if it is not known.
+    /// The function, or the module and an offset if it isn't known.
     pub fn name(&self) -> String {
         match &self.function {
             Some(function) => function.clone(),
@@ -29,7 +29,7 @@ impl Frame {
         }
     }
 
-    /// `file.c:12`, without folders; else the module.
+    /// `file.c:12`, without folders, or else the module.
     pub fn site(&self) -> Option<String> {
         let short = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
         match (&self.file, self.line) {

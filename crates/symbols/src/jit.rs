@@ -1,14 +1,14 @@
-//! Functions that were compiled while the program ran, as its runtime lists them: `/tmp/perf-PID.map`.
+//! Functions that were compiled while the program ran, from its runtime's list: `/tmp/perf-PID.map`.
 
 use std::fs;
 
 pub(crate) struct JitMap {
-    /// Start, end and name, by start.
+    /// Start, end and name, sorted by start.
     functions: Vec<(u64, u64, String)>,
 }
 
 impl JitMap {
-    /// That of a process; in its own container, and by its own id there.
+    /// The list of a process, in its own container and with its own id there.
     pub(crate) fn of_process(pid: libc::pid_t) -> Self {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let inner =
@@ -29,7 +29,7 @@ impl JitMap {
             Some((start, start.checked_add(number(size)?)?, name.trim().to_owned()))
         };
         let mut functions: Vec<_> = text.lines().filter_map(function).collect();
-        // Code is thrown away and its place used again: the later line is right.
+        // Code is discarded and its place reused, so the later line is right.
         functions.reverse();
         functions.sort_by_key(|(start, ..)| *start);
         functions.dedup_by_key(|(start, ..)| *start);

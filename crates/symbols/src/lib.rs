@@ -1,11 +1,11 @@
 //! Addresses of another process by name: functions with file and line, variables, stacks.
 //!
-//! An [`AddressSpace`] says what lay where in a process. It can be taken from a process that runs, stored, and read again
+//! An [`AddressSpace`] is the memory map of a process. It can be taken from a running process, stored, and read again
 //! when the process has ended. A [`Symboliser`] names the addresses in it; an [`Unwinder`] walks the stacks of its
 //! threads. Each file is opened and parsed once, when an address first needs it.
 //!
-//! DWARF is `addr2line`'s work, unwinding is `framehop`'s. What is ours: which file lies at an address, where its debug
-//! information is, and what to say when there is none.
+//! `addr2line` reads DWARF, and `framehop` unwinds. Our part is to find out which file is at an address, where its
+//! debug information is, and what to say if there is none.
 
 mod debug;
 mod elf;

@@ -3,7 +3,7 @@
 use cpp_demangle::{DemangleOptions, Symbol};
 use std::borrow::Cow;
 
-/// What the source calls a symbol of C++ or Rust: no parameters, no hash. Others stay as they are.
+/// The source's name of a C++ or Rust symbol, without parameters or hash. Other symbols stay as they are.
 pub fn demangled(symbol: &str) -> Cow<'_, str> {
     // Compilers number the pieces of a function that they split: `work.part.0`. The source has one function.
     let cut = |name: &str| {

@@ -1,8 +1,8 @@
-//! A place in a process's data, as people call it.
+//! A place in a process's data, in people's terms.
 
 use std::fmt::{self, Display, Formatter};
 
-/// What lies at a data address.
+/// What is at a data address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Place {
     /// In a variable.
@@ -14,7 +14,7 @@ pub enum Place {
         /// The name of the file that defines it.
         module: String,
     },
-    /// In a program's or a library's data, in no variable that has a name.
+    /// In a program's or a library's data, but in no named variable.
     Section {
         /// The name of the file.
         module: String,
@@ -39,7 +39,7 @@ pub enum Place {
         /// The address.
         address: u64,
     },
-    /// Where the first pieces of `malloc` come from.
+    /// In the heap, from which `malloc`'s first pieces come.
     Heap {
         /// The address.
         address: u64,
@@ -51,12 +51,12 @@ pub enum Place {
         /// From the file's start, in bytes.
         offset: u64,
     },
-    /// In memory of no file: larger and later pieces of `malloc`, too.
+    /// In memory without a file, which includes larger and later pieces of `malloc`.
     Anonymous {
         /// The address.
         address: u64,
     },
-    /// Nothing lies there (any more).
+    /// Nothing is there (any more).
     Unmapped {
         /// The address.
         address: u64,

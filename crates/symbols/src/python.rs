@@ -1,11 +1,12 @@
-//! What the threads of a Python process run: functions, files, lines, read from the interpreter's own memory. Nobody is stopped.
+//! What the threads of a Python process run: functions, files and lines, read from the interpreter's own memory. No
+//! thread is stopped.
 //!
-//! CPython 3.11 to 3.13: older ones don't note the system's id of a thread, and from 3.14 on locks are no semaphores any more, so
-//! nobody would ask. (`py-spy` knows all versions. As a library it reads all threads at once, and it would bring 14 crates, and
-//! second versions of five.)
+//! Supports CPython 3.11 to 3.13. Older versions don't note a thread's system id, and from 3.14 on locks are no longer
+//! semaphores, so nobody would ask. (`py-spy` knows all versions. But as a library it reads all threads at once, and it
+//! would bring 14 crates, and second versions of five.)
 //!
-//! A thread that runs meanwhile changes what we read. Then some pointer leads anywhere: nothing that is read is believed, and there
-//! is no stack.
+//! A thread that runs meanwhile changes what we read, and then a pointer may lead anywhere. So we check everything that
+//! we read; if a check fails, there is no stack.
 
 mod layout;
 mod lines;
@@ -22,7 +23,7 @@ use rustc_hash::FxHashMap;
 use std::io;
 use std::rc::Rc;
 
-/// The most that is followed: more is no list of ours.
+/// The most that we follow; a longer list isn't a real one.
 const INTERPRETERS: usize = 64;
 const THREADS: usize = 4096;
 const FRAMES: usize = 128;
@@ -30,13 +31,13 @@ const FRAMES: usize = 128;
 const NAME: u64 = 1024;
 const TABLE: u64 = 1 << 20;
 
-/// The interpreter in a process that runs.
+/// The interpreter in a running process.
 #[derive(Debug)]
 pub struct Python {
     pid: libc::pid_t,
     /// Its file's name.
     module: String,
-    /// Where `_PyRuntime` lies.
+    /// The address of `_PyRuntime`.
     runtime: u64,
     layout: Layout,
     codes: FxHashMap<u64, Rc<Code>>,
@@ -49,11 +50,11 @@ pub struct PythonFrame {
     pub frame: Frame,
     /// The line is in the body of a `with` statement.
     pub is_in_with: bool,
-    /// The line begins one: it is just being entered.
+    /// The line begins a `with` statement, which is just being entered.
     pub enters_with: bool,
 }
 
-/// A code object: what is known of it as long as its words stay the same.
+/// A code object, and what is known about it as long as its words stay the same.
 #[derive(Debug)]
 struct Code {
     words: [u64; 5],
@@ -65,11 +66,11 @@ struct Code {
 }
 
 impl Python {
-    /// The interpreter in this process; `None`: there is none. The error says why its stacks can't be read.
+    /// The interpreter in this process; `None`: there is none. An error says why its stacks can't be read.
     ///
     /// # Errors
     ///
-    /// There is no such process, we may not look, or its version's memory is not known to us.
+    /// There is no such process, we may not look, or we don't know its version's memory layout.
     pub fn of_process(pid: libc::pid_t) -> io::Result<Option<Self>> {
         let mut symbols = Symboliser::of_process(pid)?;
         let Some((module, runtime, version)) = find(&mut symbols) else { return Ok(None) };
@@ -93,8 +94,8 @@ impl Python {
         Ok(Some(Self { pid, module, runtime, layout, codes: FxHashMap::default() }))
     }
 
-    /// What a thread runs, the innermost function first; empty: it runs no Python code. `None`: it could not be read, since it
-    /// changed meanwhile, or it is no thread of Python's.
+    /// What a thread runs, the innermost function first; empty: it runs no Python code. `None`: it couldn't be read
+    /// because it changed meanwhile, or it isn't a Python thread.
     pub fn stack(&mut self, tid: u32) -> Option<Vec<PythonFrame>> {
         let mut at = self.innermost(tid)?;
         let mut frames = Vec::new();
@@ -105,7 +106,7 @@ impl Python {
             let Layout { code, instruction, previous, owner, .. } = self.layout;
             let [code, instruction, previous, owner] =
                 self.words(at, [code, instruction, previous, owner])?;
-            // The first one of each call from C has no code of a program's.
+            // The first frame of each call from C has no code of the program.
             if owner & 0xff != layout::OWNED_BY_C {
                 frames.push(self.frame(code, instruction)?);
             }
@@ -114,7 +115,7 @@ impl Python {
         Some(frames)
     }
 
-    /// Where a thread's innermost frame lies.
+    /// The address of a thread's innermost frame.
     fn innermost(&self, tid: u32) -> Option<u64> {
         let Layout { interpreters, next_interpreter, threads, .. } = self.layout;
         let Layout { next_thread, thread_id, frame, within, .. } = self.layout;
@@ -206,7 +207,7 @@ impl Python {
         (length == bytes.len()).then_some(bytes)
     }
 
-    /// Words of an object, by one look at it.
+    /// Words of an object, from a single read.
     fn words<const N: usize>(&self, at: u64, offsets: [u64; N]) -> Option<[u64; N]> {
         let first = offsets.iter().copied().min()? & !7;
         let last = offsets.iter().copied().max()? + 8;
@@ -231,12 +232,12 @@ fn read_word(pid: libc::pid_t, at: u64) -> io::Result<u64> {
     }
 }
 
-/// May a file of this name have an interpreter?
+/// May a file of this name contain an interpreter?
 fn is_named(name: &str) -> bool {
     name.contains("python")
 }
 
-/// The file that has an interpreter, where its state lies, and its version; that is not there before 3.11.
+/// The file with the interpreter, the address of its state, and its version, which versions before 3.11 don't have.
 fn find(symbols: &mut Symboliser) -> Option<(String, u64, Option<u64>)> {
     let mut candidates: Vec<Mapping> = Vec::new();
     for mapping in symbols.space().mappings.iter().filter(|mapping| mapping.is_file()) {
@@ -254,7 +255,7 @@ fn find(symbols: &mut Symboliser) -> Option<(String, u64, Option<u64>)> {
     })
 }
 
-/// Where a file's variable of this name lies, as its addresses count.
+/// The address of a file's variable of this name, as in the file.
 fn address(elf: &Elf, name: &str) -> Option<u64> {
     let object = elf.object()?;
     let mut all = object.dynamic_symbols().chain(object.symbols());

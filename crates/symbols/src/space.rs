@@ -1,4 +1,4 @@
-//! What lies where in a process.
+//! A process's memory map.
 
 use crate::thread;
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,9 @@ use std::{fs, io};
 pub struct Mapping {
     /// Its first address.
     pub start: u64,
-    /// The first address behind it.
+    /// The first address after it.
     pub end: u64,
-    /// Where it begins in the file, in bytes.
+    /// Where it begins in the file, bytes.
     pub offset: u64,
     /// The file as the process sees it, or `[heap]` and the like; empty: none.
     pub path: PathBuf,
@@ -24,13 +24,13 @@ pub struct Mapping {
     /// The file was removed, or replaced, while the process used it.
     #[serde(default)]
     pub is_deleted: bool,
-    /// The file's build id in hexadecimal, if somebody noted it. A file that has another one by now is not used.
+    /// The file's build id in hexadecimal, if it was noted. If the file has another one by now, it isn't used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub build_id: Option<String>,
 }
 
 impl Mapping {
-    /// Does a file lie there?
+    /// Is it a mapping of a file?
     pub fn is_file(&self) -> bool {
         self.path.is_absolute()
     }
@@ -44,13 +44,13 @@ impl Mapping {
 ///
 /// # Errors
 ///
-/// There is no such process, or its memory is none of our business.
+/// There is no such process, or we may not look at its memory.
 pub fn mappings(pid: libc::pid_t) -> io::Result<Vec<Mapping>> {
     let text = fs::read(format!("/proc/{pid}/maps"))?;
     Ok(mappings_in(&String::from_utf8_lossy(&text)))
 }
 
-/// The mappings in a text like `/proc/PID/maps`. Lines that are none are left out.
+/// The mappings in a text like `/proc/PID/maps`. Other lines are left out.
 pub fn mappings_in(text: &str) -> Vec<Mapping> {
     text.lines().filter_map(parse).collect()
 }
@@ -75,7 +75,7 @@ fn parse(line: &str) -> Option<Mapping> {
     })
 }
 
-/// A thread, as far as addresses need it.
+/// What addresses need to know about a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
     /// Its id, as the machine's tools show it.
@@ -87,20 +87,20 @@ pub struct Thread {
     pub thread_pointer: u64,
 }
 
-/// A process's memory: what lies where. Can be stored, and outlives the process.
+/// A process's memory map. It can be stored, and outlives the process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AddressSpace {
     /// The process; 0: unknown.
     pub pid: libc::pid_t,
-    /// By address.
+    /// Sorted by address.
     pub mappings: Vec<Mapping>,
-    /// Those that were there when somebody looked.
+    /// The threads that existed at the last look.
     #[serde(default)]
     pub threads: Vec<Thread>,
 }
 
 impl AddressSpace {
-    /// That of a process, as it is now, without its threads.
+    /// The current memory map of a process, without its threads.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl AddressSpace {
         Ok(Self { pid, mappings: mappings(pid)?, threads: Vec::new() })
     }
 
-    /// Looks where the stacks of the process's threads are. Those that run just then stay unknown, or as they were.
+    /// Looks where the stacks of the process's threads are. Those of running threads stay unknown, or as they were.
     pub fn learn_threads(&mut self) {
         for tid in thread::threads(self.pid).unwrap_or_default() {
             let Ok(Some(blocked)) = thread::blocked(self.pid, tid) else { continue };
@@ -127,7 +127,7 @@ impl AddressSpace {
         self.threads.push(Thread { tid, stack_pointer, thread_pointer });
     }
 
-    /// What lies at an address.
+    /// The mapping at an address.
     pub fn mapping(&self, address: u64) -> Option<&Mapping> {
         self.index(address).map(|at| &self.mappings[at])
     }

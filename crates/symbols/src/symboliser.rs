@@ -15,7 +15,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Names the addresses of one process. It keeps what it has read: ask one symboliser for all addresses of a process.
+/// Names the addresses of one process. It keeps what it has read, so ask one symboliser for all addresses of a process.
 pub struct Symboliser {
     space: AddressSpace,
     modules: FxHashMap<PathBuf, Option<Rc<Module>>>,
@@ -25,7 +25,7 @@ pub struct Symboliser {
 }
 
 impl Symboliser {
-    /// For a process that runs. Its files are opened now, so they can be read even when the process has ended.
+    /// For a running process. Its files are opened now, so they can be read even after the process has ended.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Symboliser {
         AddressSpace::of_process(pid).map(Self::new)
     }
 
-    /// For a process whose memory is known. It may have ended: then its files are looked for at the paths that it knew.
+    /// For a process whose memory map is known. If it has ended, its files are looked for at the paths that it knew.
     pub fn new(space: AddressSpace) -> Self {
         let mut all = Self {
             space,
@@ -47,18 +47,18 @@ impl Symboliser {
         all
     }
 
-    /// What lay where.
+    /// The memory map.
     pub fn space(&self) -> &AddressSpace {
         &self.space
     }
 
-    /// The same, to note threads.
+    /// The same, for noting threads.
     pub fn space_mut(&mut self) -> &mut AddressSpace {
         &mut self.space
     }
 
-    /// Looks again where the process has its files: it may have loaded libraries. Keeps what was known if it has ended.
-    /// Returns whether something has changed.
+    /// Reads the memory map again, because the process may have loaded libraries. If the process has ended, keeps what
+    /// was known. Returns whether anything has changed.
     pub fn refresh(&mut self) -> bool {
         let Ok(now) = mappings(self.space.pid) else { return false };
         if now.is_empty() || now == self.space.mappings {
@@ -70,7 +70,7 @@ impl Symboliser {
         true
     }
 
-    /// Opens what the process has mapped, while it is there.
+    /// Opens the files that the process has mapped, while it exists.
     fn open(&mut self) {
         let pid = self.space.pid;
         for mapping in &self.space.mappings {
@@ -79,7 +79,7 @@ impl Symboliser {
             if !mapping.is_file() || !is_program || self.files.contains_key(&mapping.path) {
                 continue;
             }
-            // What was removed, or replaced, can be reached by its mapping alone, with the right to do so.
+            // A removed or replaced file can only be reached through its mapping, which needs special rights.
             let (start, end) = (mapping.start, mapping.end);
             let file = match mapping.is_deleted {
                 true => File::open(format!("/proc/{pid}/map_files/{start:x}-{end:x}")),
@@ -91,8 +91,8 @@ impl Symboliser {
         }
     }
 
-    /// The functions at an address of code, the innermost first. Never empty: what isn't known is a module and an offset.
-    /// For a return address ask for the byte before it, which belongs to the call.
+    /// The functions at a code address, the innermost first. Never empty: if they aren't known, it is a module and an
+    /// offset. For a return address, ask for the byte before it, which belongs to the call.
     pub fn code(&mut self, address: u64) -> Rc<[Frame]> {
         if let Some(known) = self.frames.get(&address) {
             return known.clone();
@@ -102,8 +102,8 @@ impl Symboliser {
         frames
     }
 
-    /// The function at an address by the symbol tables alone: sooner than [`code`](Self::code) where the debug information
-    /// is large, and without what was inlined.
+    /// The function at an address, from the symbol tables alone. That is faster than [`code`](Self::code) if the debug
+    /// information is large, but leaves out inlined functions.
     pub fn function(&mut self, address: u64) -> Option<String> {
         let mapping = self.space.mapping(address)?.clone();
         let (module, bias) = self.module(&mapping)?;
@@ -137,7 +137,7 @@ impl Symboliser {
         Some(Frame { function: Some(name.to_owned()), ..bare(address) })
     }
 
-    /// What lies at an address of data.
+    /// What is at a data address.
     pub fn data(&mut self, address: u64) -> Place {
         let Some(at) = self.space.index(address) else { return Place::Unmapped { address } };
         if let Some(place) = self.variable(at, address) {
@@ -171,7 +171,7 @@ impl Symboliser {
         }
     }
 
-    /// A variable of a file. `.bss` lies behind the file's last mapping, in memory of no file.
+    /// A variable of a file. `.bss` is after the file's last mapping, in memory without a file.
     fn variable(&mut self, at: usize, address: u64) -> Option<Place> {
         /// A library has up to five mappings, and `.bss` may be split by `mprotect`.
         const NEAR: usize = 8;
@@ -200,7 +200,7 @@ impl Symboliser {
         })
     }
 
-    /// The program itself: its thread-local variables lie right below the thread pointer.
+    /// The program itself: its thread-local variables are right below the thread pointer.
     fn program(&mut self) -> Option<Rc<Module>> {
         let first = self.space.mappings.iter().find(|mapping| mapping.is_file())?.clone();
         self.module(&first).map(|(module, _)| module)
@@ -249,7 +249,7 @@ impl Symboliser {
         if !mapping.build_id.as_ref().is_none_or(is_same) {
             return None;
         }
-        // By its path, files beside it are found, too; but only the open file is surely the same.
+        // Its path also leads to files beside it, but only the open file is certainly the same.
         let path = reachable(self.space.pid, mapping);
         let path = match opened {
             Some(file) if mapping.is_deleted || !path.exists() => {
@@ -281,7 +281,7 @@ fn bare(address: u64) -> Frame {
     Frame { offset: address, ..Frame::default() }
 }
 
-/// A file, with what is known of its code and data.
+/// A file, with what is known about its code and data.
 pub(crate) struct Module {
     name: String,
     pub(crate) elf: Elf,
@@ -327,7 +327,7 @@ impl Module {
         if frames.is_empty() {
             frames.push(plain());
         }
-        // The function that all others were inlined into.
+        // The function into which all others were inlined.
         if let Some(whole) = frames.last_mut().filter(|frame| frame.function.is_none())
             && let Some(symbol) = self.symbols().find(Kind::Code, address)
         {

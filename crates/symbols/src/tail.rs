@@ -1,19 +1,19 @@
-//! Functions that end in a call: they jump, and leave no return address of their own.
+//! Functions that end with a call: they jump, and leave no return address of their own.
 //!
-//! `void put() { ...; pthread_mutex_unlock(&m); }` is compiled so. The return address that `pthread_mutex_unlock` finds lies in
-//! `put`'s caller, behind its call of `put`. So where a return address follows a call of something else than what was called, it
-//! was the function called there that jumped.
+//! `void put() { ...; pthread_mutex_unlock(&m); }` is compiled like this. The return address that
+//! `pthread_mutex_unlock` finds is in `put`'s caller, after its call of `put`. So if a return address follows a call of
+//! some other function, then that function jumped.
 
 use crate::elf::{Elf, Kind};
 use crate::symboliser::{Module, Symboliser};
 
-/// Functions that jump to each other, at most.
+/// How many functions may jump one to the next.
 const DEPTH: usize = 4;
 
 impl Symboliser {
-    /// The address of the call that returns to `address`: the byte before it; or, if that is the call of a function that jumped
-    /// on instead of returning, the jump. `is_callee` says by its symbol if a function is what was called in the end; functions
-    /// of other files are. (x86-64; elsewhere always the byte before.)
+    /// The address of the call that returns to `address`: the byte before it; or, if that calls a function that jumped
+    /// on instead of returning, the jump. `is_callee` says, from its symbol, whether a function is the final callee;
+    /// functions of other files always are. (On x86-64; elsewhere it is always the byte before.)
     pub fn call_site(&mut self, address: u64, is_callee: impl Fn(&str) -> bool) -> u64 {
         let before = address.saturating_sub(1);
         let Some(mapping) = self.space().mapping(before).cloned() else { return before };
@@ -24,8 +24,8 @@ impl Symboliser {
 }
 
 impl Symboliser {
-    /// Is the instruction that returns to `address` a direct call of the function that `callee` lies in? A chain of frame pointers
-    /// may be anything, in a program that has none. (x86-64; elsewhere nobody knows.)
+    /// Is the instruction that returns to `address` a direct call of the function that contains `callee`? In a program
+    /// without frame pointers, a chain of them may be anything. (On x86-64; elsewhere this can't be told.)
     pub fn calls(&mut self, address: u64, callee: u64) -> bool {
         let Some(mapping) = self.space().mapping(address.saturating_sub(1)).cloned() else {
             return false;
@@ -51,7 +51,7 @@ fn target(elf: &Elf, at: u64, code: u8) -> Option<u64> {
     (bytes[0] == code).then(|| (at + LENGTH).wrapping_add_signed(distance.into()))
 }
 
-/// The jump by which the function left that was called right before `returns`.
+/// The jump that left the function called right before `returns`.
 fn jump(module: &Module, returns: u64, is_callee: &impl Fn(&str) -> bool) -> Option<u64> {
     let elf = &module.elf;
     let mut to = target(elf, returns.checked_sub(LENGTH)?, CALL)?;

@@ -1,4 +1,4 @@
-//! Threads of another process: which there are, where they sleep, what lies in their memory. Nobody is stopped.
+//! Threads of another process: a list of them, where they sleep, and what is in their memory. No thread is stopped.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,13 +18,13 @@ pub fn threads(pid: libc::pid_t) -> io::Result<Vec<libc::pid_t>> {
 /// A thread that sleeps in a system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// The call's number; `None`: it sleeps outside of a call, in a page fault.
+    /// The call's number; `None`: it sleeps outside a call, in a page fault.
     pub call: Option<i64>,
     /// The call's arguments.
     pub arguments: [u64; 6],
     /// Its stack pointer.
     pub stack_pointer: u64,
-    /// The instruction behind the call.
+    /// The address of the instruction after the call.
     pub instruction: u64,
 }
 
@@ -55,22 +55,22 @@ fn parse(text: &str) -> Option<Blocked> {
     })
 }
 
-/// Reads another process's memory. Returns how many bytes could be read: fewer where its memory ends.
+/// Reads another process's memory. Returns how many bytes could be read, which may be fewer where its memory ends.
 ///
 /// # Errors
 ///
-/// Nothing could be read: the process is gone (`ESRCH`), it is another user's (`EPERM`), or nothing lies there
+/// Nothing could be read: the process is gone (`ESRCH`), belongs to another user (`EPERM`), or has nothing there
 /// (`EFAULT`).
 pub fn read_memory(pid: libc::pid_t, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
     let ours = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let theirs = libc::iovec { iov_base: at as *mut libc::c_void, iov_len: bytes.len() };
-    // SAFETY: the kernel writes to `bytes` alone, at most its length; it checks the other address itself.
+    // SAFETY: the kernel writes only to `bytes`, at most its length; it checks the other address itself.
     let count = unsafe { libc::process_vm_readv(pid, &raw const ours, 1, &raw const theirs, 1, 0) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
-/// Where glibc's record of a thread lies, to which the thread's pointer points: at the upper end of the stack that glibc
-/// made for it. The record begins with its own address, has it again two words on, and holds the thread's id.
+/// The address of glibc's record of a thread, to which the thread pointer points: at the upper end of the stack that
+/// glibc made for it. The record begins with its own address, repeats it two words later, and contains the thread's id.
 #[cfg(target_arch = "x86_64")]
 pub(crate) fn thread_pointer(pid: libc::pid_t, tid: libc::pid_t, stack_end: u64) -> Option<u64> {
     const LOOKED_AT: usize = 16 * 1024;

@@ -17,7 +17,7 @@ use framehop::aarch64::{
 #[cfg(target_arch = "x86_64")]
 use framehop::x86_64::{CacheX86_64 as Cache, UnwindRegsX86_64 as Native, UnwinderX86_64 as Arch};
 
-/// What a thread's registers held.
+/// The values of a thread's registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Registers {
     /// The instruction.
@@ -32,7 +32,7 @@ pub struct Registers {
 
 impl Registers {
     fn native(self) -> Native {
-        // Zero would mean that the stack ends here; nothing can be read there, so the walk fails instead.
+        // Zero would mean that the stack ends here. Nothing can be read at 8, so the walk fails instead.
         let frame = self.frame.unwrap_or(8);
         #[cfg(target_arch = "x86_64")]
         return Native::new(self.instruction, self.stack, frame);
@@ -41,11 +41,11 @@ impl Registers {
     }
 }
 
-/// Deeper stacks are cut: a profile of them would not be read.
+/// Deeper stacks are cut: nobody would read a profile of them.
 const DEEPEST: usize = 128;
-/// Where a lost frame pointer is looked for, in words from the stack pointer.
+/// How far to search for a lost frame pointer, in words from the stack pointer.
 const LOOKED_AT: u64 = 512;
-/// Read at once.
+/// Bytes that are read at once.
 const PAGE: u64 = 4096;
 
 /// A file's code.
@@ -55,7 +55,7 @@ struct Code {
     module: Rc<File>,
 }
 
-/// How sure it is not that a function returns somewhere.
+/// How doubtful it is that a function returns to some address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Doubt {
     None,
@@ -64,17 +64,17 @@ enum Doubt {
     NoCall,
 }
 
-/// Walks stacks by the tables that compilers leave for exceptions (`.eh_frame`), or by frame pointers.
+/// Walks stacks by the compilers' exception tables (`.eh_frame`), or by frame pointers.
 pub struct Unwinder {
     arch: Arch<Bytes>,
     cache: Cache,
-    /// By address.
+    /// Sorted by address.
     modules: Vec<Code>,
     pages: FxHashMap<u64, Box<[u8]>>,
 }
 
 impl Unwinder {
-    /// For the process that the symboliser knows.
+    /// An unwinder for the symboliser's process.
     pub fn new(symboliser: &mut Symboliser) -> Self {
         let mut all = Self {
             arch: Arch::new(),
@@ -86,7 +86,7 @@ impl Unwinder {
         all
     }
 
-    /// Learns what the process has loaded meanwhile.
+    /// Adds what the process has loaded since.
     pub fn refresh(&mut self, symboliser: &mut Symboliser) {
         let code = symboliser.space().mappings.iter().filter(|mapping| mapping.is_code);
         let code: Vec<_> = code.cloned().collect();
@@ -109,7 +109,7 @@ impl Unwinder {
             let (eh_frame_hdr_svma, eh_frame_hdr) = section(".eh_frame_hdr");
             let (text_svma, text) = section(".text");
             let (got_svma, _) = section(".got");
-            // framehop counts from the file's start, which programs at fixed addresses have elsewhere than at zero.
+            // framehop counts from the file's start, which isn't zero for programs at fixed addresses.
             let base_svma = module.elf.extent().start;
             self.arch.add_module(Module::new(
                 mapping.path.display().to_string(),
@@ -132,8 +132,8 @@ impl Unwinder {
         self.modules.sort_by_key(|code| code.range.start);
     }
 
-    /// The stack of a thread that sleeps: addresses to look up, the innermost first. The thread is not stopped: if it may
-    /// have gone on meanwhile, ask whether it still sleeps there, and throw the stack away if not.
+    /// The stack of a sleeping thread: addresses to look up, the innermost first. The thread isn't stopped. If it may
+    /// have gone on meanwhile, ask whether it still sleeps there, and discard the stack if not.
     pub fn sleeping(&mut self, space: &AddressSpace, registers: Registers) -> Vec<u64> {
         let mut pages = std::mem::take(&mut self.pages);
         pages.clear();
@@ -152,16 +152,16 @@ impl Unwinder {
         stack
     }
 
-    /// The stack of a thread whose registers and upper part of the stack were copied at once. `bytes` begin at the stack
+    /// The stack of a thread whose registers and top of the stack were copied together. `bytes` begin at the stack
     /// pointer.
     pub fn copied(&mut self, space: &AddressSpace, registers: Registers, bytes: &[u8]) -> Vec<u64> {
         let mut read = |at: u64| word(bytes, at.checked_sub(registers.stack).ok_or(())?);
         self.search(space, registers, &mut read)
     }
 
-    /// Without a frame pointer the stack is walked as if nobody needed it. If a function does, words of the stack are
-    /// tried that may be its frame: each points up the stack, and above it lies an address to which the function may
-    /// return. Old frames lie there, too. So a call of this very function is believed first.
+    /// Without a frame pointer, the stack is walked as if no function needed it. If a function does, we try words of
+    /// the stack that may be its frame: each points up the stack, and above it is an address to which the function may
+    /// return. Old frames are there, too, so an address after a call of this very function is preferred.
     fn search(
         &mut self,
         space: &AddressSpace,
@@ -205,7 +205,7 @@ impl Unwinder {
         Some(code.module.elf.function(address.wrapping_sub(code.bias))?.wrapping_add(code.bias))
     }
 
-    /// How doubtful it is that a function returns to that address: not at all, if a call of it stands before.
+    /// How doubtful it is that a function returns to that address: not at all if a call of it comes right before.
     fn doubt(
         &self,
         back: u64,
@@ -225,7 +225,7 @@ impl Unwinder {
                 Err(()) => return Doubt::Some,
             }
         } else {
-            // Calls by a register or a table: `ff`, and two in the middle bits of the next byte.
+            // Calls through a register or a table: `ff`, with two in the middle bits of the next byte.
             let is_call =
                 |length| matches!(before(length), Some([0xff, how, ..]) if how >> 3 & 7 == 2);
             return if (2..=7).any(is_call) { Doubt::Some } else { Doubt::NoCall };
@@ -233,7 +233,7 @@ impl Unwinder {
         if Some(target) == function { Doubt::None } else { Doubt::OtherCall }
     }
 
-    /// Where a jump to another file leads (an entry of `.plt`): `jmp *slot`, behind marks that some machines want.
+    /// Where a jump to another file leads (an entry of `.plt`): `jmp *slot`, after a marker that some machines require.
     fn jump(&self, at: u64, read: &mut impl FnMut(u64) -> Result<u64, ()>) -> Option<u64> {
         const MARK: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
         let at = if self.code(at, 4) == Some(&MARK) { at + 4 } else { at };
@@ -249,7 +249,7 @@ impl Unwinder {
         code.module.elf.code(at.wrapping_sub(code.bias), length)
     }
 
-    /// Also: did it end where stacks end?
+    /// Also returns whether the walk ended where stacks end.
     fn walk(
         &mut self,
         registers: Registers,
@@ -270,7 +270,7 @@ impl Unwinder {
     }
 }
 
-/// So far ahead of an instruction's end.
+/// The address at this distance from an instruction's end.
 fn ahead(end: u64, distance: [u8; 4]) -> u64 {
     end.wrapping_add_signed(i32::from_le_bytes(distance).into())
 }

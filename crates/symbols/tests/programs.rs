@@ -1,4 +1,4 @@
-//! Programs of C whose addresses and stacks are named while they run, and after they have ended.
+//! C programs whose addresses and stacks are named while they run, and after they have ended.
 
 use anyhow::{Context, Result, ensure};
 use lockwright_symbols::{
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 const FUTEX: i64 = libc::SYS_futex;
 
-/// Killed when the test is over.
+/// A program that is killed when the test is over.
 struct Program(Child);
 
 impl Drop for Program {
@@ -38,7 +38,7 @@ struct Waiter {
     stack: Vec<u64>,
 }
 
-/// Starts it, and looks at its four waiters when they wait.
+/// Starts it, and looks at its four waiters once they wait.
 fn look(program: &Path) -> Result<(Program, Symboliser, Vec<Waiter>)> {
     let child = Program(Command::new(program).stdin(Stdio::null()).spawn()?);
     let pid = child.0.id().cast_signed();
@@ -129,7 +129,7 @@ fn functions_lines_and_variables_have_names_in_each_kind_of_build() -> Result<()
         let (child, mut names, waiters) = look(&program)?;
         expect_lines(&mut names, &waiters, name);
         expect_places(&mut names, &waiters, name);
-        // Stored, and read when the process is gone.
+        // Stored, and read again when the process is gone.
         let stored = serde_json::to_string(names.space())?;
         drop(child);
         let mut names = Symboliser::new(serde_json::from_str(&stored)?);
@@ -153,7 +153,7 @@ fn debug_information_may_be_elsewhere_and_belongs_to_one_build() -> Result<()> {
         expect_lines(&mut names, &waiters, build_id);
         expect_places(&mut names, &waiters, build_id);
         drop(child);
-        // Another build's: nothing is named, rather than named wrongly.
+        // Files of another build: nothing is named, rather than named wrongly.
         compile(&source(), &debug, &["-g", "-O1", build_id])?;
         let (_child, mut names, waiters) = look(&program)?;
         let frames = frames(&mut names, &waiters[0].stack);
@@ -176,7 +176,7 @@ fn a_program_that_was_replaced_keeps_its_names() -> Result<()> {
     std::fs::remove_file(&program)?;
     std::fs::write(&program, "something else")?;
     let pid = names.space().pid;
-    // Without the right to open what only a mapping reaches, nothing can be named.
+    // Without the right to open files through their mappings, nothing can be named.
     let maps = std::fs::read_dir(format!("/proc/{pid}/map_files"))?;
     let first = maps.flatten().next().context("no mapping")?;
     if let Err(error) = std::fs::File::open(first.path()) {

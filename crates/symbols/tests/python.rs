@@ -1,4 +1,5 @@
-//! Stacks of a Python process that sleeps: all is known then. `PYTHON` names another interpreter than `python3`.
+//! Stacks of a sleeping Python process, of which everything is known. `PYTHON` names an interpreter other than
+//! `python3`.
 
 use anyhow::{Context, Result};
 use lockwright_symbols::{Python, PythonFrame};
@@ -39,7 +40,7 @@ fn functions_files_and_lines_are_named() -> Result<()> {
             return Ok(());
         }
     };
-    // From 3.12 on comprehensions are part of their functions.
+    // Since 3.12, comprehensions are part of their functions.
     let is_own = |one: &&PythonFrame| !one.frame.name().ends_with("<listcomp>");
     let seen = |one: &PythonFrame| (one.frame.name(), one.frame.line, one.is_in_with);
     let seen: Vec<_> = stack.iter().filter(is_own).map(seen).collect();

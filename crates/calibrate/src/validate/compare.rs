@@ -1,9 +1,9 @@
-//! Real and simulated figures side by side, and what the differences amount to.
+//! Real and simulated figures side by side, and a summary of their differences.
 
 use lockwright_numbers::quantile;
 use serde::Serialize;
 
-/// One load under one lock: time by operations of all threads together, ns.
+/// One load under one lock: time per operation over all threads, ns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The lock.
@@ -12,37 +12,37 @@ pub struct Row {
     pub load: String,
     /// How many threads.
     pub threads: u32,
-    /// On the real machine, the median.
+    /// The median on the real machine.
     pub real_ns: f64,
     /// 10th and 90th percentile of that.
     pub spread_ns: (f64, f64),
-    /// On the virtual one, the median of its seeds.
+    /// The median over the seeds on the virtual machine.
     pub simulated_ns: f64,
-    /// Is it in the region that the model predicts? One thread without computation is not: an out-of-order core overlaps the
-    /// end of a section with the beginning of the next, and the model adds instructions up.
+    /// Does the model predict it? It doesn't predict one thread without computation: an out-of-order core overlaps the
+    /// end of a section with the beginning of the next, but the model adds instructions up.
     pub predicted: bool,
 }
 
 impl Row {
-    /// Simulated by real.
+    /// The simulated figure divided by the real one.
     pub fn ratio(&self) -> f64 {
         self.simulated_ns / self.real_ns
     }
 
-    /// By which factor they differ, at least 1.
+    /// The factor by which they differ, at least 1.
     fn factor(&self) -> f64 {
         self.ratio().max(1.0 / self.ratio())
     }
 
-    /// It is not clear which of the two is faster on the real machine.
+    /// Is it unclear which of the two is faster on the real machine?
     fn overlaps(&self, other: &Self) -> bool {
         self.spread_ns.0 <= other.spread_ns.1 && other.spread_ns.0 <= self.spread_ns.1
     }
 }
 
-/// One thread: how close to the real figure counts.
+/// One thread: how far from the real figure still counts as right.
 pub(super) const WITHIN: f64 = 0.10;
-/// One thread: the share that is.
+/// One thread: the share that must be right.
 pub(super) const SHARE: f64 = 1.0;
 /// Two threads: the median difference, a factor.
 pub(super) const MEDIAN: f64 = 1.4;
@@ -54,27 +54,27 @@ pub(super) const ORDER: f64 = 0.80;
 /// How well the simulator did. Shares and factors are `None` if nothing was compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// One thread: comparisons in the region that the model predicts.
+    /// One thread: comparisons that the model predicts.
     pub alone: usize,
-    /// One thread: which share lies within 10 % of the real figure.
+    /// One thread: the share within 10 % of the real figure.
     pub alone_within: Option<f64>,
     /// One thread: the median factor between the two.
     pub alone_median: Option<f64>,
-    /// One thread: the largest.
+    /// One thread: the largest factor.
     pub alone_max: Option<f64>,
-    /// One thread: comparisons outside of that region; not judged.
+    /// One thread: comparisons that the model doesn't predict; not judged.
     pub outside: usize,
-    /// Which share of them lies within 10 % all the same.
+    /// The share of them that is within 10 % all the same.
     pub outside_within: Option<f64>,
     /// Two threads: comparisons.
     pub two: usize,
     /// Two threads: the median factor.
     pub two_median: Option<f64>,
-    /// Two threads: 90 % of the factors are at most.
+    /// Two threads: the 90th percentile of the factors.
     pub two_p90: Option<f64>,
-    /// Two threads: pairs of locks under one load whose real figures are apart.
+    /// Two threads: pairs of locks under one load whose real figures clearly differ.
     pub pairs: usize,
-    /// Which share of them has the same order in the simulator.
+    /// The share of them with the same order in the simulator.
     pub order: Option<f64>,
 }
 
@@ -94,14 +94,14 @@ pub struct Bar {
 pub enum Met {
     /// It is.
     Yes,
-    /// It is not; or passes were made, but none could be compared.
+    /// It isn't; or passes were made, but none could be compared.
     No,
     /// It needs two CPUs, and there is only one.
     NotMeasured,
 }
 
 impl Summary {
-    /// Of these comparisons.
+    /// The summary of these comparisons.
     pub fn of(rows: &[Row]) -> Self {
         let factors = |threads: u32| {
             let judged = rows.iter().filter(|row| row.threads == threads && row.predicted);
@@ -169,7 +169,8 @@ fn share(some: usize, all: usize) -> Option<f64> {
     (all > 0).then(|| some as f64 / all as f64)
 }
 
-/// Pairs of locks under one load with two threads: those whose order is right, and all whose real figures are apart.
+/// Pairs of locks under one load with two threads: those whose order is right, and all whose real figures clearly
+/// differ.
 fn orders(rows: &[Row]) -> (usize, usize) {
     let rows: Vec<_> = rows.iter().filter(|row| row.threads == 2).collect();
     let (mut right, mut all) = (0, 0);
@@ -208,10 +209,10 @@ mod tests {
         let summary = Summary::of(&rows);
         assert_eq!((summary.two, summary.two_median, summary.two_p90), (5, Some(1.25), Some(2.6)));
         assert_eq!((summary.alone, summary.alone_within), (0, None));
-        // Nothing was compared with one thread, and nothing is apart.
+        // Nothing was compared with one thread, and no pair clearly differs.
         let met = |one_cpu| summary.bars(one_cpu).map(|bar| bar.met);
         assert_eq!(met(false), [Met::No, Met::Yes, Met::No, Met::No]);
-        // With one CPU nobody is to blame for that; but one thread should have been compared.
+        // With one CPU that is nobody's fault, but one thread should have been compared.
         assert_eq!(met(true), [Met::No, Met::NotMeasured, Met::NotMeasured, Met::NotMeasured]);
     }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Locks that do the same with equal cores as with others, and two that reorder, which they should not notice there.
+/// Locks that behave the same on equal and on unequal cores, and two that reorder, which shouldn't matter on equal
+/// cores.
 pub(super) const LOCKS: [&str; 12] = [
     "tas", "ttas", "ticket", "mcs", "clh", "mcs-stp", "fifo", "barging", "auto", "asl", "asl-mcs",
     "asl-clh",
@@ -17,7 +18,7 @@ pub(super) struct Load {
     pub(super) cs_ns: f64,
     /// Computation after it, ns.
     pub(super) gap_ns: f64,
-    /// Lengths of computation are drawn, with these means.
+    /// Durations of computation are random, with these means.
     pub(super) exponential: bool,
 }
 
@@ -44,13 +45,13 @@ pub(super) const LOADS: [Load; 10] = [
 ];
 
 impl Load {
-    /// Does the model predict it with that many threads? Not one thread that neither computes nor has a gap: the costs of
-    /// single instructions don't add up there (docs/sim.md, Validation).
+    /// Does the model predict it with that many threads? It doesn't predict one thread that neither computes nor has a
+    /// gap, because there the costs of single instructions don't add up (docs/sim.md, Validation).
     pub(super) fn is_predicted(&self, threads: u32) -> bool {
         threads > 1 || self.cs_ns > 0.0 || self.gap_ns > 0.0
     }
 
-    /// As the simulator's workload wants it.
+    /// The parameters of the simulator's workload.
     pub(super) fn params(&self) -> BTreeMap<String, f64> {
         let exponential = if self.exponential { 1.0 } else { 0.0 };
         let all = [

@@ -1,12 +1,12 @@
-//! The virtual machine against the real one: the same locks under the same loads, one and two threads.
+//! Compares the virtual machine with the real one: the same locks under the same loads, with one and two threads.
 //!
 //! ```text
 //!  grid ─┬─► real: passes, each between two probes ─► which count ─┐
 //!        └─► simulator, by the profile ────────────────────────────┴─► compare: rows ─► summary, bars
 //! ```
 //!
-//! The profile was made from instructions, chains of lines and futex calls (`calibrate`); no lock and no critical section is
-//! among them. So all of this is held out.
+//! The profile was made from instructions, chains of lines and futex calls (`calibrate`), without any lock or critical
+//! section. So all of this is held out.
 
 mod compare;
 mod grid;
@@ -40,8 +40,8 @@ pub struct Raw {
     pub load: String,
     /// How many threads.
     pub threads: u32,
-    /// Time by operations of all threads together, ns, as it was measured. (A row's figure of one thread is scaled to the
-    /// profile's probe.)
+    /// Time per operation over all threads, ns, as measured. (A row's figure for one thread is scaled to the profile's
+    /// probe.)
     pub ns: f64,
     /// The probe before: a NOP with one thread, a line transfer with two; ns.
     pub before_ns: f64,
@@ -65,7 +65,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// In a word.
+    /// The verdict in a word.
     pub fn word(self) -> &'static str {
         match self {
             Self::Counts => "counts",
@@ -81,9 +81,9 @@ impl Verdict {
 pub struct Validation {
     /// What could be compared.
     pub rows: Vec<Row>,
-    /// What the rows amount to.
+    /// The summary of the rows.
     pub summary: Summary,
-    /// There is one CPU: nothing is compared with two threads.
+    /// There is only one CPU, so nothing is compared with two threads.
     pub one_cpu: bool,
     /// Combinations without three passes that count.
     pub missing: usize,
@@ -103,13 +103,13 @@ impl Validation {
     }
 }
 
-/// How much of each.
+/// How much to measure.
 struct Effort {
     locks: &'static [&'static str],
     loads: &'static [Load],
-    /// Passes that are to count.
+    /// How many passes should count.
     passes: usize,
-    /// For all passes of one thread, and of two.
+    /// The time for all passes of one thread, and of two.
     time: [Duration; 2],
     seeds: u64,
 }
@@ -122,15 +122,15 @@ struct Cell {
     kept: Vec<f64>,
 }
 
-/// Fewer passes don't make a figure.
+/// A figure needs at least this many passes.
 const LEAST: usize = 3;
 /// One thread's probe may differ from the profile's by this factor: a limit below the required accuracy would be
 /// too strict.
 const NEAR_ALONE: f64 = 1.10;
-/// Two threads'.
+/// The same for two threads.
 const NEAR_TWO: f64 = 1.25;
 
-/// Measures and simulates; `step` hears how much is done, of how much.
+/// Measures and simulates; `step` is told how much is done, and of how much.
 pub fn validate(
     profile: &Profile,
     quick: bool,
@@ -205,7 +205,7 @@ pub fn validate(
     Ok(Validation { summary: Summary::of(&rows), one_cpu, rows, missing, raw })
 }
 
-/// Refuses a profile whose machine has another processor than this one, or another number of CPUs.
+/// Refuses the profile of a machine with another processor or another number of CPUs.
 fn same_machine(profile: &Profile, layout: &Layout, cpu: &str) -> Result<(), Error> {
     let threads = |class: &str| profile.class.iter().find(|c| c.name == class).map_or(1, |c| c.smt);
     let of = |cluster: &Cluster| (cluster.cores * threads(&cluster.class)) as usize;
@@ -225,13 +225,13 @@ struct Watch<'a> {
     is: f64,
     should: f64,
     near: f64,
-    /// Everything in a pass slows down as the probe does: so scale its figure to the profile's probe.
+    /// Everything in a pass slows down as the probe does, so its figure is scaled to the profile's probe.
     scales: bool,
     look: Box<dyn Fn() -> f64 + 'a>,
 }
 
 impl Watch<'_> {
-    /// Passes of all cells in turns, until each has enough that count or the time is up.
+    /// Runs passes of all cells in rotation, until each has enough that count or the time is up.
     fn measure(
         &mut self,
         cells: &mut [Cell],

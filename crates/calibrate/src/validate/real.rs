@@ -1,7 +1,7 @@
-//! A load on the real machine: the very steps of the simulator's workload `bench`.
+//! A load on the real machine: the same steps as in the simulator's workload `bench`.
 //!
-//! Computation begins when all before it has been executed, and nothing after it begins earlier than its end. Otherwise
-//! a core that executes out of order would fetch the next lock while it computes, which the simulator does not model.
+//! Computation begins when everything before it has been executed, and nothing after it begins before it ends.
+//! Otherwise an out-of-order core would fetch the next lock while it computes, which the simulator doesn't model.
 
 use super::grid::Load;
 use crate::alone::{cycle, per_turn};
@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Lengths that each thread draws beforehand, and uses round and round.
+/// The number of durations that each thread draws beforehand and uses in rotation.
 const TABLE: usize = 1024;
 /// Operations between two looks at the clock.
 const BATCH: usize = 16;
@@ -24,7 +24,7 @@ const BATCH: usize = 16;
 /// One measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pass {
-    /// Time by operations of all threads together, ns.
+    /// Time per operation over all threads, ns.
     pub(super) ns: f64,
     /// The kernel took a CPU away from a thread meanwhile.
     pub(super) preempted: bool,
@@ -34,7 +34,7 @@ pub(super) struct Pass {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job<'a> {
     pub(super) load: &'a Load,
-    /// A thread on each.
+    /// A thread runs on each of these.
     pub(super) cpus: &'a [usize],
     pub(super) time: Duration,
     pub(super) speed: Speed,
@@ -42,7 +42,7 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// With the catalogue's lock `id`; `None`: there is none.
+    /// Runs it with the catalogue's lock `id`; `None`: there is no such lock.
     pub(super) fn run(&self, id: &str) -> Option<Pass> {
         struct Find<'a, 'b> {
             id: &'a str,
@@ -73,7 +73,7 @@ impl Job<'_> {
             let switches = preemptions();
             let (mut done, mut x) = (0u64, who as u64);
             let mut batches = steps.chunks_exact(BATCH).cycle();
-            // Avoid needless look-ups on the way: after an atomic operation, everything that follows waits for it.
+            // Look these up beforehand: after an atomic operation, everything that follows would wait for it.
             let (computes, pauses) = (load.cs_ns > 0.0, load.gap_ns > 0.0);
             let start = Instant::now();
             while !over.load(Relaxed) {
@@ -126,7 +126,7 @@ fn mix(mut x: u64, turns: u32) -> u64 {
     x
 }
 
-/// A barrier: everything before it has been executed when anything after it begins.
+/// A barrier: nothing after it begins until everything before it has been executed.
 #[inline(always)]
 fn in_order() {
     #[cfg(target_arch = "x86_64")]
@@ -141,7 +141,7 @@ fn in_order() {
     }
 }
 
-/// What [`mix`] takes.
+/// How long [`mix`] takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Speed {
     turn_ns: f64,
@@ -150,7 +150,7 @@ pub(super) struct Speed {
 }
 
 impl Speed {
-    /// On the calling thread's core, if that runs at `ghz`.
+    /// Measures it on the calling thread's core, if that runs at `ghz`.
     pub(super) fn at(ghz: f64) -> Self {
         const TURNS: u32 = 4096;
         // Disturbances only make it longer.
@@ -170,34 +170,34 @@ impl Speed {
         Self { turn_ns: ns(turn), call_ns: ns((call - mean * turn).max(0.0)) }
     }
 
-    /// As many as take `ns`, the call included.
+    /// The number of turns that take `ns`, including the call.
     fn turns(self, ns: f64) -> u32 {
         ((ns - self.call_ns).max(0.0) / self.turn_ns).round() as u32
     }
 }
 
-/// On a line of its own.
+/// A value on a cache line of its own.
 #[repr(align(128))]
 struct Line<T>(T);
 
 /// What the lock protects.
 struct Guarded(Vec<Line<UnsafeCell<u64>>>);
 
-// SAFETY: touched under the lock only.
+// SAFETY: it is only touched under the lock.
 unsafe impl Sync for Guarded {}
 
 impl Guarded {
-    /// Reads, modifies and writes every line, the caller holding the lock.
+    /// Reads, modifies and writes every line. The caller holds the lock.
     #[inline(always)]
     fn touch(&self) {
         for cell in &self.0 {
-            // SAFETY: the caller holds the lock. Volatile: every section is to do it.
+            // SAFETY: the caller holds the lock. Volatile, so that every section really does it.
             unsafe { cell.0.get().write_volatile(cell.0.get().read_volatile() + 1) };
         }
     }
 }
 
-/// How often the kernel took the CPU away from the calling thread so far.
+/// How often the kernel has preempted the calling thread so far.
 fn preemptions() -> i64 {
     // SAFETY: rusage is plain numbers, filled by the call.
     unsafe {

@@ -1,7 +1,7 @@
 //! The figures of CAL (*Core-Aware Lock for big.LITTLE multicore architecture*, Applied Sciences 2024).
 //!
-//! Fairness is the paper's: the smallest slowdown of a thread to the largest; a thread's slowdown is the mean time that its
-//! critical sections take, from the request to the release, with the others to that without them.
+//! Fairness is the paper's: the smallest slowdown of any thread divided by the largest. A thread's slowdown is the mean
+//! time of its critical sections, from the request to the release, with the other threads divided by that without them.
 
 mod scaling;
 

@@ -4,7 +4,8 @@ use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, ratio};
 use lockwright_sim::{Outcome, Placement};
 
-/// The paper's locks, by our names; cptltkt is a cohort of a partitioned and a plain ticket lock. And the paper's own lock as published.
+/// The paper's locks, by our names. `cptltkt` is a cohort lock of a partitioned and a plain ticket lock. The last one
+/// is the paper's own lock as published.
 const LOCKS: [&str; 7] = ["cal", "ticket", "cptltkt", "ttas", "tas", "glibc", PUBLISHED];
 /// CAL as published; `cal` is our rule of that idea.
 const PUBLISHED: &str = "cal-textbook";
@@ -16,9 +17,9 @@ struct Scaling {
     results: Results,
     locks: &'static [&'static str],
     threads: &'static [u32],
-    /// By lock, by threads.
+    /// Indexed by lock, then by threads.
     keys: Vec<Vec<Key>>,
-    /// By lock: a thread alone on a big core, and on a little one.
+    /// For each lock: a thread alone on a big core, and alone on a little one.
     alone: Vec<[Key; 2]>,
 }
 
@@ -71,7 +72,7 @@ impl Scaling {
         shared.iter().zip(alone).map(|(shared, alone)| fairness(shared, alone)).collect()
     }
 
-    /// The largest value among some locks, seed by seed; nothing if one of them is missing.
+    /// The largest value among several locks, seed by seed; empty if one of them is missing.
     fn largest(locks: &[Vec<f64>]) -> Vec<f64> {
         let seeds = locks.iter().map(Vec::len).min().unwrap_or(0);
         let largest = |seed: usize| locks.iter().map(|lock| lock[seed]).fold(0.0, f64::max);
@@ -118,7 +119,7 @@ fn mean_ns(outcome: &Outcome, thread: usize) -> f64 {
     thread.busy_ns as f64 / thread.operations as f64
 }
 
-/// The smallest slowdown to the largest; `alone` is how long a big core takes, and a little one.
+/// The smallest slowdown divided by the largest; `alone` is how long a big core takes, and a little one.
 fn fairness(shared: &Outcome, alone: [f64; 2]) -> f64 {
     let slowdown = |thread| mean_ns(shared, thread) / alone[usize::from(thread >= BIG as usize)];
     let slowdowns: Vec<f64> = (0..shared.threads.len()).map(slowdown).collect();

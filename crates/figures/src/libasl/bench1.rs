@@ -8,7 +8,7 @@ use crate::{Context, Error, Key, Load, Measured, Plan, Results, ratio};
 /// SLOs of Figure 8a, us.
 const SLOS_8A: [u32; 4] = [0, 25, 50, 65];
 
-/// Fixed windows among which the one is sought that has the tail of LibASL-50, us.
+/// Fixed windows, us, among which we look for the one with the tail of LibASL-50.
 const WINDOWS: [u32; 8] = [2, 4, 6, 8, 10, 12, 14, 17];
 
 /// Under a queue lock the order of the threads changes so slowly that runs of 50 ms differ by 2 %.
@@ -24,7 +24,8 @@ fn with_slo(lock: &str, slo: u32) -> Result<Load, Error> {
     let (warmup, duration) = match slo {
         0..20 => (20.0, FIFO_MS),
         20..200 => (20.0, 50.0),
-        // A little core has about one epoch in each SLO: hundreds for the window to settle, thousands to count.
+        // A little core ends about one epoch per SLO. The window needs hundreds to settle, and the figure thousands
+        // to count.
         _ => (100.0, 200.0),
     };
     Ok(bench1(lock)?.with("slo_us", f64::from(slo)).lasting(warmup, duration))
@@ -35,7 +36,7 @@ fn existing(lock: &str) -> Result<Load, Error> {
     if lock == "mcs" { mcs() } else { bench1(lock) }
 }
 
-/// Two rows of Figure 8a alone: how long MCS's and TAS's tails are.
+/// Only two rows of Figure 8a: the tails of MCS and TAS.
 pub(super) fn rows_of_tails(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plan = Plan::new();
     let (tas, mcs) = (plan.add(existing("tas")?), plan.add(existing("mcs")?));
@@ -123,7 +124,7 @@ pub(super) fn figure_8a(context: &Context<'_>) -> Result<Measured, Error> {
 }
 
 /// Throughput at the fixed window that gives little cores the same tail as `with_slo`, interpolated linearly between
-/// two windows. Nothing for a seed whose tail is outside these windows' range.
+/// two windows. A seed whose tail is outside the windows' range is left out.
 fn at_same_tail(results: &Results, windows: &[Key], with_slo: Key) -> Vec<f64> {
     let curves: Vec<(Vec<f64>, Vec<f64>)> =
         windows.iter().map(|&key| (results.p99_of(key, LITTLE), results.throughput(key))).collect();
@@ -139,7 +140,7 @@ fn at_same_tail(results: &Results, windows: &[Key], with_slo: Key) -> Vec<f64> {
     results.p99_of(with_slo, LITTLE).iter().enumerate().map(one).collect()
 }
 
-/// SLOs of Figure 8b, us: those that its rows name, and smaller ones for the plot.
+/// SLOs of Figure 8b, us: those of its rows, and smaller ones for the plot.
 const SLOS_8B: [u32; 13] = [5, 10, 20, 25, 30, 40, 50, 65, 80, 100, 200, 300, 500];
 
 /// The tail follows the SLO.

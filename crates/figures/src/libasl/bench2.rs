@@ -16,10 +16,10 @@ const FEASIBLE: [(&str, Range<u64>); 4] = [
 const IMPOSSIBLE: Range<u64> = 300..350;
 /// Time to settle after a change of load, ms.
 const SETTLE_MS: u64 = 5;
-/// Dots that a plot shows of each class of cores in each phase.
+/// Number of dots that a plot shows for each class of cores in each phase.
 const DOTS: usize = 600;
 
-/// Every epoch's latency, while their length changes.
+/// Every epoch's latency while the epochs' length changes.
 pub(super) fn figure_8d(context: &Context<'_>) -> Result<Measured, Error> {
     let slo_us = chosen("libasl-8d", "slo_us")?;
     let mut load = Load::new("bench2", ASL).lasting(0.0, 350.0).samples().with("slo_us", slo_us);
@@ -49,7 +49,7 @@ fn ns(ms: u64, length: f64) -> u64 {
     (ms as f64 * 1e6 * length) as u64
 }
 
-/// The epochs of a class that began in a phase, its first milliseconds apart.
+/// The epochs of a class that began in a phase, without its first milliseconds.
 fn settled<'a>(
     outcome: &'a Outcome,
     phase: &Range<u64>,
@@ -77,7 +77,8 @@ fn p99(outcome: &Outcome, phase: &Range<u64>, length: f64, class: usize) -> f64 
     all.get(all.len().saturating_sub(1) * 99 / 100).map_or(f64::NAN, |&ns| ns as f64)
 }
 
-/// Latencies over time, of the first seed: the longest of each group of epochs, so that no violation is left out.
+/// Latencies over time with the first seed: the longest of each group of epochs, so that no violation is left
+/// out.
 #[allow(clippy::cast_precision_loss, reason = "times far below 2^52 ns")]
 fn scatter(outcome: &Outcome, slo_us: f64, length: f64) -> Plot {
     let dots = |class| {

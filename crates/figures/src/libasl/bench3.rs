@@ -6,15 +6,15 @@ use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, ratio};
 
 /// Shares of long epochs, %.
 const SHARES: [u32; 7] = [0, 20, 40, 50, 60, 80, 100];
-/// The share at which the best fixed windows are sought, %.
+/// The share at which we look for the best fixed windows, %.
 const COMPARED: u32 = 50;
-/// Fixed windows of short and of long epochs that are tried, us.
+/// Fixed windows to try for short and for long epochs, us.
 const SHORT: [u32; 5] = [8, 12, 16, 20, 24];
 const LONG: [u32; 5] = [0, 3, 6, 10, 15];
-/// How far above the SLO a tail of the best windows may be: as far as LibASL's own.
+/// How far above the SLO the tail of the best windows may be: as far as LibASL's own.
 const TOLERANCE: f64 = 1.02;
 
-/// Throughput to that of MCS, by the share of long epochs.
+/// Throughput relative to MCS, by the share of long epochs.
 pub(super) fn figure_8c(context: &Context<'_>) -> Result<Measured, Error> {
     let slo_us = chosen("libasl-8c", "slo_us")?;
     let (lines, nops, gap) =
@@ -22,7 +22,7 @@ pub(super) fn figure_8c(context: &Context<'_>) -> Result<Measured, Error> {
     let load = |lock: &str, share: u32| {
         let load =
             Load::new("bench3", lock).with("lines", lines).with("nops", nops).with("gap", gap);
-        // Short epochs alone are many.
+        // If all epochs are short, there are many of them.
         let duration = if share == 0 { 20.0 } else { 100.0 };
         load.with("long", f64::from(share) / 100.0)
             .with("slo_us", slo_us)
@@ -83,8 +83,8 @@ pub(super) fn figure_8c(context: &Context<'_>) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Seed by seed, the largest throughput of those whose little cores keep the SLO; not a number if none
-/// does.
+/// Seed by seed, the largest throughput among the windows whose little cores keep the SLO; not a
+/// number if none do.
 fn best(results: &Results, keys: &[Key], slo_us: f64) -> Vec<f64> {
     let all: Vec<(Vec<f64>, Vec<f64>)> =
         keys.iter().map(|&key| (results.throughput(key), results.p99_of(key, LITTLE))).collect();

@@ -6,7 +6,7 @@ use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, 
 
 const THREADS: std::ops::RangeInclusive<u32> = 1..=8;
 
-/// A curve: what it is called, and its points from 1 to 8 threads.
+/// A curve: its name, and its points from 1 to 8 threads.
 struct Curve {
     name: String,
     keys: Vec<Key>,
@@ -26,14 +26,14 @@ struct Scaling {
     /// MCS and LibASL-0 on 8 cores: under a queue lock the order of the threads, and how often the lock crosses between
     /// big and little cores, changes so slowly that short runs differ by 9 %.
     fifo: [Key; 2],
-    /// LibASL with TAS's tail on 8 cores as its SLO, which is known only when that has been run.
+    /// LibASL with TAS's tail on 8 cores as its SLO, which is known only after that run.
     as_tas: (Results, Curve),
 }
 
 impl Scaling {
     fn run(context: &Context<'_>) -> Result<Self, Error> {
         let (lines, gap) = (chosen("libasl-4", "lines")?, chosen("libasl-4", "gap")?);
-        // As Figure 4, so that shared runs are made once.
+        // The same as in Figure 4, so that shared runs are made only once.
         let load = |lock: &str| {
             Load::new("sections", lock).with("lines", lines).with("gap", gap).lasting(1.0, 20.0)
         };
@@ -55,7 +55,8 @@ impl Scaling {
         let results = plan.run(context)?;
         let tail = median(&results.p99(curves[1].at(8))).unwrap_or_default();
         let mut plan = Plan::new();
-        // Little cores have an epoch in each SLO: time for their windows to settle, and enough of them.
+        // Little cores end about one epoch per SLO. This gives their windows time to settle, and enough epochs after
+        // that.
         let with_slo = load(ASL).with("slo_us", tail).lasting(20.0, 100.0);
         let curve = curve(&mut plan, &format!("asl-{tail:.0}"), with_slo);
         Ok(Self { results, curves, fifo, as_tas: (plan.run(context)?, curve) })

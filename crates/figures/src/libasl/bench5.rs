@@ -108,7 +108,7 @@ fn saturated(throughput: &[f64]) -> usize {
     throughput.iter().position(|&one| one < SATURATED * most).unwrap_or(throughput.len())
 }
 
-/// Where the largest is.
+/// The index of the largest value.
 fn peak(values: &[f64]) -> usize {
     (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])).unwrap_or(0)
 }

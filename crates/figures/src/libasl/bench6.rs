@@ -1,11 +1,12 @@
-//! Figures 8h and 8i: Bench-6, two threads a core; the workload is Bench-1.
+//! Figures 8h and 8i: Bench-6, two threads per core; the workload is Bench-1.
 
 use super::{LITTLE, OURS, bench1, throughput_and_tails};
 use crate::measured::across;
 use crate::plot::{Axis, Kind, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, median, ratio};
 
-/// LibASL's blocking version, as published: it sleeps while it stands by, over pthread_mutex_lock.
+/// LibASL's blocking version, as published: it sleeps while it stands by, on top of
+/// pthread_mutex_lock.
 const BLOCKING: &str = "asl-pthread";
 
 /// SLOs, ms.
@@ -15,7 +16,7 @@ fn crowded(context: &Context<'_>, lock: &str) -> Result<Load, Error> {
     Ok(bench1(lock)?.threads(2 * context.profile.cpus()).lasting(100.0, 200.0))
 }
 
-/// One row of Figure 8h alone.
+/// Only one row of Figure 8h.
 pub(super) fn row_of_8h(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plan = Plan::new();
     let [stp, glibc] = [crowded(context, "mcs-stp")?, crowded(context, "glibc")?];

@@ -43,16 +43,16 @@ pub static FITTED: &[Experiment] = &[
 const BIG: usize = 0;
 const LITTLE: usize = 1;
 
-/// SHFL-PB10 spins, so ours does not sleep within any wait here.
+/// SHFL-PB10 spins, so ours must not sleep within any wait here.
 const PB10: &str = "pb10:spin=10ms";
 
-/// The locks of the paper, by our names; its pthread_mutex_lock is the algorithm of glibc.
+/// The paper's locks, by our names; its pthread_mutex_lock is glibc's algorithm.
 const EXISTING: [&str; 5] = ["glibc", "tas", "ticket", "mcs", PB10];
 
 /// LibASL as published: a reorderable MCS lock.
 const ASL: &str = "asl-mcs";
 
-/// Our own lock of that idea, beside it.
+/// Our own lock of that idea, shown beside it.
 const OURS: &str = "asl";
 
 /// Bench-1 under `lock`.
@@ -61,13 +61,13 @@ fn bench1(lock: &str) -> Result<Load, Error> {
     Ok(load.with("gap", chosen("libasl-8a", "gap")?).lasting(20.0, 50.0))
 }
 
-/// A point's median over the seeds, at `x`; none if its lock is missing.
+/// A point's median over the seeds, at `x`; `None` if its lock is missing.
 fn dot(x: f64, values: &[f64]) -> Option<(f64, f64)> {
     Some((x, median(values)?))
 }
 
-/// A plot of throughput against the left axis and of P99 latency, by classes of cores, against the right one, as in
-/// Figures 8a, 8b, 8h and 8i.
+/// A plot of throughput (left axis) and of P99 latency by class of cores (right axis), as in Figures 8a, 8b, 8h and
+/// 8i.
 fn throughput_and_tails(
     name: &str,
     title: &str,

@@ -6,14 +6,14 @@ use crate::{Context, Error, Key, Load, Measured, Plan, Results, chosen, median, 
 
 const LOCKS: [&str; 2] = ["mcs", "tas"];
 const THREADS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
-/// What the rows compare.
+/// The numbers of threads that the rows compare.
 const ROWS: [u32; 2] = [4, 8];
 
-/// Both figures: the lines are all that differs.
+/// Both figures; they differ only in the number of lines.
 struct Scaling {
     results: Results,
     threads: &'static [u32],
-    /// By lock, by threads.
+    /// Indexed by lock, then by threads.
     keys: Vec<Vec<Key>>,
 }
 

@@ -6,7 +6,7 @@ use lockwright_sim::profile;
 
 const MACHINES: [&str; 2] = ["hikey970", "intel-dvfs"];
 
-/// LibASL without an SLO to MCS.
+/// LibASL without an SLO, relative to MCS.
 pub(super) fn platforms(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plan = Plan::new();
     let mut pairs = Vec::new();

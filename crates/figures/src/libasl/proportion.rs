@@ -4,7 +4,7 @@ use super::{PB10, dot};
 use crate::plot::{Axis, Kind, Plot, Series};
 use crate::{Context, Error, Key, Load, Measured, Plan, chosen, ratio};
 
-/// Turns of big cores for one of a little core's.
+/// Turns of big cores for each turn of a little core.
 const PROPORTIONS: [u32; 5] = [1, 2, 5, 10, 20];
 
 /// Throughput and tail by proportion.
@@ -43,7 +43,7 @@ pub(super) fn figure_5(context: &Context<'_>) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Seed by seed, the smallest ratio of a point to the one before.
+/// Seed by seed, the smallest ratio of a point to its predecessor.
 fn smallest_step(keys: &[Key], of: &dyn Fn(Key) -> Vec<f64>) -> Vec<f64> {
     let steps: Vec<Vec<f64>> =
         keys.windows(2).map(|pair| ratio(&of(pair[1]), &of(pair[0]))).collect();

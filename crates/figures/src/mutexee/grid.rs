@@ -1,5 +1,5 @@
-//! Figure 12: throughput and TPP over a grid of configurations. The paper has 2084, which it does not name; here are 216 of the
-//! same ranges.
+//! Figure 12: throughput and TPP over a grid of configurations. The paper has 2084, which it doesn't list; here are 216
+//! from the same ranges.
 
 use super::{BASELINES, LOCKS, load, rank_correlation};
 use crate::plot::{Axis, Kind, Plot, Series};
@@ -9,15 +9,17 @@ const THREADS: [u32; 6] = [1, 2, 4, 8, 12, 16];
 const CYCLES: [f64; 6] = [0.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0];
 const COUNTS: [f64; 6] = [1.0, 4.0, 16.0, 64.0, 256.0, 512.0];
 
-/// How many critical sections a configuration is to have, of all threads together.
+/// How many critical sections a configuration should have, over all threads.
 const SECTIONS: f64 = 6000.0;
-/// Simulated time that counts, ms: some sleeps and wake-ups at least, and no more than the longest sections need.
+/// Simulated time that counts, ms: long enough for a few sleeps and wake-ups, and no longer than the longest sections
+/// need.
 const SHORTEST_MS: f64 = 0.4;
 const LONGEST_MS: f64 = 1.2;
 
-/// How long to simulate, ms: less where sections are short and many at once, since a run costs what it does.
+/// How long to simulate, ms: less if many short sections run at once, because the cost of a run grows with their
+/// number.
 fn lasting(threads: u32, cs: f64, locks: f64) -> f64 {
-    // An acquisition and a release of their own, cycles, and cycles in a ms of the paper's machine.
+    // The cost of an acquisition and a release, in cycles; and cycles per ms on the paper's machine.
     const LOCKING: f64 = 150.0;
     const PER_MS: f64 = 2.8e6;
     let at_once = f64::from(threads).min(locks);
@@ -31,10 +33,10 @@ struct Point {
     tpp: f64,
 }
 
-/// With one seed: configuration by configuration, lock by lock.
+/// The results of one seed: configuration by configuration, lock by lock.
 type Grid = Vec<Vec<Point>>;
 
-/// The grid, with all locks or without MUTEXEE.
+/// The grid, with all locks, or without MUTEXEE.
 pub(super) fn figure_12(context: &Context<'_>) -> Result<Measured, Error> {
     let mut plan = Plan::new();
     let mut keys: Vec<Vec<Key>> = Vec::new();
@@ -73,7 +75,7 @@ pub(super) fn figure_12(context: &Context<'_>) -> Result<Measured, Error> {
     Ok(measured)
 }
 
-/// Nothing if one of the locks is missing.
+/// `None` if one of the locks is missing.
 fn grid(results: &Results, keys: &[Vec<Key>], locks: &[&str], seed: usize) -> Option<Grid> {
     let point = |keys: &Vec<Key>, lock: &str| {
         let lock = LOCKS.iter().position(|one| *one == lock).expect("one of the paper's");
@@ -124,7 +126,7 @@ fn correlation(grid: &Grid) -> f64 {
     rank_correlation(&of(|point| point.throughput), &of(|point| point.tpp))
 }
 
-/// The paper's: TPP over throughput, both to the largest that there is.
+/// The paper's plot: TPP over throughput, both relative to the largest.
 fn plot(results: &Results, keys: &[Vec<Key>]) -> Plot {
     let points = |lock: usize| {
         let outcomes = keys.iter().filter_map(move |keys| results.outcomes(keys[lock]).first());

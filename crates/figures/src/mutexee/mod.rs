@@ -1,8 +1,9 @@
 //! The figures of MUTEXEE (*Unlocking Energy*, USENIX ATC 2016).
 //!
-//! MUTEX is glibc's default mutex: that is what the authors' programs initialize (lockin, bmarks/stress_one_in.c), though the
-//! paper's Table 1 describes one that spins first. Threads are placed as theirs: the cores of a socket, those of the other, then
-//! hyper-threads; with more threads than hardware threads, wherever the scheduler puts them.
+//! MUTEX is glibc's default mutex: the authors' programs initialize that one (lockin, bmarks/stress_one_in.c), although
+//! the paper's Table 1 describes a mutex that spins first. Threads are placed like the paper's: on the cores of one
+//! socket, then on those of the other, then on hyper-threads. With more threads than hardware threads, the scheduler
+//! places them.
 
 mod alone;
 mod grid;
@@ -24,7 +25,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
 /// The parts that fits need: the fitted rows, measured as in the whole figure.
 pub static FITTED: &[Experiment] = &[Experiment { id: "mutexee-11", measure: single::rows_of_11 }];
 
-/// The paper's locks, by our names, without and with its own.
+/// The paper's locks, by our names: without its own, and with it.
 const BASELINES: [&str; 5] = ["glibc", "tas", "ttas", "ticket", "mcs"];
 const LOCKS: [&str; 6] = ["glibc", "tas", "ttas", "ticket", "mcs", "mutexee"];
 /// Hardware threads of the paper's machine.
@@ -36,12 +37,12 @@ fn load(lock: &str, threads: u32, cs: f64, locks: f64) -> Load {
     if threads > CPUS { load.placement(Placement::Free) } else { load }
 }
 
-/// The largest value among some locks, seed by seed; nothing if one of them is missing.
+/// The largest value among several locks, seed by seed; empty if one of them is missing.
 fn largest(locks: &[Vec<f64>]) -> Vec<f64> {
     by_seed(locks, |values| values.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }
 
-/// The smallest.
+/// The smallest value, likewise.
 fn smallest(locks: &[Vec<f64>]) -> Vec<f64> {
     by_seed(locks, |values| values.iter().copied().fold(f64::INFINITY, f64::min))
 }
@@ -63,7 +64,7 @@ fn rank_correlation(xs: &[f64], ys: &[f64]) -> f64 {
     covariance(&xs, &ys) / (covariance(&xs, &xs) * covariance(&ys, &ys)).sqrt()
 }
 
-/// From 1; equal values share the mean of their ranks.
+/// Ranks from 1; equal values share the mean of their ranks.
 #[allow(clippy::cast_precision_loss, reason = "small counts")]
 fn ranks(values: &[f64]) -> Vec<f64> {
     let rank = |value: &f64| {

@@ -35,7 +35,7 @@ impl Pair {
         Ok(Self { results: plan.run(context)?, mutexee, glibc })
     }
 
-    /// Of MUTEXEE to that of MUTEX.
+    /// A figure of MUTEXEE divided by that of MUTEX.
     fn ratio(&self, cs: f64, what: impl Fn(&Outcome) -> f64) -> Vec<f64> {
         let at = CYCLES.iter().position(|one| one.total_cmp(&cs).is_eq());
         let at = at.expect("a row asks for a length that was run");
@@ -60,7 +60,7 @@ impl Pair {
     }
 }
 
-/// MUTEXEE to MUTEX.
+/// MUTEXEE relative to MUTEX.
 pub(super) fn figure_8(context: &Context<'_>) -> Result<Measured, Error> {
     let pair = Pair::run(context)?;
     let mut measured = Measured::new();
@@ -115,7 +115,7 @@ pub(super) fn figure_10(context: &Context<'_>) -> Result<Measured, Error> {
     };
     let unbounded = keys("mutexee:timeout=0", 20.0);
     let us8 = keys("mutexee:timeout=8192", 20.0);
-    // Several timeouts long.
+    // The run spans several timeouts.
     let ms4 = keys("mutexee:timeout=4ms", 100.0);
     let ms32 = keys("mutexee:timeout=32ms", 200.0);
     let results = plan.run(context)?;
@@ -149,7 +149,7 @@ impl Crowds {
         let mut keys = BTreeMap::new();
         for &lock in locks {
             for &threads in threads {
-                // With more threads than CPUs, some time slices.
+                // With more threads than CPUs, the run must span several time slices.
                 let ms = if threads > super::CPUS { 12.0 } else { 5.0 };
                 let load = load(lock, threads, 1000.0, 1.0).lasting(1.0, ms);
                 keys.insert((lock, threads), plan.add(load));
@@ -194,12 +194,12 @@ fn fitted(crowds: &Crowds) -> Measured {
     measured
 }
 
-/// It alone.
+/// Only that row.
 pub(super) fn rows_of_11(context: &Context<'_>) -> Result<Measured, Error> {
     Ok(fitted(&Crowds::run(context, &["glibc", "ticket"], &[40])?))
 }
 
-/// From one thread to more than the machine has.
+/// From one thread to more than the machine has hardware threads.
 pub(super) fn figure_11(context: &Context<'_>) -> Result<Measured, Error> {
     let crowds = Crowds::run(context, &LOCKS, &[1, 5, 10, 20, 30, 40, 60])?;
     let throughput = |lock: &str, threads| crowds.throughput(lock, threads);

@@ -13,17 +13,17 @@ use core::ops::Range;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// How often a thread looks whether another one has made what both need.
+/// How often a thread checks whether another one has made what both need.
 pub const PATIENCE: usize = 1000;
 
 /// A lock that was asked for while another was held.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
-    /// The id of the one that was held, and how it was: half of [`Edge::flags`].
+    /// The id of the held lock, and its half of [`Edge::flags`].
     pub from: (u32, u32),
-    /// Those of the one asked for.
+    /// The same for the lock that was asked for.
     pub to: (u32, u32),
-    /// The ids of all others that were held for writing; 0: none, or one whose id is not known.
+    /// The ids of all other locks that were held for writing; 0: none, or one whose id isn't known.
     pub others: &'a [u32],
     /// The thread's number.
     pub thread: u32,
@@ -35,12 +35,13 @@ pub struct Order {
     base: *mut u8,
 }
 
-// SAFETY: everything behind it is atomic, or constant; a stack's bytes are written by who has made its key MOVING.
+// SAFETY: everything behind it is atomic or constant; a stack's bytes are written by the thread that made its key
+// MOVING.
 unsafe impl Send for Order {}
 // SAFETY: as above.
 unsafe impl Sync for Order {}
 
-/// The places in which a key may stand, of this many.
+/// The places in which a key may be, out of this many.
 fn ways(key: u64, all: usize) -> impl Iterator<Item = usize> {
     let hash = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize;
     (0..WAYS).map(move |way| (hash + way) % all)
@@ -51,7 +52,7 @@ fn count(one: &AtomicU64) {
 }
 
 impl Order {
-    /// Makes `DIR/PID-N.order`, with the first N that is free.
+    /// Makes `DIR/PID-N.order`, with the first free N.
     ///
     /// # Errors
     /// As [`Writer::create`](crate::Writer::create).
@@ -107,7 +108,7 @@ impl Order {
         unsafe { &*self.base.cast() }
     }
 
-    /// What lies there.
+    /// What is at this offset.
     ///
     /// # Safety
     /// It is a `T`, within the mapping, and its page is populated.
@@ -122,14 +123,15 @@ impl Order {
         unsafe { file::populate(self.base.add(start), end - start) }.is_ok()
     }
 
-    /// A place for a thread with this kernel id; `is_alive` tells whether another one still runs. `None`: there is no room.
+    /// A place for a thread with this kernel id; `is_alive` says whether another thread still runs. `None`: there is no
+    /// room.
     pub fn thread(&self, tid: u32, is_alive: impl Fn(u32) -> bool) -> Option<&'static Thread> {
         let header = self.header();
         let number = header.threads.fetch_add(1, Relaxed); // a number by itself
         let is_ours = |thread: &Thread| {
             let owner = thread.tid.load(Relaxed); // a number by itself
             (owner == 0 || owner == tid || (number as usize >= THREADS && !is_alive(owner)))
-                // ORDERING: Acquire, pairs with nothing: what a dead thread has written is there, or never will be.
+                // ORDERING: Acquire, pairs with nothing: what a dead thread wrote is visible by now, or never will be.
                 && thread.tid.compare_exchange(owner, tid, Acquire, Relaxed).is_ok()
         };
         let mut places = (0..THREADS).map(|way| self.thread_at((number as usize + way) % THREADS));
@@ -138,18 +140,18 @@ impl Order {
             count(&header.threads_lost);
             return None;
         };
-        thread.number.store(number.wrapping_add(1), Relaxed); // own thread only, all of it
+        thread.number.store(number.wrapping_add(1), Relaxed); // only the thread itself writes these
         thread.waits_for.store(0, Relaxed);
         thread.held.iter().for_each(|held| held.store(0, Relaxed));
         Some(thread)
     }
 
     fn thread_at(&self, at: usize) -> &'static Thread {
-        // SAFETY: `at` is below THREADS, and those pages are there from the start.
+        // SAFETY: `at` is below THREADS, and those pages are populated from the start.
         unsafe { self.place(THREADS_AT + at * THREAD) }
     }
 
-    /// Another thread than its holder releases a lock. (POSIX forbids that of mutexes, and programs do it.)
+    /// A thread other than its holder releases a lock. (POSIX forbids that for mutexes, but programs do it.)
     #[cold]
     pub fn release_for_another(&self, lock: u64) {
         let taken = (self.header().threads.load(Relaxed) as usize).min(THREADS); // as many as there may be
@@ -163,10 +165,11 @@ impl Order {
         }
     }
 
-    /// Are there tables? They are made now, if nobody has needed them.
+    /// Are there tables? If nobody has needed them yet, they are made now.
     pub fn has_tables(&self) -> bool {
         let state = &self.header().tables;
-        // Making them takes some 100 us. A signal handler that interrupts just that would wait forever.
+        // Making them takes about 100 us. A signal handler that interrupts this would wait forever, so the wait is
+        // bounded.
         for _ in 0..PATIENCE {
             // ORDERING: Acquire, pairs with the Release below.
             match state.load(Acquire) {
@@ -189,7 +192,7 @@ impl Order {
     }
 
     fn lock_at(&self, at: usize) -> &'static Lock {
-        // SAFETY: the table is there, and `at` is within it.
+        // SAFETY: the table exists, and `at` is within it.
         unsafe { self.place(LOCKS_AT + at * size_of::<Lock>()) }
     }
 
@@ -203,7 +206,7 @@ impl Order {
         ways(address, LOCKS).map(|at| self.lock_at(at)).find(|l| l.key.load(Acquire) == address)
     }
 
-    /// The id of the lock at this address. 0: there is no room. The [tables](Self::has_tables) are there.
+    /// The id of the lock at this address. 0: there is no room. The [tables](Self::has_tables) must exist.
     pub fn lock(&self, address: u64) -> u32 {
         if let Some(lock) = self.find(address) {
             return lock.id.load(Relaxed);
@@ -227,24 +230,24 @@ impl Order {
         id
     }
 
-    /// The lock at this address is no more: another one there is another lock.
+    /// The lock at this address was destroyed: from now on a lock there is a new one.
     pub fn retire(&self, address: u64) {
         // ORDERING: Acquire, pairs with the Release in `has_tables`.
         if self.header().tables.load(Acquire) == READY
             && let Some(lock) = self.find(address)
         {
-            // Relaxed: somebody else may have given it away.
+            // Relaxed: another thread may already have given the place away.
             let _ = lock.key.compare_exchange(address, address | GONE, Relaxed, Relaxed);
         }
     }
 
-    /// Is there no lock with this id at this address any more?
+    /// Has the lock with this id at this address been destroyed?
     fn is_gone(&self, address: u64, id: u32) -> bool {
         self.find(address).is_none_or(|lock| lock.id.load(Relaxed) != id)
     }
 
-    /// Counts that a thread asks for a lock while it holds another. If that is new, or was never seen with so few other locks
-    /// held, the answer is the edge to be filled in, and then [published](Edge::publish) with this key.
+    /// Counts that a thread asks for a lock while it holds another. If that is new, or was never seen with so few other
+    /// locks held, returns an edge to fill in and then to [publish](Edge::publish) with this key.
     pub fn pass(&self, pair: &Pair<'_>) -> Option<(&'static Edge, u64)> {
         let key = u64::from(pair.from.0) << 32 | u64::from(pair.to.0);
         let flags = pair.from.1 | pair.to.1 << HALF;
@@ -256,7 +259,7 @@ impl Order {
                 continue;
             }
             let is_held = |gate: &AtomicU32| {
-                let gate = gate.load(Relaxed); // it may become 0 at any moment, which is right, too
+                let gate = gate.load(Relaxed); // it may become 0 at any moment, which is also right
                 gate == 0 || pair.others.contains(&gate)
             };
             if edge.gates.iter().all(is_held) {
@@ -267,7 +270,7 @@ impl Order {
             same = Some(edge);
         }
         if let Some(edge) = same.filter(|_| sets >= SETS) {
-            // Too many sets of gates for one pair: what they have in common counts.
+            // There are too many sets of gates for one pair: their intersection counts.
             for gate in &edge.gates {
                 if !pair.others.contains(&gate.load(Relaxed)) {
                     gate.store(0, Relaxed); // by itself
@@ -277,7 +280,7 @@ impl Order {
             return None;
         }
         let claim = |edge: &&'static Edge, old: u64| {
-            // ORDERING: Acquire, pairs with the Release in `publish`: its last owner has written all.
+            // ORDERING: Acquire, pairs with the Release in `publish`: its last owner has written everything.
             edge.key.compare_exchange(old, MOVING, Acquire, Relaxed).is_ok()
         };
         let places = || ways(key, EDGES).map(|at| self.edge_at(at));
@@ -297,7 +300,7 @@ impl Order {
             count(&self.header().edges_lost);
             return None;
         };
-        // Published with the key, all of it.
+        // All of this is published with the key.
         edge.count.store(1, Relaxed);
         edge.flags.store(flags, Relaxed);
         edge.threads[0].store(pair.thread, Relaxed);
@@ -319,25 +322,26 @@ impl Order {
     }
 
     fn pieces(&self) -> Pieces<'static> {
-        // SAFETY: within the mapping, aligned, and there from the start.
+        // SAFETY: within the mapping, aligned, and populated from the start.
         let keys: &[AtomicU64; STACKS] = unsafe { self.place(KEYS_AT) };
-        // SAFETY: within the mapping, which is forever, and a page's start.
+        // SAFETY: within the mapping, which lasts forever, and at a page's start.
         unsafe { Pieces::new(keys, self.base.add(STACKS_AT)) }
     }
 
-    /// Locks taken here are held while others are taken.
+    /// Notes that locks taken here are held while others are taken.
     pub fn nests(&self, stack: u32) {
         if let Some(stack) = self.pieces().get(stack) {
             stack.nests.store(1, Relaxed); // a hint
         }
     }
 
-    /// Are they?
+    /// Are locks that were taken here held while others are taken?
     pub fn does_nest(&self, stack: u32) -> bool {
         self.pieces().get(stack).is_some_and(|stack| stack.nests.load(Relaxed) != 0) // a hint
     }
 
-    /// Replaces the map of the process's memory by what `fill` hands over, as far as there is room. One thread at a time.
+    /// Replaces the map of the process's memory by what `fill` passes on, as far as there is room. Only one thread at a
+    /// time may do that.
     pub fn map(&self, fill: impl FnOnce(&mut dyn FnMut(&[u8]))) {
         let length = &self.header().maps_length;
         if length.swap(0, Relaxed) == 0 && !self.populate(MAPS_AT..MAPS_AT + MAPS) {
@@ -346,7 +350,7 @@ impl Order {
         let mut end = 0;
         fill(&mut |piece| {
             if end + piece.len() <= MAPS {
-                // SAFETY: within the bytes that are populated, and nobody else writes there.
+                // SAFETY: within the populated bytes, and nobody else writes there.
                 unsafe {
                     let to = self.base.add(MAPS_AT + end);
                     to.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
@@ -360,13 +364,13 @@ impl Order {
 }
 
 impl Edge {
-    /// From now on it counts, under this key.
+    /// From now on the edge counts, under this key.
     pub fn publish(&self, key: u64) {
         // ORDERING: Release, pairs with the Acquires in `Order::pass`.
         self.key.store(key, Release);
     }
 
-    /// A thread did it once more.
+    /// Counts that this thread did it again.
     fn passed(&self, thread: u32) {
         count(&self.count);
         for known in &self.threads {

@@ -24,8 +24,8 @@ pub(crate) fn with_engine<R>(engine: &mut Engine, body: impl FnOnce(*mut Engine)
 
 /// The machine, if a platform call comes from inside of one of its threads.
 pub(crate) fn inside() -> Option<&'static mut Engine> {
-    // SAFETY: `with_engine` outlives every coroutine; a reference is used up before the coroutine suspends, and nobody
-    // else runs until then.
+    // SAFETY: `with_engine` outlives every coroutine. A reference is dropped before the coroutine suspends, and
+    // nothing else runs until then.
     let engine = unsafe { CURRENT.get().as_mut()? };
     engine.running.is_some().then_some(engine)
 }
@@ -36,7 +36,7 @@ pub(crate) fn current() -> Option<&'static mut Engine> {
     unsafe { CURRENT.get().as_mut() }
 }
 
-/// As [`inside`], for what can't happen elsewhere.
+/// As [`inside`], for calls that can't come from elsewhere.
 pub(crate) fn engine() -> &'static mut Engine {
     inside().expect("called by a simulated thread")
 }

@@ -20,7 +20,7 @@ pub(crate) enum What {
     Ready { thread: Tid },
     /// A thread's time slice is over.
     Slice { cpu: u32, turn: u32 },
-    /// A spinning thread gives its core away, if another one waits for it.
+    /// A spinning thread yields its core, if another one waits for it.
     Yield { thread: Tid, turn: u32 },
     /// An interrupt.
     Noise { cpu: u32 },
@@ -35,7 +35,7 @@ pub(crate) enum Then {
     Look(u32),
 }
 
-/// What a thread that does not run right now waits for.
+/// What a thread that isn't running waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Its operation to end; on a core.
@@ -67,20 +67,20 @@ pub(crate) struct Thread {
     pub(crate) turn: u32,
     /// When its operation ends, in [`State::Busy`].
     pub(crate) busy_until: Ps,
-    /// Its stores are in its cache by then; an atomic read-modify-write waits for that.
+    /// When its stores will be in its cache; an atomic read-modify-write waits for that.
     pub(crate) drained_at: Ps,
-    /// Interrupts that it has to make up for.
+    /// Time lost to interrupts, which it still has to make up for.
     pub(crate) debt: Ps,
     /// It loses its core at the end of its operation.
     pub(crate) evict: bool,
-    /// It has a lock of the kernel's, or spins for one: it keeps its core.
+    /// It holds a kernel lock, or spins for one: it keeps its core.
     pub(crate) unpreempted: bool,
     pub(crate) timed_out: bool,
-    /// It waits in a lock since then, as anybody could see.
+    /// Since when it has visibly waited for a lock.
     pub(crate) seen_waiting: Option<Ps>,
-    /// It is in a front lock's line since then.
+    /// Since when it has been in a front lock's line.
     pub(crate) joined: Option<Ps>,
-    /// It is head of that line since then, and not napping.
+    /// Since when it has been the head of that line, and not napping.
     pub(crate) head: Option<Ps>,
     /// When its last operation on memory took effect, before it took its time.
     pub(crate) acted: Ps,
@@ -94,8 +94,8 @@ pub(crate) struct Thread {
     pub(crate) window_ns: u32,
     /// Which critical section it asks for, as its workload numbers them.
     pub(crate) site: u32,
-    /// What it holds by nodes.
+    /// The locks that it holds by nodes.
     pub(crate) held: Box<Held<Sim>>,
-    /// It spends time as its workload says, outside of any lock. That ends by itself.
+    /// It spends time as its workload says, outside of any lock's code. That ends by itself.
     pub(super) on_its_own: bool,
 }

@@ -1,7 +1,7 @@
 //! Who goes next: the state of an exploration, and its strategies.
 //!
-//! Every operation on a word, every sleep, wake and pause is a point at which any other thread may go first. A waiting
-//! thread is not a candidate until something happens that may end its wait:
+//! At every operation on a word, and at every sleep, wake and pause, any other thread may go first. A waiting thread
+//! isn't a candidate until something happens that may end its wait:
 //!
 //! | a thread that | waits until |
 //! |---|---|
@@ -9,8 +9,8 @@
 //! | pauses | its time is up |
 //! | sleeps on a word | somebody wakes it, its time is up, or (in some schedules) for no reason |
 //!
-//! Time goes by with each step; it also jumps to the end of a wait, by chance, and whenever nobody else can go on:
-//! threads that run may be preempted for as long as it takes. So whatever happens here can happen on a machine.
+//! Time advances with each step. It also jumps to the end of a wait, at random and whenever nobody else can go on,
+//! because running threads may be preempted for any length of time. So whatever happens here can happen on a machine.
 
 mod trace;
 
@@ -60,7 +60,7 @@ struct Waiter {
 
 /// A strategy at work.
 enum Chooser {
-    /// Stays with the running thread with this chance, or else draws anybody.
+    /// Stays with the running thread with this probability, or else draws any thread.
     Random { stay: f64 },
     /// Burckhardt, Kothari, Musuvathi, Nagarakatte, *A Randomized Scheduler with Probabilistic Guarantees of Finding
     /// Bugs*, ASPLOS 2010: the first by priority; at some steps, drawn in advance, the running thread becomes the last.
@@ -72,14 +72,14 @@ pub(crate) struct Explorer {
     rng: fastrand::Rng,
     chooser: Chooser,
     waiters: Vec<Waiter>,
-    /// Who can go on, by bits.
+    /// Bit mask of the threads that can go on.
     runnable: u32,
-    /// When the first timed wait is due, or earlier.
+    /// When the first timed wait is due; it may be too early, never too late.
     next_end: Ps,
     /// Who goes on, if that has been chosen already.
     chosen: Option<Tid>,
     pub(crate) steps: u32,
-    /// Steps at which another thread went on than the running one.
+    /// Steps after which a thread other than the running one went on.
     pub(crate) switches: u32,
     /// Which threads went on, hashed.
     pub(crate) path: u64,
@@ -94,17 +94,17 @@ pub(crate) struct Explorer {
     trace: Option<Trace>,
     /// Where the lock is.
     pub(crate) lock: (usize, usize),
-    /// Lines that were taken and not given back.
+    /// Lines that were taken and not returned.
     pub(crate) lines_out: i64,
     #[expect(clippy::vec_box, reason = "a line stays where it is while the list grows")]
     memory: Vec<Box<Line>>,
-    /// What readers show.
+    /// The table in which readers show what they hold.
     pub(crate) shown: Vec<ExploreCell<*mut u8>>,
-    /// What threads hold by nodes.
+    /// The locks that threads hold by nodes.
     pub(crate) held: Vec<Held<Explored>>,
-    /// What the places of a process's mutexes mean at present.
+    /// The process's current table of locks.
     pub(crate) table: Vec<Policy<Process>>,
-    /// Of the table.
+    /// The table's generation.
     pub(crate) generation: u32,
     pub(crate) acquired_at: u32,
 }
@@ -182,7 +182,7 @@ impl Explorer {
         self.waiters[thread as usize].wait = Wait::Ended;
     }
 
-    /// The class of a thread's core, which may be another one each time.
+    /// The class of a thread's core, which may change from call to call.
     pub(crate) fn class(&mut self, thread: Tid) -> u8 {
         if self.moves > 0.0 && self.rng.f64() < self.moves {
             self.classes[thread as usize] = self.rng.u8(0..3);
@@ -236,7 +236,7 @@ impl Explorer {
         }
     }
 
-    /// A sleeper goes on for no reason.
+    /// A sleeper wakes up spuriously.
     fn wake_for_no_reason(&mut self) {
         let thread = self.rng.usize(0..self.waiters.len());
         if matches!(self.waiters[thread].wait, Wait::Sleeps { .. }) {
@@ -244,7 +244,7 @@ impl Explorer {
         }
     }
 
-    /// The next thread to go on, and the time; `None`: nobody can, ever.
+    /// The next thread to go on, and the time; `None`: none ever can.
     fn choose(&mut self, now: &mut Ps, running: Option<Tid>) -> Option<Tid> {
         let waits = self.next_end != Ps::MAX;
         if waits && (self.next_end <= *now || self.rng.f64() < self.passes) {
@@ -270,7 +270,7 @@ impl Explorer {
 
     fn pick(&mut self, running: Option<Tid>) -> Tid {
         if self.steps > BOUND / 2 {
-            // Fair from here on: a thread that still makes no progress never will.
+            // Fair from here on: a thread that makes no progress now never will.
             let after = running.map_or(self.steps % 32, |one| one + 1);
             return self.runnable.rotate_right(after).trailing_zeros().wrapping_add(after) % 32;
         }
@@ -308,7 +308,7 @@ impl Explorer {
         self.old = 0.3;
     }
 
-    /// May loads return old values in this schedule? Then it is undefined who came first.
+    /// May loads return old values in this schedule? Then it isn't defined which thread came first.
     pub(crate) fn is_weak(&self) -> bool {
         self.old > 0.0
     }
@@ -318,20 +318,20 @@ impl Explorer {
         self.old > 0.0 && self.rng.f64() < self.old
     }
 
-    /// Memory that is never reused, so that late looks at it are noticed.
+    /// Memory that is never reused, so that late accesses are noticed.
     pub(crate) fn memory(&mut self) -> *mut u8 {
         self.memory.push(Line::zeroed());
         self.memory.last_mut().expect("just added").start()
     }
 
-    /// How many sleep on a word.
+    /// How many threads sleep on a word.
     #[cfg(test)]
     pub(crate) fn asleep_on(&self, word: usize) -> usize {
         let sleeps = |w: &&Waiter| matches!(w.wait, Wait::Sleeps { .. }) && w.word == word;
         self.waiters.iter().filter(sleeps).count()
     }
 
-    /// Evenly, both ends included.
+    /// A uniform random number, both ends included.
     pub(crate) fn draw(&mut self, from: u32, to: u32) -> u32 {
         self.rng.u32(from..=to)
     }
@@ -349,7 +349,7 @@ impl Explorer {
     }
 }
 
-/// The exploration that goes on.
+/// The current exploration.
 pub(crate) fn explorer(e: &mut Engine) -> &mut Explorer {
     e.explore.as_deref_mut().expect("words of an exploration are used in one")
 }

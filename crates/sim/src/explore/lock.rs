@@ -1,4 +1,4 @@
-//! Locks of the catalogue on the machine of explorations. Each acquisition has a node of its own, which ends right after.
+//! Locks of the catalogue on the machine of explorations. Each acquisition has its own node, which ends right after it.
 
 use super::machine::Explored;
 use crate::engine::Tid;
@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::mem::MaybeUninit;
 
 type Node<L> = <L as Sections<Explored>>::Node;
-/// What glibc's own code may do to a front lock, whose word 0 is glibc's.
+/// What glibc's own code may do to a front lock, because word 0 is glibc's.
 struct OnWord<L: RawLock<Explored>> {
     /// Sleeps on the word, until a deadline if there is one.
     lock: fn(&L, *mut Node<L>, Option<<Explored as Platform>::Deadline>) -> bool,
@@ -24,15 +24,15 @@ struct OnWord<L: RawLock<Explored>> {
     torn_wait: fn(&L, bool, Option<<Explored as Platform>::Deadline>),
 }
 
-/// A lock, and where its words lie.
+/// A lock, and where its words are.
 pub(super) type Made = (Box<dyn AnyLock>, (usize, usize));
 
 struct Typed<L: RawLock<Explored>> {
     lock: L,
     on_word: Option<OnWord<L>>,
-    /// Each thread's.
+    /// Each thread's current node.
     current: Vec<Cell<*mut Node<L>>>,
-    /// Nodes that have ended: their memory stays until the lock ends, so that late uses are noticed.
+    /// Ended nodes. Their memory stays until the lock ends, so that late uses are noticed.
     ended: RefCell<Vec<Box<MaybeUninit<Node<L>>>>>,
 }
 
@@ -52,7 +52,7 @@ impl<L: TryLock<Explored> + 'static> Typed<L> {
 
     fn end(&self, thread: Tid) {
         let node = self.current[thread as usize].get();
-        // SAFETY: made by `begin`, and ended once; its memory stays.
+        // SAFETY: created by `begin`, and ended once; its memory stays.
         unsafe {
             node.drop_in_place();
             self.ended.borrow_mut().push(Box::from_raw(node.cast::<MaybeUninit<Node<L>>>()));

@@ -1,10 +1,10 @@
 //! [`Platform`] for explorations: an operation costs next to nothing, and anybody may go first.
 //!
-//! A word knows its last values, and what each of them carries (C11's release sequences): a load may return an old one, if
-//! its thread need not know a newer one; a SeqCst load none that is older than the last SeqCst store. The order of the stores
-//! to one word is that in which they ran.
+//! A word keeps its last values, and what each of them carries (C11's release sequences). A load may return an old
+//! value, unless its thread must know a newer one; a SeqCst load never returns one older than the last SeqCst store.
+//! The stores to one word are ordered as they ran.
 //!
-//! A word also knows who made it and who has used it. Rules, as in the models of `crates/model`:
+//! A word also knows which thread initialised it, and which have used it. Rules, as in the models of `crates/model`:
 //! 1. A thread that uses a word must know of its initialisation: so a node that is published without a Release is
 //!    noticed.
 //! 2. A thread that ends a word must know of all its uses, and nobody uses it later.
@@ -144,7 +144,7 @@ impl Platform for Explored {
     #[track_caller]
     fn requeue(from: *const Self::Word, seen: u32, to: *const Self::Word, count: u32) -> u32 {
         let e = point(Location::caller());
-        // SAFETY: callers pass a word that is there.
+        // SAFETY: callers pass a live word.
         if unsafe { (*from).value.get() } != seen {
             return 0;
         }

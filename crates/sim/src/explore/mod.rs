@@ -36,15 +36,15 @@ use subject::{Make, What};
 pub use subject::{RUNTIME, Subject};
 pub use survivors::why_it_survives;
 
-/// Threads of one schedule, at most.
+/// The maximal number of threads of one schedule.
 pub(crate) const THREADS: usize = 7;
 
 /// How the next thread is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// A random walk: the running thread goes on with some chance, or anybody who can does.
+    /// A random walk: the running thread goes on with some probability, or else any thread that can.
     Random,
-    /// Random priorities, and a few points at which the running thread loses its own (PCT, ASPLOS 2010).
+    /// Random priorities, and a few points at which the running thread's drops to the lowest (PCT, ASPLOS 2010).
     Pct,
 }
 
@@ -57,12 +57,12 @@ impl Strategy {
         }
     }
 
-    /// The one called so.
+    /// The strategy of that name.
     pub fn find(name: &str) -> Option<Self> {
         [Self::Random, Self::Pct].into_iter().find(|one| one.name() == name)
     }
 
-    /// One after the other, seed by seed.
+    /// The strategies in turn, seed by seed.
     pub fn for_seed(seed: u64) -> Self {
         if seed.is_multiple_of(2) { Self::Random } else { Self::Pct }
     }
@@ -72,9 +72,9 @@ impl Strategy {
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
     pub(crate) threads: u32,
-    /// That the lock believes in.
+    /// The number of CPUs that the lock sees.
     pub(crate) cpus: u32,
-    /// Of each thread's core.
+    /// The class of each thread's core.
     pub(crate) classes: Vec<u8>,
 }
 
@@ -107,9 +107,9 @@ impl Drawn {
 pub struct Schedule {
     /// Operations.
     pub steps: u32,
-    /// How often another thread went on than the running one.
+    /// How often a thread other than the running one went on.
     pub switches: u32,
-    /// Which threads went on when: the same for the same schedule.
+    /// A hash of which threads went on when: equal for equal schedules.
     pub path: u64,
     /// The violation, if any.
     pub finding: Option<Finding>,
@@ -122,17 +122,17 @@ pub struct Finding {
     pub violation: Violation,
     /// Threads, classes, CPUs and options of this schedule.
     pub setting: String,
-    /// What happened until then, a step a line.
+    /// What happened until then, one line for each step.
     pub story: Vec<String>,
 }
 
 impl Exploration {
-    /// Of a lock or of the runtime, or of a mutant of it.
+    /// An exploration of a lock or of the runtime, or of a mutant of it.
     ///
     /// # Panics
-    /// If the profiles that come with the program are broken.
+    /// If a built-in profile is broken.
     pub fn new(subject: impl Into<Subject>, mutant: Option<Mutant>) -> Self {
-        // Explorations don't use lines, energy or the scheduler: so the smallest machine is best.
+        // Explorations don't use lines, energy or the scheduler, so the smallest machine is best.
         let mut profile = profile::builtin("m1").expect("a profile of ours");
         profile.provenance.clear();
         profile.class.truncate(1);
@@ -151,7 +151,7 @@ impl Exploration {
     pub fn schedule(&self, strategy: Strategy, seed: u64) -> Schedule {
         let mut schedule = self.run(strategy, seed, |_| (), |_| ());
         if schedule.finding.is_some() {
-            // Once more, for the names of words and the story, which cost time.
+            // Again, now with the names of words and the story, which cost time.
             let mut story = Vec::new();
             let told = |x: &mut Explorer| story = x.story();
             schedule = self.run(strategy, seed, Explorer::trace, told);
@@ -203,7 +203,8 @@ impl Exploration {
         before(&mut x);
         e.explore = Some(Box::new(x));
         with_engine(&mut e, |e| {
-            // SAFETY: the only reference, which ends before the run begins; then the machine is the current one.
+            // SAFETY: this is the only reference, and it ends before the run begins; by then the machine is the current
+            // one.
             unsafe {
                 let rng = rng.fork();
                 match &drawn {

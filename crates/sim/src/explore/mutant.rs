@@ -36,7 +36,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// As the source has it.
+    /// Its name in the source.
     pub fn name(self) -> &'static str {
         match self {
             Self::Load => "load",
@@ -80,7 +80,7 @@ impl fmt::Display for Place {
 /// Where the locks' sources are, in the workspace.
 const SOURCES: &str = "crates/locks/src/";
 
-/// A file's name without what comes before the locks' sources.
+/// A file's name, relative to the locks' sources.
 pub(crate) fn short(file: &'static str) -> &'static str {
     file.find(SOURCES).map_or(file, |at| &file[at + SOURCES.len()..])
 }
@@ -92,9 +92,9 @@ pub struct Site {
     pub place: Place,
     /// What.
     pub op: Op,
-    /// With which ordering.
+    /// Its ordering.
     pub order: Ordering,
-    /// If it fails, with which.
+    /// The ordering if it fails.
     pub failure: Ordering,
 }
 
@@ -105,7 +105,7 @@ pub enum Mutation {
     Order(Ordering),
     /// Another ordering of a `compare_exchange` that fails.
     Failure(Ordering),
-    /// It claims to have written, and has not.
+    /// It claims to have written, but hasn't.
     NoStore,
     /// It reads and writes in two steps.
     Split,
@@ -153,10 +153,10 @@ pub enum MutantError {
     /// It is not `FILE:LINE:COLUMN:MUTATION`.
     #[error("mutant '{0}' is not FILE:LINE:COLUMN:MUTATION")]
     Form(String),
-    /// There is no such mutation.
+    /// No mutation has that name.
     #[error("mutant '{0}': no mutation '{1}'; there are {names}", names = mutation_names())]
     Mutation(String, String),
-    /// The lock's schedules do not reach that place.
+    /// The lock's schedules don't reach that place.
     #[error(
         "mutant '{0}': this lock's schedules come to no such place, or there is no such mutation of it"
     )]
@@ -213,7 +213,7 @@ impl Site {
         }
     }
 
-    /// All that can be wrong here.
+    /// All faults that are possible here.
     pub fn mutants(&self) -> Vec<Mutant> {
         let modifies = !matches!(self.op, Op::Load | Op::Store | Op::Wait | Op::Park | Op::Unpark);
         let mut all: Vec<Mutation> =

@@ -30,8 +30,9 @@ fn search(subject: Subject, mutant: Option<Mutant>, schedules: u64) -> Option<Hi
     search.run(&Exploration::new(subject, mutant)).1
 }
 
-/// As the runtime once unlocked: whether the mutex has a line is decided before it is released. If nobody sleeps by then,
-/// and the mutex has no lock yet, nobody will; but somebody decides, joins and falls asleep in between.
+/// How the runtime once unlocked: it decided before the release whether the mutex has a line. It assumed that if nobody
+/// sleeps by then, and the mutex has no lock yet, nobody will. But a thread may choose the lock, join and fall asleep
+/// in between.
 fn unlock_that_looks_first(m: &Mutex) -> Result<(), Refused> {
     if m.kind.load(Relaxed) & posix::TYPE != 0 {
         return posix::unlock(m);
@@ -57,7 +58,7 @@ fn an_unlock_that_decides_too_early_whether_somebody_waits_is_found() {
     assert_eq!(hit.finding.violation.check(), "lost wake-up", "{hit:#?}");
 }
 
-/// The last to join is the next to be head, as far as the bound allows.
+/// The last to join is the next head, as far as the bound allows.
 struct Backwards;
 
 static BACKWARDS: Entry = Entry {
@@ -70,11 +71,11 @@ static BACKWARDS: Entry = Entry {
 
 thread_local! {
     static TICKETS: Cell<u32> = const { Cell::new(0) };
-    /// How often the holder of a ticket was let past.
+    /// How often each ticket was passed over.
     static PASSED: RefCell<HashMap<u32, u32>> = RefCell::default();
 }
 
-/// How often anybody was, whichever thread looks.
+/// How often any ticket was passed over, seen from all threads.
 static PASSES: AtomicU32 = AtomicU32::new(0);
 
 impl Rule<Explored> for Backwards {
@@ -92,7 +93,7 @@ impl Rule<Explored> for Backwards {
 
     fn next(lock: &View<'_, Explored>, waiters: &[Note]) -> usize {
         let chosen = waiters.len() - 1;
-        // Stand-ins of those that have left have no ticket.
+        // The stand-ins of waiters that have left have no ticket.
         for own in waiters[..chosen].iter().map(|note| note.own).filter(|&own| own != 0) {
             let times = PASSED.with_borrow_mut(|passed| {
                 let times = passed.entry(own).or_default();
@@ -135,7 +136,7 @@ fn a_line_that_does_not_count_whom_it_lets_past_is_found() {
     assert!(checks.contains(&"bypass"), "{checks:?}");
 }
 
-/// Rules of the catalogue come to these faults too seldom, so the sources say that they survive.
+/// The catalogue's rules hit these faults too seldom, so the sources mark them as surviving.
 #[test]
 fn a_waiter_that_does_not_know_whom_a_choice_put_before_it_is_found() {
     let sites = Exploration::new(backwards(), None).sites(1_000);

@@ -1,5 +1,5 @@
 //! A process whose mutexes are explored: the runtime's own code (`lockwright_locks::posix`) in a random environment,
-//! and glibc's code, which knows nothing of it.
+//! and glibc's code, which doesn't know about it.
 
 use super::explorer::explorer;
 use super::machine::Explored;
@@ -14,13 +14,13 @@ use lockwright_locks::spec::GLIBC;
 use lockwright_platform::Ordering::{AcqRel, Relaxed};
 use lockwright_platform::{InPlace, Platform, TryLock, Word};
 
-/// A mutex of it.
+/// A mutex of the process.
 pub(super) type Mutex = posix::Mutex<Process>;
 
 /// How its threads unlock.
 pub(super) type Unlock = fn(&Mutex) -> Result<(), Refused>;
 
-/// It.
+/// The process.
 #[derive(Debug)]
 pub(crate) enum Process {}
 
@@ -51,7 +51,7 @@ impl Environment for Process {
         explorer(engine()).generation
     }
 
-    /// Some waits are watched, as the runtime does it.
+    /// Some waits are observed, as in the runtime.
     fn waits(mutex: &Mutex, _: usize) -> u64 {
         let watched = explorer(engine()).draw(0, 3) == 0;
         if watched {
@@ -93,9 +93,9 @@ impl<L: TryLock<Explored>> InFront for Textbook<L> {
 /// The locks that serve a process, and its mutexes' kind.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
-    /// Of each place from 1 on, first; and after they have been swapped.
+    /// The locks of the places from 1 on: at first, and after the swap.
     places: [Vec<LockSpec>; 2],
-    /// Of `__kind`.
+    /// The type in `__kind`.
     pub(super) kind: u32,
 }
 
@@ -103,7 +103,7 @@ impl Plan {
     pub(super) fn draw(rng: &mut fastrand::Rng) -> Self {
         let fronts: Vec<_> = CATALOG.iter().filter(|entry| entry.kind == Kind::Front).collect();
         let wholes: Vec<_> = CATALOG.iter().filter(|entry| entry.kind == Kind::Whole).collect();
-        // A mutex has room for one.
+        // A mutex has room for one textbook lock.
         let whole = wholes[rng.usize(0..wholes.len())];
         let count = rng.usize(2..4);
         let swaps = rng.bool();
@@ -145,11 +145,11 @@ impl Plan {
         format!("a {kind} mutex on {}{then}", names(first))
     }
 
-    /// The two tables; on the machine of the moment.
+    /// The two tables, on the current machine.
     pub(super) fn tables(&self) -> [Vec<Policy<Process>>; 2] {
         self.places.each_ref().map(|specs| {
             let mut table: Vec<_> = specs.iter().map(policy).collect();
-            table.insert(0, table[0]); // what is not decided yet runs on the default
+            table.insert(0, table[0]); // a mutex without a lock yet runs on the default
             table
         })
     }
@@ -207,8 +207,8 @@ fn policy(spec: &LockSpec) -> Policy<Process> {
     find.2.unwrap_or_else(|| Policy::new(How::Whole(queue), tuning))
 }
 
-/// Adds as a plain instruction does: it undoes what others write meanwhile. The store is a swap, because on existing
-/// machines a store does not come between two ordered atomic operations of others.
+/// Adds as a plain instruction does: it overwrites what others write meanwhile. The store is a swap, because on
+/// existing machines a store doesn't come between two ordered atomic operations of others.
 pub(super) fn recount(m: &Mutex, by: u32) {
     m.users.swap(m.users.load(Relaxed).wrapping_add(by), AcqRel);
 }

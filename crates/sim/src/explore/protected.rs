@@ -7,7 +7,7 @@ use crate::order::Stamp;
 use std::cell::Cell;
 use std::panic::Location;
 
-/// They.
+/// The data.
 #[derive(Default)]
 pub(super) struct Protected {
     stamp: Cell<Option<Stamp>>,
@@ -34,7 +34,7 @@ impl Protected {
             1..4 => drop(point(Location::caller())),
             _ => {}
         }
-        self.value.set(seen + 1); // not += 1: an update in between is lost, as it would be
+        self.value.set(seen + 1); // not += 1: an update in between must get lost, as on a real machine
     }
 
     /// All threads have ended: is everything there?
@@ -52,7 +52,7 @@ pub(super) fn pause(ns: u64) {
     block(Wait::Pauses, 0, Some(end), Location::caller());
 }
 
-/// No line of the machine's pool is out.
+/// All lines of the machine's pool have been returned.
 pub(super) fn check_lines() {
     let lines = explorer(engine()).lines_out;
     if lines != 0 {

@@ -37,7 +37,7 @@ enum Way {
     Torn { asleep: bool, ns: Option<u32> },
 }
 
-/// What a thread does once.
+/// One action of a thread.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Visit,
@@ -63,16 +63,16 @@ struct World {
     first: <Explored as Platform>::Ptr<Sleeper<Explored>>,
     last: <Explored as Platform>::Ptr<Sleeper<Explored>>,
     record: ExploreCell<u32>,
-    /// Each thread's.
+    /// Each thread's sleeper.
     sleepers: Vec<Sleeper<Explored>>,
-    /// Under the mutex.
+    /// Protected by the mutex.
     permits: Cell<u32>,
-    /// The places that are left to swap in.
+    /// The table to swap in.
     then: RefCell<Vec<Policy<Process>>>,
     finished: Cell<u32>,
     /// glibc's own code locks and unlocks, too.
     foreign: bool,
-    /// And counts holders, where we have hints.
+    /// It also counts holders, in the word where we have hints.
     counts: bool,
     rng: RefCell<fastrand::Rng>,
 }
@@ -215,7 +215,7 @@ impl World {
         Cond { lock, first, last, record, me, era: 0 }
     }
 
-    /// Acquires in a way that always works.
+    /// Acquires in a way that always succeeds.
     fn enter(&self, caller: usize) {
         let foreign = self.foreign && self.draw(4) == 0;
         self.acquire(if foreign { Way::Glibc { ns: None } } else { Way::Lock }, caller);
@@ -244,7 +244,7 @@ impl World {
     ) -> Outcome {
         let (m, sleeper) = (&self.mutex, &self.sleepers[me as usize]);
         m.users.fetch_add(1, Relaxed);
-        // SAFETY: one wait at a time, and it stays.
+        // SAFETY: the thread waits once at a time, and the sleeper stays where it is.
         unsafe { self.cond().enlist(sleeper) };
         self.watch.released();
         expect("an unlock before a wait", (self.unlock)(m), Ok(()));
@@ -292,12 +292,12 @@ impl World {
             Act::Swap => {
                 let x = explorer(engine());
                 std::mem::swap(&mut x.table, &mut *self.then.borrow_mut());
-                x.generation += self.draw(2); // it may choose as the one before
+                x.generation += self.draw(2); // it may choose the same as the one before
             }
         }
     }
 
-    /// The last thread to end looks whether all is well.
+    /// The last thread to end checks that all is well.
     fn finish(&self, threads: u32) {
         self.finished.set(self.finished.get() + 1);
         if self.finished.get() < threads {
@@ -315,7 +315,7 @@ impl World {
         expect("a lock", posix::lock(&self.mutex, 1), Ok(()));
         expect("an unlock", posix::unlock(&self.mutex), Ok(()));
         check_lines();
-        // (Holders that glibc's code has counted up, and ours not down, look like waiters.)
+        // (Holders that glibc's code has counted up, and our code not down, look like waiters.)
         if !self.counts {
             expect("the end of a mutex that is free", posix::destroy(&self.mutex), Ok(()));
         }

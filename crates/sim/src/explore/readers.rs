@@ -18,7 +18,7 @@ use std::rc::Rc;
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Read,
-    /// And reads again while it does, where the lock allows that.
+    /// Reads, and reads again meanwhile, where the lock allows that.
     ReadTwice,
     TryRead,
     ReadFor(u32),
@@ -124,7 +124,7 @@ struct World {
     lock: Box<dyn AnyReadWrite>,
     data: Protected,
     finished: Cell<u32>,
-    /// Each thread comes once; the writer that is last ends the lock.
+    /// Each thread comes once; if the last one is a writer, it destroys the lock.
     left: Option<Cell<u32>>,
     ended: Cell<bool>,
     rng: RefCell<fastrand::Rng>,
@@ -196,21 +196,21 @@ impl World {
             lock.leave_write();
             if is_last {
                 self.ended.set(true);
-                // SAFETY: every thread has come, and the others have released before we came: the lock says that this is
-                // enough. Who still uses it is found.
+                // SAFETY: every thread has come, and the others released before we came. The lock says that this is
+                // enough; the machine notices any late use.
                 unsafe { lock.end() };
             }
         }
     }
 
-    /// One thread less will need the lock; `true`: none will.
+    /// One thread fewer needs the lock; `true`: none does any more.
     fn one_less(&self) -> bool {
         let Some(left) = &self.left else { return false };
         left.set(left.get() - 1);
         left.get() == 0
     }
 
-    /// The last thread to end looks whether all is well.
+    /// The last thread to end checks that all is well.
     fn finish(&self, threads: u32) {
         self.finished.set(self.finished.get() + 1);
         if self.finished.get() < threads || self.ended.get() {

@@ -1,4 +1,5 @@
-//! What threads do in a schedule: few acquisitions, in all the ways that the lock has, and what must hold.
+//! What threads do in a schedule: a few acquisitions, in all the ways that the lock has, and what must
+//! hold.
 
 use super::explorer::explorer;
 use super::protected::{Protected, check_lines, pause};
@@ -36,14 +37,14 @@ struct World {
     finished: Cell<u32>,
     /// The thread that the others may overtake has had its turn.
     victim_done: Cell<bool>,
-    /// Half of the waits are torn, and a lock may be left behind with a line of those that left.
+    /// Half of the waits are torn, and at the end the line may still have the nodes of threads that left.
     leaving: bool,
     /// glibc's own code unlocks at times.
     foreign: bool,
     rng: RefCell<fastrand::Rng>,
 }
 
-/// Others' acquisitions while one waits, at most.
+/// The maximal number of acquisitions by others while one waits.
 const OVERTAKERS: u32 = 40;
 
 impl World {
@@ -72,7 +73,7 @@ impl World {
     /// One acquisition, with a critical section.
     fn visit(&self, way: Way) {
         let got = match way {
-            // If glibc's code may unlock, the lock does not end the section.
+            // If glibc's code may unlock, the lock itself doesn't end the section.
             Way::Lock { window_ns } if !self.foreign => {
                 return self.lock.with(window_ns, || self.acquired_section());
             }
@@ -102,7 +103,7 @@ impl World {
         self.data.section(self.draw(8));
     }
 
-    /// The last thread to end looks whether all is well.
+    /// The last thread to end checks that all is well.
     fn finish(&self, threads: u32) {
         self.finished.set(self.finished.get() + 1);
         if self.finished.get() < threads {

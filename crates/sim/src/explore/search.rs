@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// Seeds that a worker takes at once.
 const BLOCK: u64 = 64;
 
-/// Schedules among which different ones are counted.
+/// Among this many schedules, different ones are counted.
 const COUNTED: usize = 1_000_000;
 
 /// What to look at, and how long.
@@ -25,7 +25,7 @@ pub struct Search {
     pub time: Duration,
     /// Operating-system threads that search.
     pub jobs: usize,
-    /// Asked now and then: is this enough?
+    /// Asked now and then whether to stop.
     pub stop: fn() -> bool,
 }
 
@@ -36,11 +36,11 @@ pub struct Tally {
     pub schedules: u64,
     /// Operations in them.
     pub steps: u64,
-    /// Those of them after which another thread went on.
+    /// Operations after which another thread went on.
     pub switches: u64,
     /// Different ones among the first million schedules.
     pub different: u64,
-    /// How many those were.
+    /// How many schedules that count covers.
     pub counted: u64,
     /// How long it took, s.
     pub seconds: f64,

@@ -1,4 +1,4 @@
-//! What is explored: a single lock of the catalogue, of mutexes or of readers and writers, or a process with several.
+//! What is explored: a single lock of the catalogue (a mutex's or a readers-writer lock), or a process with several.
 
 use super::lock::{Made, chooses, make};
 use super::process::Unlock;
@@ -51,7 +51,7 @@ impl Subject {
         }
     }
 
-    /// A lock that isn't made by the catalogue, and whose rule chooses who is next.
+    /// A lock from outside the catalogue whose rule chooses who is next.
     #[cfg(test)]
     pub(super) fn made(spec: LockSpec, make: Make) -> Self {
         Self(What::Lock { spec, make, crowd: true })

@@ -9,7 +9,7 @@ use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Promise};
 use lockwright_locks::front::{Rule, Tuning};
 use lockwright_locks::spec::GLIBC;
 
-/// The locks' files that say so of some of their lines.
+/// The locks' files in which some lines say so.
 const SOURCES: [(&str, &str); 20] = [
     ("amp/cal_textbook.rs", include_str!("../../../locks/src/amp/cal_textbook.rs")),
     ("amp/rearranger.rs", include_str!("../../../locks/src/amp/rearranger.rs")),
@@ -72,13 +72,13 @@ pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<St
     Some(why.to_owned())
 }
 
-/// Do waiters of this lock queue? A front lock that promises nothing has no use for its line.
+/// Do waiters of this lock queue? A front lock that promises no order has no use for its line.
 fn queues(lock: &str) -> bool {
     let entry = lock.split(':').next().and_then(find);
     entry.is_none_or(|entry| entry.kind != Kind::Front || entry.promise != Promise::Nothing)
 }
 
-/// What the source says where an operation serves those alone that are granted the lock.
+/// What the source says where an operation only serves waiters that are granted the lock.
 const FOR_GRANTS: [&str; 3] = ["if we are GRANTED", "[before] ORDERING", "[tell] ORDERING"];
 
 /// Does this lock grant itself to waiters in its line? As far as is known: a lock without a rule of its own may.
@@ -96,7 +96,7 @@ fn grants(lock: &str) -> bool {
     asked.1
 }
 
-/// The line of the source, and the comment right above, from below.
+/// The line of the source, and the comment right above it, from the bottom up.
 fn notes(site: &Site) -> impl Iterator<Item = &'static str> + use<> {
     let text =
         SOURCES.iter().find(|(file, _)| *file == site.place.file).map_or("", |(_, text)| text);

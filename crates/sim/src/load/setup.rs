@@ -10,9 +10,10 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// A run that is being set up.
+/// A run during its setup.
 pub struct Setup<'a> {
-    /// The current machine. No reference, since locks that are made look at the machine themselves.
+    /// The current machine. Not a reference, because locks look at the machine themselves when they
+    /// are created.
     pub(crate) engine: *mut Engine,
     pub(crate) world: &'a Rc<World>,
     pub(crate) lock: &'a LockSpec,
@@ -32,7 +33,7 @@ impl Setup<'_> {
         LockId(number)
     }
 
-    /// `lines` lines of shared data, which nobody has in a cache.
+    /// `lines` lines of shared data, which are in no cache yet.
     pub fn data(&mut self, lines: u32) -> DataId {
         let mut data = self.world.data.borrow_mut();
         let line = |_| Line { owner: None, copies: 0, stamp: None, updates: 0 };
@@ -61,7 +62,7 @@ impl Setup<'_> {
         self.world.threads
     }
 
-    /// Makes all threads, which do the same.
+    /// Makes all threads; all do the same.
     pub fn threads(&mut self, body: impl Fn(&Me) + Clone + 'static) {
         while self.started < self.world.threads {
             self.thread(body.clone());

@@ -12,7 +12,7 @@ use std::rc::Rc;
 
 pub(super) struct Line {
     pub(super) owner: Option<u32>,
-    /// Others that have a copy, by bits of their CPUs' numbers modulo 64.
+    /// Bit mask of the other CPUs with a copy, by number modulo 64.
     pub(super) copies: u64,
     pub(super) stamp: Option<Stamp>,
     pub(super) updates: u64,
@@ -40,8 +40,8 @@ impl World {
         Rc::new(Self { locks, data, collect: RefCell::new(collect), from, end, seed, threads })
     }
 
-    /// A circle of threads, each waiting for a lock that the next one holds: what each waits for. Empty if there is
-    /// none.
+    /// A cycle of threads, each waiting for a lock that the next one holds: what each waits for. `None` if there is
+    /// no cycle.
     pub(crate) fn circle(&self, name: impl Fn(Tid) -> String) -> Option<Vec<String>> {
         let locks = self.locks.borrow();
         let waits = locks.iter().enumerate().flat_map(|(number, lock)| {

@@ -1,9 +1,9 @@
-//! Which figures a machine can have. Profiles are files that anybody may write: figures that pass here can't overflow a
-//! time, or keep a run from ending.
+//! Which figures a machine can have. Anybody may write a profile, so figures that pass here must neither overflow a
+//! time nor keep a run from ending.
 
 use super::{Profile, ProfileError};
 
-/// Hardware threads of a machine.
+/// The maximal number of hardware threads of a machine.
 const MANY_CPUS: u64 = 128;
 
 /// The least and the most that the figure may be, by the last word of its path.
@@ -15,13 +15,13 @@ fn limits(name: &str) -> (f64, f64) {
         "occupancy" | "jitter" => (0.0, 1.0),
         "smt_speed" => (0.001, 1.0),
         "ghz" | "compute" | "latency" | "overlap" => (0.001, 1000.0),
-        // Every loop over a lock takes this at least.
+        // Every loop around a lock takes at least this long.
         "atomic_ns" => (0.1, 1e6),
         "latency_ns" => (0.001, 1e6),
-        // From time to time, or after a while.
+        // Intervals between events.
         "slice_ns" | "noise_every_ns" => (1000.0, 1e10),
         "deep_after_ns" | "wakeup_granularity_ns" | "back_to_back_ns" => (0.0, 1e10),
-        // Lengths of operations, weights, watts.
+        // Durations of operations, weights, watts.
         _ => (0.0, 1e6),
     }
 }
@@ -55,7 +55,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Words that are shown: no control characters, which a terminal would obey.
+    /// Words that are printed must have no control characters, which a terminal would obey.
     fn check_words(&self) -> Result<(), ProfileError> {
         let classes = self.class.iter().map(|class| ("class.name", &class.name));
         let clusters = self.cluster.iter().map(|cluster| ("cluster.class", &cluster.class));
@@ -180,7 +180,7 @@ mod tests {
             assert!(why.contains(says), "{new}: {why}");
             assert!(!why.contains(char::is_control), "{why:?}");
         }
-        // A product that a u32 can't hold: 2 x 2147483649 = 2 there.
+        // A product that a u32 can't hold: in 32 bits, 2 x 2147483649 = 2.
         let wraps = [("cores = 4", "cores = 2147483649"), (smt, "compute = 1.0\nsmt = 2")];
         let why = Profile::parse(&changed(&wraps)).unwrap_err().to_string();
         assert!(why.contains("cluster.cores = 4294967302: at most 128"), "{why}");

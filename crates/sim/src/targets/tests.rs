@@ -90,7 +90,7 @@ fn what_a_machine_is_fitted_to_and_the_fitted_figures_name_each_other() {
     assert_eq!(of_rows, of_profiles);
 }
 
-/// A profile with as many free figures as rows meets them all and says nothing.
+/// A profile with as many free figures as rows would meet them all, and prove nothing.
 #[test]
 fn no_more_figures_are_fitted_than_rows() {
     for (name, _) in profile::BUILTIN {

@@ -48,7 +48,7 @@ pub(super) const EXPONENTIAL: ParamSpec = ParamSpec {
 
 /// Computes for a time whose mean is `mean_ns`.
 pub(super) fn compute(me: &Me, mean_ns: f64, exponential: bool) {
-    // Without any computation nothing is called, as there.
+    // Without any computation nothing is called, as in the real loop.
     if mean_ns > 0.0 {
         me.compute(if exponential { -mean_ns * (1.0 - me.chance()).ln() } else { mean_ns });
     }

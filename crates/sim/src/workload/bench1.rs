@@ -1,4 +1,4 @@
-//! LibASL's Bench-1: heavy contention for two locks. With two threads a core it is Bench-6.
+//! LibASL's Bench-1: heavy contention for two locks. With two threads per core it is Bench-6.
 
 use super::epochs::{Epochs, SLO, Sections, WINDOW};
 use crate::load::{ParamSpec, Setup, Workload};

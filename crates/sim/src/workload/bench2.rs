@@ -36,7 +36,7 @@ pub(super) static ENTRY: Workload = Workload {
     setup: &setup,
 };
 
-/// How much longer its epochs are in the second phase, and at the end.
+/// The factor by which epochs are longer in the second phase, and at the end.
 const LONGER: u32 = 128;
 const IMPOSSIBLE: u32 = 1024;
 

@@ -50,7 +50,7 @@ pub(super) static ENTRY: Workload = Workload {
     setup: &setup,
 };
 
-/// How many times as many NOPs a long epoch has.
+/// The factor by which a long epoch has more NOPs.
 const LONGER: f64 = 100.0;
 
 fn setup(setup: &mut Setup) {

@@ -1,7 +1,7 @@
 //! One lock, critical sections of different lengths, a gap of NOPs: CAL's microbenchmark (Fig 3, 7 and 8).
 //!
-//! The paper does not publish how many rows (cache lines) a critical section touches, nor which thread runs which. We
-//! use four lengths from `rows` on in equal steps, and each time a thread draws one.
+//! The paper doesn't publish how many rows (cache lines) a critical section touches, or which thread runs which
+//! section. We use four lengths, from `rows` up in equal steps. A thread draws one each time.
 //!
 //! An operation is what the paper calls the completion of a critical section: from the request to the release. So a
 //! thread's mean operation is its `T_shared`, or its `T_alone` where it runs alone.

@@ -1,9 +1,9 @@
-//! A number of cycles under one of some locks, drawn each time: MUTEXEE's microbenchmarks (Fig 8 to 12, Table
+//! A number of cycles under a lock that is drawn from several each time: MUTEXEE's microbenchmarks (Fig 8 to 12, Table
 //! 2).
 //!
-//! As in the authors' programs (lockin, bmarks/stress_one_in.c and stress_test_in.c), a critical section computes and touches
-//! no data, and a thread that has released waits for `fair` cycles for each thread before it asks again, so that
-//! others see the lock free; a thread that is alone does not.
+//! As in the authors' programs (lockin, bmarks/stress_one_in.c and stress_test_in.c), a critical section computes and
+//! touches no data. After a release, a thread waits for `fair` cycles per thread before it asks again, so that others
+//! see the lock free. A thread that is alone doesn't wait.
 
 use crate::load::{LockId, ParamSpec, Setup, Workload};
 

@@ -1,5 +1,5 @@
-//! What the workloads of LibASL have in common: operations that may have an SLO, or a fixed window; and Bench-1's
-//! epoch, of which its other benchmarks use variants.
+//! What LibASL's workloads have in common: operations that may have an SLO or a fixed window, and Bench-1's epoch,
+//! which its other benchmarks vary.
 
 use crate::load::{DataId, LockId, Me, ParamSpec, Setup};
 use lockwright_locks::amp::feedback::Percentile;
@@ -40,7 +40,7 @@ impl Epochs {
         }
     }
 
-    /// The same with a fixed window, us; negative: as before.
+    /// The same with a fixed window, us; a negative one changes nothing.
     pub(super) fn within(self, window_us: f64) -> Self {
         let window_ns = Some(window_us * 1000.0).filter(|&ns| ns >= 0.0);
         Self { window_ns: window_ns.map(|ns| ns as u32).or(self.window_ns), ..self }
@@ -56,7 +56,7 @@ impl Epochs {
     }
 }
 
-/// How the lines of an epoch are split over its critical sections, and which of the two locks each is under: each lock
+/// How an epoch's lines are split among its critical sections, and which of the two locks protects each: each lock
 /// protects half of the lines.
 const SECTIONS: [(usize, f64); 4] =
     [(0, 4.0 / 64.0), (1, 12.0 / 64.0), (0, 28.0 / 64.0), (1, 20.0 / 64.0)];
@@ -75,7 +75,7 @@ impl Sections {
         Self { locks: [setup.lock(), setup.lock()], data: [setup.data(half), setup.data(half)] }
     }
 
-    /// Executes the four, `lines` lines and `nops` NOPs in all.
+    /// Executes the four sections, with `lines` lines and `nops` NOPs in all.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of lines")]
     pub(super) fn run(self, me: &Me, lines: u32, nops: f64) {
         let mut next = [0; 2];

@@ -1,4 +1,4 @@
-//! The workloads: each its own file, and one line here.
+//! The workloads: each has its own file, and one line here.
 
 mod bench;
 mod bench1;

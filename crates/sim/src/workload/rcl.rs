@@ -1,6 +1,6 @@
 //! A critical section over one or a few shared lines, then a delay of random length: RCL's microbenchmark.
 //!
-//! An operation is a critical section, from the request to the release, which is what the paper measures over the delay.
+//! An operation is a critical section, from the request to the release. The paper plots its time over the delay.
 
 use crate::load::{ParamSpec, Setup, Workload};
 

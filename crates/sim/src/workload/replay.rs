@@ -1,5 +1,5 @@
-//! A recorded program: each of its threads computes, sleeps, takes and releases locks as it did, and waits as the simulated
-//! lock lets it.
+//! A recorded program: each of its threads computes, sleeps, takes and releases locks as recorded, and waits as the
+//! simulated lock makes it wait.
 
 use crate::load::{LockId, Me, ParamSpec, Setup, Workload};
 use std::cell::Cell;
@@ -28,7 +28,7 @@ pub struct Thread {
     pub after_ns: u64,
 }
 
-/// The longest times without a look whether the run is over, ns.
+/// The longest times between two checks whether the run is over, ns.
 const COMPUTE_NS: u64 = 1_000_000;
 const SLEEP_NS: u64 = 500_000_000;
 
@@ -40,10 +40,10 @@ const PARAMS: &[ParamSpec] = &[ParamSpec {
     max: 100.0,
 }];
 
-/// The workload that does what `threads` did, over and over; one thread of a run for each, or several with more threads in
-/// the run. An operation is a critical section with all that lies inside, from asking for its lock on.
+/// The workload that repeats what `threads` did. A run has one thread for each of them, or several if it has more
+/// threads. An operation is a critical section with everything in it, starting when the thread asks for its lock.
 ///
-/// Workloads are told apart by their address and live as long as the program: this one does too.
+/// Workloads are distinguished by address and live as long as the program, so this one does, too.
 pub fn workload(id: &str, threads: Vec<Thread>) -> &'static Workload {
     let locks = threads.iter().flat_map(|thread| &thread.steps).map(|step| match step {
         Step::Acquire(lock) => lock + 1,
@@ -83,7 +83,7 @@ impl Replay<'_> {
             self.pass();
             self.sleep(self.recorded.after_ns);
             if self.me.now_ns() == began {
-                return; // there is nothing in it
+                return; // the recording is empty
             }
         }
     }
@@ -101,7 +101,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Until it holds no lock.
+    /// Replays steps until the thread holds no lock.
     fn section(&self, next: &Cell<usize>) {
         let mut held = 0;
         while let Some(step) = self.recorded.steps.get(next.get()) {
@@ -179,7 +179,7 @@ mod tests {
     fn recorded_time_passes_as_recorded_and_slower_on_little_cores() {
         let steps = [Compute(1500), Acquire(0), Compute(500), Release(0)];
         let count = |cpu, scale| run(vec![thread(&steps)], 1, vec![cpu], scale).operations as f64;
-        // 2 us a pass, and some 20 ns for the lock.
+        // 2 us per pass, and about 20 ns for the lock.
         let big = count(0, 1.0);
         assert!((950.0..1000.0).contains(&big), "{big}");
         let little = profile::builtin("m1").unwrap().class[1].compute;

@@ -1,6 +1,7 @@
 //! All threads write to one variable: RCL's "cost of all threads concurrently writing to a single variable".
 //!
-//! An operation is one attempt at the lock, which for the simplest lock is one atomic operation. Who gets it lets it go.
+//! An operation is one attempt to take the lock, which for the simplest lock is one atomic operation. A thread that
+//! gets the lock releases it.
 
 use crate::load::{Setup, Workload};
 

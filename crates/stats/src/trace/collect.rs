@@ -1,4 +1,4 @@
-//! From the files that processes record to a trace.
+//! Makes a trace from the files that processes recorded.
 
 use super::{LockInfo, Meta, Place, Step, Trace, TraceThread};
 use crate::Error;
@@ -59,11 +59,11 @@ struct Process {
 }
 
 impl Trace {
-    /// What all processes recorded in this folder (`*.locks`). It may be read while they run: then it is what they
-    /// did until now. A file that is only just being made is left out.
+    /// What all processes recorded in this folder (`*.locks`). It may be read while they run; then it has what
+    /// they did until now. A file that is still being created is left out.
     ///
     /// # Errors
-    /// The folder or a file of it can't be read, or a file is of another version.
+    /// The folder or one of its files can't be read, or a file has another version.
     pub fn collect(dir: &Path) -> Result<Self, Error> {
         let system = |error| Error::new(dir, Why::System(error));
         let mut processes = Vec::new();
@@ -78,7 +78,7 @@ impl Trace {
     }
 }
 
-/// One process; `None`: its file is not complete.
+/// One process; `None`: its file isn't complete.
 fn process(path: &Path) -> Result<Option<Process>, Why> {
     let file = File::open(path).map_err(Why::System)?;
     let header: Header = match at(&file, 0) {
@@ -152,7 +152,7 @@ fn merge(processes: Vec<Process>) -> Trace {
 
 type Numbers = HashMap<(u32, u64), u32>;
 
-/// The locks that were acquired, by when they were first asked for, and their places.
+/// The locks that were acquired, in the order in which threads first asked for them, and their indices.
 fn locks(threads: &[Thread], objects: &[Objects]) -> (Vec<LockInfo>, Numbers) {
     let mut first: HashMap<(u32, u64), u64> = HashMap::new();
     for thread in threads {
@@ -184,7 +184,7 @@ struct Own {
 
 fn steps(thread: &Thread, own: &Own, numbers: &Numbers) -> Vec<Step> {
     let mut steps = Vec::new();
-    // Locks held, and how often: recursive ones are acquired and released once.
+    // Locks held, and how often: a recursive lock counts as acquired and released once.
     let mut held: Vec<(u32, u32)> = Vec::new();
     let mut until_ns = None;
     let (mut slept, mut kept) = (0, 0);
@@ -229,7 +229,7 @@ fn steps(thread: &Thread, own: &Own, numbers: &Numbers) -> Vec<Step> {
     steps
 }
 
-/// Adds a time, to the last step if that is of the same kind.
+/// Adds a time: to the last step, if that has the same kind.
 fn add(steps: &mut Vec<Step>, step: Step) {
     match (steps.last_mut(), step) {
         (_, Step::Compute(0) | Step::Idle(0)) => {}

@@ -10,14 +10,14 @@ use std::path::Path;
 
 /// The first eight bytes.
 pub const MAGIC: [u8; 8] = *b"lwtrace\n";
-/// Counts changes of what [`Trace`] is made of.
+/// Counts the changes of [`Trace`]'s layout.
 pub const VERSION: u32 = 2;
 
 impl Trace {
-    /// Writes it to an open file; `path` is for the error's words.
+    /// Writes it to an open file; `path` is for the error message.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's error.
     pub fn write(&self, mut file: File, path: &Path) -> Result<(), Error> {
         let bytes = self.to_bytes();
         file.write_all(&bytes).map_err(|error| Error::new(path, Why::Unwritable(error)))
@@ -30,10 +30,10 @@ impl Trace {
         postcard::to_extend(self, bytes).expect("a trace is data, and memory takes what is added")
     }
 
-    /// Reads one that was written.
+    /// Reads a trace file.
     ///
     /// # Errors
-    /// The system's; or the file isn't a trace, has another version, or is damaged.
+    /// The system's error; or the file isn't a trace, has another version, or is damaged.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let failed = |why| Error::new(path, why);
         let bytes = fs::read(path).map_err(|error| failed(Why::System(error)))?;
@@ -66,12 +66,12 @@ mod tests {
     use crate::trace::{LockInfo, Meta, Place, Step, TraceThread};
     use proptest::prelude::*;
 
-    /// What a thread may do next, ignoring the rules about what it holds.
+    /// Steps of a thread that ignore the rules about what it holds.
     fn steps() -> impl Strategy<Value = Vec<(u8, u32, u64)>> {
         prop::collection::vec((0..4_u8, 0..5_u32, any::<u64>()), 0..60)
     }
 
-    /// The same, with that rule.
+    /// The same, made to follow these rules.
     fn legal(wishes: Vec<(u8, u32, u64)>) -> Vec<Step> {
         let mut held = Vec::new();
         let mut steps = Vec::new();

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 pub struct Summary {
     /// How long all threads computed, ns.
     pub compute_ns: u64,
-    /// How long all threads slept, other than for a lock, ns.
+    /// How long all threads slept, except for locks, ns.
     pub idle_ns: u64,
     /// How long all threads waited for locks, ns.
     pub wait_ns: u64,
@@ -22,11 +22,11 @@ pub struct Summary {
 pub struct LockSummary {
     /// How many threads acquired it.
     pub threads: u64,
-    /// How long a thread computed between its last lock operation, on any lock, and its request of this one.
+    /// How long a thread computed between its last operation on any lock and its request for this one.
     pub gap: Times,
-    /// How long it waited when it was recorded.
+    /// How long it waited in the recording.
     pub wait: Times,
-    /// How long it held it: all the time, also if it slept or waited for another lock meanwhile.
+    /// How long it held the lock, including any sleep or wait for another lock meanwhile.
     pub hold: Times,
 }
 

@@ -1,5 +1,6 @@
-//! Where CPython's objects have what we read. 3.13 and later say it themselves; for those before, offsets were taken from the
-//! compiler (3.11.2, 3.11.7, 3.12.1, `offsetof` with the internal headers). Within a minor version they stay.
+//! The layout of the parts of CPython's objects that we read. 3.13 and later state it themselves. For earlier versions
+//! we took the offsets from the compiler (3.11.2, 3.11.7, 3.12.1, `offsetof` with the internal headers). Within a minor
+//! version they don't change.
 
 /// Offsets in bytes, each within its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +101,7 @@ pub(super) const V3_12: Layout = Layout {
 /// Bytes of `_Py_DebugOffsets`, which `_PyRuntime` begins with, as far as we read it.
 pub(super) const DEBUG_OFFSETS: usize = 71 * 8;
 
-/// What 3.13 says of itself.
+/// What 3.13 states about itself.
 pub(super) fn of_3_13(table: &[u8]) -> Option<Layout> {
     const COOKIE: &[u8] = b"xdebugpy";
     if table.len() < DEBUG_OFFSETS || !table.starts_with(COOKIE) {
@@ -133,20 +134,20 @@ pub(super) fn of_3_13(table: &[u8]) -> Option<Layout> {
         text_state: offset(68),
         text_length: offset(69),
         ascii,
-        compact: ascii + 16, // the text as UTF-8, and its length
-        // Not in the table: as the compiler says.
+        compact: ascii + 16, // after the text as UTF-8, and its length
+        // Not in the table; taken from the compiler.
         units: 16,
         handlers: 40,
         opcodes: Opcodes { push_exc_info: 33, with_except_start: 44, before_with: 2 },
     };
-    // Another table than this would have anything there.
+    // If this weren't such a table, it could have anything there.
     let is_plausible = [layout.interpreters, layout.threads, layout.thread_id, layout.bytecode]
         .iter()
         .all(|offset| (1..1 << 24).contains(offset));
     is_plausible.then_some(layout)
 }
 
-/// How a `str` object has its characters.
+/// How a `str` object stores its characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) is_ascii: bool,
@@ -155,7 +156,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    /// By its state; `None`: it is no text of the usual form.
+    /// Derived from its state; `None`: it isn't a text of the usual form.
     pub(super) fn of(state: u32) -> Option<Self> {
         let (width, is_compact, is_ascii) =
             (state >> 2 & 7, state >> 5 & 1 != 0, state >> 6 & 1 != 0);

@@ -1,14 +1,15 @@
 //! Which line an instruction belongs to: the table of a code object, since Python 3.11 (`Objects/locations.md`).
 //!
-//! An entry begins with a byte whose highest bit is set, in which stand its form and for how many units of code it is. The bytes
-//! behind it don't have that bit.
+//! An entry begins with a byte whose highest bit is set. That byte has the entry's form, and the number of units of
+//! code that it covers. The bytes that follow don't have that bit.
 
-/// Entries with a signed number of lines, without and with columns behind it.
+/// Entries with a signed number of lines, without columns and with columns after it.
 const SIGNED: std::ops::RangeInclusive<u8> = 13..=14;
-/// Those of this line and of the next two.
+/// Entries for this line and the next two.
 const NEXT: std::ops::RangeInclusive<u8> = 10..=12;
 
-/// The line of a unit of code. Before the first one it is that of the function; where an entry has none, that of the entry before.
+/// The line of a unit of code. Before the first entry it is the function's line; where an entry has none, it is that of
+/// the entry before.
 pub(super) fn at(table: &[u8], first_line: u32, unit: i64) -> Option<u32> {
     let (mut line, mut end) = (i64::from(first_line), 0);
     let mut rest = table;

@@ -1,5 +1,6 @@
-//! Is an instruction in the body of a `with` statement? The table of handlers says so (`Objects/exception_handling_notes.txt`, since
-//! Python 3.11): where the body fails, the statement's own handler is called, whatever handlers lie in between.
+//! Is an instruction in the body of a `with` statement? The table of handlers says so
+//! (`Objects/exception_handling_notes.txt`, since Python 3.11): if the body fails, the statement's own handler is
+//! called, whatever handlers are in between.
 
 use super::layout::Opcodes;
 
@@ -10,10 +11,10 @@ struct Entry {
     handler: i64,
 }
 
-/// Handlers within handlers that are followed.
+/// How many nested handlers are followed.
 const NESTED: usize = 32;
 
-/// Does a `with` statement of this code end behind this unit, and has it begun before it?
+/// Does a `with` statement of this code begin before this unit and end after it?
 pub(super) fn is_inside(table: &[u8], code: &[u8], unit: i64, opcodes: Opcodes) -> bool {
     let mut at = unit;
     for _ in 0..NESTED {
@@ -31,7 +32,7 @@ pub(super) fn is_inside(table: &[u8], code: &[u8], unit: i64, opcodes: Opcodes) 
     false
 }
 
-/// Is it the instruction that begins one?
+/// Is it the instruction that begins a `with` statement?
 pub(super) fn begins(code: &[u8], unit: i64, opcodes: Opcodes) -> bool {
     opcode(code, unit) == Some(opcodes.before_with)
 }
@@ -51,7 +52,7 @@ fn entries(table: &[u8]) -> impl Iterator<Item = Entry> {
     })
 }
 
-/// Pieces of 6 bits, the highest first. (The highest bit of an entry's first byte is set.)
+/// A number in pieces of 6 bits, the highest first. (The highest bit of an entry's first byte is set.)
 fn number(rest: &mut &[u8]) -> Option<i64> {
     let mut number = 0_i64;
     loop {
@@ -71,7 +72,7 @@ fn number(rest: &mut &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// `with lock:` from unit 4 to 18; in it a `try` from 6 to 9 whose handler, at 10, has one of its own, at 70.
+    /// `with lock:` from unit 4 to 18; in it a `try` from 6 to 9 whose handler, at 10, has its own handler, at 70.
     #[test]
     fn a_try_in_a_with_is_in_it() {
         let opcodes = Opcodes { push_exc_info: 35, with_except_start: 49, before_with: 53 };

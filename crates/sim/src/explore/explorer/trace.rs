@@ -13,7 +13,7 @@ struct Step {
     at: At,
 }
 
-/// What was seen of a schedule that is reported.
+/// What was seen of a schedule, for its report.
 #[derive(Default)]
 pub(super) struct Trace {
     steps: Vec<Step>,

@@ -22,13 +22,13 @@ pub(crate) struct ExploreCell<V: Value> {
     made: (u32, u32),
     /// Each thread's clock at its last use; 0: none.
     used: Cell<[u32; THREADS]>,
-    /// Each thread's newest store that it has seen.
+    /// The newest store that each thread has seen.
     seen: Cell<[u32; THREADS]>,
-    /// The newest store that is SeqCst: a load that is SeqCst, too, comes after it.
+    /// The newest SeqCst store: a SeqCst load comes after it.
     last_seq_cst: Cell<u32>,
-    /// The first of `stores`, by its number.
+    /// The number of the first of `stores`.
     base: Cell<u32>,
-    /// The last few, if there was any since the first value.
+    /// The last few stores, if there was any since the first value.
     stores: RefCell<Vec<Stored<V>>>,
 }
 
@@ -38,7 +38,7 @@ struct Stored<V> {
     value: V,
     by: u32,
     clock: u32,
-    /// What an Acquire of it teaches.
+    /// What an Acquire that reads it learns.
     known: [u32; THREADS],
 }
 
@@ -103,7 +103,7 @@ impl<V: Value> ExploreCell<V> {
         self.used.set(used);
     }
 
-    /// Waits for its turn; returns what a mutant does here.
+    /// Waits for the thread's turn; returns what a mutant does here.
     pub(super) fn begin(
         &self,
         op: Op,
@@ -162,7 +162,7 @@ impl<V: Value> ExploreCell<V> {
         self.seen.set(seen);
     }
 
-    /// The calling thread reads: the newest value, or, if `may_be_old`, an older one that it need not know
+    /// The calling thread reads the newest value, or, if `may_be_old`, an older one that it need not know
     /// to be outdated.
     fn get(&self, e: &mut Engine, order: Ordering, may_be_old: bool, at: At) -> V {
         let me = e.me();
@@ -217,7 +217,7 @@ impl<V: Value> ExploreCell<V> {
         }
     }
 
-    /// Writes what `new` makes of the value; `Err`: doesn't write, and this is what a mutant would
+    /// Writes what `new` makes of the value. `Err`: doesn't write; the error is what a mutant would
     /// write.
     fn modify(
         &self,
@@ -262,7 +262,7 @@ impl<V: Value> ExploreCell<V> {
         self.modify(Op::CompareExchange, decide, yes, no, at)
     }
 
-    /// Looks whenever the word has changed, until `done`, or until `end`; returns what it saw last.
+    /// Looks whenever the word has changed, until `done` or `end`; returns what it saw last.
     pub(super) fn wait(
         &self,
         order: Ordering,
@@ -280,7 +280,7 @@ impl<V: Value> ExploreCell<V> {
                 return value;
             }
             may_be_old = false; // a waiter sees the newest value in the end
-            // Even if `done` itself looks once more, or if the old value has come back meanwhile.
+            // Even if `done` itself looks once more, or if the old value has come back since.
             let newest = self.newest(&self.stores.borrow());
             if self.seen.get()[engine().me() as usize] != newest {
                 point(at); // it is another one by now, or has been all the time
