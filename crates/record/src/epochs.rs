@@ -2,7 +2,7 @@
 //! reads and writes as a debugger would. Each is an independent number, which the process reads anyway.
 //!
 //! Windows and counts are a thread's own. They are in blocks, which are never unmapped and form a list, the newest
-//! first. The block of an ended thread serves another thread, and goes on counting.
+//! first. The block of an ended thread serves another thread, and keeps counting.
 
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 

@@ -315,7 +315,7 @@ impl Engine {
         }
     }
 
-    /// An interrupt: the thread that runs there goes on later.
+    /// An interrupt: the thread that runs there continues later.
     pub(crate) fn noise(&mut self, cpu: u32) {
         let every = ps(self.profile.kernel.noise_every_ns);
         let at = self.now + self.about(every);

@@ -44,7 +44,7 @@ struct Line {
     owner: u32,
     /// The owner has written to it.
     dirty: bool,
-    /// Who has a copy, the owner included.
+    /// The cores that have a copy, including the owner.
     sharers: u128,
     /// The last owner, from which the data come.
     last: u32,
@@ -230,7 +230,7 @@ impl Lines {
 pub(crate) enum Access {
     /// A copy.
     Load,
-    /// The only copy; the core goes on before it has it.
+    /// The only copy; the core continues before it has it.
     Store,
     /// The only copy.
     Modify,

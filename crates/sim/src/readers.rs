@@ -124,7 +124,7 @@ impl<P: Platform, L: ReadWrite<P>> AnyReadWrite for Typed<P, L> {
     }
 }
 
-/// An unlocked lock for `threads` threads. It does not end by itself.
+/// An unlocked lock for `threads` threads. It isn't dropped by itself.
 pub(crate) fn make<P: Platform>(spec: &LockSpec, threads: usize) -> Box<dyn AnyReadWrite> {
     struct Making<'a>(&'a LockSpec, usize, Option<Box<dyn AnyReadWrite>>);
     impl<P: Platform> ReadWriteVisitor<P> for Making<'_> {

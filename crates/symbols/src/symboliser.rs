@@ -249,7 +249,7 @@ impl Symboliser {
         if !mapping.build_id.as_ref().is_none_or(is_same) {
             return None;
         }
-        // Its path also leads to files beside it, but only the open file is certainly the same.
+        // With its path we also find files next to it, but only the open file is certainly the same.
         let path = reachable(self.space.pid, mapping);
         let path = match opened {
             Some(file) if mapping.is_deleted || !path.exists() => {

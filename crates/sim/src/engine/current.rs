@@ -1,4 +1,4 @@
-//! The machine that platform calls on this operating-system thread mean, and what its running thread does with time.
+//! The machine that serves platform calls on this operating-system thread, and how its running thread spends time.
 
 use super::{Engine, Ps, State, Then, What};
 use crate::timeline::Activity;

@@ -1,4 +1,4 @@
-//! A simulated thread: what it waits for, and what the machine knows of it.
+//! A simulated thread: what it waits for, and what the machine knows about it.
 
 use super::{Ps, Tid};
 use crate::platform::Sim;

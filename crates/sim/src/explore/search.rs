@@ -53,7 +53,7 @@ pub struct Hit {
     pub strategy: Strategy,
     /// Its seed.
     pub seed: u64,
-    /// What it shows.
+    /// The broken rule, and how it came about.
     pub finding: Finding,
 }
 

@@ -1,4 +1,4 @@
-//! What all threads of a run share: its locks, its data, and what is collected.
+//! What all threads of a run share: locks, data, and the collected figures.
 
 use crate::check::Violation;
 use crate::engine::{Ps, Tid};

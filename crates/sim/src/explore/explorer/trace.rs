@@ -1,4 +1,4 @@
-//! What a schedule that is reported did, step by step, and what its threads wait for in the end.
+//! The steps of a schedule, for its report, and what its threads wait for in the end.
 
 use super::{At, Explorer, Wait, Waiter};
 use crate::engine::Tid;

@@ -1,4 +1,5 @@
-//! The words and pointers of an exploration: what was written last, by whom, and who has used them.
+//! The words and pointers of an exploration: what was last written, by which thread, and which threads
+//! have used them.
 
 use super::super::THREADS;
 use super::super::explorer::{At, Ended, Wait, block, explorer, point};
