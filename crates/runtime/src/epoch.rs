@@ -15,15 +15,16 @@
 //! Nian Liu et al., *Asymmetry-aware Scalable Locking*, PPoPP 2022, Algorithm 2. There, an epoch's metadata
 //! contain its start time; we keep that on the stack, so that an epoch may be nested in itself.
 
+mod blocks;
+
 use crate::clock::Instant;
 use crate::env::{say, variable};
-use crate::fork::{self, When};
 pub use crate::shared::FUNCTIONS;
 use crate::shared::{IDS, NUMBERED, common, lockwright_epochs, percentile, set_name};
 use crate::{clock, thread, watch};
-use core::ffi::{CStr, c_char, c_int, c_void};
-use core::ptr::null_mut;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use blocks::attach;
+use core::ffi::{CStr, c_char, c_int};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
 use lockwright_locks::amp::feedback::{Feedback, Percentile, WINDOW_MAX_NS};
 use lockwright_native::place;
@@ -62,12 +63,6 @@ struct Block {
 }
 
 const _: () = assert!(IDS.is_multiple_of(64) && size_of::<Block>() <= 5 * 4096);
-
-/// The stack of free blocks: page number of the top one in the lower 36 bits, a tag against ABA above.
-static FREE: AtomicU64 = AtomicU64::new(0);
-const PAGE_BITS: u32 = 36;
-/// glibc's key whose destructor gives a thread's block back, + 1; 0: none yet.
-static KEY: AtomicU32 = AtomicU32::new(0);
 
 /// Reads the variables, starts the clock.
 ///
@@ -391,160 +386,6 @@ fn narrow(window_ns: u32) {
 fn block() -> *mut Block {
     // SAFETY: the calling thread's own memory.
     unsafe { (*thread::this()).epochs.load(Relaxed).cast() } // own thread only
-}
-
-/// Gives the calling thread a block; null if there is no memory.
-#[cold]
-#[inline(never)]
-fn attach() -> *mut Block {
-    // SAFETY: the calling thread's own memory.
-    let errno = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    let kept = unsafe { *errno };
-    fork::tell_child(When::Seen, in_child);
-    let fresh = take().unwrap_or_else(map);
-    if !fresh.is_null() {
-        // SAFETY: as above. This comes first: the call below may run `calloc`, which may run epochs.
-        unsafe { (*thread::this()).epochs.store(fresh.cast(), Relaxed) }; // own thread only
-        // SAFETY: a key of ours; the value is not null.
-        unsafe { libc::pthread_setspecific(key(), fresh.cast()) };
-    }
-    // SAFETY: as above.
-    unsafe { *errno = kept };
-    fresh
-}
-
-/// The key; the first thread makes it.
-fn key() -> libc::pthread_key_t {
-    let known = KEY.load(Relaxed); // guards no other data
-    if known != 0 {
-        return known - 1;
-    }
-    let mut fresh = 0;
-    // SAFETY: our destructor stays loaded (-z nodelete).
-    if unsafe { libc::pthread_key_create(&mut fresh, Some(detach)) } != 0 {
-        return libc::pthread_key_t::MAX; // no key left: blocks are not given back
-    }
-    match KEY.compare_exchange(0, fresh + 1, Relaxed, Relaxed) {
-        Ok(_) => fresh,
-        Err(first) => {
-            // SAFETY: made above, and nobody uses it.
-            unsafe { libc::pthread_key_delete(fresh) };
-            first - 1
-        }
-    }
-}
-
-/// The calling thread ends. If a later destructor runs epochs, the thread gets a block again, and glibc calls us again.
-unsafe extern "C" fn detach(block: *mut c_void) {
-    // SAFETY: `block` is the value that `attach` set: this thread's own block. Nobody else uses it.
-    unsafe {
-        (*thread::this()).epochs.store(null_mut(), Relaxed); // own thread only
-        narrow(WINDOW_MAX_NS);
-        (*block.cast::<Block>()).clear();
-        give(block.cast());
-    }
-}
-
-impl Block {
-    /// Resets it, and hands its windows on to later threads.
-    fn clear(&self) {
-        // Relaxed: own thread only, and hints.
-        self.depth.store(0, Relaxed);
-        self.beyond.store(0, Relaxed);
-        for (word, used) in self.used.iter().enumerate() {
-            let mut bits = used.swap(0, Relaxed);
-            while bits != 0 {
-                let id = word * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                let own = &self.windows.own[id];
-                if own.unit_ns.load(Relaxed) != 0 {
-                    common()[id].seed.store(own.window_ns.load(Relaxed) + 1, Relaxed);
-                }
-                set(own, Feedback { window_ns: 0, unit_ns: 0 });
-            }
-        }
-    }
-}
-
-/// A fresh block.
-fn map() -> *mut Block {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a fresh anonymous mapping overlaps nothing; zeroes are a block.
-    let block = unsafe { libc::mmap(null_mut(), size_of::<Block>(), protection, flags, -1, 0) };
-    if block == libc::MAP_FAILED {
-        return null_mut();
-    }
-    let block: *mut Block = block.cast();
-    let mut newest = lockwright_epochs.newest.load(Relaxed); // checked by the exchange
-    loop {
-        // SAFETY: ours alone until the exchange succeeds.
-        unsafe { (*block).windows.older.store(newest, Relaxed) };
-        // ORDERING: Release, pairs with a fork by this thread, which reads `older` in the child, and with commands.
-        match lockwright_epochs.newest.compare_exchange(newest, block.cast(), Release, Relaxed) {
-            Ok(_) => return block,
-            Err(seen) => newest = seen,
-        }
-    }
-}
-
-/// Takes a block that an ended thread has left.
-fn take() -> Option<*mut Block> {
-    let mut top = FREE.load(Acquire); // ORDERING: pairs with the Release in `give`.
-    loop {
-        let block = at_page(top);
-        // SAFETY: null, or a block, which is never unmapped; a stale link is refused by the tag.
-        let next = unsafe { block.as_ref() }?.free.load(Relaxed);
-        // ORDERING: Acquire, pairs with the Release in `give`: the block is cleared, and its link is written.
-        match FREE.compare_exchange(top, tagged(top, next), Acquire, Acquire) {
-            Ok(_) => return Some(block),
-            Err(seen) => top = seen,
-        }
-    }
-}
-
-/// Leaves a block to other threads.
-///
-/// # Safety
-/// The block is cleared, and nobody uses it.
-unsafe fn give(block: *mut Block) {
-    let page = block.addr() as u64 >> 12;
-    let mut top = FREE.load(Relaxed); // checked by the exchange
-    loop {
-        // SAFETY: a block is never unmapped, and ours until the exchange succeeds.
-        unsafe { (*block).free.store(top & ((1 << PAGE_BITS) - 1), Relaxed) };
-        // ORDERING: Release, pairs with the Acquires in `take`.
-        match FREE.compare_exchange(top, tagged(top, page), Release, Relaxed) {
-            Ok(_) => return,
-            Err(seen) => top = seen,
-        }
-    }
-}
-
-fn tagged(top: u64, page: u64) -> u64 {
-    ((top >> PAGE_BITS) + 1) << PAGE_BITS | page
-}
-
-fn at_page(top: u64) -> *mut Block {
-    core::ptr::with_exposed_provenance_mut(((top & ((1 << PAGE_BITS) - 1)) << 12) as usize)
-}
-
-/// In the child of a fork: the other threads' blocks are free.
-fn in_child() {
-    FREE.store(0, Relaxed); // one thread
-    // From here on a signal handler's epoch finds only fresh blocks, and blocks that we have given back.
-    let own = self::block();
-    let mut block: *mut Block = lockwright_epochs.newest.load(Relaxed).cast();
-    // SAFETY: blocks are never unmapped; nobody but us uses them.
-    while let Some(other) = unsafe { block.as_ref() } {
-        if block != own {
-            other.clear();
-            // SAFETY: cleared, and its thread does not exist here.
-            unsafe { give(block) };
-        }
-        block = other.windows.older.load(Relaxed).cast();
-    }
 }
 
 static SAID_ID: AtomicBool = AtomicBool::new(false);

@@ -4,18 +4,23 @@
 //! The fast path of the plain kinds is one compare-and-swap on word 0, and none at all while the process
 //! has one thread (glibc's `__libc_single_threaded`).
 
+mod again;
+mod fast;
+mod rehearse;
+
+pub(crate) use again::{is_held_by_me, lock_again, taking_again};
+pub(crate) use rehearse::{rehearse, rehearse_recorded};
+
 use crate::caller::{Call, with_caller};
 use crate::environment::{fast_give, fast_take, take_word, threads};
 use crate::layout::Mutex;
 use crate::mode::{GRANTING, SEVERAL, by_mode, mode};
 use crate::probes::fire;
-#[cfg(target_arch = "x86_64")]
-use crate::probes::note;
-use crate::watch::{self, How, Rehearsal, Taking, Who};
+use crate::watch::{self, How, Taking, Who};
 use crate::{attached, observe, real, thread};
 use core::ffi::c_int;
-use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
+use fast::{is_plain, nobody_queues_and_say, own_and_say, released};
 use lockwright_locks::front::{FREE, HELD};
 use lockwright_locks::posix::{self, MARKED, Refused, USERS, give_slow};
 use lockwright_native::{Clock, Deadline};
@@ -72,34 +77,6 @@ fn errno(answer: Result<(), Refused>) -> c_int {
     }
 }
 
-/// Is it of the plain kind? Its cache line is read now and written soon: fetched for writing at once, it moves between cores
-/// once, not twice. (This takes as many instructions as Rust's own load, test and jump.)
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn is_plain(m: &Mutex) -> bool {
-    const KIND: usize = core::mem::offset_of!(Mutex, kind);
-    // SAFETY: reads a field of the mutex, which is atomic. A processor without `prefetchw` ignores it.
-    unsafe {
-        core::arch::asm!(
-            "prefetchw byte ptr [{m}]",
-            "cmp dword ptr [{m} + {kind}], 0",
-            "jne {other}",
-            m = in(reg) m,
-            kind = const KIND,
-            other = label { return false },
-            options(nostack, readonly),
-        );
-    }
-    true
-}
-
-/// Is it of the plain kind?
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn is_plain(m: &Mutex) -> bool {
-    m.kind.load(Relaxed) == 0
-}
-
 /// Locks; `caller` is the address of the call.
 ///
 /// # Safety
@@ -121,87 +98,6 @@ pub unsafe fn lock(mutex: *mut Mutex, caller: usize) -> c_int {
     let Some(id) = thread::known_id() else { return own(m) };
     own_and_say(m, id); // for gdb, and for `destroy`
     0
-}
-
-// The fast paths' probes stand at instructions that are needed anyway. (Each `nop` took 1 to 2 % of the time of a lock and unlock
-// pair, wherever it stood.)
-
-/// Is the line empty? The comparison is the probe `mutex_entry`. (An arrival must not overtake a line without noticing.)
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn nobody_queues_and_say(m: &Mutex) -> bool {
-    const TAIL: usize = core::mem::offset_of!(Mutex, tail);
-    // SAFETY: reads a field of the mutex, which is an atomic, as a relaxed load does.
-    unsafe {
-        core::arch::asm!(
-            note!("cmpq $0, {1}({0})", mutex_entry, "8@{0}"),
-            "jne {2}",
-            in(reg) m,
-            const TAIL,
-            label { return false },
-            options(att_syntax, nostack, readonly),
-        );
-    }
-    true
-}
-
-/// Is the line empty? And the probe `mutex_entry`.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn nobody_queues_and_say(m: &Mutex) -> bool {
-    fire!(mutex_entry, m);
-    m.tail.load(Relaxed).is_null()
-}
-
-/// The answer 0. The instruction that makes it is the probe `mutex_release`.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn released(m: *mut Mutex) -> c_int {
-    let answer: c_int;
-    // SAFETY: sets a register. It must not be `nomem`, since the release has to come before it.
-    unsafe {
-        core::arch::asm!(
-            note!("xorl %eax, %eax", mutex_release, "8@{0}"),
-            in(reg) m,
-            lateout("eax") answer,
-            options(att_syntax, nostack, readonly)
-        );
-    }
-    answer
-}
-
-/// The answer 0, and the probe `mutex_release`.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn released(m: *mut Mutex) -> c_int {
-    fire!(mutex_release, m);
-    0
-}
-
-/// Notes the holder. The store is the probe `mutex_acquired`: a tracer that stops here sees that the lock is taken, but not yet
-/// by whom.
-#[cfg(target_arch = "x86_64")]
-#[inline(always)]
-fn own_and_say(m: &Mutex, id: u32) {
-    const OWNER: usize = core::mem::offset_of!(Mutex, owner);
-    // SAFETY: writes a field of the mutex, which is an atomic, as a relaxed store does.
-    unsafe {
-        core::arch::asm!(
-            note!("movl {1:e}, {2}({0})", mutex_acquired, "8@{0}"),
-            in(reg) m,
-            in(reg) id,
-            const OWNER,
-            options(att_syntax, nostack, preserves_flags)
-        );
-    }
-}
-
-/// Notes the holder.
-#[cfg(not(target_arch = "x86_64"))]
-#[inline(always)]
-fn own_and_say(m: &Mutex, id: u32) {
-    m.owner.store(id, Relaxed);
-    fire!(mutex_acquired, m);
 }
 
 #[cold]
@@ -567,91 +463,4 @@ pub unsafe fn destroy(mutex: *mut Mutex) -> c_int {
         watch::destroyed(mutex.addr());
     }
     errno(answer)
-}
-
-/// Acquires again after a condvar wait; `moved` is what the wait said.
-///
-/// # Safety
-/// As [`lock`]; `moved` only for a mutex that is not foreign.
-pub(crate) unsafe fn lock_again(mutex: *mut Mutex, moved: bool, caller: usize) -> c_int {
-    // SAFETY: the caller's promise.
-    let glibc = move || unsafe { real::pthread_mutex_lock(mutex.cast()) };
-    // SAFETY: as above.
-    let ours = move || unsafe { lock_again_here(mutex, moved, caller) };
-    // SAFETY: as above.
-    let taking = || taking_again(unsafe { &*mutex });
-    watch::acquisition(What::Woken, taking, mutex, glibc, ours)
-}
-
-/// For a condition variable's waiter that takes the mutex again: the place is known from its first acquisition.
-pub(crate) fn taking_again(m: &Mutex) -> Taking {
-    taking(m, How { again: true, ..MUTEX }, Call::UNKNOWN)
-}
-
-#[inline(always)]
-unsafe fn lock_again_here(mutex: *mut Mutex, moved: bool, caller: usize) -> c_int {
-    if !moved {
-        // SAFETY: the caller's promise.
-        return unsafe { lock_kind_here(mutex, caller) };
-    }
-    fire!(mutex_entry, mutex);
-    if observe::is_on() {
-        observe::called(Call { from: caller, ..Call::UNKNOWN });
-    }
-    // SAFETY: the caller's promise.
-    let answer = posix::lock_again(unsafe { &*mutex }, moved, caller);
-    if answer.is_ok() {
-        fire!(mutex_acquired, mutex);
-    }
-    errno(answer)
-}
-
-/// Does the calling thread certainly hold it, as one of ours?
-///
-/// # Safety
-/// As [`lock`].
-pub(crate) unsafe fn is_held_by_me(mutex: *const Mutex) -> bool {
-    // SAFETY: the caller's promise.
-    posix::holds(unsafe { &*mutex }) == Some(true)
-}
-
-/// Locks and unlocks a mutex of its own, `pairs` times.
-#[inline(never)]
-pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
-    let mutex = MaybeUninit::<Mutex>::zeroed();
-    // SAFETY: zeroed memory is an unlocked mutex.
-    let mutex = core::hint::black_box(unsafe { mutex.assume_init_ref() });
-    for _ in 0..pairs {
-        if let Rehearsal::Stamped(hooks) = how {
-            let stop = || (hooks.before)(None);
-            let start = |note| (hooks.after)(note, None);
-            let note = stop();
-            take(mutex, 0);
-            start(note);
-            mutex.owner.store(0, Relaxed); // as above
-            let note = stop();
-            give(mutex);
-            start(note);
-            continue;
-        }
-        let mode = if let Rehearsal::Several = how { SEVERAL } else { threads() };
-        fast_take(mutex, || mode);
-        mutex.owner.store(thread::id(), Relaxed); // as above
-        mutex.owner.store(0, Relaxed);
-        fast_give(mutex, mode);
-    }
-}
-
-/// Locks and unlocks a mutex of its own, `pairs` times, by operations that the trace records.
-#[inline(never)]
-pub(crate) fn rehearse_recorded(pairs: usize) {
-    let mutex = Mutex::new();
-    let mutex = core::hint::black_box(&mutex);
-    for _ in 0..pairs {
-        // SAFETY: what they expect.
-        unsafe {
-            lock_contended(mutex, 0);
-            unlock_contended(mutex);
-        }
-    }
 }

@@ -18,26 +18,27 @@
 //! process that can't have one goes on without it.
 
 pub(crate) mod maps;
+mod open;
 pub(crate) mod semaphores;
+mod stack;
+
+pub(crate) use open::{at_exit, load};
 
 use crate::caller::Call;
-use crate::env::{say, variable};
-use crate::fork::{self, When};
+use crate::fork;
 use crate::layout::Mutex;
 use crate::thread::{self, Room};
-use crate::{access, files};
 use core::cell::{Cell, UnsafeCell};
-use core::ffi::{c_int, c_ulong};
-use core::sync::atomic::AtomicBool;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed};
 use lockwright_locks::front::side;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
-use lockwright_observe::control::{BUSY, Control, FAILED, Level, NONE, OPEN, Sampling};
-use lockwright_observe::layout::{DEPTH, FOLDERS};
-use lockwright_observe::{About, Blame, Refused, Segment, Wait};
+use lockwright_observe::control::{Control, Level, NONE, OPEN, Sampling};
+use lockwright_observe::{Blame, Segment, Wait};
 use lockwright_platform::Word;
+use open::open;
+use stack::stack;
 
 /// What is counted in this process.
 #[unsafe(no_mangle)]
@@ -48,30 +49,6 @@ struct Shared(UnsafeCell<Option<Segment>>);
 // SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
 unsafe impl Sync for Shared {}
 static SEGMENT: Shared = Shared(UnsafeCell::new(None));
-
-/// What the environment said at the start: the program may have changed it by the time that the segment is made.
-struct Said {
-    /// The lock in use.
-    lock: [u8; 128],
-    lock_len: usize,
-    /// LOCKWRIGHT_OBSERVE_DIR, which replaces [`FOLDERS`]; empty: not set.
-    folder: [u8; 256],
-    folder_len: usize,
-}
-
-struct Spec(UnsafeCell<Said>);
-// SAFETY: written by the constructor.
-unsafe impl Sync for Spec {}
-static SPEC: Spec =
-    Spec(UnsafeCell::new(Said { lock: [0; 128], lock_len: 0, folder: [0; 256], folder_len: 0 }));
-
-/// The path of the segment's file, if it lies in one of [`FOLDERS`]; ends in NUL. Empty: somebody else removes it.
-struct File(UnsafeCell<[u8; 128]>);
-// SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
-unsafe impl Sync for File {}
-static FILE: File = File(UnsafeCell::new([0; 128]));
-
-static HAS_SAID: AtomicBool = AtomicBool::new(false);
 
 /// A thread's account. Zeroes are the account of a thread that waits for nothing.
 #[repr(C)]
@@ -119,40 +96,6 @@ fn is_full() -> bool {
     lockwright_observe.level.load(Relaxed) == Level::Full as u32 // a hint
 }
 
-/// Reads LOCKWRIGHT_OBSERVE.
-///
-/// # Safety
-/// Called once, by the constructor.
-pub(crate) unsafe fn load() {
-    let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
-    // SAFETY: called once, before anybody reads it.
-    let said = unsafe { &mut *SPEC.0.get() };
-    said.lock_len = lock.len().min(said.lock.len());
-    said.lock[..said.lock_len].copy_from_slice(&lock[..said.lock_len]);
-    if let Some(folder) = variable(c"LOCKWRIGHT_OBSERVE_DIR") {
-        match said.folder.get_mut(..folder.len()) {
-            Some(place) if folder[0] == b'/' => {
-                place.copy_from_slice(folder);
-                said.folder_len = folder.len();
-            }
-            _ => say(&[
-                b"LOCKWRIGHT_OBSERVE_DIR='",
-                folder,
-                b"' is no absolute path of at most 256 bytes: it is ignored\n",
-            ]),
-        }
-    }
-    let Some(name) = variable(c"LOCKWRIGHT_OBSERVE") else { return };
-    match Level::from_name(name) {
-        Some(level) => lockwright_observe.begin(level),
-        None => say(&[
-            b"LOCKWRIGHT_OBSERVE='",
-            name,
-            b"' is none of off, counters, full: nothing is counted\n",
-        ]),
-    }
-}
-
 /// The segment; makes it if the process has none yet.
 #[inline]
 fn segment() -> Option<Segment> {
@@ -175,131 +118,6 @@ fn opened() -> Option<Segment> {
 /// When counting began: notes from before that are out of date.
 fn begun() -> u64 {
     lockwright_observe.since_ns.load(Relaxed) // a hint: written before the level
-}
-
-#[cold]
-fn open() -> Option<Segment> {
-    let control = &lockwright_observe;
-    // ORDERING: Acquire, pairs with the Release below.
-    control.state.compare_exchange(NONE, BUSY, Acquire, Relaxed).ok()?;
-    fork::tell_child(When::Unseen, in_child);
-    futex::before_sleep(before_sleep);
-    let made = thread::leaving_errno(make);
-    maps::begin();
-    if let Err(Refused::System(error)) = made {
-        control.error.store(error as u32, Relaxed); // published below
-    }
-    // SAFETY: BUSY: nobody else reads or writes it.
-    unsafe { *SEGMENT.0.get() = made.ok() };
-    if let Ok(segment) = made {
-        control.base.store(segment.base().addr() as u64, Relaxed); // as above
-    } else if !HAS_SAID.swap(true, Relaxed) {
-        say(&[b"no shared memory to count locks in: nothing is counted\n"]);
-    }
-    // ORDERING: Release, pairs with the Acquire in `segment`: the segment is complete.
-    control.state.store(if made.is_ok() { OPEN } else { FAILED }, Release);
-    made.ok()
-}
-
-fn make() -> Result<Segment, Refused> {
-    // A filter that is older than the program comes from a container or a service manager. Those allow making files; and
-    // somebody asked for this one.
-    if access::now() == access::Access::None {
-        return Err(Refused::System(libc::EPERM)); // the program's own filter may kill
-    }
-    let (mut command, mut stat, mut boot) = ([0_u8; 512], [0_u8; 1024], [0_u8; 40]);
-    // SAFETY: written by the constructor.
-    let said = unsafe { &*SPEC.0.get() };
-    let about = About {
-        now_ns: futex::now(Clock::Monotonic),
-        started: files::read(c"/proc/self/stat", &mut stat).map_or(0, started),
-        namespace: files::inode(c"/proc/self/ns/pid"),
-        boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot)
-            .unwrap_or(b"")
-            .trim_ascii(),
-        lock: &said.lock[..said.lock_len],
-        command: files::command_line(&mut command),
-    };
-    if said.folder_len > 0 {
-        match Segment::create(&said.folder[..said.folder_len], &about) {
-            Err(Refused::System(libc::ENOENT)) => {} // the command that made the folder has ended, but the program goes on
-            made => return made,
-        }
-    }
-    let mut why = Refused::System(libc::ENOENT);
-    for (before, after) in FOLDERS {
-        let mut path = [0_u8; 64];
-        let len = folder(before.as_bytes(), after.as_bytes(), &mut path);
-        // SAFETY: a NUL-terminated path. If the folder is a link, or belongs to somebody else, opening it will be refused. (Not by
-        // libc's `mkdir`: a program may define a function of that name.)
-        unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700) };
-        match Segment::create(&path[..len], &about) {
-            Ok(segment) => {
-                // SAFETY: no preconditions.
-                let name = segment.name(unsafe { libc::getpid() } as u32).unwrap_or([0; 64]);
-                // SAFETY: BUSY: nobody else reads or writes it.
-                let file = unsafe { &mut *FILE.0.get() };
-                *file = [0; 128];
-                file[..len].copy_from_slice(&path[..len]);
-                file[len] = b'/';
-                file[len + 1..len + 1 + name.len() - 1].copy_from_slice(&name[..name.len() - 1]);
-                return Ok(segment);
-            }
-            Err(refused) => why = refused,
-        }
-    }
-    Err(why)
-}
-
-/// Writes the name of this user's folder; returns its length.
-fn folder(before: &[u8], after: &[u8], path: &mut [u8; 64]) -> usize {
-    let mut digits = [0_u8; 10];
-    // SAFETY: no preconditions.
-    let mut user = unsafe { libc::geteuid() };
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (user % 10) as u8;
-        user /= 10;
-        if user == 0 {
-            break;
-        }
-    }
-    let mut len = 0;
-    for piece in [before, &digits[at..], after] {
-        path[len..len + piece.len()].copy_from_slice(piece);
-        len += piece.len();
-    }
-    len
-}
-
-/// Field 22 of `/proc/PID/stat`; the second may contain anything.
-fn started(stat: &[u8]) -> u64 {
-    let end = stat.iter().rposition(|&byte| byte == b')').map_or(0, |at| at + 1);
-    let field = stat[end..].split(|&byte| byte == b' ').filter(|field| !field.is_empty()).nth(19);
-    let digits = field.unwrap_or(b"").iter().take_while(|byte| byte.is_ascii_digit());
-    digits.fold(0, |sum: u64, &digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
-}
-
-/// The process ends, and removes its file, which takes memory. (If the process is killed, the next command removes it.)
-pub(crate) fn at_exit() {
-    if opened().is_none() || access::now() == access::Access::None {
-        return;
-    }
-    // SAFETY: no preconditions.
-    let pid = unsafe { libc::getpid() } as u32;
-    // A child that hasn't noticed its fork yet still has its parent's segment.
-    if opened().is_some_and(|segment| segment.name(pid).is_some()) {
-        // SAFETY: OPEN: nobody writes any more. A NUL-terminated path. Threads that go on running still have the mapping.
-        unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
-    }
-}
-
-/// In the child of a fork: the segment is the parent's.
-fn in_child() {
-    // Relaxed: there is one thread.
-    lockwright_observe.base.store(0, Relaxed);
-    lockwright_observe.state.store(NONE, Relaxed);
 }
 
 /// The calling thread has to wait; `caller` is the address of its call, or 0. Returns when, ns; 0: the wait isn't counted.
@@ -495,88 +313,4 @@ pub(crate) fn retire(mutex: &Mutex) {
         let lock = core::ptr::from_ref(mutex).addr() as u64;
         segment.retire(lock);
     }
-}
-
-/// The stack of the program's call; 0: none, or nobody wants one.
-///
-/// It follows frame pointers, if the program has them. In a program without them that register may hold anything, and doesn't lead to
-/// a chain of frames. Then we copy a piece of the stack, for the reader to unwind. The kernel reads the memory, since it reports an
-/// error instead of faulting. A process that may not ask the kernel gets no stacks.
-#[cold]
-fn stack(segment: &Segment, call: Call) -> u32 {
-    /// Fewer frames don't count as a chain.
-    const CHAIN: usize = 3;
-    if call.from == 0 || !is_full() || access::is_fenced() || access::is_confined() {
-        return 0;
-    }
-    let mut frames = [0_u64; DEPTH];
-    let depth = by_frame_pointers(call, &mut frames);
-    if depth < CHAIN && call.stack != 0 {
-        let copied = thread::leaving_errno(|| {
-            segment.piece(call.key() | 1, call.registers(), |to| call.copy_stack(to))
-        });
-        if copied != 0 {
-            return copied;
-        }
-    }
-    segment.stack(&frames[..depth])
-}
-
-/// Writes return addresses, the call's own first; returns how many.
-fn by_frame_pointers(call: Call, frames: &mut [u64; DEPTH]) -> usize {
-    /// How many bytes to copy at a time, and how far apart frames may lie.
-    const CHUNK: usize = 1024;
-    const FAR: usize = 1 << 20;
-    frames[0] = call.from as u64;
-    let mut depth = 1;
-    let mut copy = [0_usize; CHUNK / size_of::<usize>()];
-    let (mut base, mut len, mut at) = (0, 0, call.frame);
-    // Callers' frames lie above the call's own.
-    if at.checked_sub(call.stack).is_none_or(|far| far > FAR && call.stack != 0) {
-        return depth;
-    }
-    while depth < DEPTH && at.is_multiple_of(size_of::<usize>()) && at != 0 {
-        let pair = 2 * size_of::<usize>();
-        if at < base || at + pair > base + len {
-            base = at;
-            len = read_memory(at, &mut copy);
-            if len < pair {
-                break;
-            }
-        }
-        let index = (at - base) / size_of::<usize>();
-        let (next, caller) = (copy[index], copy[index + 1]);
-        if caller < 4096 {
-            break;
-        }
-        frames[depth] = caller as u64;
-        depth += 1;
-        if next <= at || next - at > FAR {
-            break;
-        }
-        at = next;
-    }
-    depth
-}
-
-/// Copies memory of our own process that may not exist; returns how many bytes it got.
-fn read_memory(at: usize, into: &mut [usize]) -> usize {
-    let to = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: size_of_val(into) };
-    // Not beyond the page's end: the next page may not exist.
-    let here = 4096 - at % 4096;
-    let from = libc::iovec {
-        iov_base: core::ptr::without_provenance_mut(at),
-        iov_len: here.min(size_of_val(into)),
-    };
-    let got = thread::leaving_errno(|| {
-        // SAFETY: the kernel writes at most its length into our own buffer, and checks what it reads.
-        unsafe {
-            let pid: c_int = libc::getpid();
-            // Each as wide as a register, since the last one is passed on the stack.
-            let (one, none) = (1 as c_ulong, 0 as c_ulong);
-            let (to, from) = (&raw const to, &raw const from);
-            libc::syscall(libc::SYS_process_vm_readv, pid, to, one, from, one, none)
-        }
-    });
-    usize::try_from(got).unwrap_or(0)
 }

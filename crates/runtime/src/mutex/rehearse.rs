@@ -1,0 +1,52 @@
+//! Pairs of lock and unlock whose cost is measured: what watching them takes is left out of what is recorded.
+
+use super::{give, lock_contended, take, unlock_contended};
+use crate::environment::{fast_give, fast_take, threads};
+use crate::layout::Mutex;
+use crate::mode::SEVERAL;
+use crate::thread;
+use crate::watch::Rehearsal;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
+use lockwright_platform::Word;
+
+/// Locks and unlocks a mutex of its own, `pairs` times.
+#[inline(never)]
+pub(crate) fn rehearse(pairs: u32, how: Rehearsal) {
+    let mutex = MaybeUninit::<Mutex>::zeroed();
+    // SAFETY: zeroed memory is an unlocked mutex.
+    let mutex = core::hint::black_box(unsafe { mutex.assume_init_ref() });
+    for _ in 0..pairs {
+        if let Rehearsal::Stamped(hooks) = how {
+            let stop = || (hooks.before)(None);
+            let start = |note| (hooks.after)(note, None);
+            let note = stop();
+            take(mutex, 0);
+            start(note);
+            mutex.owner.store(0, Relaxed); // as above
+            let note = stop();
+            give(mutex);
+            start(note);
+            continue;
+        }
+        let mode = if let Rehearsal::Several = how { SEVERAL } else { threads() };
+        fast_take(mutex, || mode);
+        mutex.owner.store(thread::id(), Relaxed); // as above
+        mutex.owner.store(0, Relaxed);
+        fast_give(mutex, mode);
+    }
+}
+
+/// Locks and unlocks a mutex of its own, `pairs` times, by operations that the trace records.
+#[inline(never)]
+pub(crate) fn rehearse_recorded(pairs: usize) {
+    let mutex = Mutex::new();
+    let mutex = core::hint::black_box(&mutex);
+    for _ in 0..pairs {
+        // SAFETY: what they expect.
+        unsafe {
+            lock_contended(mutex, 0);
+            unlock_contended(mutex);
+        }
+    }
+}

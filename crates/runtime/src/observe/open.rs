@@ -1,0 +1,197 @@
+//! The segment: made for the first thread that has to wait, in this user's folder or where a command wants it, and removed at
+//! the end.
+
+use super::{SEGMENT, before_sleep, lockwright_observe, maps, opened};
+use crate::env::{say, variable};
+use crate::fork::{self, When};
+use crate::{access, files, thread};
+use core::cell::UnsafeCell;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use lockwright_native::futex::{self, Clock};
+use lockwright_observe::control::{BUSY, FAILED, Level, NONE, OPEN};
+use lockwright_observe::layout::FOLDERS;
+use lockwright_observe::{About, Refused, Segment};
+
+/// What the environment said at the start: the program may have changed it by the time that the segment is made.
+struct Said {
+    /// The lock in use.
+    lock: [u8; 128],
+    lock_len: usize,
+    /// LOCKWRIGHT_OBSERVE_DIR, which replaces [`FOLDERS`]; empty: not set.
+    folder: [u8; 256],
+    folder_len: usize,
+}
+
+struct Spec(UnsafeCell<Said>);
+// SAFETY: written by the constructor.
+unsafe impl Sync for Spec {}
+static SPEC: Spec =
+    Spec(UnsafeCell::new(Said { lock: [0; 128], lock_len: 0, folder: [0; 256], folder_len: 0 }));
+
+/// The path of the segment's file, if it lies in one of [`FOLDERS`]; ends in NUL. Empty: somebody else removes it.
+struct File(UnsafeCell<[u8; 128]>);
+// SAFETY: written by the thread that has made the state BUSY, and read while the state is OPEN.
+unsafe impl Sync for File {}
+static FILE: File = File(UnsafeCell::new([0; 128]));
+
+static HAS_SAID: AtomicBool = AtomicBool::new(false);
+
+/// Reads LOCKWRIGHT_OBSERVE.
+///
+/// # Safety
+/// Called once, by the constructor.
+pub(crate) unsafe fn load() {
+    let lock = variable(c"LOCKWRIGHT_LOCK").unwrap_or(b"auto");
+    // SAFETY: called once, before anybody reads it.
+    let said = unsafe { &mut *SPEC.0.get() };
+    said.lock_len = lock.len().min(said.lock.len());
+    said.lock[..said.lock_len].copy_from_slice(&lock[..said.lock_len]);
+    if let Some(folder) = variable(c"LOCKWRIGHT_OBSERVE_DIR") {
+        match said.folder.get_mut(..folder.len()) {
+            Some(place) if folder[0] == b'/' => {
+                place.copy_from_slice(folder);
+                said.folder_len = folder.len();
+            }
+            _ => say(&[
+                b"LOCKWRIGHT_OBSERVE_DIR='",
+                folder,
+                b"' is no absolute path of at most 256 bytes: it is ignored\n",
+            ]),
+        }
+    }
+    let Some(name) = variable(c"LOCKWRIGHT_OBSERVE") else { return };
+    match Level::from_name(name) {
+        Some(level) => lockwright_observe.begin(level),
+        None => say(&[
+            b"LOCKWRIGHT_OBSERVE='",
+            name,
+            b"' is none of off, counters, full: nothing is counted\n",
+        ]),
+    }
+}
+
+#[cold]
+pub(super) fn open() -> Option<Segment> {
+    let control = &lockwright_observe;
+    // ORDERING: Acquire, pairs with the Release below.
+    control.state.compare_exchange(NONE, BUSY, Acquire, Relaxed).ok()?;
+    fork::tell_child(When::Unseen, in_child);
+    futex::before_sleep(before_sleep);
+    let made = thread::leaving_errno(make);
+    maps::begin();
+    if let Err(Refused::System(error)) = made {
+        control.error.store(error as u32, Relaxed); // published below
+    }
+    // SAFETY: BUSY: nobody else reads or writes it.
+    unsafe { *SEGMENT.0.get() = made.ok() };
+    if let Ok(segment) = made {
+        control.base.store(segment.base().addr() as u64, Relaxed); // as above
+    } else if !HAS_SAID.swap(true, Relaxed) {
+        say(&[b"no shared memory to count locks in: nothing is counted\n"]);
+    }
+    // ORDERING: Release, pairs with the Acquire in `segment`: the segment is complete.
+    control.state.store(if made.is_ok() { OPEN } else { FAILED }, Release);
+    made.ok()
+}
+
+fn make() -> Result<Segment, Refused> {
+    // A filter that is older than the program comes from a container or a service manager. Those allow making files; and
+    // somebody asked for this one.
+    if access::now() == access::Access::None {
+        return Err(Refused::System(libc::EPERM)); // the program's own filter may kill
+    }
+    let (mut command, mut stat, mut boot) = ([0_u8; 512], [0_u8; 1024], [0_u8; 40]);
+    // SAFETY: written by the constructor.
+    let said = unsafe { &*SPEC.0.get() };
+    let about = About {
+        now_ns: futex::now(Clock::Monotonic),
+        started: files::read(c"/proc/self/stat", &mut stat).map_or(0, started),
+        namespace: files::inode(c"/proc/self/ns/pid"),
+        boot: files::read(c"/proc/sys/kernel/random/boot_id", &mut boot)
+            .unwrap_or(b"")
+            .trim_ascii(),
+        lock: &said.lock[..said.lock_len],
+        command: files::command_line(&mut command),
+    };
+    if said.folder_len > 0 {
+        match Segment::create(&said.folder[..said.folder_len], &about) {
+            Err(Refused::System(libc::ENOENT)) => {} // the command that made the folder has ended, but the program goes on
+            made => return made,
+        }
+    }
+    let mut why = Refused::System(libc::ENOENT);
+    for (before, after) in FOLDERS {
+        let mut path = [0_u8; 64];
+        let len = folder(before.as_bytes(), after.as_bytes(), &mut path);
+        // SAFETY: a NUL-terminated path. If the folder is a link, or belongs to somebody else, opening it will be refused. (Not by
+        // libc's `mkdir`: a program may define a function of that name.)
+        unsafe { libc::syscall(libc::SYS_mkdirat, libc::AT_FDCWD, path.as_ptr(), 0o700) };
+        match Segment::create(&path[..len], &about) {
+            Ok(segment) => {
+                // SAFETY: no preconditions.
+                let name = segment.name(unsafe { libc::getpid() } as u32).unwrap_or([0; 64]);
+                // SAFETY: BUSY: nobody else reads or writes it.
+                let file = unsafe { &mut *FILE.0.get() };
+                *file = [0; 128];
+                file[..len].copy_from_slice(&path[..len]);
+                file[len] = b'/';
+                file[len + 1..len + 1 + name.len() - 1].copy_from_slice(&name[..name.len() - 1]);
+                return Ok(segment);
+            }
+            Err(refused) => why = refused,
+        }
+    }
+    Err(why)
+}
+
+/// Writes the name of this user's folder; returns its length.
+fn folder(before: &[u8], after: &[u8], path: &mut [u8; 64]) -> usize {
+    let mut digits = [0_u8; 10];
+    // SAFETY: no preconditions.
+    let mut user = unsafe { libc::geteuid() };
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (user % 10) as u8;
+        user /= 10;
+        if user == 0 {
+            break;
+        }
+    }
+    let mut len = 0;
+    for piece in [before, &digits[at..], after] {
+        path[len..len + piece.len()].copy_from_slice(piece);
+        len += piece.len();
+    }
+    len
+}
+
+/// Field 22 of `/proc/PID/stat`; the second may contain anything.
+fn started(stat: &[u8]) -> u64 {
+    let end = stat.iter().rposition(|&byte| byte == b')').map_or(0, |at| at + 1);
+    let field = stat[end..].split(|&byte| byte == b' ').filter(|field| !field.is_empty()).nth(19);
+    let digits = field.unwrap_or(b"").iter().take_while(|byte| byte.is_ascii_digit());
+    digits.fold(0, |sum: u64, &digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit - b'0')))
+}
+
+/// The process ends, and removes its file, which takes memory. (If the process is killed, the next command removes it.)
+pub(crate) fn at_exit() {
+    if opened().is_none() || access::now() == access::Access::None {
+        return;
+    }
+    // SAFETY: no preconditions.
+    let pid = unsafe { libc::getpid() } as u32;
+    // A child that hasn't noticed its fork yet still has its parent's segment.
+    if opened().is_some_and(|segment| segment.name(pid).is_some()) {
+        // SAFETY: OPEN: nobody writes any more. A NUL-terminated path. Threads that go on running still have the mapping.
+        unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, (*FILE.0.get()).as_ptr(), 0) };
+    }
+}
+
+/// In the child of a fork: the segment is the parent's.
+fn in_child() {
+    // Relaxed: there is one thread.
+    lockwright_observe.base.store(0, Relaxed);
+    lockwright_observe.state.store(NONE, Relaxed);
+}
