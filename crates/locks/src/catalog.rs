@@ -1,6 +1,6 @@
 //! The catalogue: the only list of locks. The command, the docs, the tests, the models and the runtime
-//! iterate it; a new lock is its own file and one line below. A preset is a lock of the list with other defaults,
-//! or over another base: it has no file, only an entry here.
+//! iterate over it; a new lock takes a file of its own and one line below. A preset is another lock with other
+//! defaults, or over another base: it has no file, only an entry here.
 
 use crate::amp::cal_textbook;
 use crate::amp::reorderable::{self, Reorderable};
@@ -57,7 +57,7 @@ macro_rules! catalog {
             $(visitor.visit::<$rule>(&$front);)*
         }
 
-        /// Shows every whole lock's type to `visitor`; a wide one, as it lives in place.
+        /// Shows every whole lock's type to `visitor`; wide locks as they live in place.
         pub fn visit_whole<P: Platform>(visitor: &mut impl WholeVisitor<P>) {
             $({
                 type Lock<P> = $lock;
@@ -131,7 +131,7 @@ const BRAVO_PHASE_FAIR_ENTRY: Entry = Entry {
     ..rw::bravo::ENTRY
 };
 
-/// LibASL-MAX (PPoPP 2022, section 4.1): the most throughput that reordering can give, and the longest waits of
+/// LibASL-MAX (PPoPP 2022, section 4.1): the most throughput that reordering can give, and the longest waits on
 /// little cores.
 struct Max;
 impl Tune for Max {

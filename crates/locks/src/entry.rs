@@ -1,4 +1,4 @@
-//! What the catalogue says of a lock, and what it lets others do with all of them.
+//! What the catalogue says about a lock, and how generic code visits all locks.
 
 use crate::front::Rule;
 use crate::rw::ReadWrite;
@@ -7,7 +7,7 @@ use lockwright_platform::{InPlace, Platform, TryLock};
 /// How a lock gets into a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Word 0 of `pthread_mutex_t` *is* the lock (glibc's own protocol); the algorithm is who waits and
+    /// Word 0 of `pthread_mutex_t` *is* the lock (glibc's own protocol). The algorithm decides who waits, and
     /// how. We recommend these for programs.
     Front,
     /// The textbook algorithm, as published. Under the preload it stands in front of word 0: its
@@ -17,17 +17,17 @@ pub enum Kind {
     ReadWrite,
 }
 
-/// What a lock promises about the order of its waiters: `sim` and `explore` check it at every acquisition. On
-/// every lock, it does not cover threads that don't queue (trylock, timed locks, signalled condvar waiters).
+/// What a lock promises about the order of its waiters. `sim` and `explore` check it at every acquisition. No
+/// lock's promise covers threads that don't queue (trylock, timed locks, signalled condvar waiters).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
     /// None: any waiter may be overtaken any number of times.
     Nothing,
-    /// First come, first served: once a waiter could be seen waiting, nobody that comes later is served
+    /// First come, first served: once others can see that a waiter waits, no later arrival is served
     /// before it.
     Arrival,
-    /// While a waiter is head of the line, at most `bypass` (the tuning's) threads that came after it joined
-    /// take the lock; not counted while it naps or watches, for a bounded time.
+    /// While a waiter is head of the line, at most `bypass` (see the tuning) threads that came after it
+    /// take the lock. While the head naps or watches, for a bounded time, they don't count.
     Bypass,
     /// `Arrival` unless threads outnumber the CPUs; always `Bypass`.
     ArrivalOrBypass,
@@ -40,11 +40,11 @@ pub struct OptionSpec {
     pub key: &'static str,
     /// What it means, with its unit.
     pub meaning: &'static str,
-    /// Smallest legal value.
+    /// The smallest legal value.
     pub min: u32,
-    /// Largest legal value.
+    /// The largest legal value.
     pub max: u32,
-    /// Value when not given; `None`: the machine decides (CPUs, affinity, quota).
+    /// The default value; `None`: the machine decides (CPUs, affinity, quota).
     pub default: Option<u32>,
 }
 
@@ -60,14 +60,14 @@ impl OptionSpec {
     }
 }
 
-/// What the catalogue says of a lock. Each lock's file exports its own as `ENTRY`; the catalogue has those of presets.
+/// What the catalogue says about a lock. Each lock's file exports its entry as `ENTRY`; the catalogue has those of presets.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     /// The name, everywhere: file name, command line, environment.
     pub id: &'static str,
     /// Front, whole, or a readers-writer lock.
     pub kind: Kind,
-    /// The lock whose rule or algorithm it shares, with other defaults; none: it has a file of its own.
+    /// The lock whose rule or algorithm it shares, with other defaults; `None`: it has a file of its own.
     pub preset_of: Option<&'static str>,
     /// One line: the idea.
     pub idea: &'static str,
@@ -75,7 +75,7 @@ pub struct Entry {
     pub source: &'static str,
     /// In which order waiters get the lock, in words.
     pub order: &'static str,
-    /// The same, as it is checked.
+    /// The same, in the form that is checked.
     pub promise: Promise,
     /// Do waiters on slower cores stand by for a window of time before they ask?
     pub stands_by: bool,
@@ -83,7 +83,7 @@ pub struct Entry {
     pub space: &'static str,
     /// Who sleeps, who wakes whom, and when.
     pub wakes: &'static str,
-    /// Who may be delayed, by what, and the bound if there is one.
+    /// Who may be delayed, by what, and for how long at most, if that is bounded.
     pub delay: &'static str,
     /// When to use it, and when not.
     pub advice: &'static str,
@@ -93,24 +93,24 @@ pub struct Entry {
 
 /// Does something with the type of every lock: the way to run generic code over the catalogue.
 pub trait Visitor<P: Platform> {
-    /// Called once a lock, in the catalogue's order.
+    /// Called once per lock, in the catalogue's order.
     fn visit<L: TryLock<P> + 'static>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the whole locks, which can live in place.
 pub trait WholeVisitor<P: Platform> {
-    /// Called once a whole lock, in the catalogue's order.
+    /// Called once per whole lock, in the catalogue's order.
     fn visit<L: TryLock<P> + InPlace + 'static>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the front locks' rules.
 pub trait FrontVisitor<P: Platform> {
-    /// Called once a front lock, in the catalogue's order.
+    /// Called once per front lock, in the catalogue's order.
     fn visit<R: Rule<P>>(&mut self, entry: &'static Entry);
 }
 
 /// As [`Visitor`], for the readers-writer locks.
 pub trait ReadWriteVisitor<P: Platform> {
-    /// Called once a readers-writer lock, in their order.
+    /// Called once per readers-writer lock, in the catalogue's order.
     fn visit<L: ReadWrite<P> + 'static>(&mut self, entry: &'static Entry);
 }

@@ -36,7 +36,7 @@ fn tuning<R: Rule<Threads>>() -> Tuning {
     R::defaults(Tuning::for_cpus(2))
 }
 
-/// What a thread has said of itself, and what the line's tail was then.
+/// What a thread has said about itself, and the line's tail at that moment.
 struct Said<'a> {
     memory: &'a Memory,
     is_joining: Cell<bool>,

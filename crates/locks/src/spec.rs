@@ -1,5 +1,5 @@
-//! Which lock, with which options: `NAME[:key=value,...]`. Command, bench, simulator and preloaded library all read it
-//! here, so they all understand the same.
+//! Which lock, with which options: `NAME[:key=value,...]`. Command, bench, simulator and preloaded library all parse it
+//! here, so they all agree on what it means.
 
 use crate::catalog::{find, find_read_write};
 use crate::entry::{Entry, OptionSpec};
@@ -15,19 +15,19 @@ pub struct Spec<'a> {
     pub text: &'a str,
     /// The lock's name.
     pub name: &'a str,
-    /// What the catalogue says of it; `None`: [`GLIBC`].
+    /// The lock's entry in the catalogue; `None`: [`GLIBC`].
     pub entry: Option<&'static Entry>,
-    /// All that stands after the colon.
+    /// Everything after the colon.
     options: Option<&'a str>,
 }
 
 impl<'a> Spec<'a> {
-    /// Reads `NAME[:key=value,...]`, of a mutex's lock.
+    /// Parses `NAME[:key=value,...]`, for a lock of mutexes.
     pub fn parse(text: &'a str) -> Result<Self, Bad<'a>> {
         Self::parse_by(text, find)
     }
 
-    /// The same, of a mutex's lock or of a readers-writer lock.
+    /// The same, for a lock of mutexes or a readers-writer lock.
     pub fn parse_any(text: &'a str) -> Result<Self, Bad<'a>> {
         Self::parse_by(text, |name| find(name).or_else(|| find_read_write(name)))
     }
@@ -53,7 +53,7 @@ impl<'a> Spec<'a> {
 
     /// The options that it was given, in order; if one is given twice, the later one counts.
     pub fn options(&self) -> impl Iterator<Item = (&'static OptionSpec, u32)> + use<'a> {
-        self.pieces().filter_map(Result::ok) // all are: `parse` has seen them
+        self.pieces().filter_map(Result::ok) // none is bad: `parse` has checked them
     }
 
     fn pieces(
@@ -83,7 +83,7 @@ fn read<'a>(
     }
 }
 
-/// A value without its unit, and how many of the option's own units that is: a time may have one, as in `10ms`.
+/// Splits off a time's unit, as in `10ms`: returns the digits, and the unit's size in the option's own unit.
 fn unit<'a>(value: &'a str, option: &OptionSpec) -> (&'a str, u32) {
     const UNITS: [(&str, u32); 4] =
         [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
@@ -99,12 +99,12 @@ fn is_number(value: &str) -> bool {
         && value.chars().all(|letter| letter.is_ascii_digit() || "+-.".contains(letter))
 }
 
-/// A text that names no lock, or has options that the lock does not have. `Display` is one line, with no hint.
+/// A text that names no lock, or options that the lock doesn't have. `Display` gives one line, without a hint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bad<'a> {
     /// The whole text, as it was written.
     pub text: &'a str,
-    /// What stands before the colon.
+    /// The part before the colon.
     pub name: &'a str,
     /// What is wrong.
     pub why: Why<'a>,
@@ -113,13 +113,13 @@ pub struct Bad<'a> {
 /// What is wrong with a [`Bad`] text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why<'a> {
-    /// No lock is called so.
+    /// No lock has this name.
     Name,
     /// A colon, and nothing after it.
     Nothing,
     /// This is not `key=value`.
     NoPair(&'a str),
-    /// The lock has no option of this key.
+    /// The lock has no option with this key.
     NoOption(&'a str),
     /// The value is not a number.
     NoNumber {
@@ -128,7 +128,7 @@ pub enum Why<'a> {
         /// What was given.
         value: &'a str,
     },
-    /// The value is too small or too large, or not whole.
+    /// The value is too small or too large, or not a whole number.
     OutOfRange {
         /// The option.
         option: &'static OptionSpec,
@@ -138,7 +138,7 @@ pub enum Why<'a> {
 }
 
 impl<'a> Bad<'a> {
-    /// The key of the option that is wrong, as it was written; empty: none is.
+    /// The key of the wrong option, as it was written; empty: no option is wrong.
     pub fn key(&self) -> &'a str {
         match self.why {
             Why::Name | Why::Nothing => "",

@@ -1,6 +1,6 @@
 //! A machine for unit tests: std's atomics and threads. Sleeping is a spurious wake-up, which is legal.
 //!
-//! What matters about a lock is shown by the models; here we only see that zeroed memory works and that the code runs.
+//! The models check what matters about a lock. Here we only check that zeroed memory works and that the code runs.
 #![allow(
     clippy::disallowed_types,
     reason = "this is a machine, the one place in this crate that may name core's atomics"
@@ -16,7 +16,7 @@ use lockwright_platform::{
 use std::alloc::Layout;
 use std::thread;
 
-/// Operating-system threads. Each has a clock of its own, which pauses and sleeps put forward; they run on cores of
+/// Operating-system threads. Each has a clock of its own, which pauses and sleeps advance. They run on cores of
 /// classes 0 and 1, by turns; the cores of a class are a domain.
 pub(crate) struct Threads;
 
@@ -36,7 +36,7 @@ std::thread_local! {
     static STEPS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// What a torn operation unwinds with.
+/// The payload with which a torn operation unwinds.
 struct Torn;
 
 /// One more operation of the calling thread on an atomic.
@@ -48,8 +48,8 @@ fn step() {
     }
 }
 
-/// Runs `operation` until right before its `at`-th access to an atomic, as if a signal handler came there that does not
-/// return. `None`: torn; else it had fewer.
+/// Runs `operation` until right before its `at`-th access to an atomic, as if a signal handler interrupted it there and did
+/// not return. `None`: it was torn; otherwise it had fewer accesses.
 pub(crate) fn torn<R>(at: u32, operation: impl FnOnce() -> R) -> Option<R> {
     STEPS.set(at);
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(operation));
@@ -222,7 +222,7 @@ impl Platform for Threads {
         unsafe { std::alloc::alloc_zeroed(LINE) }
     }
 
-    unsafe fn give_line(_line: *mut u8) {} // never freed: a line stays readable
+    unsafe fn give_line(_line: *mut u8) {} // never freed: lines must stay readable
 
     /// Each thread has memos of its own: tests run side by side.
     fn memo<R>(index: usize, look: impl FnOnce(&Memo<Self>) -> R) -> Option<R> {
@@ -235,7 +235,7 @@ std::thread_local! {
         (0..MEMOS).map(|_| Memo(core::array::from_fn(|_| Word32(AtomicU32::new(0))))).collect();
 }
 
-/// Zeroed memory, in the size and alignment that a `pthread_mutex_t` offers, works as an unlocked lock.
+/// Zeroed memory, with the size and alignment that a `pthread_mutex_t` offers, works as an unlocked lock.
 pub(crate) fn lives_in_zeroed_memory<L: TryLock<Threads> + InPlace>() {
     const { assert!(size_of::<L>() <= 16 && align_of::<L>() <= 8) }
     assert!(!core::mem::needs_drop::<L>());

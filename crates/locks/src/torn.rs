@@ -1,11 +1,11 @@
-//! For checkers: a wait in a front lock's line that is torn.
+//! For checkers: a thread that is torn out of its wait in a front lock's line.
 
 use crate::front::{ASLEEP, Note, PROMOTED, Parts, Tuning, WAITED, WAITING, Waiter};
 use crate::front::{join, leave_line, mark, unlock_slow};
 use lockwright_platform::Platform;
 
-/// Joins the line, is torn out of its wait, and leaves. `asleep`: once it has made sure that it would be
-/// woken; with a deadline, after it has slept until then.
+/// Joins the line, is torn out of its wait, and leaves. `asleep`: it first makes sure that somebody would wake it, and sleeps
+/// until the deadline if it has one.
 pub fn torn_wait<P: Platform>(
     parts: Parts<'_, P>,
     tuning: &Tuning,
@@ -30,7 +30,7 @@ pub fn torn_wait<P: Platform>(
             P::park(word, value, deadline);
         }
     }
-    // SAFETY: our own, and in the line.
+    // SAFETY: our own node, and in the line.
     unsafe { leave_line(parts, tuning, node) };
     if holds {
         unlock_slow(parts, tuning);

@@ -1,4 +1,4 @@
-//! Wide locks: those that need more than the 8 bytes of a mutex, because their words lie in lines of their own.
+//! Wide locks: locks that need more than the 8 bytes of a mutex, because their words lie in cache lines of their own.
 //!
 //! ```text
 //!     as published                       in place, 8 bytes
@@ -8,16 +8,16 @@
 //! ```
 //!
 //! [`Apart`] is a value in a line of its own. A wide lock is made of such lines; the simulator, the models and the bench use it
-//! as it is. [`Wide`] puts it behind 8 bytes: who asks is counted in, beside the pointer; a holder that leaves nobody behind gives
-//! the lines back. That costs two more atomic operations on one word, so measure a wide lock as it is.
+//! directly. [`Wide`] puts it behind 8 bytes. It counts the lock's users beside the pointer, and a holder that leaves nobody behind
+//! gives the lines back. That costs two more atomic operations on one word, so measure a wide lock directly.
 //!
 //! State: (home, users). enter: (null, 0) -> (home, 1), or (home, n) -> (home, n + 1). unlock, by its holder: (home, n) ->
 //! (home, n - 1), then it releases the lock at home; or (home, 1) -> (null, 0), and the lines are its own.
 //!
 //! 1. Free exactly while home = null.
-//! 2. Who holds or waits at home is counted, until right before it releases. So who counts down to 0 holds the lock, and
-//!    is alone with it.
-//! 3. Who has counted itself out touches home only to release, and not after that: whoever comes next may give it back.
+//! 2. Every thread that holds or waits at home is counted, until right before it releases. So a thread that counts down to 0 holds
+//!    the lock, and is alone with it.
+//! 3. A thread that has counted itself out touches home only to release, and not after that: the next thread may give it back.
 
 use core::marker::PhantomData;
 use core::ops::Deref;
@@ -52,7 +52,7 @@ impl<P: Platform, T> Deref for Apart<P, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: written by `new`, and ours until we end.
+        // SAFETY: written by `new`, and ours until we are dropped.
         unsafe { &*self.at }
     }
 }
@@ -67,12 +67,12 @@ impl<P: Platform, T> Drop for Apart<P, T> {
     }
 }
 
-/// How many can be counted: a line's address leaves as many bits free.
+/// The most users that can be counted: a line's address leaves that many bits free.
 const USERS: usize = 127;
 
 /// A wide lock behind 8 bytes.
 pub struct Wide<P: Platform, L> {
-    /// Where it lives, and how many use it. Written by arriving threads and by holders.
+    /// Where the lock lives, and how many threads use it. Written by arriving threads and by holders.
     home: P::Ptr<L>,
 }
 
@@ -102,7 +102,7 @@ fn with_users<L>(home: *mut L, users: usize) -> *mut L {
 }
 
 impl<P: Platform, L: TryLock<P>> Wide<P, L> {
-    /// A home that nobody knows yet.
+    /// Builds a home that nobody knows yet.
     fn build() -> *mut L {
         const { assert!(size_of::<L>() <= P::LINE && align_of::<L>() <= 128) }
         let home: *mut L = P::take_line().cast();
@@ -130,8 +130,8 @@ impl<P: Platform, L: TryLock<P>> Wide<P, L> {
             let result = if seen.is_null() {
                 let fresh = Self::build();
                 // STATE: (null, 0) -> (home, 1).
-                // ORDERING: Release [build]: the lock is there before others use it. Acquire, pairs with [leave]: the last
-                // critical section is over, which the fresh lock knows nothing of.
+                // ORDERING: Release [build]: the lock is built before others use it. Acquire, pairs with [leave]: the last
+                // critical section, of which the fresh lock knows nothing, is over.
                 let result =
                     self.home.compare_exchange(null_mut(), with_users(fresh, 1), AcqRel, Relaxed);
                 if result.is_err() {
@@ -154,7 +154,7 @@ impl<P: Platform, L: TryLock<P>> Wide<P, L> {
         }
     }
 
-    /// Counts the caller, who holds the lock, out; `true`: nobody else was there.
+    /// Counts out the caller, who holds the lock; `true`: nobody else was there.
     fn leave(&self) -> bool {
         let mut seen = self.home.load(Relaxed);
         loop {
@@ -184,7 +184,7 @@ impl<P: Platform, L: TryLock<P>> Sections<P> for Wide<P, L> {
 impl<P: Platform, L: TryLock<P>> RawLock<P> for Wide<P, L> {
     unsafe fn lock(&self, node: *mut Node<P, L>) {
         let home = self.enter();
-        // SAFETY: by invariant 2, home stays; the node is the caller's, and its inner one serves that lock alone.
+        // SAFETY: by invariant 2, home stays; the node is the caller's, and its inner node serves only that lock.
         unsafe {
             (*node).home = home;
             (*home).lock(&raw mut (*node).inner);
@@ -192,8 +192,8 @@ impl<P: Platform, L: TryLock<P>> RawLock<P> for Wide<P, L> {
     }
 
     unsafe fn unlock(&self, node: *mut Node<P, L>) {
-        // SAFETY: the caller locked with this node. Who is alone has the lock to itself (invariant 2); otherwise one that is
-        // counted waits for our release, or comes after it.
+        // SAFETY: the caller locked with this node. If it is alone, it has the lock to itself (invariant 2). Otherwise another
+        // counted thread waits for our release, or comes after it.
         unsafe {
             let home = (*node).home;
             if self.leave() {
@@ -207,12 +207,12 @@ impl<P: Platform, L: TryLock<P>> RawLock<P> for Wide<P, L> {
 
 impl<P: Platform, L: TryLock<P>> TryLock<P> for Wide<P, L> {
     unsafe fn try_lock(&self, node: *mut Node<P, L>) -> bool {
-        // Relaxed: only a hint that saves some lines.
+        // Relaxed: only a hint that saves taking some lines.
         if !self.home.load(Relaxed).is_null() {
             return false;
         }
         let home = Self::build();
-        // SAFETY: nobody else knows this home, so that this does not wait.
+        // SAFETY: nobody else knows this home, so this does not wait.
         unsafe {
             (*node).home = home;
             (*home).lock(&raw mut (*node).inner);

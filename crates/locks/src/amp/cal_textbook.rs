@@ -1,8 +1,8 @@
-//! Cal-textbook: a queue for each class of cores over a ticket lock; of the two heads, the one that has waited longest in proportion to
-//! its own section draws the next ticket; shorter sections are moved ahead.
+//! Cal-textbook: a queue for each class of cores over a ticket lock. Of the two heads, the one that has waited longest in proportion to
+//! its own section draws the next ticket. Shorter sections are moved ahead.
 //!
 //! *CAL: Core-Aware Lock for the big.LITTLE Multicore Architecture*, Applied Sciences 14(15), 6449, 2024, section 3, algorithm 1 (rows
-//! C04 to C13). `cal` is our own lock of this idea, for programs.
+//! C04 to C13). `cal` is our own lock with this idea, for programs.
 //!
 //! ```text
 //!   free, no_steal = 0 ─────────────────────────────────────────► ticket lock: holder ◄─ next
@@ -11,26 +11,27 @@
 //!   little  head ◄─ w ◄─ tail ─────────────────────┘
 //! ```
 //!
-//! State: (ticket, turn, queues). lock: as ticket's, if that is free and no_steal is 0; else join the queue of the core's class, and
-//! wait to be head. Head: where fewer than two hold or wait at the ticket lock, (t, OPEN, q) -> (t, LEAVING, q); if the other head's
-//! proportional wait is larger, (t, LEAVING, q) -> (t, that class, q). With the turn: draw a ticket, make the next one head, and (t, _,
-//! q) -> (t, OPEN, q). unlock: ticket's.
+//! State: (ticket, turn, queues). lock: the ticket lock's, if that is free and no_steal is 0; otherwise join the queue of the core's
+//! class, and wait to be head. Head: if fewer than two hold or wait at the ticket lock, (t, OPEN, q) -> (t, LEAVING, q); if the other
+//! head's proportional wait is larger, (t, LEAVING, q) -> (t, that class, q). With the turn: draw a ticket, make the next one head, and
+//! (t, _, q) -> (t, OPEN, q). unlock: the ticket lock's.
 //!
 //! 1. The ticket lock alone decides who holds the lock.
-//! 2. Who has made the turn LEAVING is head of its queue, and so is somebody of the class that it says. Nobody else leaves a queue
-//!    until it is OPEN again.
-//! 3. A queue has one rearranger. It alone changes the links of the nodes behind its own, which can't leave before it; never that of
-//!    the last. It hands its role to the last that it has placed: so each node is moved in one window, back by three places at most.
-//! 4. A node is touched by others only while it is in the queue. What the other head must know of a head lies in the lock.
+//! 2. The thread that has made the turn LEAVING is head of its queue. If the turn names a class, that class has a head. Nobody else
+//!    leaves a queue until the turn is OPEN again.
+//! 3. A queue has one rearranger. It alone changes the links of the nodes behind its own, which can't leave before it; never the link of
+//!    the last node. It passes its role to the last node that it has placed. So each node is moved in one window only, and back by three
+//!    places at most.
+//! 4. Others touch a node only while it is in the queue. The data about a head that the other head needs lie in the lock.
 //!
-//! Our deviations. The paper's text lets a head leave when the ticket lock is free; the authors' released code, when fewer than two
-//! hold or wait there, which takes the choice off the critical path: so do we. One turn stands for the paper's two `pop_flag`s: two
-//! heads that both set theirs, or both wait for each other, can't be. The other head's times are read from the lock, not from its node,
-//! which may be gone. How T_alone is measured: amp/lengths.rs (a machine that
-//! can't tell sections apart, `Platform::site`, counts them as one). No memory is allocated.
+//! Our deviations. In the paper's text a head leaves when the ticket lock is free. In the authors' released code it leaves when fewer
+//! than two hold or wait there, which takes the choice off the critical path; so do we. One turn replaces the paper's two `pop_flag`s,
+//! so that two heads can't both set theirs, or both wait for each other. The other head's times are read from the lock, not from its
+//! node, which may be gone. For how T_alone is measured, see amp/lengths.rs (a machine that can't tell sections apart,
+//! `Platform::site`, counts them as one). No memory is allocated.
 //!
-//! Facts: by proportional wait between classes; by arrival within each, but for three places; four lines of 128 B a lock, one node of
-//! 128 B a waiter; nobody sleeps; each waiter is delayed by those before it, and by every one of them that is not running.
+//! Facts: by proportional wait between classes; by arrival within each, up to three places; four lines of 128 B per lock, one node of
+//! 128 B per waiter; nobody sleeps; each waiter is delayed by those before it, and by each of them that is not running.
 
 use super::lengths::{Lengths, Section};
 use super::rearranger::{Node, is_next};
@@ -62,27 +63,27 @@ pub const ENTRY: Entry = Entry {
 /// The name that the catalogue uses.
 pub type Lock<P> = Cal<P>;
 
-/// Threads that hold or wait at the ticket lock: the released code's.
+/// A head waits until fewer threads than this hold or wait at the ticket lock, as in the released code.
 const IN_TICKET: u32 = 2;
-// The turn; larger: CHOSEN + the class whose head has it.
+// The turn. From CHOSEN on: CHOSEN + the class whose head has it.
 const OPEN: u32 = 0;
 const LEAVING: u32 = 1;
 const CHOSEN: u32 = 2;
 
 /// A class's queue.
 struct Queue<P: Platform> {
-    /// The last. Written by arriving threads, and by a head that finds itself last.
+    /// The last in the queue. Written by arriving threads, and by a head that finds itself last.
     tail: P::Ptr<Node<P>>,
-    /// Of the head: see [`Node`]; 0: the queue is empty. Written by the first to arrive, and by a head that leaves.
+    /// The head's times, see [`Node`]; 0: the queue is empty. Written by the first to arrive, and by a head that leaves.
     asked: P::Word,
     alone: P::Word,
 }
 
-/// What arrivals look at, and those who leave their queues.
+/// What arrivals look at, and threads that leave their queues.
 struct Gate<P: Platform> {
     ticket: Ticket<P>,
     turn: P::Word,
-    /// Of each class: does somebody queue? Written by the first to arrive, and by the last to leave.
+    /// For each class: does somebody queue? Written by the first to arrive, and by the last to leave.
     no_steal: [P::Word; 2],
 }
 
@@ -93,7 +94,7 @@ pub struct Cal<P: Platform> {
     lengths: Lengths<P>,
 }
 
-/// The clock, as nodes have it: not 0.
+/// The clock as nodes store it: never 0.
 fn clock<P: Platform>() -> u32 {
     (P::now() as u32).max(1)
 }
@@ -108,7 +109,7 @@ impl<P: Platform> Cal<P> {
         self.gate.ticket.users() < IN_TICKET // a hint
     }
 
-    /// Acquires by the queue of the core's class.
+    /// Acquires through the queue of the core's class.
     #[cold]
     fn lock_slow(&self, me: &Node<P>, node: *mut Node<P>) {
         let section = Section::here::<P>();
@@ -133,21 +134,21 @@ impl<P: Platform> Cal<P> {
         let number = self.gate.ticket.draw();
         self.leave(me, node, class, rearranges);
         // STATE: (t, _, q) -> (t, OPEN, q).
-        // ORDERING: Release, pairs with [turn]: what we wrote of the queue comes before the next look at it.
+        // ORDERING: Release, pairs with [turn]: what we wrote about the queue comes before the next look at it.
         self.gate.turn.store(OPEN, Release);
         self.gate.ticket.wait(number);
         me.since.store(if measures { clock::<P>() } else { 0 }, Relaxed); // ours
     }
 
-    /// The caller, who has the turn or was first in an empty queue, says who is head.
+    /// The caller has the turn, or came first to an empty queue: records who is head.
     fn announce(&self, class: usize, head: &Node<P>) {
         let queue = &self.queues[class];
-        // Relaxed, both: hints. (That a queue is empty is none; the turn publishes it.)
+        // Relaxed, both: hints. (An empty queue is no hint, but the turn publishes that.)
         queue.alone.store(head.alone.load(Relaxed), Relaxed);
         queue.asked.store(head.asked.load(Relaxed), Relaxed);
     }
 
-    /// Head: until it has the turn.
+    /// The head waits until it has the turn.
     fn wait_as_head(&self, me: &Node<P>, class: usize, rearranges: &mut bool) {
         let (gate, other) = (&*self.gate, &*self.queues[1 - class]);
         let ours = CHOSEN + class as u32;
@@ -158,8 +159,8 @@ impl<P: Platform> Cal<P> {
             gate.ticket.wait_for_room(IN_TICKET);
             // Relaxed: the exchange below looks again.
             let turn = P::spin_until(&gate.turn, Relaxed, |turn| turn == OPEN || turn == ours);
-            // STATE: (t, OPEN or our class, q) -> (t, LEAVING, q). What was read may be old: chosen was who was head before us.
-            // ORDERING: Acquire [turn]: the queues are as the last to leave one has left them.
+            // STATE: (t, OPEN or our class, q) -> (t, LEAVING, q). The turn that was read may be old: the head before us was chosen.
+            // ORDERING: Acquire [turn]: the queues are as the last thread that left one of them has left them.
             let is_ours = (turn == ours || self.has_room())
                 && gate.turn.compare_exchange(turn, LEAVING, Acquire, Relaxed).is_ok();
             if !is_ours {
@@ -179,7 +180,7 @@ impl<P: Platform> Cal<P> {
                 return;
             }
             // STATE: (t, LEAVING, q) -> (t, the other class, q).
-            // Relaxed: its queue is its own, and ours stays as it is until we leave.
+            // Relaxed: the other head knows its own queue, and ours stays as it is until we leave.
             gate.turn.store(CHOSEN + 1 - class as u32, Relaxed);
         }
     }
@@ -190,11 +191,11 @@ impl<P: Platform> Cal<P> {
         // ORDERING: Acquire [see]: the successor's node was made before we look at it.
         let mut next = me.next.load(Acquire);
         if next.is_null() {
-            // Relaxed, both: [empty] and the turn publish the first, the second is a hint.
+            // Relaxed, both: [empty] and the turn publish the first; the second is a hint.
             queue.asked.store(0, Relaxed);
             no_steal.store(0, Relaxed);
-            // ORDERING: Release [empty]: who comes first now writes after us. Relaxed on failure: the successor is read below.
-            // SURVIVES: what is said of its head is a hint, too.
+            // ORDERING: Release [empty]: the next thread to come first writes after us. Relaxed on failure: the successor is read below.
+            // SURVIVES: what it records about its head is a hint, too.
             if queue.tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
@@ -229,7 +230,7 @@ impl<P: Platform> Sections<P> for Cal<P> {
 impl<P: Platform> RawLock<P> for Cal<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         if self.may_steal() {
             me.since.store(0, Relaxed); // ours
@@ -242,13 +243,13 @@ impl<P: Platform> RawLock<P> for Cal<P> {
 
     #[inline]
     unsafe fn unlock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         let since = me.since.load(Relaxed);
         if since != 0 {
             self.lengths.note(me.section.get(), clock::<P>().wrapping_sub(since));
         }
-        // SAFETY: held; it uses no node.
+        // SAFETY: we hold it; a ticket lock uses no node.
         unsafe { self.gate.ticket.unlock(null_mut()) };
     }
 }

@@ -1,24 +1,24 @@
 //! feedback: from an epoch's latency to the reorder window of its next execution.
 //!
 //! Nian Liu, Jinyu Gu, Dahai Tang, Kenli Li, Binyu Zang, Haibo Chen, *Asymmetry-aware Scalable Locking*,
-//! PPoPP 2022, Algorithm 2: as TCP's congestion control, linear growth and exponential reduction.
+//! PPoPP 2022, Algorithm 2: linear growth and exponential reduction, as in TCP's congestion control.
 //!
 //! ```text
 //!   window    latency > SLO: halve; unit = (1 - percentile) x window      otherwise: + unit, at most 100 ms
 //!   2r ----------x-------------x------   After 1 / (1 - percentile) good executions the window is back at
 //!              / |           / |         the size that violated: about that share of executions violates,
-//!    r  ------   |    ------   |         whatever the relation of window and latency, as long as it is
-//!                ------        -------   monotone. A P99 violates in about 1 of 101.
+//!    r  ------   |    ------   |         however latency depends on the window, as long as it does so
+//!                ------        -------   monotonically. With P99, about 1 in 101 violates.
 //! ```
 //!
 //! We differ in three points.
-//! 1. *The unit never falls below a 1024th of what it is for a window as large as the SLO.* In integers,
-//!    after many violations, it would become 0, and the window would never grow again.
-//! 2. *A window that has grown to four times what it was reduced to has its unit doubled.* After a lasting
-//!    change of load, the number of executions until the window fits grows with the logarithm of the
-//!    distance, not with the distance. A unit never exceeds half of what a reduction from the present window
+//! 1. *The unit never falls below a 1024th of its value for a window as large as the SLO.* With integers it
+//!    would become 0 after many violations, and the window would never grow again.
+//! 2. *When a window has grown to four times its reduced size, its unit is doubled.* After a lasting
+//!    change of load, the number of executions until the window fits then grows with the logarithm of the
+//!    distance, not with the distance. A unit never exceeds half of what a reduction from the current window
 //!    would make it, so this does not make violations more frequent than the percentile allows.
-//! 3. *The first window is the SLO itself.* From a much smaller one, growth takes ten thousand
+//! 3. *The first window is the SLO itself.* From a much smaller one, growth would take ten thousand
 //!    executions.
 
 /// The longest reorder window, ns: it bounds every wait for others to overtake (100 ms).
@@ -39,8 +39,7 @@ impl Percentile {
         if millionths >= 900_000 && millionths <= 999_000 { Some(Self(millionths)) } else { None }
     }
 
-    /// The percentile that `text` says in decimal: `99`, `99.9`; `None` if that isn't a number from
-    /// 90 to 99.9.
+    /// Parses a percentile in decimal: `99`, `99.9`; `None` if that isn't a number from 90 to 99.9.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut millionths = 0_u32;
         let mut weight = None; // before the point
@@ -89,13 +88,13 @@ pub struct Feedback {
 }
 
 impl Feedback {
-    /// What an epoch starts with, once its SLO is known.
+    /// An epoch's first window, once its SLO is known.
     pub const fn first(slo_ns: u64, percentile: Percentile) -> Self {
         let window_ns = capped(slo_ns);
         Self { window_ns, unit_ns: at_least(percentile.unit_ns(window_ns), window_ns, percentile) }
     }
 
-    /// The same with a window of at most `window_ns`, which another thread ended with.
+    /// The same with a window of at most `window_ns`, another thread's last one.
     #[must_use]
     pub const fn at_most(self, window_ns: u32, slo_ns: u64, percentile: Percentile) -> Self {
         if self.window_ns <= window_ns {
@@ -105,7 +104,7 @@ impl Feedback {
         Self { window_ns, unit_ns }
     }
 
-    /// What it goes on with after an execution that took `latency_ns`.
+    /// The next window, after an execution that took `latency_ns`.
     #[inline]
     #[must_use]
     pub const fn after(self, latency_ns: u64, slo_ns: u64, percentile: Percentile) -> Self {

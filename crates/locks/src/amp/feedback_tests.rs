@@ -206,7 +206,7 @@ fn an_slo_out_of_reach_closes_the_window_and_a_later_phase_opens_it_again() {
         let percentile = percentile(millionths);
         let spare = percentile.spare() as f64 / MILLION as f64;
         let mut machine = Machine::new(100_000, percentile);
-        // Half of the executions are too slow whatever the window.
+        // Half of the executions are too slow, whatever the window.
         let crowded = |window: f64, machine: &mut Machine| 200_000.0 * machine.random() + window;
         machine.run(100, crowded);
         let run = machine.run((100.0 / spare) as usize, crowded);
@@ -236,7 +236,7 @@ fn the_window_follows_a_change_of_load() {
     assert!(run.violations < 0.015, "{}", run.violations);
 }
 
-/// One epoch, two code paths: the long one decides; nothing violates more often than it may.
+/// One epoch with two code paths: the long one decides, and nothing violates more often than it may.
 #[test]
 fn heterogeneous_executions_keep_the_slo() {
     for share in [0.05, 0.5, 0.95] {
@@ -255,7 +255,7 @@ fn heterogeneous_executions_keep_the_slo() {
     }
 }
 
-/// An epoch that is switched out now and then loses half of its window, and has it back soon.
+/// An epoch that now and then loses its CPU loses half of its window, and gets it back soon.
 #[test]
 fn a_rare_stall_costs_little() {
     let stalled = |window: f64, machine: &mut Machine| {

@@ -1,21 +1,21 @@
 //! How long critical sections take: T_alone of CAL (*Core-Aware Lock for the big.LITTLE Multicore Architecture*, Applied Sciences
 //! 2024, section 3.2: measured "in the warm-up phase").
 //!
-//! A section is measured in its first 32 acquisitions that had to wait; the least time for which it was held counts. After that nobody
-//! reads the clock for it. It is kept as if measured on the fastest cores: while others want the lock, most of the time that it is held
-//! goes into fetching data, on all cores alike, and what a thread alone would need can't be seen on each class. A thread that has
-//! changed to a core of another class meanwhile does not count.
+//! A section is measured in its first 32 acquisitions that had to wait; the shortest hold counts. After that nobody reads the clock
+//! for it. Times are converted to the fastest cores. While others want the lock, most of a hold goes into fetching data, on all cores
+//! alike, so the time that a thread would need alone can't be seen for each class. A thread that has moved to a core of another class
+//! meanwhile does not count.
 
 use crate::wide::Apart;
 use core::array;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Class, FULL_SPEED, Platform, Word};
 
-/// Sections that are told apart.
+/// How many sections are told apart.
 const SITES: usize = 8;
-/// Acquisitions of a section that are measured.
+/// How many acquisitions of a section are measured.
 const WARM_UP: u32 = 32;
-/// What is not known counts as this long on the fastest cores, ns.
+/// A section that isn't known yet counts as this long on the fastest cores, ns.
 const UNKNOWN_NS: u32 = 1_000;
 
 /// A section, on a class of cores.
@@ -26,7 +26,7 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// The one that the calling thread asks for.
+    /// The section that the calling thread is about to enter.
     pub(super) fn here<P: Platform>() -> Self {
         Self { class: P::place().class, site: P::site() as usize % SITES }
     }
@@ -42,9 +42,9 @@ impl Default for Section {
     }
 }
 
-/// A line of what is known.
+/// The sections' lengths, in a cache line.
 pub(super) struct Lengths<P: Platform> {
-    /// Of each section: ns on the fastest cores, times 64, and how often it was measured. Written by holders.
+    /// For each section: ns on the fastest cores, times 64, plus how often it was measured. Written by holders.
     known: Apart<P, [P::Word; SITES]>,
 }
 
@@ -61,7 +61,7 @@ impl<P: Platform> Lengths<P> {
         (alone.min(u32::MAX.into()) as u32, now % 64 < WARM_UP)
     }
 
-    /// The holder has held it for so long, ns.
+    /// The holder has held the lock for `held` ns.
     #[cold]
     pub(super) fn note(&self, section: Section, held: u32) {
         if section.class != P::place().class {

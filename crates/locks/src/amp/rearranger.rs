@@ -1,8 +1,8 @@
-//! A queue of `cal-textbook` (amp/cal_textbook.rs): its nodes, and the waiter that puts those behind it into an order.
+//! A queue of `cal-textbook` (amp/cal_textbook.rs): its nodes, and the waiter that reorders those behind it.
 //!
 //! CAL (*Core-Aware Lock for the big.LITTLE Multicore Architecture*, Applied Sciences 2024, section 3.2, stage 2). A slowdown is the
-//! time from a request to the release, by that of the section alone (T_alone). Each new node goes to where the slowdowns of a window
-//! of nodes are most alike.
+//! time from a request to the release, divided by the time of the section alone (T_alone). Each new node goes to the place where the
+//! slowdowns of a window of nodes are most alike.
 //!
 //! ```text
 //!   before   head ─► w ─► R ─► a 400 ─► b 100 ─► c ...      c is the last, and stays
@@ -16,9 +16,9 @@ use core::ptr::null_mut;
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
-/// Nodes that are rearranged at once: the released code's.
+/// How many nodes are rearranged at a time, as in the released code.
 const WINDOW: usize = 4;
-/// How long a rearranger waits for others to rearrange, ns; then twice as long, up to this.
+/// How long a rearranger first waits for nodes to rearrange, ns; the time doubles, up to the second constant.
 const LOOK_NS: u32 = 200;
 const LONGEST_NS: u32 = 4_000;
 
@@ -29,16 +29,16 @@ const REARRANGER: u32 = 2;
 /// A waiter's place in its queue.
 #[repr(align(128))]
 pub struct Node<P: Platform> {
-    /// Who comes after. Written by the owner before it arrives, once by the successor, then by the rearranger.
+    /// The next node. Written by the owner before it arrives, once by the successor, then by the rearranger.
     pub(super) next: P::Ptr<Node<P>>,
     /// Written by the owner before it arrives, then by the predecessor and by the rearranger.
     gate: P::Word,
     /// T_enqueue (low half of the clock's ns) and T_alone (ns). Written by the owner before it links.
     pub(super) asked: P::Word,
     pub(super) alone: P::Word,
-    /// Since when it is held, as `asked`; 0: that is not measured. The owner's.
+    /// Since when the owner has held the lock, as `asked`; 0: the hold isn't measured. The owner's.
     pub(super) since: P::Word,
-    /// What it asks for. The owner's.
+    /// The section that the owner asks for. The owner's.
     pub(super) section: Cell<Section>,
 }
 
@@ -54,7 +54,7 @@ impl<P: Platform> Default for Node<P> {
 unsafe impl<P: Platform> Sync for Node<P> {}
 
 impl<P: Platform> Node<P> {
-    /// Ready to join a queue.
+    /// Readies it to join a queue.
     pub(super) fn reset(&self, section: Section, alone: u32, now: u32) {
         // Relaxed, all: nobody else knows the node yet.
         self.next.store(null_mut(), Relaxed);
@@ -64,14 +64,14 @@ impl<P: Platform> Node<P> {
         self.section.set(section);
     }
 
-    /// It is head now; the caller, who has left, was rearranger?
+    /// Makes it head; `rearranges`: the caller, which has left, was rearranger.
     pub(super) fn make_head(&self, rearranges: bool) {
-        // ORDERING: Release [head]: the links behind it, if we were rearranger.
-        // SURVIVES: only in queues of more waiters than explorations have threads are links changed.
+        // ORDERING: Release [head]: publishes the links behind it, if we were rearranger.
+        // SURVIVES: links change only in queues of more waiters than explorations have threads.
         self.gate.fetch_or(if rearranges { HEAD | REARRANGER } else { HEAD }, Release);
     }
 
-    /// Until the predecessor has left; `true`: the caller is rearranger now.
+    /// Waits until the predecessor has left; `true`: the caller is rearranger now.
     pub(super) fn wait(&self) -> bool {
         let is_head = |gate| gate & HEAD != 0;
         // ORDERING: Acquire, here and below, pairs with [head] and [role]: the links behind us are as the last rearranger left them.
@@ -94,18 +94,18 @@ impl<P: Platform> Node<P> {
         true
     }
 
-    /// The rearranger places those behind it, a window of them, and hands its role on; `false`: too few wait.
+    /// The rearranger places a window of the nodes behind it, and passes its role on; `false`: too few wait.
     pub(super) fn rearrange(&self) -> bool {
         let (mut nodes, mut alone) = ([null_mut::<Node<P>>(); WINDOW], [0; WINDOW]);
         let mut count = 0;
         // ORDERING: Acquire, here and below, as [see].
         let mut rest = self.next.load(Acquire);
         while count < WINDOW && !rest.is_null() {
-            // SAFETY: by invariant 3, it stays in the queue while we do.
+            // SAFETY: by invariant 3, it stays in the queue as long as we do.
             let node = unsafe { &*rest };
             let behind = node.next.load(Acquire);
             if behind.is_null() {
-                break; // the last: somebody may be about to follow it
+                break; // the last one: somebody may be joining behind it
             }
             (nodes[count], alone[count]) = (rest, node.alone.load(Relaxed)); // published by the link
             count += 1;
@@ -122,7 +122,7 @@ impl<P: Platform> Node<P> {
             alone[place..=last].rotate_right(1);
         }
         if is_moved {
-            self.next.store(nodes[0], Relaxed); // ours alone to read
+            self.next.store(nodes[0], Relaxed); // only we read it
             for place in 0..count {
                 let next = if place + 1 < count { nodes[place + 1] } else { rest };
                 // Relaxed: [role] and [head] publish it. SAFETY: as above.
@@ -136,14 +136,14 @@ impl<P: Platform> Node<P> {
     }
 }
 
-/// Is a head with this wait and T_alone next, and not that one? By proportional wait.
+/// By proportional wait, is the head with the first wait and T_alone next, and not the other head?
 pub(super) fn is_next((waited, alone): (u64, u32), (its_wait, its_alone): (u64, u32)) -> bool {
     let (alone, its_alone) = (u64::from(alone), u64::from(its_alone));
     (waited + its_alone) * its_alone >= (its_wait + alone) * alone
 }
 
-/// Where among those before it the last of these sections should be, so that the slowdowns of all, served after one of `first` ns, are
-/// most alike; where it is, if that makes no difference.
+/// The place among these sections to which the last one should move, so that the slowdowns of all of them, served after a section of
+/// `first` ns, are most alike. If that makes no difference, it stays.
 pub(super) fn best_place(first: u32, alone: &[u32]) -> usize {
     let last = alone.len() - 1;
     // In 1024ths.
@@ -181,7 +181,7 @@ mod tests {
     use lockwright_platform::Ordering::Relaxed;
     use lockwright_platform::{Ptr, Word};
 
-    /// A queue of these sections; the order in which the first puts those behind it, and who is rearranger then.
+    /// For a queue of these sections: the order into which the first node puts the others, and the next rearranger.
     fn rearranged<const N: usize>(alone: [u32; N]) -> ([usize; N], Option<usize>) {
         let nodes: [Node<Threads>; N] = core::array::from_fn(|_| Node::default());
         let address = |n: usize| (&raw const nodes[n]).cast_mut();

@@ -1,7 +1,7 @@
-//! Reorderable: any first-come-first-served lock, and a second way to ask for it.
+//! Reorderable: any first-come-first-served lock, with a second way to acquire it.
 //!
 //! LibASL (*Asymmetry-aware Scalable Locking*, PPoPP 2022), section 3.2, algorithm 1: `lock_immediately` joins the base
-//! lock's queue; `lock_reorder(window)` first stands by (amp/standby.rs) for up to `window` ns, in which those who
+//! lock's queue. `lock_reorder(window)` first stands by (amp/standby.rs) for up to `window` ns, in which threads that
 //! come later may go first, and then joins. Unlock is the base lock's own.
 //!
 //! ```text
@@ -12,17 +12,17 @@
 //!   little cores  lock_reorder ── standby, window ──┘     (no queue of its own: windows differ)
 //! ```
 //!
-//! Our deviation: the paper's standby looks whether the lock is free, and joins the queue if it is. Ours tries to take
-//! it, and goes on standing by if somebody was faster. So it does not wait in the queue, with others behind it, for a
-//! lock that was free a moment ago; and where it succeeds, the cache line travels once, not twice. Simulated on an M1
-//! (LibASL, Fig 8g): at least 0.97 of MCS on all cores at every load, 0.86 before. Classes slower than the second look
-//! first, as published.
+//! Our deviation: the paper's standby checks whether the lock is free, and joins the queue if it is. Ours tries to take
+//! the lock, and goes on standing by if somebody was faster. So it does not wait in the queue, with others behind it, for a
+//! lock that was free a moment ago. And when it succeeds, the cache line travels once, not twice. Simulated on an M1
+//! (LibASL, Fig 8g): at least 0.97 of MCS on all cores at every load, compared with 0.86 for the paper's way. Classes slower
+//! than the second look first, as published.
 //!
 //! Invariants:
 //! 1. The base lock alone decides who holds the lock; standby only looks and tries.
-//! 2. A window ends after 100 ms at the latest, and then the thread is in the base lock's queue: so it gets the
+//! 2. A window ends after 100 ms at the latest, and then the thread is in the base lock's queue. So it gets the
 //!    lock if the base lock starves nobody.
-//! 3. The window is a hint: others may arrive between its end and the joining.
+//! 3. The window is a hint: others may arrive after its end, before the thread joins.
 
 use super::standby::{Waiting, at_once, stand_by};
 use crate::entry::Entry;
@@ -30,7 +30,7 @@ use lockwright_platform::{InPlace, Platform, Probe, RawLock, Sections, TryLock};
 
 pub use super::standby::WINDOW_MAX_NS;
 
-/// What the catalogue says of the reorderable lock over `base`.
+/// The catalogue's entry for the reorderable lock over `base`.
 pub(crate) const fn over(base: Entry, id: &'static str) -> Entry {
     Entry {
         id,
@@ -114,7 +114,7 @@ impl<P: Platform, F: Probe<P> + TryLock<P>> RawLock<P> for Reorderable<F> {
         unsafe { self.lock_in_front(node, WINDOW_MAX_NS, || true) }
     }
 
-    /// Algorithm 3: by the class of the core that runs us now.
+    /// Algorithm 3: the class of the core that runs us now decides.
     #[inline]
     unsafe fn lock_in_front(&self, node: *mut F::Node, window_ns: u32, is_free: impl Fn() -> bool) {
         if P::place().class.is_big() {
@@ -141,5 +141,5 @@ impl<P: Platform, F: Probe<P> + TryLock<P>> TryLock<P> for Reorderable<F> {
     }
 }
 
-// SAFETY: nothing but the base lock.
+// SAFETY: it consists of the base lock alone.
 unsafe impl<F: InPlace> InPlace for Reorderable<F> {}

@@ -2,7 +2,7 @@
 //!
 //! The waiting rule of the reorderable lock (LibASL, PPoPP 2022, algorithm 1): a competitor that can afford to be
 //! overtaken looks at the lock now and then, at intervals that double (so that the lock's cache line stays with
-//! those who use it), and asks for it when its window is over, or when it has found it free.
+//! the threads that use it). It asks for the lock when its window is over, or when it finds the lock free.
 //!
 //! ```text
 //!   arrival ──┬───┬───────┬───────────────┬──────── ... ──┤ window over: ask
@@ -10,36 +10,36 @@
 //!                           └ free, and still free a moment later: ask
 //! ```
 //!
-//! Our deviations: "free" must be seen twice on the second class of cores, three times on the third, and so on: a
+//! Our deviations. A lock must be seen free twice on the second class of cores, three times on the third, and so on. So a
 //! lock whose holder is back within 150 ns does not count as free, and a faster class finds a free lock first.
-//! Intervals stop doubling at 20 us, so that a lock that falls idle is not left idle for half a window. A thread
+//! Intervals stop doubling at 20 us, so that a lock that falls idle does not stay idle for half a window. A thread
 //! that finds itself on a big core asks at once. A thread that has found the lock taken for 0.1 ms sleeps
 //! between two looks, until shortly before its window ends. If threads outnumber CPUs, it sleeps from the start
-//! and to the end.
+//! to the end.
 
 use lockwright_platform::{Class, Platform, Word};
 
 /// A thread that stands by asks for the lock after 100 ms at the latest, so nobody starves.
 pub use super::feedback::WINDOW_MAX_NS;
 
-/// Between the first look and the second, awake, ns.
+/// The interval between the first look and the second, awake, ns.
 const FIRST_NS: u32 = 100;
 /// The longest interval, awake, ns.
 const LONGEST_NS: u32 = 20_000;
-/// Between two looks that both must find the lock free, ns: longer than it takes a holder to come straight back.
+/// The interval between two looks that both must find the lock free, ns: longer than a holder needs to come straight back.
 const AGAIN_NS: u32 = 150;
-/// The same for one that slept in between, ns: it has time to make sure that nobody comes back.
+/// The same for a thread that slept in between, ns: it has time to make sure that nobody comes back.
 const AGAIN_ASLEEP_NS: u32 = 4_000;
 /// A thread that has waited awake for this long, ns, at a lock that was never free, sleeps from
 /// then on ...
 const AWAKE_NS: u64 = 100_000;
-/// ... but not so shortly before its window ends, ns: it might oversleep.
+/// ... but not in the last part of its window, ns: it might oversleep.
 const OVERSLEPT_NS: u32 = 100_000;
-/// The first interval, asleep, ns; a sleep costs about as much.
+/// The first interval, asleep, ns; a sleep costs about that much.
 const FIRST_SLEEP_NS: u32 = 50_000;
 /// The longest interval, asleep, ns.
 const LONGEST_SLEEP_NS: u32 = 1_000_000;
-/// An interval that took this much longer than asked for, ns, was spent without a CPU.
+/// If an interval takes this much longer than asked for, ns, the thread had no CPU.
 const PREEMPTED_NS: u64 = 500_000;
 
 /// How to wait between two looks.
@@ -54,20 +54,20 @@ pub enum Waiting {
     Asleep,
 }
 
-/// How many looks in a row must find a lock free before a thread of this class asks: one more for each class.
+/// How many looks in a row must find a lock free before a thread of this class asks for it: one more for each class.
 pub(crate) fn confirmed(class: Class) -> u8 {
     class.0.min(3) + 1
 }
 
-/// The first look that finds it free is enough.
+/// One look that finds the lock free is enough.
 pub(crate) fn at_once(_: Class) -> u8 {
     1
 }
 
-/// Waits until `ask` says that the lock is ours, for `window_ns` at most (never for more than
-/// [`WINDOW_MAX_NS`]); `true` if it did.
+/// Waits until `ask` says that the lock is ours, for at most `window_ns` (and never longer than
+/// [`WINDOW_MAX_NS`]); returns whether it did.
 ///
-/// `is_free` looks; `ask` is called when it has been free in `looks_for` looks in a row, and may fail: then we stand by
+/// `is_free` looks. `ask` is called when `looks_for` looks in a row have found the lock free. It may fail; then we stand by
 /// again. `is_crowded` says whether waiters and holder outnumber the CPUs; only [`Waiting::Auto`] asks.
 pub(crate) fn stand_by<P: Platform>(
     window_ns: u32,
@@ -135,7 +135,7 @@ mod tests {
     use core::cell::Cell;
     use lockwright_platform::Platform;
 
-    /// Stands by at a lock that is free as `script` says, for each look (the last entry forever).
+    /// Stands by at a lock; for each look, `script` says whether it is free (the last entry counts forever).
     /// Returns whether it got the lock, the number of looks, and how long it took.
     fn looks(class: u8, window_ns: u32, waiting: Waiting, script: &[bool]) -> (bool, usize, u64) {
         run_on(class);
@@ -211,7 +211,7 @@ mod tests {
         let (got, looks, took) = looks(1, 10_000_000, Waiting::Auto, &[false]);
         assert!(!got);
         assert_eq!(took, 10_000_000);
-        // Awake for 0.1 ms and for the last 0.1 ms: a dozen looks and five; in between some of up to 1 ms.
+        // Awake for the first and the last 0.1 ms: a dozen looks and five; in between some sleeps of up to 1 ms.
         assert!((20..=45).contains(&looks), "{looks}");
     }
 

@@ -22,12 +22,12 @@
 //! 2. tail is the node of the last thread that arrived and has not unlocked.
 //! 3. A node with a successor stays valid until its owner has opened the successor's gate: only the owner of a node
 //!    ends its use, in unlock, after it has seen next.
-//! 4. A gate is opened once an acquisition, by the predecessor. From then on the node may be gone: the predecessor
+//! 4. A gate is opened once per acquisition, by the predecessor. From then on the node may be gone: the predecessor
 //!    keeps its address for the wake, and nothing else.
-//! 5. A gate that was ASLEEP when opened gets one wake. If another thread sleeps at that address by then, it
-//!    may be woken, too.
+//! 5. A gate that was ASLEEP when opened gets one wake. If another thread sleeps at that address by then, the wake
+//!    may reach that thread, too.
 //!
-//! Facts: first come first served; 8 B a lock, one node of 16 B a waiter; waiters sleep, the unlocker wakes the next;
+//! Facts: first come first served; 8 B per lock, one node of 16 B per waiter; waiters sleep, the unlocker wakes the next;
 //! each waiter is delayed by those before it, and by the wake of each that sleeps.
 
 use crate::entry::{Entry, Kind, Promise};
@@ -59,12 +59,12 @@ const SHUT: u32 = 0;
 const ASLEEP: u32 = 1;
 const OPEN: u32 = 2;
 
-/// How long a waiter stays awake: about what falling asleep and being woken costs.
+/// How long a waiter stays awake: about the cost of a sleep and a wake.
 const SPIN_NS: u32 = 5_000;
 
 /// A waiter's or holder's place in the queue.
 pub struct Node<P: Platform> {
-    /// Who comes after. Written by the owner before it arrives, then once by the successor.
+    /// The next node. Written by the owner before it arrives, then once by the successor.
     next: P::Ptr<Node<P>>,
     /// Written by the owner (SHUT, ASLEEP), and once by the predecessor (OPEN).
     gate: P::Word,
@@ -77,7 +77,7 @@ impl<P: Platform> Default for Node<P> {
 }
 
 impl<P: Platform> Node<P> {
-    /// Ready for another acquisition.
+    /// Readies it for another acquisition.
     fn reset(&self) {
         // Relaxed, both: nobody else knows the node yet.
         self.next.store(null_mut(), Relaxed);
@@ -90,7 +90,7 @@ impl<P: Platform> Node<P> {
         let mut gate = P::spin_for(&self.gate, Acquire, SPIN_NS, |gate| gate == OPEN);
         if gate == SHUT {
             // STATE: (_, _, SHUT) -> (_, _, ASLEEP), unless OPEN came first.
-            // ORDERING: Acquire on failure, pairs with [open]. Relaxed on success: we tell nothing but ASLEEP itself.
+            // ORDERING: Acquire on failure, pairs with [open]. Relaxed on success: we publish nothing but ASLEEP itself.
             match self.gate.compare_exchange(SHUT, ASLEEP, Relaxed, Acquire) {
                 Ok(_) => gate = ASLEEP,
                 Err(now) => gate = now,
@@ -150,7 +150,7 @@ impl<P: Platform> Sections<P> for McsStp<P> {
 impl<P: Platform> RawLock<P> for McsStp<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         me.reset();
         // STATE: (null, _, _) -> (me, _, _): held; or (prev, _, _) -> (me, null, SHUT).
@@ -164,7 +164,7 @@ impl<P: Platform> RawLock<P> for McsStp<P> {
 
     #[inline]
     unsafe fn unlock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         // ORDERING: Acquire [see]: the successor's node was made before we write to it.
         let mut next = me.next.load(Acquire);
@@ -175,7 +175,7 @@ impl<P: Platform> RawLock<P> for McsStp<P> {
             if self.tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
-            // Somebody has joined, and will say who at once: awake, it is one store away.
+            // Somebody has joined, and will link its node in a moment: it is awake, one store away.
             // ORDERING: Acquire [see]: the successor's node was made before we write to it.
             next = P::spin_until_ptr(&me.next, Acquire, |next| !next.is_null());
         }
@@ -187,7 +187,7 @@ impl<P: Platform> RawLock<P> for McsStp<P> {
 impl<P: Platform> TryLock<P> for McsStp<P> {
     #[inline]
     unsafe fn try_lock(&self, node: *mut Node<P>) -> bool {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         unsafe { &*node }.reset();
         // STATE: (null, _, _) -> (me, _, _), else unchanged.
         // ORDERING: AcqRel, as [join]: Acquire pairs with [leave]. Relaxed on failure: nothing was gained.

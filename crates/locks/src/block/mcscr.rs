@@ -1,7 +1,7 @@
-//! mcscr: an mcs queue whose holder sends surplus waiters to a passive list, so that few threads circulate; they spin, then sleep.
+//! mcscr: an mcs queue whose holder sends surplus waiters to a passive list, so that few threads circulate. Waiters spin, then sleep.
 //!
 //! Dave Dice, *Malthusian Locks*, EuroSys 2017, section 4: MCSCR, with waiters that spin and then park (mcs_stp.rs). Once in 1000 unlocks
-//! the one that has been passive for longest is let back. `malthusian` is a rule of that idea for programs.
+//! the waiter that has been passive for longest is let back. `malthusian` is a rule with that idea, for programs.
 //!
 //! ```text
 //!     tail ─────────────────────────────────────┐
@@ -17,16 +17,16 @@
 //! (me q, p l) -> (l q, p) and l holds.
 //!
 //! 1. Free exactly while tail = null; then nobody is passive.
-//! 2. Only a node that has a next is made passive: tail is in the queue, or is the holder's.
-//! 3. The list, and the next of a node in it, are the holder's to write.
-//! 4. A gate is opened once an acquisition, by the holder. From then on the node may be gone: the holder keeps its address for the
+//! 2. Only a node that has a next is made passive, so tail is in the queue, or is the holder's.
+//! 3. Only the holder writes the list, and the next of each node in it.
+//! 4. A gate is opened once per acquisition, by the holder. From then on the node may be gone: the holder keeps its address for the
 //!    wake, and nothing else. A gate that was ASLEEP when opened gets one wake.
 //!
-//! Our deviations: the paper draws with a chance of 1/1000, we count; the first comes early. A try_lock, which joins the queue only
-//! if it is empty.
+//! Our deviations: the paper lets a waiter back with a probability of 1/1000; we count, and let the first one back early. And a
+//! try_lock, which joins the queue only if it is empty.
 //!
-//! Facts: the last to have come first, among those that circulate; one in 1000 by arrival; a line of 128 B a lock, one node of 128 B a
-//! waiter; waiters sleep; each waiter is delayed by those that circulate, and by 1000 hand-overs for each before it in the list.
+//! Facts: last come first served among those that circulate; one in 1000 by arrival; a line of 128 B per lock, one node of 128 B per
+//! waiter; waiters sleep; each waiter is delayed by those that circulate, and by 1000 hand-overs for each one before it in the list.
 
 use crate::entry::{Entry, Kind, Promise};
 use crate::wide::Apart;
@@ -58,18 +58,18 @@ const SHUT: u32 = 0;
 const ASLEEP: u32 = 1;
 const OPEN: u32 = 2;
 
-/// How long a waiter stays awake: about what falling asleep and being woken costs.
+/// How long a waiter stays awake: about the cost of a sleep and a wake.
 const SPIN_NS: u32 = 5_000;
 
-/// One in so many unlocks lets a passive waiter back.
+/// One unlock in this many lets a passive waiter back.
 const FAIR: u32 = 1_000;
 
 /// A waiter's or holder's place in the queue, or in the passive list.
 #[repr(align(128))]
 pub struct Node<P: Platform> {
-    /// Who comes after. Written by the owner before it arrives, once by the successor, then by holders.
+    /// The next node. Written by the owner before it arrives, once by the successor, then by holders.
     next: P::Ptr<Node<P>>,
-    /// In the list: who comes before. Written by holders.
+    /// In the list: the node before. Written by holders.
     prev: P::Ptr<Node<P>>,
     /// Written by the owner (SHUT, ASLEEP), and once by a holder (OPEN).
     gate: P::Word,
@@ -83,7 +83,7 @@ impl<P: Platform> Default for Node<P> {
 }
 
 impl<P: Platform> Node<P> {
-    /// Ready for another acquisition.
+    /// Readies it for another acquisition.
     fn reset(&self) {
         // Relaxed, both: nobody else knows the node yet.
         self.next.store(null_mut(), Relaxed);
@@ -95,7 +95,7 @@ impl<P: Platform> Node<P> {
         // ORDERING: Acquire, pairs with [open]: the last critical section is over.
         let mut gate = P::spin_for(&self.gate, Acquire, SPIN_NS, |gate| gate == OPEN);
         if gate == SHUT {
-            // ORDERING: Acquire on failure, pairs with [open]. Relaxed on success: we tell nothing but ASLEEP itself.
+            // ORDERING: Acquire on failure, pairs with [open]. Relaxed on success: we publish nothing but ASLEEP itself.
             match self.gate.compare_exchange(SHUT, ASLEEP, Relaxed, Acquire) {
                 Ok(_) => gate = ASLEEP,
                 Err(now) => gate = now,
@@ -155,7 +155,7 @@ impl<P: Platform> Mcscr<P> {
         first.store(address, Relaxed);
     }
 
-    /// The holder takes the first of the list, or the last; null: it is empty.
+    /// The holder takes the first node out of the list, or the last (`oldest`); null: the list is empty.
     fn let_back(&self, oldest: bool) -> *mut Node<P> {
         let Words { first, last, .. } = &*self.words;
         let node = if oldest { last.load(Relaxed) } else { first.load(Relaxed) };
@@ -179,7 +179,7 @@ impl<P: Platform> Mcscr<P> {
         node
     }
 
-    /// Is it the turn of one that has been passive for long?
+    /// Is it the turn of the waiter that has been passive for longest?
     fn is_fair(&self) -> bool {
         let Words { unlocks, last, .. } = &*self.words;
         let count = unlocks.load(Relaxed) + 1;
@@ -204,7 +204,7 @@ impl<P: Platform> Sections<P> for Mcscr<P> {
 impl<P: Platform> RawLock<P> for Mcscr<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         me.reset();
         // STATE: (-, -) -> (me, -): held; or (q, p) -> (q me, p).
@@ -213,14 +213,14 @@ impl<P: Platform> RawLock<P> for Mcscr<P> {
         let prev = self.words.tail.swap(node, AcqRel);
         if !prev.is_null() {
             // ORDERING: Release, pairs with [see]: publishes our node.
-            // SAFETY: a node with a successor stays until that is known.
+            // SAFETY: a node with a successor stays until its owner has seen this link.
             unsafe { (*prev).next.store(node, Release) };
             me.wait();
         }
     }
 
     unsafe fn unlock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         let fair = self.is_fair();
         // ORDERING: Acquire [see]: the successor's node was made before we write to it.
@@ -241,7 +241,7 @@ impl<P: Platform> RawLock<P> for Mcscr<P> {
                 }
                 return;
             }
-            // Somebody has joined, and will link at once.
+            // Somebody has joined, and will link its node in a moment.
             // ORDERING: Acquire [see]: the successor's node was made before we write to it.
             next = P::spin_until_ptr(&me.next, Acquire, |next| !next.is_null());
         }
@@ -268,7 +268,7 @@ impl<P: Platform> RawLock<P> for Mcscr<P> {
 impl<P: Platform> TryLock<P> for Mcscr<P> {
     #[inline]
     unsafe fn try_lock(&self, node: *mut Node<P>) -> bool {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         unsafe { &*node }.reset();
         // STATE: (-, -) -> (me, -), else unchanged.
         // ORDERING: AcqRel, as [join]: Acquire pairs with [leave]. Relaxed on failure: nothing was gained.
@@ -310,7 +310,7 @@ mod tests {
                 served[turn] = (0..6).filter(is_new).find(holds).expect("it was handed over");
             }
             lock.unlock(pinned[served[5]]);
-            // 1 and 3 are surplus; then the queue is empty: the last to be set aside; by the fifth unlock, the first.
+            // 1 and 3 are surplus. When the queue is empty, the last one set aside comes back; at the fifth unlock, the first one.
             assert_eq!(served, [0, 2, 4, 5, 3, 1]);
         }
         assert!(lock.words.tail.load(Relaxed).is_null(), "free");

@@ -5,9 +5,9 @@
 //!          └            31 … 8               ┴   7    ┴  6 … 1  ┴   0    ┘
 //! ```
 //!
-//! The era says in which process the word was written last. A forked child finds its parent's era, and begins
-//! anew, whatever the parent's threads held or listed (invariant 5). The holder's id tells a thread that is
-//! torn out of its wait whether it was at work in the list.
+//! The era says in which process the word was last written. A forked child finds its parent's era, and begins
+//! anew, whatever the parent's threads held or listed (invariant 5). By the holder's id, a thread that is torn
+//! out of its wait knows whether it was changing the list.
 
 use super::{Cond, LISTED, LISTED_AWAKE, Sleeper, UNLISTED};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
@@ -32,12 +32,12 @@ impl<P: Platform> Cond<'_, P> {
         self.me << 8 | self.free()
     }
 
-    /// Does somebody hold the lock, if it reads so? Not if that was before a fork.
+    /// Does somebody hold the lock, by this value of its word? Not if the value dates from before a fork.
     fn is_held(&self, lock: u32) -> bool {
         lock & HOLDER != 0 && lock & ERA == self.free()
     }
 
-    /// Were we torn out of an edit of the list?
+    /// Were we torn out of a change of the list?
     pub(super) fn is_list_mine(&self) -> bool {
         self.lock.load(Relaxed) & !ASLEEP == self.mine() // our own write, if any
     }
@@ -49,7 +49,7 @@ impl<P: Platform> Cond<'_, P> {
         }
     }
 
-    /// As [`lock_list`](Self::lock_list), by a thread that may have been woken for it before, and must not
+    /// As [`lock_list`](Self::lock_list), for a thread that may already have been woken at the lock, and must not
     /// swallow that wake.
     pub(super) fn lock_list_for_others(&self) {
         self.lock_list_slow(ASLEEP);
@@ -86,22 +86,22 @@ impl<P: Platform> Cond<'_, P> {
 
     pub(super) fn unlock_list(&self) {
         let word: *const P::Word = self.lock;
-        // [unlock list] ORDERING: Release, pairs with the Acquires above. After it only the address.
+        // [unlock list] ORDERING: Release, pairs with the Acquires above. After it we use only the address.
         if self.lock.swap(self.free(), Release) & ASLEEP != 0 {
             P::unpark(word, 1);
         }
     }
 
-    /// The listed waiters were threads of the process that forked us.
+    /// Empties the list: its waiters are threads of the process that forked us.
     fn forget(&self) {
         self.first.store(core::ptr::null_mut(), Relaxed); // under the list's lock
         self.last.store(core::ptr::null_mut(), Relaxed); // the same
     }
 
-    /// Lists a waiter, as the last one.
+    /// Appends a waiter to the list.
     ///
     /// # Safety
-    /// The list's lock is ours; the waiter is in no list, and stays until it is unlisted.
+    /// The caller holds the list's lock. The waiter is in no list, and stays until it is out of this one.
     pub(super) unsafe fn append(&self, me: &Sleeper<P>) {
         // All Relaxed: under the list's lock (invariant 1).
         let node = core::ptr::from_ref(me).cast_mut();
@@ -115,7 +115,7 @@ impl<P: Platform> Cond<'_, P> {
         if last.is_null() {
             self.first.store(node, Relaxed);
         } else {
-            // SAFETY: listed, so it is there (invariant 1).
+            // SAFETY: it is in the list, so it exists (invariant 1).
             unsafe { (*last).next.store(node, Relaxed) };
         }
         self.last.store(node, Relaxed);
@@ -133,7 +133,7 @@ impl<P: Platform> Cond<'_, P> {
         next: *mut Sleeper<P>,
         previous: *mut Sleeper<P>,
     ) {
-        // All Relaxed: under the list's lock (invariant 1). First what `mend_without` goes by.
+        // All Relaxed: under the list's lock (invariant 1). First the pointers that `mend_without` follows.
         let (before, after) = (waiter.previous.load(Relaxed), waiter.next.load(Relaxed));
         if before.is_null() {
             self.first.store(next, Relaxed);
@@ -149,15 +149,15 @@ impl<P: Platform> Cond<'_, P> {
         }
     }
 
-    /// The list as it was, without `me`, whose own edit of it was torn at any point. The lock is ours.
+    /// Restores the list, without `me`, whose own change of it was torn at any point. The caller holds the lock.
     ///
-    /// From `first` on, `next` leads to every listed waiter, at each point of `append` and `link`.
+    /// From `first` on, `next` leads to every waiter in the list, at each point of `append` and `link`.
     pub(super) fn mend_without(&self, me: &Sleeper<P>) {
         // All Relaxed: under the list's lock (invariant 1).
         let mut previous: *mut Sleeper<P> = core::ptr::null_mut();
         let mut now = self.first.load(Relaxed);
         while !now.is_null() {
-            // SAFETY: listed, so it is there (invariant 1).
+            // SAFETY: it is in the list, so it exists (invariant 1).
             let waiter = unsafe { &*now };
             let next = waiter.next.load(Relaxed);
             if core::ptr::eq(now, me) {
@@ -183,7 +183,7 @@ impl<P: Platform> Cond<'_, P> {
         (record & 15, record >> 4)
     }
 
-    /// Keeps the score, under the list's lock: did a waiter with this `listed` stay awake, and did that pay?
+    /// Keeps the score, under the list's lock: if a waiter with this `listed` stayed awake, did that pay?
     pub(super) fn score(&self, listed: u32, paid: bool) {
         if listed == LISTED_AWAKE {
             let (score, waits) = self.record();

@@ -1,15 +1,15 @@
-//! Condition variable: a list of waiters, each asleep at its own gate. The signaller decides who is
-//! signalled when it sends the signal, first come first served.
+//! Condition variable: a list of waiters, each asleep at its own gate. When a thread sends a signal, it decides
+//! which waiter gets it, first come first served.
 //!
 //! Idea and order after Birrell, *Implementing Condition Variables with Semaphores*, 2003, and Mesa's
 //! monitors (Lampson & Redell, CACM 1980). glibc's counters let a later waiter steal a signal (its bug
-//! 25847); a list can't: a signal belongs to one waiter from the moment it leaves the list.
+//! 25847). A list doesn't: a signal belongs to one waiter from the moment that the waiter leaves the list.
 //!
 //! ```text
 //!   cond:   lock ── first ─► waiter ◄─► waiter ◄─► waiter ◄─ last        list.rs: the list, and its lock
 //!                              │ gate                                    signal.rs: signals
 //!      signal, holding the mutex:   gate := MOVED, the sleeper is moved to the mutex's word 0,
-//!                                   and the holder's unlock wakes it, when it can run on
+//!                                   and the holder's unlock wakes it, when it can get the mutex
 //!      signal, not holding it:      gate := SIGNALLED, woken at once
 //! ```
 //!
@@ -26,22 +26,22 @@
 //! | signal that meets it, under `lock` | (CANCELLED, listed) | the same: steps over it |
 //! | waiter that is CANCELLED, under `lock` | (CANCELLED, listed) | unlisted |
 //!
-//! The only waiter of a condvar stays awake for a moment if that has paid lately: a producer and a
-//! consumer in step then never call the kernel. It decides that before it releases the mutex, and the
+//! A condvar's only waiter stays awake for a moment if that has paid lately. Then a producer and a
+//! consumer in step never call the kernel. The waiter decides that before it releases the mutex, and the
 //! signaller keeps the score, because of invariant 2.
 //!
 //! Invariants:
-//! 1. The list, `listed` and `record` are written under `lock` only. A listed waiter stays where it is.
-//! 2. Once its gate is SIGNALLED or MOVED a waiter never touches the condvar again, so that anybody may
-//!    destroy it; and the signaller never touches the waiter again, except for futex calls by address. A
-//!    waiter that was not signalled touches it until it has left the list: `destroy` waits for that. The
-//!    exception is a waiter that is torn out of its wait with a signal: it passes that on, if others waited
-//!    for one when it got it.
-//! 3. MOVED only while the signaller holds the mutex: so the waiter can't return, and free the mutex,
-//!    before the signaller is done with it.
-//! 4. A thread that slept on `lock` takes it with ASLEEP set: another may still sleep there.
-//! 5. `lock` names the era of the process that wrote it last. In another process, a forked child, its holder
-//!    and the listed waiters do not exist: the list is empty, and the lock is free.
+//! 1. The list, `listed` and `record` are written only under `lock`. A waiter in the list does not move.
+//! 2. Once its gate is SIGNALLED or MOVED a waiter never touches the condvar again, so anybody may
+//!    destroy it. And the signaller never touches the waiter again, except for futex calls by address. A
+//!    waiter that was not signalled touches the condvar until it has left the list: `destroy` waits for that.
+//!    The exception is a waiter that is torn out of its wait with a signal: it passes the signal on, if others
+//!    waited for one when it got it.
+//! 3. A gate becomes MOVED only while the signaller holds the mutex. So the waiter can't return, and free the
+//!    mutex, before the signaller is done with it.
+//! 4. A thread that slept on `lock` takes it with ASLEEP set: another thread may still sleep there.
+//! 5. `lock` names the era of the process that last wrote it. In another process (a forked child) its holder
+//!    and the waiters in the list do not exist: the list is empty, and the lock is free.
 
 mod list;
 mod signal;
@@ -50,13 +50,13 @@ use crate::front::Parts;
 use lockwright_platform::Ordering::{Acquire, Relaxed};
 use lockwright_platform::{Platform, Ptr, Woken, Word};
 
-/// Also the gate of a thread that waits for nothing.
+/// This is also the gate of a thread that waits for nothing.
 const SIGNALLED: u32 = 0;
 const AWAKE: u32 = 1;
 const WAIT: u32 = 2;
 const MOVED: u32 = 3;
 const CANCELLED: u32 = 4;
-/// With SIGNALLED or MOVED: others waited, too, and got no signal.
+/// With SIGNALLED or MOVED: others were waiting, too, and got no signal.
 const AMONG_OTHERS: u32 = 8;
 
 /// `listed`: in no list.
@@ -69,7 +69,7 @@ const LISTED_AWAKE: u32 = 2;
 /// How long the only waiter stays awake at most, ns.
 const AWAKE_NS: u32 = 10_000;
 
-/// A condvar's memory, inside a `pthread_cond_t` or elsewhere, and who asks.
+/// A condvar's memory, inside a `pthread_cond_t` or elsewhere, and the calling thread.
 pub struct Cond<'a, P: Platform> {
     /// The list's lock, a futex word; see `list.rs`. 0: free, in era 0.
     pub lock: &'a P::Word,
@@ -115,13 +115,13 @@ impl<P: Platform> Default for Sleeper<P> {
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Signalled: acquire the mutex as ever.
+    /// Signalled: acquire the mutex as usual.
     Signalled,
     /// Signalled, and moved to the mutex's word: acquire by [`front::lock_moved`](crate::front::lock_moved).
     Moved,
-    /// The deadline passed, and no signal was for us.
+    /// The deadline passed, and we got no signal.
     TimedOut,
-    /// Torn out of its wait, and no signal was for us: what [`leave`](Cond::leave) says.
+    /// Torn out of its wait without a signal: only [`leave`](Cond::leave) returns this.
     Cancelled,
 }
 
@@ -135,8 +135,8 @@ impl<P: Platform> Cond<'_, P> {
         unsafe { self.enlist_if(me, |_| true) };
     }
 
-    /// As [`enlist`](Self::enlist), if `may` agrees. It is called under the list's lock, and told whether
-    /// the list is empty.
+    /// As [`enlist`](Self::enlist), if `may` agrees. `may` is called under the list's lock, and told whether the list is
+    /// empty.
     ///
     /// # Safety
     /// As [`enlist`](Self::enlist).
@@ -145,14 +145,14 @@ impl<P: Platform> Cond<'_, P> {
         self.lock_list();
         let may = may(self.first.load(Relaxed).is_null());
         if may {
-            // SAFETY: the caller's promise, and the list's lock is ours.
+            // SAFETY: the caller's promise, and we hold the list's lock.
             unsafe { self.append(me) };
         }
         self.unlock_list();
         may
     }
 
-    /// Waits until signalled, or the deadline; the caller has released the mutex. `spin_ns` as for
+    /// Waits until it is signalled, or until the deadline. The caller has released the mutex. `spin_ns` is as for
     /// [`rest`](Sleeper::rest).
     pub fn sleep(&self, me: &Sleeper<P>, spin_ns: u32, deadline: Option<P::Deadline>) -> Outcome {
         let outcome = me.rest(spin_ns, deadline);
@@ -162,7 +162,7 @@ impl<P: Platform> Cond<'_, P> {
         outcome
     }
 
-    /// Takes a timed-out waiter out of the list: no signal was for it, and none will be. The condvar must exist until
+    /// Takes a timed-out waiter out of the list: it got no signal, and will get none. The condvar must exist until
     /// this is done.
     pub fn withdraw(&self, me: &Sleeper<P>) {
         self.lock_list();
@@ -171,18 +171,18 @@ impl<P: Platform> Cond<'_, P> {
         self.unlock_list();
     }
 
-    /// Ends a wait that was torn at any point between the begin of [`enlist`](Self::enlist) and the end of
-    /// [`sleep`](Self::sleep), by its own thread: a signal handler interrupted it, and does not return.
+    /// Ends a wait that its own thread was torn out of, at any point between the start of [`enlist`](Self::enlist) and the
+    /// end of [`sleep`](Self::sleep): a signal handler interrupted it, and does not return.
     ///
-    /// A signal that was for us goes to another waiter; `held` as for [`signal`](Self::signal). Returns how to
-    /// acquire the mutex, if that has been released.
+    /// If we got a signal, it goes to another waiter; `held` is as for [`signal`](Self::signal). Returns how to
+    /// acquire the mutex, if it has been released.
     pub fn leave<'m>(
         &self,
         me: &Sleeper<P>,
         held: impl FnOnce() -> Option<Parts<'m, P>>,
     ) -> Outcome {
         if self.is_list_mine() {
-            // Torn out of its edits: then no signal was for us. Its neighbours may be half linked.
+            // Torn out of a change of the list: then we got no signal. Our neighbours may be half linked.
             self.mend_without(me);
             self.unlock_list();
             return Outcome::Cancelled;
@@ -197,7 +197,7 @@ impl<P: Platform> Cond<'_, P> {
             return Outcome::Cancelled;
         }
         // ORDERING: Acquire, pairs with [claim].
-        // SURVIVES: no signaller touches us again; the mutex orders what the program wrote.
+        // SURVIVES: no signaller touches us again, and the mutex orders what the program wrote.
         let gate = me.gate.load(Acquire);
         if gate & AMONG_OTHERS != 0 {
             self.signal(held);
@@ -207,13 +207,12 @@ impl<P: Platform> Cond<'_, P> {
 }
 
 impl<P: Platform> Sleeper<P> {
-    /// [`Cond::sleep`]'s first part, which does not touch the condvar. A waiter that has timed out goes on with
+    /// The first part of [`Cond::sleep`], which does not touch the condvar. A waiter that has timed out goes on with
     /// [`Cond::withdraw`].
     ///
-    /// `spin_ns` bounds how long it stays awake; 0 where one CPU must do.
+    /// `spin_ns` bounds how long it stays awake; 0 if the program has only one CPU.
     pub fn rest(&self, spin_ns: u32, deadline: Option<P::Deadline>) -> Outcome {
-        // Relaxed: a thread that claims our gate may write UNLISTED; then there is nothing to stay
-        // awake for.
+        // Relaxed: a thread that claims our gate may write UNLISTED; then we need not stay awake.
         if self.listed.load(Relaxed) == LISTED_AWAKE {
             P::spin_for(&self.gate, Relaxed, spin_ns.min(AWAKE_NS), |gate| gate != AWAKE);
         }
@@ -235,15 +234,15 @@ impl<P: Platform> Sleeper<P> {
         }
     }
 
-    /// The waiter is about to sleep: [`rest`](Self::rest)'s first step, which a model may take alone.
+    /// The waiter is about to sleep: the first step of [`rest`](Self::rest), which a model may take alone.
     pub fn shut(&self) {
-        // Relaxed: if it fails, the gate has been claimed, which the waiter sees when it looks again.
+        // Relaxed: if it fails, somebody has claimed the gate, which the waiter sees when it looks again.
         let _ = self.gate.compare_exchange(AWAKE, WAIT, Relaxed, Relaxed);
     }
 
-    /// Is the gate CANCELLED, now or since earlier? `false`: it has been signalled.
+    /// Makes the gate CANCELLED, unless it is already. `false`: it has been signalled.
     fn cancel(&self) -> bool {
-        // Relaxed: the waiter looks at the list under its lock. An AWAKE may become WAIT in between, not back.
+        // Relaxed: the waiter looks at the list under its lock. AWAKE may become WAIT in between, but not the other way round.
         let cancels = |from| match self.gate.compare_exchange(from, CANCELLED, Relaxed, Relaxed) {
             Ok(_) => true,
             Err(gate) => gate == CANCELLED,
@@ -252,6 +251,6 @@ impl<P: Platform> Sleeper<P> {
     }
 }
 
-// Last: `xtask weaken` changes nothing that follows.
+// This comes last: `xtask weaken` changes nothing that follows.
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Signals: who gets one, and whether it needs a wake.
+//! Signals: which waiter gets one, and whether it needs a wake.
 
 use super::{AMONG_OTHERS, AWAKE, Cond, MOVED, SIGNALLED, Sleeper, WAIT};
 use crate::front::{self, Parts};
@@ -8,11 +8,10 @@ use lockwright_platform::{Platform, Ptr, Word};
 impl<P: Platform> Cond<'_, P> {
     /// Wakes the waiter that came first.
     ///
-    /// `held` is asked, while a waiter is in the list, for its mutex if the caller holds it.
+    /// `held` is called while a waiter is in the list; it returns the waiter's mutex if the caller holds that.
     pub fn signal<'m>(&self, held: impl FnOnce() -> Option<Parts<'m, P>>) {
         if self.first.load(Relaxed).is_null() {
-            // Waiters that joined before us in the program's own order (under the mutex) are
-            // visible.
+            // Waiters that joined before us in the program's own order (under the mutex) are visible.
             return;
         }
         self.lock_list();
@@ -42,7 +41,7 @@ impl<P: Platform> Cond<'_, P> {
         }
     }
 
-    /// Wakes all waiters. `held` as for [`signal`](Self::signal).
+    /// Wakes all waiters. `held` is as for [`signal`](Self::signal).
     pub fn broadcast<'m>(&self, held: impl FnOnce() -> Option<Parts<'m, P>>) {
         if self.first.load(Relaxed).is_null() {
             return; // as in `signal`
@@ -59,7 +58,7 @@ impl<P: Platform> Cond<'_, P> {
             match self.give(waiter, held, false) {
                 Claim::Cancelled | Claim::Awake => {}
                 Claim::Asleep => {
-                    // All to one address, so that one call wakes them all.
+                    // Move all of them to one address, so that one call wakes them all.
                     P::requeue(gate, SIGNALLED, self.lock, 1);
                     herd += 1;
                 }
@@ -75,7 +74,7 @@ impl<P: Platform> Cond<'_, P> {
         }
     }
 
-    /// Are there waiters in the list? (For `destroy`.)
+    /// Does the list have waiters? (For `destroy`.)
     pub fn has_waiters(&self) -> bool {
         self.lock_list();
         let waiters = !self.first.load(Relaxed).is_null();
@@ -83,15 +82,15 @@ impl<P: Platform> Cond<'_, P> {
         waiters
     }
 
-    /// Takes a waiter out of the list and gives it its signal, the `only` one; a cancelled waiter stays in the
-    /// list.
+    /// Takes a waiter out of the list and gives it its signal. `only`: nobody else gets one now. A cancelled waiter stays
+    /// in the list.
     fn give(&self, waiter: &Sleeper<P>, held: Option<Parts<'_, P>>, only: bool) -> Claim<P> {
         let listed = waiter.listed.load(Relaxed); // under the list's lock
-        self.unlist(waiter); // first: by invariant 2
+        self.unlist(waiter); // this comes first, by invariant 2
         let among_others = only && !self.first.load(Relaxed).is_null(); // under the list's lock
         let claim = claim(waiter, held, if among_others { AMONG_OTHERS } else { 0 });
         if matches!(claim, Claim::Cancelled) {
-            // It still has to take itself out, so it is there, and its links are as they were.
+            // It still has to leave the list by itself, so it exists, and its links are as they were.
             let me = core::ptr::from_ref(waiter).cast_mut();
             self.link(waiter, me, me);
             waiter.listed.store(listed, Relaxed);
@@ -102,26 +101,26 @@ impl<P: Platform> Cond<'_, P> {
     }
 }
 
-/// What came of giving a waiter its signal.
+/// The result of giving a waiter its signal.
 enum Claim<P: Platform> {
-    /// It was cancelled first.
+    /// The waiter was cancelled first.
     Cancelled,
-    /// It has it, and is awake.
+    /// It has the signal, and is awake.
     Awake,
-    /// It has it, and needs a wake.
+    /// It has the signal, and needs a wake.
     Asleep,
-    /// It has it, and is to be moved to this word; its gate reads so.
+    /// It has the signal, and must be moved to this word; its gate has this value.
     Moved(*const P::Word, u32),
 }
 
-/// Gives a waiter its signal. Not after it: by invariant 2.
+/// Gives a waiter its signal. After that nothing may touch the waiter, by invariant 2.
 fn claim<P: Platform>(waiter: &Sleeper<P>, held: Option<Parts<'_, P>>, among: u32) -> Claim<P> {
     // [claim] ORDERING: Release, pairs with the Acquire loads in `sleep`: we are done with the node.
     let give = |from, to| waiter.gate.compare_exchange(from, to, Release, Relaxed).is_ok();
     if give(AWAKE, SIGNALLED | among) {
         return Claim::Awake;
     }
-    // From here on it is WAIT, or cancelled: an AWAKE never comes back.
+    // From here on the gate is WAIT, or cancelled: AWAKE never comes back.
     match held {
         Some(parts) if front::adopt(parts, || give(WAIT, MOVED | among)) => {
             Claim::Moved(parts.word, MOVED | among)

@@ -27,7 +27,7 @@ impl Memory {
         Cond { lock, first, last, record, me: 77, era }
     }
 
-    /// The list is these waiters, read from either end, and nobody holds its lock.
+    /// Checks that the list consists of these waiters, read from either end, and that nobody holds its lock.
     fn assert_is(&self, waiters: &[&Node], context: &str) {
         let (mut before, mut at) = (null_mut::<Node>(), self.first.load(Relaxed));
         for waiter in waiters {
@@ -42,7 +42,7 @@ impl Memory {
     }
 }
 
-/// After `before`, tears `operation` of the middle one of three waiters at each of its steps, and lets it leave.
+/// After `before`, tears the `operation` of the middle one of three waiters at each of its steps, and lets that waiter leave.
 fn tear(
     before: impl Fn(&Cond<'_, Threads>, &[Node; 3]),
     operation: impl Fn(&Cond<'_, Threads>, &Node),

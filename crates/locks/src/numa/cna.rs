@@ -1,8 +1,8 @@
-//! cna: an mcs queue whose holder prefers a successor on its own cluster, and sets those before it aside, in a second queue.
+//! cna: an mcs queue whose holder prefers a successor on its own cluster, and sets the waiters before that one aside, in a second queue.
 //!
 //! D. Dice and A. Kogan, *Compact NUMA-aware Locks*, EuroSys 2019. Our deviations: hand-overs within a cluster
-//! are bounded by 63, counted in the gate's low bits (the paper ends a turn by chance, one in 65536 by default); a waiter's cluster is
-//! what it is when it arrives; and a try_lock, which joins the queue only if it is empty.
+//! are bounded by 63, counted in the gate's low bits (the paper ends a turn by chance, one in 65536 by default). A waiter's cluster is
+//! the one on which it arrives. And a try_lock joins the queue only if it is empty.
 //!
 //! ```text
 //!     main       ┌─────────────┐ next ┌──────────────┐ next
@@ -22,13 +22,13 @@
 //!
 //! 1. Free exactly while tail = null.
 //! 2. tail is in the main queue, or is the holder's: only a node that has a next is set aside.
-//! 3. A node with a successor stays valid until its owner has opened the successor's gate, or until it is a
-//!    holder that has left with nobody behind it in the main queue.
-//! 4. A gate is opened once an acquisition, by the thread that holds the lock, which touches the node for the last time with it.
+//! 3. A node with a successor stays valid until its owner has opened the successor's gate, or until its owner has
+//!    left as a holder with nobody behind it in the main queue.
+//! 4. A gate is opened once per acquisition, by the thread that holds the lock, which touches the node for the last time with it.
 //!    It says where the queue aside begins, and how many hand-overs the turn has had.
-//! 5. All but tail and the next of the last node in the main queue is the holder's to write.
+//! 5. Only the holder writes anything except tail, and the next of the last node in the main queue.
 //!
-//! Facts: by arrival within a cluster; 63 hand-overs may overtake; 8 B a lock, one node of 128 B a waiter; nobody sleeps; an unlock
+//! Facts: by arrival within a cluster; 63 hand-overs may overtake; 8 B per lock, one node of 128 B per waiter; nobody sleeps; an unlock
 //! looks at as many waiters as it sets aside.
 
 use crate::entry::{Entry, Kind, Promise};
@@ -56,13 +56,13 @@ pub const ENTRY: Entry = Entry {
 /// The name that the catalogue uses.
 pub type Lock<P> = Cna<P>;
 
-/// Hand-overs within a cluster, at most.
+/// The most hand-overs within a cluster.
 const TURN: usize = 63;
 
-/// Of a holder that did not wait: it has not looked where it runs.
+/// The cluster of a holder that did not wait: it has not looked where it runs.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A gate's low bit: open. The six above it are the turn's hand-overs; a node's address leaves them free.
+/// A gate's low bit: open. The six bits above it count the turn's hand-overs; a node's address leaves them free.
 const OPEN: usize = 1;
 const LOW: usize = TURN << 1 | OPEN;
 
@@ -74,13 +74,13 @@ fn open<P: Platform>(aside: *mut Node<P>, turn: usize) -> *mut Node<P> {
 /// A waiter's or holder's place in a queue.
 #[repr(align(128))]
 pub struct Node<P: Platform> {
-    /// Who comes after. Written by the owner before it arrives, once by the successor, then by holders.
+    /// The next node. Written by the owner before it arrives, once by the successor, then by holders.
     next: P::Ptr<Node<P>>,
     /// Written by the owner before it arrives, then once by the holder.
     gate: P::Ptr<Node<P>>,
-    /// Of the first node aside: the last one. Written by holders.
+    /// In the first node aside: the last node aside. Written by holders.
     last: P::Ptr<Node<P>>,
-    /// Where the owner runs. Written by the owner, before it links.
+    /// Where the owner runs. Written by the owner before it links.
     cluster: P::Word,
 }
 
@@ -100,7 +100,7 @@ fn here<P: Platform>() -> u32 {
 }
 
 impl<P: Platform> Node<P> {
-    /// Ready for another acquisition.
+    /// Readies it for another acquisition.
     fn reset(&self) {
         // Relaxed, all: nobody else knows the node yet.
         self.next.store(null_mut(), Relaxed);
@@ -137,7 +137,7 @@ impl<P: Platform> Cna<P> {
         unsafe { (*node).gate.store(open(aside, turn), Release) };
     }
 
-    /// Puts `first` to `last` at the end of what is aside; returns where that begins.
+    /// Appends the nodes from `first` to `last` to the queue aside; returns that queue's first node.
     ///
     /// # Safety
     /// The caller holds the lock; the nodes wait for it, in this order.
@@ -146,7 +146,7 @@ impl<P: Platform> Cna<P> {
         first: *mut Node<P>,
         last: *mut Node<P>,
     ) -> *mut Node<P> {
-        // SAFETY: by invariant 5; those aside wait, too. Relaxed, all: [open] publishes it.
+        // SAFETY: by invariant 5; the nodes aside wait, too. Relaxed, all: [open] publishes it.
         unsafe {
             (*last).next.store(null_mut(), Relaxed);
             let head = if aside.is_null() {
@@ -160,7 +160,7 @@ impl<P: Platform> Cna<P> {
         }
     }
 
-    /// Who waits first on `cluster`, in the main queue from `first` on, and who before that one.
+    /// The first waiter on `cluster` in the main queue, from `first` on, and the waiter before that one.
     ///
     /// # Safety
     /// The caller holds the lock.
@@ -195,7 +195,7 @@ impl<P: Platform> Sections<P> for Cna<P> {
 impl<P: Platform> RawLock<P> for Cna<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         me.reset();
         // STATE: (null, _, _) -> (me, _, _): held; or (prev, q, a) -> (me, q, a).
@@ -208,7 +208,7 @@ impl<P: Platform> RawLock<P> for Cna<P> {
     }
 
     unsafe fn unlock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         // Relaxed: nobody writes to it any more.
         let gate = me.gate.load(Relaxed);
@@ -219,21 +219,21 @@ impl<P: Platform> RawLock<P> for Cna<P> {
             let last = if aside.is_null() {
                 null_mut()
             } else {
-                // SAFETY: it waits for the lock, which we hold. Relaxed: ours to write.
+                // SAFETY: it waits for the lock, which we hold. Relaxed: only the holder writes it.
                 unsafe { (*aside).last.load(Relaxed) }
             };
             // STATE: (me, -, -) -> (null, -, -), or (me, -, a) -> (last of a, -, a).
-            // ORDERING: Release [leave]: the critical section comes before whatever the next holder does; and the last node
-            // aside is as it should be before somebody links to it. Relaxed on failure: the successor is read below.
+            // ORDERING: Release [leave]: the critical section comes before whatever the next holder does, and the last node
+            // aside is complete before somebody links to it. Relaxed on failure: the successor is read below.
             if self.tail.compare_exchange(node, last, Release, Relaxed).is_ok() {
                 if !aside.is_null() {
                     // STATE: (_, -, a) -> (_, rest of a, -).
-                    // SAFETY: the first aside waits.
+                    // SAFETY: the first node aside waits for the lock.
                     unsafe { Self::hand_over(aside, null_mut(), 0) };
                 }
                 return;
             }
-            // Somebody has joined, and will link at once.
+            // Somebody has joined, and will link its node in a moment.
             // ORDERING: Acquire [see]: the successor's node was made before we look at it.
             next = P::spin_until_ptr(&me.next, Acquire, |next| !next.is_null());
         }
@@ -264,7 +264,7 @@ impl<P: Platform> RawLock<P> for Cna<P> {
 impl<P: Platform> TryLock<P> for Cna<P> {
     #[inline]
     unsafe fn try_lock(&self, node: *mut Node<P>) -> bool {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         unsafe { &*node }.reset();
         // STATE: (null, _, _) -> (me, _, _), else unchanged.
         // ORDERING: AcqRel, as [join]: Acquire pairs with [leave]. Relaxed on failure: nothing was gained.

@@ -1,10 +1,10 @@
-//! Cohort locks: each cluster of near cores has a lock, and who holds that competes for the global one; the cluster keeps the
+//! Cohort locks: each cluster of near cores has a local lock, whose holder competes for the global lock. The cluster keeps the
 //! global lock for a while.
 //!
 //! D. Dice, V. J. Marathe and N. Shavit, *Lock Cohorting: A General Technique for Designing NUMA Locks*, PPoPP 2012
-//! (ACM TOPC 1(2), 2015). Over any global lock whose node may be copied (*thread-oblivious*: one
-//! thread of the cluster acquires it, and another releases it), and any local lock that can tell its holder whether others wait
-//! (*cohort detection*): C-TKT-TKT is ticket over tickets, C-PTL-TKT a partitioned ticket over tickets.
+//! (ACM TOPC 1(2), 2015). The global lock may be any whose node can be copied (*thread-oblivious*: one thread of the cluster
+//! acquires it, and another releases it). The local lock may be any that can tell its holder whether others wait (*cohort
+//! detection*). C-TKT-TKT is ticket over tickets, C-PTL-TKT a partitioned ticket lock over tickets.
 //!
 //! ```text
 //!                           global lock
@@ -14,22 +14,22 @@
 //!       unlock by A: B has both; if A is the 67th here, or without B: no turn, and D has the global lock
 //! ```
 //!
-//! State, of a cluster: (local lock, end). lock: the local lock; then the global one, if end = 0. unlock: if somebody waits here,
-//! (_, 0) -> (_, served + 64), or (_, end) as it is while served < end; then the local lock is released, and the global lock goes with
-//! it. Else (_, end) -> (_, 0), then the local lock is released, and then the global one.
+//! State of a cluster: (local lock, end). lock: the local lock; then the global one, if end = 0. unlock: if somebody waits here,
+//! (_, 0) -> (_, served + 64), or (_, end) unchanged while served < end; then release the local lock, and the global lock goes with
+//! it. Otherwise (_, end) -> (_, 0), then release the local lock, and then the global one.
 //!
-//! 1. Who holds a local lock, and the global lock by its cluster's node, holds the lock.
-//! 2. end is written by the holder of the local lock alone: not 0 means that the cluster's next holder has the global lock already.
-//!    It is the local number at which the turn ends, so that a hand-over writes nothing but the local lock.
-//! 3. end is set only while somebody waits for the local lock, which serves by arrival: so it reaches a waiter, and a
+//! 1. A thread holds the lock if it holds a local lock, and its cluster's node holds the global lock.
+//! 2. Only the holder of the local lock writes end. If end is not 0, the cluster's next holder has the global lock already.
+//!    end is the local number at which the turn ends, so that a hand-over writes nothing but the local lock.
+//! 3. end is set only while somebody waits for the local lock, which serves by arrival. So it reaches a waiter, and a
 //!    try_lock never finds it set.
 //!
-//! Our deviations: a full release is of the local lock first, and then of the global one. (The paper has it the other way round; then
-//! an unlock touches the lock when another thread may already have destroyed it.) Clusters are what the machine calls a domain;
-//! those beyond the eighth share. Hand-overs within a cluster are bounded by 64, as in the paper's evaluation.
+//! Our deviations: a full release releases the local lock first, and then the global one. (The paper does it the other way round; then
+//! an unlock touches the lock when another thread may already have destroyed it.) A cluster is what the machine calls a domain;
+//! domains beyond the eighth share clusters. Hand-overs within a cluster are bounded by 64, as in the paper's evaluation.
 //!
-//! Facts: by arrival within a cluster, and between clusters; 64 hand-overs may overtake; a line of 128 B a cluster, and the global
-//! lock's own; nobody sleeps.
+//! Facts: by arrival within a cluster, and between clusters; 64 hand-overs may overtake; a line of 128 B per cluster, plus those of the
+//! global lock; nobody sleeps.
 
 use crate::entry::{Entry, Promise};
 use crate::wide::Apart;
@@ -38,7 +38,7 @@ use core::cell::UnsafeCell;
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, RawLock, Sections, TryLock, Word};
 
-/// What the catalogue says of a cohort lock over `global`.
+/// The catalogue's entry for a cohort lock over `global`.
 pub(crate) const fn over(global: Entry, id: &'static str, idea: &'static str) -> Entry {
     Entry {
         id,
@@ -54,33 +54,33 @@ pub(crate) const fn over(global: Entry, id: &'static str, idea: &'static str) ->
     }
 }
 
-/// A local lock: serves by arrival.
+/// A local lock, which serves by arrival.
 pub trait Local<P: Platform>: TryLock<P> {
-    /// Does anybody wait? Asked by the holder. `true` is certain; `false` may be old.
+    /// Does anybody wait? Asked by the holder. `true` is certain; `false` may be out of date.
     fn has_waiters(&self) -> bool;
 
     /// How many holders have released it, modulo 2^32. Asked by the holder.
     fn served(&self) -> u32;
 }
 
-/// How many clusters: as many as the machines that we know have domains.
+/// The number of clusters: no machine that we know has more domains.
 const CLUSTERS: usize = 8;
 
-/// Hand-overs within a cluster, at most.
+/// The most hand-overs within a cluster.
 const TURN: u32 = 64;
 
 struct Cluster<P: Platform, G: Sections<P>, L> {
     local: L,
     /// See invariant 2.
     end: P::Word,
-    /// The global lock's, while this cluster holds it. Touched by the holder of the local lock alone.
+    /// The global lock's node, while this cluster holds it. Only the holder of the local lock touches it.
     node: UnsafeCell<G::Node>,
 }
 
 // SAFETY: the node belongs to the holder of the local lock.
 unsafe impl<P: Platform, G: Sections<P>, L: Sync> Sync for Cluster<P, G, L> where G::Node: Send {}
 
-/// What an acquisition remembers: the local lock's node, and which cluster it went by (its thread may move meanwhile).
+/// What an acquisition remembers: the local lock's node, and its cluster (the thread may move meanwhile).
 #[derive(Default)]
 pub struct Node<N> {
     cluster: usize,
@@ -121,7 +121,7 @@ where
     unsafe fn lock(&self, node: *mut Self::Node) {
         let number = usize::from(P::place().domain) % CLUSTERS;
         let cluster = &self.clusters[number];
-        // SAFETY: the caller's node; the global lock's is the local holder's.
+        // SAFETY: the caller's node; the global lock's node belongs to the local lock's holder.
         unsafe {
             (*node).cluster = number;
             cluster.local.lock(&raw mut (*node).local);
@@ -134,7 +134,7 @@ where
 
     #[inline]
     unsafe fn unlock(&self, node: *mut Self::Node) {
-        // SAFETY: the caller locked with this node, so that the local lock is its, and the global lock is its cluster's.
+        // SAFETY: the caller locked with this node, so it holds the local lock, and its cluster holds the global lock.
         unsafe {
             let cluster = &self.clusters[(*node).cluster];
             let local = &raw mut (*node).local;
@@ -143,7 +143,7 @@ where
             let (end, served) = (cluster.end.load(Relaxed), cluster.local.served());
             if has_waiters && (end == 0 || end != served) {
                 if end == 0 {
-                    // STATE: (_, 0) -> (_, end): the global lock goes to the next one here.
+                    // STATE: (_, 0) -> (_, end): the global lock goes to the next waiter here.
                     cluster.end.store(served.wrapping_add(TURN).max(1), Relaxed);
                 }
                 cluster.local.unlock(local);

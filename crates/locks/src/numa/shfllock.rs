@@ -1,8 +1,8 @@
-//! shfllock: a test-and-set word in front of a queue; who waits first in it changes the order of those behind, by a policy.
+//! shfllock: a test-and-set word in front of a queue; one of the first waiters reorders those behind it, by a policy.
 //!
 //! S. Kashyap, I. Calciu, X. Cheng, C. Min and T. Kim, *Scalable and Practical Locking with Shuffling*, SOSP 2019: the spinning lock.
-//! The policy is a type (shuffling.rs): grouping by cluster, as published; or a proportion of classes of cores, the SHFL-PB10 that LibASL is
-//! compared with (*Asymmetry-aware Scalable Locking*, PPoPP 2022, section 4).
+//! The policy is a type (shuffling.rs). It groups by cluster, as published; or it keeps a proportion between classes of cores, like the
+//! SHFL-PB10 that LibASL is compared with (*Asymmetry-aware Scalable Locking*, PPoPP 2022, section 4).
 //!
 //! ```text
 //!     locked, no_steal
@@ -17,18 +17,18 @@
 //! State: (locked, no_steal, queue). lock: (0, 0, q) -> (1, 0, q) and held, or (l, _, -) -> (l, 1, me), or (l, n, q) -> (l, n, q me); as
 //! head: (0, n, me q) -> (1, n, q) and the first of q is head, or (0, 1, me) -> (1, 0, -). unlock: (1, n, q) -> (0, n, q).
 //!
-//! 1. Held exactly while locked = 1. Who arrives takes it past the queue only while no_steal = 0.
-//! 2. One waiter at most is shuffler. It alone changes the links behind its own node, never that of the last; those nodes stay until it
-//!    has left the queue.
-//! 3. The shuffler hands its role to the last node that it has placed. Nodes that were placed have a number, and stand between the head
-//!    and the shuffler; a head without a number becomes shuffler, so there is no other then.
-//! 4. A thread leaves the queue before its lock returns: unlock uses no node.
+//! 1. Held exactly while locked = 1. An arrival takes it past the queue only while no_steal = 0.
+//! 2. At most one waiter is shuffler. It alone changes the links behind its own node, but never that of the last node. Those nodes stay
+//!    until it has left the queue.
+//! 3. The shuffler passes its role to the last node that it has placed. Nodes that were placed have a number, and stand between the head
+//!    and the shuffler. So if a head has no number, nobody is shuffler, and the head becomes shuffler.
+//! 4. A thread leaves the queue before its lock returns, so unlock uses no node.
 //!
-//! Our deviations: the two bytes of the published lock word are words of their own, and the tail has a line of its own; no_steal is
-//! cleared before the queue is left as empty, and set again if it was not; a shuffler looks for waiters to move five times; the
-//! proportion goes on where the last shuffler ended.
+//! Our deviations: the two bytes of the published lock word are separate words, and the tail has a line of its own; no_steal is
+//! cleared before the queue is left empty, and set again if it turns out not to be empty; a shuffler looks five times for waiters to
+//! move; the proportion goes on where the last shuffler ended.
 //!
-//! Facts: up to 1024 of a cluster in a row; two lines of 128 B a lock, 128 B a waiter; nobody sleeps.
+//! Facts: up to 1024 of a cluster in a row; two lines of 128 B per lock, 128 B per waiter; nobody sleeps.
 
 use super::shuffling::{Clusters, Policy, Proportion};
 use crate::entry::{Entry, Kind, Promise};
@@ -55,7 +55,7 @@ pub const ENTRY: Entry = Entry {
     options: &[],
 };
 
-/// What the catalogue says of the lock with the proportion.
+/// The catalogue's entry for the lock with the proportion.
 pub(crate) const fn proportional(id: &'static str) -> Entry {
     Entry {
         id,
@@ -78,14 +78,14 @@ pub type Pb10<P> = Shfl<P, Proportion>;
 const HEAD: u32 = 1;
 const SHUFFLER: u32 = 2;
 
-/// How long a shuffler waits for others to move, ns; then twice as long, up to this.
+/// How long a shuffler first waits for nodes to move, ns; the time doubles, up to the second constant.
 const LOOK_NS: u32 = 200;
 const LONGEST_NS: u32 = 4_000;
 
 /// A waiter's place in the queue.
 #[repr(align(128))]
 pub struct Node<P: Platform> {
-    /// Who comes after. Written by the owner before it arrives, once by the successor, then by the shuffler.
+    /// The next node. Written by the owner before it arrives, once by the successor, then by the shuffler.
     next: P::Ptr<Node<P>>,
     /// Written by the owner before it arrives, then by its predecessor and by the shuffler.
     gate: P::Word,
@@ -103,7 +103,7 @@ impl<P: Platform> Default for Node<P> {
 }
 
 struct Words<P: Platform> {
-    /// 1: held. Written by whoever takes it, and by the holder.
+    /// 1: held. Written by threads that take it, and by the holder.
     locked: P::Word,
     /// Does somebody queue? Written by the first to arrive, and by the last to leave.
     no_steal: P::Word,
@@ -126,7 +126,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
         self.words.locked.compare_exchange(0, 1, Acquire, Relaxed).is_ok()
     }
 
-    /// Takes it past the queue, if that is allowed.
+    /// Takes the lock past the queue, if that is allowed.
     #[inline]
     fn steal(&self) -> bool {
         let Words { locked, no_steal, .. } = &*self.words;
@@ -156,7 +156,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
             shuffles = self.wait_in_queue(me);
         }
         if me.number.load(Relaxed) == 0 {
-            // By invariant 3 nobody shuffles. Relaxed, all: the head's.
+            // By invariant 3 nobody is shuffler. Relaxed, all: only the head uses them.
             me.number.store(Y::first(last.load(Relaxed), me.group.load(Relaxed)), Relaxed);
             shuffles = true;
         }
@@ -177,7 +177,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
         self.leave(me, node);
     }
 
-    /// Until the predecessor has left; `true`: the caller is shuffler now.
+    /// Waits until the predecessor has left; `true`: the caller is shuffler now.
     fn wait_in_queue(&self, me: &Node<P>) -> bool {
         // ORDERING: Acquire, here and below, pairs with [head] and [role]: the links are as the last shuffler left them.
         let gate = P::spin_until(&me.gate, Acquire, |gate| gate != 0);
@@ -198,8 +198,8 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
         true
     }
 
-    /// The shuffler puts those behind it into the policy's order, as long as it `may`, and hands its role on; `false`: it has moved
-    /// nobody.
+    /// The shuffler puts the waiters behind it into the policy's order, as long as it `may`, and passes its role on; `false`: it has
+    /// placed nobody.
     fn shuffle(&self, me: &Node<P>, may: impl Fn() -> bool) -> bool {
         // Relaxed, both: published by the link and by [role].
         let own = |node: &Node<P>| (node.group.load(Relaxed), node.number.load(Relaxed));
@@ -214,7 +214,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
             let node = unsafe { &*at };
             let behind = node.next.load(Acquire);
             if behind.is_null() {
-                break; // the last: somebody may be about to follow it
+                break; // the last one: somebody may be joining behind it
             }
             let next = node.group.load(Relaxed); // published by the link
             let Some(its) = Y::follow(group, number, next) else {
@@ -230,7 +230,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
                 node.next.store(last.next.load(Relaxed), Relaxed);
                 last.next.store(at, Relaxed);
                 if Y::follow(next, its, next).is_none() {
-                    prev = node; // another group is wanted now: there may be one among those that were passed
+                    prev = node; // now another group is wanted: one of those that were skipped may be in it
                 }
             }
             (last, group, number) = (node, next, its);
@@ -239,7 +239,7 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
             return false;
         }
         // ORDERING: Release [role]: the links are as we have left them.
-        // SURVIVES: it takes a holder and four waiters to move one that then reads its link; explorations have four threads.
+        // SURVIVES: it takes a holder and four waiters to move a node that then reads its link; explorations have four threads.
         // SURVIVES no-store: the next head that has no number shuffles.
         last.gate.fetch_or(SHUFFLER, Release);
         true
@@ -254,8 +254,9 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
         if next.is_null() {
             no_steal.store(0, Relaxed); // a hint
             // STATE: (1, 0, me) -> (1, 0, -).
-            // ORDERING: Release, pairs with [join]: who comes first now comes after us. Relaxed on failure: the successor is read below.
-            // SURVIVES: what comes before us are hints.
+            // ORDERING: Release, pairs with [join]: the next thread to come first comes after us. Relaxed on failure: the successor is read
+            // below.
+            // SURVIVES: all that we wrote before are hints.
             if self.tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
@@ -264,8 +265,8 @@ impl<P: Platform, Y: Policy> Shfl<P, Y> {
             next = P::spin_until_ptr(&me.next, Acquire, |next| !next.is_null());
         }
         // STATE: (1, n, me q) -> (1, n, q).
-        // ORDERING: Release [head]: the links behind us, if we shuffled, and the last number.
-        // SAFETY: it waits for this.
+        // ORDERING: Release [head]: publishes the links behind us, if we shuffled, and the last number.
+        // SAFETY: the successor waits for this.
         unsafe { (*next).gate.fetch_or(HEAD, Release) };
     }
 }
@@ -286,7 +287,7 @@ impl<P: Platform, Y: Policy> RawLock<P> for Shfl<P, Y> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
         if !self.steal() {
-            // SAFETY: the caller's duty; others only ever share it too.
+            // SAFETY: the caller's duty; others, too, only ever share it.
             self.lock_slow(unsafe { &*node }, node);
         }
     }

@@ -1,4 +1,4 @@
-//! Orders of a queue that nobody waits in but as written here, and the lock at work.
+//! The orders of a queue whose waiters are written by hand, and the lock at work.
 
 use super::{HEAD, Node, SHUFFLER, Shfl};
 use crate::numa::shuffling::{BIG, Clusters, Policy, Proportion};
@@ -13,7 +13,7 @@ fn no_increment_is_lost() {
     counts_right::<Shfl<Threads, Proportion>>();
 }
 
-/// A queue of these groups, shuffled by the first as often as it takes, by whoever is shuffler then.
+/// The order of a queue with these groups, after the first waiter and each later shuffler have shuffled it to the end.
 fn shuffled<Y: Policy, const N: usize>(groups: [u32; N]) -> [usize; N] {
     let lock = Shfl::<Threads, Y>::new();
     let nodes: [Node<Threads>; N] = core::array::from_fn(|_| Node::default());
@@ -48,7 +48,7 @@ fn a_clusters_waiters_come_together_and_the_last_stays() {
 
 #[test]
 fn after_ten_big_ones_a_little_one_is_brought_forward_and_after_it_big_ones() {
-    // Big ones are 0; 1, 2 and 14 are little; the last stays.
+    // Big cores are group 0; waiters 1, 2 and 14 are on little cores; the last one stays.
     let mut groups = [0; 17];
     for little in [1, 2, 14] {
         groups[little] = 1;

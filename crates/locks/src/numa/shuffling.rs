@@ -2,17 +2,17 @@
 
 use lockwright_platform::Place;
 
-/// In which order waiters are put.
+/// The order into which waiters are put.
 pub trait Policy: Send + Sync + 'static {
-    /// What matters of a waiter.
+    /// A waiter's group, which decides its place.
     fn group(place: Place) -> u32;
-    /// The number of a head that nobody has placed; the last head's is `last`.
+    /// The number of a head that nobody has placed; `last` is the last head's number.
     fn first(last: u32, group: u32) -> u32;
-    /// May one of `next` follow one of `group` that has this number? Then with which number.
+    /// May a waiter of group `next` follow one of `group` with this number? If so, returns its own number.
     fn follow(group: u32, number: u32, next: u32) -> Option<u32>;
 }
 
-/// A cluster's waiters together, up to so many.
+/// A cluster's waiters together, up to [`TURN`] of them.
 #[derive(Debug)]
 pub struct Clusters;
 const TURN: u32 = 1024;
@@ -31,7 +31,7 @@ impl Policy for Clusters {
     }
 }
 
-/// A little core after ten big ones. The number is how many big ones have had their turns since, and one more.
+/// A little core after ten big ones. The number is 1 plus how many big ones have had their turns since.
 #[derive(Debug)]
 pub struct Proportion;
 pub(super) const BIG: u32 = 10;

@@ -1,8 +1,8 @@
-//! What a thread holds by nodes of lines (front/grant.rs): it unlocks by them, and need not touch the mutex.
+//! The locks that a thread holds by nodes (front/grant.rs): it unlocks by those, and need not touch the mutex.
 //!
-//! A thread remembers a few. For those that it forgets, unlock frees the word, and the line finds that out by itself.
-//! It may also remember a lock that it no longer holds, because another thread unlocked it, or code that knows nothing
-//! of us: then the node says so.
+//! A thread remembers a few of them. For a lock that it has forgotten, unlock frees the word, and the line notices that by
+//! itself. A thread may also remember a lock that it no longer holds, because another thread unlocked it, or code that knows
+//! nothing of us; then the node says so.
 
 use crate::front::{CHAINED, Waiter};
 use core::cell::Cell;
@@ -13,7 +13,7 @@ use lockwright_platform::{Platform, Word};
 /// How many mutexes held by nodes a thread remembers at a time.
 const MOST: usize = 2;
 
-/// A thread's own. Zeroes are one that holds nothing.
+/// A thread's list of them. Zeroes are the list of a thread that holds nothing.
 #[repr(C)]
 pub struct Held<P: Platform> {
     nodes: [Cell<*const Waiter<P>>; MOST],
@@ -27,24 +27,24 @@ impl<P: Platform> Default for Held<P> {
 }
 
 impl<P: Platform> Held<P> {
-    /// Who this is, to nodes.
+    /// Identifies this thread in nodes.
     pub fn by(&self) -> *const () {
         from_ref(self).cast()
     }
 
-    /// May anything be held by a node?
+    /// May the thread hold anything by a node?
     #[inline(always)]
     pub fn is_any(&self) -> bool {
         self.nodes.iter().any(|node| !node.get().is_null())
     }
 
-    /// The thread has the lock whose word this is, by this node.
+    /// Notes that the thread has the lock with this word, by this node.
     pub(super) fn note(&self, word: &P::Word, node: *const Waiter<P>, era: usize) {
         if self.era.replace(era) != era {
             self.nodes.iter().for_each(|node| node.set(null())); // from before a fork
         }
         for slot in &self.nodes {
-            // One that we had before, for another lock.
+            // We had this node before, for another lock.
             if core::ptr::eq(slot.get(), node) {
                 slot.set(null());
             }
@@ -54,17 +54,17 @@ impl<P: Platform> Held<P> {
         let free = |slot: &Cell<*const Waiter<P>>| slot.get().is_null() || is_stale(slot.get());
         match self.nodes.iter().find(|slot| free(slot)) {
             Some(slot) => slot.set(node),
-            // The first may be out of date, with nobody asking for it any more.
+            // Forget the first: it may be out of date, and nobody may ever ask for it.
             None => self.nodes[0].set(self.nodes[MOST - 1].replace(node)),
         }
         debug_assert!(is_held(word, node, self.by()), "just acquired");
     }
 
-    /// Does the thread hold it by a node? No, if code that knows nothing of us may have unlocked it, or if somebody
+    /// Does the thread certainly hold it by a node? No, if code that knows nothing of us may have unlocked it, or if somebody
     /// sleeps on the word.
     pub(super) fn is_surely_held(&self, word: &P::Word, era: usize) -> bool {
         // ORDERING: Acquire, pairs with the Release with which a chain begins (front/grant.rs): a
-        // thread that began one after ours has ended our node.
+        // thread that began a chain after ours has ended our node.
         self.is_any() && word.load(Acquire) == CHAINED && self.slot(word, era).is_some()
     }
 
@@ -73,8 +73,7 @@ impl<P: Platform> Held<P> {
         self.is_any() && self.slot(word, era).is_some()
     }
 
-    /// By which node does the thread hold it, or seem to? Null: by the word. The thread is about to
-    /// unlock.
+    /// The thread is about to unlock: by which node does it hold the lock, or seem to? Null: by the word.
     pub(super) fn take(&self, word: &P::Word, era: usize) -> *const Waiter<P> {
         match self.slot(word, era) {
             Some(slot) => slot.replace(null()),

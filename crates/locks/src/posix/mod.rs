@@ -1,19 +1,19 @@
-//! What a `pthread_mutex_t` means, on any machine: kinds, owners and answers (mutex.rs), and which lock serves it
-//! (places.rs). The rest belongs to a process: threads' ids, the table of locks, its fastest paths.
+//! The semantics of a `pthread_mutex_t`, on any machine: kinds, owners and answers (mutex.rs), and which lock serves it
+//! (places.rs). The rest depends on the process: threads' ids, the table of locks, its fastest paths.
 //!
 //! ```text
 //!   0 word │ 4 count │ 8 owner │ 12 users, mood │ 16 kind │ 20 place, side │ 24 tail │ 32 room
 //! ```
 //!
-//! All-zero memory is an unlocked mutex of the plain kind. What glibc's own code looks at stays true to glibc's
-//! meaning, so that it may lock and unlock the same mutex, unannounced.
+//! All-zero memory is an unlocked mutex of the plain kind. The fields that glibc's own code looks at keep glibc's
+//! meaning, so glibc may lock and unlock the same mutex at any time.
 //!
 //! Invariants:
 //! 1. The mutex and the process's table say which lock a mutex runs on. They are read each time that a thread has to
-//!    wait or owes a wake. That is a hint: word 0 alone says who holds the mutex, and who needs a wake. So both may
-//!    change at any moment, with one exception: a mutex's room serves one textbook lock, ever.
-//! 2. `count` is the holder's. `owner` is a thread's own id if that thread wrote it there; of the plain kind also if the thread holds
-//!    by a node, and a waiter that falls asleep behind it wrote it (`tell_whose`).
+//!    wait or owes a wake. They are hints: word 0 alone says whether the mutex is held, and whether somebody needs a wake. So
+//!    both may change at any moment, with one exception: a mutex's room only ever serves one textbook lock.
+//! 2. Only the holder uses `count`. If `owner` is a thread's own id, that thread wrote it there; or, on a mutex of the plain kind,
+//!    the thread holds it by a node, and a waiter that fell asleep behind it wrote the id (`tell_whose`).
 
 mod held;
 mod mutex;
@@ -29,7 +29,7 @@ use crate::front::{self, FREE, HELD, Parts, Seat, Tuning, Waiter};
 use lockwright_platform::Ordering::{Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Ptr, Word};
 
-/// A process, as far as its mutexes depend on it.
+/// What mutexes depend on in their process.
 pub trait Environment: Sized + 'static {
     /// Its machine.
     type Platform: Platform;
@@ -38,7 +38,7 @@ pub trait Environment: Sized + 'static {
     /// The calling thread's id, not 0.
     fn thread() -> u32;
 
-    /// What the calling thread holds by nodes.
+    /// Looks at what the calling thread holds by nodes.
     fn with_held<R>(run: impl FnOnce(&Held<Self::Platform>) -> R) -> R;
 
     /// The calling thread is about to hold something by a node.
@@ -50,15 +50,15 @@ pub trait Environment: Sized + 'static {
         0
     }
 
-    /// Which place of the table (1 to [`PLACE_MAX`]) a mutex gets when a call at `caller` is the first to find
-    /// it contended.
+    /// The place in the table (1 to [`PLACE_MAX`]) that a mutex gets when a call at `caller` is the first to find it
+    /// contended.
     fn choose(mutex: &Mutex<Self>, caller: usize) -> u32;
 
-    /// What is at that place now. [`UNDECIDED`]: what a mutex runs on until then.
+    /// The policy at that place now. For [`UNDECIDED`]: what a mutex runs on until its place is decided.
     fn policy(place: u32) -> Policy<Self>;
 
-    /// Counts the tables that choose differently from the one before. A mutex gets a new place when it is first
-    /// contended under a new one. Wraps at [`GENERATIONS`].
+    /// Counts the tables that choose differently from the table before. A mutex gets a new place when it is first
+    /// contended under such a table. Wraps at [`GENERATIONS`].
     fn generation() -> u32 {
         0
     }
@@ -68,10 +68,10 @@ pub trait Environment: Sized + 'static {
         tuning
     }
 
-    /// The calling thread has to wait for a mutex, and has time for other things.
+    /// The calling thread has to wait for a mutex, and has time for other things first.
     fn before_wait() {}
 
-    /// The calling thread has to wait for a mutex; `caller` is the address of its call, or 0. What this returns is the wait's, until
+    /// The calling thread has to wait for a mutex; `caller` is the address of its call, or 0. The result is passed to
     /// [`has_waited`](Self::has_waited).
     #[inline(always)]
     fn waits(mutex: &Mutex<Self>, caller: usize) -> u64 {
@@ -79,28 +79,27 @@ pub trait Environment: Sized + 'static {
         0
     }
 
-    /// A wait has ended; `acquired`: with the mutex.
+    /// A wait has ended; `acquired`: the thread got the mutex.
     #[inline(always)]
     fn has_waited(mutex: &Mutex<Self>, wait: u64, acquired: bool) {
         let _ = (mutex, wait, acquired);
     }
 
-    /// The calling thread is about to release a mutex for which somebody waits, or has asked it to come here ([`ask`]). What this
-    /// returns is the release's, until [`released`](Self::released).
+    /// The calling thread is about to release a mutex by the slow path: somebody waits for it, or has asked for this ([`ask`]). The
+    /// result is passed to [`released`](Self::released).
     #[inline(always)]
     fn releases(mutex: &Mutex<Self>) -> u64 {
         let _ = mutex;
         0
     }
 
-    /// A mutex of this address has been released; it may be gone.
+    /// The mutex at this address has been released; it may be gone.
     #[inline(always)]
     fn released(address: usize, release: u64) {
         let _ = (address, release);
     }
 
-    /// Runs a wait for word 0, in the line or beside it; the seat, if there is one, says where the thread
-    /// stands.
+    /// Runs a wait for word 0, in the line or beside it. The wait records the thread's place in the seat, if it gets one.
     fn in_line(
         mutex: &Mutex<Self>,
         tuning: &Tuning,
@@ -125,7 +124,7 @@ pub trait Environment: Sized + 'static {
     /// Takes word 0 if it is free and nobody queues.
     #[inline(always)]
     fn take(mutex: &Mutex<Self>) -> bool {
-        // An arrival must not overtake a line unseen.
+        // An arrival must not overtake a line without noticing.
         let nobody_queues = mutex.tail.load(Relaxed).is_null();
         // ORDERING: Acquire, pairs with `give` and the front locks' [release].
         nobody_queues && mutex.word.compare_exchange(FREE, HELD, Acquire, Relaxed).is_ok()
@@ -137,7 +136,7 @@ pub trait Environment: Sized + 'static {
         front::try_take::<Self::Platform>(&mutex.word)
     }
 
-    /// Releases word 0 if nobody needs a wake. After the write that does, the mutex may be gone.
+    /// Releases word 0 if nobody needs a wake. After the write that releases, the mutex may be gone.
     #[inline(always)]
     fn give(mutex: &Mutex<Self>) -> bool {
         // ORDERING: Release, pairs with every Acquire that takes word 0.
@@ -157,13 +156,13 @@ type WordOf<E> = <<E as Environment>::Platform as Platform>::Word;
 /// `pthread_mutex_t`, `mtx_t`.
 #[repr(C)]
 pub struct Mutex<E: Environment> {
-    /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake; 3 held in a chain
-    /// of grants, which glibc's code takes for 2.
+    /// `__lock`: word 0, in glibc's protocol: 0 free, 1 held, 2 held and somebody needs a wake; 3 held within a chain
+    /// of grants, which glibc's code treats like 2.
     pub word: WordOf<E>,
-    /// `__count`: how often its holder holds a recursive mutex. The holder's.
+    /// `__count`: how often its holder has locked a recursive mutex. The holder's.
     pub count: WordOf<E>,
-    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder. In a chain of holders by nodes, the first writes
-    /// [`SOMEBODY`](crate::front::SOMEBODY), and a waiter that falls asleep behind one of them writes that one's id.
+    /// `__owner`: the holder's kernel thread id, 0 while free. Written by the holder. In a chain of grants, the first holder writes
+    /// [`SOMEBODY`](crate::front::SOMEBODY), and a waiter that falls asleep behind a holder writes that holder's id.
     pub owner: WordOf<E>,
     /// `__nusers`: here, the condvar waiters that will come back for this mutex (`destroy`: EBUSY), and in
     /// the upper half the front locks' mood.
@@ -178,14 +177,14 @@ pub struct Mutex<E: Environment> {
     pub room: E::Room,
 }
 
-/// Bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
-/// machines without it). Any other: robust, PI, PP, process-shared, destroyed. Those are glibc's.
+/// The bits of `__kind` that we understand: type (2 bits), elision wanted or not (ignored, as by glibc on
+/// machines without elision). Any other bit means robust, PI, PP, process-shared or destroyed: such mutexes are glibc's.
 pub const KINDS: u32 = 0x303;
-/// In `__kind`, on a mutex that a textbook lock stands in front of: it sends each operation on this one mutex to the
-/// slow functions, at no cost to the others, because the fast path looks at `__kind` anyway. To glibc's code it is
-/// PTHREAD_MUTEX_NO_ELISION_NP, which changes nothing; a mutex of the type NORMAL has it from the start.
+/// In `__kind`, on a mutex that a textbook lock stands in front of. It sends each operation on this mutex to the
+/// slow functions, at no cost to other mutexes, because the fast path looks at `__kind` anyway. To glibc's code it is
+/// PTHREAD_MUTEX_NO_ELISION_NP, which changes nothing; a mutex of type NORMAL has it from the start.
 pub const MARKED: u32 = 0x200;
-/// The condvar waiters in `users`.
+/// The field of condvar waiters in `users`.
 pub const USERS: u32 = 0xffff;
 /// The type's bits.
 pub const TYPE: u32 = 3;
@@ -208,7 +207,7 @@ impl<E: Static> Mutex<E> {
 }
 
 impl<E: Environment> Mutex<E> {
-    /// An unlocked mutex of a kind, and what stands in front of it.
+    /// An unlocked mutex of this kind, with this room.
     pub fn of_kind(kind: u32, room: E::Room) -> Self {
         Self {
             word: Word::new(FREE),
@@ -227,15 +226,15 @@ impl<E: Environment> Mutex<E> {
         self.word.load(Relaxed) != FREE // a hint
     }
 
-    /// What the front locks see of it.
+    /// The parts that the front locks use.
     pub fn parts(&self) -> Parts<'_, E::Platform> {
         self.parts_of(self.kind.load(Relaxed))
     }
 
-    /// The same, of a mutex that is known to be of this kind.
+    /// The same, for a mutex that is known to be of this kind.
     pub(crate) fn parts_of(&self, kind: u32) -> Parts<'_, E::Platform> {
         let Self { word, owner, users: mood, side, tail, .. } = self;
-        // Those two go by the owner.
+        // These two kinds go by the owner, so nobody holds them by a node.
         let by = match kind & TYPE {
             RECURSIVE | ERRORCHECK => core::ptr::null(),
             _ => E::with_held(Held::by),

@@ -1,4 +1,4 @@
-//! Kinds, owners, and answers. Callers have looked whether the mutex is [ours](is_ours).
+//! Kinds, owners, and answers. Callers have checked that the mutex is [ours](is_ours).
 
 use super::places::{acquire, forget, hand_on, must_queue, policy, release};
 use super::{ERRORCHECK, Environment, KINDS, MARKED, Mutex, RECURSIVE, TYPE, USERS};
@@ -6,14 +6,14 @@ use crate::front::{self, FREE, side};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, Ptr, Word};
 
-/// Why an operation was refused; nothing has changed.
+/// Why an operation was refused. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// Somebody holds it, or will come back for it: EBUSY.
     Busy,
-    /// The caller holds it already: EDEADLK.
+    /// The caller already holds it: EDEADLK.
     Deadlock,
-    /// The caller holds it as often as can be counted: EAGAIN.
+    /// The caller has locked it as often as can be counted: EAGAIN.
     TooOften,
     /// The caller does not hold it: EPERM.
     NotHolder,
@@ -26,14 +26,13 @@ pub enum Refused {
 /// The result of an operation.
 type Answer = Result<(), Refused>;
 
-/// Is it ours to serve, and not glibc's (robust, PI, PP, process-shared, destroyed)?
+/// Do we serve it, and not glibc (robust, PI, PP, process-shared, destroyed)?
 #[inline(always)]
 pub fn is_ours<E: Environment>(m: &Mutex<E>) -> bool {
     m.kind.load(Relaxed) & !KINDS == 0
 }
 
-/// What the kind says before anybody waits: held by the caller already? `again`: then what, if that is
-/// an error.
+/// The kind's answer before anybody waits, if the caller already holds the mutex. `again`: the error, if that is one.
 #[inline(always)]
 fn before_lock<E: Environment>(m: &Mutex<E>, kind: u32, again: Refused) -> Option<Answer> {
     let kind = kind & TYPE;
@@ -55,7 +54,7 @@ fn before_lock<E: Environment>(m: &Mutex<E>, kind: u32, again: Refused) -> Optio
 /// Records the calling thread as holder.
 #[inline(always)]
 fn own<E: Environment>(m: &Mutex<E>, kind: u32) -> Answer {
-    m.owner.store(E::thread(), Relaxed); // read by others for gdb only
+    m.owner.store(E::thread(), Relaxed); // others read it only to show it in gdb
     if kind & TYPE == RECURSIVE {
         m.count.store(1, Relaxed); // the holder's
     }
@@ -143,9 +142,9 @@ pub fn give_slow<E: Environment>(m: &Mutex<E>, kind: u32) {
 
 /// Destroys: refused while held, or while a condvar's waiter will come back for it.
 pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
-    // Below 0: glibc's code has unlocked what ours locked, and counted its holder down.
+    // The count is negative if glibc's code has unlocked what ours locked: it counts the holder down.
     let users = m.users.load(Relaxed) & USERS;
-    // A program that does not ask for the answer may use this memory for another mutex.
+    // A program that ignores the answer may use this memory for another mutex.
     forget(m);
     if m.word.load(Relaxed) != FREE || (1..=USERS / 2).contains(&users) {
         return Err(Refused::Busy);
@@ -154,7 +153,7 @@ pub fn destroy<E: Environment>(m: &Mutex<E>) -> Answer {
     Ok(())
 }
 
-/// Acquires again after a condvar wait; `moved` as the wait said.
+/// Acquires again after a condvar wait; `moved` is what the wait said.
 #[inline(always)]
 pub fn lock_again<E: Environment>(m: &Mutex<E>, moved: bool, caller: usize) -> Answer {
     if !moved {

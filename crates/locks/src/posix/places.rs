@@ -1,7 +1,7 @@
-//! Which lock a mutex runs on: decided when it is first contended, and kept in five bits of its side word, as a place
-//! in the process's table. 0 is "not decided yet". Two more bits tell which generation of tables it belongs to: under a
-//! new one the next thread that has to wait decides again. (They wrap: if nobody waits for a mutex during four changes,
-//! or eight, it may keep its place. It then runs on a lock that it could have had anyway.)
+//! Which lock a mutex runs on. This is decided when the mutex is first contended, and kept in five bits of its side word, as
+//! a place in the process's table. 0 means "not decided yet". Two more bits tell to which generation of tables the place
+//! belongs: in a new generation, the next thread that has to wait decides again. (The bits wrap: if nobody waits for a mutex
+//! during four changes, or eight, it may keep its place. Then it runs on a lock that it could have had anyway.)
 //!
 //! ```text
 //!   acquire ─► decide ─► what is at the place now ─► front lock, textbook lock, or glibc's own algorithm
@@ -16,7 +16,7 @@ use crate::front::{Waiter, mood, side, try_take};
 use lockwright_platform::Ordering::Relaxed;
 use lockwright_platform::{Platform, TryLock, Word};
 
-/// The place of a mutex that nobody has found contended yet.
+/// The place of a mutex that has never been contended.
 pub const UNDECIDED: u32 = 0;
 
 /// The last place.
@@ -28,7 +28,7 @@ pub const GENERATIONS: u32 = side::GENERATIONS / side::GENERATION + 1;
 /// [`front::acquire`] of a rule.
 type Wait<P> = fn(Parts<'_, P>, &Tuning, Option<&dyn Seat<P>>) -> *const Waiter<P>;
 
-/// A front lock's rule, its type erased.
+/// A front lock's rule, with its type erased.
 pub struct Front<P: Platform> {
     acquire: Wait<P>,
     release: fn(&View<'_, P>),
@@ -104,9 +104,10 @@ impl<E: Environment> Policy<E> {
     }
 }
 
-/// The lock that the mutex runs on, and its tuning for the calling thread; not decided yet: what it runs on meanwhile.
+/// The lock that the mutex runs on, and its tuning for the calling thread. If it isn't decided yet: the lock that it runs on
+/// meanwhile.
 pub(super) fn policy<E: Environment>(mutex: &Mutex<E>) -> (How<E>, Tuning) {
-    tuned(mutex.side.load(Relaxed) & side::LOCK) // the place is all there is to know
+    tuned(mutex.side.load(Relaxed) & side::LOCK) // guards no other data
 }
 
 fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
@@ -114,9 +115,9 @@ fn tuned<E: Environment>(place: u32) -> (How<E>, Tuning) {
     (how, E::tuning(tuning))
 }
 
-/// The mutex's place: decides, if nobody has. `caller` is the address of the call that found the mutex contended.
+/// The mutex's place; decides it if nobody has. `caller` is the address of the call that found the mutex contended.
 fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
-    // Before the choice: if the table changes meanwhile, the next one decides again.
+    // Read this before the choice: if the table changes meanwhile, the next thread decides again.
     let generation = E::generation() % GENERATIONS * side::GENERATION;
     let decided = |side: u32| {
         let place = side & side::LOCK;
@@ -140,17 +141,18 @@ fn decide<E: Environment>(mutex: &Mutex<E>, caller: usize) -> u32 {
     }
 }
 
-/// Acquires a mutex of this kind, by its lock. `true`: by its word; `false`: by a node, which the thread remembers.
+/// Acquires a mutex of this kind, by its lock. `true`: the thread holds it by its word; `false`: by a node, which the thread
+/// remembers.
 #[cold]
 #[inline(never)]
 pub fn acquire<E: Environment>(mutex: &Mutex<E>, kind: u32, caller: usize) -> bool {
-    // A thread that has its turn passes here each time: so this is the shortest path.
+    // A thread comes this way each time during its turn, so this is the shortest path.
     if front::is_left::<E::Platform>(&mutex.users) && E::try_take(mutex) {
         if front::has_passed::<E::Platform>(&mutex.users, &mutex.side) {
             front::meet_left_behind(&mutex.parts_of(kind), E::era());
             return true;
         }
-        // The head's turn has come meanwhile. Nothing was done under the lock.
+        // Meanwhile it has become the head's turn. Nothing was done under the lock.
         if !E::give(mutex) {
             release(mutex, kind);
         }
@@ -173,7 +175,7 @@ fn acquire_by<E: Environment>(
 ) -> bool {
     match how {
         How::Front(front) => {
-            // A section is known by where it begins.
+            // The place where a section begins identifies it.
             let parts = Parts { site: caller as u32, ..mutex.parts_of(kind) };
             let mut node = core::ptr::null();
             E::in_line(mutex, tuning, |seat| node = (front.acquire)(parts, tuning, seat));
@@ -183,10 +185,10 @@ fn acquire_by<E: Environment>(
                 return false;
             }
         }
-        // A textbook lock's queue does not survive a fork; its mutexes go on as glibc's.
+        // A textbook lock's queue does not survive a fork. After one, its mutexes use glibc's algorithm.
         How::Whole(acquire) if tuning.era == 0 => {
             if kind & MARKED == 0 {
-                // From now on every arrival comes here, and queues. Relaxed: those that don't know yet overtake.
+                // From now on every arrival comes here, and queues. Relaxed: a thread that doesn't see it yet overtakes.
                 mutex.kind.fetch_or(MARKED, Relaxed);
             }
             E::in_queue(mutex, tuning, || acquire(mutex, tuning));
@@ -198,12 +200,12 @@ fn acquire_by<E: Environment>(
     true
 }
 
-/// The calling thread is about to let code unlock the mutex that knows nothing of nodes: then it doesn't hold by one.
+/// Code that knows nothing of nodes is about to unlock the mutex for the calling thread: forgets that it holds it by a node.
 pub fn forget<E: Environment>(mutex: &Mutex<E>) {
     E::with_held(|held| held.take(&mutex.word, E::era()));
 }
 
-/// Unlock, if the calling thread holds the mutex by a node, and only the next waiter needs to know; else `false`. Uses
+/// Unlocks, if the calling thread holds the mutex by a node; otherwise `false`. If it can grant the lock to the next waiter, it uses
 /// only the mutex's address.
 #[inline]
 pub fn hand_on<E: Environment>(mutex: &Mutex<E>) -> bool {
@@ -230,13 +232,13 @@ fn leave<E: Environment>(mutex: &Mutex<E>, node: *const Waiter<E::Platform>) {
     if let How::Front(front) = how {
         (front.release)(&View::new(parts, &tuning));
     }
-    // SAFETY: as our caller's.
+    // SAFETY: as in our caller.
     unsafe { front::release(parts, &tuning, node) };
     E::released(address, release);
 }
 
-/// Releases word 0, which is not 1, for a thread that holds by no node ([`hand_on`] comes first). Which thread gets
-/// the wake does not depend on the mutex's lock, which may be decided at this very moment.
+/// Releases word 0, which is not 1, for a thread that holds it by no node ([`hand_on`] comes first). Which thread gets
+/// the wake does not depend on the mutex's lock, which another thread may be deciding right now.
 pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     let (address, release) = (core::ptr::from_ref(mutex).addr(), E::releases(mutex));
     let (how, tuning) = policy(mutex);
@@ -248,22 +250,22 @@ pub(super) fn release<E: Environment>(mutex: &Mutex<E>, kind: u32) {
     E::released(address, release);
 }
 
-/// Asks the mutex's holder to release it by the slow path, where [`Environment::releases`] hears of it. It costs the holder
-/// no wake: a word that says [`PROMISED`] owes none.
+/// Asks the mutex's holder to release it by the slow path, which calls [`Environment::releases`]. It costs the holder
+/// no wake: with [`PROMISED`] in the word, unlock wakes nobody.
 pub fn ask<E: Environment>(mutex: &Mutex<E>) {
     // STATE: (1, q, s) -> (4, q, s). Relaxed: it changes what an unlock does, and publishes nothing. Nobody sleeps on a word that
-    // says 1, but for those whom an unlock has woken; and who falls asleep makes it 2.
+    // says 1, except threads that an unlock has woken; and a thread that falls asleep makes it 2.
     let _ = mutex.word.compare_exchange(HELD, PROMISED, Relaxed, Relaxed);
 }
 
-/// How many threads wait in the mutex's line: a hint. Asked by one that holds it.
+/// How many threads wait in the mutex's line: a hint, for the holder.
 pub fn waiters<E: Environment>(mutex: &Mutex<E>) -> u32 {
     mutex.users.load(Relaxed) / mood::WAITER // the word's highest field
 }
 
 /// Does every arrival at a marked mutex have to queue, whether or not its word is free?
 pub(super) fn must_queue<E: Environment>(mutex: &Mutex<E>) -> bool {
-    let place = mutex.side.load(Relaxed) & side::LOCK; // as in `policy`; a mark stays when the lock changes
+    let place = mutex.side.load(Relaxed) & side::LOCK; // as in `policy`; the mark stays when the lock changes
     matches!(E::policy(place).how, How::Whole(_))
 }
 
@@ -277,7 +279,7 @@ pub fn queue_in_front<E: Environment, L: TryLock<E::Platform>>(
     let mut node = L::Node::default();
     // SAFETY: the node stays here until `unlock` returns.
     unsafe {
-        // A hint, for locks that reorder: the lock is free when the word is.
+        // A hint, for locks that reorder: the lock is free if the word is free.
         let is_free = || mutex.word.load(Relaxed) == FREE;
         lock.lock_in_front(&raw mut node, tuning.window_ns, is_free);
     }

@@ -1,4 +1,4 @@
-//! clh: a queue of waiters; each spins on its predecessor's cell, and inherits it.
+//! clh: a queue of waiters; each spins on its predecessor's cell, and inherits that cell.
 //!
 //! T. S. Craig, *Building FIFO and Priority-Queuing Spin Locks from Atomic Swap*, University of Washington TR 93-02-02,
 //! 1993; P. Magnusson, A. Landin and E. Hagersten, *Queue Locks on Cache Coherent Multiprocessors*, IPPS 1994. Our
@@ -19,11 +19,11 @@
 //!
 //! 1. Free exactly while tail = null.
 //! 2. tail is the cell of the last thread that arrived and has not unlocked, so a cell in tail is SHUT.
-//! 3. Each cell is read by one thread at most: the one whose swap returned it.
-//! 4. A cell belongs to its maker; from the store of OPEN on, to the successor, which alone gives it back.
+//! 3. At most one thread reads a cell: the one whose swap returned it.
+//! 4. A cell belongs to its maker. From the store of OPEN on it belongs to the successor, which alone gives it back.
 //!
-//! Facts: first come first served; 8 B a lock, a line of 128 B a waiter and holder; nobody sleeps; each waiter is delayed
-//! by those before it, and by every one of them that is not running.
+//! Facts: first come first served; 8 B per lock, a line of 128 B per waiter and holder; nobody sleeps; each waiter is delayed
+//! by those before it, and by each of them that is not running.
 
 use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
@@ -53,14 +53,14 @@ pub type Lock<P> = Clh<P>;
 const SHUT: u32 = 0;
 const OPEN: u32 = 1;
 
-/// What the next in line looks at.
+/// The word that the next in line watches.
 struct Cell<P: Platform> {
     /// Written once, by the maker, on unlock.
     gate: P::Word,
 }
 
 impl<P: Platform> Cell<P> {
-    /// A SHUT cell of our own.
+    /// Takes a SHUT cell.
     fn take() -> *mut Self {
         const { assert!(size_of::<Self>() <= 128 && align_of::<Self>() <= 128) }
         let cell: *mut Self = P::take_line().cast();
@@ -84,7 +84,7 @@ impl<P: Platform> Cell<P> {
 
 /// What an acquisition remembers. Touched by its owner only.
 pub struct Node<P: Platform> {
-    /// Our cell, which our successor looks at.
+    /// Our cell, which our successor watches.
     mine: *mut Cell<P>,
     /// Our predecessor's cell, ours since it opened; null if the lock was free.
     pred: *mut Cell<P>,
@@ -135,7 +135,7 @@ impl<P: Platform> RawLock<P> for Clh<P> {
         let Node { mine, pred } = unsafe { node.read() };
         // STATE: (mine, SHUT) -> (null, _).
         // ORDERING: Release [leave]: the critical section comes before whatever the next holder does.
-        // Relaxed on failure: there is a successor, and all we need to know is in our node.
+        // Relaxed on failure: we have a successor, and our node says all that we need to know.
         if self.tail.compare_exchange(mine, null_mut(), Release, Relaxed).is_ok() {
             // SAFETY: nobody has swapped it out, so nobody looks at it (invariant 3).
             unsafe { Cell::give(mine) };

@@ -1,9 +1,9 @@
-//! hemlock: a queue in which nobody knows its successor; each waits for a word of its predecessor, and acknowledges.
+//! hemlock: a queue in which nobody knows its successor; each waiter watches a word of its predecessor, and acknowledges the grant.
 //!
 //! D. Dice and A. Kogan, *Hemlock: Compact and Scalable Mutual Exclusion*, SPAA 2021. Our deviations: the word lies in
-//! the acquisition's node, not in the thread (a lock here has no thread-locals), so it need not say which lock is granted, and
-//! a thread that holds several locks never waits for one that leaves another; and a try_lock, which joins the queue only if it is
-//! empty. How a waiter looks (the paper's CTR does it by compare-and-swap) is the machine's business.
+//! the acquisition's node, not in the thread (locks here have no thread-locals). So it need not say which lock is granted, and
+//! the locks that a thread holds don't delay each other's release. And a try_lock joins the queue only if it is empty. How a waiter
+//! looks (the paper's CTR uses compare-and-swap) is up to the machine.
 //!
 //! ```text
 //!                  looks at          looks at
@@ -18,12 +18,12 @@
 //!
 //! 1. Free exactly while tail = null.
 //! 2. tail is the node of the last thread that arrived and has not unlocked.
-//! 3. A grant is looked at by one thread at most: the one whose swap returned the node. That thread makes it EMPTY, and does
-//!    not touch the node any more; so its owner may end it then.
-//! 4. grant is EMPTY while its owner does not unlock.
+//! 3. At most one thread looks at a grant: the one whose swap returned the node. That thread makes it EMPTY, and does
+//!    not touch the node after that; so then the owner may end the node.
+//! 4. grant is EMPTY except while its owner unlocks.
 //!
-//! Facts: first come first served; 8 B a lock, one word a waiter; nobody sleeps; each waiter is delayed by those before it, and
-//! an unlock by its successor, until that has seen the grant.
+//! Facts: first come first served; 8 B per lock, one word per waiter; nobody sleeps; each waiter is delayed by those before it, and
+//! an unlock by its successor, until the successor has seen the grant.
 
 use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
@@ -53,7 +53,7 @@ pub type Lock<P> = Hemlock<P>;
 const EMPTY: u32 = 0;
 const GRANTED: u32 = 1;
 
-/// What the next in line looks at.
+/// The word that the next in line watches.
 pub struct Node<P: Platform> {
     /// Written by the owner (GRANTED), and then once by the successor (EMPTY).
     grant: P::Word,
@@ -105,11 +105,11 @@ impl<P: Platform> RawLock<P> for Hemlock<P> {
     unsafe fn unlock(&self, node: *mut Node<P>) {
         // STATE: (me, EMPTY) -> (null, _).
         // ORDERING: Release [leave]: the critical section comes before whatever the next holder does.
-        // Relaxed on failure: there is a successor, which looks at our grant.
+        // Relaxed on failure: we have a successor, which watches our grant.
         if self.tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
             return;
         }
-        // SAFETY: the caller's; others only ever share it too.
+        // SAFETY: the caller's node; others, too, only ever share it.
         let grant = unsafe { &(*node).grant };
         // STATE: (_, EMPTY) -> (_, GRANTED).
         // ORDERING: Release [grant]: the critical section comes before whatever the next holder does.

@@ -19,10 +19,10 @@
 //! 2. tail is the node of the last thread that arrived and has not unlocked.
 //! 3. A node with a successor stays valid until its owner has opened the successor's gate: only the owner of a node
 //!    ends its use, in unlock, after it has seen next.
-//! 4. A gate is opened once an acquisition, by the predecessor, which touches the node for the last time with it.
+//! 4. A gate is opened once per acquisition, by the predecessor, which touches the node for the last time with it.
 //!
-//! Facts: first come first served; 8 B a lock, one node of 16 B a waiter; nobody sleeps; each waiter is delayed by those
-//! before it, and by every one of them that is not running.
+//! Facts: first come first served; 8 B per lock, one node of 16 B per waiter; nobody sleeps; each waiter is delayed by those
+//! before it, and by each of them that is not running.
 
 use crate::entry::{Entry, Kind, Promise};
 use core::ptr::null_mut;
@@ -54,7 +54,7 @@ const OPEN: u32 = 1;
 
 /// A waiter's or holder's place in the queue.
 pub struct Node<P: Platform> {
-    /// Who comes after. Written by the owner before it arrives, then once by the successor.
+    /// The next node. Written by the owner before it arrives, then once by the successor.
     next: P::Ptr<Node<P>>,
     /// Written by the owner before it arrives, then once by the predecessor.
     gate: P::Word,
@@ -67,7 +67,7 @@ impl<P: Platform> Default for Node<P> {
 }
 
 impl<P: Platform> Node<P> {
-    /// Ready for another acquisition.
+    /// Readies it for another acquisition.
     fn reset(&self) {
         // Relaxed, both: nobody else knows the node yet.
         self.next.store(null_mut(), Relaxed);
@@ -106,7 +106,7 @@ impl<P: Platform> Sections<P> for Mcs<P> {
 impl<P: Platform> RawLock<P> for Mcs<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         me.reset();
         // STATE: (null, _) -> (me, _): held; or (prev, _) -> (me, null).
@@ -120,7 +120,7 @@ impl<P: Platform> RawLock<P> for Mcs<P> {
 
     #[inline]
     unsafe fn unlock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         let me = unsafe { &*node };
         // ORDERING: Acquire [see]: the successor's node was made before we write to it.
         let mut next = me.next.load(Acquire);
@@ -131,7 +131,7 @@ impl<P: Platform> RawLock<P> for Mcs<P> {
             if self.tail.compare_exchange(node, null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
-            // Somebody has joined, and will link at once.
+            // Somebody has joined, and will link its node in a moment.
             // ORDERING: Acquire [see]: the successor's node was made before we write to it.
             next = P::spin_until_ptr(&me.next, Acquire, |next| !next.is_null());
         }
@@ -144,7 +144,7 @@ impl<P: Platform> RawLock<P> for Mcs<P> {
 impl<P: Platform> TryLock<P> for Mcs<P> {
     #[inline]
     unsafe fn try_lock(&self, node: *mut Node<P>) -> bool {
-        // SAFETY: the caller's duty; others only ever share it too.
+        // SAFETY: the caller's duty; others, too, only ever share it.
         unsafe { &*node }.reset();
         // STATE: (null, _) -> (me, _), else unchanged.
         // ORDERING: AcqRel, as [join]: Acquire pairs with [leave]. Relaxed on failure: nothing was gained.

@@ -1,9 +1,9 @@
-//! reciprocating: arrivals push themselves on a stack; the holder detaches all of it, and its members are served, last come first,
-//! before those that arrive meanwhile.
+//! reciprocating: arrivals push themselves onto a stack. The holder detaches the whole stack, and its members are served, last come
+//! first served, before threads that arrive meanwhile.
 //!
 //! D. Dice and A. Kogan, *Reciprocating Locks*, PPoPP 2025 (arXiv 2501.02380). Our deviations: an acquisition's
-//! node lies on its caller's stack, not in the thread, and keeps what lock tells unlock; and a try_lock, which pushes only on
-//! a free lock.
+//! node lies on its caller's stack, not in the thread, and holds what lock tells unlock. And a try_lock pushes only onto a free
+//! lock.
 //!
 //! ```text
 //!     arrivals ──► F ──► E ──► (LOCKED)        entry segment:  A holds ──► C ──► B   end = null
@@ -13,16 +13,18 @@
 //!
 //! State: (arrivals, the holder's successor, the end of its segment). lock: (null, _, _) -> (me, null, me) and held; (LOCKED, _, _) ->
 //! (me, _, _), or (prev, _, _) -> (me, _, _), then wait for my gate, which says where the segment ends. unlock: with a successor,
-//! its gate = the end; else (end, null, end) -> (null, _, _) if nobody has arrived, or (f, null, end) -> (LOCKED, _, _), and f's gate = end.
+//! its gate = the end; otherwise (end, null, end) -> (null, _, _) if nobody has arrived, or (f, null, end) -> (LOCKED, _, _), and
+//! f's gate = end.
 //!
 //! 1. Free exactly while arrivals = null.
-//! 2. A node that was pushed on another one waits before it: that is its successor. One that was pushed on LOCKED has none.
-//! 3. A lock that was taken free leaves its holder's node in arrivals, where it ends the segment above it. It is compared, not
-//!    touched: its owner may have left, and may even wait again.
-//! 4. A gate is opened once an acquisition, by the thread that holds the lock, which touches the node for the last time with it.
+//! 2. A node that was pushed onto another node is served before it: that other node is its successor. A node that was pushed onto
+//!    LOCKED has none.
+//! 3. When a thread takes a free lock, its node stays in arrivals, where it ends the segment above it. Others only compare its
+//!    address, and don't touch it: its owner may have left, and may even wait again.
+//! 4. A gate is opened once per acquisition, by the thread that holds the lock, which touches the node for the last time with it.
 //!
-//! Facts: a thread that arrives is served before one that waits only while that one waits in the same segment, at most once;
-//! 8 B a lock, 24 B a waiter; arrival and release take constant time; nobody sleeps.
+//! Facts: an arrival overtakes a waiter only if both wait in the same segment, and at most once; 8 B per lock, 24 B per waiter;
+//! arrival and release take constant time; nobody sleeps.
 
 use crate::entry::{Entry, Kind, Promise};
 use core::ptr::{null_mut, without_provenance_mut};
@@ -49,18 +51,19 @@ pub const ENTRY: Entry = Entry {
 /// The name that the catalogue uses.
 pub type Lock<P> = Reciprocating<P>;
 
-/// Arrivals: held, and the stack is empty. As an end: there is none in the stack.
+/// In arrivals: held, and the stack is empty. As an end: the segment ends with the bottom of the stack.
 fn locked<P: Platform>() -> *mut Node<P> {
     without_provenance_mut(1)
 }
 
 /// An acquisition.
 pub struct Node<P: Platform> {
-    /// Null: shut. Else open, and where the segment ends. Written by the owner, before it arrives, then once by the holder.
+    /// Null: shut. Otherwise open; the value says where the segment ends. Written by the owner before it arrives, then once by
+    /// the holder.
     gate: P::Ptr<Node<P>>,
-    /// Who is served after us; null: the segment ends here. Touched by the owner alone, as what follows.
+    /// The node that is served after us; null: the segment ends here. Only the owner touches this and the next field.
     next: *mut Node<P>,
-    /// What arrivals holds, if nobody has arrived since.
+    /// The value of arrivals, if nobody has arrived since.
     end: *mut Node<P>,
 }
 
@@ -72,7 +75,7 @@ impl<P: Platform> Default for Node<P> {
 
 /// A reciprocating lock.
 pub struct Reciprocating<P: Platform> {
-    /// The last that arrived. Written by arriving threads, and by a holder that is the last of its segment.
+    /// The last arrival. Written by arriving threads, and by a holder that is the last of its segment.
     arrivals: P::Ptr<Node<P>>,
 }
 
@@ -83,8 +86,8 @@ impl<P: Platform> Reciprocating<P> {
         // ORDERING: Acquire, pairs with [open]: the last critical section is over.
         let end = P::spin_until_ptr(gate, Acquire, |gate| !gate.is_null());
         if pushed_on == end {
-            // What we were pushed on is LOCKED, or has held a lock that was free: the segment ends with us. Arrivals has
-            // been LOCKED since it was detached, but for those that have arrived since.
+            // We were pushed onto LOCKED, or onto the node of a thread that took a free lock: the segment ends with us. When
+            // our segment was detached, arrivals became LOCKED, and only later arrivals have changed it.
             (null_mut(), locked::<P>())
         } else {
             (pushed_on, end)
@@ -105,7 +108,7 @@ impl<P: Platform> Sections<P> for Reciprocating<P> {
 impl<P: Platform> RawLock<P> for Reciprocating<P> {
     #[inline]
     unsafe fn lock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's duty; the gate is all that others touch.
+        // SAFETY: the caller's duty; others touch only the gate.
         let gate = unsafe { &(*node).gate };
         // Relaxed: nobody else knows the node yet.
         gate.store(null_mut(), Relaxed);
@@ -114,7 +117,7 @@ impl<P: Platform> RawLock<P> for Reciprocating<P> {
         // open it. Acquire also pairs with [leave]: the last holder's critical section is over.
         let prev = self.arrivals.swap(node, AcqRel);
         let (next, end) = if prev.is_null() { (null_mut(), node) } else { Self::wait(gate, prev) };
-        // SAFETY: these two are the owner's.
+        // SAFETY: only the owner touches these two.
         unsafe {
             (*node).next = next;
             (*node).end = end;
@@ -123,12 +126,12 @@ impl<P: Platform> RawLock<P> for Reciprocating<P> {
 
     #[inline]
     unsafe fn unlock(&self, node: *mut Node<P>) {
-        // SAFETY: the caller's; these two are the owner's.
+        // SAFETY: the caller's node; only the owner touches these two.
         let (mut next, end) = unsafe { ((*node).next, (*node).end) };
         if next.is_null() {
             // STATE: (end, null, end) -> (null, _, _).
             // ORDERING: Release [leave]: the critical section comes before whatever the next holder does.
-            // Relaxed on failure: somebody has arrived, and is read below.
+            // Relaxed on failure: somebody has arrived; the swap below reads who.
             if self.arrivals.compare_exchange(end, null_mut(), Release, Relaxed).is_ok() {
                 return;
             }
@@ -149,7 +152,7 @@ impl<P: Platform> TryLock<P> for Reciprocating<P> {
         // ORDERING: Acquire, pairs with [leave]. Nobody touches our node (invariant 3). Relaxed on failure: nothing was gained.
         let got = self.arrivals.compare_exchange(null_mut(), node, Acquire, Relaxed).is_ok();
         if got {
-            // SAFETY: the owner's.
+            // SAFETY: only the owner touches these two.
             unsafe {
                 (*node).next = null_mut();
                 (*node).end = node;

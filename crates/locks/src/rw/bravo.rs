@@ -1,8 +1,8 @@
-//! bravo: while no writer has come for some time, readers don't touch the lock, but show in a table which one they hold.
+//! bravo: while no writer has come for some time, readers don't touch the lock; they show in a table which lock they hold.
 //!
-//! D. Dice, A. Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*, USENIX ATC 2019. Our deviations: a thread has a row
-//! of slots, a line of memory, and takes its first free one, where the paper hashes thread and lock to a slot (so threads
-//! share lines only if there are more of them than rows); if its row is full, it reads as if there were no bias.
+//! D. Dice, A. Kogan, *BRAVO: Biased Locking for Reader-Writer Locks*, USENIX ATC 2019. Our deviation: a thread has a row
+//! of slots, one cache line, and takes the first free slot of its row. (The paper hashes thread and lock to a slot.) So threads
+//! share cache lines only if they outnumber the rows. If its row is full, a thread reads as if the lock had no bias.
 //!
 //! ```text
 //!   the lock            the table, of all locks
@@ -17,16 +17,16 @@
 //!
 //! A revocation is expensive: it looks at the whole table. So readers set the bias again only after `inhibit` times its length.
 //!
-//! 1. The bias is written by who holds inner: set for reading, cleared for writing. While it is clear, and nobody holds inner
-//!    for writing, no reader is in by the table.
-//! 2. A reader that shows the lock and then sees the bias set is in until it takes that back. One that does not see it set
-//!    takes it back at once: it may delay a writer, and nothing else.
-//! 3. A writer is in when it has inner, the bias is clear, and each slot has once been seen without this lock since then.
-//! 4. A slot that shows a lock is written by the thread alone that showed it.
+//! 1. Only holders of inner write the bias: holders for reading set it, holders for writing clear it. While it is clear, and nobody
+//!    holds inner for writing, no reader is in by the table.
+//! 2. A reader that shows the lock and then sees the bias set is in until it clears its slot. A reader that doesn't see the bias
+//!    set clears its slot at once: it may delay a writer, and nothing else.
+//! 3. A writer is in when it has inner, the bias is clear, and since then it has seen each slot once without this lock.
+//! 4. A slot that shows a lock is written only by the thread that showed it.
 //!
-//! Facts: as inner; a reader with bias writes to its own line only; 12 B more than inner a lock, 32 KB for the table. A reader
-//! that reads again may wait for a writer that waits for its first slot. Readers that don't write to the lock can't be
-//! woken by it: a writer that revokes stays awake, and yields at times.
+//! Facts: as inner; with the bias set, a reader writes only to its own cache line; 12 B more than inner per lock, 32 KB for the table.
+//! A reader that reads again may wait for a writer that waits for its first slot. Readers that don't write to the lock can't wake
+//! its writer, so a writer that revokes stays awake, and yields now and then.
 
 use super::{INHIBIT, PREFER, ReadWrite, SPIN, Tuning};
 use crate::entry::{Entry, Kind, Promise};
@@ -63,19 +63,19 @@ const INHIBITED_MAX_NS: u64 = 1_000_000_000;
 pub struct Bravo<P: Platform, L> {
     /// Readers may show themselves. Written under `inner`.
     bias: P::Word,
-    /// When they may again, by the lower bits of the clock in ns; 0: at once. A hint.
+    /// When readers may set the bias again, by the lower bits of the clock in ns; 0: at once. A hint.
     until: P::Word,
     /// Never changes.
     inhibit: u32,
     inner: L,
 }
 
-/// How a reader came in.
+/// How a reader got in.
 #[derive(Clone, Copy, Debug)]
 pub enum Pass<I> {
     /// By this slot of the table.
     Shown(usize),
-    /// By the lock below.
+    /// By the inner lock.
     Inner(I),
 }
 
@@ -84,7 +84,7 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
         core::ptr::from_ref(self).cast_mut().cast()
     }
 
-    /// A reader without `inner`; the slot, if that is possible.
+    /// Lets a reader in without `inner`, if that is possible; returns the slot.
     #[inline]
     fn show(&self, me: u32) -> Option<usize> {
         // Relaxed: looked at again below.
@@ -94,13 +94,13 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
         let row = me as usize % P::ROWS.max(1) * P::ROW;
         let take = |slot: &P::Ptr<u8>| {
             slot.load(Relaxed).is_null() // verified by the exchange
-                // ORDERING: SeqCst [show], with [still], [revoke] and [look]: not both may miss the other. Acquire, pairs
-                // with [take back]: for the writers that wait for us as well as for those that held this slot before.
+                // ORDERING: SeqCst [show], with [still], [revoke] and [look]: reader and writer must not both miss each other.
+                // Acquire, pairs with [take back]: for the writers that wait for us as well as for those that held this slot before.
                 && slot.compare_exchange(null_mut(), self.address(), SeqCst, Relaxed).is_ok()
         };
         let slot = (row..row + P::ROW).find(|&slot| P::shown(slot, take) == Some(true))?;
-        // ORDERING: SeqCst [still]: either we see the revocation, or its writer sees us. Acquire, pairs with [bias]: what
-        // the last writer wrote is ours to read.
+        // ORDERING: SeqCst [still]: either we see the revocation, or its writer sees us. Acquire, pairs with [bias]: we see
+        // what the last writer wrote.
         if self.bias.load(SeqCst) == BIASED {
             return Some(slot);
         }
@@ -113,7 +113,7 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
         P::shown(slot, |slot| slot.store(null_mut(), Release));
     }
 
-    /// We hold `inner` for reading: from now on, readers need not, unless it is too early.
+    /// We hold `inner` for reading: sets the bias, unless it is too early.
     fn rebias(&self) {
         if self.bias.load(Relaxed) == BIASED {
             return; // already
@@ -122,14 +122,14 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
         if until != 0 && until.wrapping_sub(P::now() as u32) <= INHIBITED_MAX_NS as u32 {
             return;
         }
-        // ORDERING: Release [bias]: what the writers before us wrote is every reader's to read.
-        // SURVIVES no-store: then there is no bias.
+        // ORDERING: Release [bias]: every reader sees what the writers before us wrote.
+        // SURVIVES no-store: then the lock stays without bias.
         self.bias.store(BIASED, Release);
     }
 
-    /// We hold `inner` for writing: waits for the readers of the table, if there may be any.
+    /// We hold `inner` for writing: clears the bias, and waits for readers in the table.
     fn revoke(&self) {
-        // Relaxed: who set it did so under `inner`.
+        // Relaxed: the bias was set under `inner`.
         if self.bias.load(Relaxed) != BIASED {
             return;
         }
@@ -145,7 +145,7 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
         self.inhibit_since(start);
     }
 
-    /// Readers go without bias for `inhibit` times as long as it has taken since `start`.
+    /// Keeps readers from setting the bias, for `inhibit` times the time since `start`.
     fn inhibit_since(&self, start: u64) {
         let end = P::now();
         let inhibited = (end - start).saturating_mul(self.inhibit.into()).min(INHIBITED_MAX_NS);
@@ -216,7 +216,7 @@ impl<P: Platform, L: ReadWrite<P>> ReadWrite<P> for Bravo<P, L> {
         let is_mine = |slot: &P::Ptr<u8>| slot.load(SeqCst) == self.address();
         let read = (0..P::ROWS * P::ROW).any(|slot| P::shown(slot, is_mine) == Some(true));
         if read {
-            // Without the bias, the next writer would not look for them.
+            // Set the bias again: without it, the next writer would not look for these readers.
             // ORDERING: Release, as at [bias].
             self.bias.store(BIASED, Release);
             self.inner.leave_write();

@@ -1,13 +1,13 @@
 //! Locks that let readers in together.
 //!
 //! ```text
-//! rwlock       one word of readers, one word of waiting writers: pthread_rwlock_t, all three preferences
-//! phase_fair   tickets for writers, two counters of readers: read and write phases take turns
+//! rwlock       one word for readers, one word for waiting writers: pthread_rwlock_t, all three preferences
+//! phase_fair   tickets for writers, two counters for readers: read and write phases take turns
 //! bravo        over any of them: readers show themselves in a table instead, until a writer comes
-//! per_cpu      over any of them: readers count themselves on a line of their CPU, writers look at all lines
+//! per_cpu      over any of them: readers count themselves on their CPU's cache line, writers look at all lines
 //! ```
 //!
-//! [`ReadWrite`] is what they have in common; `catalog.rs` lists them apart from the locks of mutexes.
+//! [`ReadWrite`] is what they have in common. `catalog.rs` lists them separately from the locks of mutexes.
 pub mod bravo;
 pub mod per_cpu;
 pub mod phase_fair;
@@ -25,18 +25,18 @@ use rwlock::Prefer;
 ///
 /// `me` is the calling thread's id: not 0, and no other thread's.
 pub trait ReadWrite<P: Platform>: Sized + Send + Sync {
-    /// What an acquisition for reading remembers until it ends.
+    /// What an acquisition for reading remembers until it is released.
     type Pass: Copy;
-    /// Can it be waited for with a deadline?
+    /// Can threads wait for it with a deadline?
     const TIMED: bool = false;
-    /// May the last thread to need it end it as soon as its own release has returned, although others' may not have? POSIX
-    /// programs do that.
+    /// May the last thread that needs the lock destroy it as soon as its own release has returned, although other threads' releases
+    /// may not have returned yet? POSIX programs do that.
     const LAST_MAY_END: bool = false;
 
-    /// An unlocked one.
+    /// An unlocked lock.
     fn new(tuning: &Tuning) -> Self;
 
-    /// May a thread that reads read again, whoever waits? Otherwise it may wait for a writer that waits for itself.
+    /// May a reader lock for reading again, whoever waits? If not, it may wait for a writer that waits for it.
     fn nests(tuning: &Tuning) -> bool;
 
     /// Acquires for reading.
@@ -45,13 +45,13 @@ pub trait ReadWrite<P: Platform>: Sized + Send + Sync {
     /// Acquires for reading if that needs no waiting.
     fn try_read(&self, me: u32) -> Option<Self::Pass>;
 
-    /// Acquires for reading, or gives up at `deadline`. Asked for only if [`TIMED`](Self::TIMED).
+    /// Acquires for reading, or gives up at `deadline`. Called only if [`TIMED`](Self::TIMED).
     fn read_until(&self, me: u32, deadline: P::Deadline) -> Option<Self::Pass> {
         let _ = deadline;
         self.try_read(me)
     }
 
-    /// Releases what `pass` was given for.
+    /// Ends the acquisition for reading that returned `pass`.
     fn leave_read(&self, pass: Self::Pass);
 
     /// Acquires for writing.
@@ -60,7 +60,7 @@ pub trait ReadWrite<P: Platform>: Sized + Send + Sync {
     /// Acquires for writing if that needs no waiting; `true` if the lock is now held.
     fn try_write(&self, me: u32) -> bool;
 
-    /// Acquires for writing, or gives up at `deadline`; `true` if the lock is now held. Asked for only if
+    /// Acquires for writing, or gives up at `deadline`; `true` if the lock is now held. Called only if
     /// [`TIMED`](Self::TIMED).
     fn write_until(&self, me: u32, deadline: P::Deadline) -> bool {
         let _ = deadline;
@@ -70,8 +70,8 @@ pub trait ReadWrite<P: Platform>: Sized + Send + Sync {
     /// Releases what is held for writing.
     fn leave_write(&self);
 
-    /// Asks for it, and is torn out of the wait as soon as it is counted; `false`: its waits can't be torn, and nothing was
-    /// done. For explorations.
+    /// Asks for the lock, and is torn out of the wait as soon as it is counted. `false`: waits for this lock can't be torn,
+    /// and nothing was done. For explorations.
     fn torn_wait(&self, writes: bool) -> bool {
         let _ = writes;
         false
@@ -81,11 +81,11 @@ pub trait ReadWrite<P: Platform>: Sized + Send + Sync {
 /// What the locks' behaviour depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Who goes first when both wait.
+    /// Who goes first when readers and writers wait.
     pub prefer: Prefer,
     /// How long a waiter stays awake before it sleeps, ns.
     pub spin_ns: u32,
-    /// How many times the length of a revocation readers go without bias after it.
+    /// After a revocation, readers go without bias for this many times its length.
     pub inhibit: u32,
 }
 
@@ -124,7 +124,7 @@ impl Default for Tuning {
 }
 
 impl Tuning {
-    /// Sets the option called `key`; `false` if there is none.
+    /// Sets the option called `key`; `false` if no such option exists.
     pub fn set(&mut self, key: &str, value: u32) -> bool {
         match key {
             "prefer" => self.prefer = Prefer::of(value),

@@ -1,29 +1,29 @@
-//! per-cpu: a reader counts itself on a line of its CPU; a writer closes a gate, and waits until every line is empty.
+//! per-cpu: a reader counts itself on its CPU's cache line; a writer closes a gate, and waits until every line is empty.
 //!
 //! The idea is that of distributed readers-writer locks: W. C. Hsieh, W. E. Weihl, *Scalable Reader-Writer Locks for Parallel
-//! Systems*, IPPS 1992 (a mutex for each processor, of which a writer takes all). Ours counts, since a thread may leave on
-//! another CPU than it came on, and has a readers-writer lock below, where readers wait that find the gate closed.
+//! Systems*, IPPS 1992 (a mutex for each processor; a writer takes all of them). Ours counts, since a thread may leave on a
+//! different CPU from the one it came on. And it has an inner readers-writer lock, where readers that find the gate closed wait.
 //!
 //! ```text
 //!            ┌──────┬───────┐     CPU 0  ┌ 2 ┐
 //!   the lock │ gate │ inner │     CPU 1  ├ 0 ┤   readers, a line each
 //!            └──────┴───────┘     CPU 2  ├ 1 ┤
 //!
-//!   reader      its line += 1 ──► gate open? ──► in           else takes that back, and takes inner for reading
+//!   reader      its line += 1 ──► gate open? ──► in           otherwise undoes that, and takes inner for reading
 //!   its leave   the same line -= 1
 //!   writer      inner for writing ──► closes the gate ──► until each line has been 0 ──► in
 //!   its leave   opens the gate, releases inner
 //! ```
 //!
-//! 1. The gate is written only by who holds inner for writing, and is open when inner is released.
-//! 2. A reader that has counted itself and then sees the gate open is in until it counts itself out. One that finds it closed
-//!    takes that back: it may delay the writer, and nothing else.
-//! 3. A writer is in when it has inner, the gate is closed, and each line has once been seen empty since then.
-//! 4. A writer's release lets readers in before its last access. So the lock may end only when every release has returned.
+//! 1. Only a thread that holds inner for writing writes the gate, and the gate is open when inner is released.
+//! 2. A reader that has counted itself and then sees the gate open is in until it counts itself out. A reader that finds the gate
+//!    closed counts itself out at once: it may delay the writer, and nothing else.
+//! 3. A writer is in when it has inner, the gate is closed, and since then it has seen each line empty once.
+//! 4. A writer's release lets readers in before its last access. So the lock may be destroyed only when every release has returned.
 //!
-//! Facts: as inner, with which readers wait; 128 B a CPU (of 64 at most; more share lines) and 1 KB a lock; no bias, so that a reader
-//! costs the same whenever no writer is there, and a writer always looks at all lines. A reader that reads again may wait for a
-//! writer that waits for its line. A writer that waits for lines stays awake, and yields at times.
+//! Facts: as inner, on which readers wait; 128 B per CPU (of 64 at most; more CPUs share lines) and 1 KB per lock. It has no bias: a
+//! reader costs the same whenever no writer is there, and a writer always looks at all lines. A reader that reads again may wait for
+//! a writer that waits for its line. A writer that waits for lines stays awake, and yields now and then.
 
 use super::{PREFER, ReadWrite, SPIN, Tuning};
 use crate::entry::{Entry, Kind, Promise};
@@ -52,7 +52,7 @@ pub const ENTRY: Entry = Entry {
 /// The name that the catalogue uses.
 pub type Lock<P> = PerCpu<P, super::rwlock::Lock<P>>;
 
-/// Lines, at most.
+/// The most lines.
 const CPUS: usize = 64;
 
 const OPEN: u32 = 0;
@@ -63,17 +63,17 @@ pub struct PerCpu<P: Platform, L> {
     /// Closed while a writer comes or is in. Written under `inner`.
     gate: P::Word,
     inner: L,
-    /// Readers. Written by them. As many as there were CPUs to run on when the lock was made.
+    /// The readers' counts, written by readers: as many as the program had CPUs when the lock was made.
     lines: [Option<Apart<P, P::Word>>; CPUS],
     count: usize,
 }
 
-/// How a reader came in.
+/// How a reader got in.
 #[derive(Clone, Copy, Debug)]
 pub enum Pass<I> {
     /// By this line.
     Counted(usize),
-    /// By the lock below.
+    /// By the inner lock.
     Inner(I),
 }
 
@@ -82,13 +82,13 @@ impl<P: Platform, L: ReadWrite<P>> PerCpu<P, L> {
         self.lines.get(number)?.as_deref()
     }
 
-    /// A reader without `inner`; its line, if the gate is open.
+    /// Lets a reader in without `inner`, if the gate is open; returns its line.
     #[inline]
     fn count_in(&self) -> Option<usize> {
         let number = P::place().cpu as usize % self.count;
-        // ORDERING: SeqCst [count], with [open?], [close] and [empty?]: not both may miss the other.
+        // ORDERING: SeqCst [count], with [open?], [close] and [empty?]: reader and writer must not both miss each other.
         self.line(number)?.fetch_add(1, SeqCst);
-        // ORDERING: SeqCst [open?], as at [count]. Acquire, pairs with [open]: what the last writer wrote is ours to read.
+        // ORDERING: SeqCst [open?], as at [count]. Acquire, pairs with [open]: we see what the last writer wrote.
         if self.gate.load(SeqCst) == OPEN {
             return Some(number);
         }
@@ -98,7 +98,7 @@ impl<P: Platform, L: ReadWrite<P>> PerCpu<P, L> {
 
     fn count_out(&self, number: usize) {
         if let Some(line) = self.line(number) {
-            // ORDERING: Release [out]: our reads are done before the writer that sees it writes.
+            // ORDERING: Release [out]: our reads are done before a writer that sees this writes.
             line.fetch_sub(1, Release);
         }
     }
@@ -168,8 +168,8 @@ impl<P: Platform, L: ReadWrite<P>> ReadWrite<P> for PerCpu<P, L> {
 
     #[inline]
     fn leave_write(&self) {
-        // ORDERING: Release [open]: what we wrote is every reader's to read.
-        // SURVIVES no-store: readers of a closed gate have inner.
+        // ORDERING: Release [open]: every reader sees what we wrote.
+        // SURVIVES no-store: readers that find the gate closed use inner.
         self.gate.store(OPEN, Release);
         self.inner.leave_write();
     }

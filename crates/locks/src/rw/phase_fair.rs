@@ -1,8 +1,8 @@
-//! phase-fair: read phases and write phases take turns, so that a reader waits for one writer at most.
+//! phase-fair: read phases and write phases take turns, so a reader waits for at most one writer.
 //!
 //! B. B. Brandenburg, J. H. Anderson, *Reader-Writer Synchronization for Shared-Memory Multiprocessor Real-Time Systems*,
 //! ECRTS 2009: the ticket algorithm, PF-T. Our deviations: two bits below the readers' count where the paper has a byte; a
-//! `try_read` and a `try_write`; the phase changes whenever a writer leaves, where the paper has the lowest bit of the writer's
+//! `try_read` and a `try_write`. And the phase changes whenever a writer leaves, where the paper uses the lowest bit of the writer's
 //! ticket: a `try_write` may draw a ticket and give up, and then two writers in a row would have the same phase.
 //!
 //! ```text
@@ -10,21 +10,21 @@
 //!         └        31 … 2         ┴    1    ┴   0   ┘        wout   the ticket that is served
 //!   rout  ┌── readers that left ──┬──── 0 ──────────┐
 //!
-//!   reader      rin += 1 reader ── PRESENT clear ──► in            else until PRESENT or PHASE differ from what it saw
+//!   reader      rin += 1 reader ── PRESENT clear ──► in            otherwise waits until PRESENT or PHASE change
 //!   writer      draws from win, waits for wout ──► sets PRESENT ──► until rout = the readers that had come
 //!   its leave   clears PRESENT, changes PHASE: everybody that came meanwhile is in; then wout += 1
 //! ```
 //!
-//! So a reader that waits for a writer sees that it has left, even if the next one is present by then; and that one counts the
-//! reader among those that it waits for, so that the phase cannot change twice meanwhile.
+//! So a reader that waits for a writer sees when that writer has left, even if the next writer is already present. And the next
+//! writer waits for that reader, so the phase can't change twice meanwhile.
 //!
-//! 1. Only the writer whose ticket is served writes PRESENT and PHASE, and it clears PRESENT before it calls the next one.
-//! 2. A reader is in from the moment at which it saw PRESENT clear, or another PHASE than when it came, until it is in rout.
-//! 3. A writer is in when rout has all readers that came before it set PRESENT; later ones wait for it.
-//! 4. A writer's release lets readers in before its last access. So the lock may end only when every release has returned.
+//! 1. Only the writer whose ticket is served writes PRESENT and PHASE, and it clears PRESENT before it calls the next writer.
+//! 2. A reader is in from the moment when it sees PRESENT clear, or a different PHASE than when it came, until it is counted in rout.
+//! 3. A writer is in when rout counts all readers that came before it set PRESENT; later readers wait for it.
+//! 4. A writer's release lets readers in before its last access. So the lock may be destroyed only when every release has returned.
 //!
-//! Facts: writers first come first served, one write phase between a reader's arrival and its entry at most; 16 B a lock,
-//! nothing a waiter; nobody sleeps; a reader that reads again may wait for a writer that waits for it.
+//! Facts: writers first come first served; at most one write phase between a reader's arrival and its entry; 16 B per lock,
+//! nothing per waiter; nobody sleeps; a reader that reads again may wait for a writer that waits for it.
 
 use super::{ReadWrite, Tuning};
 use crate::entry::{Entry, Kind, Promise};
@@ -60,9 +60,9 @@ const READER: u32 = 1 << 2;
 
 /// A phase-fair readers-writer lock.
 pub struct PhaseFair<P: Platform> {
-    /// Readers that came, and who writes. Written by arriving readers and by the writer that is served.
+    /// How many readers came, and the writers' bits. Written by arriving readers and by the writer that is served.
     rin: P::Word,
-    /// Readers that left. Written by them.
+    /// How many readers left. Written by readers.
     rout: P::Word,
     /// The next ticket. Written by arriving writers.
     win: P::Word,
@@ -71,14 +71,14 @@ pub struct PhaseFair<P: Platform> {
 }
 
 impl<P: Platform> PhaseFair<P> {
-    /// A free one, with so many tickets and readers behind it.
+    /// A free lock that has already served this many tickets and readers.
     fn after(tickets: u32, readers: u32) -> Self {
         let [rin, rout] = [readers.wrapping_mul(READER); 2].map(P::Word::new);
         let [win, wout] = [tickets; 2].map(P::Word::new);
         Self { rin, rout, win, wout }
     }
 
-    /// Our ticket's time is over.
+    /// Calls the next ticket after ours.
     fn call_next(&self) {
         let ticket = self.wout.load(Relaxed); // ours: nobody else writes
         // ORDERING: Release [call]: our critical section comes before the next writer's.
@@ -100,10 +100,10 @@ impl<P: Platform> ReadWrite<P> for PhaseFair<P> {
     #[inline]
     fn read(&self, _: u32) {
         // STATE: one more reader came.
-        // ORDERING: Acquire, pairs with [leave write]: what every writer before us wrote is ours to read.
+        // ORDERING: Acquire, pairs with [leave write]: we see what every writer before us wrote.
         let came = self.rin.fetch_add(READER, Acquire) & WRITER;
         if came & PRESENT != 0 {
-            // ORDERING: Acquire, pairs with [leave write]: the writer has left, maybe another one has come.
+            // ORDERING: Acquire, pairs with [leave write]: the writer has left, and maybe another one has come.
             P::spin_until(&self.rin, Acquire, |now| now & WRITER != came);
         }
     }
@@ -134,11 +134,11 @@ impl<P: Platform> ReadWrite<P> for PhaseFair<P> {
         let ticket = self.win.fetch_add(1, Relaxed);
         // ORDERING: Acquire, pairs with [call]: every writer before us is done.
         P::spin_until(&self.wout, Acquire, |served| served == ticket);
-        // STATE: PRESENT is set: who comes from here on waits for us.
-        // Relaxed: readers that see it learn nothing; this tells us who came before.
+        // STATE: PRESENT is set: readers that come from here on wait for us.
+        // Relaxed: readers that see it get no data from us; it tells us how many came before.
         let came = self.rin.fetch_add(PRESENT, Relaxed);
         debug_assert!(came & PRESENT == 0, "invariant 1");
-        // ORDERING: Acquire, pairs with [leave read]: they are done before we write.
+        // ORDERING: Acquire, pairs with [leave read]: those readers are done before we write.
         P::spin_until(&self.rout, Acquire, |left| left == came & !WRITER);
     }
 
@@ -167,11 +167,11 @@ impl<P: Platform> ReadWrite<P> for PhaseFair<P> {
 
     #[inline]
     fn leave_write(&self) {
-        let rin = self.rin.load(Relaxed); // of its bits, those that we need are ours (invariant 1)
+        let rin = self.rin.load(Relaxed); // only we write the bits that we need (invariant 1)
         debug_assert!(rin & PRESENT != 0, "nobody writes");
         let change = ((rin ^ PHASE) & PHASE).wrapping_sub(rin & WRITER);
-        // STATE: PRESENT is clear, and PHASE another: everybody that came meanwhile is in.
-        // ORDERING: Release [leave write]: what we wrote is theirs to read.
+        // STATE: PRESENT is clear, and PHASE has changed: everybody that came meanwhile is in.
+        // ORDERING: Release [leave write]: they see what we wrote.
         self.rin.fetch_add(change, Release);
         self.call_next();
     }

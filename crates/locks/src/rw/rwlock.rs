@@ -1,11 +1,11 @@
-//! rwlock: a reader registers with one `fetch_add`; a phase bit says whether that was an entry or a place
+//! rwlock: a reader registers with one `fetch_add`. A phase bit says whether that let it in, or gave it a place
 //! among the readers that the writer will let in together.
 //!
 //! Source: the phases are those of glibc 2.25's `pthread_rwlock_common.c` (Torvald Riegel); the "woken writer
 //! on its way" bit is that of Go's `sync.Mutex`. Deviations, each with its reason:
-//! * a write phase that waits for a woken writer may be taken by any writer that already runs, and with
-//!   [`Prefer::Readers`] be turned into a read phase: the lock does not idle while somebody wakes up;
-//! * writers sleep on a count of themselves, not on a flag: so a release knows exactly whether one is left.
+//! * Any running writer may take a write phase that waits for a woken writer, and with [`Prefer::Readers`] a
+//!   reader may turn it into a read phase. So the lock does not stay idle while somebody wakes up.
+//! * Writers sleep on a count of themselves, not on a flag. So a release knows exactly whether a writer is left.
 //!
 //! ```text
 //! state    ┌─ WRITERS ─┬────── readers ──────┬─ ASLEEP ─┬─ WRITE ─┐    writers  ┌── waiting ──┬ WOKEN ┬ OPEN ┐
@@ -24,20 +24,21 @@
 //! Invariants
 //! 1. `state == 0` exactly if the lock is free outside a write phase.
 //! 2. A reader counted in `state` holds the lock if `WRITE` is clear. `WRITE` is set only when no reader is
-//!    counted, or by the last one: a counted reader that has once seen it clear holds the lock until it leaves.
+//!    counted, or by the last one. So a counted reader that has once seen it clear holds the lock until it leaves.
 //! 3. `WRITE` and not `OPEN`: one thread owns the phase. `OPEN` implies `WRITE` and a counted waiting writer
 //!    that is awake or being woken: the thread that clears `OPEN` owns the phase.
-//! 4. A writer sleeps only while it is counted in `writers` and `WRITERS` was set after it was counted. Only
-//!    the owner of a write phase clears `WRITERS`, and it looks at `writers` again afterwards.
-//! 5. `WOKEN` implies that a counted writer is awake; each clears it before it looks at `state` for the last
-//!    time before sleeping, and when it stops waiting. So no more than one wake-up is under way.
-//! 6. After the operation that releases, the releaser touches the lock's memory no more; the wake-up that
+//! 4. A writer sleeps only while it is counted in `writers`, and only if `WRITERS` was set after it was counted.
+//!    Only the owner of a write phase clears `WRITERS`, and it looks at `writers` again afterwards.
+//! 5. `WOKEN` implies that a counted writer is awake. Each writer clears it before it looks at `state` for the
+//!    last time before sleeping, and when it stops waiting. So at most one wake-up is under way.
+//! 6. After the operation that releases, the releaser no longer touches the lock's memory; the wake-up that
 //!    follows uses only an address.
 //!
-//! Facts: readers together, writers by arrival with overtaking; 12 bytes; one wake a hand-over; writers may
-//! be delayed without bound by [`Prefer::Readers`], readers by [`Prefer::WritersStrictly`], either by [`Prefer::Writers`].
+//! Facts: readers together, writers by arrival with overtaking; 12 bytes; one wake per hand-over; delays without
+//! bound: of writers with [`Prefer::Readers`], of readers with [`Prefer::WritersStrictly`], of either with
+//! [`Prefer::Writers`].
 //!
-//! This file says who gets in, and who lets in whom; `waiting.rs` says how they wait.
+//! This file decides who gets in, and who lets whom in; `waiting.rs` says how threads wait.
 
 use super::{PREFER, SPIN};
 use crate::entry::{Entry, Kind, Promise};
@@ -72,12 +73,12 @@ pub(super) const WRITE: u32 = 0b11;
 pub(super) const ASLEEP: u32 = 1 << 2;
 /// One reader.
 pub(super) const READER: u32 = 1 << 3;
-/// Writers wait, or waited when somebody last looked: `writers` knows.
+/// Writers wait, or did so when somebody last looked: `writers` knows.
 pub(super) const WRITERS: u32 = 1 << 31;
-/// As many readers as we let in. Far below the field's end, because arrivals count themselves first.
+/// The most readers that we let in: far below the field's end, because arrivals count themselves first.
 pub(super) const READERS_MAX: u32 = 1 << 27;
 
-/// A write phase without an owner, for the first writer to claim it.
+/// A write phase without an owner, for the first thread that claims it.
 pub(super) const OPEN: u32 = 1;
 /// A waiting writer has been woken and has not looked yet.
 pub(super) const WOKEN: u32 = 1 << 1;
@@ -109,7 +110,7 @@ pub(super) fn waiting(writers: u32) -> u32 {
 pub enum Prefer {
     /// Readers: they never wait for a waiting writer. A thread may read-lock again.
     Readers = 0,
-    /// A leaving writer prefers writers; readers still join readers. A thread may read-lock again.
+    /// A writer that leaves prefers writers; readers still join readers. A thread may read-lock again.
     Writers,
     /// Readers wait for waiting writers. A thread that read-locks again may wait forever.
     WritersStrictly,
@@ -142,7 +143,7 @@ pub enum Outcome {
     TooMany,
 }
 
-/// The words of one lock, wherever they live; all zero is an unlocked lock.
+/// The words of one lock, wherever they lie; all zeroes is an unlocked lock.
 pub struct Parts<'a, P: Platform> {
     /// Readers and the phase: written by everybody, atomically.
     pub state: &'a P::Word,
@@ -150,7 +151,7 @@ pub struct Parts<'a, P: Platform> {
     pub writers: &'a P::Word,
     /// The writer's thread id: written by the writer while it holds the lock.
     pub owner: &'a P::Word,
-    /// Who goes first. The same at every call.
+    /// Who goes first. Must be the same in every call.
     pub prefer: Prefer,
 }
 
@@ -159,8 +160,8 @@ impl<P: Platform> Parts<'_, P> {
     #[inline]
     pub fn read<'w>(&self, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
         if self.prefer == Prefer::WritersStrictly {
-            // A load first would fetch the line twice: guess that the lock is free.
-            // ORDERING: Acquire, pairs with [leave]: what the last writer wrote is ours to read.
+            // Guess that the lock is free: a load before this would fetch the cache line twice.
+            // ORDERING: Acquire, pairs with [leave]: we see what the last writer wrote.
             return match self.state.compare_exchange(0, READER, Acquire, Relaxed) {
                 Ok(_) => Outcome::Acquired,
                 Err(seen) => self.read_strictly(seen, waiter),
@@ -203,7 +204,7 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
-    /// Acquires for writing. `waiter` as for [`read`](Self::read).
+    /// Acquires for writing. `waiter` is as for [`read`](Self::read).
     #[inline]
     pub fn write<'w>(&self, me: u32, waiter: impl FnOnce(Counted) -> Waiter<'w, P>) -> Outcome {
         // STATE: free -> WRITE.
@@ -244,11 +245,11 @@ impl<P: Platform> Parts<'_, P> {
         }
         loop {
             if readers(seen) == 1 && has_writers(seen) {
-                // STATE: last reader, WRITERS -> write phase, ours. We only decide who comes next.
+                // STATE: last reader, WRITERS -> write phase, ours. We only decide who is next.
                 // ORDERING: AcqRel, pairs with [read leave]: the other readers are done before we pass the
                 // lock on through `writers`, where they never wrote.
                 let write = (seen - READER) | WRITE;
-                // SURVIVES: the Release; `leave_write_phase` releases what we have read.
+                // SURVIVES: the Release; `leave_write_phase` orders our reads, too.
                 match self.state.compare_exchange(seen, write, AcqRel, Relaxed) {
                     Ok(_) => return self.leave_write_phase(),
                     Err(now) => seen = now,
@@ -268,11 +269,11 @@ impl<P: Platform> Parts<'_, P> {
         !is_writing(state)
             && (self.prefer != Prefer::WritersStrictly
                 || !has_writers(state)
-                // The bit is a hint that outlives a writer that gave up.
+                // The bit is a hint: it stays set after a writer gives up.
                 || waiting(self.writers.load(Relaxed)) == 0) // a stale count: see `read_strictly`
     }
 
-    /// Takes an open write phase as a passer-by; `true` if we own it now.
+    /// Takes an open write phase without being counted as a waiting writer; `true` if we own it now.
     #[cold]
     pub(super) fn claim(&self) -> bool {
         let mut seen = self.writers.load(Relaxed); // verified by the exchange
@@ -287,16 +288,16 @@ impl<P: Platform> Parts<'_, P> {
         false
     }
 
-    /// Turns our write phase into a read phase; we are counted among its readers.
+    /// Turns our write phase into a read phase. We are already counted among its readers.
     pub(super) fn downgrade(&self) {
         // STATE: write phase -> read phase.
-        // ORDERING: Release [downgrade]: what the last writer wrote is every reader's to read.
+        // ORDERING: Release [downgrade]: every reader sees what the last writer wrote.
         if self.state.fetch_and(!(WRITE | ASLEEP), Release) & ASLEEP != 0 {
             P::unpark(self.state, u32::MAX);
         }
     }
 
-    /// Ends our write phase: to the readers, to a writer, or to nobody.
+    /// Ends our write phase, and passes the lock to the readers, to a writer, or to nobody.
     #[cold]
     pub(super) fn leave_write_phase(&self) {
         loop {
@@ -304,7 +305,7 @@ impl<P: Platform> Parts<'_, P> {
             let writers = self.writers.load(Relaxed); // verified by the exchange, or looked at again
             let to_readers = self.prefer == Prefer::Readers && readers(seen) > 0;
             if !has_writers(seen) || (to_readers && waiting(writers) > 0) {
-                // STATE: write phase -> read phase or free. With WRITERS, the last reader lets them in.
+                // STATE: write phase -> read phase or free. If WRITERS is set, the last reader lets a writer in.
                 // ORDERING: Release [leave]: pairs with every Acquire on `state`.
                 let left = seen & !(WRITE | ASLEEP);
                 if self.state.compare_exchange(seen, left, Release, Relaxed).is_ok() {

@@ -1,4 +1,4 @@
-//! `rwlock` by itself, outside of a `pthread_rwlock_t`: three words in a row.
+//! `rwlock` by itself, outside a `pthread_rwlock_t`: three words in a row.
 
 use super::rwlock::{Outcome, Parts, Waiter};
 use super::{ReadWrite, Tuning};
@@ -23,9 +23,9 @@ impl<P: Platform> Single<P> {
     }
 }
 
-/// Did it get in?
+/// Is the lock held now?
 ///
-/// Its callers must not ask for what they hold for writing, and are fewer than can be counted.
+/// Callers must not ask for a lock that they hold for writing, and there are fewer of them than can be counted.
 fn acquired(outcome: Outcome) -> bool {
     debug_assert!(!matches!(outcome, Outcome::Deadlock | Outcome::TooMany), "{outcome:?}");
     outcome == Outcome::Acquired

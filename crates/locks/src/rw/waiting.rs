@@ -8,19 +8,19 @@ use core::cell::Cell;
 use lockwright_platform::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use lockwright_platform::{Platform, Woken, Word};
 
-/// Where a thread that waits is counted: what has to be undone if it is torn out of its wait.
+/// Where a waiting thread is counted: this must be undone if it is torn out of its wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counted {
     /// Nowhere, or it holds the lock.
     #[default]
     Nowhere,
-    /// Registered in `state`: maybe it holds the lock.
+    /// Registered in `state`: it may hold the lock.
     AsReader,
     /// In `writers`.
     AsWriter,
 }
 
-/// Who waits, and how. Asked for only when there is something to wait for.
+/// Who waits, and how. Made only when a thread has to wait.
 pub struct Waiter<'a, P: Platform> {
     /// The caller's thread id, not 0.
     pub me: u32,
@@ -28,22 +28,22 @@ pub struct Waiter<'a, P: Platform> {
     pub spin_ns: u32,
     /// When it gives up.
     pub deadline: Option<P::Deadline>,
-    /// Records where it is counted from then on, for [`Parts::leave`].
+    /// Records where the waiter is counted, for [`Parts::leave`].
     pub counted: Option<&'a Cell<Counted>>,
 }
 
 impl<P: Platform> Waiter<'_, P> {
     fn is(&self, counted: Counted) {
         if let Some(cell) = self.counted {
-            // SAFETY: a cell's memory. Volatile: written when we say so, because a signal handler may come.
+            // SAFETY: a cell's memory. Volatile, so that it is written right here: a signal handler may interrupt us.
             unsafe { cell.as_ptr().write_volatile(counted) };
         }
     }
 }
 
 impl<P: Platform> Parts<'_, P> {
-    /// Ends a wait that was torn by its own thread: a signal handler interrupted it, and does not return. If we got
-    /// the lock meanwhile, it is released.
+    /// Ends a wait that its own thread was torn out of: a signal handler interrupted it, and does not return. If we got
+    /// the lock meanwhile, releases it.
     #[cold]
     pub fn leave(&self, counted: Counted) {
         match counted {
@@ -55,7 +55,7 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
-    /// A wait that is torn as soon as it is counted, for explorations. (Strict writers' readers are not counted.)
+    /// A wait that is torn as soon as it is counted, for explorations. (With strictly preferred writers, readers are not counted.)
     #[cold]
     pub(super) fn torn_wait(&self, writes: bool) {
         // Relaxed, both: it neither reads nor writes under the lock.
@@ -68,7 +68,7 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
-    /// We are registered, in a write phase (or one too many).
+    /// We are registered, during a write phase (or as one reader too many).
     #[cold]
     pub(super) fn read_slow(&self, mut seen: u32, waiter: Waiter<'_, P>) -> Outcome {
         if readers(seen) >= READERS_MAX {
@@ -78,7 +78,7 @@ impl<P: Platform> Parts<'_, P> {
             }
             return Outcome::TooMany;
         }
-        // An owner that is us cannot change while we look.
+        // If we are the owner, that can't change while we look.
         if self.owner.load(Relaxed) == waiter.me {
             waiter.is(Counted::Nowhere);
             self.withdraw();
@@ -126,7 +126,7 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
-    /// Readers that let waiting writers pass are not registered: they try again when woken.
+    /// Acquires for reading, after waiting writers. Such readers are not registered: they try again when woken.
     #[cold]
     pub(super) fn read_strictly<'w>(
         &self,
@@ -138,7 +138,7 @@ impl<P: Platform> Parts<'_, P> {
         }
         let waiter = waiter(Counted::Nowhere);
         if self.owner.load(Relaxed) == waiter.me {
-            return Outcome::Deadlock; // an owner that is us cannot change while we look
+            return Outcome::Deadlock; // if we are the owner, that can't change while we look
         }
         if seen & ASLEEP == 0 {
             let joinable = |state| !is_writing(state) && !has_writers(state);
@@ -155,9 +155,9 @@ impl<P: Platform> Parts<'_, P> {
             }
             let asleep = seen | ASLEEP;
             // ORDERING: AcqRel, pairs with [give up]: either that writer sees ASLEEP, or we see its count.
-            // SURVIVES: the Release; the bit is all that we publish.
+            // SURVIVES: the Release; we publish only the bit.
             // SURVIVES release: too rare for explorations; the model of readers that meet when a writer gives up finds it.
-            // SURVIVES no-store: the sleep compares the word, and fails; it tries again.
+            // SURVIVES no-store: the sleep compares the word and fails; then we try again.
             if self.state.compare_exchange(seen, asleep, AcqRel, Relaxed).is_ok()
                 && !self.may_join(asleep)
                 && P::park(self.state, asleep, waiter.deadline) == Woken::TimedOut
@@ -173,7 +173,7 @@ impl<P: Platform> Parts<'_, P> {
     #[cold]
     pub(super) fn write_slow(&self, waiter: Waiter<'_, P>) -> Outcome {
         if self.owner.load(Relaxed) == waiter.me {
-            return Outcome::Deadlock; // an owner that is us cannot change while we look
+            return Outcome::Deadlock; // if we are the owner, that can't change while we look
         }
         if waiting(self.writers.load(Relaxed)) == 0 {
             let over = |state| state == 0 || has_writers(state);
@@ -198,7 +198,7 @@ impl<P: Platform> Parts<'_, P> {
             // Invariant 5: from here on, a new WOKEN makes the sleep fail.
             let dozing = writers & !WOKEN;
             let cleared = || {
-                // ORDERING: Acquire, pairs with [wake]: we see the state that its sender left.
+                // ORDERING: Acquire, pairs with [wake]: we see the state that the waker left.
                 // SURVIVES: an older state fails the exchanges below, and we look again.
                 self.writers.compare_exchange(writers, dozing, Acquire, Relaxed).is_ok()
             };
@@ -215,7 +215,7 @@ impl<P: Platform> Parts<'_, P> {
                 }
                 continue;
             }
-            // Written even if it is set: a plain load could be older than its clearing.
+            // Write it even if it is set already: a plain load might read a value from before it was cleared.
             // ORDERING: Release [announce]: a thread that sees the bit finds us counted.
             if self.state.compare_exchange(seen, seen | WRITERS, Release, Relaxed).is_err() {
                 continue;
@@ -236,10 +236,10 @@ impl<P: Platform> Parts<'_, P> {
         self.writers.compare_exchange(seen, owned, Acquire, Relaxed).is_ok()
     }
 
-    /// We own the write phase, and are still counted among those who wait for it.
+    /// We own the write phase, and are still counted among the waiting writers: counts us out.
     fn stop_waiting(&self) {
         let mut seen = self.writers.load(Relaxed); // verified by the exchange
-        // ORDERING: Relaxed: a count; only an owner draws conclusions from it, and that is us.
+        // ORDERING: Relaxed: a count; only the owner draws conclusions from it, and we are the owner.
         while let Err(now) =
             self.writers.compare_exchange(seen, (seen - WAITING) & !WOKEN, Relaxed, Relaxed)
         {
@@ -247,7 +247,7 @@ impl<P: Platform> Parts<'_, P> {
         }
     }
 
-    /// The deadline has passed: leaves, unless the lock is there to be taken.
+    /// The deadline has passed: leaves, unless the lock can be taken now.
     fn give_up(&self) -> Outcome {
         let mut seen = self.writers.load(Relaxed); // verified by the exchange
         loop {
@@ -261,18 +261,18 @@ impl<P: Platform> Parts<'_, P> {
             }
             let gone = (seen - WAITING) & !WOKEN;
             // ORDERING: Release, published by [give up].
-            // SURVIVES: [give up] releases it once more, where it matters.
+            // SURVIVES: where it matters, [give up] releases it once more.
             match self.writers.compare_exchange(seen, gone, Release, Relaxed) {
                 Ok(_) if waiting(gone) == 0 && self.prefer == Prefer::WritersStrictly => break,
                 Ok(_) => return Outcome::TimedOut,
                 Err(now) => seen = now,
             }
         }
-        // Readers may sleep because of us alone.
+        // Readers may be sleeping only because of us.
         // ORDERING: AcqRel [give up]: a reader that sets ASLEEP later finds that nobody waits.
         // SURVIVES: the Acquire; only an address is used after it.
         // SURVIVES acquire: as at the reader's exchange, too rare for explorations.
-        // SURVIVES no-store: the next one to leave wakes them once more.
+        // SURVIVES no-store: the next thread to leave wakes them, too.
         if self.state.fetch_and(!ASLEEP, AcqRel) & ASLEEP != 0 {
             P::unpark(self.state, u32::MAX);
         }

@@ -1,5 +1,5 @@
-//! Locks whose waiters all spin on the same word or pair of words. No nodes; the waiters' cache misses grow with
-//! their number.
+//! Spin locks without queue nodes. In the simple ones all waiters spin on the same word, so cache misses grow with their
+//! number; ptkt and twa spread the waiters over an array.
 
 pub mod ptkt;
 pub mod tas;

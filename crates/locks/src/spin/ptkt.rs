@@ -1,11 +1,11 @@
-//! ptkt: a ticket lock whose "now serving" is spread over slots, so that each waiter watches a line of its own.
+//! ptkt: a ticket lock whose "now serving" is spread over slots, so that few waiters watch the same cache line.
 //!
 //! D. Dice, *Brief Announcement: A Partitioned Ticket Lock*, SPAA 2011. Our deviations: the holder's number lies
-//! in its node, not in the lock (the paper has both); 8 slots; a try_lock, which takes a ticket only if it is the one being
-//! served.
+//! in its node, not in the lock (the paper has both variants); 8 slots; a try_lock, which takes a ticket only if it is the one
+//! being served.
 //!
 //! ```text
-//!     next = 45      slots, number modulo 8, each in a line of its own
+//!     next = 45      slots, number modulo 8, each in a cache line of its own
 //!                    ┌────┬────┬────┬────┬────┬────┬────┬────┐
 //!                    │ 40 │ 41 │ 34 │ 35 │ 36 │ 37 │ 38 │ 39 │    41 holds; 42 to 44 wait at slots 2 to 4
 //!                    └────┴────┴────┴────┴────┴────┴────┴────┘
@@ -16,11 +16,11 @@
 //! unlock: (n, s) -> (n, s+1), in slot s+1 mod 8.
 //!
 //! 1. Free exactly while slot next mod 8 = next; fewer than 2^32 hold or wait.
-//! 2. A number is drawn once a round, and written to its slot once, so one thread at most finds its own.
+//! 2. Each number is drawn once per round, and written to its slot once, so at most one thread finds its own.
 //! 3. Only the holder writes to slots.
 //!
-//! Facts: first come first served; nine lines of 128 B a lock, 4 B a waiter; nobody sleeps; a hand-over disturbs every
-//! eighth waiter alone; each waiter is delayed by those before it, and by every one of them that is not running.
+//! Facts: first come first served; nine lines of 128 B per lock, 4 B per waiter; nobody sleeps; a hand-over disturbs only every
+//! eighth waiter; each waiter is delayed by those before it, and by each of them that is not running.
 
 use crate::entry::{Entry, Kind, Promise};
 use crate::wide::Apart;
@@ -48,7 +48,7 @@ pub const ENTRY: Entry = Entry {
 /// The name that the catalogue uses.
 pub type Lock<P> = Ptkt<P>;
 
-/// How many slots: a power of two, so that numbers may wrap.
+/// The number of slots: a power of two, so that numbers may wrap.
 const SLOTS: usize = 8;
 
 /// A holder's number. Touched by the holder only.
@@ -64,7 +64,7 @@ pub struct Ptkt<P: Platform> {
 }
 
 impl<P: Platform> Ptkt<P> {
-    /// A free one, whose next number is `number`.
+    /// A free lock whose next number is `number`.
     fn starting_at(number: u32) -> Self {
         let at = number as usize % SLOTS;
         let word = |slot| P::Word::new(if slot == at { number } else { number.wrapping_sub(1) });
@@ -121,7 +121,7 @@ impl<P: Platform> TryLock<P> for Ptkt<P> {
         if self.slot(next).load(Acquire) != next {
             return false;
         }
-        // STATE: (s, s) -> (s+1, s), else unchanged. If the number is ours, the slot cannot have moved on: nobody else
+        // STATE: (s, s) -> (s+1, s), else unchanged. If we get the number, the slot can't have moved on: nobody else
         // could call the number after it.
         // Relaxed: as in `lock`.
         let got = self.next.compare_exchange(next, next.wrapping_add(1), Relaxed, Relaxed).is_ok();

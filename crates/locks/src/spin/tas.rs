@@ -2,7 +2,7 @@
 //!
 //! The oldest spin lock; as a baseline in T. E. Anderson, *The Performance of Spin Lock Alternatives for
 //! Shared-Memory Multiprocessors*, IEEE TPDS 1(1), 1990, section II ("spin on test-and-set"). Our deviation: a short
-//! constant pause between two attempts, because an attempt without any is a test of the memory bus.
+//! constant pause between two attempts, because attempts without a pause would only test the memory bus.
 //!
 //! ```text
 //!            lock: swap finds 0
@@ -19,7 +19,7 @@
 //! 1. word = 1 exactly while a thread holds the lock.
 //! 2. Only the holder writes 0.
 //!
-//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed forever.
+//! Facts: no order; 4 B per lock, 0 B per waiter; nobody sleeps; a waiter may be delayed forever.
 
 use crate::entry::{Entry, Kind, Promise};
 use lockwright_platform::Ordering::{Acquire, Release};
@@ -48,7 +48,7 @@ pub type Lock<P> = Tas<P>;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
-/// Between two attempts.
+/// The pause between two attempts, ns.
 const PAUSE_NS: u32 = 20;
 
 /// A test-and-set lock.

@@ -2,7 +2,7 @@
 //!
 //! D. P. Reed and R. K. Kanodia, *Synchronization with Eventcounts and Sequencers*, CACM 22(2), 1979; as a spin lock:
 //! J. M. Mellor-Crummey and M. L. Scott, *Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors*,
-//! ACM TOCS 9(1), 1991, figure 2. Our deviations: no proportional back-off (how to wait is the machine's business), and
+//! ACM TOCS 9(1), 1991, figure 2. Our deviations: no proportional back-off (how to wait is up to the machine), and
 //! a try_lock, which takes a ticket only if it is the one being served.
 //!
 //! ```text
@@ -16,11 +16,11 @@
 //! State: (next, serving), both wrap. lock: (n, s) -> (n+1, s), then wait for s = n. unlock: (n, s) -> (n, s+1).
 //!
 //! 1. Free exactly while next = serving; next - serving threads hold or wait, fewer than 2^32.
-//! 2. A number is drawn once a round, so one thread at most finds its own served.
+//! 2. Each number is drawn once per round, so at most one thread finds its own served.
 //! 3. Only the holder writes serving.
 //!
-//! Facts: first come first served; 8 B a lock, 0 B a waiter; nobody sleeps; each waiter is delayed by those before it,
-//! and by every one of them that is not running.
+//! Facts: first come first served; 8 B per lock, 0 B per waiter; nobody sleeps; each waiter is delayed by those before it,
+//! and by each of them that is not running.
 
 use crate::entry::{Entry, Kind, Promise};
 use crate::numa::cohort::Local;
@@ -56,7 +56,7 @@ pub struct Ticket<P: Platform> {
 }
 
 impl<P: Platform> Ticket<P> {
-    /// The first half of `lock`: a number.
+    /// The first half of `lock`: draws a number.
     #[inline]
     pub(crate) fn draw(&self) -> u32 {
         // STATE: (n, s) -> (n+1, s).
@@ -64,14 +64,14 @@ impl<P: Platform> Ticket<P> {
         self.next.fetch_add(1, Relaxed)
     }
 
-    /// The second half: until `number`, which the caller has drawn, is called.
+    /// The second half: waits until `number`, which the caller has drawn, is called.
     #[inline]
     pub(crate) fn wait(&self, number: u32) {
         // ORDERING: Acquire, pairs with [call]: every critical section before ours is over.
         P::spin_until(&self.serving, Acquire, |serving| serving == number);
     }
 
-    /// How many hold or wait. A hint.
+    /// How many threads hold or wait. A hint.
     #[inline]
     pub(crate) fn users(&self) -> u32 {
         let serving = self.serving.load(Relaxed);
@@ -79,7 +79,7 @@ impl<P: Platform> Ticket<P> {
         self.next.load(Relaxed).wrapping_sub(serving).cast_signed().max(0).cast_unsigned()
     }
 
-    /// Waits until fewer than `most` of those who hold or wait now are left.
+    /// Waits until fewer than `most` of the threads that hold or wait now are left.
     pub(crate) fn wait_for_room(&self, most: u32) {
         // Relaxed, both: hints.
         let enough = self.next.load(Relaxed).wrapping_add(1).wrapping_sub(most);
@@ -107,7 +107,7 @@ impl<P: Platform> RawLock<P> for Ticket<P> {
 
     #[inline]
     unsafe fn unlock(&self, _node: *mut ()) {
-        // Relaxed: ours alone to write (invariant 3).
+        // Relaxed: only we write it (invariant 3).
         let me = self.serving.load(Relaxed);
         // STATE: (n, s) -> (n, s+1).
         // ORDERING: Release [call]: the critical section comes before whatever the next holder does.
@@ -120,7 +120,7 @@ impl<P: Platform> TryLock<P> for Ticket<P> {
     unsafe fn try_lock(&self, _node: *mut ()) -> bool {
         // ORDERING: Acquire, pairs with [call]: every critical section before `serving` is over.
         let serving = self.serving.load(Acquire);
-        // STATE: (s, s) -> (s+1, s), else unchanged. If the number is ours, `serving` cannot have moved on: nobody
+        // STATE: (s, s) -> (s+1, s), else unchanged. If we get the number, `serving` can't have moved on: nobody
         // else could call the number after it.
         // Relaxed: as in `lock`.
         self.next.compare_exchange(serving, serving.wrapping_add(1), Relaxed, Relaxed).is_ok()
@@ -130,7 +130,7 @@ impl<P: Platform> TryLock<P> for Ticket<P> {
 impl<P: Platform> Probe<P> for Ticket<P> {
     #[inline]
     fn is_free(&self) -> bool {
-        // Relaxed, both: a hint. Read at two moments, so it may say "free" of a lock that was free in between.
+        // Relaxed, both: a hint. The two are read at different moments, so it may wrongly say "free".
         self.next.load(Relaxed) == self.serving.load(Relaxed)
     }
 }
@@ -138,13 +138,13 @@ impl<P: Platform> Probe<P> for Ticket<P> {
 impl<P: Platform> Local<P> for Ticket<P> {
     #[inline]
     fn has_waiters(&self) -> bool {
-        // Relaxed: a number that was drawn stays drawn, so an old value does no harm.
+        // Relaxed: a drawn number stays drawn, so an old value does no harm.
         self.next.load(Relaxed).wrapping_sub(self.served()) > 1
     }
 
     #[inline]
     fn served(&self) -> u32 {
-        self.serving.load(Relaxed) // the holder's to write (invariant 3)
+        self.serving.load(Relaxed) // only the holder writes it (invariant 3)
     }
 }
 

@@ -3,7 +3,7 @@
 //! L. Rudolph and Z. Segall, *Dynamic Decentralized Cache Schemes for MIMD Parallel Processors*, ISCA 1984 (test before
 //! test-and-set); exponential back-off as in J. M. Mellor-Crummey and M. L. Scott, *Algorithms for Scalable
 //! Synchronization on Shared-Memory Multiprocessors*, ACM TOCS 9(1), 1991, figure 1. Our deviations: the back-off comes
-//! after a lost race, not after each look (looking costs nothing while the line stays shared), and it doubles up to a bound.
+//! after a lost race, not after each look (looking costs nothing while the cache line stays shared), and it doubles up to a bound.
 //!
 //! ```text
 //!            lock: swap finds 0
@@ -21,7 +21,7 @@
 //! 2. Only the holder writes 0.
 //! 3. A waiter writes only after it has read 0.
 //!
-//! Facts: no order; 4 B a lock, 0 B a waiter; nobody sleeps; a waiter may be delayed forever, by up to the longest
+//! Facts: no order; 4 B per lock, 0 B per waiter; nobody sleeps; a waiter may be delayed forever, by up to the longest
 //! pause after each release.
 
 use crate::entry::{Entry, Kind, Promise};
@@ -51,9 +51,9 @@ pub type Lock<P> = Ttas<P>;
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 
-/// Pause after the first lost race.
+/// The pause after the first lost race, ns.
 const PAUSE_NS_MIN: u32 = 50;
-/// Pause after many.
+/// The longest pause, after many lost races, ns.
 const PAUSE_NS_MAX: u32 = 3_200;
 
 /// A test-and-test-and-set lock with exponential back-off.

@@ -1,11 +1,11 @@
-//! twa: a ticket lock at which only the next in line watches "now serving"; the others wait at an array.
+//! twa: a ticket lock whose next in line alone watches "now serving"; the others wait at an array.
 //!
 //! D. Dice and A. Kogan, *TWA: Ticket Locks Augmented with a Waiting Array*, Euro-Par 2019, with its long-term
 //! threshold of 1.
 //!
 //! ```text
 //!     next = 45     serving = 41 ◄── 42 watches: short-term
-//!     array, number modulo 8, each in a line of its own
+//!     array, number modulo 8, each slot in a cache line of its own
 //!     ┌────┬────┬────┬────┬────┬────┬────┬────┐
 //!     │ 40 │ 41 │ 42 │ 35 │ 36 │ 37 │ 38 │ 39 │    43 and 44 wait at slots 3 and 4: long-term
 //!     └────┴────┴────┴────┴────┴────┴────┴────┘
@@ -16,16 +16,16 @@
 //! for s = n, and write n+1 to slot n+1 mod 8. unlock: (n, s) -> (n, s+1).
 //!
 //! 1. Free exactly while next = serving; fewer than 2^32 hold or wait.
-//! 2. A number is drawn once a round, so one thread at most finds its own served.
+//! 2. Each number is drawn once per round, so at most one thread finds its own served.
 //! 3. Only the holder writes to serving and to the array; it writes the number after its own, once.
-//! 4. Who has n finds serving at n - 1 at least once n is in the array: a long-term waiter has one thread before it.
+//! 4. Once n is in the array, serving is at least n - 1: the long-term waiter with number n has at most one thread before it.
 //!
-//! Our deviations. The array belongs to the lock: the paper's is shared by all locks of a program, so its slots are counters, and
-//! a waiter that sees a change looks whether it was meant. And the new holder tells the next but one, where in the paper the old one
-//! does, after it has released: then an unlock would touch the lock when another thread may already have destroyed it.
+//! Our deviations. The array belongs to the lock. (The paper's is shared by all locks of a program, so its slots are counters, and
+//! a waiter that sees a change has to check whether it was meant.) And the new holder tells the waiter after it. In the paper the old
+//! holder does that, after its release; but then an unlock would touch the lock when another thread may already have destroyed it.
 //!
-//! Facts: first come first served; ten lines of 128 B a lock, 0 B a waiter; nobody sleeps; each waiter is delayed by those before
-//! it, and by every one of them that is not running.
+//! Facts: first come first served; ten lines of 128 B per lock, 0 B per waiter; nobody sleeps; each waiter is delayed by those before
+//! it, and by each of them that is not running.
 
 use crate::entry::{Entry, Kind, Promise};
 use crate::wide::Apart;
@@ -53,7 +53,7 @@ pub const ENTRY: Entry = Entry {
 /// The name that the catalogue uses.
 pub type Lock<P> = Twa<P>;
 
-/// How many slots: a power of two, so that numbers may wrap.
+/// The number of slots: a power of two, so that numbers may wrap.
 const SLOTS: usize = 8;
 
 /// A ticket lock with a waiting array.
@@ -62,12 +62,12 @@ pub struct Twa<P: Platform> {
     next: Apart<P, P::Word>,
     /// The number that may hold the lock. Written by the holder.
     serving: Apart<P, P::Word>,
-    /// The last number in each slot whose turn is near. Written by the holder.
+    /// In each slot, the last number whose turn has come near. Written by the holder.
     array: [Apart<P, P::Word>; SLOTS],
 }
 
 impl<P: Platform> Twa<P> {
-    /// A free one, whose next number is `number`.
+    /// A free lock whose next number is `number`.
     fn starting_at(number: u32) -> Self {
         let word = || Apart::new(P::Word::new(number));
         Self { next: word(), serving: word(), array: array::from_fn(|_| word()) }
@@ -78,11 +78,11 @@ impl<P: Platform> Twa<P> {
         &self.array[number as usize % SLOTS]
     }
 
-    /// The holder of number `me` says who comes next but one: whoever is after it.
+    /// The new holder, with number `me`, tells the waiter with the next number to watch `serving`.
     #[inline]
     fn tell(&self, me: u32) {
         let after = me.wrapping_add(1);
-        // Relaxed: it says "look at serving", no more.
+        // Relaxed: it only says "look at serving".
         self.slot(after).store(after, Relaxed);
     }
 
@@ -123,7 +123,7 @@ impl<P: Platform> RawLock<P> for Twa<P> {
 
     #[inline]
     unsafe fn unlock(&self, _node: *mut ()) {
-        // Relaxed: ours alone to write (invariant 3).
+        // Relaxed: only we write it (invariant 3).
         let me = self.serving.load(Relaxed);
         // STATE: (n, s) -> (n, s+1).
         // ORDERING: Release [call]: the critical section comes before whatever the next holder does.
@@ -136,7 +136,7 @@ impl<P: Platform> TryLock<P> for Twa<P> {
     unsafe fn try_lock(&self, _node: *mut ()) -> bool {
         // ORDERING: Acquire, pairs with [call]: every critical section before `serving` is over.
         let serving = self.serving.load(Acquire);
-        // STATE: (s, s) -> (s+1, s), else unchanged. If the number is ours, `serving` cannot have moved on: nobody
+        // STATE: (s, s) -> (s+1, s), else unchanged. If we get the number, `serving` can't have moved on: nobody
         // else could call the number after it.
         // Relaxed: as in `lock`.
         let next = serving.wrapping_add(1);
