@@ -1,4 +1,4 @@
-//! The checkers, each reduced to what [`machine`](crate::machine) needs of it.
+//! The checkers, each reduced to what [`machine`](crate::machine) needs from it.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::fmt::{self, Display, Formatter};
@@ -9,25 +9,26 @@ use std::time::{Duration, Instant};
 /// What one exploration may cost.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Preemptions in one execution: first one, then two, up to this.
+    /// The most preemptions in one execution: first one, then two, up to this.
     pub preemptions: usize,
-    /// When it stops, explored or not. `cargo xtask weaken` may say less, by `LOCKWRIGHT_MODEL_MS`; in a soak it is ten times as long.
+    /// The time after which it stops, complete or not. `cargo xtask weaken` may allow less, by `LOCKWRIGHT_MODEL_MS`; a soak allows ten
+    /// times as much.
     pub time: Duration,
-    /// Schedules to draw, where they are drawn.
+    /// How many schedules to draw, where schedules are drawn.
     pub draws: usize,
 }
 
-/// What an exploration that found nothing wrong has looked at. Never nothing.
+/// What an exploration that found nothing wrong has covered. It is never nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coverage {
     /// Every execution within the bound.
     Complete {
         /// The bound.
         preemptions: usize,
-        /// How many there were.
+        /// The number of executions.
         executions: u64,
     },
-    /// Some of them: the time was up.
+    /// Some of them: the time was over.
     Partial {
         /// Every execution with up to this many preemptions, and some with more.
         preemptions: usize,
@@ -77,14 +78,14 @@ pub trait Checker: Send + Sync + 'static {
     type Word: Atomic<u32>;
     /// Its atomic for pointers.
     type Address: Atomic<usize>;
-    /// Plain memory, whose unordered accesses it notices as far as it can.
+    /// Plain memory; the checker notices unordered accesses to it as far as it can.
     type Data: Data;
     /// A started thread.
     type Handle;
     /// Its name, in reports.
     const NAME: &'static str;
 
-    /// Runs `body` under every schedule it thinks of. Panics if one of them panics.
+    /// Runs `body` under every schedule that it explores. Panics if one of them panics.
     fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage;
     /// Starts a thread.
     fn spawn(body: impl FnOnce() + Send + 'static) -> Self::Handle;
@@ -108,7 +109,7 @@ pub trait Atomic<V>: Send + Sync {
     fn fetch_sub(&self, value: V, order: Ordering) -> V;
     fn fetch_or(&self, value: V, order: Ordering) -> V;
     fn fetch_and(&self, value: V, order: Ordering) -> V;
-    /// The end of its memory: a thread that touched it without a happens-before to here is wrong.
+    /// The end of its memory: it is an error if a thread touched it without a happens-before to here.
     fn end(&mut self);
 }
 
@@ -167,9 +168,9 @@ macro_rules! atomic {
     };
 }
 
-/// Loom lets a store come before a read-modify-write of another thread in the word's modification order, although that
-/// one ran first and did not read it: a failed test-and-set would undo a release. So a store first reads the newest value,
-/// in the same step; then the modification order is the order of execution, and a store still starts a release sequence.
+/// In a word's modification order, loom may put a store before a read-modify-write of another thread, although the latter
+/// ran first and did not read the store. Then a failed test-and-set would undo a release. So a store first reads the newest value,
+/// in the same step. Then the modification order is the order of execution, and a store still starts a release sequence.
 fn store_as_one_step<V>(read_newest: impl FnOnce() -> V, store: impl FnOnce()) {
     read_newest();
     loom::stop_exploring();
@@ -177,19 +178,19 @@ fn store_as_one_step<V>(read_newest: impl FnOnce() -> V, store: impl FnOnce()) {
     loom::explore();
 }
 
-/// Loom takes SeqCst for AcqRel, but knows SeqCst fences. So there is one before each load and behind each write that is
-/// SeqCst: who writes and then looks elsewhere does not miss who does the reverse. They order more than C11 promises; the
-/// explorations of `lockwright explore` are exact there.
+/// Loom treats SeqCst as AcqRel, but knows SeqCst fences. So we put a fence before each SeqCst load and after each SeqCst write: of
+/// two threads that each write and then look at the other's word, at least one sees the other. The fences order more than C11
+/// promises; the explorations of `lockwright explore` are exact here.
 fn seq_cst_fence(order: Ordering) {
     if order == Ordering::SeqCst {
         loom::sync::atomic::fence(order);
     }
 }
 
-/// Shuttle has no need of one.
+/// Shuttle needs no fence.
 fn no_fence(_: Ordering) {}
 
-/// Shuttle's order is the order of execution.
+/// Shuttle's modification order is the order of execution anyway.
 fn store_alone<V>(_: impl FnOnce() -> V, store: impl FnOnce()) {
     store();
 }
@@ -198,7 +199,7 @@ atomic!(loom::sync::atomic::AtomicU32, u32, store_as_one_step, seq_cst_fence, |t
     .with_mut(|_| ()));
 atomic!(loom::sync::atomic::AtomicUsize, usize, store_as_one_step, seq_cst_fence, |this| this
     .with_mut(|_| ()));
-// Shuttle keeps no happens-before between plain accesses; the machine's own mark still notices later ones.
+// Shuttle tracks no happens-before of plain accesses; the machine's own mark still notices accesses after the end.
 atomic!(shuttle::sync::atomic::AtomicU32, u32, store_alone, no_fence, |_this| ());
 atomic!(shuttle::sync::atomic::AtomicUsize, usize, store_alone, no_fence, |_this| ());
 
@@ -206,7 +207,7 @@ atomic!(shuttle::sync::atomic::AtomicUsize, usize, store_alone, no_fence, |_this
 pub trait Data: Send + Sync {
     /// Zero.
     fn new() -> Self;
-    /// Reads, adds one, writes: three steps, where the checker cannot see that they belong together.
+    /// Reads, adds one, writes: three steps that the checker may separate.
     fn bump(&self);
     /// Reads.
     fn get(&self) -> u32;
@@ -238,14 +239,14 @@ impl Checker for Loom {
         let start = Instant::now();
         let mut complete = 0;
         for preemptions in 1..=budget.preemptions {
-            // Half of what is left, so that each bound gets its turn.
+            // Use half of the time that is left, so that each bound gets its turn.
             let left = time.saturating_sub(start.elapsed());
             let share = if preemptions == budget.preemptions { left } else { left / 2 };
             let round = Instant::now();
             let mut builder = loom::model::Builder::new();
             builder.max_threads = 4;
             builder.max_branches = 20_000;
-            builder.checkpoint_interval = 50; // also how often it looks at the clock
+            builder.checkpoint_interval = 50; // this is also how often it looks at the clock
             builder.preemption_bound = Some(preemptions);
             builder.max_duration = Some(share);
             let body = body.clone();
@@ -284,7 +285,7 @@ impl Checker for Loom {
 #[derive(Debug)]
 pub struct LoomData(loom::cell::UnsafeCell<u32>);
 
-// SAFETY: loom runs all threads on one, and stops before an access that would be a race.
+// SAFETY: loom runs all threads on one thread, and stops before an access that would be a race.
 unsafe impl Sync for LoomData {}
 
 impl Data for LoomData {
@@ -292,7 +293,7 @@ impl Data for LoomData {
         Self(loom::cell::UnsafeCell::new(0))
     }
     fn bump(&self) {
-        // SAFETY: loom panics if another access is not ordered with this one; that is what we want to know.
+        // SAFETY: loom panics if another access is not ordered with this one, which is what we want to find out.
         self.0.with_mut(|data| unsafe { *data += 1 });
     }
     fn get(&self) -> u32 {

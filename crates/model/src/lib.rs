@@ -1,4 +1,4 @@
-//! The model checkers' machines, and what is checked on them.
+//! The model checkers' machines, and what we check on them.
 //!
 //! ```text
 //!   tests/*.rs ──► scenario (what threads do, what must hold) ──► locks
@@ -9,9 +9,9 @@
 //! * [`Loom`](checker::Loom) goes through the interleavings of 2 threads with up to four preemptions, of 3 with up to two, and
 //!   through the stale values that weakly ordered reads may return.
 //! * [`Shuttle`](checker::Shuttle) draws schedules at random, for the orders of 3 and more threads that loom's bound
-//!   leaves out. It knows sequential consistency only.
+//!   leaves out. It is sequentially consistent only.
 //!
-//! A lock takes part by its line in the catalogue.
+//! Each lock in the catalogue takes part.
 
 pub mod checker;
 pub mod machine;

@@ -1,7 +1,7 @@
 //! The machine that a lock runs on inside a model checker.
 //!
-//! Threads, atomics and what reads may return are the checker's. Ours is waiting: a thread that waits is taken out of
-//! the exploration until something happens that may end its wait, so that a wait is a few steps, not a loop:
+//! The checker provides threads, atomics, and the values that reads may return. We add waiting: a thread that waits is taken
+//! out of the exploration until something happens that may end its wait. So a wait is a few steps, not a loop:
 //!
 //! | a thread that | waits until |
 //! |---|---|
@@ -9,18 +9,18 @@
 //! | pauses without having seen anything new since its last pause | somebody changes any word |
 //! | sleeps on a word | somebody wakes or requeues it by address; if it has a deadline, [`tick`] |
 //!
-//! A pause, or a nap with a length of its own, also ends when no thread can go on otherwise: time passes. A few times: a
-//! thread that only waits for time, and never sees what it waits for, is a deadlock all the same.
+//! A pause, or a nap with a length of its own, also ends when no other thread can go on: time passes. But it does so only a few
+//! times: if a thread only waits for time, and never sees what it waits for, that is still a deadlock.
 //!
 //! Rules that keep this sound:
-//! 1. To look, to find nothing, and to start waiting is one step; to change a word and to end waits is one step. The
+//! 1. Looking, finding nothing and starting to wait is one step; changing a word and ending waits is one step. The
 //!    atomic operation comes first in each, so the checker orders them as it orders any two operations on a word.
-//! 2. A read may return an old value. Before a thread waits because of one, it reads the newest, by an operation that
-//!    writes the same value again.
-//! 3. Waiting and waking add no happens-before (so neither loom's `park` nor its mutexes are used): a lock that needs
-//!    one has to say so by its orderings.
-//! 4. A word ends with its owner. Later touches panic, unordered ones too (where the checker knows of order).
-//! 5. When all threads wait, that is a deadlock, and the report names what each waits for.
+//! 2. A read may return an old value. Before a thread waits because of an old value, it reads the newest one, by an
+//!    operation that writes the same value again.
+//! 3. Waiting and waking add no happens-before (so we use neither loom's `park` nor its mutexes): a lock that needs
+//!    one has to get it by its orderings.
+//! 4. A word ends with its owner. Later accesses panic, and so do unordered ones (if the checker tracks order).
+//! 5. If all threads wait, that is a deadlock, and the report names what each of them waits for.
 
 mod cell;
 mod world;
@@ -35,8 +35,8 @@ use std::marker::PhantomData;
 use std::sync::atomic::Ordering::Relaxed;
 use world::{Reason, enter_kernel, log, sleep, time_passed, wait, world};
 
-/// A bounded spin that finds nothing takes this many times as long as it was asked to, as if its thread had been preempted: so a wait by
-/// the clock is a few looks.
+/// A bounded spin that finds nothing takes this many times as long as asked, as if its thread had been preempted. So a wait by the
+/// clock takes only a few looks.
 const LOOK_TAKES: u64 = 64;
 
 /// A machine: `C` explores; a bounded spin looks `SPINS` times more than once.
@@ -48,7 +48,7 @@ pub struct Machine<C, const SPINS: usize>(PhantomData<fn(C)>);
 pub enum Deadline {
     /// Not in this model.
     Never,
-    /// At the [`tick`], which comes at any moment.
+    /// At the [`tick`], which may come at any moment.
     Soon,
     /// After a while: at the tick, or when no thread can go on.
     Nap,
@@ -57,8 +57,8 @@ pub enum Deadline {
 /// Slots of the table in which readers show what they hold.
 const SLOTS: usize = 2;
 
-/// The model machine has big and little cores: of each three threads, one runs on a big core, one on a little one, and one
-/// moves from a little to a big one after it has asked twice.
+/// The model machine has big and little cores. Of every three threads, one runs on a big core, one on a little core, and one
+/// moves from a little core to a big one after it has asked twice.
 fn class_of(thread: u32, asked: u32) -> Class {
     match thread % 3 {
         1 => Class(1),
@@ -67,7 +67,7 @@ fn class_of(thread: u32, asked: u32) -> Class {
     }
 }
 
-/// A line of memory. The checkers' words are larger than a machine's.
+/// A line of memory, larger than a real one, because the checkers' words are.
 #[repr(C, align(128))]
 struct Line([u8; 1024]);
 
@@ -148,7 +148,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
         world(|w| {
             let mut moved = 0;
             for waiter in &mut w.waiters {
-                // With a deadline, too: it stays as it is.
+                // Sleepers with a deadline move, too, and keep it.
                 let sleeps = matches!(waiter.reason, Reason::Sleeps { .. } | Reason::Naps);
                 if !sleeps || waiter.address != from.addr() || moved == count {
                     continue;
@@ -157,7 +157,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
                     return moved;
                 }
                 waiter.address = to.addr();
-                waiter.newest = None; // its word is another one now, which need not be there any more
+                waiter.newest = None; // now it sleeps on another word, which may no longer exist
                 moved += 1;
             }
             moved
@@ -191,7 +191,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
 
     fn shown<R>(slot: usize, look: impl FnOnce(&Self::Ptr<u8>) -> R) -> Option<R> {
         let table = world(|w| w.table).filter(|_| slot < SLOTS)?;
-        // SAFETY: `lay_table` of this execution, so of this checker, has left it there.
+        // SAFETY: `lay_table` has put it there in this execution, so for this checker.
         Some(look(unsafe { &*std::ptr::with_exposed_provenance::<Self::Ptr<u8>>(table).add(slot) }))
     }
 
@@ -199,7 +199,7 @@ impl<C: Checker, const SPINS: usize> Platform for Machine<C, SPINS> {
 
     fn take_line() -> *mut u8 {
         world(|w| w.lines_out += 1);
-        // Never freed: a line stays readable.
+        // Never freed: lines must stay readable.
         Box::into_raw(Box::new(Line([0; 1024]))).cast()
     }
 

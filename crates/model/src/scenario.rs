@@ -9,10 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-/// What is to run under the lock: once, on whichever thread.
+/// What runs under the lock: once, on any thread.
 pub type Section<'a> = &'a mut (dyn FnMut() + Send);
 
-/// How a thread gets its section run: `false` if it gave up.
+/// A way for a thread to have its section run: `false` if it gave up.
 pub type Way<L, N> = unsafe fn(&L, *mut N, Section<'_>) -> bool;
 
 /// Waits as long as it takes.
@@ -67,10 +67,10 @@ where
     unsafe { lock.with_until(node, Deadline::Soon, section).is_some() }
 }
 
-/// Explores the model called `name`; says what it looked at, and on failure what happened.
+/// Explores the model called `name`; prints what it covered, and on failure what happened.
 ///
-/// `cargo xtask weaken` asks by `LOCKWRIGHT_MODEL` for models whose name begins with one of its words, and wants to know
-/// no more than the first that fails.
+/// `cargo xtask weaken` selects models by `LOCKWRIGHT_MODEL`: those whose names begin with one of its words. It only needs the
+/// first one that fails.
 pub fn explore<C: Checker>(name: &str, budget: Budget, body: impl Fn() + Send + Sync + 'static) {
     let wanted = std::env::var("LOCKWRIGHT_MODEL");
     if wanted.is_ok_and(|only| !only.split(',').any(|one| name.split(',').next() == Some(one))) {
@@ -95,20 +95,20 @@ pub fn explore<C: Checker>(name: &str, budget: Budget, body: impl Fn() + Send + 
 struct Shared<C: Checker, L> {
     lock: L,
     data: C::Data,
-    /// Acquisitions, counted where the checker does not look.
+    /// Acquisitions, counted out of the checker's sight.
     acquired: AtomicU32,
 }
 
-/// One section with a node that ends right after.
+/// Runs one section with a node that ends right after it.
 ///
-/// Its memory stays, because a late wake may use the address; its words don't, so a late access is noticed.
+/// The node's memory stays, because a late wake may use its address. Its words end, so that a late access is noticed.
 fn visit<C, const SPINS: usize, L>(lock: &L, way: Way<L, L::Node>, held: impl FnOnce() + Send)
 where
     C: Checker,
     L: Sections<Machine<C, SPINS>>,
 {
     let node: *mut L::Node = Box::into_raw(Box::default());
-    // What fails in a section goes on when it is over: no checker takes steps of a thread that unwinds.
+    // A panic in the section is resumed after the section: no checker lets a thread take steps while it unwinds.
     let (mut held, mut failed) = (Some(held), None);
     let mut section = || {
         let held = held.take().expect("a section runs once");
@@ -123,7 +123,7 @@ where
     unsafe { node.drop_in_place() };
 }
 
-/// As [`sections`]; in the end nobody has to wait for the lock.
+/// As [`sections`]; in the end the lock can be taken without waiting.
 pub fn exclusion<C, const SPINS: usize, L>(
     name: &str,
     budget: Budget,
@@ -136,8 +136,8 @@ pub fn exclusion<C, const SPINS: usize, L>(
     sections::<C, SPINS, L>(name, budget, ways, time_passes, try_lock::<C, SPINS, L>);
 }
 
-/// Each thread has one section run, in its own way, which increments. No increment is lost, none overlaps another, and in
-/// the end the lock is free for `last`.
+/// Each thread has one section run, in its own way, which increments a counter. No increment is lost, none overlaps another, and
+/// in the end the lock is free for `last`.
 pub fn sections<C, const SPINS: usize, L>(
     name: &str,
     budget: Budget,
@@ -162,7 +162,7 @@ pub fn sections<C, const SPINS: usize, L>(
                     shared.acquired.fetch_add(1, Relaxed);
                 });
             };
-            // Without a deadline the first thread has time to take part: one thread less to explore.
+            // Without a deadline the first thread need not tick, and takes part itself: one thread less to explore.
             let others = usize::from(!time_passes);
             let handles = ways[others..].iter().map(|&way| {
                 let shared = shared.clone();
@@ -186,16 +186,16 @@ pub fn sections<C, const SPINS: usize, L>(
     });
 }
 
-/// A lock that ends with the last one who needed it, as a reference count under a lock does.
+/// A lock that ends with the last thread that needs it, like a reference count under a lock.
 struct Doomed<L> {
     lock: UnsafeCell<ManuallyDrop<L>>,
 }
-// SAFETY: the lock is shared as locks are; it is dropped by the thread that was last to hold it.
+// SAFETY: the lock is shared as locks are; the last thread to hold it drops it.
 unsafe impl<L: Sync> Sync for Doomed<L> {}
 // SAFETY: as above.
 unsafe impl<L: Send> Send for Doomed<L> {}
 
-/// The last of the threads to hold the lock destroys it, as soon as its own unlock returned: legal in POSIX, so no unlock
+/// The last thread to hold the lock destroys it as soon as its own unlock has returned. That is legal in POSIX, so no unlock
 /// may touch the lock once another thread can have it.
 pub fn destruction<C, const SPINS: usize, L>(name: &str, budget: Budget, threads: u32)
 where
@@ -211,14 +211,14 @@ where
             let body = move || {
                 let mut last = false;
                 {
-                    // SAFETY: it exists until the last one has left.
+                    // SAFETY: it exists until the last thread has left.
                     let lock = unsafe { &*shared.lock.get() };
                     visit::<C, SPINS, L>(lock, self::lock::<C, SPINS, L>, || {
                         last = left.fetch_sub(1, Relaxed) == 1;
                     });
                 }
                 if last {
-                    // SAFETY: nobody else will ask for it; who still uses it is wrong, and is noticed.
+                    // SAFETY: nobody else will ask for it. A thread that still uses it is wrong, and the checker notices.
                     unsafe { ManuallyDrop::drop(&mut *shared.lock.get()) };
                 }
             };

@@ -1,5 +1,5 @@
-//! Reordering: who stands by holds nothing, gets the lock in the end, and hides nobody's wake. The model machine has
-//! big and little cores, and a thread that moves from one to the other while it waits.
+//! Reordering: a thread that stands by holds nothing, gets the lock in the end, and hides nobody's wake. The model machine
+//! has big and little cores, and a thread that moves from one to the other while it waits.
 
 use lockwright_locks::amp::standby::Waiting;
 use lockwright_locks::front::{Alone, By, Preset, Rule, Tune, Tuning, asl, pb10};
@@ -13,7 +13,7 @@ trait Variant: Tune {
     const NAME: &'static str;
 }
 
-/// Windows end while the lock is held: the machine's time is counted in changes of its words.
+/// Windows end while the lock is held: the machine counts time in changes of its words.
 struct Short;
 impl Variant for Short {
     const NAME: &'static str = "asl, short window";
@@ -46,7 +46,7 @@ impl Tune for Crowded {
     }
 }
 
-/// A little core's turn after every one of a big core's.
+/// A little core gets its turn after every turn of a big core.
 struct OneToOne;
 impl Variant for OneToOne {
     const NAME: &'static str = "pb10, 1 to 1";

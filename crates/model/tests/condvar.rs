@@ -1,4 +1,4 @@
-//! The condition variable: no signal is lost, none is taken by somebody who came later, and who times out leaves the list.
+//! The condition variable: no signal is lost, nobody who came later takes one, and a waiter that times out leaves the list.
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::condvar::{Cond, Outcome, Sleeper};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 type Node<C, const SPINS: usize> = Sleeper<Machine<C, SPINS>>;
 
-/// How the mutex's holder has it; that one's to read and write.
+/// How the mutex's holder holds it; only the holder reads and writes this.
 struct Holder<P: Platform>(UnsafeCell<By<P>>);
 // SAFETY: only the mutex's holder looks at it.
 unsafe impl<P: Platform> Send for Holder<P> {}
@@ -185,7 +185,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
         }
     }
 
-    /// Everybody has left.
+    /// Checks that everybody has left.
     fn assert_idle(&self) {
         assert!(!self.cond().has_waiters(), "somebody left without leaving the list");
         let mut by = By::default();
@@ -367,7 +367,7 @@ fn moved_in_vain<C: Checker, const SPINS: usize>(all: bool) {
     });
 }
 
-/// Two threads join the list at the same time, with nothing but the list's lock between them: both are in it.
+/// Two threads join the list at the same time, ordered only by the list's lock: both are in it afterwards.
 fn joined<C: Checker, const SPINS: usize>() {
     let name = format!("condvar, 2 join at once, spins {SPINS}");
     explore::<C>(&name, BUDGET, move || {
@@ -393,7 +393,7 @@ fn joined<C: Checker, const SPINS: usize>() {
     });
 }
 
-/// The rules of the catalogue that are not another's, each for a moment.
+/// The catalogue's rules that are not presets, each for a short time.
 struct Others {
     broadcast: bool,
     holding: bool,

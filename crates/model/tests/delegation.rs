@@ -1,9 +1,9 @@
-//! A lock that runs sections on other threads than those that ask: the smallest there is, to show that the traits, and what
-//! the models check, leave room for delegation.
+//! A lock that runs sections on threads other than the ones that asked. It is as small as possible, and shows that the traits,
+//! and the models' checks, leave room for delegation.
 //!
 //! Source: DSM-Synch of Panagiota Fatourou and Nikolaos D. Kallimanis, *Revisiting the Combining Synchronization
-//! Technique*, PPoPP 2012: who finds the queue empty runs its own section, then those of its followers; after a few it
-//! leaves the rest to the next one. It has no `lock` and no `unlock`: nobody holds it.
+//! Technique*, PPoPP 2012: a thread that finds the queue empty runs its own section, then those of its followers. After a few
+//! it leaves the rest to the next thread. The lock has no `lock` and no `unlock`: nobody holds it.
 
 use lockwright_model::checker::{Budget, Checker, Data, Loom, Shuttle};
 use lockwright_model::machine::{self, Machine};
@@ -23,14 +23,14 @@ const WAITING: u32 = 0;
 const RUN: u32 = 1;
 /// We are to run our section, and those after it.
 const OURS: u32 = 2;
-/// Sections that one thread runs before it leaves the rest to the next.
+/// How many sections one thread runs before it leaves the rest to the next.
 const MOST: u32 = 2;
 
-/// Sections run by another thread than the one that asked, in all.
+/// How many sections ran on a thread other than the one that asked, in all.
 static CARRIED: AtomicU32 = AtomicU32::new(0);
 
 struct Request<P: Platform> {
-    /// Who came next: written by that one.
+    /// The next node, written by the thread that came next.
     next: P::Ptr<Request<P>>,
     /// Written by the thread that runs sections.
     state: P::Word,
@@ -53,7 +53,7 @@ struct Job {
 }
 
 struct Combining<P: Platform> {
-    /// Who came last.
+    /// The node that came last.
     tail: P::Ptr<Request<P>>,
 }
 
@@ -65,7 +65,7 @@ impl<P: Platform> Sections<P> for Combining<P> {
     }
 
     unsafe fn with<R: Send>(&self, node: *mut Request<P>, section: impl FnOnce() -> R + Send) -> R {
-        // A panic is a result as well: it is the owner's, not the runner's.
+        // A panic is a result, too: it belongs to the owner, not to the runner.
         let mut result = None;
         let mut section = Some(section);
         let mut run = || {
@@ -82,7 +82,7 @@ impl<P: Platform> Sections<P> for Combining<P> {
             if !before.is_null() {
                 // ORDERING: Release [follow]: our node is ready before it is found.
                 (*before).next.store(node, Release);
-                // ORDERING: Acquire, pairs with [run], [ours]: what the section has done is ours to read.
+                // ORDERING: Acquire, pairs with [run], [ours]: we see what the section has done.
                 state = P::spin_until(&mine.state, Acquire, |state| state != WAITING);
             }
             if state == OURS {
@@ -202,7 +202,7 @@ fn a_panic_is_carried_back_to_its_owner() {
     panics::<Shuttle>();
 }
 
-/// What the scenario is for: it would notice a lock that excludes nobody.
+/// Checks the scenario itself: it notices a lock that excludes nobody.
 #[test]
 fn a_lock_that_excludes_nobody_is_noticed() {
     struct Open;

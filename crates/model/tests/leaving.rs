@@ -1,4 +1,4 @@
-//! The line's own edits, under any rule: waiters that are torn out of it, and rules that choose who is next.
+//! Changes of the line that any rule may cause: waiters that are torn out of it, and rules that choose who is next.
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
@@ -12,7 +12,7 @@ use std::time::Duration;
 type Lock<C, const SPINS: usize, R> = Alone<Machine<C, SPINS>, R>;
 type Own<C, const SPINS: usize, R> = Way<Lock<C, SPINS, R>, By<Machine<C, SPINS>>>;
 
-/// Joins the line and is torn out of it, once it has made sure that it would be woken, if it is to fall asleep.
+/// Joins the line and is torn out of it; if it is to fall asleep, once it has made sure that somebody would wake it.
 unsafe fn torn<C, const SPINS: usize, R, const ASLEEP: bool>(
     lock: &Lock<C, SPINS, R>,
     _: *mut By<Machine<C, SPINS>>,
@@ -40,7 +40,7 @@ fn model<C: Checker, const SPINS: usize, R: Rule<Machine<C, SPINS>>>(id: &str, b
     }
 }
 
-/// The last to join is the next to be head, as far as the bound allows.
+/// A rule under which the last to join is the next head, as far as the bound allows.
 struct Backwards;
 
 impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
@@ -59,7 +59,7 @@ impl<P: lockwright_platform::Platform> Rule<P> for Backwards {
     }
 }
 
-/// The rules of the catalogue that are not another's.
+/// The catalogue's rules that are not presets.
 struct All(Budget);
 
 impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
@@ -70,7 +70,7 @@ impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {
     }
 }
 
-/// What all rules have in common needs one rule to be looked at for long: the others differ before and after it.
+/// What all rules have in common is explored for a long time with one rule: the others differ only before and after it.
 fn all<C: Checker, const SPINS: usize>() {
     let brief = Budget { preemptions: 2, time: Duration::from_millis(400), draws: 200 };
     let long = Budget { time: Duration::from_millis(1_700), ..brief };

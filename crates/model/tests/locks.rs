@@ -1,4 +1,4 @@
-//! Every lock of the catalogue, in every way of acquiring it, under every checker.
+//! Every lock of the catalogue, with every way of acquiring it, under every checker.
 
 use lockwright_locks::catalog::visit_all;
 use lockwright_locks::entry::{Entry, Visitor};

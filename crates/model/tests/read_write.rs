@@ -1,5 +1,5 @@
-//! Every readers-writer lock of the catalogue: every way in, under every checker. What only `rwlock` has (its preferences,
-//! timed waits, the last one that ends it): `rwlock.rs`.
+//! Every readers-writer lock of the catalogue: every way in, under every checker. For what only `rwlock` has (preferences,
+//! timed waits, destruction by the last thread), see `rwlock.rs`.
 
 use lockwright_locks::catalog::visit_read_write;
 use lockwright_locks::entry::{Entry, ReadWriteVisitor};
@@ -86,7 +86,7 @@ fn exclusion<C: Checker, const SPINS: usize, L: ReadWrite<Machine<C, SPINS>> + '
                 };
                 let write = || {
                     data.bump();
-                    wrote.fetch_add(1, Relaxed); // outside of the checker's sight
+                    wrote.fetch_add(1, Relaxed); // out of the checker's sight
                 };
                 take(lock, me, step, read, write);
             };

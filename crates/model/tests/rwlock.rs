@@ -21,7 +21,7 @@ enum Step {
     TryWrite,
     TimedRead,
     TimedWrite,
-    /// Reads, and reads again while it does.
+    /// Reads, and reads again meanwhile.
     ReadTwice,
 }
 use Step::*;
@@ -102,7 +102,7 @@ fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, ste
                     };
                     let write = || {
                         data.bump();
-                        wrote.fetch_add(1, Relaxed); // outside of the checker's sight
+                        wrote.fetch_add(1, Relaxed); // out of the checker's sight
                     };
                     take::<C, SPINS>(&words.parts(prefer), me, step, read, write);
                 })
@@ -121,15 +121,15 @@ fn exclusion<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, ste
     });
 }
 
-/// A lock that ends with the last who needed it.
+/// A lock that ends with the last thread that needs it.
 struct Doomed<C: Checker>(UnsafeCell<ManuallyDrop<Words<C>>>);
 // SAFETY: shared as a lock is; dropped by the writer that knows itself to be the last.
 unsafe impl<C: Checker> Sync for Doomed<C> {}
 // SAFETY: as above.
 unsafe impl<C: Checker> Send for Doomed<C> {}
 
-/// The writer that comes last destroys the lock when its unlock has returned: the others have released by
-/// then, and may touch it no more.
+/// The last writer destroys the lock when its unlock has returned. By then the others have released, and must not touch it
+/// any more.
 fn destruction<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, steps: &[Step]) {
     let name = format!("rwlock, {prefer:?} {steps:?}, the last destroys, spins {SPINS}");
     let steps = steps.to_vec();
@@ -142,7 +142,7 @@ fn destruction<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, s
                 let (lock, left) = (lock.clone(), left.clone());
                 machine::spawn::<C>(move || {
                     let last = AtomicU32::new(0);
-                    // A reader that is last doesn't know whether another one has left already.
+                    // A reader can't know whether it is the last: another one may not have left yet.
                     let read = || {
                         left.fetch_sub(1, Relaxed);
                     };
@@ -150,12 +150,12 @@ fn destruction<C: Checker, const SPINS: usize>(budget: Budget, prefer: Prefer, s
                         last.store(u32::from(left.fetch_sub(1, Relaxed) == 1), Relaxed);
                     };
                     {
-                        // SAFETY: it exists until the last one has left.
+                        // SAFETY: it exists until the last thread has left.
                         let words = unsafe { &*lock.0.get() };
                         take::<C, SPINS>(&words.parts(prefer), me, step, read, write);
                     }
                     if last.load(Relaxed) == 1 {
-                        // SAFETY: nobody will ask for it; who still uses it is wrong, and is noticed.
+                        // SAFETY: nobody will ask for it. A thread that still uses it is wrong, and the checker notices.
                         unsafe { ManuallyDrop::drop(&mut *lock.0.get()) };
                     }
                 })

@@ -1,4 +1,4 @@
-//! The front locks with deadlines: who gives up leaves nothing behind, and takes no wake with it.
+//! The front locks with deadlines: a thread that gives up leaves nothing behind, and takes no wake with it.
 
 use lockwright_locks::catalog::visit_front;
 use lockwright_locks::entry::{Entry, FrontVisitor};
@@ -70,7 +70,7 @@ where
     }
 }
 
-/// glibc's code unlocks what ours has locked, unannounced: a head of the line must not sleep through it.
+/// glibc's code unlocks what ours has locked, without telling us: a head of the line must not sleep through it.
 fn glibc_unlocks<C: Checker, const SPINS: usize, A>(id: &str, budget: Budget)
 where
     A: Rule<Machine<C, SPINS>>,
@@ -102,7 +102,7 @@ where
     });
 }
 
-/// The head holds back for as long as somebody waits beside the line, however long that is.
+/// The head holds back as long as somebody waits beside the line, however long that is.
 struct Patient;
 
 impl<P: Platform> Rule<P> for Patient {
@@ -123,7 +123,7 @@ impl<P: Platform> Rule<P> for Patient {
     }
 }
 
-/// As [`as_glibc`], and waits beside the line meanwhile.
+/// As [`as_glibc`], counted beside the line meanwhile.
 unsafe fn beside<C: Checker, const SPINS: usize>(
     lock: &Alone<Machine<C, SPINS>, Patient>,
     node: *mut By<Machine<C, SPINS>>,
@@ -137,7 +137,7 @@ unsafe fn beside<C: Checker, const SPINS: usize>(
     true
 }
 
-/// A woken waiter that holds back for a sleeper on the word must not keep the sleeper's wake.
+/// A woken waiter that holds back for a sleeper on the word must not withhold the sleeper's wake.
 fn woken_heads_hold_back<C: Checker, const SPINS: usize>(budget: Budget) {
     let own: Own<C, SPINS, Patient> = lock::<C, SPINS, _>;
     let name = format!("patient, lock, lock, lock, beside, spins {SPINS}");
@@ -163,7 +163,7 @@ unsafe fn dozes<C: Checker, const SPINS: usize>(
     true
 }
 
-/// No wake is lost between those who doze, the line's head, and who sleeps on the word for another reason.
+/// No wake is lost between dozers, the line's head, and threads that sleep on the word for another reason.
 fn dozers<C: Checker, const SPINS: usize>(budget: Budget) {
     let own: Own<C, SPINS, barging::Lock> = lock::<C, SPINS, _>;
     let glibc: Own<C, SPINS, barging::Lock> = as_glibc::<C, SPINS, _>;
@@ -178,7 +178,7 @@ fn dozers<C: Checker, const SPINS: usize>(budget: Budget) {
     }
 }
 
-/// The rules of the catalogue that are not another's.
+/// The catalogue's rules that are not presets.
 struct All(Budget);
 
 impl<C: Checker, const SPINS: usize> FrontVisitor<Machine<C, SPINS>> for All {

@@ -1,4 +1,4 @@
-//! A lock that lives where 8 bytes point to, and comes and goes with its users: see lockwright_locks::wide.
+//! A lock that lives in memory to which 8 bytes point, and that comes and goes with its users: see lockwright_locks::wide.
 
 use lockwright_locks::spin::ticket::Ticket;
 use lockwright_locks::wide::Wide;

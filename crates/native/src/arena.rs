@@ -1,6 +1,6 @@
-//! Lines that stay readable forever: a lock-free stack of 128-byte pieces, never shrunk. (CLH: a waiter looks at its
-//! predecessor's cell after that thread may have left; front locks: a holder stays in the line.) The first 512 lie in the
-//! library, so that a program that confines itself is not killed for a wait; more are mapped.
+//! Lines that stay readable forever: a lock-free stack of 128-byte pieces, which never shrinks. (In CLH, a waiter looks at its
+//! predecessor's cell after that thread may have left; in front locks, a holder stays in the line.) The first 512 lines lie in
+//! the library, so that a program that confines itself is not killed for a wait. Further lines are mapped.
 
 use crate::place;
 use core::cell::UnsafeCell;
@@ -12,18 +12,18 @@ pub const LINE: usize = 128;
 const LINES_PER_CHUNK: usize = 512;
 const CHUNKS: usize = 2048;
 
-/// The first chunk. Only pages that were used take memory.
+/// The first chunk. Only used pages take memory.
 #[repr(align(128))]
 struct First(UnsafeCell<[u8; LINES_PER_CHUNK * LINE]>);
-// SAFETY: each line belongs to its taker alone.
+// SAFETY: each line belongs only to the thread that took it.
 unsafe impl Sync for First {}
 static FIRST: First = First(UnsafeCell::new([0; LINES_PER_CHUNK * LINE]));
 
 /// The other chunks of lines, by number; null until needed.
 static CHUNK: [AtomicPtr<u8>; CHUNKS] = [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
-/// Lines ever cut from chunks.
+/// How many lines were ever cut from chunks.
 static CUT: AtomicU32 = AtomicU32::new(0);
-/// The stack of free lines: tag in the upper half (against ABA), number + 1 of the top line in the lower.
+/// The stack of free lines: a tag in the upper half (against ABA), number + 1 of the top line in the lower half.
 static FREE: AtomicU64 = AtomicU64::new(0);
 /// Where line `number` lies, if its chunk exists.
 fn address(number: u32) -> *mut u8 {
@@ -35,18 +35,18 @@ fn address(number: u32) -> *mut u8 {
     chunk.wrapping_add(line * LINE)
 }
 
-/// The second word of a free line holds the number + 1 of the one below it (the first may still be
-/// looked at by a late waiter, which must see what the last owner left).
+/// The last word of a free line holds the number + 1 of the line below it. (Not the first word: a late waiter may still look
+/// at that, and must see what the last owner left.)
 fn below(line: *mut u8) -> *const AtomicU32 {
     line.wrapping_add(LINE - 4).cast()
 }
 
-/// The last but one word of a line holds its own number.
+/// The last word but one of a line holds its own number.
 fn number(line: *mut u8) -> *mut u32 {
     line.wrapping_add(LINE - 8).cast()
 }
 
-/// A zeroed line; see `Platform::take_line`. Waits for one to come back if a million are out or memory is.
+/// A zeroed line; see `Platform::take_line`. If a million lines are out, or no memory is left, it waits until a line comes back.
 pub fn take() -> *mut u8 {
     loop {
         let line = at_hand().or_else(pop).or_else(cut);
@@ -58,24 +58,24 @@ pub fn take() -> *mut u8 {
     }
 }
 
-/// Numbers of free lines, or 0: so that giving one back and taking one on the same CPU touches nothing that others
-/// touch.
+/// For each CPU, numbers of free lines, or 0. So giving a line back and taking one on the same CPU touches nothing that other
+/// CPUs touch.
 #[repr(align(128))]
 struct Hand([AtomicU32; 4]);
 static HANDS: [Hand; 64] = [const { Hand([const { AtomicU32::new(0) }; 4]) }; 64];
 
-/// The slot of the calling thread's CPU. If the thread has moved, the lines are as good.
+/// The slot of the calling thread's CPU. If the thread has moved meanwhile, these lines will do as well.
 fn hand() -> &'static Hand {
     &HANDS[place::cpu() as usize % HANDS.len()]
 }
 
 fn at_hand() -> Option<*mut u8> {
-    // Relaxed: re-checked by the swap. Acquire, pairs with [put]: what the last owner did with the line is over.
+    // Relaxed: the swap checks it again. Acquire, pairs with [put]: the last owner is done with the line.
     let held = hand().0.iter().find(|held| held.load(Relaxed) != 0)?;
     let number = held.swap(0, Acquire);
     (number != 0).then(|| {
         let line = address(number - 1);
-        // SAFETY: ours alone now, by the swap; the number at its end is kept.
+        // SAFETY: by the swap, only ours; we keep the number at its end.
         unsafe { line.write_bytes(0, LINE - 8) };
         line
     })
@@ -85,13 +85,13 @@ fn pop() -> Option<*mut u8> {
     let mut top = FREE.load(Acquire); // pairs with [push]
     while top as u32 != 0 {
         let line = address(top as u32 - 1);
-        // SAFETY: lines are never unmapped; a stale value is refused by the tag below.
+        // SAFETY: lines are never unmapped; the tag below refuses a stale value.
         let next = unsafe { (*below(line)).load(Relaxed) };
         let tagged = ((top >> 32) + 1) << 32 | u64::from(next);
         // Acquire on both sides: pairs with [push], so that `below` of the new top is visible.
         match FREE.compare_exchange_weak(top, tagged, Acquire, Acquire) {
             Ok(_) => {
-                // SAFETY: ours alone now, by the successful pop; the number at its end is kept.
+                // SAFETY: by the successful pop, only ours; we keep the number at its end.
                 unsafe { line.write_bytes(0, LINE - 8) };
                 return Some(line);
             }
@@ -104,9 +104,9 @@ fn pop() -> Option<*mut u8> {
 #[cold]
 fn cut() -> Option<*mut u8> {
     if CUT.load(Relaxed) as usize >= CHUNKS * LINES_PER_CHUNK - 4096 {
-        return None; // 4096: more than the threads that can be between here and the next line
+        return None; // 4096: more threads than can be between this line and the next
     }
-    let at = CUT.fetch_add(1, Relaxed); // a counter only
+    let at = CUT.fetch_add(1, Relaxed); // just a counter
     let chunk = &CHUNK[at as usize / LINES_PER_CHUNK];
     if at as usize >= LINES_PER_CHUNK && chunk.load(Acquire).is_null() {
         let size = LINES_PER_CHUNK * LINE;
@@ -115,9 +115,9 @@ fn cut() -> Option<*mut u8> {
         // SAFETY: a fresh anonymous mapping overlaps nothing.
         let fresh = unsafe { libc::mmap(core::ptr::null_mut(), size, protection, flags, -1, 0) };
         if fresh == libc::MAP_FAILED {
-            return None; // the number is lost, not handed out twice
+            return None; // this number is lost, but never handed out twice
         }
-        // [chunk] AcqRel: publishes the mapping; if another thread was first, theirs is taken.
+        // [chunk] AcqRel: publishes the mapping; if another thread was first, we use that thread's.
         if chunk.compare_exchange(core::ptr::null_mut(), fresh.cast(), AcqRel, Acquire).is_err() {
             // SAFETY: our own mapping, which nobody has seen.
             unsafe { libc::munmap(fresh, size) };
@@ -134,7 +134,7 @@ fn cut() -> Option<*mut u8> {
 /// # Safety
 /// It came from [`take`], and the caller won't write to it any more.
 pub unsafe fn give(line: *mut u8) {
-    // SAFETY: written by `cut`, and by nobody since.
+    // SAFETY: `cut` wrote it, and nobody has written it since.
     let own = unsafe { number(line).read() } + 1;
     if let Some(free) = hand().0.iter().find(|held| held.load(Relaxed) == 0)
         // [put] Release: pairs with the swap in `at_hand`.
@@ -142,7 +142,7 @@ pub unsafe fn give(line: *mut u8) {
     {
         return;
     }
-    let mut top = FREE.load(Relaxed); // re-checked by the exchange
+    let mut top = FREE.load(Relaxed); // the exchange checks it again
     loop {
         // SAFETY: the line is ours until the exchange succeeds.
         unsafe { (*below(line)).store(top as u32, Relaxed) };

@@ -1,23 +1,23 @@
 //! How many CPUs the program may keep busy: affinity and CPU quota together.
 //!
 //! A spinning thread that takes a CPU from the holder delays everybody, so a lock must know how many
-//! threads can really run. The number of CPUs in the machine doesn't tell: `taskset` and cpusets narrow
-//! the affinity, containers narrow the quota.
+//! threads can really run. The machine's number of CPUs doesn't tell: `taskset` and cpusets narrow
+//! the affinity, and containers narrow the quota.
 
 use crate::file::{self, Exhausted, Path, number};
 use crate::place;
 use crate::topology::CpuSet;
 use lockwright_platform::Class;
 
-/// Bytes of a file that are read.
+/// The most bytes that are read from a file.
 const TEXT: usize = 4096;
 
-/// What the program may keep busy, and why.
+/// How many CPUs the program may keep busy, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usable {
-    /// CPUs in the calling thread's affinity mask; 0 if the kernel doesn't tell.
+    /// The number of CPUs in the calling thread's affinity mask; 0 if the kernel doesn't tell.
     pub affinity: u32,
-    /// The smallest CPU quota of the control groups around us, if any has one.
+    /// The smallest CPU quota of the control groups that contain us, if any of them has one.
     pub quota: Option<Quota>,
 }
 
@@ -31,7 +31,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// CPUs that the quota keeps busy, rounded up.
+    /// How many CPUs the quota can keep busy, rounded up.
     pub fn cpus(self) -> u32 {
         self.time_us.div_ceil(self.period_us).max(1)
     }
@@ -50,7 +50,7 @@ impl Usable {
         Self { affinity: mask.count(), quota: own_quota(&mut [0; TEXT]).unwrap_or_default() }
     }
 
-    /// CPUs that may be kept busy at once, at least 1.
+    /// How many CPUs the program may keep busy at once, at least 1.
     pub fn cpus(self) -> u32 {
         let quota = self.quota.map_or(u32::MAX, Quota::cpus);
         match self.affinity {
@@ -61,7 +61,7 @@ impl Usable {
     }
 }
 
-/// CPUs that this program may keep busy at once: affinity and CPU quota together, at least 1.
+/// How many CPUs this program may keep busy at once, by affinity and CPU quota together; at least 1.
 pub fn usable() -> u32 {
     Usable::read().cpus()
 }
@@ -69,19 +69,19 @@ pub fn usable() -> u32 {
 /// What a process may run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reach {
-    /// CPUs that it may keep busy at once, at least 1.
+    /// How many CPUs it may keep busy at once, at least 1.
     pub cpus: u32,
     /// The fastest class among the CPUs that it may run on, as [`place`] knows it.
     pub fastest: Class,
 }
 
-/// Room that [`Reach`] needs, 6 KB: keep it static where the stack may be small. It also remembers what was last seen
-/// of the process.
+/// Memory that [`Reach`] needs, 6 KB: keep it static where the stack may be small. It also remembers the process as last
+/// seen.
 pub struct Room {
     /// What all threads together may run on.
     all: Mask,
     one: Mask,
-    /// What the first thread may run on, as a hash.
+    /// A hash of what the first thread may run on.
     first: u64,
     text: [u8; TEXT],
 }
@@ -101,7 +101,7 @@ impl Room {
 
 impl Reach {
     /// What all threads together may run on: if a program binds each thread to its own CPU, a single thread's affinity
-    /// says little. Looks at 256 threads at most. `None`: no descriptor or memory is left for that.
+    /// says little. Looks at no more than 256 threads. `None`: no descriptor or no memory is left for that.
     pub fn of_process(room: &mut Room) -> Option<Self> {
         let Room { all, one, first, text } = room;
         one.read(process());
@@ -115,8 +115,9 @@ impl Reach {
         Some(Self::of(all, own_quota(text).ok()?))
     }
 
-    /// The same by `open`, `read` and `close` alone, for a process that a filter may kill for any other system call:
-    /// the dynamic linker needed these. Looks at the first thread. `None`: the kernel's files don't tell.
+    /// The same, using only `open`, `read` and `close`, for a process that a filter may kill for any other system call.
+    /// (These three must be allowed, since the dynamic linker needed them.) Looks at the first thread. `None`: the kernel's
+    /// files don't tell.
     pub fn by_files(room: &mut Room) -> Option<Self> {
         let Room { all, text, .. } = room;
         let status = Path::new(b"/proc/self/status").read(text).ok()??;
@@ -130,8 +131,8 @@ impl Reach {
         (all.count() > 0).then(|| Self::of(all, quota))
     }
 
-    /// Has affinity changed since `room` saw the process? Takes two system calls, no files. A thread's change to itself
-    /// counts if it leads to a new CPU. A change to the first thread counts, and so does one to all threads.
+    /// Has the affinity changed since `room` saw the process? Takes two system calls, and reads no files. It notices a change
+    /// of the first thread, a change of all threads, and a change of the calling thread that leads to a new CPU.
     pub fn may_have_changed(room: &mut Room) -> bool {
         let Room { all, one, first, .. } = room;
         one.read(process());
@@ -149,13 +150,13 @@ impl Reach {
     }
 }
 
-/// CPUs. The kernel refuses a mask that is shorter than its own; 8192 is the most it can be built for.
+/// A set of CPUs. The kernel refuses a mask that is shorter than its own; it can be built for at most 8192 CPUs.
 struct Mask([u64; 128]);
 
 impl Mask {
     const NONE: Self = Self([0; 128]);
 
-    /// Becomes a thread's affinity (0: the calling one's); empty if it has ended, or the kernel doesn't tell.
+    /// Becomes a thread's affinity (0: the calling thread's); empty if the thread has ended, or the kernel doesn't tell.
     fn read(&mut self, thread: i32) {
         self.0.fill(0);
         // SAFETY: the kernel writes at most the size that it is told. A failure writes nothing.
@@ -170,7 +171,7 @@ impl Mask {
         }
     }
 
-    /// Becomes the mask that `text` writes in hexadecimal, the highest CPUs first, as in `ff,ffffffff`.
+    /// Becomes the mask in `text`, which is hexadecimal, with the highest CPUs first, as in `ff,ffffffff`.
     fn parse(&mut self, text: &[u8]) {
         self.0.fill(0);
         let digits = text.iter().rev().filter_map(|&byte| char::from(byte).to_digit(16));
@@ -179,7 +180,7 @@ impl Mask {
         }
     }
 
-    /// Leaves out what `others` lacks.
+    /// Removes the CPUs that `others` lacks.
     fn keep(&mut self, others: &CpuSet) {
         for cpu in 0..place::CPUS {
             if !others.has(cpu) {
@@ -214,7 +215,7 @@ fn process() -> i32 {
     unsafe { libc::getpid() }
 }
 
-/// What `/proc/self/status` says behind `name`.
+/// The value that follows `name` in `/proc/self/status`.
 fn status_line<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let line = status.split(|&byte| byte == b'\n').find(|line| line.starts_with(name))?;
     Some(line[name.len()..].trim_ascii())
@@ -222,7 +223,7 @@ fn status_line<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 
 /// Calls `visit` with the kernel ids of the process's threads, 256 at most.
 fn each_thread(buffer: &mut [u8], mut visit: impl FnMut(i32)) -> Result<(), Exhausted> {
-    /// Of the kernel's `struct linux_dirent64`: where its length and its name begin.
+    /// In the kernel's `struct linux_dirent64`: the offsets of its length and its name.
     const LENGTH: usize = 16;
     const NAME: usize = 19;
     // SAFETY: a NUL-terminated path.
@@ -254,15 +255,15 @@ fn each_thread(buffer: &mut [u8], mut visit: impl FnMut(i32)) -> Result<(), Exha
     Ok(())
 }
 
-/// The quota that holds for us.
+/// The quota that applies to us.
 fn own_quota(text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
     quota(b"/proc/self/cgroup", b"/sys/fs/cgroup", text)
 }
 
 /// The tightest quota on the way from our own control group up to the root.
 ///
-/// In a container the path may name groups that are not mounted there: those can't be read, and the
-/// mount's root, which is always looked at, is the container's own group.
+/// In a container the path may name groups that are not mounted there, and can't be read. The mount's root, at which we always
+/// look, is then the container's own group.
 fn quota(membership: &[u8], mount: &[u8], text: &mut [u8]) -> Result<Option<Quota>, Exhausted> {
     let Some(text) = Path::new(membership).read(text)? else { return Ok(None) };
     let mut tightest = None;
@@ -301,7 +302,7 @@ impl Quota {
     }
 }
 
-/// Reads the quota in `mount/folder/group`, then in each folder above, down to `mount/folder`; keeps the tightest.
+/// Reads the quota in `mount/folder/group`, then in each folder above it, up to `mount/folder`; keeps the tightest.
 fn climb(
     mount: &[u8],
     folder: &[u8],

@@ -1,15 +1,15 @@
-//! Small files of the kernel, read by `open`, `read` and `close` alone: usable before libc is set up,
-//! and without an allocator. By raw system calls: libc's functions are cancellation points, and `pthread_mutex_lock`,
+//! Small files of the kernel, read only by `open`, `read` and `close`: usable before libc is set up,
+//! and without an allocator. We use raw system calls: libc's functions are cancellation points, and `pthread_mutex_lock`,
 //! which may look at these files, must not be one.
 
 use core::ffi::{c_char, c_int, c_long};
 
-/// Nothing could be read, which says nothing about the file: the process or the machine has no descriptors or no memory
-/// left.
+/// Nothing could be read, because the process or the machine has no descriptors or no memory left. This says nothing about
+/// the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// Opens for reading; `None`: that failed.
+/// Opens for reading; `None`: it can't be opened.
 ///
 /// # Safety
 /// `path` is a C string.
@@ -46,7 +46,7 @@ impl Path {
     }
 
     pub(crate) fn push(&mut self, piece: &[u8]) -> &mut Self {
-        // The last byte stays zero: the path is a C string at any time.
+        // The last byte stays zero, so the path is always a C string.
         if self.len + piece.len() < self.bytes.len() {
             self.bytes[self.len..self.len + piece.len()].copy_from_slice(piece);
             self.len += piece.len();
@@ -80,7 +80,7 @@ impl Path {
         self.len
     }
 
-    /// The file's first bytes, as many as `buffer` takes; `None` if it can't be read.
+    /// The file's first bytes, as many as fit `buffer`; `None` if it can't be read.
     pub(crate) fn read<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, Exhausted> {
         if self.len == 0 {
             return Ok(None);
@@ -103,7 +103,7 @@ impl Path {
                 Err(_) => break Ok(false),
             }
         };
-        // SAFETY: `fd` is ours and used no more.
+        // SAFETY: `fd` is ours, and not used any more.
         unsafe { close(fd) };
         Ok(complete?.then_some(&buffer[..len]))
     }
@@ -120,7 +120,7 @@ fn errno() -> c_int {
     unsafe { *libc::__errno_location() }
 }
 
-/// Did the call fail for want of descriptors or memory?
+/// Did the call fail for lack of descriptors or memory?
 fn is_exhausted() -> bool {
     [libc::EMFILE, libc::ENFILE, libc::ENOMEM].contains(&errno())
 }
@@ -136,12 +136,12 @@ pub(crate) fn number(text: &[u8]) -> Option<u32> {
     })
 }
 
-/// The result of `check`, which must not allocate, in a process that can open nothing.
+/// The result of `check` in a process that can't open anything. `check` must not allocate.
 #[cfg(test)]
 pub(crate) fn without_descriptors(check: impl FnOnce() -> bool) -> bool {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let mut status = 0;
-    // SAFETY: the child of a program with threads makes system calls alone; the limit is its own.
+    // SAFETY: the child of a program with threads makes only system calls; the limit is its own.
     unsafe {
         match libc::fork() {
             0 => {

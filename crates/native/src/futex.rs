@@ -1,7 +1,6 @@
 //! Futexes, private to the process, and the clocks that bound a wait.
 //!
-//! Raw system calls: libc's `syscall()` sets `errno`, which is our host program's; so it is saved and
-//! restored around each call.
+//! libc's `syscall()` sets `errno`, which belongs to our host program, so each call saves and restores it.
 
 #![expect(
     clippy::not_unsafe_ptr_arg_deref,
@@ -12,10 +11,10 @@ use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::Relaxed;
 use lockwright_platform::Woken;
 
-/// A clock that a deadline can be stated in.
+/// A clock by which a deadline can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// `CLOCK_REALTIME`: jumps when somebody sets it.
+    /// `CLOCK_REALTIME`, which jumps when somebody sets it.
     Realtime,
     /// `CLOCK_MONOTONIC`.
     Monotonic,
@@ -44,7 +43,7 @@ impl Clock {
 pub struct Deadline {
     /// The clock.
     pub clock: Clock,
-    /// Seconds and nanoseconds since the clock's zero; may lie in the past, nanoseconds in 0..1e9.
+    /// Seconds and nanoseconds since the clock's zero. May lie in the past. Nanoseconds are in 0..1e9.
     pub at: libc::timespec,
 }
 
@@ -73,7 +72,7 @@ pub fn now(clock: Clock) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Runs a system call and returns its result, or minus the error number, leaving `errno` as it was.
+/// Runs a system call and returns its result, or the negated error number. Leaves `errno` as it was.
 macro_rules! syscall {
     ($($argument:expr),* $(,)?) => {{
         // SAFETY: errno's address is valid in every thread; each futex operation below checks its
@@ -89,27 +88,27 @@ macro_rules! syscall {
     }};
 }
 
-/// Gives the CPU to another thread of the same priority, if one waits for it. (A SCHED_DEADLINE thread loses it until its next
-/// period.)
+/// Yields the CPU to another thread of the same priority, if one waits for it. (A SCHED_DEADLINE thread loses the CPU until its
+/// next period.)
 pub fn yield_cpu() {
     syscall!(libc::SYS_sched_yield);
 }
 
-/// Which sleepers a wake is for: one bit each, of the kernel's 32.
+/// The kinds of sleepers that a wake can be for: one bit each, of the kernel's 32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleeper {
-    /// Sleeps on the word of its choice.
+    /// It sleeps on the word of its choice.
     Own = 1,
-    /// Somebody may move it to another word.
+    /// Another thread may move it to another word.
     Movable = 2,
 }
 
-/// Called by a thread that is about to sleep; null: nobody wants to know.
+/// A function that each thread calls before it sleeps; null: none.
 static BEFORE_SLEEP: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
 
 /// From now on each thread calls this before it sleeps.
 pub fn before_sleep(tell: fn()) {
-    BEFORE_SLEEP.store(tell as *mut (), Relaxed); // code, which is there
+    BEFORE_SLEEP.store(tell as *mut (), Relaxed); // it points to code, which exists already
 }
 
 /// Sleeps while `*word == seen`; see `Platform::park` and `park_movable`.
@@ -143,7 +142,7 @@ pub fn wake(word: *const u32, count: u32) -> u32 {
     u32::try_from(woken).unwrap_or(0)
 }
 
-/// Wakes at most `count` movable sleepers; returns how many. (glibc's own sleepers are of every kind.)
+/// Wakes at most `count` movable sleepers; returns how many. (glibc's own sleepers count as every kind.)
 pub fn wake_movable(word: *const u32, count: u32) -> u32 {
     let operation = libc::FUTEX_WAKE_BITSET | libc::FUTEX_PRIVATE_FLAG;
     let count = count.min(i32::MAX as u32);
@@ -153,7 +152,7 @@ pub fn wake_movable(word: *const u32, count: u32) -> u32 {
     u32::try_from(woken).unwrap_or(0)
 }
 
-/// Moves at most `count` sleepers from `from`, if it holds `seen`, to `to`; wakes none. Returns how many.
+/// Moves at most `count` sleepers from `from` to `to`, if `from` holds `seen`; wakes none. Returns how many it moved.
 pub fn requeue(from: *const u32, seen: u32, to: *const u32, count: u32) -> u32 {
     let operation = libc::FUTEX_CMP_REQUEUE | libc::FUTEX_PRIVATE_FLAG;
     let moved = syscall!(libc::SYS_futex, from, operation, 0, count as usize, to, seen);
@@ -196,7 +195,7 @@ mod tests {
         assert_eq!(unsafe { *libc::__errno_location() }, 4711);
     }
 
-    /// Tries for some seconds; `false`: in vain.
+    /// Tries until `what` succeeds, for some seconds; `false`: in vain.
     fn some_time(what: impl Fn() -> bool) -> bool {
         let start = std::time::Instant::now();
         while !what() {
@@ -208,8 +207,8 @@ mod tests {
         true
     }
 
-    /// `false`: the movable one was not where it had been moved to. If the process is frozen meanwhile (a suspended
-    /// machine), the kernel starts its wait again at the first address; locks change the word before they move anybody.
+    /// `false`: the movable sleeper was not where it had been moved to. If the process is frozen meanwhile (on a suspended
+    /// machine), the kernel restarts its wait at the first address. (Locks change the word before they move anybody.)
     fn the_movable_is_woken_alone() -> bool {
         let words = std::sync::Arc::new([AtomicU32::new(7), AtomicU32::new(7)]);
         let sleep = |at: usize, who| {
@@ -221,7 +220,7 @@ mod tests {
         let (first, second) = (words[0].as_ptr(), words[1].as_ptr());
         let own = sleep(0, Sleeper::Own);
         let movable = sleep(1, Sleeper::Movable);
-        // Once it has moved it is asleep at the first word, where the other one may be yet to come.
+        // Once moved, it sleeps at the first word. The other thread may not have got there yet.
         let moved = some_time(|| requeue(second, 7, first, 1) != 0);
         if !moved || !some_time(|| wake_movable(first, 5) != 0) {
             return false;

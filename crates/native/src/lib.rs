@@ -1,4 +1,4 @@
-//! The Linux machine: core's atomics, futexes, the monotonic clock, and what the kernel says of its CPUs.
+//! The Linux machine: core's atomics, futexes, the monotonic clock, and what the kernel says about the CPUs.
 //!
 //! `no_std` and without allocation, because it runs inside other people's programs: before their
 //! constructors, inside their signal handlers, after their forks.
@@ -26,11 +26,11 @@ use lockwright_platform::{Class, MEMOS, Memo, Ordering, Place, Platform, Ptr, Wo
 #[derive(Debug)]
 pub struct Native;
 
-/// Looks between two readings of the clock: one look takes about 25 to 60 ns.
+/// The number of looks between two readings of the clock: one look takes about 25 to 60 ns.
 const LOOKS_PER_CLOCK: u32 = 8;
 
-/// An unbounded wait gives the CPU away after this many looks, and then at each further look: with more
-/// threads than CPUs the thread that is waited for may need this very CPU. (The textbook locks spin on.)
+/// An unbounded wait yields the CPU after this many looks, and then at each further look: with more
+/// threads than CPUs the thread that we wait for may need this very CPU. (The published textbook locks would spin on.)
 const LOOKS_BEFORE_YIELD: u32 = 4096;
 
 impl Platform for Native {
@@ -136,7 +136,7 @@ impl Platform for Native {
 
     #[inline]
     fn shown<R>(slot: usize, look: impl FnOnce(&AtomicAddress<u8>) -> R) -> Option<R> {
-        /// A line of memory.
+        /// A cache line.
         #[repr(align(64))]
         struct Row([AtomicAddress<u8>; Native::ROW]);
         static ALL: [Row; Native::ROWS] =
@@ -175,7 +175,7 @@ impl Platform for Native {
     #[inline(always)]
     fn load_to_write(word: &Self::Word) -> u32 {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a hint; a processor that does not know it ignores it.
+        // SAFETY: a hint; a processor without it ignores it.
         unsafe {
             core::arch::asm!(
                 "prefetchw byte ptr [{word}]",

@@ -5,34 +5,34 @@
 //!                  └──► umwait, mwaitx, wfe: watch the word's line, look again, sleep until it changes, or a while
 //! ```
 //!
-//! The default is the hint that every processor has. `mfence` is what Falsafi, Guerraoui, Picorel & Trigonakis (*Unlocking
-//! Energy*, USENIX ATC 2016) recommend on their Xeon: it draws less than PAUSE there. The others let the core rest; a
-//! processor may lack them, so each is asked for, and used only if CPUID (on aarch64 the kernel's list) has it.
+//! The default is the hint that every processor has. Falsafi, Guerraoui, Picorel & Trigonakis (*Unlocking Energy*, USENIX ATC
+//! 2016) recommend `mfence` on their Xeon, where it draws less power than PAUSE. The other instructions let the core rest. A
+//! processor may lack them, so each is used only on request, and only if CPUID (on aarch64 the kernel's list) has it.
 //!
 //! Invariants:
-//! 1. A turn ends by itself after [`TICKS`] (`wfe`: at the kernel's next event, within 0.1 ms), whether or not the word changes: no wake-up
-//!    can be lost for longer.
-//! 2. The word is read again between the moment from which its line is watched and the sleep: a store in between is seen.
-//! 3. A turn neither reads nor writes memory in the processor's stead: orderings stay those of the looks.
+//! 1. A turn ends by itself after [`TICKS`] (`wfe`: at the kernel's next event, within 0.1 ms), whether or not the word changes. So no
+//!    wake-up can be lost for longer than that.
+//! 2. After its cache line is watched, and before the sleep, the word is read again: so a store in between is seen.
+//! 3. A turn itself neither reads nor writes memory: orderings stay those of the looks.
 
 use core::hint::spin_loop;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// By which instruction a waiter passes the time.
+/// The instruction with which a waiter passes the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Pause {
-    /// The processor's hint for loops that spin: PAUSE, on aarch64 ISB.
+    /// The processor's hint for spin loops: PAUSE, on aarch64 ISB.
     Hint,
     /// A full barrier.
     Mfence,
     /// Intel's timed pause (WAITPKG): the light sleep C0.1, for a while.
     Tpause,
-    /// The same, until the word's line is written (WAITPKG).
+    /// The same, until the word's cache line is written (WAITPKG).
     Umwait,
-    /// AMD's (MONITORX).
+    /// AMD's counterpart (MONITORX).
     Mwaitx,
-    /// Arm's wait for an event: a store to the word's line is one, and so is the kernel's stream of them.
+    /// Arm's wait for an event: a store to the word's cache line is one, and the kernel sends a stream of others.
     Wfe,
 }
 
@@ -40,18 +40,18 @@ pub enum Pause {
 #[cfg(target_arch = "x86_64")]
 const TICKS: u32 = 400;
 
-/// As many looks as fit in the longest turn: by them waits without a clock count time.
+/// How many looks fit into the longest turn: waits without a clock count time in looks.
 const LOOKS_OF_A_SLEEP: u32 = 8;
 
-/// What this process uses.
+/// The kind that this process uses.
 static USED: AtomicU8 = AtomicU8::new(Pause::Hint as u8);
 
 impl Pause {
-    /// All that there are.
+    /// All kinds.
     pub const ALL: [Self; 6] =
         [Self::Hint, Self::Mfence, Self::Tpause, Self::Umwait, Self::Mwaitx, Self::Wfe];
 
-    /// `pause`.
+    /// Its name, as in `LOCKWRIGHT_PAUSE`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hint => "pause",
@@ -63,7 +63,7 @@ impl Pause {
         }
     }
 
-    /// The one of that name.
+    /// The kind with this name.
     pub fn named(name: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name().as_bytes() == name)
     }
@@ -78,21 +78,21 @@ impl Pause {
         }
     }
 
-    /// Have its turns run on a machine that we test on? The others are written by the vendors' manuals alone.
+    /// Does any machine that we test on have it? The others are written only from the vendors' manuals.
     pub fn is_tested(self) -> bool {
         cfg!(target_arch = "x86_64") && matches!(self, Self::Hint | Self::Mfence)
     }
 
-    /// Every waiter of this process uses it from now on; `false`: this processor lacks it, and nothing changes.
+    /// From now on every waiter of this process uses it; `false`: this processor lacks it, and nothing changes.
     pub fn publish(self) -> bool {
         let is_here = self.is_here();
         if is_here {
-            USED.store(self as u8, Relaxed); // any kind is right at any time
+            USED.store(self as u8, Relaxed); // waiters may use any kind at any time
         }
         is_here
     }
 
-    /// What this process uses.
+    /// The kind that this process uses.
     pub fn used() -> Self {
         let used = USED.load(Relaxed); // a hint
         Self::ALL.into_iter().find(|kind| *kind as u8 == used).unwrap_or(Self::Hint)
@@ -101,7 +101,7 @@ impl Pause {
     /// One turn; `is_same`: is the word at `address` still what the waiter has seen?
     ///
     /// # Safety
-    /// This processor has it ([`is_here`](Self::is_here)). The address may be read.
+    /// This processor has it ([`is_here`](Self::is_here)). The address is readable.
     pub unsafe fn turn(self, address: *const u8, is_same: &dyn Fn() -> bool) {
         match self {
             Self::Hint => spin_loop(),
@@ -111,7 +111,7 @@ impl Pause {
     }
 }
 
-/// One turn of what this process uses.
+/// One turn of the kind that this process uses.
 #[inline(always)]
 pub(crate) fn once(address: *const u8, is_same: impl Fn() -> bool) {
     // Relaxed: a hint.
@@ -125,11 +125,11 @@ pub(crate) fn once(address: *const u8, is_same: impl Fn() -> bool) {
 #[cold]
 #[inline(never)]
 fn another(address: *const u8, is_same: &dyn Fn() -> bool) {
-    // SAFETY: only what is here is published; the address is a word's.
+    // SAFETY: `publish` accepts only what this processor has; the address is that of a word.
     unsafe { Pause::used().turn(address, is_same) };
 }
 
-/// How many looks of an ordinary wait a turn takes the time of.
+/// The length of a turn, in looks of an ordinary wait.
 #[inline(always)]
 pub(crate) fn looks() -> u32 {
     // Relaxed: a hint.
@@ -184,7 +184,7 @@ fn has_events() -> bool {
     unsafe { libc::getauxval(libc::AT_HWCAP) & EVTSTRM != 0 }
 }
 
-/// Sleeps lightly, until the line of `address` is written, if the kind watches it, or for a while.
+/// Sleeps lightly for a while, or until the cache line of `address` is written, if the kind watches it.
 #[cfg(target_arch = "x86_64")]
 fn sleep(kind: Pause, address: *const u8, is_same: &dyn Fn() -> bool) {
     use core::arch::asm;
@@ -198,7 +198,7 @@ fn sleep(kind: Pause, address: *const u8, is_same: &dyn Fn() -> bool) {
             asm!("tpause {0:e}", in(reg) state, in("eax") low, in("edx") high, options(nostack));
         },
         Pause::Umwait => {
-            // SAFETY: the processor has it; the address is a word's, and is not read.
+            // SAFETY: the processor has it; the address is that of a word, which it doesn't read.
             unsafe { asm!("umonitor {0}", in(reg) address, options(nostack, preserves_flags)) };
             if is_same() {
                 // SAFETY: the processor has it; it touches no memory.
@@ -209,7 +209,7 @@ fn sleep(kind: Pause, address: *const u8, is_same: &dyn Fn() -> bool) {
             }
         }
         Pause::Mwaitx => {
-            // SAFETY: the processor has it; the address is a word's, and is not read. No hints.
+            // SAFETY: the processor has it; the address is that of a word, which it doesn't read. No hints.
             unsafe {
                 asm!("monitorx", in("rax") address, in("ecx") 0, in("edx") 0,
                     options(nostack, preserves_flags));
@@ -228,13 +228,13 @@ fn sleep(kind: Pause, address: *const u8, is_same: &dyn Fn() -> bool) {
     }
 }
 
-/// The same; the kernel's stream of events, one in 0.1 ms, ends it at the latest.
+/// The same; at the latest the kernel's stream of events, one in 0.1 ms, ends it.
 #[cfg(target_arch = "aarch64")]
 fn sleep(kind: Pause, address: *const u8, is_same: &dyn Fn() -> bool) {
     if kind != Pause::Wfe {
         return spin_loop();
     }
-    // SAFETY: a byte of a word that the waiter reads, too.
+    // SAFETY: a byte of a word that the waiter itself reads.
     unsafe {
         core::arch::asm!("ldxrb {0:w}, [{1}]", out(reg) _, in(reg) address,
             options(nostack, readonly, preserves_flags));
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(Pause::named(b""), None);
     }
 
-    /// Of each kind that this processor has: a wait ends when the word changes, and when the time is up.
+    /// With each kind that this processor has, a wait ends when the word changes, and when the time is over.
     #[test]
     fn waits_end_whatever_passes_their_time() {
         for kind in Pause::ALL {
@@ -298,13 +298,13 @@ mod tests {
         assert!(Pause::Hint.publish());
     }
 
-    /// A word that has changed already is no reason to sleep: the turn ends, as all do.
+    /// A turn ends by itself, whether the word has already changed or not.
     #[test]
     fn a_turn_ends_by_itself() {
         let word = Atomic32::of(0);
         for kind in Pause::ALL.into_iter().filter(|kind| kind.is_here()) {
             for same in [true, false] {
-                // SAFETY: it is here; the word lives.
+                // SAFETY: this processor has it; the word exists.
                 (0..100).for_each(|_| unsafe { kind.turn(word.as_ptr().cast(), &|| same) });
             }
         }

@@ -5,17 +5,17 @@ use crate::symbol::{self, Scope};
 use core::sync::atomic::{AtomicIsize, AtomicU8, AtomicU16, Ordering::Relaxed};
 use lockwright_platform::{Class, FULL_SPEED, Place};
 
-/// CPUs that the table holds; a higher number counts as class 0, domain 0.
+/// The number of CPUs in the table; a CPU with a higher number counts as class 0, domain 0.
 pub const CPUS: usize = 1024;
 
-/// Classes that are told apart.
+/// The number of classes that are told apart.
 pub const CLASSES: usize = 8;
 
 /// Offset of the thread's `struct rseq` from its thread pointer; 0: not known (glibc before 2.35).
 static RSEQ: AtomicIsize = AtomicIsize::new(0);
 static CLASS: [AtomicU8; CPUS] = [const { AtomicU8::new(0) }; CPUS];
 static FASTEST: AtomicU8 = AtomicU8::new(0);
-/// Of a class's cores; 0: not known, as fast as can be.
+/// The speed of each class's cores; 0: not known, counts as the fastest.
 static SPEED: [AtomicU16; CLASSES] = [const { AtomicU16::new(0) }; CLASSES];
 static DOMAIN: [AtomicU16; CPUS] = [const { AtomicU16::new(0) }; CPUS];
 
@@ -39,7 +39,7 @@ pub fn set_speed(class: Class, speed: u16) {
     }
 }
 
-/// How fast the cores of a class are, counted as [`among_usable`] does, in 1024ths of the fastest's.
+/// The speed of a class's cores, in 1024ths of the fastest. Classes are counted as by [`among_usable`].
 pub fn speed(class: Class) -> u32 {
     let fastest = FASTEST.load(Relaxed); // a hint, as the table
     let of = |class: u8| match SPEED.get(usize::from(class)).map(|speed| speed.load(Relaxed)) {
@@ -50,26 +50,26 @@ pub fn speed(class: Class) -> u32 {
     (FULL_SPEED * ours / most).clamp(1, FULL_SPEED)
 }
 
-/// The fastest class of those that the program may run on: for it, those cores are the big ones.
+/// Records the fastest class that the program may run on: for the program, those are the big cores.
 pub fn set_fastest(class: Class) {
     FASTEST.store(class.0, Relaxed); // a hint, as the table
 }
 
-/// As [`here`], with the class counted from the fastest that the program may run on ([`set_fastest`]).
+/// As [`here`], with classes counted from the fastest one that the program may run on ([`set_fastest`]).
 #[inline]
 pub fn among_usable() -> Place {
     let place = here();
     Place { class: Class(place.class.0.saturating_sub(FASTEST.load(Relaxed))), ..place }
 }
 
-/// Looks up glibc's rseq area. Call once, early; before it, and without it, the CPU comes from a call.
+/// Looks up glibc's rseq area. Call this once, early. Before that, and if glibc has no such area, the CPU comes from a call.
 pub fn learn() {
     let offset = symbol::find(Scope::Process, c"__rseq_offset").cast::<isize>();
     let size = symbol::find(Scope::Process, c"__rseq_size").cast::<u32>();
     // SAFETY: if glibc has these symbols, they are a `const ptrdiff_t` and a `const unsigned int`.
     unsafe {
         if !offset.is_null() && !size.is_null() && *size > 0 {
-            RSEQ.store(*offset, Relaxed); // written once, any thread may still see 0 and take the call
+            RSEQ.store(*offset, Relaxed); // written once; a thread that still sees 0 uses the call
         }
     }
 }
@@ -84,7 +84,7 @@ pub fn cpu() -> u32 {
             return id;
         }
     }
-    // SAFETY: no preconditions; -1 (no such call) becomes a CPU that no table holds.
+    // SAFETY: no preconditions; -1 (no such call) becomes a CPU that isn't in any table.
     unsafe { libc::sched_getcpu() as u32 }
 }
 

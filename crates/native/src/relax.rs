@@ -3,13 +3,13 @@
 use crate::futex::{self, Deadline, Sleeper};
 use crate::pause;
 
-/// Yields between two naps: so many that a queue lock's waiters are seldom asleep when their turn comes.
+/// The number of yields between two naps: enough that a queue lock's waiters are seldom asleep when their turn comes.
 const YIELDS: u32 = 512;
 
 /// How long a nap takes, ns.
 const NAP_NS: u64 = 50_000;
 
-/// One turn of a wait without bound for a change of the word at `address`; gives the CPU away from look `limit` on.
+/// One turn of an unbounded wait for a change of the word at `address`; from look `limit` on it yields the CPU.
 #[inline(always)]
 pub(crate) fn or_yield(
     looks: &mut u32,
@@ -25,8 +25,8 @@ pub(crate) fn or_yield(
     }
 }
 
-/// Yields to threads of our priority; and now and then to lower ones, which a real-time thread's yield does not let
-/// run: the one that we wait for may be among them, with this CPU for its only one.
+/// Yields to threads of our priority; and now and then, by a nap, to threads of lower priority, which a real-time thread's
+/// yield doesn't let run. The thread that we wait for may be one of these, and may be bound to this CPU.
 #[cold]
 fn give_away(looks: &mut u32, limit: u32) {
     // The last turn may have counted for more than one look.
@@ -35,7 +35,7 @@ fn give_away(looks: &mut u32, limit: u32) {
         return futex::yield_cpu();
     }
     *looks = limit;
-    // By a futex that nobody wakes: a program that confines itself allows that system call.
+    // We nap on a futex that nobody wakes: even a program that confines itself allows that system call.
     futex::wait(&0, 0, Some(Deadline::after(NAP_NS)), Sleeper::Own);
 }
 
@@ -43,9 +43,9 @@ fn give_away(looks: &mut u32, limit: u32) {
 mod tests {
     use super::*;
 
-    /// How often the calling thread has fallen asleep. (A thread that yields goes on.)
+    /// How often the calling thread has fallen asleep. (A yield doesn't count.)
     fn sleeps() -> i64 {
-        // SAFETY: zeroes are one, and it is written to.
+        // SAFETY: zeroes are a valid value, and the kernel may write to it.
         unsafe {
             let mut usage = core::mem::zeroed();
             assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &mut usage), 0);

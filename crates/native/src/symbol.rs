@@ -1,7 +1,7 @@
 //! Symbols of other objects in the process, by name.
 //!
-//! `dlsym` is referred to weakly: a static program has no dynamic linker, should not be made to carry one
-//! (the link editor warns of it), and simply has none of these symbols.
+//! We refer to `dlsym` weakly. A static program has no dynamic linker, should not be made to carry one
+//! (the link editor warns about that), and simply has none of these symbols.
 
 use core::ffi::{CStr, c_char, c_void};
 
@@ -10,19 +10,19 @@ use core::ffi::{CStr, c_char, c_void};
 pub enum Scope {
     /// In all objects of the process.
     Process,
-    /// In the objects behind the one that we are part of, in the order of their search.
+    /// In the objects that come after ours in search order.
     BehindUs,
 }
 
 type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
 
-/// Declares `$function`: the address of `$symbol`, which is looked up when we are loaded; null if nothing defines it.
+/// Declares `$function`, which returns the address of `$symbol`. It is looked up when we are loaded; null: nothing defines it.
 macro_rules! weak {
     ($(#[$doc:meta])* $visibility:vis fn $function:ident = $symbol:literal) => {
         $(#[$doc])*
         $visibility fn $function() -> *const c_void {
             let at: *const c_void;
-            // SAFETY: reads our own entry of the offset table, which is 0 if nothing defines the symbol.
+            // SAFETY: reads our own entry in the global offset table, which is 0 if nothing defines the symbol.
             #[cfg(target_arch = "x86_64")]
             unsafe {
                 core::arch::asm!(
@@ -52,7 +52,7 @@ weak! {
 }
 
 weak! {
-    /// ThreadSanitizer's start. Not looked up by `dlsym`, which allocates a message when it finds nothing.
+    /// ThreadSanitizer's initialiser. We don't look it up by `dlsym`, which allocates a message when it finds nothing.
     pub fn thread_sanitizer = "__tsan_init"
 }
 
@@ -65,7 +65,7 @@ impl Scope {
     }
 }
 
-/// The address of the symbol called `name`; null if there is none.
+/// The address of the symbol called `name`; null if no such symbol exists.
 pub fn find(scope: Scope, name: &CStr) -> *mut c_void {
     let dlsym = dlsym();
     if dlsym.is_null() {

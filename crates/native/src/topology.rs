@@ -1,10 +1,10 @@
 //! The machine's cores: classes, capacities, siblings, domains, and where each figure came from.
 //!
-//! No single file tells a big core from a little one on every machine, so [`Topology::read`] asks
-//! several, the most telling first, and keeps the [`Source`] beside each figure. What the kernel doesn't
-//! know (a virtual machine hides it), the user may: [`Topology::set`].
+//! No single file tells big cores from little ones on every machine. So [`Topology::read`] tries
+//! several, the most reliable first, and keeps the [`Source`] beside each figure. If the kernel doesn't know
+//! (a virtual machine hides the classes), the user may: [`Topology::set`].
 //!
-//! Reading costs a few system calls a CPU: do it once, and where possible not before it is needed.
+//! Reading costs a few system calls per CPU: do it once, and if possible not before it is needed.
 
 mod list;
 mod read;
@@ -21,10 +21,10 @@ pub use lockwright_platform::Class;
 
 pub use crate::place::CLASSES;
 
-/// Bytes of a class's name.
+/// The longest name of a class, in bytes.
 pub const NAME_MAX: usize = 15;
 
-/// Capacity of the fastest core, as the kernel counts.
+/// The capacity of the fastest core, as the kernel counts it.
 pub const FULL_CAPACITY: u16 = 1024;
 
 /// Where a CPU's class or capacity came from.
@@ -36,18 +36,18 @@ pub enum Source {
     CpuCapacity,
     /// `cpu_core/cpus`, `cpu_atom/cpus`, `cpu_lowpower/cpus`: performance counters of Intel hybrids.
     HybridCounters,
-    /// `cpuid` leaf 0x1A, asked on the CPU itself.
+    /// `cpuid` leaf 0x1A, run on the CPU itself.
     Cpuid,
     /// `acpi_cppc/highest_perf`: what the firmware says.
     Cppc,
     /// `cpufreq/cpuinfo_max_freq`.
     MaxFrequency,
-    /// Nobody tells them apart.
+    /// No source tells them apart.
     AllEqual,
 }
 
-/// A number that changes when CPUs come online or go (a hash of the kernel's list of them); `None` if the list can't be
-/// read.
+/// A number that changes when CPUs come online or go offline (a hash of the kernel's list of them); `None` if the list can't
+/// be read.
 pub fn online_hash() -> Option<u64> {
     let mut buffer = [0; 512];
     let path = Path::new(b"/sys/devices/system/cpu/online");
@@ -80,7 +80,7 @@ pub enum DomainSource {
     LastLevelCache,
     /// `node*/cpulist`.
     Node,
-    /// Nobody tells them apart.
+    /// No source tells them apart.
     AllEqual,
 }
 
@@ -95,7 +95,7 @@ impl DomainSource {
     }
 }
 
-/// What is known of one CPU.
+/// What is known about one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu {
     /// Present and switched on.
@@ -104,15 +104,15 @@ pub struct Cpu {
     pub class: Class,
     /// Where the class came from.
     pub class_source: Source,
-    /// Speed, the fastest core's being [`FULL_CAPACITY`].
+    /// Its speed; the fastest core has [`FULL_CAPACITY`].
     pub capacity: u16,
     /// Where the capacity came from.
     pub capacity_source: Source,
-    /// The next CPU of the same core, round and round; itself if it has the core alone.
+    /// The next CPU of the same core, in a ring; itself if it is the core's only CPU.
     pub sibling: u16,
     /// NUMA node.
     pub node: u16,
-    /// What shares its last-level cache, numbered from 0; the node if caches aren't told.
+    /// The number, from 0, of the set of CPUs that share its last-level cache; the node if the kernel doesn't tell.
     pub domain: u16,
     /// Where the domain came from.
     pub domain_source: DomainSource,
@@ -138,10 +138,10 @@ impl Cpu {
 #[derive(Clone, Debug)]
 pub struct Topology {
     cpus: [Cpu; CPUS],
-    /// Switched on, or can be.
+    /// CPUs that are switched on, or can be.
     present: CpuSet,
     classes: usize,
-    /// Names that the user gave; empty: by rank.
+    /// The names that the user gave; empty: the default name of this rank.
     names: [[u8; NAME_MAX + 1]; CLASSES],
     room: read::Room,
 }
@@ -165,7 +165,7 @@ impl Topology {
         Self { cpus, present: CpuSet::EMPTY, classes: 1, names, room: read::Room::new() }
     }
 
-    /// Slows the classes down, as emulation is about to: their CPUs' capacities are those of the factors.
+    /// Records that emulation slows the classes down: sets their CPUs' capacities by the factors.
     pub fn slow_down(&mut self, factors: &[Factor]) {
         for cpu in &mut self.cpus {
             let factor = factors.get(usize::from(cpu.class.0)).copied().unwrap_or(Factor::ONE);
@@ -173,7 +173,7 @@ impl Topology {
         }
     }
 
-    /// Gives class and domain to [`place::here`](crate::place::here), and the classes' speeds to [`place::speed`].
+    /// Publishes classes and domains for [`place::here`](crate::place::here), and the classes' speeds for [`place::speed`].
     pub fn publish(&self) {
         for (number, cpu) in self.cpus.iter().enumerate() {
             place::set(number, cpu.class, cpu.domain);
@@ -183,27 +183,27 @@ impl Topology {
         }
     }
 
-    /// The CPU called `number`, if it is online.
+    /// The CPU with this number, if it is online.
     pub fn cpu(&self, number: usize) -> Option<&Cpu> {
         self.cpus.get(number).filter(|cpu| cpu.online)
     }
 
-    /// Every CPU that is online, with its number.
+    /// All CPUs that are online, with their numbers.
     pub fn online(&self) -> impl Iterator<Item = (usize, &Cpu)> {
         self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online)
     }
 
-    /// Number of classes, at least 1.
+    /// The number of classes, at least 1.
     pub fn classes(&self) -> usize {
         self.classes
     }
 
-    /// Are there cores of different speed?
+    /// Does the machine have cores of different speeds?
     pub fn is_hybrid(&self) -> bool {
         self.classes > 1
     }
 
-    /// The class's name: the user's, else by rank.
+    /// The class's name: the one that the user gave, or the default name of its rank.
     pub fn class_name(&self, class: Class) -> &str {
         let rank = usize::from(class.0);
         if let Some(name) = self.names.get(rank)
@@ -225,10 +225,10 @@ impl Topology {
         }
     }
 
-    /// Asks each CPU itself for its type, by moving the calling thread there and back, where sysfs tells
-    /// nothing (an Intel hybrid under a hypervisor that pins); `true` if that told classes apart.
+    /// Asks each CPU itself for its type, by moving the calling thread there and back. This is for machines where sysfs
+    /// doesn't tell (an Intel hybrid under a hypervisor that pins). `true`: it told classes apart.
     ///
-    /// Only CPUs in the thread's affinity mask can be asked: if one that is online isn't, or the
+    /// Only CPUs in the thread's affinity mask can be asked. If an online CPU isn't in the mask, or the
     /// processor has no such instruction, nothing changes.
     pub fn ask_each_cpu(&mut self) -> bool {
         if self.is_hybrid() || !cpuid::is_hybrid() {
@@ -261,7 +261,7 @@ impl Topology {
     }
 }
 
-/// The instruction's own word on hybrids. It speaks only of the CPU that runs it.
+/// What the instruction says about hybrids. It describes only the CPU that runs it.
 #[cfg(target_arch = "x86_64")]
 mod cpuid {
     use core::arch::x86_64::{__cpuid_count, __get_cpuid_max};
@@ -287,7 +287,7 @@ mod cpuid {
     }
 }
 
-/// The number that a list element is, if it is a CPU that the table holds.
+/// The number in a list element, if it is a CPU that is in the table.
 fn cpu_number(text: &[u8]) -> Option<usize> {
     number(text).map(|cpu| cpu as usize).filter(|&cpu| cpu < CPUS)
 }

@@ -5,12 +5,12 @@ use core::ptr::{from_mut, null_mut};
 use lockwright_native::cpus::{Reach, Room};
 use lockwright_native::topology::{Topology, online_hash};
 
-/// Bytes of the stack that a thread gets.
+/// The size of the thread's stack, in bytes.
 const STACK: usize = 510 * 1024;
-/// What no thread has written to.
+/// Marks bytes that no thread has written.
 const UNTOUCHED: u8 = 0xa5;
 
-/// What is read into. As in the library it lies elsewhere.
+/// What the thread reads into. As in the library, it doesn't lie on the stack.
 struct Places {
     topology: Topology,
     room: Room,
@@ -18,7 +18,7 @@ struct Places {
 
 type Body = extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Bytes of stack that a thread needs to run `body`.
+/// How many bytes of stack a thread needs to run `body`.
 fn needed_for(body: Body, places: &mut Places) -> usize {
     let mut memory = vec![UNTOUCHED; STACK + 4096];
     let start = memory.as_ptr().align_offset(4096);
@@ -42,10 +42,10 @@ extern "C" fn nothing(_: *mut c_void) -> *mut c_void {
 }
 
 extern "C" fn read(places: *mut c_void) -> *mut c_void {
-    // SAFETY: what `needed_for` was given.
+    // SAFETY: `needed_for` passes its `places`.
     let Places { topology, room } = unsafe { &mut *places.cast::<Places>() };
     let is_known = online_hash().is_some() && topology.read(b"/sys");
-    let _ = topology.set("big:0,little:1"); // refused on other machines, which takes as much
+    let _ = topology.set("big:0,little:1"); // other machines refuse it, which takes as much stack
     assert!(is_known && Reach::of_process(room).is_some());
     null_mut()
 }
@@ -54,6 +54,6 @@ extern "C" fn read(places: *mut c_void) -> *mut c_void {
 fn reading_needs_little_stack() {
     let mut places = Box::new(Places { topology: Topology::new(), room: Room::new() });
     let needed = needed_for(read, &mut places) - needed_for(nothing, &mut places);
-    // As it is compiled for the library it is half of what it is for a test.
+    // As compiled for the library it needs half as much as for a test.
     assert!(needed < 10 * 1024, "{needed} bytes");
 }

@@ -1,6 +1,6 @@
 //! `pthread_cond_*`, and C11's `cnd_*`.
 //!
-//! Not here: `init` and the attributes, which stay glibc's: it leaves zeroes where we live.
+//! Not here: `init` and the attributes, which stay glibc's. It leaves zeroes in the bytes that we use.
 
 use crate::mutex::thrd;
 use core::ffi::c_int;
@@ -22,15 +22,15 @@ export! {
     cnd_destroy as cnd_destroy: v2_34, v2_28;
 }
 
-/// Condition variables of before glibc 2.3.2: 8 bytes, a pointer to what glibc allocates. They stay glibc's. They are
-/// here because a reference without a version (drd has some) gets the oldest version of the first library that has the
-/// name at all: without these, `init` would be glibc's oldest, and `wait` ours.
+/// Condition variables from before glibc 2.3.2: 8 bytes, with a pointer to memory that glibc allocates. They stay glibc's. We
+/// export them because a reference without a version (drd has some) gets the oldest version in the first library that has the
+/// name at all. Without these, `init` would be glibc's oldest, and `wait` ours.
 #[cfg(all(versions, target_arch = "x86_64"))]
 mod before_2_3_2 {
     use super::{Cond, Mutex, c_int, timespec};
     use lockwright_runtime::real::Oldest;
 
-    /// `function(arguments) is glibc's oldest name;`
+    /// `function(arguments) is glibc's oldest function of this name;`
     macro_rules! forward {
         ($($function:ident($($arg:ident: $ty:ty),*) is $name:literal;)*) => { $(
             unsafe extern "C-unwind" fn $function($($arg: $ty),*) -> c_int {
@@ -53,7 +53,7 @@ mod before_2_3_2 {
                 $(pub(super) static $function: Oldest = Oldest::new($name);)*
             }
 
-            /// Looks all of them up.
+            /// Looks up all of them.
             pub(crate) fn resolve() {
                 $({
                     let today: unsafe extern "C-unwind" fn($($ty),*) -> c_int = super::$function;
@@ -82,8 +82,8 @@ mod before_2_3_2 {
 #[cfg(all(versions, target_arch = "x86_64"))]
 pub(crate) use before_2_3_2::resolve as resolve_oldest;
 
-/// `$name`: the runtime's `$to`, with what it needs to know of the program's call as fifth and sixth argument. (In a naked function
-/// the program's registers are as they were.)
+/// Defines `$name`, which calls the runtime's `$to`. The fifth and sixth argument say what it needs to know about the program's call.
+/// (In a naked function the program's registers are unchanged.)
 macro_rules! with_caller {
     ($($name:ident($($argument:ident: $kind:ty),*) = $to:ident;)*) => { $(
         #[unsafe(naked)]

@@ -1,4 +1,4 @@
-//! `dlopen` and `dlmopen`: libraries that would pass us by. See `runtime::deepbind`.
+//! `dlopen` and `dlmopen`: libraries that would bypass us. See `runtime::deepbind`.
 
 use core::ffi::{c_char, c_int, c_long, c_void};
 
@@ -19,8 +19,8 @@ unsafe extern "C" fn before_dlmopen(space: c_long, path: *const c_char, mode: c_
     unsafe { deepbind::before_dlmopen(space, path, mode) }
 }
 
-/// Jumps to the address that `before` returns, with the caller's own arguments and return address: the real function
-/// looks at its caller.
+/// Jumps to the address that `before` returns, with the caller's own arguments and return address, because the real
+/// function looks at its caller.
 macro_rules! jump {
     ($before:ident) => {
         core::arch::naked_asm!(

@@ -4,13 +4,13 @@ use core::ffi::{c_char, c_int};
 
 use lockwright_runtime::epoch;
 
-/// The epoch `id` begins.
+/// Begins the epoch `id`.
 #[unsafe(no_mangle)]
 extern "C" fn lw_epoch_start(id: c_int) {
     epoch::start(id);
 }
 
-/// The epoch `id` ends; it should have taken `slo_ns` at most.
+/// Ends the epoch `id`; it should have taken at most `slo_ns`.
 #[unsafe(no_mangle)]
 extern "C" fn lw_epoch_end(id: c_int, slo_ns: u64) {
     epoch::end(id, slo_ns);

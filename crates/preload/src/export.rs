@@ -1,16 +1,16 @@
 //! What this library exports: glibc's names, under glibc's versions.
 //!
 //! The dynamic linker accepts a definition without a version for references of any version, but not for `dlvsym`. A
-//! caller of that (libtsan) would get glibc's function while everybody else has ours, and two representations of one
-//! condition variable would meet. So we export each name under each version that glibc has it under. Condition
+//! caller of `dlvsym` (libtsan) would get glibc's function while everybody else has ours, and two representations of one
+//! condition variable would meet. So we export each name under each version that glibc has for it. Condition
 //! variables from before 2.3.2 are 8 bytes long, and stay glibc's: their names lead there. The newest version is the
 //! default, as in glibc. Names that exist only for old programs (`__pthread_*`) have a default, too, as in older
 //! glibcs.
 //!
-//! A version is an alias beside its function, in one object file: this crate has one codegen unit in every profile
-//! (Cargo.toml). Where the linker takes no versions (build.rs tries), each name jumps to its function.
+//! A version is an alias beside its function, in the same object file: this crate has one codegen unit in every profile
+//! (Cargo.toml). If the linker accepts no versions (build.rs tries), each name jumps to its function.
 
-/// What glibc calls its version `$since`: `base` is this machine's first, `cond` that of today's condvars.
+/// glibc's name of version `$since`: `base` is the first version on this architecture, `cond` that of today's condvars.
 #[cfg(versions)]
 macro_rules! version {
     (base) => {
@@ -73,7 +73,7 @@ macro_rules! export {
     };
 }
 
-/// `function as name: versions that this linker does not take;`
+/// `function as name: versions, which this linker does not accept;`
 #[cfg(not(versions))]
 macro_rules! export {
     ($($function:ident as $name:ident: $($since:ident),*;)*) => { $(

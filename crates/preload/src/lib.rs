@@ -1,8 +1,8 @@
-//! `liblockwright.so`: the pthread and C11 symbols (and `sem_*`, `prctl`, `dlopen`, `dlmopen`). Each is a line or two that calls
-//! the runtime; there is nothing else.
+//! `liblockwright.so`: the pthread and C11 symbols (and `sem_*`, `prctl`, `dlopen`, `dlmopen`). Each just calls the runtime, in a
+//! line or two.
 //!
-//! Boundary: no logic here. No standard library, no allocation, no dependency but libc; symbols are
-//! exported under glibc's versions (`export.rs`).
+//! Boundary: this crate has no logic, no standard library, no allocation, and no dependency but libc. It exports symbols
+//! under glibc's versions (`export.rs`).
 #![no_std]
 
 #[macro_use]
@@ -21,7 +21,7 @@ mod spin;
 use core::ffi::{c_char, c_int};
 use lockwright_runtime::sync::{TABLE, Table};
 
-// Without this, we would not be linked to libc, and its symbols would have no version.
+// Without this we would not be linked to libc, and our references to its symbols would have no version.
 #[link(name = "c")]
 unsafe extern "C" {}
 
@@ -53,18 +53,18 @@ static END: unsafe extern "C" fn() = {
     end
 };
 
-/// For programs with a runtime of their own: that one calls ours instead. See `runtime::sync`.
+/// For programs with a runtime of their own: their runtime calls ours instead. See `runtime::sync`.
 #[unsafe(no_mangle)]
 pub static lockwright_preloaded: &Table = &TABLE;
 
-/// The core library needs one; nothing of ours panics. It must not end the program silently.
+/// The core library needs a panic handler, though our code never panics. If it does, it must not fail silently.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     // SAFETY: no preconditions.
     unsafe { libc::abort() }
 }
 
-/// The prebuilt core library refers to it. glibc's cancellation unwinds through our frames, which have
+/// The prebuilt core library refers to this symbol. glibc's cancellation unwinds through our frames, which have
 /// nothing to clean up: 8 is `_URC_CONTINUE_UNWIND`.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() -> c_int {

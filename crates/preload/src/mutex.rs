@@ -1,6 +1,6 @@
 //! `pthread_mutex_*`, glibc's other names for them, and C11's `mtx_*`.
 //!
-//! Not here: `init` and the attributes, which stay glibc's: it leaves zeroes where we live.
+//! Not here: `init` and the attributes, which stay glibc's. It leaves zeroes in the bytes that we use.
 
 use core::ffi::c_int;
 use libc::{CLOCK_REALTIME, EBUSY, ETIMEDOUT, clockid_t, timespec};
@@ -26,7 +26,7 @@ export! {
     mtx_destroy as mtx_destroy: v2_34, v2_28;
 }
 
-/// Locks, with the address of the call: rules may use it.
+/// Locks, with the address of the call, which rules may use.
 unsafe extern "C" fn lock_from(lock: *mut Mutex, caller: usize) -> c_int {
     // SAFETY: the program promises what POSIX asks of it.
     unsafe { mutex::lock(lock, caller) }
@@ -37,7 +37,7 @@ unsafe extern "C" fn mtx_lock_from(lock: *mut Mutex, caller: usize) -> c_int {
     thrd(unsafe { mutex::lock(lock, caller) })
 }
 
-/// `$name`: `$from`, with the return address as its second argument.
+/// Defines `$name`, which calls `$from` with the return address as its second argument.
 macro_rules! with_caller {
     ($($name:ident = $from:ident;)*) => { $(
         #[unsafe(naked)]

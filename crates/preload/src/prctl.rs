@@ -1,4 +1,4 @@
-//! `prctl`: a program that is about to confine itself. See `runtime::machine`.
+//! `prctl`: a program may be about to confine itself. See `runtime::machine`.
 
 use core::ffi::{c_int, c_ulong};
 
@@ -11,7 +11,7 @@ unsafe extern "C" fn prctl(
     fourth: c_ulong,
     fifth: c_ulong,
 ) -> c_int {
-    // SAFETY: the caller keeps to the system call's contract. (It is variadic in C: registers that it has not set
-    // reach the kernel as they are, as by glibc's own function, and are not looked at.)
+    // SAFETY: the caller keeps the system call's contract. (It is variadic in C: as with glibc's own function, registers that
+    // the caller has not set reach the kernel as they are, and it doesn't look at them.)
     unsafe { lockwright_runtime::machine::prctl(operation, second, third, fourth, fifth) }
 }

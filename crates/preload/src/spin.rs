@@ -16,7 +16,7 @@ unsafe extern "C" fn lock(lock: *mut Spin) -> c_int {
     unsafe { spin::lock(lock) }
 }
 
-/// Acquires, or says EBUSY.
+/// Acquires, or returns EBUSY.
 unsafe extern "C" fn trylock(lock: *mut Spin) -> c_int {
     // SAFETY: as above.
     unsafe { spin::trylock(lock) }

@@ -1,4 +1,4 @@
-//! The machine's words and pointers: a checker's atomics, with the knowledge that waiting needs.
+//! The machine's words and pointers: a checker's atomics, plus what waiting needs to know.
 
 use super::world::{Reason, log, wait, world};
 use crate::checker::{Atomic, Checker};
@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// A checker's atomic, with the knowledge that waiting needs.
+/// A checker's atomic, plus what waiting needs to know.
 #[derive(Debug)]
 pub struct Cell<C: Checker, V: Into64, A: Atomic<V>> {
     alive: AtomicBool,
@@ -46,7 +46,7 @@ impl<C: Checker, V: Into64, A: Atomic<V>> Cell<C, V, A> {
         core::ptr::from_ref(self).addr()
     }
 
-    /// The atomic, if its memory is still there.
+    /// The atomic, if its memory still exists.
     fn live(&self) -> &A {
         assert!(self.alive.load(Relaxed), "touched a word whose memory was given up");
         &self.atomic

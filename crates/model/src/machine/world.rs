@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// How often in a row, without a change of any word, time may be what lets threads go on.
+/// How often in a row, without a change of any word, the passing of time may let threads go on.
 const PASSES: u32 = 8;
 
 #[derive(Debug, PartialEq, Eq)]
@@ -25,9 +25,9 @@ pub(super) struct Waiter {
     id: u64,
     pub(super) reason: Reason,
     pub(super) address: usize,
-    /// It may be moved, and can be distinguished from others at its new place.
+    /// It can be moved, and told from other sleepers at its new place.
     pub(super) movable: bool,
-    /// The word's newest value, as long as the word may be asked for it.
+    /// The word's newest value, while the word may be looked at.
     pub(super) newest: Option<Arc<AtomicU64>>,
 }
 
@@ -51,11 +51,11 @@ struct Step {
 pub(super) struct World {
     pub(super) waiters: Vec<Waiter>,
     next_id: u64,
-    /// Threads that have started and not ended.
+    /// How many threads have started and not ended.
     alive: usize,
-    /// Threads of those that wait for another's end.
+    /// How many of them wait for another's end.
     joining: usize,
-    /// Changes of any word.
+    /// How many changes of any word there were.
     pub(super) changes: u64,
     /// How long bounded spins have looked for nothing, ns.
     pub(super) looked_ns: u64,
@@ -63,16 +63,16 @@ pub(super) struct World {
     /// How often time has let a thread go on since the last change.
     passes: u32,
     spawned: u32,
-    /// Each thread's number, in the order of their making, and how often it has asked where it runs.
+    /// Each thread's number, in order of creation, and how often it has asked where it runs.
     pub(super) places: HashMap<u64, (u32, u32)>,
     pub(super) pausing: HashMap<u64, Pausing>,
     pub(super) lines_out: isize,
-    /// Where the table of [`Platform::shown`] is, of [`lay_table`].
+    /// The table of [`Platform::shown`], made by [`lay_table`].
     pub(super) table: Option<usize>,
     pub(super) running: bool,
     /// What happened, for the report of a failure.
     log: Vec<Step>,
-    /// What calls of the kernel have in common, so that the checker tries their orders: an atomic of its own.
+    /// An atomic that all calls of the kernel touch, so that the checker tries their orders.
     kernel: Option<Rc<dyn Any>>,
 }
 
@@ -99,7 +99,7 @@ impl World {
         format!("deadlock: {} threads, {} join, {}", self.alive, self.joining, each.join(", "))
     }
 
-    /// Ends the sleep of at most `count` at `address`, of those that are `meant`.
+    /// Ends the sleep of at most `count` threads at `address`, among those that are `meant`.
     pub(super) fn wake(
         &mut self,
         address: usize,
@@ -133,7 +133,7 @@ pub(super) fn log<C: Checker>(what: &'static str, address: usize, value: u64) {
     world(|w| w.log.push(Step { thread, what, address, value }));
 }
 
-/// Prints what happened in the execution that fails: threads, addresses as `a0`, `a1`, ... in the order of their first use.
+/// Prints what happened in the failing execution: threads, and addresses as `a0`, `a1`, ... in order of first use.
 pub fn print_log() {
     let Ok(log) = WORLD.try_with(|w| w.try_borrow_mut().map(|mut w| std::mem::take(&mut w.log)))
     else {
@@ -154,20 +154,20 @@ pub fn print_log() {
     }
 }
 
-/// Starts the world of an execution, whose first thread is the caller.
+/// Starts the world of an execution. The caller is its first thread.
 pub fn begin<C: Checker>() {
     let kernel: Rc<dyn Any> = Rc::new(C::Word::new(0));
     world(|w| *w = World { alive: 1, running: true, kernel: Some(kernel), ..World::default() });
 }
 
-/// Gives this execution the table in which readers show what they hold; without, there is none.
+/// Gives this execution the table in which readers show what they hold; without this call it has none.
 pub fn lay_table<C: Checker>() {
     let table: Vec<ModelPtr<C, u8>> = (0..SLOTS).map(|_| Ptr::new(std::ptr::null_mut())).collect();
     // Never freed: it outlives the execution, and no slot ends.
     world(|w| w.table = Some(table.leak().as_ptr().expose_provenance()));
 }
 
-/// Ends it: nothing may be left.
+/// Ends the execution: checks that nothing is left.
 pub fn end() {
     world(|w| {
         assert_eq!(w.alive, 1, "all threads have ended");
@@ -176,14 +176,14 @@ pub fn end() {
     });
 }
 
-/// Enters the kernel: a step that the checker may put before or after any other such step, without a happens-before.
+/// Enters the kernel: a step that the checker may order before or after any other such step, without a happens-before.
 pub(super) fn enter_kernel<C: Checker>() {
     let kernel = world(|w| w.kernel.clone()).expect("an execution goes on");
     let kernel = kernel.downcast_ref::<C::Word>().expect("of this checker");
     kernel.fetch_or(0, Ordering::Relaxed);
 }
 
-/// Time passes: every timed sleep may end from now on.
+/// Lets time pass: from now on every timed sleep may end.
 pub fn tick<C: Checker>() {
     enter_kernel::<C>();
     log::<C>("tick", 0, 0);
@@ -204,7 +204,7 @@ pub fn spawn<C: Checker>(body: impl FnOnce() + Send + 'static) -> C::Handle {
     })
 }
 
-/// The calling thread's number, in the order of their making; the first is 0.
+/// The calling thread's number, in order of creation; the first is 0.
 pub fn number<C: Checker>() -> u32 {
     world(|w| w.places.entry(C::thread()).or_default().0)
 }
@@ -218,7 +218,7 @@ pub fn join<C: Checker>(handles: Vec<C::Handle>) {
     world(|w| w.joining -= 1);
 }
 
-/// The calling thread has let some time pass: what it reads next is not older than what it could have read before.
+/// The calling thread has let some time pass: its next read is not older than what it could have read before.
 pub(super) fn time_passed<C: Checker>() {
     let me = C::thread();
     world(|w| {
@@ -250,14 +250,14 @@ pub(super) fn sleep<C: Checker>(
     let woken = wait::<C>(reason, word.address(), newest, movable);
     if naps {
         time_passed::<C>();
-        // After the tick a nap ends at once: others must have their turn, or a thread that naps while it waits for them
-        // keeps a checker that goes by priorities forever.
+        // After the tick a nap ends at once. Others must get their turn: otherwise a checker that goes by priorities would
+        // keep running a thread that naps while it waits for them.
         C::yield_now();
     }
     if woken { Woken::Maybe } else { Woken::TimedOut }
 }
 
-/// Waits until somebody takes us off the list (`true`), or the tick.
+/// Waits until somebody takes us off the list (`true`), or until time passes (`false`).
 pub(super) fn wait<C: Checker>(
     reason: Reason,
     address: usize,

@@ -1,4 +1,4 @@
-//! Sets of CPUs, and the kernel's way to write them: `0-3,8`.
+//! Sets of CPUs, and the kernel's notation for them: `0-3,8`.
 
 use super::cpu_number;
 use crate::file::{Exhausted, Path};
@@ -9,10 +9,10 @@ use crate::place::CPUS;
 pub struct CpuSet([u64; CPUS / 64]);
 
 impl CpuSet {
-    /// Nothing.
+    /// The empty set.
     pub const EMPTY: Self = Self([0; CPUS / 64]);
 
-    /// These numbers; those beyond the table are left out.
+    /// The set of these numbers; numbers beyond the table are left out.
     pub fn of(numbers: &[usize]) -> Self {
         let mut set = Self::EMPTY;
         for &number in numbers {
@@ -21,19 +21,19 @@ impl CpuSet {
         set
     }
 
-    /// Adds a number; beyond the table: nothing happens.
+    /// Adds a number; ignores numbers beyond the table.
     pub fn insert(&mut self, number: usize) {
         if let Some(word) = self.0.get_mut(number / 64) {
             *word |= 1 << (number % 64);
         }
     }
 
-    /// Is it there?
+    /// Does the set contain this number?
     pub fn has(&self, number: usize) -> bool {
         self.0.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
-    /// Is nothing there?
+    /// Is the set empty?
     pub fn is_empty(&self) -> bool {
         *self == Self::EMPTY
     }
@@ -43,7 +43,7 @@ impl CpuSet {
         (0..CPUS).filter(|&number| self.has(number))
     }
 
-    /// Reads the kernel's notation; `None` if it isn't that. CPUs beyond the table are left out.
+    /// Parses the kernel's notation; `None` if it is something else. CPUs beyond the table are left out.
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut set = Self::EMPTY;
         let text = text.trim_ascii();
@@ -64,7 +64,7 @@ impl CpuSet {
         Some(set)
     }
 
-    /// Reads a file in the kernel's notation, by way of `text`; `None` if it isn't that, or isn't there.
+    /// Reads a file in the kernel's notation, using `text` as a buffer; `None` if it is something else, or doesn't exist.
     pub(crate) fn read(path: &Path, text: &mut [u8]) -> Result<Option<Self>, Exhausted> {
         Ok(path.read(text)?.and_then(Self::parse))
     }

@@ -1,13 +1,13 @@
-//! What the kernel's files tell.
+//! Reads the kernel's files.
 //!
-//! A thread that waits for a lock may read again, and its stack may be small: what is large lies in the table itself.
+//! A thread that waits for a lock may read them again, and its stack may be small. So large buffers lie in the table itself.
 
 use super::{CLASSES, Cpu, CpuSet, DomainSource, FULL_CAPACITY, Source, Topology};
 use crate::file::{Exhausted, Path};
 use crate::place::CPUS;
 use lockwright_platform::Class;
 
-/// Room for reading.
+/// Buffers for reading.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     text: [u8; 4096],
@@ -22,10 +22,10 @@ impl Room {
 }
 
 impl Topology {
-    /// Reads what the kernel tells below `sysfs` (`/sys`, elsewhere only in tests).
+    /// Reads what the kernel says in the files below `sysfs` (`/sys`, elsewhere only in tests).
     ///
-    /// `false`: there were not enough descriptors or memory to read it all. What the table says then is not the
-    /// machine; read it again later.
+    /// `false`: it had too few descriptors or too little memory to read all of it. Then the table doesn't describe the
+    /// machine; read again later.
     pub fn read(&mut self, sysfs: &[u8]) -> bool {
         self.forget();
         let mut path = Path::new(sysfs);
@@ -37,7 +37,7 @@ impl Topology {
             .is_ok()
     }
 
-    /// As new, in place.
+    /// Resets the table in place.
     fn forget(&mut self) {
         for (number, cpu) in self.cpus.iter_mut().enumerate() {
             *cpu = Cpu::unknown(number as u16);
@@ -102,7 +102,7 @@ impl Topology {
         self.read_caches(path.truncate(root))
     }
 
-    /// Domains by caches, all or none: a mixture of nodes and caches would have no meaning.
+    /// Sets domains by caches, for all CPUs or for none: a mixture of nodes and caches would be meaningless.
     fn read_caches(&mut self, path: &mut Path) -> Result<(), Exhausted> {
         let start = path.push(b"/devices/system/cpu/cpu").len();
         let caches = &mut self.room.figures;
@@ -128,8 +128,8 @@ impl Topology {
     }
 
     fn read_classes(&mut self, path: &mut Path) -> Result<(), Exhausted> {
-        // Figures of one type of core differ by a few percent: firmware ranks the favoured cores, which
-        // boost higher. Types of core differ by a fifth and more.
+        // Figures of one core type differ by a few percent, because firmware ranks favoured cores higher, which
+        // boost higher. Different core types differ by a fifth or more.
         const EQUAL_PERCENT: u32 = 85;
         let root = path.len();
         if self.read_figures(path, b"cpu_capacity")? {
@@ -156,7 +156,7 @@ impl Topology {
         Ok(())
     }
 
-    /// Classes of an Intel hybrid, from the counters that each type of core has.
+    /// Sets the classes of an Intel hybrid, by the performance counters that each core type has.
     fn read_counters(&mut self, path: &mut Path) -> Result<bool, Exhausted> {
         let start = path.push(b"/devices/").len();
         let mut types = [CpuSet::EMPTY; 3];
@@ -182,12 +182,12 @@ impl Topology {
         Ok(true)
     }
 
-    /// Reads `cpu*/name`; `false` unless every CPU that is online has one above 0.
+    /// Reads `cpu*/name`; `false` unless every online CPU has a figure above 0.
     fn read_figures(&mut self, path: &mut Path, name: &[u8]) -> Result<bool, Exhausted> {
         let start = path.push(b"/devices/system/cpu/cpu").len();
         self.room.figures.fill(0);
         for (number, cpu) in self.cpus.iter().enumerate().filter(|(_, cpu)| cpu.online) {
-            // Both threads of a core are the same core, and such files can be slow.
+            // The threads of a core share its figure, and reading such files can be slow.
             let known = self.room.figures[usize::from(cpu.sibling)];
             self.room.figures[number] = if known > 0 {
                 known
@@ -213,7 +213,7 @@ impl Topology {
         }
     }
 
-    /// Groups the figures, from the largest down: a class ends below `percent` of its largest figure.
+    /// Groups the figures into classes, from the largest down: a class ends below `percent` of its largest figure.
     fn set_classes_by_figures(&mut self, source: Source, percent: u32) {
         let figures = &self.room.figures;
         let mut below = u32::MAX;
@@ -236,10 +236,10 @@ impl Topology {
     }
 }
 
-/// CPUs that share the last-level cache with the one whose folder `path` is.
+/// The CPUs that share the last-level cache with the CPU whose folder is `path`.
 fn last_level_cache(path: &mut Path, text: &mut [u8]) -> Result<Option<CpuSet>, Exhausted> {
     let start = path.push(b"/cache/index").len();
-    // index0 and index1 are a core's own first level; a machine has two to five.
+    // index0 and index1 are a core's own first level; a machine has two to five indexes.
     for index in (2..5u32).rev() {
         path.truncate(start).push_number(index).push(b"/shared_cpu_list");
         let shared = CpuSet::read(path, text)?;

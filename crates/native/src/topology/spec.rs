@@ -1,5 +1,5 @@
-//! The user's own word on the classes: `big:0-3,little:4-7`, fastest first; and, where slower cores are to be
-//! emulated, by what factor: `big:0,little:1x3.75`.
+//! The classes as the user gives them: `big:0-3,little:4-7`, fastest first. If slower cores are to be emulated, with a
+//! factor: `big:0,little:1x3.75`.
 
 use super::{CLASSES, CpuSet, NAME_MAX, Source, Topology, list};
 use core::fmt;
@@ -17,15 +17,15 @@ pub struct SpecError<'a> {
 /// What can be wrong with an override.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpecProblem {
-    /// Nothing there.
+    /// The text is empty.
     Empty,
-    /// CPUs before any class is named.
+    /// CPUs before the first class name.
     NoClass,
     /// A class without a name.
     NoName,
-    /// A class name with other characters than letters, digits, `_` and `-`, or too long.
+    /// A class name that is too long, or has characters other than letters, digits, `_` and `-`.
     BadName,
-    /// A class name for the second time.
+    /// A class name that occurs twice.
     NameTwice,
     /// More classes than [`CLASSES`].
     TooManyClasses,
@@ -33,13 +33,13 @@ pub enum SpecProblem {
     WrongOrder,
     /// Neither a CPU's number nor a range, or beyond the largest number.
     NotACpu,
-    /// A range from high to low.
+    /// A range whose end is below its start.
     Backwards,
     /// A CPU that this machine doesn't have.
     UnknownCpu(u32),
     /// A CPU in two classes, or twice in one.
     CpuTwice(u32),
-    /// A CPU that is online and in no class.
+    /// An online CPU that is in no class.
     CpuMissing(u32),
     /// A factor where nothing is emulated.
     FactorUnwanted,
@@ -53,12 +53,12 @@ pub enum SpecProblem {
     FactorFalls,
 }
 
-/// How much slower a class is to be emulated, in thousandths: 1000 is as it is, 100 000 the most.
+/// How many times slower a class is emulated, in thousandths: 1000 is unchanged, 100 000 the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Factor(u32);
 
 impl Factor {
-    /// As fast as the machine.
+    /// Unchanged: as fast as the machine.
     pub const ONE: Self = Self(1000);
     const MOST: u32 = 100_000;
 
@@ -129,13 +129,13 @@ impl fmt::Display for SpecError<'_> {
 
 impl core::error::Error for SpecError<'_> {}
 
-/// Rank of the names that mean one, so that `little:0-3,big:4-7` is caught.
+/// The rank of the names that imply one, so that `little:0-3,big:4-7` is caught.
 fn known_rank(name: &str) -> Option<u8> {
     ["big", "mid", "little"].iter().position(|known| *known == name).map(|rank| rank as u8)
 }
 
 impl Topology {
-    /// Sets the classes as the user says; on an error nothing has changed.
+    /// Sets the classes as the user says. On an error nothing changes.
     ///
     /// Capacities stay as they were read: a class is a rank, not a speed.
     ///
@@ -145,7 +145,7 @@ impl Topology {
         self.set_classes(spec, false).map(drop)
     }
 
-    /// As [`set`](Self::set), for emulation: a class may have a factor, `little:4-7x3.75`, which is returned by
+    /// As [`set`](Self::set), for emulation: a class may have a factor, as in `little:4-7x3.75`. Returns the factors by
     /// rank.
     ///
     /// # Errors
@@ -196,7 +196,7 @@ impl Topology {
                 None => range,
                 Some((range, factor)) => {
                     let Some(factor) = Factor::parse(factor) else {
-                        // Without emulation a stray letter isn't a factor, but isn't a CPU either.
+                        // Without emulation a stray letter isn't a factor; it isn't part of a CPU number either.
                         let problem =
                             if emulated { SpecProblem::BadFactor } else { SpecProblem::NotACpu };
                         return fail(piece, problem);
@@ -257,7 +257,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
-/// Does a class that is known to be slower than `name` stand before it?
+/// Is a class that is known to be slower than `name` listed before it?
 fn is_slower_known(before: &[&str], name: &str) -> bool {
     known_rank(name).is_some_and(|rank| {
         before.iter().filter_map(|name| known_rank(name)).any(|other| other > rank)

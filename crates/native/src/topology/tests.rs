@@ -1,9 +1,9 @@
-//! Fixture trees of four kinds of machine, and what is read off them.
+//! Fixture trees of four kinds of machines, and what we read from them.
 
 use super::*;
 use std::{format, fs, ops::Range, path::PathBuf, string::String, vec::Vec};
 
-/// A machine, as sysfs would show it.
+/// A machine as sysfs would show it.
 struct Machine(PathBuf);
 
 impl Machine {
