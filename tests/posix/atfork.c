@@ -1,4 +1,4 @@
-// Handlers of pthread_atfork that take the locks before the fork and give them back on both sides.
+// pthread_atfork handlers that take the locks before the fork and release them on both sides.
 #include "check.h"
 
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
@@ -23,8 +23,8 @@ static void parent(void)
 
 static void child(void)
 {
-    /* The holder's thread id is another one now: glibc lets the child unlock a normal mutex; the usual way
-     * for the others is to make them anew. */
+    /* The holder's thread id has changed. glibc lets the child unlock a normal mutex; the others are usually
+     * initialised anew. */
     pthread_mutexattr_t attr;
     OK(pthread_mutexattr_init(&attr));
     OK(pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE));

@@ -1,4 +1,4 @@
-/* What every program here shares. A program prints what it saw; under each lock it must print what it
+/* Shared by every program here. A program prints what it saw; under each lock it must print what it
  * prints under plain glibc. A check that fails also makes the program fail. */
 #pragma once
 #ifndef _GNU_SOURCE
@@ -24,11 +24,11 @@
 
 static atomic_int failures;
 
-/* The condition holds. */
+/* Checks that the condition holds. */
 #define CHECK(condition) check_((condition), #condition, __FILE__, __LINE__)
-/* The call returns this code; the line that is printed names both. */
+/* Checks that the call returns this code; prints a line that names both. */
 #define EXPECT(call, code) expect_((call), (code), #call, #code, __LINE__)
-/* The call returns 0. */
+/* Checks that the call returns 0. */
 #define OK(call) ok_((call), #call, __LINE__)
 
 static inline const char *error_name(int code)
@@ -168,7 +168,7 @@ static inline int unlock_it(void *mutex) { return pthread_mutex_unlock(mutex); }
         check_(holds_, #condition, __FILE__, __LINE__);            \
     } while (0)
 
-/* Does this thread of ours sleep, or has it ended? Sleeping long enough ourselves would not tell. */
+/* Does this thread of ours sleep, or has it ended? Giving it time to fall asleep would not make sure. */
 static inline bool is_asleep(int thread)
 {
     char path[64], line[512] = "";
@@ -183,8 +183,8 @@ static inline bool is_asleep(int thread)
     return length == 0 || (state && strchr("SZX", state[2]));
 }
 
-/* What gdb sees of a mutex that the calling thread holds: its id; or a mark, while threads hand a contended mutex on to each
- * other, and nobody has fallen asleep behind this one yet. */
+/* What gdb sees in a mutex that the calling thread holds: the thread's id; or a mark, while threads hand a contended mutex
+ * on to each other and nobody has fallen asleep behind this thread yet. */
 static inline bool is_owner(const pthread_mutex_t *mutex)
 {
     int owner = mutex->__data.__owner;

@@ -12,7 +12,7 @@ static bool checked_kind;
 static void clean(void *data)
 {
     (void)data;
-    /* The mutex is ours: nobody else gets it, and its owner says so. */
+    /* We hold the mutex: nobody else gets it, and its owner field names us. */
     CHECK(is_owner(&m));
     if (checked_kind)
         CHECK(pthread_mutex_lock(&m) == EDEADLK);
@@ -44,7 +44,7 @@ static void *waiter(void *data)
     return NULL;
 }
 
-/* `wait` is a cancellation point even for a request that came before it. */
+/* A wait also acts on a cancellation request that came before it. */
 static void *cancelled_before(void *data)
 {
     (void)data;
@@ -57,7 +57,7 @@ static void *cancelled_before(void *data)
     return NULL;
 }
 
-/* With cancellation off, a request waits. */
+/* With cancellation disabled, a request stays pending. */
 static void *not_cancellable(void *data)
 {
     (void)data;
@@ -99,7 +99,7 @@ static void rounds(int kind)
             threads[i] = start(waiter, (void *)i);
         if (round % 4)
             until_waiting(THREADS);
-        /* Ten are cancelled, while ten tokens are signalled; a thread that has both may take either. */
+        /* Ten threads are cancelled while ten tokens are signalled. A thread that gets both may act on either. */
         for (int i = 0; i < THREADS; i += 2) {
             OK(pthread_cancel(threads[i + round % 2]));
             OK(pthread_mutex_lock(&m));
@@ -108,7 +108,7 @@ static void rounds(int kind)
             OK(pthread_cond_signal(&c));
         }
         for (int i = 0; i < THREADS; i++) {
-            /* A thread that is left alone by now gets a token, and a signal. */
+            /* A thread that got neither needs a token and a signal of its own to end. */
             for (int turn = 0;; turn++) {
                 void *result;
                 struct timespec soon = in_ms(CLOCK_REALTIME, 2);

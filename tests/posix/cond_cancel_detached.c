@@ -1,5 +1,5 @@
-// Detached threads are cancelled out of pthread_cond_wait, and out of a sleep of glibc's own. When glibc's pthread_cancel
-// returns they are gone, and so are their stacks: nobody may look at them any more.
+// Detached threads are cancelled out of pthread_cond_wait, and out of one of glibc's own sleeps. When glibc's
+// pthread_cancel returns, the threads and their stacks are gone: nobody may look at them any more.
 // library: lib_cancel
 // limit: 60
 #include "check.h"

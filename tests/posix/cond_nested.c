@@ -1,5 +1,5 @@
-// A signal handler that interrupts pthread_cond_wait waits for another condition variable itself: both waits end with
-// their own signals. POSIX allows no such handler; glibc survives it.
+// A signal handler interrupts pthread_cond_wait and waits on another condition variable itself: each wait ends with its
+// own signal. POSIX allows no such handler; glibc survives it.
 // limit: 300
 #include "check.h"
 
@@ -15,7 +15,7 @@ static struct pair inner = {.m = PTHREAD_MUTEX_INITIALIZER, .c = PTHREAD_COND_IN
 static atomic_int tids[WAITERS];
 static int late;
 
-/* Waits for a token; until a time first, which passes. */
+/* Waits for a token; if `also_timed`, first waits until a deadline, which passes. */
 static void wait_in(struct pair *p, bool also_timed)
 {
     OK(pthread_mutex_lock(&p->m));
@@ -87,7 +87,7 @@ int main(void)
         for (int i = 0; i < WAITERS; i++)
             OK(pthread_kill(threads[i], SIGUSR1));
         UNTIL(waiting_in(&inner) == WAITERS);
-        /* The outer wait's signals come while the inner one goes on, or after it. */
+        /* The outer wait's signals come during the inner wait, or after it. */
         if (round % 2)
             give(&outer, round % 4 == 1);
         give(&inner, round % 3 == 0);

@@ -1,6 +1,6 @@
-// No signal is lost: as in glibc's bug 25847, signals and waits go on for long, mixed with waiters that
+// No signal is lost. As in glibc's bug 25847, signals and waits go on for long, mixed with waiters that
 // time out, signals without the mutex, and broadcasts to other waiters. A lost signal hangs the program.
-// Locks that spin need minutes for all of it on a busy machine: it comes in batches, and no new one begins late.
+// On a busy machine, locks that spin would need minutes for all of it: the work comes in batches, and none starts late.
 // whole: yes
 // limit: 240
 #include "check.h"
@@ -30,8 +30,8 @@ static void *produce(void *data)
     return NULL;
 }
 
-/* Exactly one waiter is woken an item, and never one that times out instead: who times out looks at the
- * queue once more, as POSIX demands of it. */
+/* Each item wakes exactly one waiter, and none that times out instead: a thread that times out looks at the
+ * queue once more, as POSIX demands. */
 static void *consume(void *data)
 {
     bool hurried = (intptr_t)data;
@@ -66,8 +66,8 @@ static void *consume(void *data)
     }
 }
 
-/* The shape of bug 25847: a few threads take turns through one condition variable with many signals that
- * find nobody, so that groups of waiters are closed and re-opened all the time. */
+/* The shape of bug 25847: a few threads take turns through one condition variable. Many signals find nobody, so
+ * groups of waiters are closed and re-opened all the time. */
 static pthread_mutex_t turn_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t turn_cond = PTHREAD_COND_INITIALIZER;
 static int credits;

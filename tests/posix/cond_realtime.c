@@ -1,5 +1,5 @@
-// A broadcast moves many waiters to the mutex, where real-time threads in timed locks sleep, too, and are served before
-// them: each waiter must still get its wake.
+// A broadcast moves many waiters to the mutex. Real-time threads sleep there too, in timed locks, and are served first:
+// each waiter must still get its wake-up.
 #include "check.h"
 #include <sched.h>
 
@@ -28,7 +28,7 @@ static void *waiter(void *data)
 
 static void *urgent(void *data)
 {
-    /* Without the right to it, an ordinary thread will do. */
+    /* Without the privilege, an ordinary thread will do. */
     struct sched_param how = {.sched_priority = 10 + (int)(intptr_t)data};
     (void)pthread_setschedparam(pthread_self(), SCHED_FIFO, &how);
     while (!done) {

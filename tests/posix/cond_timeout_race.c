@@ -1,5 +1,5 @@
-// A waiter that times out must not swallow the signal meant for one who waits: each round one patient and
-// one hurried waiter, one signal; either the patient one is woken, or the hurried one says 0.
+// A waiter that times out must not swallow a signal meant for another waiter. Each round has one patient waiter, one
+// hurried waiter and one signal: either the patient one is woken, or the hurried one's wait returns 0.
 #include "check.h"
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
@@ -45,7 +45,7 @@ static void *hurried(void *data)
         if (!token)
             code = pthread_cond_clockwait(&c, &m, CLOCK_MONOTONIC, &soon);
         CHECK(code == 0 || code == ETIMEDOUT);
-        /* Woken, not timed out: then the signal is ours to use or to pass on. */
+        /* Woken, not timed out: the signal is ours, to use or to pass on. */
         if (code == 0) {
             if (token) {
                 token--;

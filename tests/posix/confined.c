@@ -1,5 +1,5 @@
 /* A program that confines itself: from then on the kernel kills it if it opens a file, maps memory, or asks for its
- * CPUs. Waiting for a lock must do none of it. */
+ * CPUs. Waiting for a lock must do none of these. */
 #include "check.h"
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -41,7 +41,7 @@ static int confine(void)
 #else
     int is_ready = prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0;
 #endif
-    /* As libseccomp does; a kernel without seccomp has nothing to show. */
+    /* As libseccomp does. On a kernel without seccomp there is nothing to test. */
     return is_ready &&
            syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
                    SECCOMP_FILTER_FLAG_TSYNC, &program) == 0;
@@ -50,7 +50,7 @@ static int confine(void)
 int main(void)
 {
     pthread_t threads[4];
-    /* prctl is still prctl. */
+    /* The library's prctl still does what prctl does. */
     char name[16] = "";
     EXPECT(prctl(PR_SET_NAME, "confined"), 0);
     EXPECT(prctl(PR_GET_NAME, name), 0);

@@ -1,5 +1,5 @@
-// A mutex that nobody uses, copied bytewise to another place after it was contended: undefined by POSIX,
-// done by programs, works with glibc. Also memory that held a contended mutex, used again without destroy.
+// An unused mutex is copied bytewise to another place after it was contended: POSIX leaves this undefined, but programs
+// do it, and it works with glibc. Also: memory that held a contended mutex is used again without destroy.
 #include "check.h"
 
 static pthread_mutex_t *m;
@@ -54,7 +54,7 @@ int main(void)
         m = old;
         contend();
         memcpy(copy, old, sizeof *old);
-        /* Both in use at the same time, then the first one gone. */
+        /* Both are in use at the same time; then the first one is gone. */
         struct pair pairs[2] = {{old, 0}, {copy, 0}};
         pthread_t threads[4];
         for (int i = 0; i < 4; i++)
@@ -66,7 +66,7 @@ int main(void)
         free(old);
         m = copy;
         contend();
-        /* The same memory, forgotten and made anew. */
+        /* The same memory, initialised anew without destroy. */
         init_kind(copy, kinds[(k + 1) % 3]);
         contend();
         memset(copy, 0, sizeof *copy);

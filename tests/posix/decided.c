@@ -1,5 +1,5 @@
-// A mutex gets its lock when it is first contended, by a rule of its own, while its holder unlocks it: whatever the
-// holder thinks of the mutex at that moment, the arrival gets its wake. Each round has a fresh mutex.
+// A mutex gets its lock, by a rule of its own, when it is first contended; meanwhile its holder unlocks it. Whatever the
+// holder takes the mutex for at that moment, the new arrival gets its wake-up. Each round has a fresh mutex.
 // limit: 120
 #include "check.h"
 
@@ -9,7 +9,7 @@ static pthread_mutex_t locks[ROUNDS];
 static atomic_int held, done;
 extern const char __executable_start;
 
-// Not with the CPU to itself: with one CPU the other thread has to run, too.
+// Yields after a while: on a single CPU, the other thread has to run too.
 static void wait_for(atomic_int *turn, int round)
 {
     for (int looks = 0; atomic_load(turn) != round; looks++)
@@ -33,7 +33,7 @@ int main(int argc, char **argv)
 {
     (void)argc;
     if (!getenv("LOCKWRIGHT_RULES") && getenv("LOCKWRIGHT_LOCK")) {
-        // The default lock queues nobody; the rule's sleeps at once.
+        // The default lock queues nobody; the rule's lock sleeps at once.
         char rule[128];
         long from = (char *)locks - &__executable_start;
         snprintf(rule, sizeof rule, "mutex:%s+0x%lx-0x%lx=fifo:spin=0", program_invocation_short_name, from,

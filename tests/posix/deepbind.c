@@ -72,10 +72,10 @@ static void run(const char *path, int how)
         join(two);
         printf("counter %ld\n", both[i]->counter);
     }
-    // A thread of the library's has waited since its constructor ran.
+    // A thread of the library has waited since the library's constructor ran.
     int (*deep_wake)(void) = (int (*)(void))find(library, "deep_wake");
     CHECK(deep_wake() == 1);
-    // It is isolated in all else.
+    // In everything else, the library is isolated.
     int (*deep_which)(void) = (int (*)(void))find(library, "deep_which");
     printf("isolated: %d\n", deep_which());
     CHECK(dlclose(library) == 0);

@@ -45,8 +45,8 @@ int main(int argc, char **argv)
     void (*lock)(pthread_mutex_t *, long *, int) =
         (void (*)(pthread_mutex_t *, long *, int))dlsym(library, "namespace_count");
     CHECK(begin && end && lock);
-    // Its thread calls the program's code, its own code runs here, all on one mutex.
-    // Each copy of libc takes the program for one of a single thread until it has started one itself.
+    // The library's thread calls the program's code, and the library's code runs here, all on one mutex.
+    // Each copy of libc takes the process for single-threaded until it has started a thread itself.
     join(start(nothing, NULL));
     OK(begin(count));
     pthread_t threads[THREADS];

@@ -1,4 +1,4 @@
-// A library that is opened, used and closed again and again, bound at once or lazily.
+// A library is opened, used and closed again and again, bound at once or lazily.
 // beside: lib_late
 #include "check.h"
 

@@ -1,5 +1,5 @@
-// fork while threads hold, wait and sleep: the child can unlock what its thread held, destroy, make anew,
-// and contend with new threads; the parent goes on as if nothing had happened.
+// fork while threads hold, wait and sleep: the child can unlock what its thread held, destroy and initialise anew,
+// and contend with new threads. The parent goes on as if nothing had happened.
 // limit: 90
 #include "check.h"
 
@@ -56,7 +56,7 @@ static void contend_with_new_threads(pthread_mutex_t *mutex)
 static void child(int kind)
 {
     alarm(30);
-    /* We hold it: the parent's other threads, which wait for it, are not here. */
+    /* We hold it. The parent's other threads wait for it, but don't exist here. */
     if (kind != PTHREAD_MUTEX_RECURSIVE && kind != PTHREAD_MUTEX_ERRORCHECK)
         OK(pthread_mutex_unlock(&m));
     else
@@ -69,7 +69,7 @@ static void child(int kind)
     /* Never used before the fork. */
     contend_with_new_threads(&used_by_child);
     OK(pthread_mutex_destroy(&used_by_child));
-    /* A condition variable on which threads of the parent wait, made anew. */
+    /* A condition variable on which threads of the parent wait, initialised anew. */
     OK(pthread_cond_init(&c, NULL));
     waiting = token = 0;
     pthread_t thread = start(wait_for_token, NULL);
@@ -104,7 +104,7 @@ int main(void)
             contenders[i] = start(contend, NULL);
         for (int round = 0; round < 15; round++) {
             OK(pthread_mutex_lock(&m));
-            /* Long enough for all three to queue, and in other rounds to fall asleep. */
+            /* Long enough for all three to queue; in other rounds, long enough to fall asleep. */
             if (round % 3)
                 sleep_ms(round % 3 == 1 ? 1 : 10);
             pid_t pid = fork();

@@ -1,4 +1,4 @@
-// A child of a fork uses condition variables on which its parent's threads wait: its own threads are woken, its own
+// A forked child uses condition variables on which its parent's threads wait. The child's threads are woken, its
 // deadlines pass, and the parent goes on as if nothing had happened. The forking thread itself does not wait.
 // limit: 90
 #include "check.h"
@@ -22,7 +22,7 @@ static void *wait_for_turn(void *data)
     return NULL;
 }
 
-/* The list is being edited whenever the fork comes. */
+/* Keeps the condvar's list of waiters changing, so that a fork comes amid an edit. */
 static void *keep_busy(void *data)
 {
     (void)data;
@@ -69,7 +69,7 @@ static void child(int number, bool ours)
     CHECK(pthread_cond_timedwait(&cond, &mutex, &soon) == ETIMEDOUT);
     OK(pthread_mutex_unlock(&mutex));
     if (ours) {
-        /* More than glibc's own can bear: it waits for the parent's waiters. */
+        /* glibc's own condvar can't stand this: it waits for the parent's waiters. */
         OK(pthread_cond_signal(&busy));
         OK(pthread_cond_broadcast(&busy));
         OK(pthread_cond_destroy(&busy));
@@ -90,7 +90,7 @@ int main(void)
     until_waiting(PARENTS);
     for (int i = 0; i < FORKS; i++) {
         sleep_ms(i % 4);
-        OK(pthread_mutex_lock(&mutex)); /* so that the child's copy is whole */
+        OK(pthread_mutex_lock(&mutex)); /* so that the child's copy is consistent */
         pid_t pid = fork();
         OK(pthread_mutex_unlock(&mutex));
         if (pid == 0)

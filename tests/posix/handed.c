@@ -1,5 +1,5 @@
-// A mutex that is contended all the time is unlocked by other threads than those that locked it, some of which have ended
-// by then; meanwhile others lock it, try it, and wait for it for a time.
+// A mutex under constant contention is unlocked by threads that didn't lock it; some of the threads that did have ended
+// by then. Meanwhile others lock it, try it, and wait for it with a deadline.
 #include "check.h"
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,4 +1,4 @@
-/* What the programs share that leave a wait sideways. */
+/* Shared by the programs whose threads leave a wait other than by returning from it. */
 #pragma once
 #include "check.h"
 #include <setjmp.h>
@@ -45,7 +45,7 @@ static inline void tell(struct leaver *leaver)
         }                                                                \
     } while (0)
 
-/* A hang is a failure, and not a long one. */
+/* A hang must end as a failure, and soon. */
 static inline void prepare(void)
 {
     alarm(40);

@@ -1,5 +1,5 @@
-// Asynchronous cancellation comes while threads wait for a mutex: whether they go at once, as by glibc, or come out of
-// their queue first, when the mutex is released, it is free afterwards.
+// Threads are cancelled asynchronously while they wait for a mutex. They may end at once, as with glibc, or only when the
+// mutex is released and they have left its queue; either way the mutex is free afterwards.
 // whole: yes
 // limit: 300
 #include "check.h"
@@ -28,7 +28,7 @@ static void *counts(void *data)
     return NULL;
 }
 
-/* Does a thread go while we hold the mutex? */
+/* Does a cancelled thread end while we still hold the mutex? */
 static bool goes_at_once(void)
 {
     OK(pthread_mutex_init(&mutex, NULL));

@@ -1,5 +1,5 @@
 // Threads are torn out of pthread_cond_wait and pthread_cond_timedwait by pthread_exit and by siglongjmp in a signal
-// handler: their clean-up handlers find the mutex held, no signal for the others is lost, and both objects can be
+// handler. Their clean-up handlers find the mutex held, no signal for the others is lost, and both objects can be
 // destroyed.
 // limit: 60
 #include "leave.h"
@@ -9,11 +9,11 @@ enum { OTHERS = 4, LEAVERS = 4, ROUNDS = 16 };
 static pthread_mutex_t mutex;
 static pthread_cond_t cond;
 static bool timed;
-/* They leave from anywhere in the wait, not only from its sleep: that is more than glibc's own can bear. */
+/* Do they leave from anywhere in the wait, not only from its sleep? glibc's own condvar can't stand that. */
 static bool anywhere;
 static int tokens, waiting, woken, cleaned, alone_inside;
 
-/* The mutex is ours. */
+/* The clean-up handler: it must find the mutex held by its thread. */
 static void clean(void *data)
 {
     (void)data;
@@ -44,7 +44,7 @@ static void *leaves(void *data)
         waiting++;
         me->tid = (int)syscall(SYS_gettid);
         for (;;)
-            wait_once(timed); /* wakes for no reason, or for a token that is another's */
+            wait_once(timed); /* a spurious wake-up, or one for another thread's token */
     }
     pthread_cleanup_pop(1);
     return PTHREAD_CANCELED;
@@ -62,7 +62,7 @@ static void *stays(void *data)
     return NULL;
 }
 
-/* Who counted itself holds the mutex until it waits. */
+/* A thread that has counted itself holds the mutex until it waits: if we see the count, they all wait. */
 static void until_waiting(int count)
 {
     UNTIL(({
@@ -89,7 +89,7 @@ static void round_of(enum way way, int round)
             until_asleep(&leavers[i]);
     }
     if (round % 3 == 0) {
-        /* They leave while we hold the mutex, which they have to wait for. */
+        /* They leave while we hold the mutex, and have to wait for it. */
         OK(pthread_mutex_lock(&mutex));
         for (int i = 0; i < LEAVERS; i++)
             tell(&leavers[i]);
@@ -104,7 +104,7 @@ static void round_of(enum way way, int round)
     for (int i = 0; i < LEAVERS; i++)
         CHECK(join(leavers[i].thread) == PTHREAD_CANCELED);
     CHECK(cleaned == LEAVERS && woken == 0);
-    /* One signal for each that is left. */
+    /* One signal for each waiter that is left. */
     for (int i = 0; i < OTHERS; i++) {
         OK(pthread_mutex_lock(&mutex));
         tokens++;

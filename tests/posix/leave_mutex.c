@@ -1,5 +1,5 @@
 // Threads are torn out of pthread_mutex_lock and pthread_mutex_timedlock, by asynchronous cancellation, by pthread_exit
-// and by siglongjmp in a signal handler, while another thread holds the mutex: it stays as it was for all others.
+// and by siglongjmp in a signal handler, while another thread holds the mutex: for all others it works as before.
 // limit: 60
 #include "leave.h"
 
@@ -37,7 +37,7 @@ static void round_of(enum way way, int round)
     pthread_t others[OTHERS];
     entered = started = 0;
     OK(pthread_mutex_lock(&mutex));
-    /* Before, between and behind those who leave. */
+    /* The threads that stay queue before, between and behind the leavers. */
     for (int i = 0; i < LEAVERS; i++) {
         leavers[i].way = way;
         bool first = (i + round) % 2;

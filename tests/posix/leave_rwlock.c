@@ -1,5 +1,5 @@
 // Threads are torn out of pthread_rwlock_rdlock and pthread_rwlock_wrlock, by asynchronous cancellation, by pthread_exit
-// and by siglongjmp in a signal handler, while another thread holds the lock: it stays as it was for all others.
+// and by siglongjmp in a signal handler, while another thread holds the lock: for all others it works as before.
 // limit: 60
 #include "leave.h"
 
@@ -42,7 +42,7 @@ static void *stays_writing(void *data)
     return NULL;
 }
 
-/* The holder writes, or reads: then who reads does not wait. */
+/* The holder writes or reads. While it reads, only writers wait for it. */
 static void round_of(enum way way, int round, bool write)
 {
     struct leaver leavers[LEAVERS] = {0};
@@ -78,7 +78,7 @@ int main(int count, char **arguments)
 {
     prepare();
     if (!dlsym(RTLD_DEFAULT, "lockwright_preloaded") && count == 1) {
-        /* glibc's own lock stays locked once a waiter was torn away. */
+        /* glibc's own lock stays locked for good once a waiter was torn away. */
         for (enum way way = 0; way < WAYS; way++)
             printf("%s: done\n", way_names[way]);
         return finish();

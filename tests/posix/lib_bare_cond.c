@@ -1,5 +1,5 @@
-// Linked without libc, so that its references have no version: the one that initialises its condvar, whose memory
-// is not zero, must have the same version as the one that waits.
+// Linked without libc, so that its references have no version. The condvar's memory is not zero: the function that
+// initialises it must be of the same version as the one that waits on it.
 typedef unsigned long words[8];
 extern int pthread_mutex_init(void *, const void *), pthread_mutex_lock(void *), pthread_mutex_unlock(void *);
 extern int pthread_cond_init(void *, const void *), pthread_cond_wait(void *, void *);
@@ -22,7 +22,7 @@ static void *post(void *all)
     return 0;
 }
 
-/* Waits for a thread, `rounds` times; in each round the condvar's memory is what the last one left. */
+/* Waits for a thread, `rounds` times. Each round finds the condvar's memory as the last one left it. */
 int bare_waits(int rounds);
 int bare_waits(int rounds)
 {

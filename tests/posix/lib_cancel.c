@@ -1,4 +1,4 @@
-// Behind us: glibc's pthread_cancel, which returns when the thread is gone, and its stack, too.
+// Loaded behind our library: a pthread_cancel that calls glibc's, and returns once the thread and its stack are gone.
 #include "check.h"
 
 atomic_int cancelled_tid;
@@ -8,7 +8,7 @@ static void *nothing(void *data)
     return data;
 }
 
-/* A stack that is too large to be kept is given back when the next one comes. */
+/* glibc caches the stacks of ended threads; a stack too large for that cache makes it unmap others. */
 static void displace_stacks(void)
 {
     pthread_attr_t attr;

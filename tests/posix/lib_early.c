@@ -1,4 +1,4 @@
-// A library whose constructor runs before the preloaded library's: it locks, waits and makes threads.
+// A library whose constructor runs before the preloaded library's: it locks, waits and starts threads.
 #include "check.h"
 
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

@@ -26,7 +26,7 @@ void namespace_count(pthread_mutex_t *mutex, long *counter, int rounds)
     for (int i = 0; i < rounds; i++) {
         OK(pthread_mutex_lock(mutex));
         ++*counter;
-        // Long enough for the others to fall asleep, and to be woken by this copy's unlock.
+        // Long enough for the others to fall asleep, so that this copy's unlock wakes them.
         if (i % 100 == 0)
             sleep_ms(1);
         OK(pthread_mutex_unlock(mutex));

@@ -1,4 +1,4 @@
-// More than 2048 threads in a process's life, and 300 at once, all after the same mutex.
+// More than 2048 threads in the life of a process, and 300 at once, all contend for the same mutex.
 // limit: 90
 #include "check.h"
 

@@ -40,7 +40,7 @@ static void one_kind(const char *name, int kind)
     OK(pthread_mutex_unlock(&m));
     join(thread);
     EXPECT(pthread_mutex_destroy(&m), 0);
-    /* glibc marks a destroyed mutex; a program's mistake is then told. */
+    /* glibc marks a destroyed mutex, so that a program that uses it anyway gets an error. */
     EXPECT(pthread_mutex_lock(&m), EINVAL);
     EXPECT(pthread_mutex_trylock(&m), EINVAL);
 }

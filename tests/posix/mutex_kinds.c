@@ -46,7 +46,7 @@ static void recursive(pthread_mutex_t *m)
     EXPECT(pthread_mutex_unlock(m), 0);
     EXPECT(elsewhere(try_it, m), 0);
     EXPECT(pthread_mutex_unlock(m), EPERM);
-    /* The depth's limit, without 2^32 calls. */
+    /* The limit of the depth, without 2^32 calls. */
     EXPECT(pthread_mutex_lock(m), 0);
     m->__data.__count = UINT32_MAX;
     EXPECT(pthread_mutex_lock(m), EAGAIN);

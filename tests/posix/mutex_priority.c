@@ -1,4 +1,4 @@
-// Priority inheritance and protection are glibc's business: same codes, and they exclude.
+// Priority inheritance and protection are glibc's business: the same return codes, and mutual exclusion.
 #include "check.h"
 
 static pthread_mutex_t m;
@@ -68,7 +68,7 @@ static void inherit(const char *name, int kind)
     EXPECT(pthread_mutex_destroy(&m), 0);
 }
 
-/* Whether it may be locked depends on the right to raise a priority; either way, as with glibc. */
+/* Whether it can be locked depends on the privilege to raise a priority; either way, the result is glibc's. */
 static void protect(const char *name, int kind)
 {
     printf("-- %s\n", name);

@@ -46,7 +46,7 @@ static void count(struct shared *s)
     }
 }
 
-/* A process-shared condition variable with a mutex of one process only. */
+/* A process-shared condition variable with a process-private mutex. */
 static struct shared *both;
 static int turn;
 

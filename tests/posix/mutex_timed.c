@@ -1,4 +1,4 @@
-// timedlock and clocklock: codes, clocks, bad times, and never back before the time.
+// timedlock and clocklock: codes, clocks, bad times, and no return before the deadline.
 // whole: yes
 #include "check.h"
 
@@ -11,7 +11,7 @@ static int timed(clockid_t clock, const struct timespec *deadline)
                        : pthread_mutex_clocklock(&m, clock, deadline);
 }
 
-/* Holds it until told, and a while longer, so that a thread that asks meanwhile has to wait. */
+/* Holds the mutex until told, and a while longer, so that a thread that asks meanwhile has to wait. */
 static void *hold_until_told(void *data)
 {
     OK(pthread_mutex_lock(&m));

@@ -1,5 +1,6 @@
-// What gdb reads: __owner is the holder (is_owner) inside the lock, 0 outside; __kind stays, but for the bit
-// PTHREAD_MUTEX_NO_ELISION_NP, which means nothing on a machine without elision: textbook locks mark their mutexes with it.
+// What gdb reads: __owner names the holder (is_owner) while the mutex is locked, and is 0 otherwise. __kind stays, except
+// for the bit PTHREAD_MUTEX_NO_ELISION_NP, which means nothing on a machine without elision: textbook locks mark their
+// mutexes with it.
 // whole: yes
 // limit: 240
 #include "check.h"

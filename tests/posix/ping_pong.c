@@ -1,4 +1,4 @@
-// Threads take turns, by a mutex and a condvar each, with waits of both kinds.
+// Threads take turns by a mutex and a condvar each, with timed and untimed waits.
 #include "check.h"
 
 #define THREADS 4

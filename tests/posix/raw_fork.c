@@ -1,4 +1,4 @@
-// Children that fork's handlers don't see: the holder of a mutex is who glibc's own word says it is.
+// Children that fork's handlers don't see: the calling thread's id, and so the owner of what it locks, is what glibc has.
 #include "check.h"
 #include <linux/sched.h>
 
@@ -15,30 +15,30 @@ static int owner(pthread_mutex_t *mutex)
     return owner;
 }
 
-/* glibc's word for the calling thread's id, which it tells debuggers. */
+/* Where glibc keeps the calling thread's id; it tells debuggers the place. */
 static int *glibcs_id(void)
 {
     const uint32_t *field = dlsym(RTLD_DEFAULT, "_thread_db_pthread_tid");
     return field ? (int *)((char *)pthread_self() + field[2]) : NULL;
 }
 
-/* `updates`: does glibc itself keep its id right in such a child? */
+/* `updates`: does glibc itself update its thread id in such a child? */
 static void in_child(const char *how, bool updates)
 {
     // A process-shared mutex is glibc's own code.
     CHECK(owner(&plain) == owner(&shared));
     if (updates)
         CHECK(owner(&plain) == me());
-    // Waits, if only for a moment: now the watchers have noticed that this is a child.
+    // A wait, if only for a moment: after it, the library has noticed that this is a child.
     struct timespec past = in_ms(CLOCK_REALTIME, -1000);
     EXPECT(pthread_mutex_timedlock(&held, &past), ETIMEDOUT);
     CHECK(owner(&plain) == owner(&shared));
-    // Held across, twice. A fork that changes the id has another holder.
+    // Locked twice before the fork. If the fork changes the thread's id, the holder is another thread.
     EXPECT(pthread_mutex_unlock(&recursive), updates ? EPERM : 0);
     EXPECT(pthread_mutex_trylock(&recursive), updates ? EBUSY : 0);
     EXPECT(pthread_mutex_unlock(&recursive), updates ? EPERM : 0);
     EXPECT(pthread_mutex_unlock(&recursive), updates ? EPERM : 0);
-    // As Chromium's zygote does.
+    // Chromium's zygote writes the id like this.
     int *id = glibcs_id();
     if (id) {
         *id = me();
@@ -71,7 +71,7 @@ static pid_t by_clone3(void)
 {
     struct clone_args arguments = {.exit_signal = SIGCHLD};
     pid_t child = (pid_t)syscall(SYS_clone3, &arguments, sizeof arguments);
-    // Some containers don't let it through.
+    // Some containers block this system call.
     return child < 0 && (errno == ENOSYS || errno == EPERM) ? by_clone() : child;
 }
 

@@ -1,5 +1,6 @@
-// A mutex that was handed from waiter to waiter is destroyed and initialised anew by its holder, at the same address: after glibc's own
-// code has unlocked it; or held, which POSIX leaves undefined and glibc's locks bear. Nobody hangs in the new one.
+// A mutex that was handed from waiter to waiter is destroyed and initialised anew by its last holder, at the same address.
+// Either glibc's own code has unlocked it before; or it is still held, which POSIX leaves undefined and glibc's locks stand.
+// Nobody hangs in the new mutex.
 #include "check.h"
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -21,7 +22,7 @@ static void work(int turns)
         ;
 }
 
-/* Waits first, and hands it on. */
+/* Waits first, and hands the mutex on. */
 static void *first(void *unused)
 {
     for (int round = 1; round <= ROUNDS; round++) {
@@ -35,7 +36,7 @@ static void *first(void *unused)
     return unused;
 }
 
-/* Waits behind that one, and is the last to hold it. */
+/* Waits behind the first, and is the last to hold the mutex. */
 static void *last(void *unused)
 {
     for (int round = 1; round <= ROUNDS; round++) {
@@ -69,7 +70,7 @@ int main(void)
     for (int round = 1; round <= ROUNDS; round++) {
         OK(pthread_mutex_lock(&mutex));
         asked = round;
-        rest(300000); // both are in line by then, mostly
+        rest(300000); // by then, both are usually in line
         OK(pthread_mutex_unlock(&mutex));
         while (served < round)
             rest(2000);

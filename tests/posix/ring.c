@@ -1,6 +1,7 @@
-// Threads that pass a baton on by one condvar each, so that every unlock has a signalled waiter to wake; and one that wants the
-// mutex for itself, as it comes. Nobody waits forever: it gets its turns while the baton goes round. How many rounds that takes
-// depends on the machine (one that takes its CPU away for half a second lets 5000 passes go by), so the baton goes round longer if need be.
+// Threads pass a baton round, with one condvar each, so that every unlock has a signalled waiter to wake. One more thread
+// just wants the mutex. It must not wait forever: it gets its turns while the baton goes round. How many rounds that takes
+// depends on the machine (if the thread loses its CPU for half a second, 5000 passes go by), so the baton goes round longer
+// if need be.
 // limit: 120
 #include "check.h"
 
@@ -12,7 +13,7 @@ static int baton, passes, turns;
 static atomic_bool over;
 static volatile unsigned work;
 
-/* Of the mutex's holder. */
+/* Called by the mutex's holder. */
 static bool goes_on(void)
 {
     return passes < PASSES || (turns < TURNS && passes < MOST_PASSES);

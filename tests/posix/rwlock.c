@@ -58,7 +58,7 @@ static void *writer(void *unused)
     return NULL;
 }
 
-/* Starts a thread that will wait for the lock, and lets it fall asleep; or end, if it need not wait. */
+/* Starts a thread that will wait for the lock, and lets it fall asleep, or end if it needn't wait. */
 static pthread_t waiting(void *(*body)(void *))
 {
     arrived = 0;
@@ -91,7 +91,7 @@ static void codes(void)
     EXPECT(unlock(), 0);
 }
 
-/* A writer waits for a reader: may another reader join? May the same one read again? */
+/* A writer waits for a reader: may another reader join? May the same reader lock again? */
 static void joining(int kind)
 {
     bool strictly = kind == PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP;
@@ -183,7 +183,7 @@ static void times(void)
     for (intptr_t which = 0; which < 2; which++)
         EXPECT(elsewhere(wait_badly, (void *)which), 0);
     EXPECT(unlock(), 0);
-    struct timespec past = {-1, 0}; /* Free: it does not matter. */
+    struct timespec past = {-1, 0}; /* The lock is free, so the deadline does not matter. */
     EXPECT(pthread_rwlock_timedwrlock(&l, &past), 0);
     EXPECT(unlock(), 0);
     EXPECT(pthread_rwlock_clockrdlock(&l, CLOCK_MONOTONIC, &past), 0);

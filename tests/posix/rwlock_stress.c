@@ -1,4 +1,4 @@
-// rwlock: 8 threads, every preference and way in, exclusion, no starved writer, unlock then free.
+// rwlock: 8 threads, every preference, every way to lock, exclusion, no starved writer, memory freed after unlock.
 // limit: 180
 #include "check.h"
 
@@ -6,7 +6,7 @@ enum { THREADS = 8, TURNS = 4000 };
 
 struct shared {
     pthread_rwlock_t lock;
-    long a, b; /* Equal whenever nobody writes. */
+    long a, b; /* equal whenever nobody writes */
     atomic_int reading, writing;
     atomic_long wrote;
 };
@@ -52,7 +52,7 @@ static int enter(bool write)
 
 static void *mixed(void *data)
 {
-    uint32_t share = (uint32_t)((uintptr_t)data & 0xff); /* Of writes, in percent. */
+    uint32_t share = (uint32_t)((uintptr_t)data & 0xff); /* of writes, in percent */
     seed = (uintptr_t)data * 2654435761u + 1;
     for (int turn = 0; turn < TURNS; turn++) {
         bool write = dice(100) < share;
@@ -96,7 +96,7 @@ static void exclusion(int kind, uint32_t share)
     EXPECT(pthread_rwlock_unlock(&s.lock), 0);
 }
 
-/* Readers whose stays overlap; one writer. */
+/* Readers whose critical sections overlap, and one writer. */
 static atomic_bool stop;
 
 static void *overlapping(void *unused)

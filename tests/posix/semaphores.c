@@ -1,4 +1,4 @@
-// Semaphores stay glibc's: results and errno, signal handlers, cancellation, fork; counted or not.
+// Semaphores behave as glibc's: results and errno, signal handlers, cancellation, fork; counted or not.
 // counted: yes
 #include "check.h"
 #include <limits.h>
@@ -104,7 +104,7 @@ static void *wait_forever(void *asynchronous)
     return NULL;
 }
 
-/* A request that came before acts even if nobody has to wait. */
+/* A cancellation request that came before acts even if sem_wait needn't wait. */
 static void *wait_free(void *unused)
 {
     pthread_cleanup_push(has_left, NULL);
@@ -129,7 +129,7 @@ static void signals(void)
     UNTIL(waiting && is_asleep(waiting));
     OK(pthread_kill(thread, SIGUSR1));
     UNTIL(interrupted == 1 && is_asleep(waiting));
-    OK(pthread_kill(thread, SIGUSR2)); // posts while it waits for the same one
+    OK(pthread_kill(thread, SIGUSR2)); // its handler posts the semaphore that the thread waits for
     join(thread);
     int value = -1;
     OK(sem_getvalue(&signalled, &value));
@@ -155,7 +155,7 @@ static void cancellation(void)
     OK(pthread_kill(thread, SIGUSR1));
     CHECK(join(thread) == (void *)7);
     CHECK(left == 4);
-    // Nobody waits any more: a release stays, and is taken once.
+    // Nobody waits any more: a post stays, and is taken once.
     errno = MINE;
     EXPECT(result(sem_post(&never)), 0);
     EXPECT(result(sem_trywait(&never)), 0);
@@ -170,7 +170,7 @@ static void forked(void)
     pid_t child = fork();
     if (child == 0) {
         int before = failures;
-        OK(sem_post(&lock)); // what the parent has taken
+        OK(sem_post(&lock)); // gives back what the parent has taken
         count = 0;
         pthread_t threads[THREADS];
         for (int i = 0; i < THREADS; i++)

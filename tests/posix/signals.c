@@ -1,5 +1,5 @@
-// Signals while threads wait: handlers run, waits go on, sem_post from a handler works, timed waits keep
-// their time.
+// Signals while threads wait: handlers run, waits go on, sem_post from a handler works, and timed waits don't end
+// early.
 #include "check.h"
 #include <semaphore.h>
 
@@ -18,7 +18,7 @@ static void handler(int signal)
     sem_post(&sem);
 }
 
-/* Threads that begin with this end no sooner than `pester` has sent each its first signal. */
+/* Threads that begin with this can't end before `pester` has sent each of them its first signal. */
 static void enter(void)
 {
     OK(pthread_mutex_lock(&gate));
@@ -78,7 +78,7 @@ static void *timed_cond(void *data)
     OK(pthread_mutex_lock(&own));
     struct timespec soon = in_ms(CLOCK_REALTIME, 200);
     int code;
-    /* glibc doesn't return early for a signal; a program must stand it, but none should see it often. */
+    /* glibc doesn't return early for a signal. A program must put up with it, but should rarely see it. */
     while ((code = pthread_cond_timedwait(&cond, &own, &soon)) == 0)
         ;
     CHECK(code == ETIMEDOUT && has_passed(CLOCK_REALTIME, soon));
@@ -87,7 +87,7 @@ static void *timed_cond(void *data)
     return NULL;
 }
 
-/* Sends signals until all are done; we hold the gate. */
+/* Sends signals until all threads are done. The caller holds the gate. */
 static void pester(pthread_t *threads, int count)
 {
     long before = handled;

@@ -35,7 +35,7 @@ int main(void)
 {
     all();
     count(NULL);
-    /* Locked with one thread, waited for by the second, unlocked with two. */
+    /* Locked while there is one thread, waited for by a second, unlocked while there are two. */
     OK(pthread_mutex_lock(&across));
     OK(pthread_mutex_lock(&m));
     pthread_t thread = start(count, NULL);

@@ -1,5 +1,5 @@
-/* Threads with the smallest stack there may be, in a program that can open nothing any more. Who waits for a lock looks at
- * the machine now and then; that takes little stack, and what can't be opened is done without. */
+/* Threads with the smallest stack that is allowed, in a program that can open no more files. A thread that waits for a lock
+ * looks at the machine now and then: that must take little stack, and do without what it can't open. */
 #include "check.h"
 #include <fcntl.h>
 #include <limits.h>
@@ -8,7 +8,7 @@
 enum {
     THREADS = 4,
     UNTOUCHED = 0xa5,
-    /* Bytes that waiting may take, beside what a thread takes that never waits. */
+    /* Bytes of stack that a thread may use for waiting, beyond what a thread that never waits uses. */
     MOST = 4096,
 };
 
@@ -30,7 +30,7 @@ static void *run(void *mutex)
 
 static unsigned char *new_stack(void)
 {
-    /* Below it lies a page that nobody may touch. */
+    /* Below the stack lies a guard page. */
     size_t page = sysconf(_SC_PAGESIZE);
     size = (PTHREAD_STACK_MIN + page - 1) / page * page;
     unsigned char *low =
@@ -61,7 +61,7 @@ static size_t used(const unsigned char *stack)
 
 int main(void)
 {
-    /* The dynamic linker takes stack too, where a function is called for the first time. */
+    /* The dynamic linker uses stack too, when a function is called for the first time: get that over with. */
     stop = true;
     run(&unwanted);
     stop = false;
@@ -71,7 +71,7 @@ int main(void)
         stacks[i] = new_stack();
         threads[i] = start_on(stacks[i], &wanted);
     }
-    /* The first look is soon, while files can still be opened; then there is one a second. */
+    /* A waiter soon takes its first look, while files can still be opened; then it looks once a second. */
     sleep_ms(200);
     struct rlimit limit;
     OK(getrlimit(RLIMIT_NOFILE, &limit));

@@ -55,7 +55,7 @@ int main(void)
     }
     exclusion();
 
-    /* Half the threads by glibc's own functions, past any preloaded library. */
+    /* Half the threads use glibc's own functions, past any preloaded library. */
     void *libc = dlopen("libc.so.6", RTLD_LAZY);
     CHECK(libc != NULL);
     take = (operation *)dlsym(libc, "pthread_spin_lock");

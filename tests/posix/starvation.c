@@ -1,5 +1,5 @@
 // Nobody starves: a thread on a little core gets a mutex that a big core never leaves alone. (The harness calls CPU 0 big.)
-// Its window is 100 ms at most; the bound here leaves room for a machine that stands still.
+// The lock's window is 100 ms at most; the bound here leaves room for a machine that stalls.
 #include "check.h"
 
 enum { TURNS = 10, BOUND_MS = 10000 };
@@ -8,7 +8,7 @@ static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
 static atomic_bool over;
 static volatile unsigned work;
 
-// To the CPU `wanted`, if there is such a one.
+// Moves the calling thread to the CPU `wanted`, if there is one.
 static void run_on(int wanted)
 {
     cpu_set_t set;

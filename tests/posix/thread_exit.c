@@ -1,4 +1,4 @@
-// Threads that end: holding a mutex, inside destructors that lock, detached, in great number, while others
+// Threads that end: while they hold a mutex, in destructors that lock, detached, in great number, and while others
 // wait for what they hold.
 #include "check.h"
 
@@ -70,7 +70,7 @@ int main(void)
     CHECK(destroyed == 300 * 21);
     OK(pthread_mutex_unlock(&m));
 
-    /* A normal mutex of a thread that is gone: anybody may unlock it, and the waiters go on. */
+    /* A normal mutex whose holder is gone: any thread may unlock it, and the waiters go on. */
     for (int round = 0; round < 20; round++) {
         waiting = 0;
         pthread_t holder = start(exit_holding, NULL), waiters[3];

@@ -1,4 +1,4 @@
-// Who gets a mutex last may unmap it at once: unlock touches nothing of it after the release.
+// The last thread to get a mutex may unmap it at once: unlock must not touch the mutex after it has released it.
 // limit: 90
 #include "check.h"
 
@@ -23,7 +23,7 @@ static void *use(void *data)
         bool last = --object->references == 0;
         OK(pthread_mutex_unlock(&object->mutex));
         if (last) {
-            /* No destroy: POSIX asks for it, programs forget it. Every other round does as POSIX asks. */
+            /* POSIX asks for a destroy, but programs forget it. Every other round does as POSIX asks. */
             if (round % 2)
                 OK(pthread_mutex_destroy(&object->mutex));
             CHECK(munmap(object, 4096) == 0);

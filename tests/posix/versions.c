@@ -1,5 +1,5 @@
-// Each lock function of glibc's that we replace, in each version that glibc has it in: every caller gets ours, and
-// nobody gets one that we don't have. The list is libc's own table of symbols. Without us: glibc's.
+// Each of glibc's lock functions that we replace, in each version that glibc has: every caller gets ours, and nobody gets
+// one that we don't have. The list is libc's own symbol table. Without our library, callers get glibc's.
 // bare: lib_bare
 // bare: lib_bare_cond
 #include "check.h"
@@ -26,7 +26,7 @@ static bool ends(const char *text, const char *with)
     return length >= tail && strcmp(text + length - tail, with) == 0;
 }
 
-/* Is it ours? By what it is called: a name that a newer glibc has and we have not shall be noticed. */
+/* Do we replace it? The name's pattern decides, so that the test notices a new function of a newer glibc that we lack. */
 static bool is_ours(const char *name, const char *version)
 {
     if (strcmp(name, "prctl") == 0)
@@ -35,7 +35,7 @@ static bool is_ours(const char *name, const char *version)
     if (strcmp(name, "dlopen") == 0 || strcmp(name, "dlmopen") == 0)
         return true;
 #endif
-    // Those that take and give. The others stay glibc's own, and so do all semaphores.
+    // The functions that take and give. The others stay glibc's own, and so do the semaphores themselves.
     const char *semaphores[] = {"sem_wait",      "sem_trywait", "sem_timedwait",
                                 "sem_clockwait", "sem_post",    "sem_destroy"};
     for (size_t i = 0; i < sizeof semaphores / sizeof *semaphores; i++)
@@ -44,7 +44,7 @@ static bool is_ours(const char *name, const char *version)
     const char *plain = starts(name, "__") ? name + 2 : name;
     const char *families[] = {"pthread_mutex_", "pthread_cond_", "pthread_rwlock_",
                               "pthread_spin_",  "mtx_",          "cnd_"};
-    // What leaves zeroes, or an object of a kind that is not ours.
+    // Functions that leave zeroes, or an object of a kind that is not ours.
     const char *glibcs[] = {"_init",          "_consistent",    "_consistent_np", "prioceiling",
                             "rwlock_destroy", "spin_destroy"};
     bool is = false;
@@ -122,7 +122,7 @@ static void all_of_libc(void)
 }
 
 #ifdef __x86_64__
-/* As programs refer that were linked with an older glibc, and with this one. */
+/* Looks a symbol up as programs do that were linked with an older glibc, or with this one. */
 #define REFERENCE(local, name, version)                      \
     extern void local(void);                                 \
     __asm__(".symver " #local ", " name "@" version)
@@ -150,7 +150,7 @@ static void references(void)
 static void references(void) {}
 #endif
 
-/* A symbol of a library that was linked with no libc, and lies beside the program. */
+/* A symbol of a library that was linked without libc, and lies beside the program. */
 static void *bare(const char *folder, const char *library, const char *name)
 {
     char path[4096];
@@ -167,7 +167,7 @@ static void *bare(const char *folder, const char *library, const char *name)
     return found;
 }
 
-/* As such a library refers: no version at all. */
+/* Looks a symbol up as such a library does: with no version at all. */
 static void without_version(const char *folder)
 {
     struct reference {

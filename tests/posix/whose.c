@@ -1,5 +1,5 @@
-// A holder that others wait for asleep is named in __owner, however it came by the mutex: that is what one looks for in a
-// program that hangs. No holder leaves it 0.
+// While others sleep behind a holder, __owner names it, however it got the mutex: that is what one looks for in a program
+// that hangs. No holder leaves it 0.
 #include "check.h"
 #include <stdatomic.h>
 
@@ -27,7 +27,7 @@ int main(void)
     int me = (int)syscall(SYS_gettid);
     for (int i = 0; i < ROUNDS; i++) {
         OK(pthread_mutex_lock(&mutex));
-        // The others come, find it held, and fall asleep.
+        // The others come, find the mutex held, and fall asleep.
         while (*owner != me)
             sched_yield();
         OK(pthread_mutex_unlock(&mutex));

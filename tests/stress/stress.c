@@ -1,10 +1,10 @@
 // Every kind of mutex x every operation x many threads, for some seconds, with the invariants checked:
-// mutual exclusion (plain counters), no wake-up lost (it ends), owner and depth right, timed waits not early.
+// mutual exclusion (plain counters), no lost wake-up (it ends), owner and depth right, no timed wait ends early.
 //
 //   stress [--seed N] [--ms N] [--threads N] [--kind NAME]
 //   stress --order [--seed N] [--ms N]    two threads on two CPUs: is FIFO order kept?
 //
-// It prints nothing but a failure and the line that replays it.
+// It prints only failures, with the command line that replays them.
 #include "../posix/check.h"
 
 static uint64_t seed = 1;
@@ -61,7 +61,7 @@ static void work(uint64_t turns)
         ;
 }
 
-/* Takes a lock in one of the ways there are; `false` if it wasn't free or time was up. */
+/* Takes a lock in one of the possible ways; `false` if it wasn't free or time was up. */
 static bool take(int which, uint64_t dice)
 {
     pthread_mutex_t *m = &locks[which].mutex;
@@ -156,7 +156,7 @@ static void *body(void *data)
     return NULL;
 }
 
-/* If nobody gets on for long, somebody waits for a wake-up that was lost. */
+/* If no thread makes progress for long, one waits for a wake-up that was lost. */
 static void watch(long for_ms)
 {
     struct timespec end = in_ms(CLOCK_MONOTONIC, for_ms);
@@ -205,8 +205,8 @@ static void run(const char *name, int kind, long for_ms)
     }
 }
 
-/* Two threads on two CPUs. While one holds the lock, the other asks for it; once that one surely waits, the
- * holder gives the lock back and asks again at once. In FIFO order the other is always first. */
+/* Two threads on two CPUs. While one holds the lock, the other asks for it; once the other surely waits, the
+ * holder releases the lock and asks again at once. In FIFO order the other is always first. */
 static pthread_mutex_t order_mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic long asked, announced_at;
 static _Atomic int asker_id;
@@ -234,8 +234,8 @@ static void *ask(void *data)
     return NULL;
 }
 
-/* Does the other thread wait? It does for sure if it has asked and sleeps; and it should if it has asked and has
- * run for another 300 us, but its clock also counts what the hypervisor takes away. */
+/* Does the other thread wait? It surely does if it has asked and sleeps. It should if it has asked and then run
+ * for 300 us; but its clock also counts the time that the hypervisor takes away. */
 enum sign { UNSURE, AWAKE, ASLEEP };
 
 static enum sign waits(clockid_t its_clock)
@@ -267,7 +267,7 @@ static int order(void)
     OK(pthread_getcpuclockid(other, &its_clock));
     UNTIL(asker_id != 0);
     struct timespec end = in_ms(CLOCK_MONOTONIC, ms), at_last = in_ms(CLOCK_MONOTONIC, ms + 30000);
-    /* Longer, if that was too short to see much: the machine stood still, or is busy. */
+    /* Longer, if that was too short to see much: the machine may have stalled, or be busy. */
     while (!has_passed(CLOCK_MONOTONIC, end) ||
            (kept[AWAKE] + kept[ASLEEP] < 200 && !has_passed(CLOCK_MONOTONIC, at_last))) {
         OK(pthread_mutex_lock(&order_mutex));
@@ -279,7 +279,7 @@ static int order(void)
         if (given > before) {
             kept[sign]++;
         } else if (sign != AWAKE || which != last_passed) {
-            passed[sign]++; /* a thread that stands still before it waits: once, however long */
+            passed[sign]++; /* a thread that stalls before it waits counts once, however long it stalls */
             last_passed = which;
         }
         OK(pthread_mutex_unlock(&order_mutex));

@@ -1,10 +1,11 @@
-// Eight threads stress their locks in all ways there are, for a command that switches the process's locks meanwhile. It checks mutual
-// exclusion (plain counters), that no wake-up is lost (tokens), timed waits (not early), and children of forks.
+// Eight threads stress their locks in every possible way, while a command switches the process's locks. The program checks
+// mutual exclusion (plain counters), that no wake-up is lost (tokens), that timed waits don't end early, and forked children.
 //
 //   switching [SECONDS]    until SECONDS have passed or, without, until its input ends
 //
-// First it prints where our library keeps its mailbox. Each line of input is answered by the number of sections so far. At the end: sections,
-// of them by trylock, by timed locks, waits for tokens, children; then `ok`. A violation is said on stderr, and ends it.
+// First it prints where our library keeps its mailbox. It answers each line of input with the number of critical sections so
+// far. At the end it prints: sections, how many of them by trylock and by timed locks, waits for tokens, children; then `ok`.
+// A violation is reported on stderr and ends the program.
 #include "../posix/check.h"
 
 enum { THREADS = 8, LOCKS = 3 };
@@ -77,7 +78,8 @@ static bool take(pthread_mutex_t *m, uint64_t dice)
     }
 }
 
-/* A child has one thread, and the parent's locks as they were. It takes those that it finds free, and one of its own, with a thread. */
+/* A child has one thread, and the parent's locks as they were. It takes those that it finds free; and it contends for a lock of
+ * its own with a new thread. */
 static void *of_child(void *lock)
 {
     for (int i = 0; i < 100; i++) {
@@ -112,7 +114,7 @@ static void forks(void)
     if (pid == 0)
         child();
     if (pid < 0)
-        return; /* no room for one */
+        return; /* no resources for a child */
     MUST(waitpid(pid, &status, 0) == pid);
     if (status != 0) {
         fprintf(stderr, "a child's status: %#x\n", status);
@@ -136,7 +138,7 @@ static void *body(void *data)
         locks[which].a++;
         work((dice >> 16) % 64);
         if ((dice >> 24) % 64 == 0)
-            usleep(20); /* so somebody always has to wait, however busy the machine is */
+            usleep(20); /* so that some thread always has to wait, however busy the machine is */
         locks[which].b++;
         /* Wait for a token, or leave one: nobody may wait forever while tokens are left. */
         if ((dice >> 40) % 16 == 0 && locks[which].waiters < THREADS / 2) {
@@ -181,7 +183,7 @@ static uint64_t all(void)
     return sum;
 }
 
-/* If a thread doesn't get on for long, it waits for a wake-up that was lost. */
+/* If a thread makes no progress for long, it waits for a wake-up that was lost. */
 static void *watch(void *data)
 {
     uint64_t seen[THREADS] = {0};

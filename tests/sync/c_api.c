@@ -1,4 +1,4 @@
-// The C functions one by one, their error numbers, and objects in memory that is used again; also across a fork.
+// The C functions one by one, their error numbers, objects in reused memory, and forks.
 #define _GNU_SOURCE
 #include "lockwright_sync.h"
 
@@ -77,7 +77,7 @@ static void answers(void)
     IS(lw_rwlock_trywrlock(&rwlock), EBUSY);
     IS(lw_rwlock_unlock(&rwlock), 0);
     IS(lw_rwlock_unlock(&rwlock), 0);
-    // A mutex that is free may be locked though the time has passed.
+    // A free mutex can be locked even if the deadline has passed.
     IS(lw_mutex_timedlock(&mutex, CLOCK_REALTIME, &past), 0);
     IS(lw_mutex_unlock(&mutex), 0);
 }
@@ -129,7 +129,7 @@ static void *count_up(void *unused)
     return unused;
 }
 
-// In the child only the forking thread exists; a mutex that it holds is its own, with or without a line.
+// In the child only the forking thread exists. A mutex that it holds is still its own, with or without a line of waiters.
 static void forks(void)
 {
     pthread_t threads[3];

@@ -1,4 +1,4 @@
-// What the programs here share: checks that go on after a failure, and threads.
+// Shared by the programs here: checks that go on after a failure, and threads.
 #ifndef CHECK_HPP
 #define CHECK_HPP
 
@@ -27,7 +27,7 @@ inline int finish()
     return failures != 0;
 }
 
-// `count` threads that call `body` with their number; returns when all have ended.
+// Runs `count` threads that call `body` with their number; returns when all have ended.
 inline void together(int count, const std::function<void(int)> &body)
 {
     std::vector<std::thread> threads;

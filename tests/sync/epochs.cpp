@@ -1,4 +1,4 @@
-// Epochs in a program that links our locks, over these and over pthread's. The test counts them: see tests/sync.rs.
+// Epochs in a program that links our locks, over our locks and over pthread's. The test counts them: see tests/sync.rs.
 #include "check.hpp"
 #include "lockwright.hpp"
 

@@ -1,4 +1,4 @@
-// Mutual exclusion under load, by all of the standard library's ways to hold a mutex.
+// Mutual exclusion under load, with all of the standard library's ways to hold a mutex.
 #include "check.hpp"
 #include "lockwright.hpp"
 
@@ -10,7 +10,7 @@ static_assert(std::is_trivially_destructible_v<lockwright::mutex>);
 constexpr int THREADS = 8;
 constexpr int ROUNDS = 20000;
 
-// Two numbers that are equal whenever nobody is at work on them.
+// Two numbers that are equal whenever nobody is changing them.
 struct Account {
     long one = 0, two = 0;
 

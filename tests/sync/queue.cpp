@@ -1,5 +1,5 @@
-// A bounded queue: nothing is lost or taken twice, each producer's order is kept, everybody is woken at the end;
-// and a barrier by notify_all.
+// A bounded queue: nothing is lost or taken twice, each producer's order is kept, and everybody is woken at the end.
+// Also a barrier made with notify_all.
 #include "check.hpp"
 #include "lockwright.hpp"
 
@@ -21,7 +21,7 @@ static void produce(int me)
         emptied.wait(lock, [] { return queue.size() < ROOM; });
         queue.emplace_back(me, i);
         if (i % 2 == 0)
-            lock.unlock(); // notify with and without the mutex
+            lock.unlock(); // so that both ways to notify are tested: with the mutex held and without
         filled.notify_one();
     }
     std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-// Timed locks and waits: none ends early, each ends, and one that can be served is.
+// Timed locks and waits: none ends early, each ends, and each that can succeed does.
 #include "check.hpp"
 #include "lockwright.hpp"
 
@@ -11,7 +11,7 @@ static lockwright::timed_mutex mutex;
 static lockwright::shared_mutex shared;
 static lockwright::condition_variable changed;
 
-// Runs `body`; it must have taken `least`, by the clock that it went by.
+// Runs `body`, which must take at least `least` by `Clock`.
 template <class Clock = Steady, class Body> void takes(std::chrono::milliseconds least, Body body)
 {
     const auto start = Clock::now();
@@ -55,7 +55,7 @@ static void locks_that_come_free()
     std::this_thread::sleep_for(20ms);
     mutex.unlock();
     waiter.join();
-    // Many timed and untimed waiters together: each has its turn.
+    // Many timed and untimed waiters together: each gets its turn.
     long count = 0;
     together(6, [&](int me) {
         for (int i = 0; i < 2000; i++) {
@@ -112,7 +112,7 @@ static void a_second_mutex_is_refused()
     while (!waiting)
         std::this_thread::yield();
     {
-        std::lock_guard guard(mutex); // so it waits by now
+        std::lock_guard guard(mutex); // once we have the mutex, the other thread waits
         ready = true;
     }
     std::unique_lock lock(other);
