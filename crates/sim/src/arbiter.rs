@@ -30,7 +30,8 @@ pub(crate) struct Queue {
     places: Vec<Places>,
 }
 
-/// The places that count in a draw: by class for those outside the line's cluster, and those in it.
+/// The groups of places in a draw, with their weights: for each class those outside the line's cluster, and those in it.
+/// it.
 #[derive(Default)]
 pub(crate) struct Draw {
     groups: Vec<(Places, f64)>,

@@ -83,7 +83,8 @@ impl LockSpec {
         Self::parse(&format!("{name}:{}", options.join(",")))
     }
 
-    /// How long a thread on a slower core at most lets others go first outside epochs, ns; `None`: it doesn't.
+    /// The longest time, ns, for which a thread on a slower core lets others go first outside epochs; `None`: it
+    /// doesn't.
     pub fn window_ns(&self) -> Option<u32> {
         self.entry?.stands_by.then(|| self.value("window").unwrap_or(WINDOW_MAX_NS))
     }
