@@ -31,7 +31,6 @@ pub(crate) struct Queue {
 }
 
 /// The groups of places in a draw, with their weights: for each class those outside the line's cluster, and those in it.
-/// it.
 #[derive(Default)]
 pub(crate) struct Draw {
     groups: Vec<(Places, f64)>,
