@@ -2,11 +2,13 @@
 //! instead.
 
 mod arrows;
+mod environment;
 
-use crate::No;
+use crate::{No, book};
 use anyhow::{Context, Result};
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_locks::entry::{Entry, Kind};
+use lockwright_record::environment::VARIABLES;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +16,7 @@ use std::process::Command;
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Rewrite the generated parts (README's table of locks) instead of complaining about them.
+    /// Rewrite the generated parts (the locks of docs/locks.md, docs/environment.md) instead of complaining about them.
     #[arg(long)]
     write: bool,
 }
@@ -22,10 +24,12 @@ pub(crate) struct Args {
 pub(crate) fn main(args: Args) -> Result<()> {
     let root = root();
     let mut complaints = Vec::new();
+    let mut variables = environment::Seen::default();
     for path in tracked(&root)? {
         let Ok(text) = fs::read_to_string(root.join(&path)) else { continue };
         let file = File { path: &path, text: &text };
         words(&file, &mut complaints);
+        variables.look(&path, &text);
         match path.extension().and_then(|end| end.to_str()) {
             Some("rs") => rust(&file, &mut complaints),
             Some("md") => markdown(&file, &mut complaints),
@@ -36,7 +40,13 @@ pub(crate) fn main(args: Args) -> Result<()> {
         lock_file(&root, entry, &mut complaints)?;
     }
     arrows::check(&root, &mut complaints);
-    readme(&root, args.write, &mut complaints)?;
+    variables.complain(VARIABLES, &mut complaints);
+    complaints.extend(book::unlisted(&root)?);
+    let locks = Generated { what: "locks", page: root.join("docs/locks.md"), text: table() };
+    locks.check(args.write, &mut complaints)?;
+    let page = environment::file(&root);
+    let variables = Generated { what: "variables", page, text: environment::page() };
+    variables.check(args.write, &mut complaints)?;
     if complaints.is_empty() {
         println!("tidy");
         return Ok(());
@@ -231,8 +241,9 @@ fn markdown(file: &File<'_>, complaints: &mut Vec<String>) {
         }
         titles += usize::from(!in_code && line.starts_with("# "));
     }
-    let contributing = file.path.ends_with("CONTRIBUTING.md"); // two parts, two titles
-    if titles != 1 && !contributing {
+    // Two parts, two titles; and the book's index has its parts' titles.
+    let is_exempt = ["CONTRIBUTING.md", "SUMMARY.md"].iter().any(|name| file.path.ends_with(name));
+    if titles != 1 && !is_exempt {
         complaints.push(format!("{}: {titles} titles, there is one", file.path.display()));
     }
 }
@@ -278,31 +289,40 @@ fn lock_file(root: &Path, entry: &Entry, complaints: &mut Vec<String>) -> Result
     Ok(())
 }
 
-const BEGIN: &str = "<!-- locks: made by `cargo xtask tidy --write` -->";
-const END: &str = "<!-- /locks -->";
+/// A part of a page that is made from a list in the source.
+struct Generated {
+    what: &'static str,
+    page: PathBuf,
+    text: String,
+}
 
-/// README's table of locks is the catalogue's.
-fn readme(root: &Path, write: bool, complaints: &mut Vec<String>) -> Result<()> {
-    let path = root.join("README.md");
-    let text = fs::read_to_string(&path).context("cannot read README.md")?;
-    let Some((before, rest)) = text.split_once(BEGIN) else {
-        complaints.push(format!("README.md: lacks '{BEGIN}'"));
-        return Ok(());
-    };
-    let Some((_, after)) = rest.split_once(END) else {
-        complaints.push(format!("README.md: lacks '{END}'"));
-        return Ok(());
-    };
-    let fresh = format!("{before}{BEGIN}\n{}{END}{after}", table());
-    if fresh == text {
-        return Ok(());
+impl Generated {
+    fn check(&self, write: bool, complaints: &mut Vec<String>) -> Result<()> {
+        let Self { what, page, text: made } = self;
+        let name = page.display();
+        let (begin, end) = (
+            format!("<!-- {what}: made by `cargo xtask tidy --write` -->"),
+            format!("<!-- /{what} -->"),
+        );
+        let text = fs::read_to_string(page).with_context(|| format!("cannot read '{name}'"))?;
+        let parts = text
+            .split_once(&begin)
+            .and_then(|(before, rest)| rest.split_once(&end).map(|(_, after)| (before, after)));
+        let Some((before, after)) = parts else {
+            complaints.push(format!("{name}: lacks '{begin}' or '{end}'"));
+            return Ok(());
+        };
+        let fresh = format!("{before}{begin}\n{made}{end}{after}");
+        if fresh == text {
+            return Ok(());
+        }
+        if write {
+            fs::write(page, fresh).with_context(|| format!("cannot write '{name}'"))?;
+        } else {
+            complaints.push(format!("{name}: its {what} are stale: cargo xtask tidy --write"));
+        }
+        Ok(())
     }
-    if write {
-        fs::write(&path, fresh).context("cannot write README.md")?;
-    } else {
-        complaints.push("README.md: its table of locks is stale: cargo xtask tidy --write".into());
-    }
-    Ok(())
 }
 
 fn table() -> String {

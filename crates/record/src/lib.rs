@@ -20,6 +20,7 @@
 extern crate std;
 
 pub mod attached;
+pub mod environment;
 pub mod epochs;
 pub mod file;
 pub mod histogram;

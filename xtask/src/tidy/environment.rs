@@ -1,0 +1,157 @@
+//! Variables: each `LOCKWRIGHT_*` of the source is in the one list (`lockwright_record::environment`), and each of the list
+//! is read where it says.
+
+use lockwright_record::environment::{Reader, VARIABLES, Variable};
+use regex_lite::Regex;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The list itself: to stand there is no use.
+const LIST: &str = "crates/record/src/environment.rs";
+/// Where variables are used.
+const SOURCE: &[&str] = &["crates", "include", "xtask", "examples", "tests", "eval", "contrib"];
+
+/// What the files that were seen say of variables.
+#[derive(Default)]
+pub(super) struct Seen {
+    /// Every name, and the first place where it stands.
+    names: Vec<(String, String)>,
+    /// Names that stand between quotes: the whole of a string. By folder's kind: the library's, the commands', others.
+    library: BTreeSet<String>,
+    program: BTreeSet<String>,
+}
+
+impl Seen {
+    /// One more file of the source.
+    pub(super) fn look(&mut self, path: &Path, text: &str) {
+        if path == Path::new(LIST) || !SOURCE.iter().any(|folder| path.starts_with(folder)) {
+            return;
+        }
+        let name =
+            Regex::new(r#"("?)(LOCKWRIGHT_[A-Z][A-Z0-9_]*[A-Z0-9])("?)"#).expect("a pattern");
+        for (number, line) in text.lines().enumerate() {
+            // Those that keep a header from being read twice are no variables.
+            if line.starts_with("#ifndef ")
+                || line.starts_with("#define ")
+                || line.starts_with("#endif")
+            {
+                continue;
+            }
+            for found in name.captures_iter(line) {
+                let name = found[2].to_owned();
+                if &found[1] == "\"" && &found[3] == "\"" {
+                    let of_library = path.starts_with("crates/runtime/src");
+                    let set = if of_library { &mut self.library } else { &mut self.program };
+                    set.insert(name.clone());
+                }
+                let at = format!("{}:{}", path.display(), number + 1);
+                if self.names.iter().all(|(known, _)| *known != name) {
+                    self.names.push((name, at));
+                }
+            }
+        }
+    }
+
+    /// What does not agree with the list.
+    pub(super) fn complain(&self, list: &[Variable], complaints: &mut Vec<String>) {
+        for (name, at) in &self.names {
+            if list.iter().all(|variable| variable.name != name) {
+                complaints.push(format!("{at}: '{name}' is not in {LIST}: add it"));
+            }
+        }
+        for variable in list {
+            let name = variable.name;
+            let (library, program) = (self.library.contains(name), self.program.contains(name));
+            let problem = match (variable.reader.is_library(), library, variable.reader) {
+                (true, false, _) => "the library does not read it",
+                (false, true, _) => "the library reads it, too",
+                (_, _, Reader::Commands(_) | Reader::Tests) if !program => "nobody reads it",
+                _ => continue,
+            };
+            complaints.push(format!("{LIST}: '{name}': {problem}"));
+        }
+    }
+}
+
+/// The part of docs/environment.md that is made from the list.
+pub(super) fn page() -> String {
+    let mut page = String::new();
+    let is_ours = |variable: &&Variable| variable.reader == Reader::Tests;
+    let parts: [(&str, Box<dyn Fn(&&Variable) -> bool>); 3] = [
+        ("The library's", Box::new(|variable| variable.reader.is_library())),
+        ("The command's", Box::new(move |one| !one.reader.is_library() && !is_ours(one))),
+        ("The project's own tests'", Box::new(is_ours)),
+    ];
+    for (title, belongs) in parts {
+        page += &format!("\n## {title}\n");
+        for variable in VARIABLES.iter().filter(|one| belongs(one)) {
+            let Variable { name, reader, values, default, meaning, when, set_by } = variable;
+            // In Markdown an upright bar or an angle bracket would be more than itself.
+            page += &format!("\n### `{name}`\n\n{meaning}\n\n| | |\n|---|---|\n");
+            let commands = reader.commands().iter().map(|command| format!("`{command}`"));
+            let commands = commands.collect::<Vec<_>>().join(", ");
+            let who = match reader {
+                Reader::Library => "the library".to_owned(),
+                Reader::Both(_) => format!("the library, and {commands}"),
+                Reader::Commands(_) => commands,
+                Reader::Tests => "tests only".to_owned(),
+            };
+            for (what, text) in [
+                ("who reads it", who.as_str()),
+                ("values", values),
+                ("default", default),
+                ("read", when),
+            ] {
+                page += &format!("| {what} | {text} |\n");
+            }
+            if !set_by.is_empty() {
+                page += &format!("| set by | `{}` |\n", set_by.replace(", ", "`, `"));
+            }
+        }
+    }
+    page + "\n"
+}
+
+/// Where that part stands.
+pub(super) fn file(root: &Path) -> PathBuf {
+    root.join("docs/environment.md")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &[Variable] = &[
+        Variable { name: VARIABLES[0].name, reader: Reader::Library, ..VARIABLES[0] },
+        Variable { name: VARIABLES[1].name, reader: Reader::Tests, ..VARIABLES[1] },
+    ];
+
+    fn complaints(files: &[(&str, &str)]) -> Vec<String> {
+        let (mut seen, mut found) = (Seen::default(), Vec::new());
+        files.iter().for_each(|(path, text)| seen.look(Path::new(path), text));
+        seen.complain(LIST, &mut found);
+        found
+    }
+
+    #[test]
+    fn a_variable_that_one_side_lacks_is_found() {
+        let read = |name: &str| format!("x(\"{name}\")");
+        let (first, second) = (read(LIST[0].name), read(LIST[1].name));
+        let fine = [("crates/runtime/src/a.rs", first.as_str()), ("tests/b.rs", second.as_str())];
+        assert_eq!(complaints(&fine), Vec::<String>::new());
+        // Nobody reads the second: a comment is no use.
+        let unread = [fine[0], ("tests/b.rs", "// LOCKWRIGHT_RULES")];
+        assert!(complaints(&unread)[0].ends_with("nobody reads it"), "{:?}", complaints(&unread));
+        // The command alone reads the library's.
+        let moved = [("crates/cli/src/a.rs", first.as_str()), fine[1]];
+        assert!(complaints(&moved)[0].ends_with("the library does not read it"));
+        let unknown = ["LOCKWRIGHT", "_NEW"].concat();
+        let found = complaints(&[fine[0], fine[1], ("include/c.h", &unknown)]);
+        assert!(
+            found[0].starts_with(&format!("include/c.h:1: '{unknown}' is not in")),
+            "{found:?}"
+        );
+        let guard = format!("#ifndef {unknown}\n#define {unknown}\n");
+        assert_eq!(complaints(&[fine[0], fine[1], ("include/c.h", &guard)]), Vec::<String>::new());
+    }
+}
