@@ -23,6 +23,7 @@ mod library;
 mod lock_trace;
 mod machine;
 mod mailbox;
+mod manual;
 mod observed;
 mod order;
 mod output;

@@ -583,13 +583,15 @@ fn completions_and_pages_know_every_command() -> Result<()> {
             assert!(script.contains(command), "{shell}: {command}");
         }
     }
-    let dir = FOLDER.path().join("man");
+    let dir = FOLDER.path().join("man/man1");
     let outcome = lockwright().args(["man", "--dir"]).args([&dir]).run()?;
     ensure!(outcome.end == End::Code(0), outcome.describe());
     for command in commands {
         let page = fs::read_to_string(dir.join(format!("lockwright-{command}.1")))?;
-        assert!(page.contains("Examples:"), "{command}");
+        assert!(page.contains(".SH EXAMPLES"), "{command}");
     }
+    let page = fs::read_to_string(dir.with_file_name("man7").join("lockwright-environment.7"))?;
+    assert!(page.contains("LOCKWRIGHT_LOCK"));
     let page = lockwright().args(["man"]).run()?.text();
     assert_eq!(page, fs::read_to_string(dir.join("lockwright.1"))?);
     Ok(())

@@ -1,37 +1,46 @@
 //! `lockwright man`.
 
 use crate::hints::{Failure, cause};
+use crate::manual::{self, Page};
 use crate::output;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Print the manual page, or write a page for each command
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright man | man -l -
-  lockwright man --dir ~/.local/share/man/man1")]
+  lockwright man --dir ~/.local/share/man/man1      then: man lockwright-run")]
 pub(crate) struct Args {
-    /// Write lockwright.1, lockwright-run.1, ... into this folder
+    /// Write lockwright.1, lockwright-run.1, ... into this folder; if it is called man1, lockwright-environment.7 into man7
+    /// beside it
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 }
 
 pub(crate) fn main(args: Args, command: clap::Command) -> Result<ExitCode, Failure> {
-    let command = command.disable_help_subcommand(true);
+    let pages = manual::pages(command)
+        .map_err(|error| Failure::new(format!("cannot render the manual pages: {error}")))?;
     match args.dir {
-        None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command)
-                .render(&mut page)
-                .map_err(|error| Failure::new(format!("cannot render the manual page: {error}")))?;
-            output::print_own(&String::from_utf8_lossy(&page))?;
-        }
-        Some(dir) => std::fs::create_dir_all(&dir)
-            .and_then(|()| clap_mangen::generate_to(command, &dir))
-            .map_err(|error| {
-                Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(&error)))
-                    .hint("lockwright man --dir ~/.local/share/man/man1")
-            })?,
+        None => output::print_own(&String::from_utf8_lossy(&pages[0].text))?,
+        Some(dir) => write(&dir, &pages).map_err(|error| {
+            Failure::new(format!("cannot write to '{}': {}", dir.display(), cause(&error)))
+                .hint("lockwright man --dir ~/.local/share/man/man1")
+        })?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// `man` looks for a page in the folder of its section.
+fn write(dir: &Path, pages: &[Page]) -> std::io::Result<()> {
+    for page in pages {
+        let folder = match dir.ends_with("man1") {
+            true => dir.with_file_name(format!("man{}", page.section)),
+            false => dir.to_owned(),
+        };
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("{}.{}", page.name, page.section)), &page.text)?;
+    }
+    Ok(())
 }
