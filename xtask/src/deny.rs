@@ -1,25 +1,25 @@
 //! `cargo deny` over all that the project is built from, as `deny.toml` has it: licences, versions, sources, and advisories
 //! where their database is at hand.
 //!
-//! An installed `cargo-deny` is used, else one that was built into `target/tools`. There it is built without
-//! optimisation, in 90 seconds of CPU time instead of 240: it works for a second.
+//! An installed `cargo-deny` is used, else one that was built into `target/tools` ([`crate::tool`]).
 
 use crate::No;
+use crate::tool::Tool;
 use anyhow::{Result, bail, ensure};
-use lockwright_tests::{Child, End, Outcome, scratch, source_dir};
+use lockwright_tests::{Child, End, Outcome, source_dir};
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The version that is built where none is installed.
-const VERSION: &str = "0.20.2";
+/// What checks, and the version that is built where none is installed.
+const TOOL: Tool = Tool { name: "cargo-deny", version: "0.20.2", features: None };
 
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {}
 
 pub(crate) fn main(_: Args) -> Result<()> {
-    let deny = Deny { tool: tool()?, config: source_dir().join("../deny.toml") };
+    let deny = Deny { tool: TOOL.find()?, config: source_dir().join("../deny.toml") };
     deny.refuses_what_is_planted()?;
     let manifest = source_dir().join("../Cargo.toml");
     deny.must_pass(&manifest, &["licenses", "bans", "sources"])?;
@@ -97,40 +97,6 @@ impl Deny {
         }
         Ok(())
     }
-}
-
-/// `cargo-deny`: the one that is installed, else ours.
-fn tool() -> Result<PathBuf> {
-    let works = |tool: &Path| {
-        let outcome = Child::new(tool).args(["--version"]).run();
-        outcome.is_ok_and(|outcome| outcome.end == End::Code(0))
-    };
-    let installed = PathBuf::from("cargo-deny");
-    if works(&installed) {
-        return Ok(installed);
-    }
-    let folder = scratch("tools")?;
-    let ours = folder.join("bin/cargo-deny");
-    if !works(&ours) {
-        eprintln!("building cargo-deny {VERSION}");
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let build = tempfile::tempdir_in(&folder)?;
-        let outcome = Child::new(cargo)
-            .args(["install", "cargo-deny", "--version", VERSION, "--locked", "--quiet", "--root"])
-            .args([&folder])
-            .env("CARGO_TARGET_DIR", build.path())
-            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
-            .env("CARGO_PROFILE_RELEASE_LTO", "off")
-            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-            .limit(900)
-            .run()?;
-        ensure!(
-            outcome.end == End::Code(0),
-            "cannot build cargo-deny: {}\nhint: cargo install cargo-deny --locked",
-            outcome.describe()
-        );
-    }
-    Ok(ours)
 }
 
 /// Where `cargo-deny` keeps its databases of advisories, if there is one.

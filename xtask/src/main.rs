@@ -1,6 +1,7 @@
 //! The project's own commands. One file a command; each takes its own flags.
 
 mod aarch64;
+mod book;
 mod bpf;
 mod choosing;
 mod conformance;
@@ -12,6 +13,7 @@ mod pool;
 mod soak;
 mod test;
 mod tidy;
+mod tool;
 mod weaken;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -44,6 +46,8 @@ enum Command {
     Soak(soak::Args),
     /// Check the house's conventions (also a test).
     Tidy(tidy::Args),
+    /// Build the book of docs/ into target/book, and check its links (also a test).
+    Book(book::Args),
     /// Check what the project is built from: licences, versions, sources, advisories (deny.toml).
     Deny(deny::Args),
     /// Run glibc's own thread tests with and without the library, and compare.
@@ -100,6 +104,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::main(args),
         Command::Soak(args) => soak::main(args),
         Command::Tidy(args) => tidy::main(args),
+        Command::Book(args) => book::main(args),
         Command::Deny(args) => deny::main(args),
         Command::Conformance(args) => conformance::main(args),
         Command::Aarch64(args) => aarch64::main(args),

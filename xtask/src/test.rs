@@ -93,6 +93,13 @@ const STEPS: &[Step<'static>] = &[
         limit: 60,
     },
     Step {
+        name: "book",
+        shows: "the book builds, has every page of docs/, and each of its links leads somewhere",
+        runner: Xtask,
+        args: "book",
+        limit: 900,
+    },
+    Step {
         name: "deny",
         shows: "what the project is built from has the licences, versions and sources that it may have",
         runner: Xtask,

@@ -1,0 +1,67 @@
+//! Programs of others that the project's commands need, and that Debian 12 lacks.
+//!
+//! An installed one is used, else one that was built into `target/tools`. There it is built without optimisation, in a third of
+//! the CPU time: it works for a second.
+
+use anyhow::{Result, ensure};
+use lockwright_tests::{Child, End, scratch};
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// A program on crates.io, called as its crate is.
+pub(crate) struct Tool {
+    pub(crate) name: &'static str,
+    /// What is built where none is installed.
+    pub(crate) version: &'static str,
+    /// Instead of the default ones.
+    pub(crate) features: Option<&'static str>,
+}
+
+impl Tool {
+    /// The one that is installed, else ours.
+    ///
+    /// # Errors
+    /// There is none, and it can't be built.
+    pub(crate) fn find(&self) -> Result<PathBuf> {
+        let installed = PathBuf::from(self.name);
+        if self.works(&installed) {
+            return Ok(installed);
+        }
+        let folder = scratch("tools")?;
+        let ours = folder.join("bin").join(self.name);
+        if !self.works(&ours) {
+            self.build(&folder)?;
+        }
+        Ok(ours)
+    }
+
+    fn works(&self, tool: &Path) -> bool {
+        let outcome = Child::new(tool).args(["--version"]).run();
+        outcome.is_ok_and(|outcome| outcome.end == End::Code(0))
+    }
+
+    fn build(&self, folder: &Path) -> Result<()> {
+        let Self { name, version, features } = self;
+        eprintln!("building {name} {version}");
+        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let build = tempfile::tempdir_in(folder)?;
+        let mut child = Child::new(cargo)
+            .args(["install", name, "--version", version, "--locked", "--quiet", "--root"])
+            .args([folder])
+            .env("CARGO_TARGET_DIR", build.path())
+            .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+            .env("CARGO_PROFILE_RELEASE_LTO", "off")
+            .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+            .limit(900);
+        if let Some(features) = features {
+            child = child.args(["--no-default-features", "--features", features]);
+        }
+        let outcome = child.run()?;
+        ensure!(
+            outcome.end == End::Code(0),
+            "cannot build {name}: {}\nhint: cargo install {name} --locked",
+            outcome.describe()
+        );
+        Ok(())
+    }
+}
