@@ -60,14 +60,14 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
         self.cond_as(1)
     }
 
-    /// As a thread with this id sees it. Ids matter to those who leave.
+    /// The condvar as a thread with this id sees it. Ids matter to threads that leave.
     fn cond_as(&self, me: u32) -> Cond<'_, Machine<C, SPINS>> {
         let Self { lock, first, last, record, era, .. } = self;
         Cond { lock, first, last, record, me, era: *era }
     }
 
-    /// Memory that a child of a fork got: a thread of the parent's is listed, another one holds the list's lock, and
-    /// threads of the parent's may sleep on that.
+    /// Memory as a forked child gets it: one of the parent's threads is listed, another holds the list's lock, and
+    /// further ones may sleep on that lock.
     fn forked() -> Self {
         let mut queue = Self::new();
         let held = Cell::new(0);
@@ -104,7 +104,7 @@ impl<C: Checker, const SPINS: usize, A: Rule<Machine<C, SPINS>>> Queue<C, SPINS,
         }
     }
 
-    /// Waits for a permit, as pthread_cond_timedwait in a loop; `false` if the time was up first.
+    /// Waits for a permit, as pthread_cond_timedwait does in a loop; `false` if the time was up first.
     fn wait(&self, deadline: Option<Deadline>) -> bool {
         // Its memory stays, because a late wake may use the address; its words end when the wait is over.
         let memory: *mut Node<C, SPINS> = Box::into_raw(Box::default());
@@ -288,8 +288,8 @@ fn forked<C: Checker, const SPINS: usize>(all: bool) {
 }
 
 /// `first`, and a thread that waits after it, are in the list before anybody runs. The first is torn out of its wait, before
-/// it would sleep, or when it is about to, at any moment with respect to one signal. Either it was signalled, and passes that
-/// on, or the signal is the other's.
+/// it would sleep or when it is about to, at any moment with respect to one signal. Either it was signalled and passes the
+/// signal on, or the other one gets the signal.
 fn left<C: Checker, const SPINS: usize>(holding: bool, about_to_sleep: bool) {
     let held = if holding { "with the mutex" } else { "without the mutex" };
     let when = if about_to_sleep { "late" } else { "early" };
@@ -327,9 +327,8 @@ fn left<C: Checker, const SPINS: usize>(holding: bool, about_to_sleep: bool) {
     });
 }
 
-/// Waiters that a holder's broadcast moved to the mutex; the first one's deadline passes at any moment, also when it sleeps
-/// on the mutex by then. A moved waiter says so, deadline or not, and the wake that was meant for it is not
-/// lost.
+/// A holder's broadcast moves waiters to the mutex. The first one's deadline passes at any moment, even when it already
+/// sleeps on the mutex. A moved waiter says that it was woken, deadline or not, and the wake-up meant for it is not lost.
 fn moved_in_vain<C: Checker, const SPINS: usize>(all: bool) {
     let told = if all { "broadcast" } else { "signals" };
     let name = format!("condvar, 2 waiters, one moved and late, {told}, spins {SPINS}");

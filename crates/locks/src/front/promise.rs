@@ -1,4 +1,4 @@
-//! A thread that waits awake makes a promise to those who sleep on the word. Then unlock need not wake anybody.
+//! A thread that waits awake makes a promise to the threads that sleep on the word. Then unlock need not wake anybody.
 //!
 //! A wake takes a system call, and the woken thread takes microseconds to arrive. If another thread is awake anyway, and
 //! takes the lock, all that was for nothing. MUTEXEE's unlock therefore watches the word for a moment before it wakes anybody
@@ -16,8 +16,8 @@
 //!    steps act on this one word. So an unlock comes either before the second step, which then finds the word free or held again,
 //!    or after it, and then the unlock finds 2.
 //! 2. A thread that falls asleep makes the word 2, so a promise covers only the threads that slept before it.
-//! 3. Nobody promises once it is the head's turn. So after at most `bypass` overtakers some unlock wakes one of those who sleep on
-//!    the word, even if somebody always waits awake. (Timed lockers and glibc's code may sleep there for long.)
+//! 3. Nobody promises once it is the head's turn. So after at most `bypass` overtakers some unlock wakes a thread that sleeps on
+//!    the word, even if another one always waits awake. (Timed lockers and glibc's code may sleep there for long.)
 
 use super::{FREE, PROMISED, Taken, View, WAITED, pass_on};
 use lockwright_platform::Ordering::Relaxed;

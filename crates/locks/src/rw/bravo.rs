@@ -95,7 +95,7 @@ impl<P: Platform, L: ReadWrite<P>> Bravo<P, L> {
         let take = |slot: &P::Ptr<u8>| {
             slot.load(Relaxed).is_null() // verified by the exchange
                 // ORDERING: SeqCst [show], with [still], [revoke] and [look]: reader and writer must not both miss each other.
-                // Acquire, pairs with [take back]: for the writers that wait for us as well as for those that held this slot before.
+                // Acquire, pairs with [take back]: a writer that waits for us then comes after the slot's earlier readers, too.
                 && slot.compare_exchange(null_mut(), self.address(), SeqCst, Relaxed).is_ok()
         };
         let slot = (row..row + P::ROW).find(|&slot| P::shown(slot, take) == Some(true))?;

@@ -156,7 +156,7 @@ impl<P: Platform> ReadWrite<P> for PhaseFair<P> {
         if self.win.compare_exchange(ticket, ticket.wrapping_add(1), Relaxed, Relaxed).is_err() {
             return false;
         }
-        // STATE: PRESENT is set, if no other readers came than those that had left.
+        // STATE: PRESENT is set, if no reader has come except those that had left.
         // Relaxed: as in `write`.
         if self.rin.compare_exchange(came, came | PRESENT, Relaxed, Relaxed).is_ok() {
             return true;

@@ -1,4 +1,4 @@
-//! Where threads' blocks come from, and who has one after its thread: glibc's key destructor hands them on.
+//! Where threads' blocks come from, and where a block goes when its thread ends: glibc's key destructor hands it on.
 
 use super::{Block, block, narrow, set};
 use crate::fork::{self, When};
