@@ -1,12 +1,18 @@
 //! Every test there is, in order, each step with a time limit. The last line says how many passed.
 
+mod times;
+
+pub(crate) use times::short;
+
 use anyhow::{Context, Result, bail};
 use lockwright_tests::{Child, End, scratch};
+use lockwright_text::beside;
 use regex_lite::Regex;
 use std::env;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+use times::Times;
 
 /// What the steps need from Debian.
 pub(crate) const PACKAGES: [&str; 22] = [
@@ -40,7 +46,7 @@ pub(crate) struct Args {
     /// Only this step; may be given again.
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
-    /// Print the steps.
+    /// Print each step: its name, what it took when it last ran here, what it shows.
     #[arg(long)]
     list: bool,
 }
@@ -236,9 +242,7 @@ const STEPS: &[Step<'static>] = &[
 
 pub(crate) fn main(args: Args) -> Result<()> {
     if args.list {
-        for step in STEPS {
-            println!("{:<12} {}", step.name, step.shows);
-        }
+        print!("{}", list(&Times::read(&times_file()?)));
         return Ok(());
     }
     if let Some(name) = args.only.iter().find(|only| STEPS.iter().all(|step| step.name != *only)) {
@@ -247,11 +251,13 @@ pub(crate) fn main(args: Args) -> Result<()> {
     install_packages(&PACKAGES)?;
     // Before a step builds a newer one: its path stays good.
     let xtask = env::current_exe()?;
-    let logs = scratch("test-logs")?;
+    let (logs, times) = (scratch("test-logs")?, times_file()?);
     let mut total = Count::default();
     for step in STEPS {
         if args.only.is_empty() || args.only.iter().any(|only| only == step.name) {
+            let start = Instant::now();
             let count = step.run(&xtask, &[], &logs.join(format!("{}.log", step.name)))?;
+            Times::note(&times, step.name, start.elapsed().as_secs())?;
             total.passed += count.passed;
             total.failed += count.failed;
         }
@@ -261,6 +267,33 @@ pub(crate) fn main(args: Args) -> Result<()> {
         std::process::exit(1);
     }
     Ok(())
+}
+
+/// Where the steps' times are kept.
+fn times_file() -> Result<PathBuf> {
+    Ok(scratch("test-logs")?.join("times.tsv"))
+}
+
+/// The steps, each with what it took when it last ran here.
+fn list(times: &Times) -> String {
+    let mut out = String::new();
+    let (mut sum, mut unknown) = (0, 0);
+    for step in STEPS {
+        let took = times.of(step.name);
+        sum += took.unwrap_or(0);
+        unknown += usize::from(took.is_none());
+        let took = took.map_or("-".to_owned(), short);
+        out += &beside(&format!("{:<12} {took:>7}  ", step.name), step.shows);
+    }
+    let total = if unknown == STEPS.len() { "-".to_owned() } else { short(sum) };
+    let missing = match unknown {
+        0 => String::new(),
+        1 => "; 1 step (-) not yet run here".to_owned(),
+        many => format!("; {many} steps (-) not yet run here"),
+    };
+    let typical = "all steps typically take half an hour on two cores";
+    let first = format!("{:<12} {total:>7}  ", "total");
+    out + &beside(&first, &format!("when each step last ran here{missing}; {typical}"))
 }
 
 /// Tests that passed and failed.
@@ -402,6 +435,25 @@ mod tests {
         assert_eq!(count(text, End::Code(101)), Count { passed: 3, failed: 1 });
         assert_eq!(count("", End::TimedOut(Duration::from_secs(1))).failed, 1);
         assert_eq!(count("", End::Code(0)), Count { passed: 1, failed: 0 });
+    }
+
+    #[test]
+    fn the_list_fits_and_says_what_has_not_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("times.tsv");
+        let none = list(&Times::read(&file));
+        assert!(none.lines().all(|line| line.chars().count() <= 80), "{none}");
+        let unknown = format!("{} steps (-) not yet run here", STEPS.len());
+        assert!(none.split_whitespace().collect::<Vec<_>>().join(" ").contains(&unknown), "{none}");
+        for step in STEPS {
+            Times::note(&file, step.name, 60).unwrap();
+        }
+        let all = list(&Times::read(&file));
+        assert!(
+            all.contains(&format!("total {:>14}  when", short(60 * STEPS.len() as u64))),
+            "{all}"
+        );
+        assert!(!all.contains("(-)"), "{all}");
     }
 
     #[test]
