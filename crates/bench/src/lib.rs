@@ -51,7 +51,7 @@ pub use paired::{ENOUGH, FEWEST, Finding, Interval, is_look};
 pub use progress::progress;
 pub use system::{
     Machine, catch_interrupts, command_line, cpu_time, cpus, interrupted, line_transfer_between,
-    pin_to,
+    pin_to, shown_command,
 };
 
 use anyhow::{Context, Result, bail};

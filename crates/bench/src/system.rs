@@ -269,7 +269,12 @@ pub fn interrupted() -> bool {
 
 /// The command as typed, the program by its name only: folders are nobody's business.
 pub fn command_line() -> String {
-    let mut words = std::env::args();
+    shown_command(std::env::args())
+}
+
+/// A command's words, the program's name first, as reports show them.
+pub fn shown_command(words: impl IntoIterator<Item = String>) -> String {
+    let mut words = words.into_iter();
     let program = words.next().unwrap_or_default();
     let name = program.rsplit('/').next().unwrap_or("lockwright").to_owned();
     let shown = |word: String| match word.rsplit_once('/') {
@@ -340,15 +345,25 @@ impl Machine {
 
     /// Processor, CPUs, kernel, C library and date, on one line.
     pub fn what(&self) -> String {
+        format!("{}, {}", self.kind(), self.date)
+    }
+
+    /// The same without the date.
+    fn kind(&self) -> String {
         format!(
-            "{}, {} CPU{}, Linux {}, {}, {}",
+            "{}, {} CPU{}, Linux {}, {}",
             self.cpu,
             self.cpus,
             if self.cpus == 1 { "" } else { "s" },
             self.kernel,
             self.libc,
-            self.date
         )
+    }
+
+    /// This machine's name and what it is, on one line: tells it from others.
+    pub fn host(&self) -> String {
+        let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        format!("{}: {}", name.trim(), self.kind())
     }
 }
 

@@ -1,7 +1,11 @@
 //! What `lockwright explore` says about schedules and mutants.
 
+pub(crate) mod shared;
+
 use crate::hints::Failure;
 use crate::output;
+use crate::shards;
+use lockwright_shards::{Job, Session};
 use lockwright_sim::explore::{
     Exploration, Hit, Mutant, Search, Site, Subject, Tally, why_it_survives,
 };
@@ -129,60 +133,109 @@ impl Fate {
     }
 }
 
-/// Every mutant of the lock; `true` if each fault of the hand-over was found, or is known to do no harm. `None`: Ctrl-C.
+/// Schedules that each mutant is given.
+pub(crate) fn per_mutant(schedules: Option<u64>) -> u64 {
+    schedules.unwrap_or(MUTANT)
+}
+
+/// Every mutant of these locks, and the job of each.
+pub(crate) fn all_mutants(locks: &[Subject]) -> Vec<Vec<(Job, Site, Mutant)>> {
+    let mut number = 0;
+    let mut of = |lock: &Subject| {
+        let mutants = sites(lock)
+            .into_iter()
+            .flat_map(|site| site.mutants().into_iter().map(move |mutant| (site, mutant)));
+        let job = |(site, mutant): (Site, Mutant)| {
+            let job = Job { number, key: format!("{}: {mutant}", lock.name()) };
+            number += 1;
+            (job, site, mutant)
+        };
+        mutants.map(job).collect()
+    };
+    locks.iter().map(&mut of).collect()
+}
+
+/// What became of a lock's mutants.
+pub(crate) enum Fates {
+    /// `true` if each fault of the hand-over was found, or is known to do no harm.
+    All(bool, Value),
+    /// Those of a shard; others have the rest.
+    Part,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+/// Explores every mutant of the lock that is this session's.
 pub(crate) fn mutants(
     lock: &Subject,
+    all: &[(Job, Site, Mutant)],
     search: Search,
-    schedules: Option<u64>,
+    session: &Session,
     quiet: bool,
-) -> Result<Option<(bool, Value)>, Failure> {
-    let all: Vec<(Site, Mutant)> = sites(lock)
-        .into_iter()
-        .flat_map(|site| site.mutants().into_iter().map(move |mutant| (site, mutant)))
-        .collect();
+) -> Result<Fates, Failure> {
     // Each by one thread, since each one's time is reported.
-    let schedules = schedules.unwrap_or(MUTANT);
-    let alone = Search { schedules, jobs: 1, time: Duration::MAX, ..search };
-    let (next, fates) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let look = || {
-        while let Some((number, (site, mutant))) = take(&next, &all) {
-            let (tally, hit) = alone.run(&Exploration::new(lock.clone(), Some(mutant)));
-            if (search.stop)() {
-                return; // it was not given its schedules
+    let alone = Search { jobs: 1, time: Duration::MAX, ..search };
+    let jobs: Vec<Job> = all.iter().map(|(job, _, _)| job.clone()).collect();
+    let done = AtomicUsize::new(0);
+    let results = session.results(&jobs, |left, keep| {
+        done.store(jobs.len() - left.len(), Relaxed);
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(None));
+        let look = || {
+            while let Some(&place) = left.get(next.fetch_add(1, Relaxed)) {
+                let exploration = Exploration::new(lock.clone(), Some(all[place].2));
+                let result = alone.run(&exploration);
+                if (search.stop)() {
+                    return; // it was not given its schedules
+                }
+                if let Err(error) = keep(place, result) {
+                    next.store(left.len(), Relaxed);
+                    *failed.lock().expect("nobody panics with it") = Some(error);
+                    return;
+                }
+                done.fetch_add(1, Relaxed);
             }
-            let why = why_it_survives(lock.name(), &site, mutant.mutation);
-            let why = why.filter(|_| hit.is_none());
-            let fate = Fate { site, mutant, tally, hit, why };
-            fates.lock().expect("nobody panics with it").push((number, fate));
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..search.jobs {
+                scope.spawn(look);
+            }
+            look();
+        });
+        match failed.into_inner().expect("nobody panicked with it") {
+            Some(error) => Err(error),
+            None if (search.stop)() => Err(lockwright_shards::Error::interrupted()),
+            None => Ok(()),
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..search.jobs {
-            scope.spawn(look);
-        }
-        look();
     });
-    let mut fates = fates.into_inner().expect("nobody panicked with it");
-    if fates.len() < all.len() {
-        let (name, done, all) = (lock.name(), fates.len(), all.len());
-        output::say(&format!(
-            "interrupted: {name}: {done} of {all} faults, nothing is said of a part\n"
-        ));
-        return Ok(None);
-    }
-    fates.sort_by_key(|(number, _)| *number);
-    let fates: Vec<Fate> = fates.into_iter().map(|(_, fate)| fate).collect();
+    let results = match results {
+        Err(error) if error.is_interrupted() => {
+            let (name, done, all) = (lock.name(), done.load(Relaxed), all.len());
+            output::say(&match session.resume() {
+                Some(command) => format!(
+                    "interrupted: {name}: {done} of {all} faults, which are kept\nhint: {command}\n"
+                ),
+                None => format!(
+                    "interrupted: {name}: {done} of {all} faults, nothing is said of a part\n"
+                ),
+            });
+            return Ok(Fates::Interrupted);
+        }
+        results => results.map_err(shards::failure)?,
+    };
+    let Some(results) = results else { return Ok(Fates::Part) };
+    let fate = |((_, site, mutant), (tally, hit)): (&(Job, Site, Mutant), (Tally, Option<Hit>))| {
+        let why = why_it_survives(lock.name(), site, mutant.mutation);
+        let why = why.filter(|_| hit.is_none());
+        Fate { site: *site, mutant: *mutant, tally, hit, why }
+    };
+    let fates: Vec<Fate> = all.iter().zip(results).map(fate).collect();
     if !quiet {
         print(lock, &fates)?;
     }
     let list: Vec<Value> = fates.iter().map(|fate| fate.as_json(lock)).collect();
     let missed = fates.iter().filter(|fate| fate.is_missed()).count();
-    Ok(Some((missed == 0, json!({ "lock": lock.name(), "missed": missed, "mutants": list }))))
-}
-
-fn take(next: &AtomicUsize, all: &[(Site, Mutant)]) -> Option<(usize, (Site, Mutant))> {
-    let number = next.fetch_add(1, Relaxed);
-    all.get(number).map(|one| (number, *one))
+    let json = json!({ "lock": lock.name(), "missed": missed, "mutants": list });
+    Ok(Fates::All(missed == 0, json))
 }
 
 fn print(lock: &Subject, fates: &[Fate]) -> Result<(), Failure> {

@@ -22,14 +22,20 @@ struct Watched {
     bar: ProgressBar,
     /// What had been done, in words.
     done: fn(&ProgressBar) -> String,
+    /// The command that goes on from there, if what was done is kept.
+    resume: Option<String>,
     is_over: bool,
 }
 
 impl Watch {
-    /// `done` says what had been done, by the bar.
-    pub(crate) fn new(bar: &ProgressBar, done: fn(&ProgressBar) -> String) -> Self {
+    /// `done` says what had been done, by the bar; `resume` is the command that goes on from there, if it is kept.
+    pub(crate) fn new(
+        bar: &ProgressBar,
+        done: fn(&ProgressBar) -> String,
+        resume: Option<String>,
+    ) -> Self {
         catch_interrupts();
-        let watched = Watched { bar: bar.clone(), done, is_over: false };
+        let watched = Watched { bar: bar.clone(), done, resume, is_over: false };
         let watch = Self(Arc::new(Mutex::new(watched)));
         let seen = Arc::clone(&watch.0);
         thread::spawn(move || {
@@ -59,7 +65,10 @@ impl Watched {
         if interrupted() {
             let done = (self.done)(&self.bar); // before the bar forgets it
             self.bar.finish_and_clear();
-            say(&format!("interrupted: {done}, nothing written\n"));
+            say(&match &self.resume {
+                Some(command) => format!("interrupted: {done}, which are kept\nhint: {command}\n"),
+                None => format!("interrupted: {done}, nothing written\n"),
+            });
             process::exit(INTERRUPTED.into());
         }
     }

@@ -32,6 +32,7 @@ mod process;
 mod profile;
 mod reproduce;
 mod rules;
+mod shards;
 mod signals;
 mod sim;
 mod stack;
@@ -45,6 +46,7 @@ mod whose;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use hints::Failure;
+use lockwright_shards::Merge;
 use std::process::ExitCode;
 
 /// Locks for machines whose cores are not equal, for unmodified programs.
@@ -70,6 +72,7 @@ const EXAMPLES: &str = "Examples:
   lockwright profile -- ./server                which locks it waits for, and why
   lockwright record -- ./server                 which locks it takes: a trace
   lockwright kernel --time 5s                   who waits inside the kernel
+  lockwright merge shards                       one report of many machines' runs
   lockwright explore mcs                        schedules that break a lock?
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
@@ -93,6 +96,7 @@ enum Command {
     Tune(Box<cmd::tune::Args>),
     Sim(Box<cmd::sim::Args>),
     Reproduce(cmd::reproduce::Args),
+    Merge(cmd::merge::Args),
     Record(cmd::record::Args),
     Profile(Box<cmd::profile::Args>),
     Top(cmd::top::Args),
@@ -107,6 +111,25 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = usage::parse::<Cli>().and_then(|cli| match cli.command {
+        Command::Merge(args) => cmd::merge::read(&args).and_then(merge),
+        command => run(command, None),
+    });
+    result.unwrap_or_else(Failure::report)
+}
+
+/// Makes the report of shards, by the command that they are of.
+fn merge(shards: Merge) -> Result<ExitCode, Failure> {
+    let words = std::iter::once("lockwright".to_owned()).chain(shards.words());
+    let cli = Cli::try_parse_from(words).map_err(|_| {
+        Failure::new("the shards are of a command that this one doesn't know")
+            .hint("merge with the program that made them")
+    })?;
+    run(cli.command, Some(shards))
+}
+
+/// Runs the command; its results come from `shards`, if there are any.
+fn run(command: Command, shards: Option<Merge>) -> Result<ExitCode, Failure> {
+    match command {
         Command::Run(args) => cmd::run::main(args),
         Command::Switch(args) => cmd::switch::main(args),
         Command::Ctl(args) => cmd::ctl::main(args),
@@ -116,11 +139,14 @@ fn main() -> ExitCode {
         Command::Explain(args) => cmd::explain::main(args),
         Command::Doctor(args) => cmd::doctor::main(args),
         Command::Topology(args) => cmd::topology::main(args),
-        Command::Bench(args) => cmd::bench::main(*args),
+        Command::Bench(args) => cmd::bench::main(*args, shards),
         Command::Compare(args) => cmd::compare::main(*args),
         Command::Tune(args) => cmd::tune::main(*args),
-        Command::Sim(args) => cmd::sim::main(*args),
-        Command::Reproduce(args) => cmd::reproduce::main(args),
+        Command::Sim(args) => cmd::sim::main(*args, shards),
+        Command::Reproduce(args) => cmd::reproduce::main(args, shards),
+        Command::Merge(_) => {
+            Err(Failure::new("shards of shards").hint("name all folders in one lockwright merge"))
+        }
         Command::Record(args) => cmd::record::main(args),
         Command::Profile(args) => cmd::profile::main(*args),
         Command::Top(args) => cmd::top::main(args),
@@ -128,9 +154,8 @@ fn main() -> ExitCode {
         Command::Kernel(args) => cmd::kernel::main(*args),
         Command::Calibrate(args) => cmd::calibrate::main(args),
         Command::Validate(args) => cmd::validate::main(args),
-        Command::Explore(args) => cmd::explore::main(args),
+        Command::Explore(args) => cmd::explore::main(args, shards),
         Command::Completions(args) => cmd::completions::main(args, Cli::command()),
         Command::Man(args) => cmd::man::main(args, Cli::command()),
-    });
-    result.unwrap_or_else(Failure::report)
+    }
 }

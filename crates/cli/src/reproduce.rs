@@ -2,6 +2,7 @@
 
 mod page;
 mod plot;
+pub(crate) mod runs;
 
 use crate::hints::{Failure, cause};
 use crate::output;

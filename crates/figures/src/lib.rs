@@ -18,7 +18,7 @@ pub mod rcl;
 
 pub use evaluate::{Count, Report, ReportRow, Tally, evaluate, median};
 pub use measured::{Measured, ratio};
-pub use plan::{Key, Load, Memo, Plan, Results};
+pub use plan::{Here, Key, Load, Memo, Plan, Results, Runs};
 
 use lockwright_sim::profile::Profile;
 use lockwright_sim::{Violation, targets};
@@ -83,6 +83,8 @@ pub struct Context<'a> {
     pub progress: &'a (dyn Fn(Progress) + Sync),
     /// Figures that use the same context share runs.
     pub memo: Memo,
+    /// Who makes the runs.
+    pub runs: &'a dyn Runs,
     /// Don't run anything: a plan that could run ends with [`Error::OnlyPlanned`].
     pub only_plan: bool,
 }
@@ -91,7 +93,7 @@ impl Context<'_> {
     /// With the given number of seeds, in full length, without progress reports.
     pub fn new(profile: Arc<Profile>, seeds: u32) -> Self {
         let memo = Memo::default();
-        Self { profile, seeds, length: 1.0, progress: &|_| (), memo, only_plan: false }
+        Self { profile, seeds, length: 1.0, progress: &|_| (), memo, runs: &Here, only_plan: false }
     }
 }
 
@@ -128,6 +130,12 @@ pub enum Error {
     /// Nothing was run, as [`Context::only_plan`] demands.
     #[error("it was only planned")]
     OnlyPlanned,
+    /// Other processes make these runs.
+    #[error("its runs are made elsewhere")]
+    Elsewhere,
+    /// Runs could not be kept, or those that were kept can't be had.
+    #[error("{0}")]
+    NotMade(Box<dyn std::error::Error + Send + Sync>),
     /// A number that a figure takes from its targets (`[chosen]`) is missing.
     #[error("figure {figure}: its targets choose no '{key}'")]
     NotChosen {

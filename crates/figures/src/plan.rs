@@ -156,13 +156,24 @@ impl Plan {
         Key(self.loads.len() - 1)
     }
 
-    /// Runs the points, each with every seed, on all cores of this machine. What another plan of this context has
-    /// already run isn't run again.
+    /// Runs the points, each with every seed. What another plan of this context has already run isn't run again.
     ///
     /// # Errors
-    /// A load names a CPU that the machine doesn't have; the context says to run nothing; or a lock has broken a rule
-    /// in one of the runs.
+    /// A load names a CPU that the machine doesn't have; the context says to run nothing; a lock has broken a rule in one
+    /// of the runs; or other processes make them.
     pub fn run(self, context: &Context<'_>) -> Result<Results, Error> {
+        self.make(context, false)
+    }
+
+    /// The same, of a few runs that a larger plan depends on: where figures' runs are shared out, everybody makes these.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn look(self, context: &Context<'_>) -> Result<Results, Error> {
+        self.make(context, true)
+    }
+
+    fn make(self, context: &Context<'_>, is_look: bool) -> Result<Results, Error> {
         self.loads.iter().try_for_each(|load| load.check(context))?;
         if context.only_plan {
             return Err(Error::OnlyPlanned);
@@ -170,12 +181,11 @@ impl Plan {
         let runs: Vec<Vec<Run>> = self.loads.iter().map(|load| load.runs(context)).collect();
         let mut known = context.memo.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = BTreeMap::new();
-        for run in runs.iter().flatten().filter(|run| !known.contains_key(&identity(run))) {
-            new.insert(identity(run), run.clone());
+        for run in runs.iter().flatten().filter(|run| !known.contains_key(&run.identity())) {
+            new.insert(run.identity(), run.clone());
         }
-        (context.progress)(Progress::Planned(new.len()));
         let (names, new): (Vec<String>, Vec<Run>) = new.into_iter().unzip();
-        let outcomes = run_all(&new, |_| (context.progress)(Progress::Done));
+        let outcomes = context.runs.outcomes(&new, is_look, context.progress)?;
         for (run, outcome) in new.iter().zip(&outcomes) {
             if let Some(violation) = outcome.violation.clone() {
                 let (lock, machine) = (run.lock.name(), &run.profile.name);
@@ -186,7 +196,7 @@ impl Plan {
             }
         }
         known.extend(names.into_iter().zip(outcomes.into_iter().map(Arc::new)));
-        let of = |run: &Run| known[&identity(run)].clone();
+        let of = |run: &Run| known[&run.identity()].clone();
         let results = runs.iter().map(|seeds| seeds.iter().map(of).collect()).collect();
         // A run's single operations are too many to keep for other plans.
         known.retain(|_, outcome| outcome.samples.is_empty());
@@ -194,19 +204,39 @@ impl Plan {
     }
 }
 
+/// Who makes runs.
+pub trait Runs: Sync {
+    /// Their outcomes, in their order. `is_look`: what is planned next depends on them. `progress` hears of each.
+    ///
+    /// # Errors
+    /// Others make them; those that were made before can't be read, or these can't be kept.
+    fn outcomes(
+        &self,
+        runs: &[Run],
+        is_look: bool,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Vec<Outcome>, Error>;
+}
+
+/// This process, on all cores of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Here;
+
+impl Runs for Here {
+    fn outcomes(
+        &self,
+        runs: &[Run],
+        _: bool,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Vec<Outcome>, Error> {
+        progress(Progress::Planned(runs.len()));
+        Ok(run_all(runs, |_| progress(Progress::Done)))
+    }
+}
+
 /// Runs that have already been made.
 #[derive(Debug, Default)]
 pub struct Memo(Mutex<BTreeMap<String, Arc<Outcome>>>);
-
-/// Identifies a run within a context: a machine's name stands for its profile.
-fn identity(run: &Run) -> String {
-    let Run { lock, params, threads, placement, seed, warmup_ns, duration_ns, .. } = run;
-    let (machine, workload, samples) = (&run.profile.name, run.workload.id, run.samples);
-    format!(
-        "{machine} {} {workload} {params:?} {threads} {placement:?} {seed} {warmup_ns} {duration_ns} {samples}",
-        lock.name()
-    )
-}
 
 /// What the runs of a plan have measured.
 #[derive(Debug)]

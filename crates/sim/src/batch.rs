@@ -15,3 +15,16 @@ pub fn run_all(runs: &[Run], done: impl Fn(usize) + Sync) -> Vec<Outcome> {
     // Runs differ in length by orders of magnitude: none waits behind another.
     runs.par_iter().enumerate().with_max_len(1).map(one).collect()
 }
+
+/// Runs those at `places`, likewise, and hands each outcome to `done` with its place, from any thread. The first error ends it.
+///
+/// # Errors
+/// What `done` returned.
+pub fn try_each<E: Send>(
+    runs: &[Run],
+    places: &[usize],
+    done: impl Fn(usize, Outcome) -> Result<(), E> + Sync,
+) -> Result<(), E> {
+    let one = |place: &usize| done(*place, runs[*place].outcome());
+    places.par_iter().with_max_len(1).try_for_each(one)
+}

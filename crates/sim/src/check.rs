@@ -1,6 +1,7 @@
 //! What must never happen, in any run.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use thiserror::Error;
 
 /// A check that failed; the run ended there.
@@ -67,7 +68,7 @@ pub enum Violation {
     #[error("{why} at {at_ns} ns (a deadlock, or a lost wake-up): {}", who.join("; "))]
     Stuck {
         /// How it was noticed.
-        why: &'static str,
+        why: Cow<'static, str>,
         /// When, ns of simulated time.
         at_ns: u64,
         /// Each thread that is left, and what it waits for.

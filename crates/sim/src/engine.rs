@@ -367,7 +367,8 @@ impl Engine {
     fn stuck(&mut self, why: &'static str) {
         if self.violation.is_none() {
             let who = (0..self.threads.len()).filter_map(|id| self.waits_for(id)).collect();
-            self.violation = Some(Violation::Stuck { why, at_ns: self.now / 1000, who });
+            let (why, at_ns) = (why.into(), self.now / 1000);
+            self.violation = Some(Violation::Stuck { why, at_ns, who });
         }
     }
 

@@ -16,6 +16,7 @@ mod cores;
 mod engine;
 pub mod explore;
 mod futex;
+mod kept;
 mod lines;
 pub mod load;
 mod lock;
@@ -36,6 +37,7 @@ mod watched;
 pub mod workload;
 
 pub use check::Violation;
+pub use kept::Kept;
 pub use lock::{LockError, LockSpec};
 pub use outcome::{ClassOutcome, Outcome, Quantiles, Sample, ThreadOutcome};
 pub use run::{Placement, Run};

@@ -4,10 +4,10 @@ use crate::check::Violation;
 use crate::timeline::Timeline;
 use hdrhistogram::Histogram;
 use lockwright_numbers::recorder;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Quantiles of times, ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// How many.
     pub count: u64,
@@ -50,7 +50,7 @@ impl Quantiles {
 }
 
 /// What the threads on one class of cores did.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClassOutcome {
     /// The class's name.
     pub class: String,
@@ -77,7 +77,7 @@ impl ClassOutcome {
 }
 
 /// What one thread did.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ThreadOutcome {
     /// Operations.
     pub operations: u64,
@@ -93,7 +93,7 @@ pub struct ThreadOutcome {
 }
 
 /// One operation of a run that keeps them all.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Sample {
     /// The thread.
     pub thread: u32,
@@ -108,7 +108,7 @@ pub struct Sample {
 }
 
 /// What a run has measured; all times are simulated.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Measured time, s.
     pub seconds: f64,
@@ -127,6 +127,7 @@ pub struct Outcome {
     /// Power, W.
     pub watts: f64,
     /// Throughput per power: operations per joule.
+    #[serde(default, skip_deserializing)]
     pub tpp: f64,
     /// Energy per operation, J.
     pub epo: f64,
@@ -152,7 +153,7 @@ pub struct Outcome {
     /// The check that failed, if any; then all figures are void.
     pub violation: Option<Violation>,
     /// Every operation, if asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<Sample>,
     /// What each core did, if asked for.
     #[serde(skip)]

@@ -55,6 +55,16 @@ pub struct Run {
 }
 
 impl Run {
+    /// Tells it from every other run; a machine's name stands for its profile.
+    pub fn identity(&self) -> String {
+        let Self { lock, params, threads, placement, seed, warmup_ns, duration_ns, .. } = self;
+        let (machine, workload, samples) = (&self.profile.name, self.workload.id, self.samples);
+        format!(
+            "{machine} {} {workload} {params:?} {threads} {placement:?} {seed} {warmup_ns} {duration_ns} {samples}",
+            lock.name()
+        )
+    }
+
     fn cpus(&self) -> Vec<Option<u32>> {
         let by_class = || {
             let cpus = crate::cores::Cpu::all(&self.profile);

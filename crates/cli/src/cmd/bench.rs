@@ -26,7 +26,10 @@ pub(crate) struct Args {
     library: Option<PathBuf>,
 }
 
-pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+pub(crate) fn main(
+    args: Args,
+    _merged: Option<lockwright_shards::Merge>,
+) -> Result<ExitCode, Failure> {
     // Locks in process don't need the library: without it the bench fails only where it matters.
     let library = match args.library {
         Some(path) => Ok(library::find(Some(&path))?),

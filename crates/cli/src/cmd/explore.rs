@@ -1,14 +1,20 @@
 //! `lockwright explore`.
 
+use crate::explore::Fates;
+use crate::explore::shared::Shared;
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
-use crate::{catalog, explore, output};
+use crate::{catalog, explore, output, shards};
 use lockwright_bench::{catch_interrupts, interrupted};
 use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_numbers::units;
+use lockwright_shards::{Flags, Merge, Session};
 use lockwright_sim::LockSpec;
-use lockwright_sim::explore::{Exploration, Mutant, RUNTIME, Search, Strategy, Subject, Tally};
+use lockwright_sim::explore::{
+    Exploration, Hit, Mutant, RUNTIME, Search, Strategy, Subject, Tally,
+};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -25,6 +31,7 @@ use std::time::Duration;
   lockwright explore runtime           a pthread mutex on several locks at once
   lockwright explore mcs --strategy pct --seed 17 --schedules 1 --story
   lockwright explore mcs --mutants     would it notice a fault of the lock?
+  lockwright explore all --schedules 1000000 --shard 1/8 --output shards
   lockwright explore mcs --mutant queue/mcs.rs:140:31:relaxed
 
 Exit codes: 0 nothing found (with --mutants: every fault of the hand-over
@@ -60,6 +67,11 @@ pub(crate) struct Args {
     /// Tell what happened in the schedule that was found, step by step
     #[arg(long)]
     story: bool,
+    #[command(flatten)]
+    shards: Flags,
+    /// Where --shard and --resume keep results
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -73,7 +85,7 @@ enum Choice {
     Pct,
 }
 
-pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
     let mut locks: Vec<Subject> = Vec::new();
     for word in catalog::split(&args.lock) {
         if word == catalog::ALL {
@@ -86,6 +98,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if locks.is_empty() {
         return Err(Failure::new("no lock is named").hint("lockwright explore mcs"));
     }
+    let session = session(&args, &locks, merged)?;
     let time = match (&args.time, args.schedules) {
         (Some(text), _) => time(text)?,
         (None, Some(_)) => Duration::MAX,
@@ -104,23 +117,59 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         stop: interrupted,
     };
     catch_interrupts();
+    let mut fault = None;
+    if let Some(text) = &args.mutant {
+        for lock in &locks {
+            fault = Some(mutant(lock, text)?);
+        }
+    }
+    let mutant = fault;
+    let faults = if args.mutants { explore::all_mutants(&locks) } else { Vec::new() };
+    let shared = Shared { search, session: &session, locks: &locks, mutant };
+    if args.mutants {
+        let jobs = faults.iter().flatten().map(|(job, _, _)| job.clone());
+        session.complete(&jobs.collect::<Vec<_>>()).map_err(shards::failure)?;
+    } else {
+        shared.complete().map_err(shards::failure)?;
+    }
     let (mut well, mut schedules, mut all) = (true, 0, Vec::new());
-    for lock in locks {
-        let (is_well, json) = if args.mutants {
-            match explore::mutants(&lock, search, args.schedules, args.json)? {
-                Some(result) => result,
-                None => return Ok(ExitCode::from(INTERRUPTED)),
+    for (number, lock) in locks.iter().enumerate() {
+        if args.mutants {
+            let schedules = explore::per_mutant(args.schedules);
+            let search = Search { schedules, ..search };
+            match explore::mutants(lock, &faults[number], search, &session, args.json)? {
+                Fates::All(is_well, json) => {
+                    well &= is_well;
+                    all.push(json);
+                }
+                Fates::Part => {}
+                Fates::Interrupted => return Ok(ExitCode::from(INTERRUPTED)),
             }
         } else {
-            let (is_well, tally, json) = one(lock, search, &args)?;
-            schedules += tally.schedules;
-            (is_well, json)
-        };
-        well &= is_well;
-        all.push(json);
+            let exploration = Exploration::new(lock.clone(), mutant);
+            let result = match session.is_transient() {
+                true => Some(search.run(&exploration)),
+                false => shared.run(number).map_err(shards::failure)?,
+            };
+            if let Some((tally, hit)) = result {
+                schedules += tally.schedules;
+                well &= hit.is_none();
+                all.push(tell(&exploration, &tally, hit.as_ref(), mutant, &args)?);
+            }
+        }
         if interrupted() {
             break;
         }
+    }
+    if interrupted()
+        && let Some(command) = session.resume()
+    {
+        output::say(&format!("interrupted: what was explored is kept\nhint: {command}\n"));
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    if session.is_part() {
+        output::print(&session.summary())?;
+        return Ok(ExitCode::SUCCESS);
     }
     if args.json {
         output::print_json(&Value::Array(all))?;
@@ -138,20 +187,51 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn one(lock: Subject, search: Search, args: &Args) -> Result<(bool, Tally, Value), Failure> {
-    let mutant = args.mutant.as_deref().map(|text| mutant(&lock, text)).transpose()?;
-    let exploration = Exploration::new(lock, mutant);
-    let (tally, hit) = search.run(&exploration);
-    let replay = hit.as_ref().map(|hit| explore::replay(exploration.subject(), hit, mutant));
+/// What is shared out has an end: so many schedules.
+fn session(args: &Args, locks: &[Subject], merged: Option<Merge>) -> Result<Session, Failure> {
+    let is_shared = merged.is_some() || !args.shards.are_unused();
+    if is_shared && args.time.is_some() {
+        return Err(Failure::new(
+            "--shard and --resume are for a number of schedules, not for a time",
+        )
+        .hint("--schedules 1000000 instead of --time"));
+    }
+    if is_shared && args.schedules.is_none() && !args.mutants {
+        return Err(Failure::new("--shard and --resume need a number of schedules")
+            .hint("add --schedules 1000000"));
+    }
+    let names = locks.iter().map(|lock| lock.name().to_owned());
+    let strategy = args.strategy.map_or("both", |choice| match choice {
+        Choice::Random => "random",
+        Choice::Pct => "pct",
+    });
+    let schedules = args.schedules.map_or(String::new(), |number| number.to_string());
+    let what = [
+        strategy.to_owned(),
+        args.seed.to_string(),
+        schedules,
+        args.mutant.clone().unwrap_or_default(),
+        args.mutants.to_string(),
+    ];
+    shards::session(&args.shards, args.output.as_deref(), merged, names.chain(what))
+}
+
+/// What was explored, and what was found: for people, and as JSON.
+fn tell(
+    exploration: &Exploration,
+    tally: &Tally,
+    hit: Option<&Hit>,
+    mutant: Option<Mutant>,
+    args: &Args,
+) -> Result<Value, Failure> {
+    let replay = hit.map(|hit| explore::replay(exploration.subject(), hit, mutant));
     if !args.json {
-        let text = explore::report(exploration.subject(), &tally, hit.as_ref(), args.story);
-        output::print(&text)?;
+        output::print(&explore::report(exploration.subject(), tally, hit, args.story))?;
         if let Some(replay) = &replay {
             output::print(&format!("replay: {replay}\n"))?;
         }
     }
-    let json = explore::as_json(exploration.subject(), &tally, hit.as_ref(), replay);
-    Ok((hit.is_none(), tally, json))
+    Ok(explore::as_json(exploration.subject(), tally, hit, replay))
 }
 
 /// A number of seconds, or a time with its unit.

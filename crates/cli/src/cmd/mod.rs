@@ -14,6 +14,7 @@ pub(crate) mod export;
 pub(crate) mod kernel;
 pub(crate) mod list;
 pub(crate) mod man;
+pub(crate) mod merge;
 pub(crate) mod profile;
 pub(crate) mod record;
 pub(crate) mod reproduce;

@@ -1,12 +1,15 @@
 //! `lockwright reproduce`.
 
 use crate::hints::{Failure, cause, nearest};
+use crate::reproduce::runs::Shared;
 use crate::reproduce::{Done, count, json, list, text, write};
 use crate::sim::words::machine;
-use crate::{interrupt, launch, output};
+use crate::{interrupt, launch, output, shards};
+use indicatif::ProgressBar;
 use lockwright_figures::{
-    Context, Error, Experiment, Measured, Memo, Progress, Report, evaluate, experiments, find,
+    Context, Error, Experiment, Measured, Progress, Report, evaluate, experiments, find,
 };
+use lockwright_shards::{Flags, Job, Merge, Session};
 use lockwright_sim::profile::{Profile, builtin};
 use lockwright_sim::targets::{self, Figure};
 use std::path::{Path, PathBuf};
@@ -24,6 +27,7 @@ use std::{fs, io};
   lockwright reproduce all --json > figures.json
   lockwright reproduce libasl-1 libasl-4 --seeds 9 --output figures
   lockwright reproduce libasl-8g --machine here.toml
+  lockwright reproduce all --shard 1/8 --output shards
   lockwright reproduce --list
 
 DIR gets report.html, figures.json and the plots (SVG). A result is the median
@@ -42,6 +46,8 @@ pub(crate) struct Args {
     /// A tenth of the simulated time: rough figures, sooner
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    shards: Flags,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -59,7 +65,7 @@ pub(crate) struct Args {
 /// What `--quick` makes of the simulated time.
 const QUICK: f64 = 0.1;
 
-pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
     if args.list {
         list(args.json)?;
         return Ok(ExitCode::SUCCESS);
@@ -74,14 +80,21 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         launch::can_fill(dir).map_err(|error| unmakable(dir, &error))?;
     }
 
+    let inputs = inputs(&chosen, other.as_deref(), &args);
+    let session = shards::session(&args.shards, args.output.as_deref(), merged, inputs)?;
     let bar = lockwright_bench::progress(0, args.quiet);
     let progress = |step| match step {
         Progress::Planned(runs) => bar.inc_length(runs as u64),
         Progress::Done => bar.inc(1),
     };
-    let interrupts = interrupt::Watch::new(&bar, |bar| {
-        format!("{} runs, the last ones of {}", bar.position(), bar.message())
-    });
+    let done =
+        |bar: &ProgressBar| format!("{} runs, the last ones of {}", bar.position(), bar.message());
+    let interrupts = interrupt::Watch::new(&bar, done, session.resume());
+    if session.is_merged() {
+        let jobs = planned(&session, &chosen, other.as_ref(), &args)?;
+        session.complete(&jobs).map_err(shards::failure)?;
+    }
+    let runs = Shared::new(&session);
     let length = if args.quick { QUICK } else { 1.0 };
     let mut contexts: Vec<Context<'_>> = Vec::new();
     let mut all = Vec::new();
@@ -90,9 +103,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         let profile = other.clone().unwrap_or_else(|| of(&figure));
         let known = contexts.iter().position(|context| context.profile.name == profile.name);
         let place = known.unwrap_or_else(|| {
-            let (seeds, memo) = (args.seeds, Memo::default());
-            let only_plan = false;
-            contexts.push(Context { profile, seeds, length, progress: &progress, memo, only_plan });
+            let (progress, runs) = (&progress, &runs);
+            let new = Context::new(profile, args.seeds);
+            contexts.push(Context { length, progress, runs, ..new });
             contexts.len() - 1
         });
         bar.set_message(figure.figure.clone());
@@ -105,7 +118,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
                 });
                 Measured::new()
             }
-            Err(error) => return Err(Failure::new(format!("{}: {error}", figure.figure))),
+            Err(Error::Elsewhere) => continue,
+            Err(error) => return Err(failure(&figure.figure, error)),
         };
         let compared = evaluate(&figure, &contexts[place].profile, args.seeds, &measured);
         let report = Report { quick: args.quick, ..compared };
@@ -117,6 +131,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     interrupts.over();
     bar.finish_and_clear();
+    if session.is_part() {
+        output::print(&session.summary())?;
+        return Ok(ExitCode::SUCCESS);
+    }
 
     if args.json {
         output::print_json(&json(&all, args.figures.len() == 1 && all.len() == 1)?)?;
@@ -125,7 +143,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     if let Some(dir) = &args.output {
         fs::create_dir_all(dir).map_err(|error| unmakable(dir, &error))?;
-        let files = write(&all, &lockwright_bench::command_line(), dir)?;
+        let files = write(&all, &shards::command(&session), dir)?;
         if !args.json {
             output::print(&format!(
                 "\nwritten: {} and {}\n",
@@ -136,6 +154,47 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
     let missed = broken || all.iter().any(|done| done.report.missed().next().is_some());
     Ok(if missed { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// All that decides the results.
+fn inputs(
+    chosen: &[(Figure, &'static Experiment)],
+    other: Option<&Profile>,
+    args: &Args,
+) -> Vec<String> {
+    let figures = chosen.iter().map(|(figure, _)| figure.figure.clone());
+    let machine = other.map_or("the papers'".to_owned(), |profile| format!("{profile:?}"));
+    figures.chain([machine, args.seeds.to_string(), args.quick.to_string()]).collect()
+}
+
+/// The jobs of all figures.
+fn planned(
+    session: &Session,
+    chosen: &[(Figure, &'static Experiment)],
+    other: Option<&Arc<Profile>>,
+    args: &Args,
+) -> Result<Vec<Job>, Failure> {
+    let runs = Shared::planning(session);
+    let length = if args.quick { QUICK } else { 1.0 };
+    for (figure, experiment) in chosen {
+        let profile = other.cloned().unwrap_or_else(|| of(figure));
+        let context = Context { length, runs: &runs, ..Context::new(profile, args.seeds) };
+        match (experiment.measure)(&context) {
+            Ok(_) | Err(Error::Elsewhere | Error::Violation { .. }) => {}
+            Err(error) => return Err(failure(&figure.figure, error)),
+        }
+    }
+    Ok(runs.jobs())
+}
+
+fn failure(figure: &str, error: Error) -> Failure {
+    match error {
+        Error::NotMade(error) => match error.downcast::<lockwright_shards::Error>() {
+            Ok(error) => shards::failure(*error),
+            Err(error) => Failure::new(format!("{figure}: {error}")),
+        },
+        error => Failure::new(format!("{figure}: {error}")),
+    }
 }
 
 fn unmakable(dir: &Path, error: &io::Error) -> Failure {

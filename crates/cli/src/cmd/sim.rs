@@ -4,10 +4,12 @@ use crate::hints::{Failure, cause};
 use crate::sim::plan::{Asked, Plan};
 use crate::sim::words::{machine, workload_named};
 use crate::sim::{Row, list, perfetto, replay, report, source};
-use crate::{interrupt, launch, output};
+use crate::{interrupt, launch, output, shards};
+use indicatif::ProgressBar;
 use lockwright_numbers::format::si;
-use lockwright_sim::Outcome;
-use lockwright_sim::batch::run_all;
+use lockwright_shards::{Flags, Merge};
+use lockwright_sim::batch::try_each;
+use lockwright_sim::{Kept, Outcome};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -28,6 +30,7 @@ const TIMELINE: usize = 300_000;
   lockwright sim --machine m1 --lock tas --sweep memory.occupancy=0.3..1:8
   lockwright sim --machine m1 --lock asl --seed 1 --timeline asl.json
   lockwright sim --machine m1 --lock asl,glibc --trace lockwright-trace.bin
+  lockwright sim --machine m1 --lock all --shard 1/8 --output shards
   lockwright sim --list
 
 Values: A,B,...; LOW..HIGH:N is N even steps, LOW..HIGH:N:log N even ratios;
@@ -74,11 +77,13 @@ pub(crate) struct Args {
     /// Write report, plots and data there
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
+    #[command(flatten)]
+    shards: Flags,
     /// Print JSON
     #[arg(long)]
     json: bool,
     /// Write what each core did in the first seed's run, for ui.perfetto.dev
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shard", "resume"])]
     timeline: Option<PathBuf>,
     /// List machines and workloads, or describe those named
     #[arg(long)]
@@ -87,14 +92,14 @@ pub(crate) struct Args {
     #[arg(hide = true)]
     stray: Vec<String>,
     /// Say on standard error how fast the simulator was
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["shard", "resume"])]
     speed: bool,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
 }
 
-pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
+pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
     if let Some(word) = args.stray.first() {
         let failure = Failure::new(format!("unexpected argument '{word}' found"));
         return Err(match (machine(word), workload_named(word)) {
@@ -142,21 +147,37 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         launch::can_write(file).map_err(|error| unwritable(file, &error))?;
     }
 
-    let bar = lockwright_bench::progress(plan.runs.len() as u64, args.quiet);
-    let interrupts = interrupt::Watch::new(&bar, |bar| {
-        format!("{} of {} runs", bar.position(), bar.length().unwrap_or(0))
-    });
+    let trace = args.trace.as_ref().map(|file| fs::read(file).map_err(|e| unreadable(file, &e)));
+    let inputs = plan.inputs(trace.transpose()?);
+    let session = shards::session(&args.shards, args.output.as_deref(), merged, inputs)?;
+    let jobs = plan.jobs();
+    let bar = lockwright_bench::progress(0, args.quiet);
+    let done =
+        |bar: &ProgressBar| format!("{} of {} runs", bar.position(), bar.length().unwrap_or(0));
+    let interrupts = interrupt::Watch::new(&bar, done, session.resume());
     let began = lockwright_bench::cpu_time();
-    let outcomes = run_all(&plan.runs, |_| bar.inc(1));
+    let outcomes = session.results(&jobs, |left, keep| {
+        bar.inc_length(left.len() as u64);
+        try_each(&plan.runs, left, |place, outcome| {
+            keep(place, Kept::from(outcome))?;
+            bar.inc(1);
+            Ok(())
+        })
+    });
     let took = lockwright_bench::cpu_time().saturating_sub(began);
     interrupts.over();
     bar.finish_and_clear();
+    let Some(outcomes) = outcomes.map_err(shards::failure)? else {
+        output::print(&session.summary())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let outcomes: Vec<Outcome> = outcomes.into_iter().map(Outcome::from).collect();
     if args.speed {
         output::say(&speed(&outcomes, took));
     }
 
     let rows = Row::all(&plan, &outcomes);
-    let command = lockwright_bench::command_line();
+    let command = shards::command(&session);
     if args.json {
         output::print_json(&report::json(&plan, &rows, &command)?)?;
     } else {
@@ -223,6 +244,11 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 fn unwritable(file: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("cannot write '{}': {}", file.display(), cause(error)))
         .hint("--timeline FILE.json, in an existing folder")
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot read '{}': {}", file.display(), cause(error)))
+        .hint(format!("ls -ld '{}'", file.display()))
 }
 
 fn unmakable(dir: &Path, error: &io::Error) -> Failure {

@@ -7,6 +7,7 @@ use super::words::{
 use crate::hints::{Failure, warn};
 use lockwright_locks::catalog::CATALOG;
 use lockwright_locks::entry::Entry;
+use lockwright_shards::Job;
 use lockwright_sim::Run;
 use lockwright_sim::load::Workload;
 use lockwright_sim::profile::{Profile, ProfileError};
@@ -148,6 +149,21 @@ impl Plan {
         });
         plan.grid(asked.threads.or(own.as_deref()).unwrap_or("max"))?;
         Ok(plan)
+    }
+
+    /// A job for each run.
+    pub(crate) fn jobs(&self) -> Vec<Job> {
+        // Runs that differ in a figure of their machine have the same identity.
+        let key = |(number, run): (usize, &Run)| format!("{number}: {}", run.identity());
+        Job::all(self.runs.iter().enumerate().map(key))
+    }
+
+    /// All that decides the results; of a trace what its file contains.
+    pub(crate) fn inputs(&self, trace: Option<Vec<u8>>) -> impl Iterator<Item = Vec<u8>> {
+        let machines = self.machines.iter().map(|profile| format!("{profile:?}").into_bytes());
+        let swept = self.sweeps.iter().map(|s| format!("{:?} {:?}", s.knob, s.values).into_bytes());
+        let runs = self.runs.iter().map(|run| run.identity().into_bytes());
+        trace.into_iter().chain(machines).chain(swept).chain(runs)
     }
 
     /// All points, in the order: machines, workloads, threads, sweeps, locks, seeds.

@@ -27,7 +27,7 @@ struct Scaling {
     /// big and little cores, changes so slowly that short runs differ by 9 %.
     fifo: [Key; 2],
     /// LibASL with TAS's tail on 8 cores as its SLO, which is known only after that run.
-    as_tas: (Results, Curve),
+    as_tas: Curve,
 }
 
 impl Scaling {
@@ -52,14 +52,15 @@ impl Scaling {
         let long = |load: Load| load.threads(8).lasting(20.0, 400.0);
         let fifo =
             [long(load("mcs")), long(load(ASL).with("slo_us", 0.0))].map(|load| plan.add(load));
-        let results = plan.run(context)?;
-        let tail = median(&results.p99(curves[1].at(8))).unwrap_or_default();
-        let mut plan = Plan::new();
+        // That tail is looked at first.
+        let mut first = Plan::new();
+        let tas = first.add(load("tas").threads(8));
+        let tail = median(&first.look(context)?.p99(tas)).unwrap_or_default();
         // Little cores end about one epoch per SLO. This gives their windows time to settle, and enough epochs after
         // that.
         let with_slo = load(ASL).with("slo_us", tail).lasting(20.0, 100.0);
-        let curve = curve(&mut plan, &format!("asl-{tail:.0}"), with_slo);
-        Ok(Self { results, curves, fifo, as_tas: (plan.run(context)?, curve) })
+        let as_tas = curve(&mut plan, &format!("asl-{tail:.0}"), with_slo);
+        Ok(Self { results: plan.run(context)?, curves, fifo, as_tas })
     }
 
     fn plot(
@@ -69,14 +70,13 @@ impl Scaling {
         shown: &[usize],
         of: &dyn Fn(&Results, Key) -> Vec<f64>,
     ) -> Plot {
-        let series = |results: &Results, curve: &Curve| {
+        let series = |curve: &Curve| {
             let points = THREADS.zip(&curve.keys);
-            let points = points.filter_map(|(x, &key)| dot(f64::from(x), &of(results, key)));
+            let points = points.filter_map(|(x, &key)| dot(f64::from(x), &of(&self.results, key)));
             Series::new(curve.name.clone(), Kind::Line, points.collect())
         };
-        let mut all: Vec<Series> =
-            shown.iter().map(|&n| series(&self.results, &self.curves[n])).collect();
-        all.push(series(&self.as_tas.0, &self.as_tas.1));
+        let curves = shown.iter().map(|&n| &self.curves[n]);
+        let all = curves.chain([&self.as_tas]).map(series).collect();
         Plot {
             name: figure.to_owned(),
             title: format!("{figure}: Bench-4, 1 to 4 big cores, then 1 to 4 little ones"),
@@ -92,7 +92,7 @@ impl Scaling {
 pub(super) fn figure_8e(context: &Context<'_>) -> Result<Measured, Error> {
     let scaling = Scaling::run(context)?;
     let throughput = |n: usize, threads| scaling.results.throughput(scaling.curves[n].at(threads));
-    let as_tas = scaling.as_tas.0.throughput(scaling.as_tas.1.at(8));
+    let as_tas = scaling.results.throughput(scaling.as_tas.at(8));
     let [mcs, asl_0] = scaling.fifo;
     let mut measured = Measured::new();
     measured.row("asl-max-8/asl-max-4", ratio(&throughput(3, 8), &throughput(3, 4)));
@@ -112,7 +112,7 @@ pub(super) fn figure_8e(context: &Context<'_>) -> Result<Measured, Error> {
 pub(super) fn figure_8f(context: &Context<'_>) -> Result<Measured, Error> {
     let scaling = Scaling::run(context)?;
     let p99 = |n: usize| scaling.results.p99(scaling.curves[n].at(8));
-    let as_tas = scaling.as_tas.0.p99(scaling.as_tas.1.at(8));
+    let as_tas = scaling.results.p99(scaling.as_tas.at(8));
     let [mcs, asl_0] = scaling.fifo;
     let mut measured = Measured::new();
     measured.row("p99 tas-8", p99(1));

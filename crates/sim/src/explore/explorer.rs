@@ -433,7 +433,7 @@ pub(crate) unsafe fn run(this: *mut Engine) {
             let next = x.chosen.take().or_else(|| x.choose(&mut now, None));
             let Some(next) = next else {
                 let who = explorer(e).who();
-                let (why, at_ns) = ("nobody can go on", e.now / 1000);
+                let (why, at_ns) = ("nobody can go on".into(), e.now / 1000);
                 e.violation = Some(Violation::Stuck { why, at_ns, who });
                 return;
             };

@@ -31,7 +31,8 @@ pub(crate) use explorer::Explorer;
 use explorer::explorer;
 pub use mutant::{Mutant, MutantError, Mutation, Op, Place, Site};
 use process::{Plan, Unlock};
-pub use search::{Hit, Search, Tally};
+pub use search::{Block, Hit, Search, Tally, Total};
+use serde::{Deserialize, Serialize};
 use subject::{Make, What};
 pub use subject::{RUNTIME, Subject};
 pub use survivors::why_it_survives;
@@ -40,7 +41,8 @@ pub use survivors::why_it_survives;
 pub(crate) const THREADS: usize = 7;
 
 /// How the next thread is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Strategy {
     /// A random walk: the running thread goes on with some probability, or else any thread that can.
     Random,
@@ -116,7 +118,7 @@ pub struct Schedule {
 }
 
 /// A schedule that breaks a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// The rule.
     pub violation: Violation,

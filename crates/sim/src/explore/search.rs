@@ -2,8 +2,10 @@
 
 use super::{Exploration, Finding, Strategy};
 use rustc_hash::FxHashSet;
-use std::sync::Mutex;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Seeds that a worker takes at once.
@@ -30,7 +32,7 @@ pub struct Search {
 }
 
 /// What was looked at.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Tally {
     /// Schedules.
     pub schedules: u64,
@@ -47,7 +49,7 @@ pub struct Tally {
 }
 
 /// A schedule that breaks a rule, and how to get it again.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Hit {
     /// Its strategy.
     pub strategy: Strategy,
@@ -57,10 +59,55 @@ pub struct Hit {
     pub finding: Finding,
 }
 
-struct Shared {
+/// What some schedules have shown, from one seed on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Block {
+    tally: Tally,
+    /// Which ways they went.
+    paths: Vec<u64>,
+    hit: Option<Hit>,
+}
+
+impl Block {
+    /// Has a schedule broken a rule? It was the last one.
+    pub fn is_hit(&self) -> bool {
+        self.hit.is_some()
+    }
+}
+
+/// The sum of blocks.
+#[derive(Debug, Default)]
+pub struct Total {
     tally: Tally,
     paths: FxHashSet<u64>,
     hit: Option<Hit>,
+}
+
+impl Total {
+    /// A block more.
+    pub fn add(&mut self, search: &Search, block: Block) {
+        let Block { tally, paths, hit } = block;
+        self.tally.schedules += tally.schedules;
+        self.tally.steps += tally.steps;
+        self.tally.switches += tally.switches;
+        self.tally.seconds += tally.seconds;
+        if (self.tally.counted as usize) < COUNTED {
+            self.tally.counted += paths.len() as u64;
+            self.paths.extend(paths);
+        }
+        let offset = |hit: &Hit| hit.seed.wrapping_sub(search.first);
+        if let Some(hit) = hit
+            && self.hit.as_ref().is_none_or(|other| offset(&hit) < offset(other))
+        {
+            self.hit = Some(hit);
+        }
+    }
+
+    /// What was looked at, and the finding of the lowest seed. The time is that of all blocks.
+    pub fn result(mut self) -> (Tally, Option<Hit>) {
+        self.tally.different = self.paths.len() as u64;
+        (self.tally, self.hit)
+    }
 }
 
 impl Search {
@@ -69,36 +116,35 @@ impl Search {
         let start = Instant::now();
         let next = AtomicU64::new(0);
         let found_at = AtomicU64::new(u64::MAX);
-        let (tally, paths, hit) = Default::default();
-        let shared = Mutex::new(Shared { tally, paths, hit });
+        let total = Mutex::new(Total::default());
         let look = || loop {
             let begin = next.fetch_add(BLOCK, Relaxed);
             let is_over = begin >= self.schedules.min(found_at.load(Relaxed));
             if is_over || (begin > 0 && (start.elapsed() >= self.time || (self.stop)())) {
                 return;
             }
-            self.block(exploration, begin, &found_at, &shared);
+            let block = self.block(exploration, begin..self.schedules.min(begin + BLOCK));
+            if let Some(hit) = &block.hit {
+                found_at.fetch_min(hit.seed.wrapping_sub(self.first), Relaxed);
+            }
+            total.lock().unwrap_or_else(PoisonError::into_inner).add(self, block);
         };
         std::thread::scope(|scope| {
             let others: Vec<_> = (1..self.jobs.max(1)).map(|_| scope.spawn(look)).collect();
             look();
             drop(others); // the scope joins them
         });
-        let mut shared = shared.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        shared.tally.seconds = start.elapsed().as_secs_f64();
-        shared.tally.different = shared.paths.len() as u64;
-        (shared.tally, shared.hit)
+        let total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let (mut tally, hit) = total.result();
+        tally.seconds = start.elapsed().as_secs_f64();
+        (tally, hit)
     }
 
-    fn block(
-        &self,
-        exploration: &Exploration,
-        begin: u64,
-        found_at: &AtomicU64,
-        shared: &Mutex<Shared>,
-    ) {
+    /// The schedules of these numbers, on this thread, until one breaks a rule.
+    pub fn block(&self, exploration: &Exploration, numbers: Range<u64>) -> Block {
+        let start = Instant::now();
         let (mut tally, mut paths, mut hit) = (Tally::default(), Vec::new(), None);
-        for number in begin..self.schedules.min(begin + BLOCK) {
+        for number in numbers {
             let seed = self.first.wrapping_add(number);
             let strategy = self.strategy.unwrap_or_else(|| Strategy::for_seed(seed));
             let schedule = exploration.schedule(strategy, seed);
@@ -107,24 +153,11 @@ impl Search {
             tally.switches += u64::from(schedule.switches);
             paths.push(schedule.path);
             if let Some(finding) = schedule.finding {
-                found_at.fetch_min(number, Relaxed);
                 hit = Some(Hit { strategy, seed, finding });
                 break;
             }
         }
-        let mut shared = shared.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        shared.tally.schedules += tally.schedules;
-        shared.tally.steps += tally.steps;
-        shared.tally.switches += tally.switches;
-        if (shared.tally.counted as usize) < COUNTED {
-            shared.tally.counted += paths.len() as u64;
-            shared.paths.extend(paths);
-        }
-        let offset = |hit: &Hit| hit.seed.wrapping_sub(self.first);
-        if let Some(hit) = hit
-            && shared.hit.as_ref().is_none_or(|other| offset(&hit) < offset(other))
-        {
-            shared.hit = Some(hit);
-        }
+        tally.seconds = start.elapsed().as_secs_f64();
+        Block { tally, paths, hit }
     }
 }

@@ -1,0 +1,123 @@
+//! Explorations that are shared out: a fixed number of schedules, in blocks.
+
+use lockwright_shards::{Error, Job, Session};
+use lockwright_sim::explore::{Block, Exploration, Hit, Mutant, Search, Subject, Tally, Total};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Schedules of a block: a second of work, or less.
+const BLOCK: u64 = 1024;
+
+/// What is explored, and by whom.
+pub(crate) struct Shared<'a> {
+    pub(crate) search: Search,
+    pub(crate) session: &'a Session,
+    /// One after the other, each in as many blocks.
+    pub(crate) locks: &'a [Subject],
+    pub(crate) mutant: Option<Mutant>,
+}
+
+impl Shared<'_> {
+    fn blocks(&self) -> u64 {
+        self.search.schedules.div_ceil(BLOCK)
+    }
+
+    /// The job of a lock's block.
+    fn job(&self, lock: usize, block: u64) -> Job {
+        let name = self.locks[lock].name();
+        let mutant = self.mutant.map_or(String::new(), |mutant| format!(" {mutant}"));
+        let number = (lock as u64).saturating_mul(self.blocks()).saturating_add(block);
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        Job { number, key: format!("{lock}: {name}{mutant}, block {block}") }
+    }
+
+    /// Are all blocks there that reports of merged shards need? Of each lock, those up to the first that breaks a rule.
+    pub(crate) fn complete(&self) -> Result<(), Error> {
+        let mut jobs = Vec::new();
+        if self.session.is_merged() {
+            for lock in 0..self.locks.len() {
+                for block in 0..self.blocks() {
+                    let job = self.job(lock, block);
+                    let known: Option<Block> = self.session.known(&job.key)?;
+                    jobs.push(job);
+                    if known.is_some_and(|block| block.is_hit()) {
+                        break;
+                    }
+                }
+            }
+        }
+        self.session.complete(&jobs)
+    }
+
+    /// Explores the blocks of a lock that are this session's; what was looked at, and what was found, if it has all blocks.
+    /// The time is that of all blocks.
+    pub(crate) fn run(&self, lock: usize) -> Result<Option<(Tally, Option<Hit>)>, Error> {
+        let mut made = self.explore(lock)?;
+        if self.session.is_part() {
+            return Ok(None);
+        }
+        let mut total = Total::default();
+        for number in 0..self.blocks() {
+            let known = || self.session.known(&self.job(lock, number).key);
+            let Some(block) = made.remove(&number).map_or_else(known, |block| Ok(Some(block)))?
+            else {
+                return Ok(None); // Ctrl-C
+            };
+            let is_last = block.is_hit();
+            total.add(&self.search, block);
+            if is_last {
+                break;
+            }
+        }
+        Ok(Some(total.result()))
+    }
+
+    /// On several threads, until a rule is broken: later blocks don't matter then.
+    fn explore(&self, lock: usize) -> Result<BTreeMap<u64, Block>, Error> {
+        let exploration = Exploration::new(self.locks[lock].clone(), self.mutant);
+        let (next, found_at) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        let made = Mutex::new(Ok(BTreeMap::new()));
+        let one = |number: u64| -> Result<(), Error> {
+            let job = self.job(lock, number);
+            if !self.session.does(&job) {
+                return Ok(());
+            }
+            let known: Option<Block> = self.session.known(&job.key)?;
+            let is_known = known.is_some();
+            let begin = number * BLOCK;
+            let end = self.search.schedules.min(begin + BLOCK);
+            let block = known.unwrap_or_else(|| self.search.block(&exploration, begin..end));
+            if block.is_hit() {
+                found_at.fetch_min(number, Relaxed);
+            }
+            if !is_known {
+                self.session.keep(&job.key, &block)?;
+                if let Ok(made) = made.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+                    && !self.session.is_part()
+                {
+                    made.insert(number, block);
+                }
+            }
+            Ok(())
+        };
+        let look = || loop {
+            let number = next.fetch_add(1, Relaxed);
+            let is_last = number >= self.blocks().min(found_at.load(Relaxed));
+            if is_last || (self.search.stop)() {
+                return;
+            }
+            if let Err(error) = one(number) {
+                next.store(self.blocks(), Relaxed);
+                *made.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.search.jobs {
+                scope.spawn(look);
+            }
+            look();
+        });
+        made.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}

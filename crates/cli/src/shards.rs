@@ -1,0 +1,37 @@
+//! Commands whose work can be shared out (`lockwright_shards`), in this command's words.
+
+use crate::hints::Failure;
+use lockwright_bench::{Machine, command_line, shown_command};
+use lockwright_shards::{Error, Flags, Merge, Plan, Session};
+use std::path::Path;
+
+/// The same in this command's words.
+#[allow(clippy::needless_pass_by_value, reason = "for map_err")]
+pub(crate) fn failure(error: Error) -> Failure {
+    Failure::new(error.message()).hint(error.hint())
+}
+
+/// The session that the flags ask for, or the shards that are being merged. `inputs`: what decides the results.
+pub(crate) fn session(
+    flags: &Flags,
+    output: Option<&Path>,
+    merged: Option<Merge>,
+    inputs: impl IntoIterator<Item: AsRef<[u8]>>,
+) -> Result<Session, Failure> {
+    if let Some(merged) = merged {
+        let plan = Plan::new("lockwright", merged.words(), inputs);
+        return merged.session(&plan).map_err(failure);
+    }
+    if flags.are_unused() {
+        return Ok(Session::transient()); // the inputs may be long
+    }
+    let plan = Plan::new("lockwright", std::env::args().skip(1), inputs);
+    flags.open(&plan, output, || Machine::here().host()).map_err(failure)
+}
+
+/// The command, as reports show it: as one machine would have been given it.
+pub(crate) fn command(session: &Session) -> String {
+    session.words().map_or_else(command_line, |words| {
+        shown_command(std::iter::once("lockwright".to_owned()).chain(words))
+    })
+}

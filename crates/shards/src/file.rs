@@ -1,0 +1,316 @@
+//! A shard's file: its header, then a result a line.
+
+use crate::words::{joined, stripped, with_output};
+use crate::{Error, Shard};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use siphasher::sip128::{Hasher128 as _, SipHasher13};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::Hasher as _;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+/// What lines look like; another number is another layout.
+const FORMAT: u32 = 1;
+
+/// What decides an experiment's results.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    program: String,
+    command: Vec<String>,
+    hash: String,
+}
+
+impl Plan {
+    /// The plan of `program` (as people call it: `lockwright`, `cargo xtask`) with these words. `inputs` are what the results
+    /// depend on, contents of files instead of their names.
+    pub fn new(
+        program: &str,
+        words: impl IntoIterator<Item = String>,
+        inputs: impl IntoIterator<Item: AsRef<[u8]>>,
+    ) -> Self {
+        let mut hasher = SipHasher13::new();
+        for input in inputs {
+            hasher.write_usize(input.as_ref().len());
+            hasher.write(input.as_ref());
+        }
+        let hash = format!("{:032x}", hasher.finish128().as_u128());
+        Self { program: program.to_owned(), command: stripped(words), hash }
+    }
+
+    pub(crate) fn hash(&self) -> &str {
+        &self.hash
+    }
+}
+
+/// The first line of a shard's file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    format: u32,
+    /// As people call it.
+    pub(crate) program: String,
+    /// Its words, as one machine would be given them.
+    pub(crate) command: Vec<String>,
+    /// The release, and a hash of the sources that decide what a simulation answers.
+    pub(crate) version: String,
+    pub(crate) sources: String,
+    pub(crate) plan: String,
+    pub(crate) shard: u32,
+    pub(crate) of: u32,
+    /// Where it ran, in words.
+    pub(crate) machine: String,
+}
+
+impl Header {
+    /// Of a shard of this build.
+    pub(crate) fn new(plan: &Plan, shard: Shard, machine: String) -> Self {
+        Self {
+            format: FORMAT,
+            program: plan.program.clone(),
+            command: plan.command.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sources: env!("LOCKWRIGHT_SOURCES").to_owned(),
+            plan: plan.hash.clone(),
+            shard: shard.number,
+            of: shard.of,
+            machine,
+        }
+    }
+
+    /// The shard.
+    pub(crate) fn shard(&self) -> Shard {
+        Shard { number: self.shard, of: self.of }
+    }
+
+    /// Where it ran, in words.
+    pub fn machine(&self) -> &str {
+        &self.machine
+    }
+
+    /// The file's name in its folder.
+    pub(crate) fn name(&self) -> String {
+        format!("shard-{}-of-{}.jsonl", self.shard, self.of)
+    }
+
+    /// Why results of the two don't belong together.
+    pub(crate) fn differs(&self, other: &Self) -> Option<&'static str> {
+        if self.version != other.version || self.sources != other.sources {
+            return Some("was made by another build of lockwright");
+        }
+        if self.plan != other.plan {
+            return Some("is of another plan");
+        }
+        (self.of != other.of).then_some("is of another number of shards")
+    }
+
+    /// The command that does what is left of a shard.
+    pub(crate) fn resume(&self, shard: Shard, folder: &Path) -> String {
+        self.resume_as(&shard.to_string(), folder)
+    }
+
+    fn resume_as(&self, shard: &str, folder: &Path) -> String {
+        let words = with_output(&self.command, Some(folder));
+        format!("{} {} --shard {shard} --resume", self.program, joined(&words))
+    }
+
+    /// The same for several shards, as one line of shell.
+    pub(crate) fn resume_all(&self, shards: &[(u32, &Path)]) -> String {
+        match shards {
+            [(number, folder), others @ ..] if others.iter().all(|(_, other)| other == folder) => {
+                if others.is_empty() {
+                    return self.resume(Shard { number: *number, of: self.of }, folder);
+                }
+                let numbers: Vec<_> = shards.iter().map(|(number, _)| number.to_string()).collect();
+                let command = self.resume_as(&format!("$i/{}", self.of), folder);
+                format!("for i in {}; do {command}; done", numbers.join(" "))
+            }
+            _ => {
+                let one = |(number, folder): &(u32, &Path)| {
+                    self.resume(Shard { number: *number, of: self.of }, folder)
+                };
+                shards.iter().map(one).collect::<Vec<_>>().join("; ")
+            }
+        }
+    }
+
+    /// The command as one machine would have been given it, without a folder.
+    pub(crate) fn whole(&self) -> String {
+        format!("{} {}", self.program, joined(&with_output(&self.command, None)))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Line<'a> {
+    job: String,
+    #[serde(borrow)]
+    result: &'a RawValue,
+}
+
+/// Results by their jobs' keys, as JSON.
+pub(crate) type Known = BTreeMap<String, String>;
+
+/// What a shard's file says.
+pub(crate) struct Contents {
+    pub(crate) header: Header,
+    pub(crate) known: Known,
+    /// Bytes up to the end of the last line that is whole.
+    sound: u64,
+}
+
+/// Reads a shard's file; `None` if not even its header is whole.
+pub(crate) fn read(path: &Path) -> Result<Option<Contents>, Error> {
+    let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
+    parse(path, &bytes)
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<Option<Contents>, Error> {
+    let sound = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    let text = String::from_utf8_lossy(&bytes[..sound]);
+    let damaged = |line: usize| {
+        let path = path.display();
+        Error::new(
+            format!("'{path}' is damaged: line {line} is no result"),
+            format!("rm '{path}', and run that shard again"),
+        )
+    };
+    let mut lines = text.lines().enumerate();
+    let Some((_, first)) = lines.next() else { return Ok(None) };
+    let header: Header = serde_json::from_str(first).map_err(|_| damaged(1))?;
+    if header.format != FORMAT || Shard::new(header.shard, header.of).is_none() {
+        return Err(damaged(1));
+    }
+    let mut known = Known::new();
+    for (number, line) in lines {
+        let line: Line<'_> = serde_json::from_str(line).map_err(|_| damaged(number + 1))?;
+        add(&mut known, line.job, line.result.get(), path)?;
+    }
+    Ok(Some(Contents { header, known, sound: sound as u64 }))
+}
+
+/// A result more; two of one job must agree.
+pub(crate) fn add(known: &mut Known, job: String, result: &str, path: &Path) -> Result<(), Error> {
+    match known.get(&job) {
+        Some(other) if other != result => Err(Error::new(
+            format!("two results of one job disagree: '{job}', the second in '{}'", path.display()),
+            "leave out the folder that you don't trust, and run its shard again",
+        )),
+        Some(_) => Ok(()),
+        None => {
+            known.insert(job, result.to_owned());
+            Ok(())
+        }
+    }
+}
+
+/// A shard's file that results are appended to. Nobody else appends to it meanwhile.
+#[derive(Debug)]
+pub(crate) struct Appended {
+    file: File,
+    path: PathBuf,
+    /// Results, by this process.
+    appended: usize,
+}
+
+impl Appended {
+    /// Begins a file, or goes on with it; then its results are there, too.
+    pub(crate) fn open(
+        header: &Header,
+        folder: &Path,
+        resume: bool,
+    ) -> Result<(Self, Known), Error> {
+        let path = folder.join(header.name());
+        let failed = |error: &io::Error| unwritable(&path, error);
+        fs::create_dir_all(folder).map_err(|error| failed(&error))?;
+        let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
+        let mut file = open.map_err(|error| failed(&error))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let busy = format!("another process works on '{}'", path.display());
+                return Err(Error::new(busy, "wait for it, or take another folder"));
+            }
+            // Some file systems have no locks.
+            Err(TryLockError::Error(_)) => {}
+        }
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
+        let contents = parse(&path, &bytes)?;
+        if let Some(contents) = &contents {
+            let shown = path.display();
+            if let Some(why) = header.differs(&contents.header) {
+                let theirs = contents.header.whole();
+                return Err(Error::new(
+                    format!("'{shown}' {why}: {theirs}"),
+                    "take another folder: --output DIR",
+                ));
+            }
+            if !resume {
+                return Err(Error::new(
+                    format!("'{shown}' has results already"),
+                    format!("go on with them: {}", header.resume(header.shard(), folder)),
+                ));
+            }
+        }
+        let mut appended = Self { file, path, appended: 0 };
+        let known = match contents {
+            Some(contents) => {
+                appended.cut(contents.sound)?;
+                contents.known
+            }
+            None => {
+                appended.cut(0)?;
+                appended.line(&serde_json::to_string(header).expect("texts and numbers"))?;
+                Known::new()
+            }
+        };
+        Ok((appended, known))
+    }
+
+    /// Drops what a kill has left of a line.
+    fn cut(&mut self, sound: u64) -> Result<(), Error> {
+        self.file.set_len(sound).map_err(|error| unwritable(&self.path, &error))
+    }
+
+    fn line(&mut self, line: &str) -> Result<(), Error> {
+        // In one write, and not buffered: what has returned outlives the process.
+        let line = format!("{line}\n");
+        self.file.write_all(line.as_bytes()).map_err(|error| unwritable(&self.path, &error))
+    }
+
+    pub(crate) fn append(&mut self, job: &str, result: &RawValue) -> Result<(), Error> {
+        let line = Line { job: job.to_owned(), result };
+        self.line(&serde_json::to_string(&line).expect("a text and JSON"))?;
+        self.appended += 1;
+        Ok(())
+    }
+
+    pub(crate) fn appended(&self) -> usize {
+        self.appended
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+pub(crate) fn unreadable(path: &Path, error: &io::Error) -> Error {
+    let shown = path.display();
+    Error::new(format!("cannot read '{shown}': {}", plain(error)), format!("ls -ld '{shown}'"))
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Error {
+    let shown = path.display();
+    Error::new(
+        format!("cannot write '{shown}': {}", plain(error)),
+        format!("ls -ld \"$(dirname '{shown}')\"; df '{shown}'"),
+    )
+}
+
+/// What the system says, in its words, without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or_default();
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_lowercase().chain(chars).collect())
+}

@@ -1,0 +1,153 @@
+//! Experiments in shards: a command's jobs are shared out to `n` processes, on one machine or on many; each keeps its results
+//! as they come, and one report is made of all of them.
+//!
+//! ```text
+//!  plan ─► shard 1/n ─► shard-1-of-n.jsonl ─┐
+//!       ─► ...                              ├─► merge ─► the command's own report
+//!       ─► shard n/n ─► shard-n-of-n.jsonl ─┘
+//! ```
+//!
+//! * A *plan* is what decides the results: the command's words, and what the files that they name contain. Its jobs have numbers,
+//!   and keys that stay the same. Job number `k` belongs to shard `k mod n + 1`, whatever the time and the other shards.
+//! * A shard's *file* has a header (the plan, the build, the machine) and a line of JSON for each result. A line that a kill has
+//!   torn is dropped when the shard goes on.
+//! * A [`Session`] gives a command its results, whether they are made here, were made before, or come from many files. A
+//!   command without shards is the session that owns every job and keeps nothing.
+
+mod file;
+mod merge;
+mod session;
+mod words;
+
+pub use file::{Header, Plan};
+pub use merge::Merge;
+pub use session::{Done, Job, Session};
+pub use words::{Flags, stripped};
+
+use std::fmt;
+use std::str::FromStr;
+
+/// More shards than anybody has machines.
+const MANY: u32 = 100_000;
+
+/// Which part of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shard {
+    /// From 1.
+    number: u32,
+    of: u32,
+}
+
+impl Shard {
+    /// All of it.
+    pub const WHOLE: Self = Self { number: 1, of: 1 };
+
+    /// Shard `number` of `of`; `None` if there is no such shard.
+    pub fn new(number: u32, of: u32) -> Option<Self> {
+        ((1..=of).contains(&number) && of <= MANY).then_some(Self { number, of })
+    }
+
+    /// From 1.
+    pub fn number(self) -> u32 {
+        self.number
+    }
+
+    /// How many there are.
+    pub fn of(self) -> u32 {
+        self.of
+    }
+
+    /// Does the job of this number, from 0, belong to it?
+    pub fn owns(self, job: usize) -> bool {
+        Self::owner(job, self.of) == self
+    }
+
+    /// Whose the job of this number is.
+    pub fn owner(job: usize, of: u32) -> Self {
+        let number = u32::try_from(job % of as usize).expect("smaller than a u32");
+        Self { number: number + 1, of }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = |text: &str| text.parse().ok();
+        let parts = text.split_once('/').and_then(|(number, of)| read(number).zip(read(of)));
+        let (number, of) = parts.ok_or("not I/N, as in 3/8")?;
+        Self::new(number, of).ok_or(format!("not within 1/{of} to {of}/{of}, {MANY} at most"))
+    }
+}
+
+const INTERRUPTED: &str = "interrupted";
+
+/// What is wrong, and a command that helps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    message: String,
+    hint: String,
+}
+
+impl Error {
+    pub(crate) fn new(message: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { message: message.into(), hint: hint.into() }
+    }
+
+    /// Nothing is wrong: Ctrl-C ends a command before its jobs are done.
+    pub fn interrupted() -> Self {
+        Self::new(INTERRUPTED, "run it again")
+    }
+
+    /// Was it Ctrl-C?
+    pub fn is_interrupted(&self) -> bool {
+        self.message == INTERRUPTED
+    }
+
+    /// What is wrong, on one line.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The way out.
+    pub fn hint(&self) -> &str {
+        &self.hint
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\nhint: {}", self.message, self.hint)
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_job_has_one_owner() {
+        for job in 0..20 {
+            let owners = (1..=8).filter(|&n| Shard::new(n, 8).unwrap().owns(job)).count();
+            assert_eq!(owners, 1);
+        }
+        assert!((0..20).all(|job| Shard::WHOLE.owns(job)));
+    }
+
+    #[test]
+    fn a_shard_is_written_as_i_of_n() {
+        assert_eq!("3/8".parse::<Shard>(), Ok(Shard::new(3, 8).unwrap()));
+        assert_eq!(Shard::new(3, 8).unwrap().to_string(), "3/8");
+        for bad in ["", "3", "0/8", "9/8", "a/8", "1/0", "1/100001"] {
+            assert!(bad.parse::<Shard>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The files of all shards, as one.
+
+use crate::file::{Contents, Header, Known, add, read, unreadable};
+use crate::session::Merged;
+use crate::words::with_output;
+use crate::{Error, Plan, Session, Shard};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// All shards of one plan.
+#[derive(Debug)]
+pub struct Merge {
+    headers: BTreeMap<u32, Header>,
+    folders: BTreeMap<u32, PathBuf>,
+    known: Known,
+    output: Option<PathBuf>,
+}
+
+impl Merge {
+    /// Reads the shards' files in `folders`. `output` is where the report is to go; `program` is for hints.
+    ///
+    /// # Errors
+    /// A folder has no shard; shards are of different plans, builds, or numbers of shards; one is missing; two have different
+    /// results of one job; a file can't be read.
+    pub fn read(folders: &[PathBuf], output: Option<&Path>, program: &str) -> Result<Self, Error> {
+        let mut all = Self {
+            headers: BTreeMap::new(),
+            folders: BTreeMap::new(),
+            known: Known::new(),
+            output: output.map(Path::to_owned),
+        };
+        let mut seen = BTreeSet::new();
+        for folder in folders {
+            let files = shards(folder)?;
+            if files.is_empty() {
+                return Err(Error::new(
+                    format!("no shard in '{}'", folder.display()),
+                    format!("{program} sim ... --shard 1/8 --output '{}'", folder.display()),
+                ));
+            }
+            for file in files {
+                // A folder may be named twice.
+                if !seen.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
+                    continue;
+                }
+                // Killed before its first line: as if it weren't there.
+                if let Some(contents) = read(&file)? {
+                    all.add(&file, folder, contents)?;
+                }
+            }
+        }
+        all.check(folders)?;
+        Ok(all)
+    }
+
+    fn add(&mut self, file: &Path, folder: &Path, contents: Contents) -> Result<(), Error> {
+        let header = contents.header;
+        if let Some(first) = self.headers.values().next()
+            && let Some(why) = first.differs(&header)
+        {
+            return Err(Error::new(
+                format!("'{}' {why} than the folders before it", file.display()),
+                format!("its own: {}; theirs: {}", header.whole(), first.whole()),
+            ));
+        }
+        for (job, result) in contents.known {
+            add(&mut self.known, job, &result, file)?;
+        }
+        self.folders.entry(header.shard).or_insert(folder.to_owned());
+        self.headers.entry(header.shard).or_insert(header);
+        Ok(())
+    }
+
+    fn check(&self, folders: &[PathBuf]) -> Result<(), Error> {
+        let Some(first) = self.headers.values().next() else {
+            return Err(Error::new(
+                "no shard has begun: not one header is whole",
+                "run the shards again, with --resume",
+            ));
+        };
+        let missing: Vec<u32> =
+            (1..=first.of).filter(|number| !self.headers.contains_key(number)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let is_one = missing.len() == 1;
+        let numbers: Vec<String> = missing.iter().map(u32::to_string).collect();
+        let left: Vec<_> = missing.iter().map(|&number| (number, folders[0].as_path())).collect();
+        Err(Error::new(
+            format!(
+                "shard{} {} of {} {} missing",
+                if is_one { "" } else { "s" },
+                numbers.join(", "),
+                first.of,
+                if is_one { "is" } else { "are" },
+            ),
+            first.resume_all(&left),
+        ))
+    }
+
+    /// The command's words, as one machine would have been given them: to be read as that command's own.
+    ///
+    /// # Panics
+    /// Never: it has at least one shard.
+    pub fn words(&self) -> Vec<String> {
+        with_output(&self.first().command, self.output.as_deref())
+    }
+
+    fn first(&self) -> &Header {
+        self.headers.values().next().expect("a shard was found")
+    }
+
+    /// The session that knows all results, if `plan` is what the shards were made by.
+    ///
+    /// # Errors
+    /// It isn't: another build, or a file that the command names has changed.
+    pub fn session(self, plan: &Plan) -> Result<Session, Error> {
+        let here = Header::new(plan, Shard::WHOLE, String::new());
+        let first = self.first();
+        if here.version != first.version || here.sources != first.sources {
+            return Err(Error::new(
+                "the shards were made by another build of lockwright than this one",
+                "merge with the program that made them",
+            ));
+        }
+        if plan.hash() != first.plan {
+            return Err(Error::new(
+                "the command means something else here than where the shards were made",
+                "merge where the files that it names (machines, traces) are as they were there",
+            ));
+        }
+        let words = self.words();
+        let merged = Merged { words, folders: self.folders };
+        Ok(Session::merged(self.headers.into_values().collect(), self.known, merged))
+    }
+}
+
+/// The shards' files in a folder, in the order of their names.
+fn shards(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let entries = fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
+    let is_shard = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("shard-") && name.ends_with(".jsonl")
+    };
+    let mut files: Vec<PathBuf> =
+        entries.flatten().map(|entry| entry.path()).filter(is_shard).collect();
+    files.sort();
+    Ok(files)
+}

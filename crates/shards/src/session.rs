@@ -1,0 +1,243 @@
+//! What a command asks for its results, wherever they come from.
+
+use crate::file::{Appended, Header, Known};
+use crate::words::{joined, with_output};
+use crate::{Error, Shard};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+/// A job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Whose it is: the shard that owns this number. Jobs that belong together have the same.
+    pub number: usize,
+    /// Tells it from the plan's other jobs, and stays the same.
+    pub key: String,
+}
+
+impl Job {
+    /// A job for each key, numbered in their order.
+    pub fn all(keys: impl IntoIterator<Item = String>) -> Vec<Self> {
+        keys.into_iter().enumerate().map(|(number, key)| Self { number, key }).collect()
+    }
+}
+
+/// An experiment's results: those that are known, and where those that are made go.
+#[derive(Debug)]
+pub struct Session {
+    shard: Shard,
+    /// Only this shard's results are made, and no report of them.
+    is_part: bool,
+    known: Known,
+    file: Option<Mutex<Appended>>,
+    /// Of merged shards, or of the one that is kept.
+    headers: Vec<Header>,
+    /// Nothing is made: all is known.
+    merged: Option<Merged>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Merged {
+    /// The command, as one machine would have been given it.
+    pub(crate) words: Vec<String>,
+    /// Where each shard's file is.
+    pub(crate) folders: BTreeMap<u32, PathBuf>,
+}
+
+impl Session {
+    /// Every job, and nothing is kept.
+    pub fn transient() -> Self {
+        let (known, headers) = (Known::new(), Vec::new());
+        Self { shard: Shard::WHOLE, is_part: false, known, file: None, headers, merged: None }
+    }
+
+    pub(crate) fn open(header: Header, folder: &Path, resume: bool) -> Result<Self, Error> {
+        let (file, known) = Appended::open(&header, folder, resume)?;
+        let (shard, file) = (header.shard(), Some(Mutex::new(file)));
+        Ok(Self { shard, is_part: false, known, file, headers: vec![header], merged: None })
+    }
+
+    pub(crate) fn of_a_part(self) -> Self {
+        Self { is_part: true, ..self }
+    }
+
+    pub(crate) fn merged(headers: Vec<Header>, known: Known, merged: Merged) -> Self {
+        let shard = Shard::WHOLE;
+        Self { shard, is_part: false, known, file: None, headers, merged: Some(merged) }
+    }
+
+    /// Are there results to be made here for others to report?
+    pub fn is_part(&self) -> bool {
+        self.is_part
+    }
+
+    /// Is every job done here, and nothing kept?
+    pub fn is_transient(&self) -> bool {
+        !self.keeps() && !self.is_merged()
+    }
+
+    /// Do all results come from files?
+    pub fn is_merged(&self) -> bool {
+        self.merged.is_some()
+    }
+
+    /// Is what is made kept in a file?
+    pub fn keeps(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Which shard.
+    pub fn shard(&self) -> Shard {
+        self.shard
+    }
+
+    /// The machines that results come from, with their shards, in their order. None if nothing is kept.
+    pub fn machines(&self) -> Vec<(Shard, &str)> {
+        self.headers.iter().map(|header| (header.shard(), header.machine.as_str())).collect()
+    }
+
+    /// Whose the job is, among the shards that were merged.
+    pub fn owner(&self, job: usize) -> Shard {
+        Shard::owner(job, self.headers.first().map_or(1, |header| header.of))
+    }
+
+    /// The words that one machine would have been given, without the program's name; `None` if they are those of this
+    /// process.
+    pub fn words(&self) -> Option<Vec<String>> {
+        match (&self.merged, self.headers.first()) {
+            (Some(merged), _) => Some(merged.words.clone()),
+            (None, header) => header.map(|header| header.command.clone()),
+        }
+    }
+
+    /// Is the job done here, if it is not known?
+    pub fn does(&self, job: &Job) -> bool {
+        !self.is_merged() && self.shard.owns(job.number)
+    }
+
+    /// Its result, if it is known.
+    ///
+    /// # Errors
+    /// The file has something else there.
+    pub fn known<R: DeserializeOwned>(&self, key: &str) -> Result<Option<R>, Error> {
+        let Some(text) = self.known.get(key) else { return Ok(None) };
+        serde_json::from_str(text).map(Some).map_err(|why| {
+            Error::new(
+                format!("the result of '{key}' is not what this command writes: {why}"),
+                "remove that shard's file, and run it again",
+            )
+        })
+    }
+
+    /// Is its result known?
+    pub fn knows(&self, key: &str) -> bool {
+        self.known.contains_key(key)
+    }
+
+    /// Keeps a result, if this session keeps any: it outlives this process from now on.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn keep<R: Serialize>(&self, key: &str, result: &R) -> Result<(), Error> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let raw = serde_json::value::to_raw_value(result).expect("a result is JSON");
+        file.lock().unwrap_or_else(PoisonError::into_inner).append(key, &raw)
+    }
+
+    /// All results, in the jobs' order; `None` where this session has only a part of them.
+    ///
+    /// `run` makes those of the jobs whose places it is given, and hands each to the function that it is given, from any thread.
+    ///
+    /// # Errors
+    /// Of the file; a merged shard lacks results.
+    pub fn results<R: Serialize + DeserializeOwned + Send>(
+        &self,
+        jobs: &[Job],
+        run: impl FnOnce(&[usize], &Done<'_, R>) -> Result<(), Error>,
+    ) -> Result<Option<Vec<R>>, Error> {
+        if self.is_merged() {
+            self.complete(jobs)?;
+        }
+        let left = |place: &usize| self.does(&jobs[*place]) && !self.knows(&jobs[*place].key);
+        let left: Vec<usize> = (0..jobs.len()).filter(left).collect();
+        let made = Mutex::new(BTreeMap::new());
+        run(&left, &|place, result: R| {
+            self.keep(&jobs[place].key, &result)?;
+            if !self.is_part {
+                made.lock().unwrap_or_else(PoisonError::into_inner).insert(place, result);
+            }
+            Ok(())
+        })?;
+        if self.is_part {
+            return Ok(None);
+        }
+        let mut made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let one = |(place, job): (usize, &Job)| match made.remove(&place) {
+            Some(result) => Ok(result),
+            None => Ok(self.known(&job.key)?.expect("it was known, or it was made")),
+        };
+        jobs.iter().enumerate().map(one).collect::<Result<_, _>>().map(Some)
+    }
+
+    /// Are the results of all these jobs known?
+    ///
+    /// # Errors
+    /// Which shards lack some, and the commands that make them.
+    pub fn complete(&self, jobs: &[Job]) -> Result<(), Error> {
+        let (Some(merged), Some(header)) = (&self.merged, self.headers.first()) else {
+            return Ok(());
+        };
+        let mut lacking: BTreeMap<Shard, usize> = BTreeMap::new();
+        for job in jobs.iter().filter(|job| !self.knows(&job.key)) {
+            *lacking.entry(Shard::owner(job.number, header.of)).or_default() += 1;
+        }
+        if lacking.is_empty() {
+            return Ok(());
+        }
+        let what = |(shard, count): (&Shard, &usize)| {
+            format!("shard {shard} lacks {count} result{}", if *count == 1 { "" } else { "s" })
+        };
+        let what: Vec<String> = lacking.iter().map(what).collect();
+        let left = |shard: &Shard| (shard.number, merged.folders[&shard.number].as_path());
+        let left: Vec<_> = lacking.keys().map(left).collect();
+        Err(Error::new(what.join(", "), header.resume_all(&left)))
+    }
+
+    /// What a shard has done, for people, and what comes next.
+    pub fn summary(&self) -> String {
+        let (Some(header), Some(file)) = (self.headers.first(), &self.file) else {
+            return String::new();
+        };
+        let file = file.lock().unwrap_or_else(PoisonError::into_inner);
+        let results = self.known.len() + file.appended();
+        format!(
+            "shard {} is done: {results} result{} in {}\nwhen all are: {} merge {}\n",
+            self.shard,
+            if results == 1 { "" } else { "s" },
+            file.path().display(),
+            header.program,
+            joined(&[self.folder(&file).display().to_string()]),
+        )
+    }
+
+    fn folder<'a>(&self, file: &'a Appended) -> &'a Path {
+        file.path().parent().unwrap_or(Path::new("."))
+    }
+
+    /// The command that goes on with what is kept; `None` if nothing is.
+    pub fn resume(&self) -> Option<String> {
+        let header = self.headers.first().filter(|_| self.keeps())?;
+        let file = self.file.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_part {
+            return Some(header.resume(self.shard, self.folder(&file)));
+        }
+        let words = with_output(&header.command, Some(self.folder(&file)));
+        Some(format!("{} {} --resume", header.program, joined(&words)))
+    }
+}
+
+/// Takes the result of the job at a place.
+pub type Done<'a, R> = dyn Fn(usize, R) -> Result<(), Error> + Sync + 'a;

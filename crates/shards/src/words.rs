@@ -1,0 +1,134 @@
+//! The command line: the flags of an experiment that can be shared out, and the command without them.
+
+use crate::{Error, Header, Plan, Session, Shard};
+use std::path::Path;
+
+/// How an experiment is shared out.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Flags {
+    /// Do only this part, as in 3/8, and keep its results in --output; `merge` makes the report of all parts
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Shard>,
+    /// Keep each result in --output as it comes; go on where an earlier run was cut off
+    #[arg(long)]
+    pub resume: bool,
+}
+
+impl Flags {
+    /// Is neither given?
+    pub fn are_unused(&self) -> bool {
+        self.shard.is_none() && !self.resume
+    }
+
+    /// The session that they ask for. `machine` is this one, in words.
+    ///
+    /// # Errors
+    /// There is no folder; the shard has been begun and `--resume` isn't given, or by another plan, or is being worked on; the
+    /// file can't be read or written.
+    pub fn open(
+        &self,
+        plan: &Plan,
+        output: Option<&Path>,
+        machine: impl FnOnce() -> String,
+    ) -> Result<Session, Error> {
+        if self.are_unused() {
+            return Ok(Session::transient());
+        }
+        let Some(output) = output else {
+            let flag = if self.shard.is_some() { "--shard" } else { "--resume" };
+            return Err(Error::new(format!("{flag} needs a folder"), "add --output DIR"));
+        };
+        let shard = self.shard.unwrap_or(Shard::WHOLE);
+        let header = Header::new(plan, shard, machine());
+        let session = Session::open(header, output, self.resume)?;
+        // Without --shard the report follows.
+        Ok(if self.shard.is_some() { session.of_a_part() } else { session })
+    }
+}
+
+/// The folder of the results: a flag that has another value on another machine.
+const OUTPUT: [&str; 2] = ["--output", "--out"];
+
+/// A command's words without what shares it out: as one machine would be given them. The program's name is not among them.
+pub fn stripped(words: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut words = words.into_iter();
+    let mut kept = Vec::new();
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--resume" => {}
+            "--shard" => drop(words.next()),
+            _ if word.starts_with("--shard=") => {}
+            _ => kept.push(word),
+        }
+    }
+    kept
+}
+
+/// The same with another folder, where one was named; without one, if there is none.
+pub(crate) fn with_output(words: &[String], output: Option<&Path>) -> Vec<String> {
+    let folder = || output.map(|folder| folder.display().to_string());
+    let (mut all, mut words, mut is_there) = (Vec::new(), words.iter(), false);
+    while let Some(word) = words.next() {
+        let (flag, joined) =
+            word.split_once('=').map_or((&**word, false), |(flag, _)| (flag, true));
+        if !OUTPUT.contains(&flag) {
+            all.push(word.clone());
+            continue;
+        }
+        is_there = true;
+        if !joined {
+            words.next();
+        }
+        match folder() {
+            Some(folder) if joined => all.push(format!("{flag}={folder}")),
+            Some(folder) => all.extend([flag.to_owned(), folder]),
+            None => {}
+        }
+    }
+    if !is_there && let Some(folder) = folder() {
+        all.extend(["--output".to_owned(), folder]);
+    }
+    all
+}
+
+/// Words as a shell reads them, in quotes only where they need them.
+pub(crate) fn joined(words: &[String]) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
+    let quoted = |word: &String| match shlex::try_quote(word) {
+        Ok(quoted) if word.is_empty() || !word.chars().all(is_plain) => quoted.into_owned(),
+        _ => word.clone(),
+    };
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn a_command_is_what_one_machine_would_be_given() {
+        for given in [
+            "sim --lock mcs --shard 3/8 --output a --resume -q",
+            "sim --shard=3/8 --lock mcs --output a -q",
+        ] {
+            assert_eq!(stripped(words(given)), words("sim --lock mcs --output a -q"));
+        }
+    }
+
+    #[test]
+    fn the_folder_keeps_its_place() {
+        for (given, named, none) in [
+            ("sim --output a -q", "sim --output b -q", "sim -q"),
+            ("sim --output=a -q", "sim --output=b -q", "sim -q"),
+            ("bench --out a", "bench --out b", "bench"),
+            ("sim -q", "sim -q --output b", "sim -q"),
+        ] {
+            assert_eq!(with_output(&words(given), Some(Path::new("b"))), words(named));
+            assert_eq!(with_output(&words(given), None), words(none));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Shards of a plan whose jobs are numbers, cut off and merged.
+
+use lockwright_shards::{Error, Flags, Job, Merge, Plan, Session, Shard};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use tempfile::TempDir;
+
+const JOBS: usize = 11;
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn plan(seed: u64) -> Plan {
+    Plan::new("lockwright", words(&format!("count --seed {seed} --output x")), [seed.to_string()])
+}
+
+fn open(seed: u64, shard: &str, dir: &Path, resume: bool) -> Result<Session, Error> {
+    let flags = Flags { shard: Some(shard.parse().unwrap()), resume };
+    flags.open(&plan(seed), Some(dir), || "here".into())
+}
+
+/// The jobs that were done, and all results if there are all.
+fn run(session: &Session) -> Result<(Vec<usize>, Option<Vec<f64>>), Error> {
+    let jobs = Job::all((0..JOBS).map(|job| format!("job {job}")));
+    let done = Mutex::new(Vec::new());
+    let results = session.results(&jobs, |left, keep| {
+        left.iter().try_for_each(|&job| {
+            done.lock().unwrap().push(job);
+            keep(job, 0.1 * job as f64)
+        })
+    })?;
+    Ok((done.into_inner().unwrap(), results))
+}
+
+fn merge(seed: u64, folders: &[PathBuf]) -> Result<Vec<f64>, Error> {
+    let session = Merge::read(folders, None, "lockwright")?.session(&plan(seed))?;
+    Ok(run(&session)?.1.expect("a merged session has all"))
+}
+
+fn file(dir: &TempDir, shard: &str) -> PathBuf {
+    let (number, of) = shard.split_once('/').unwrap();
+    dir.path().join(format!("shard-{number}-of-{of}.jsonl"))
+}
+
+#[test]
+fn merged_shards_have_what_one_process_has() {
+    let dir = TempDir::new().unwrap();
+    let (all, whole) = run(&Session::transient()).unwrap();
+    assert_eq!(all.len(), JOBS);
+    let mut done = Vec::new();
+    for shard in 1..=4 {
+        let session = open(1, &format!("{shard}/4"), dir.path(), false).unwrap();
+        let (mine, results) = run(&session).unwrap();
+        assert_eq!(results, None);
+        assert!(mine.iter().all(|job| Shard::new(shard, 4).unwrap().owns(*job)));
+        done.extend(mine);
+    }
+    done.sort_unstable();
+    assert_eq!(done, all);
+    assert_eq!(merge(1, &[dir.path().into()]).unwrap(), whole.unwrap());
+}
+
+#[test]
+fn a_torn_line_is_dropped_wherever_it_is_torn() {
+    let dir = TempDir::new().unwrap();
+    let file = file(&dir, "2/3");
+    let (mine, _) = run(&open(1, "2/3", dir.path(), false).unwrap()).unwrap();
+    let whole = fs::read(&file).unwrap();
+    let lines = whole.iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(lines, mine.len() + 1);
+    for length in 0..=whole.len() {
+        fs::write(&file, &whole[..length]).unwrap();
+        let session = open(1, "2/3", dir.path(), true).unwrap();
+        let (left, _) = run(&session).unwrap();
+        let kept = whole[..length].iter().filter(|byte| **byte == b'\n').count();
+        assert_eq!(left.len(), mine.len() - kept.saturating_sub(1), "cut after {length} bytes");
+        assert_eq!(fs::read(&file).unwrap(), whole, "cut after {length} bytes");
+    }
+}
+
+#[test]
+fn a_shard_that_has_begun_goes_on_only_if_that_is_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let session = open(1, "1/2", dir.path(), false).unwrap();
+    let busy = open(1, "1/2", dir.path(), true).err().unwrap();
+    assert!(busy.message().contains("another process"), "{busy}");
+    drop(session);
+    let begun = open(1, "1/2", dir.path(), false).err().unwrap();
+    assert!(begun.message().contains("has results already"), "{begun}");
+    assert!(begun.hint().ends_with("--shard 1/2 --resume"), "{begun}");
+    let other = open(2, "1/2", dir.path(), true).err().unwrap();
+    assert!(other.message().contains("is of another plan: lockwright count --seed 1"), "{other}");
+    assert!(open(1, "1/2", dir.path(), true).is_ok());
+}
+
+#[test]
+fn a_merge_says_what_is_missing_and_what_makes_it() {
+    let dir = TempDir::new().unwrap();
+    for shard in ["1/4", "3/4"] {
+        run(&open(1, shard, dir.path(), false).unwrap()).unwrap();
+    }
+    let shown = dir.path().display();
+    let missing = merge(1, &[dir.path().into()]).err().unwrap();
+    assert_eq!(missing.message(), "shards 2, 4 of 4 are missing");
+    let command = format!("lockwright count --seed 1 --output {shown} --shard");
+    let all = format!("for i in 2 4; do {command} $i/4 --resume; done");
+    assert_eq!(missing.hint(), all);
+
+    run(&open(1, "4/4", dir.path(), false).unwrap()).unwrap();
+    drop(open(1, "2/4", dir.path(), false).unwrap());
+    let lacking = merge(1, &[dir.path().into()]).err().unwrap();
+    assert_eq!(lacking.message(), "shard 2/4 lacks 3 results");
+    assert_eq!(lacking.hint(), format!("{command} 2/4 --resume"));
+}
+
+#[test]
+fn a_merge_refuses_what_does_not_belong_together() {
+    let (one, two) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let folders = [one.path().to_owned(), two.path().to_owned()];
+    let why = |folders: &[PathBuf]| merge(1, folders).err().unwrap();
+    assert!(why(&folders).message().starts_with("no shard in"), "{}", why(&folders));
+
+    run(&open(1, "1/2", one.path(), false).unwrap()).unwrap();
+    run(&open(2, "2/2", two.path(), false).unwrap()).unwrap();
+    let other = why(&folders);
+    assert!(other.message().contains("is of another plan"), "{other}");
+    assert!(other.hint().contains("count --seed 2"), "{other}");
+    fs::remove_file(file(&two, "2/2")).unwrap();
+
+    run(&open(1, "2/3", two.path(), false).unwrap()).unwrap();
+    assert!(why(&folders).message().contains("another number of shards"), "{}", why(&folders));
+    fs::remove_file(file(&two, "2/3")).unwrap();
+
+    // The same results twice are fine; others are not.
+    run(&open(1, "2/2", one.path(), false).unwrap()).unwrap();
+    run(&open(1, "2/2", two.path(), false).unwrap()).unwrap();
+    assert_eq!(merge(1, &folders).unwrap().len(), JOBS);
+    let text = fs::read_to_string(file(&two, "2/2")).unwrap();
+    let tampered = text.replacen(":0.1}", ":0.2}", 1);
+    assert_ne!(tampered, text);
+    fs::write(file(&two, "2/2"), &tampered).unwrap();
+    let disagree = why(&folders);
+    assert!(disagree.message().contains("disagree: 'job 1'"), "{disagree}");
+
+    let other_build = text.replacen("\"sources\":\"", "\"sources\":\"0", 1);
+    fs::write(file(&two, "2/2"), other_build).unwrap();
+    assert!(why(&folders).message().contains("another build"), "{}", why(&folders));
+    fs::write(file(&two, "2/2"), text.replacen("{\"job\"", "{\"jab\"", 1)).unwrap();
+    assert!(why(&folders).message().contains("damaged: line 2"), "{}", why(&folders));
+}
+
+#[test]
+fn a_merge_is_of_the_plan_that_the_command_makes_here() {
+    let dir = TempDir::new().unwrap();
+    run(&open(1, "1/1", dir.path(), false).unwrap()).unwrap();
+    let merged = Merge::read(&[dir.path().into()], Some(Path::new("out")), "lockwright").unwrap();
+    assert_eq!(merged.words(), words("count --seed 1 --output out"));
+    let changed = merged.session(&plan(2)).err().unwrap();
+    assert!(changed.message().contains("means something else here"), "{changed}");
+}
+
+#[test]
+fn without_a_shard_the_results_are_all_there_and_kept() {
+    let dir = TempDir::new().unwrap();
+    let flags = Flags { shard: None, resume: true };
+    let session = || flags.open(&plan(1), Some(dir.path()), || "here".into()).unwrap();
+    let whole = run(&Session::transient()).unwrap().1;
+    assert_eq!(run(&session()).unwrap(), ((0..JOBS).collect(), whole.clone()));
+    assert_eq!(run(&session()).unwrap(), (Vec::new(), whole));
+    assert!(flags.open(&plan(1), None, || "here".into()).is_err());
+}
