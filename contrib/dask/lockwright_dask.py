@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Runs an experiment of lockwright in shards on a Dask cluster, and merges them into one report.
+
+    lockwright_dask.py --shards 8 --workers 4 --output report -- lockwright sim --machine m1 --lock all
+    lockwright_dask.py --shards 64 --scheduler tcp://head:8786 --output report -- lockwright reproduce all
+
+The command is given without --output. Workers need the same build of lockwright, and no common file system. docs/shards.md of
+the project has more.
+"""
+
+import argparse
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from distributed import Client, LocalCluster, as_completed, get_worker
+
+#: How long a shard waits for a process that is being killed to let go of its file, s.
+PATIENCE = 10
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shards", type=int, required=True, metavar="N", help="how many parts")
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="the report's folder")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--scheduler", metavar="ADDRESS", help="of a running Dask cluster")
+    where.add_argument("--workers", type=int, metavar="N", help="start so many on this machine")
+    parser.add_argument("--tries", type=int, default=4, metavar="N", help="of each shard [default: 4]")
+    parser.add_argument(
+        "--scratch", type=Path, metavar="DIR",
+        help="where workers keep results meanwhile [default: below their folder of temporary files]",
+    )
+    parser.add_argument("command", nargs="+", help="the experiment, after --")
+    args = parser.parse_args(arguments)
+    if not 1 <= args.shards <= 100_000:
+        parser.error("--shards: not within 1 to 100000")
+    return args
+
+
+def scratch(command, shards):
+    """The same command goes on where it was; another has another folder."""
+    name = hashlib.sha256(repr((command, shards)).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"lockwright-shards-{name}"
+
+
+def run_shard(command, number, shards, folder):
+    """On a worker: does one shard, and returns its file's name and bytes."""
+    folder = Path(folder) if folder else scratch(command, shards)
+    words = [*command, "--output", str(folder), "--shard", f"{number}/{shards}", "--resume"]
+    if shutil.which("setpriv"):
+        # A worker that dies takes the process with it: else it would hold the shard's file.
+        words = ["setpriv", "--pdeathsig", "KILL", "--", *words]
+    end = time.monotonic() + PATIENCE
+    while True:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode == 0:
+            break
+        if "another process works on" not in done.stderr or time.monotonic() > end:
+            raise RuntimeError(f"shard {number}/{shards}: {done.stderr.strip()}")
+        time.sleep(0.2)
+    file = folder / f"shard-{number}-of-{shards}.jsonl"
+    return number, file.name, file.read_bytes(), get_worker().address
+
+
+def run(client, command, shards, folder, tries=4, keep=None, say=print):
+    """Does all shards on the client's cluster; their files are in `folder` then."""
+    folder.mkdir(parents=True, exist_ok=True)
+    keep = str(keep) if keep else None
+
+    def submit(number):
+        # Impure: a shard that is tried again must not be answered from memory.
+        return client.submit(
+            run_shard, command, number, shards, keep, key=f"shard-{number}-of-{shards}-{os.urandom(4).hex()}", pure=False
+        )
+
+    numbers = {submit(number): number for number in range(1, shards + 1)}
+    tried = dict.fromkeys(numbers.values(), 1)
+    waiting = as_completed(numbers)
+    done = 0
+    for future in waiting:
+        number = numbers.pop(future)
+        if future.status != "finished":
+            if tried[number] == tries:
+                raise SystemExit(f"error: {future.exception()}\nhint: run it again: it goes on where it was")
+            tried[number] += 1
+            say(f"shard {number}/{shards} failed, once more: {str(future.exception()).splitlines()[0]}")
+            again = submit(number)
+            numbers[again] = number
+            waiting.add(again)
+            continue
+        _, name, content, worker = future.result()
+        (folder / name).write_bytes(content)
+        done += 1
+        say(f"{done} of {shards} shards: {number}/{shards} done by {worker}")
+
+
+def merge(command, folder, output):
+    """Makes the report; the exit code is the experiment's."""
+    program = command[:2] if Path(command[0]).name == "cargo" else command[:1]
+    return subprocess.run([*program, "merge", str(folder), "--output", str(output)]).returncode
+
+
+def main(arguments=None):
+    args = parse(arguments)
+    if any(word.split("=")[0] in ("--output", "--shard", "--resume") for word in args.command):
+        raise SystemExit(
+            f"error: {shlex.join(args.command)}: --output, --shard and --resume are added here\n"
+            "hint: leave them out of the command"
+        )
+    if args.scheduler:
+        cluster, client = None, Client(args.scheduler)
+    else:
+        cluster = LocalCluster(n_workers=args.workers, threads_per_worker=1, dashboard_address=None)
+        client = Client(cluster)
+    try:
+        say = lambda text: print(text, file=sys.stderr, flush=True)
+        folder = args.output / "shards"
+        run(client, args.command, args.shards, folder, args.tries, args.scratch, say)
+        if not args.scratch:
+            client.run(shutil.rmtree, str(scratch(args.command, args.shards)), ignore_errors=True)
+    finally:
+        client.close()
+        if cluster:
+            cluster.close()
+    return merge(args.command, folder, args.output)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
