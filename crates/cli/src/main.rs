@@ -72,7 +72,7 @@ const EXAMPLES: &str = "Examples:
   lockwright profile -- ./server                which locks it waits for, and why
   lockwright record -- ./server                 which locks it takes: a trace
   lockwright kernel --time 5s                   who waits inside the kernel
-  lockwright merge shards                       one report of many machines' runs
+  lockwright merge shards                       one report of all shards
   lockwright explore mcs                        schedules that break a lock?
   lockwright list                               which locks there are
   lockwright doctor ./server                    can this program be reached?
