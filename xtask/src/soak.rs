@@ -1,78 +1,162 @@
-//! Searches that are longer than the gate has time for. Nothing is taken by turns, models get ten times as long, and every lock and
-//! each of its faults is explored. What has passed is written down, so that a soak that was interrupted goes on where it was.
+//! Searches that are longer than the gate has time for. Nothing is taken by turns, models run to their end, and every lock and each of
+//! its faults is explored. What has passed is written down, so a soak that was interrupted goes on where it was. docs/soak.md says how to
+//! run it every night.
+
+mod notes;
+mod record;
+mod steps;
+
+pub(crate) use record::check;
 
 use crate::No;
-use crate::test::{PACKAGES, Runner, Step, install_packages};
+use crate::test::{PACKAGES, Step, install_packages, short};
 use anyhow::{Context, Result, ensure};
-use lockwright_locks::catalog::{CATALOG, READ_WRITE};
 use lockwright_tests::{SOAK, scratch};
-use std::collections::BTreeSet;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
+use lockwright_text::beside;
+use notes::{Note, Notes};
+use std::fs;
+use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
+use steps::{Plan, Sizes};
 
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Seconds to explore each lock for.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    /// Print each step: what it took, and at which commit it has passed.
+    #[arg(long, conflicts_with_all = ["again", "record"])]
+    list: bool,
+    /// Write the whole run that has just ended into bench/soak.toml.
+    #[arg(long, conflicts_with = "again")]
+    record: bool,
+    /// Only the steps whose names begin so; may be given again.
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+    /// Begin no step after this time: the next soak goes on from there.
+    #[arg(long, value_name = "HOURS", value_parser = hours)]
+    hours: Option<f64>,
+    /// Minutes to explore each lock for.
+    #[arg(long, value_name = "MINUTES", default_value_t = 5)]
     explore: u32,
+    /// Hours after which a model that has not come to its end is stopped, and counts as partial.
+    #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
+    model: f64,
     /// Forget what has passed, and begin again.
     #[arg(long)]
     again: bool,
 }
 
+fn hours(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(hours) if (0.001..=10_000.0).contains(&hours) => Ok(hours),
+        _ => Err(format!("'{text}' is no number of hours from 0.001 to 10000")),
+    }
+}
+
 /// Seconds that a step may take.
-const LIMIT: u64 = 6 * 3600;
+const LIMIT: u64 = 48 * 3600;
 
 pub(crate) fn main(args: Args) -> Result<()> {
-    install_packages(&PACKAGES)?;
-    let commit = commit()?;
-    let xtask = std::env::current_exe()?; // before a step builds a newer one: its path stays good
     let folder = scratch("soak")?;
-    let notes = folder.join("passed.txt");
-    if args.again && notes.exists() {
-        fs::remove_file(&notes)?;
+    let file = folder.join("passed.tsv");
+    if args.again && file.exists() {
+        fs::remove_file(&file)?;
     }
-    let passed: BTreeSet<String> = match fs::read_to_string(&notes) {
-        Ok(text) => text.lines().map(str::to_string).collect(),
-        Err(_) => BTreeSet::new(),
-    };
-    let steps = steps(args.explore);
-    let mut failed = 0;
-    for (number, (name, runner, words)) in steps.iter().enumerate() {
-        let note = format!("{commit} {name} {words}");
-        if passed.contains(&note) {
+    let notes = Notes::read(&file)?;
+    let all = steps::all(&Sizes { explore_s: 60 * args.explore, model_hours: args.model });
+    if let Some(name) = args.only.iter().find(|only| all.iter().all(|step| !step.is(only))) {
+        anyhow::bail!("no step begins with '{name}'\nhint: cargo xtask soak --list");
+    }
+    let is_meant =
+        |step: &&Plan| args.only.is_empty() || args.only.iter().any(|only| step.is(only));
+    let meant: Vec<&Plan> = all.iter().filter(is_meant).collect();
+    if args.list {
+        let commit = git(&["rev-parse", "--short=12", "HEAD"])?;
+        print!("{}", list(&meant, &notes, &commit));
+        return Ok(());
+    }
+    let commit = commit()?;
+    if args.record {
+        ensure!(args.only.is_empty(), "a part is not a whole run\nhint: cargo xtask soak --record");
+        return record::write(&all, &notes, &commit);
+    }
+    install_packages(&PACKAGES)?;
+    let until = args.hours.map(|hours| Instant::now() + Duration::from_secs_f64(3600.0 * hours));
+    run(&meant, notes, &commit, until, &folder)
+}
+
+/// Runs what has not passed at this commit.
+fn run(
+    steps: &[&Plan],
+    mut notes: Notes,
+    commit: &str,
+    until: Option<Instant>,
+    folder: &Path,
+) -> Result<()> {
+    let xtask = std::env::current_exe()?; // before a step builds a newer one: its path stays good
+    let (mut failed, mut left) = (0, 0);
+    for (number, plan) in steps.iter().enumerate() {
+        if notes.passed(commit, plan).is_some() {
+            continue;
+        }
+        if until.is_some_and(|until| Instant::now() >= until) {
+            left += 1;
             continue;
         }
         eprintln!("soak: {} of {}", number + 1, steps.len());
-        let step = Step { name, shows: words, runner: *runner, args: words, limit: LIMIT };
-        let count = step.run(&xtask, &[(SOAK, "1")], &folder.join(format!("{name}.log")))?;
-        if count.failed > 0 {
+        let (name, words) = (&plan.name, &plan.words);
+        let step = Step { name, shows: plan.shows, runner: plan.runner, args: words, limit: LIMIT };
+        let mut variables = vec![(SOAK, "1")];
+        variables.extend(plan.variables.iter().map(|(name, value)| (*name, value.as_str())));
+        let log = folder.join(format!("{name}.log"));
+        let start = Instant::now();
+        if step.run(&xtask, &variables, &log)?.failed > 0 {
             failed += 1;
             continue;
         }
-        let mut file = OpenOptions::new().create(true).append(true).open(&notes)?;
-        writeln!(file, "{note}")?;
+        let text = String::from_utf8_lossy(&fs::read(&log)?).into_owned();
+        notes.add(Note::new(commit, plan, start.elapsed().as_secs(), &text)?)?;
     }
+    let count = steps.len();
     if failed > 0 {
         return Err(No(format!(
-            "{failed} of {} steps failed; the others need not run again",
-            steps.len()
+            "{failed} of {count} steps failed; what has passed need not run again"
         ))
         .into());
     }
-    println!("all {} steps have passed at {commit}", steps.len());
+    if left > 0 {
+        return Err(No(format!(
+            "the time is over, and {left} of {count} steps are left: the same command goes on with them"
+        ))
+        .into());
+    }
+    println!("all {count} steps have passed at {commit}");
     Ok(())
+}
+
+/// The steps, what each took, and where it has passed.
+fn list(steps: &[&Plan], notes: &Notes, commit: &str) -> String {
+    let mut out = String::new();
+    let (mut here, mut seconds) = (0, 0);
+    for plan in steps {
+        let (took, passed) = match notes.last(plan) {
+            Some(note) => {
+                here += usize::from(note.commit == commit);
+                seconds += note.seconds;
+                (short(note.seconds), note.told())
+            }
+            None => ("-".to_owned(), "not yet run here".to_owned()),
+        };
+        let first = format!("{:<30} {took:>7}  ", plan.name);
+        out += &beside(&first, &format!("{passed}: {}", plan.shows));
+    }
+    let first = format!("{:<30} {:>7}  ", "total", short(seconds));
+    let total = format!("{here} of {} steps have passed at {commit}", steps.len());
+    out + &beside(&first, &total)
 }
 
 /// What has passed has passed for this source. One that is not committed has no name.
 fn commit() -> Result<String> {
-    let git = |args: &[&str]| -> Result<String> {
-        let output = Command::new("git").args(args).output().context("cannot run git")?;
-        ensure!(output.status.success(), "git {}: {}", args.join(" "), output.status);
-        Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
-    };
     let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
     ensure!(
         changes.is_empty(),
@@ -81,28 +165,10 @@ fn commit() -> Result<String> {
     git(&["rev-parse", "--short=12", "HEAD"])
 }
 
-/// Each step's name, who runs it, and its words.
-fn steps(explore: u32) -> Vec<(String, Runner, String)> {
-    let test = |name: &str, words: &str| {
-        (name.to_string(), Runner::Cargo, format!("test --no-fail-fast {words}"))
-    };
-    let mut steps = vec![
-        test("posix", "-p lockwright-tests --test posix -- --test-threads 4"),
-        test("apps", "-p lockwright-tests --test apps"),
-        ("conformance".into(), Runner::Xtask, "conformance".into()),
-        test("models", "-p lockwright-model -- --show-output"),
-        ("weaken".into(), Runner::Xtask, "weaken".into()),
-    ];
-    for id in CATALOG.iter().chain(READ_WRITE).map(|entry| entry.id).chain(["runtime"]) {
-        let run = format!("run --release -p lockwright-cli -- explore {id}");
-        steps.push((format!("explore-{id}"), Runner::Cargo, format!("{run} --time {explore}")));
-        steps.push((
-            format!("mutants-{id}"),
-            Runner::Cargo,
-            format!("{run} --mutants --schedules 100000"),
-        ));
-    }
-    steps
+fn git(args: &[&str]) -> Result<String> {
+    let output = Command::new("git").args(args).output().context("cannot run git")?;
+    ensure!(output.status.success(), "git {}: {}", args.join(" "), output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
 #[cfg(test)]
@@ -110,15 +176,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_lock_is_explored_and_no_step_has_anothers_name() {
-        let steps = steps(1);
-        let names: BTreeSet<_> = steps.iter().map(|(name, ..)| name).collect();
-        assert_eq!(names.len(), steps.len());
+    fn the_list_fits_and_says_where_each_step_has_passed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut notes = Notes::read(&folder.path().join("passed.tsv")).unwrap();
+        let all = steps::all(&Sizes { explore_s: 1, model_hours: 1.0 });
+        let steps: Vec<&Plan> = all.iter().collect();
+        let text = list(&steps, &notes, "abc");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert_eq!(text.matches("not yet run").count(), steps.len());
+        notes.add(Note::new("abc", steps[0], 90, "").unwrap()).unwrap();
+        notes.add(Note::new("old", steps[1], 30, "").unwrap()).unwrap();
+        let text = list(&steps, &notes, "abc");
         assert!(
-            CATALOG
-                .iter()
-                .chain(READ_WRITE)
-                .all(|entry| names.contains(&format!("explore-{}", entry.id)))
+            text.contains("90 s  passed at abc") && text.contains("30 s  passed at old"),
+            "{text}"
         );
+        let total = text.lines().rev().take(2).collect::<Vec<_>>();
+        assert!(total.concat().contains(&format!("1 of {} steps", steps.len())), "{text}");
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn main(args: Args) -> Result<()> {
         lock_file(&root, entry, &mut complaints)?;
     }
     arrows::check(&root, &mut complaints);
+    crate::soak::check(&root, &mut complaints);
     variables.complain(VARIABLES, &mut complaints);
     complaints.extend(book::unlisted(&root)?);
     let locks = Generated { what: "locks", page: root.join("docs/locks.md"), text: table() };

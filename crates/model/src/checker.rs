@@ -11,11 +11,28 @@ use std::time::{Duration, Instant};
 pub struct Budget {
     /// The most preemptions in one execution: first one, then two, up to this.
     pub preemptions: usize,
-    /// The time after which it stops, complete or not. `cargo xtask weaken` may allow less, by `LOCKWRIGHT_MODEL_MS`; a soak allows ten
-    /// times as much.
+    /// The time after which it stops, complete or not. `cargo xtask weaken` may allow less, by `LOCKWRIGHT_MODEL_MS`. In a soak that
+    /// variable alone counts, and without it nothing stops an exploration before its end.
     pub time: Duration,
     /// How many schedules to draw, where schedules are drawn.
     pub draws: usize,
+}
+
+impl Budget {
+    fn time_limit(self) -> Duration {
+        let asked = std::env::var("LOCKWRIGHT_MODEL_MS").ok().and_then(|ms| ms.parse().ok());
+        let asked = asked.map(Duration::from_millis);
+        match asked {
+            _ if is_soak() => asked.unwrap_or(Duration::MAX),
+            Some(asked) => self.time.min(asked),
+            None => self.time,
+        }
+    }
+}
+
+/// Does this run leave nothing out (`cargo xtask soak`)?
+fn is_soak() -> bool {
+    std::env::var_os("LOCKWRIGHT_SOAK").is_some()
 }
 
 /// What an exploration that found nothing wrong has covered. It is never nothing.
@@ -231,10 +248,7 @@ impl Checker for Loom {
     const NAME: &'static str = "loom";
 
     fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
-        let asked = std::env::var("LOCKWRIGHT_MODEL_MS").ok().and_then(|ms| ms.parse().ok());
-        let long = if std::env::var_os("LOCKWRIGHT_SOAK").is_some() { 10 } else { 1 };
-        let time =
-            long * asked.map_or(budget.time, |ms| budget.time.min(Duration::from_millis(ms)));
+        let time = budget.time_limit();
         let (count, body) = counted(body);
         let start = Instant::now();
         let mut complete = 0;
@@ -316,9 +330,10 @@ impl Checker for Shuttle {
     fn explore(budget: Budget, body: impl Fn() + Send + Sync + 'static) -> Coverage {
         let (count, body) = counted(body);
         let uniform = body.clone();
+        let draws = if is_soak() { 100 * budget.draws } else { budget.draws };
         // Both print the failing schedule, which `shuttle::replay` runs again.
-        shuttle::check_random(move || uniform(), budget.draws);
-        shuttle::check_pct(move || body(), budget.draws, 3);
+        shuttle::check_random(move || uniform(), draws);
+        shuttle::check_pct(move || body(), draws, 3);
         let executions = count.load(Ordering::Relaxed);
         assert_ne!(executions, 0, "a model that explores nothing shows nothing");
         Coverage::Drawn { executions }

@@ -1,0 +1,169 @@
+//! The steps of a soak.
+
+use crate::test::Runner;
+use lockwright_locks::catalog::{CATALOG, READ_WRITE};
+
+/// A step.
+pub(super) struct Plan {
+    pub(super) name: String,
+    pub(super) shows: &'static str,
+    pub(super) runner: Runner,
+    pub(super) words: String,
+    /// Beside the variable that says that this is a soak.
+    pub(super) variables: Vec<(&'static str, String)>,
+}
+
+impl Plan {
+    /// Does `prefix` mean it?
+    pub(super) fn is(&self, prefix: &str) -> bool {
+        self.name.starts_with(prefix)
+    }
+
+    /// What has to be the same for what has passed to have passed.
+    pub(super) fn key(&self) -> String {
+        let variables = self.variables.iter().map(|(name, value)| format!("{name}={value} "));
+        variables.collect::<String>() + &self.words
+    }
+}
+
+/// How long the steps search.
+pub(super) struct Sizes {
+    pub(super) explore_s: u32,
+    pub(super) model_hours: f64,
+}
+
+/// Models that are not one for each lock: `crates/model/tests/NAME.rs`.
+const MODELS: &[&str] =
+    &["amp", "condvar", "delegation", "leaving", "posix", "read_write", "rwlock", "timed", "wide"];
+
+/// Crates whose tests draw their inputs.
+const FUZZED: &[&str] = &["bench", "calibrate", "locks", "numbers", "stats"];
+
+/// Inputs for each of those tests; the gate draws 256.
+const CASES: u32 = 50_000;
+
+/// Milliseconds of stress under each lock; the gate has 2500.
+const STRESS_MS: u32 = 60_000;
+
+/// All of them.
+pub(super) fn all(sizes: &Sizes) -> Vec<Plan> {
+    let plan = |name: String, shows: &'static str, runner, words: String| Plan {
+        name,
+        shows,
+        runner,
+        words,
+        variables: Vec::new(),
+    };
+    let test = |name: &str, shows: &'static str, words: &str| {
+        plan(name.to_owned(), shows, Runner::Cargo, format!("test --no-fail-fast {words}"))
+    };
+    let mut steps = vec![
+        plan(
+            "build".into(),
+            "the library and the command",
+            Runner::Cargo,
+            "build --release".into(),
+        ),
+        test(
+            "posix",
+            "POSIX under every lock",
+            "-p lockwright-tests --test posix -- --test-threads 4",
+        ),
+        test("apps", "real programs under every lock", "-p lockwright-tests --test apps"),
+        plan(
+            "conformance".into(),
+            "glibc's own tests under every front lock",
+            Runner::Xtask,
+            "conformance".into(),
+        ),
+    ];
+    let mut stress =
+        test("stress", "a minute under each lock", "-p lockwright-tests --test stress");
+    stress.variables.push(("LOCKWRIGHT_STRESS_MS", STRESS_MS.to_string()));
+    steps.push(stress);
+    for name in FUZZED {
+        let words = format!("-p lockwright-{name} --lib");
+        let mut fuzz = test(&format!("fuzz-{name}"), "its parsers and sums, drawn inputs", &words);
+        fuzz.variables.push(("PROPTEST_CASES", CASES.to_string()));
+        steps.push(fuzz);
+    }
+    let model = |name: String, shows: &'static str, file: &str, lock: Option<&str>| {
+        let words = format!("-p lockwright-model --test {file} -- --show-output");
+        let mut model = test(&name, shows, &words);
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "within bounds")]
+        let ms = (sizes.model_hours * 3.6e6) as u64;
+        model.variables.push(("LOCKWRIGHT_MODEL_MS", ms.to_string()));
+        model.variables.extend(lock.map(|lock| ("LOCKWRIGHT_MODEL", lock.to_owned())));
+        model
+    };
+    for file in MODELS {
+        steps.push(model(format!("models-{file}"), "its models, to their end", file, None));
+    }
+    for entry in CATALOG {
+        let name = format!("models-locks-{}", entry.id);
+        steps.push(model(name, "its models, to their end", "locks", Some(entry.id)));
+    }
+    steps.push(plan(
+        "weaken".into(),
+        "every ordering and wake of every file",
+        Runner::Xtask,
+        "weaken --model 10000".into(),
+    ));
+    for id in CATALOG.iter().chain(READ_WRITE).map(|entry| entry.id).chain(["runtime"]) {
+        let run = format!("run --release -p lockwright-cli -- explore {id}");
+        let long = format!("{run} --time {}", sizes.explore_s);
+        steps.push(plan(format!("explore-{id}"), "schedules, drawn", Runner::Cargo, long));
+        let each = format!("{run} --mutants --schedules 100000");
+        steps.push(plan(format!("mutants-{id}"), "each fault is found", Runner::Cargo, each));
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::fs;
+
+    fn steps() -> Vec<Plan> {
+        all(&Sizes { explore_s: 1, model_hours: 1.0 })
+    }
+
+    #[test]
+    fn every_lock_is_explored_and_no_step_has_anothers_name() {
+        let steps = steps();
+        let names: BTreeSet<_> = steps.iter().map(|step| step.name.as_str()).collect();
+        assert_eq!(names.len(), steps.len());
+        for entry in CATALOG.iter().chain(READ_WRITE) {
+            assert!(names.contains(format!("explore-{}", entry.id).as_str()), "{}", entry.id);
+        }
+    }
+
+    #[test]
+    fn every_file_of_models_and_every_crate_that_draws_inputs_is_there() {
+        let root = crate::tidy::root();
+        let files = fs::read_dir(root.join("crates/model/tests")).unwrap().flatten();
+        let files = files.map(|file| file.path()).filter(|path| path.is_file());
+        let files: BTreeSet<String> =
+            files.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect();
+        let known = MODELS.iter().chain(&["locks"]).map(|name| (*name).to_owned()).collect();
+        assert_eq!(files, known);
+        let crates = fs::read_dir(root.join("crates")).unwrap().flatten();
+        let drawn = crates.filter(|one| {
+            let manifest = fs::read_to_string(one.path().join("Cargo.toml"));
+            manifest.is_ok_and(|text| text.contains("proptest ="))
+        });
+        let drawn: BTreeSet<String> =
+            drawn.map(|one| one.file_name().to_string_lossy().into_owned()).collect();
+        assert_eq!(drawn, FUZZED.iter().map(|name| (*name).to_owned()).collect());
+    }
+
+    #[test]
+    fn what_has_passed_depends_on_how_long_it_searched() {
+        let key = |model_hours| {
+            let steps = all(&Sizes { explore_s: 1, model_hours });
+            steps.iter().find(|step| step.is("models-amp")).unwrap().key()
+        };
+        assert_ne!(key(1.0), key(2.0));
+    }
+}
