@@ -1,13 +1,18 @@
 //! Where `liblockwright.so` is.
 
 use crate::hints::{Failure, cause};
+#[cfg(feature = "embed")]
+use lockwright_library::Error;
 use std::env;
 use std::path::{Path, PathBuf};
 
 pub(crate) const FILE: &str = "liblockwright.so";
 const VARIABLE: &str = "LOCKWRIGHT_LIBRARY";
 
-/// The library: `flag`, else the variable, else beside this executable or in `../lib`.
+/// Where a package may put it, seen from the command's folder.
+const PLACES: [&str; 3] = [".", "../lib/lockwright", "../lib"];
+
+/// The library: `flag`, else the variable, else in one of `PLACES`, else the embedded one in the user's cache.
 pub(crate) fn find(flag: Option<&Path>) -> Result<PathBuf, Failure> {
     let said = flag
         .map(|path| ("--library", path.to_owned()))
@@ -23,15 +28,53 @@ pub(crate) fn find(flag: Option<&Path>) -> Result<PathBuf, Failure> {
         .and_then(|path| path.canonicalize())
         .ok()
         .and_then(|path| path.parent().map(Path::to_owned));
-    let places =
-        folder.iter().flat_map(|folder| [folder.join(FILE), folder.join("../lib").join(FILE)]);
+    let places = folder.iter().flat_map(|folder| PLACES.map(|place| folder.join(place).join(FILE)));
     match places.into_iter().find_map(|place| place.canonicalize().ok()) {
         Some(found) => usable(found),
-        None => Err(Failure::new(format!(
-            "cannot find '{FILE}' beside this command, in '../lib', or by --library and {VARIABLE}"
-        ))
-        .hint("cargo build --release")),
+        None => embedded(),
     }
+}
+
+/// The one that this command carries, as a file in the user's cache.
+#[cfg(feature = "embed")]
+fn embedded() -> Result<PathBuf, Failure> {
+    if !lockwright_library::is_embedded() {
+        return Err(missing());
+    }
+    let variable = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+    let Some(cache) = cache else {
+        return Err(Failure::new(format!(
+            "no place for '{FILE}': neither XDG_CACHE_HOME nor HOME is set"
+        ))
+        .hint("XDG_CACHE_HOME=~/.cache lockwright run ..."));
+    };
+    match lockwright_library::write_in(&cache) {
+        Ok(Some(file)) => usable(file),
+        Ok(None) => Err(missing()),
+        Err(error) => {
+            let why = match &error {
+                Error::Io(path, error) => format!("'{}': {}", path.display(), cause(error)),
+                Error::Unsafe(_) => error.to_string(),
+            };
+            Err(Failure::new(format!("cannot keep '{FILE}' in the cache: {why}")).hint(
+                "XDG_CACHE_HOME=DIR lockwright run ..., with a folder that only you can write to",
+            ))
+        }
+    }
+}
+
+#[cfg(not(feature = "embed"))]
+fn embedded() -> Result<PathBuf, Failure> {
+    Err(missing())
+}
+
+fn missing() -> Failure {
+    Failure::new(format!(
+        "cannot find '{FILE}' beside this command, in '../lib/lockwright', '../lib', or by \
+         --library and {VARIABLE}"
+    ))
+    .hint("cargo build --release")
 }
 
 /// The dynamic linker splits `LD_PRELOAD` at blanks and colons, and takes it as bytes.

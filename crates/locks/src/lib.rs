@@ -33,6 +33,7 @@ pub mod numa;
 pub mod posix;
 pub mod queue;
 pub mod rw;
+pub mod sources;
 pub mod spec;
 pub mod spin;
 #[cfg(test)]

@@ -7,31 +7,8 @@ use super::mutant::{Mutation, Op, Site};
 use lockwright_locks::catalog::{find, visit_front};
 use lockwright_locks::entry::{Entry, FrontVisitor, Kind, Promise};
 use lockwright_locks::front::{Rule, Tuning};
+use lockwright_locks::sources::SOURCES;
 use lockwright_locks::spec::GLIBC;
-
-/// The locks' files in which some lines say so.
-const SOURCES: [(&str, &str); 20] = [
-    ("amp/cal_textbook.rs", include_str!("../../../locks/src/amp/cal_textbook.rs")),
-    ("amp/rearranger.rs", include_str!("../../../locks/src/amp/rearranger.rs")),
-    ("numa/shfllock.rs", include_str!("../../../locks/src/numa/shfllock.rs")),
-    ("condvar/mod.rs", include_str!("../../../locks/src/condvar/mod.rs")),
-    ("front/mod.rs", include_str!("../../../locks/src/front/mod.rs")),
-    ("front/line.rs", include_str!("../../../locks/src/front/line.rs")),
-    ("front/rule.rs", include_str!("../../../locks/src/front/rule.rs")),
-    ("front/beside.rs", include_str!("../../../locks/src/front/beside.rs")),
-    ("front/choice.rs", include_str!("../../../locks/src/front/choice.rs")),
-    ("front/grant.rs", include_str!("../../../locks/src/front/grant.rs")),
-    ("front/waiter.rs", include_str!("../../../locks/src/front/waiter.rs")),
-    ("front/leaving.rs", include_str!("../../../locks/src/front/leaving.rs")),
-    ("torn.rs", include_str!("../../../locks/src/torn.rs")),
-    ("posix/mod.rs", include_str!("../../../locks/src/posix/mod.rs")),
-    ("posix/mutex.rs", include_str!("../../../locks/src/posix/mutex.rs")),
-    ("rw/bravo.rs", include_str!("../../../locks/src/rw/bravo.rs")),
-    ("rw/per_cpu.rs", include_str!("../../../locks/src/rw/per_cpu.rs")),
-    ("rw/rwlock.rs", include_str!("../../../locks/src/rw/rwlock.rs")),
-    ("rw/waiting.rs", include_str!("../../../locks/src/rw/waiting.rs")),
-    ("posix/places.rs", include_str!("../../../locks/src/posix/places.rs")),
-];
 
 /// Why nobody notices this mutation of a site of `lock`, if that is known.
 pub fn why_it_survives(lock: &str, site: &Site, mutation: Mutation) -> Option<String> {

@@ -1,0 +1,25 @@
+//! The source of files that say which weakened orderings nobody notices, and why: `lockwright explore` reads it there.
+
+/// Files' names, from this crate's `src`, and what is in them.
+pub const SOURCES: &[(&str, &str)] = &[
+    ("amp/cal_textbook.rs", include_str!("amp/cal_textbook.rs")),
+    ("amp/rearranger.rs", include_str!("amp/rearranger.rs")),
+    ("numa/shfllock.rs", include_str!("numa/shfllock.rs")),
+    ("condvar/mod.rs", include_str!("condvar/mod.rs")),
+    ("front/mod.rs", include_str!("front/mod.rs")),
+    ("front/line.rs", include_str!("front/line.rs")),
+    ("front/rule.rs", include_str!("front/rule.rs")),
+    ("front/beside.rs", include_str!("front/beside.rs")),
+    ("front/choice.rs", include_str!("front/choice.rs")),
+    ("front/grant.rs", include_str!("front/grant.rs")),
+    ("front/waiter.rs", include_str!("front/waiter.rs")),
+    ("front/leaving.rs", include_str!("front/leaving.rs")),
+    ("torn.rs", include_str!("torn.rs")),
+    ("posix/mod.rs", include_str!("posix/mod.rs")),
+    ("posix/mutex.rs", include_str!("posix/mutex.rs")),
+    ("rw/bravo.rs", include_str!("rw/bravo.rs")),
+    ("rw/per_cpu.rs", include_str!("rw/per_cpu.rs")),
+    ("rw/rwlock.rs", include_str!("rw/rwlock.rs")),
+    ("rw/waiting.rs", include_str!("rw/waiting.rs")),
+    ("posix/places.rs", include_str!("posix/places.rs")),
+];
