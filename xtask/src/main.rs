@@ -7,9 +7,11 @@ mod choosing;
 mod conformance;
 mod demo;
 mod deny;
+mod dist;
 mod eval;
 mod fit;
 mod pool;
+mod release;
 mod soak;
 mod test;
 mod tidy;
@@ -50,6 +52,10 @@ enum Command {
     Book(book::Args),
     /// Check what the project is built from: licences, versions, sources, advisories (deny.toml).
     Deny(deny::Args),
+    /// Make what users install: a tarball, a Debian package, crates; with --check install and use them.
+    Dist(dist::Args),
+    /// Make a version: set it everywhere, close the changelog's `Unreleased`, commit, tag. Pushes nothing.
+    Release(release::Args),
     /// Run glibc's own thread tests with and without the library, and compare.
     Conformance(conformance::Args),
     /// Run the POSIX programs on 64-bit ARM, under user-mode emulation (needs a cross compiler).
@@ -106,6 +112,8 @@ fn main() -> ExitCode {
         Command::Tidy(args) => tidy::main(args),
         Command::Book(args) => book::main(args),
         Command::Deny(args) => deny::main(args),
+        Command::Dist(args) => dist::main(args),
+        Command::Release(args) => release::main(args),
         Command::Conformance(args) => conformance::main(args),
         Command::Aarch64(args) => aarch64::main(args),
         Command::Weaken(args) => weaken::main(args),

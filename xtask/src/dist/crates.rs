@@ -1,0 +1,177 @@
+//! The crates: packed, and used from where nothing else of the project is.
+
+use super::{VERSION, cargo, empty, run, stage, timed, tool};
+use anyhow::{Context, Result, ensure};
+use lockwright_tests::{Child, scratch};
+use serde::Deserialize;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    /// The registries that it may go to; none given: any.
+    publish: Option<Vec<String>>,
+}
+
+/// Packs those that may be published.
+pub(super) fn package(root: &Path, dist: &Path) -> Result<Vec<PathBuf>> {
+    let said = run(cargo().args(["metadata", "--no-deps", "--offline", "--format-version", "1"]))?;
+    let metadata: Metadata = serde_json::from_str(&said)?;
+    let names = metadata.packages.into_iter().filter(|package| package.publish.is_none());
+    let names: Vec<String> = names.map(|package| package.name).collect();
+    let mut pack =
+        cargo().args(["package", "--no-verify", "--allow-dirty", "--quiet", "--offline"]);
+    for name in &names {
+        pack = pack.args(["--package", name]);
+    }
+    run(pack.dir(root)).context("cargo package")?;
+    let folder = dist.join("crates");
+    empty(&folder)?;
+    let packed = scratch("package")?;
+    let names = names.into_iter().map(|name| format!("{name}-{VERSION}.crate"));
+    names
+        .map(|name| {
+            let to = folder.join(&name);
+            stage::copy(&packed.join(name), &to, 0o644)?;
+            Ok(to)
+        })
+        .collect()
+}
+
+/// Uses `lockwright-sync`; what README's readers would write first.
+const SYNC: &str = r#"//! Uses the published crate.
+use lockwright_sync::Mutex;
+
+fn main() {
+    let count = Mutex::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..10_000).for_each(|_| *count.lock() += 1));
+        }
+    });
+    println!("{}", *count.lock());
+}
+"#;
+
+/// Writes the library that the published crate carries into the folder that it is given.
+const LIBRARY: &str = r#"//! Uses the published crate.
+fn main() {
+    let cache = std::env::args_os().nth(1).expect("a folder");
+    let file = lockwright_library::write_in(cache.as_ref()).expect("it can be written");
+    println!("{}", file.expect("a release build has it").display());
+}
+"#;
+
+/// Builds and runs programs that use the crates as packed. The command is checked, and with `install` built and installed.
+pub(super) fn check(crates: &[PathBuf], dist: &Path, install: bool) -> Result<()> {
+    let folder = dist.join("elsewhere");
+    unpack(crates, &folder)?;
+    let cargo = |words: &[&str]| {
+        let child = cargo().args(words).args(["--quiet", "--offline"]).dir(&folder).limit(1800);
+        run(child).with_context(|| format!("cargo {}", words.join(" ")))
+    };
+    timed("lockwright-sync from its crate: a program runs", || {
+        let said = cargo(&["run", "--release", "--package", "uses-sync"])?;
+        ensure!(said == "40000\n", "it printed '{said}'");
+        Ok(())
+    })?;
+    timed("lockwright-library from its crate: a program has our locks", || {
+        let cache = folder.join("cache");
+        cargo(&["build", "--release", "--package", "uses-library"])?;
+        let program = scratch("release")?.join("uses-library");
+        let file = run(Child::new(program).args([&cache]))?;
+        serves(Path::new(file.trim()))
+    })?;
+    timed("lockwright-cli from its crate, with all that it needs: compiles", || {
+        cargo(&["check", "--package", "lockwright-cli"]).map(drop)
+    })?;
+    if install {
+        timed("lockwright-cli from its crate: cargo install, lockwright run", || {
+            installed(crates)
+        })?;
+    }
+    Ok(())
+}
+
+/// Does a program have our functions with this library?
+fn serves(library: &Path) -> Result<()> {
+    let said =
+        Child::new("true").env("LD_PRELOAD", library).env("LOCKWRIGHT_LOCK", "bogus").run()?;
+    ensure!(said.errors().contains("LOCKWRIGHT_LOCK"), "it says nothing: {}", said.describe());
+    Ok(())
+}
+
+/// A workspace of its own, in which the packed crates stand for the registry's.
+fn unpack(crates: &[PathBuf], folder: &Path) -> Result<()> {
+    empty(folder)?;
+    let root = folder.join("../../..");
+    let ours = fs::read_to_string(super::source().join("Cargo.toml"))?;
+    let ours: toml_edit::DocumentMut = ours.parse()?;
+    // As in the project, so that what others wrote is built once.
+    let release = ours["profile"]["release"].as_table().context("a release profile")?;
+    let keys = ["panic", "lto", "codegen-units", "debug"];
+    let mut manifest = "[workspace]\nresolver = '3'\nmembers = ['*-*']\nexclude = ['cache']\n\n[profile.release]\n".to_owned();
+    for key in keys {
+        let value = release.get(key).with_context(|| format!("{key} in the release profile"))?;
+        let _ = writeln!(manifest, "{key} = {}", value.to_string().trim());
+    }
+    manifest += "\n[patch.crates-io]\n";
+    for path in crates {
+        tool("tar", [Path::new("-xzf"), path, Path::new("-C"), folder])?;
+        let (name, directory) = names(path)?;
+        let _ = writeln!(manifest, "{name} = {{ path = '{directory}' }}");
+    }
+    stage::write(&folder.join("Cargo.toml"), &manifest)?;
+    let _ = root;
+    for (name, main) in [("sync", SYNC), ("library", LIBRARY)] {
+        let program = folder.join(format!("uses-{name}"));
+        stage::write(&program.join("src/main.rs"), main)?;
+        let manifest = format!(
+            "[package]\nname = 'uses-{name}'\nversion = '1.0.0'\nedition = '2024'\n\n\
+             [dependencies]\nlockwright-{name} = '{VERSION}'\n"
+        );
+        stage::write(&program.join("Cargo.toml"), &manifest)?;
+    }
+    stage::copy(&super::source().join("Cargo.lock"), &folder.join("Cargo.lock"), 0o644)
+}
+
+/// A crate's name, and that of the folder in it.
+fn names(path: &Path) -> Result<(String, String)> {
+    let directory = path.file_stem().and_then(|stem| stem.to_str()).context("a crate's name")?;
+    let name = directory.strip_suffix(&format!("-{VERSION}")).context("a crate of this version")?;
+    Ok((name.to_owned(), directory.to_owned()))
+}
+
+/// As somebody would who has only cargo: in an empty folder, without our profile. Then the command runs a program, with a library that
+/// it wrote to an empty cache.
+fn installed(crates: &[PathBuf]) -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let folder = folder.path();
+    let mut config = "[patch.crates-io]\n".to_owned();
+    for path in crates {
+        tool("tar", [Path::new("-xzf"), path, Path::new("-C"), folder])?;
+        let (name, directory) = names(path)?;
+        let _ = writeln!(config, "{name} = {{ path = '{}' }}", folder.join(directory).display());
+    }
+    stage::write(&folder.join(".cargo/config.toml"), &config)?;
+    let cli = format!("lockwright-cli-{VERSION}");
+    run(cargo()
+        .args(["install", "--quiet", "--offline", "--path", &cli, "--root", "installed"])
+        .dir(folder)
+        .env("CARGO_TARGET_DIR", folder.join("target"))
+        .limit(3600))?;
+    let cache = folder.join("cache");
+    let said = run(Child::new(folder.join("installed/bin/lockwright"))
+        .args(["run", "--", "sh", "-c", "echo $LD_PRELOAD"])
+        .env("XDG_CACHE_HOME", &cache))?;
+    let library = PathBuf::from(said.trim());
+    ensure!(library.starts_with(cache.canonicalize()?), "it preloads '{}'", library.display());
+    serves(&library)
+}
