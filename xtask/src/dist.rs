@@ -27,8 +27,9 @@ pub(crate) struct Args {
     install: bool,
 }
 
-/// What the check needs from Debian, beside what the tests need.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// What a program with our library says of LOCKWRIGHT_LOCK=bogus.
+const COMPLAINT: &str = "unknown lock 'bogus'";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 pub(crate) fn main(args: Args) -> Result<()> {
     let root = source();
@@ -38,8 +39,8 @@ pub(crate) fn main(args: Args) -> Result<()> {
         run(cargo().args(["build", "--release", "--quiet"]).limit(1800)).map(drop)
     })?;
     let release = target.join("release");
-    let tarball = timed("tarball", || stage::tarball(&root, &release, &dist))?;
-    let package = timed("Debian package", || deb::package(&root, &release, &dist))?;
+    let (tarball, tree) = timed("tarball", || stage::tarball(&root, &release, &dist))?;
+    let package = timed("Debian package", || deb::package(&root, &tree, &dist))?;
     let crates = timed("crates", || crates::package(&root, &dist))?;
     for path in [&tarball, &package].into_iter().chain(&crates) {
         println!("{:>9} {}", size(path)?, path.display());

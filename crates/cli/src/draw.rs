@@ -79,7 +79,8 @@ pub(crate) fn dashes(
     style: impl Into<ShapeStyle> + Copy,
 ) -> Drawn {
     let (dx, dy) = (f64::from(to.0 - from.0), f64::from(to.1 - from.1));
-    let length = dx.hypot(dy).max(1.0);
+    // Not `hypot`: the C library's needs glibc 2.35.
+    let length = (dx * dx + dy * dy).sqrt().max(1.0);
     let at = |d: f64| {
         let share = (d / length).min(1.0);
         (from.0 + (dx * share).round() as i32, from.1 + (dy * share).round() as i32)

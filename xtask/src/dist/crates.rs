@@ -1,12 +1,13 @@
 //! The crates: packed, and used from where nothing else of the project is.
 
-use super::{VERSION, cargo, empty, run, stage, timed, tool};
+use super::{COMPLAINT, VERSION, cargo, empty, run, stage, timed, tool};
 use anyhow::{Context, Result, ensure};
 use lockwright_tests::{Child, scratch};
 use serde::Deserialize;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
+use toml_edit::DocumentMut;
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -104,24 +105,21 @@ pub(super) fn check(crates: &[PathBuf], dist: &Path, install: bool) -> Result<()
 fn serves(library: &Path) -> Result<()> {
     let said =
         Child::new("true").env("LD_PRELOAD", library).env("LOCKWRIGHT_LOCK", "bogus").run()?;
-    ensure!(said.errors().contains("LOCKWRIGHT_LOCK"), "it says nothing: {}", said.describe());
+    ensure!(said.errors().contains(COMPLAINT), "it says nothing: {}", said.describe());
     Ok(())
 }
 
 /// A workspace of its own, in which the packed crates stand for the registry's.
 fn unpack(crates: &[PathBuf], folder: &Path) -> Result<()> {
     empty(folder)?;
-    let root = folder.join("../../..");
     let ours = fs::read_to_string(super::source().join("Cargo.toml"))?;
-    let ours: toml_edit::DocumentMut = ours.parse()?;
+    let ours: DocumentMut = ours.parse()?;
+    let mut manifest =
+        "[workspace]\nresolver = '3'\nmembers = ['*-*']\nexclude = ['cache']\n\n".to_owned();
     // As in the project, so that what others wrote is built once.
-    let release = ours["profile"]["release"].as_table().context("a release profile")?;
-    let keys = ["panic", "lto", "codegen-units", "debug"];
-    let mut manifest = "[workspace]\nresolver = '3'\nmembers = ['*-*']\nexclude = ['cache']\n\n[profile.release]\n".to_owned();
-    for key in keys {
-        let value = release.get(key).with_context(|| format!("{key} in the release profile"))?;
-        let _ = writeln!(manifest, "{key} = {}", value.to_string().trim());
-    }
+    let mut profile = DocumentMut::new();
+    profile["profile"] = ours["profile"].clone();
+    manifest += &profile.to_string();
     manifest += "\n[patch.crates-io]\n";
     for path in crates {
         tool("tar", [Path::new("-xzf"), path, Path::new("-C"), folder])?;
@@ -129,7 +127,6 @@ fn unpack(crates: &[PathBuf], folder: &Path) -> Result<()> {
         let _ = writeln!(manifest, "{name} = {{ path = '{directory}' }}");
     }
     stage::write(&folder.join("Cargo.toml"), &manifest)?;
-    let _ = root;
     for (name, main) in [("sync", SYNC), ("library", LIBRARY)] {
         let program = folder.join(format!("uses-{name}"));
         stage::write(&program.join("src/main.rs"), main)?;

@@ -1,6 +1,6 @@
 //! The Debian package.
 
-use super::stage::{self, DEBIAN_ZSH};
+use super::stage::{self, DOCS, LICENCES};
 use super::{VERSION, empty, run, tool};
 use anyhow::{Context, Result};
 use lockwright_tests::Child;
@@ -13,19 +13,26 @@ use std::path::{Path, PathBuf};
 /// Who stands in the package, unless `DEBFULLNAME` and `DEBEMAIL` say otherwise, as for Debian's own tools.
 const MAINTAINER: (&str, &str) = ("lockwright developers", "lockwright@packages.invalid");
 
-/// `lockwright_VERSION-1_ARCH.deb`.
-pub(super) fn package(root: &Path, release: &Path, dist: &Path) -> Result<PathBuf> {
+/// Where zsh looks for completions that packages have.
+const ZSH: &str = "share/zsh/vendor-completions";
+
+/// `lockwright_VERSION-1_ARCH.deb`, from the tarball's tree.
+pub(super) fn package(root: &Path, tarred: &Path, dist: &Path) -> Result<PathBuf> {
     let tree = dist.join("deb");
     empty(&tree)?;
     let usr = tree.join("usr");
-    stage::lay_out(root, release, &usr, DEBIAN_ZSH)?;
+    tool("cp", [Path::new("-a"), tarred, &usr])?;
+    fs::rename(usr.join(stage::ZSH), usr.join(ZSH))?;
+    for file in LICENCES {
+        fs::remove_file(usr.join(DOCS).join(file))?;
+    }
     let architecture = tool("dpkg", ["--print-architecture"])?.trim().to_owned();
     let maintainer = format!(
         "{} <{}>",
         env::var("DEBFULLNAME").unwrap_or(MAINTAINER.0.to_owned()),
         env::var("DEBEMAIL").unwrap_or(MAINTAINER.1.to_owned())
     );
-    let docs = usr.join("share/doc/lockwright");
+    let docs = usr.join(DOCS);
     stage::write(&docs.join("copyright"), &copyright(root)?)?;
     stage::copy(&root.join("CHANGELOG.md"), &docs.join("changelog"), 0o644)?;
     stage::write(&docs.join("changelog.Debian"), &changelog(root, &maintainer)?)?;
@@ -56,7 +63,10 @@ pub(super) fn package(root: &Path, release: &Path, dist: &Path) -> Result<PathBu
 fn depends(dist: &Path, usr: &Path) -> Result<String> {
     let folder = dist.join("shlibdeps");
     empty(&folder)?;
-    stage::write(&folder.join("debian/control"), "Source: lockwright\n\nPackage: lockwright\nArchitecture: any\n")?;
+    stage::write(
+        &folder.join("debian/control"),
+        "Source: lockwright\n\nPackage: lockwright\nArchitecture: any\n",
+    )?;
     let said = run(Child::new("dpkg-shlibdeps")
         .args(["-O", "--ignore-missing-info"])
         .args([usr.join("bin/lockwright"), usr.join("lib/lockwright/liblockwright.so")])

@@ -2,7 +2,7 @@
 //! `contrib/` has, word for word.
 
 use super::root::Root;
-use super::{run, source, stage, timed, tool};
+use super::{COMPLAINT, run, source, stage, timed, tool};
 use anyhow::{Context, Result, bail, ensure};
 use lockwright_tests::{Child, End, compile};
 use serde_json::Value;
@@ -121,7 +121,8 @@ fn systemd(root: &Root, dist: &Path) -> Result<()> {
     stage::write(&unit, "[Service]\nExecStart=/bin/true\n")?;
     let verify = || {
         let child = Child::new("systemd-analyze").args(["verify", "--man=no"]).args([&unit]);
-        child.env("SYSTEMD_UNIT_PATH", &folder).run()
+        // Before systemd's own units.
+        child.env("SYSTEMD_UNIT_PATH", format!("{}:", folder.display())).run()
     };
     let Ok(outcome) = verify() else {
         eprintln!("dist: not run: 'systemd-analyze verify' (no systemd here)");
@@ -139,8 +140,8 @@ fn systemd(root: &Root, dist: &Path) -> Result<()> {
 
 /// With these variables a program has our functions: a lock that doesn't exist is complained about.
 fn is_served(root: &Root, settings: &str) -> Result<()> {
-    let outcome = root.shell("", &format!("{settings} LOCKWRIGHT_LOCK=bogus true"))?;
-    ensure!(outcome.errors().contains("LOCKWRIGHT_LOCK"), "not served: {}", outcome.describe());
+    let outcome = root.shell("", &format!("{settings} LOCKWRIGHT_LOCK=bogus env true"))?;
+    ensure!(outcome.errors().contains(COMPLAINT), "not served: {}", outcome.describe());
     Ok(())
 }
 
@@ -180,7 +181,7 @@ fn kubernetes(root: &Root) -> Result<()> {
          mount -o remount,ro \"$ROOT/dev/shm\"; mount -o remount,bind,ro \"$ROOT\""
     );
     let command = format!(
-        "! : >/root-file && ! : >/dev/shm/file && {NOBODY} {settings} contend && \
+        "! touch /file 2>/dev/null && ! touch /dev/shm/file 2>/dev/null && {NOBODY} {settings} contend && \
          {NOBODY} {settings} LOCKWRIGHT_LOCK=bogus true"
     );
     let outcome = root.shell(&before, &command);
@@ -189,7 +190,7 @@ fn kubernetes(root: &Root) -> Result<()> {
         fs::remove_dir(&mountpoint)?;
     }
     let outcome = outcome?;
-    let is_served = outcome.errors().contains("LOCKWRIGHT_LOCK");
+    let is_served = outcome.errors().contains(COMPLAINT);
     ensure!(
         outcome.end == End::Code(0) && outcome.text() == DONE && is_served,
         "{}",
@@ -278,7 +279,7 @@ fn setuid_and_off(root: &Root) -> Result<()> {
     let (text, errors) = (outcome.text(), outcome.errors());
     // The one that isn't setuid complains, and only that one.
     ensure!(
-        text == DONE && errors.matches("LOCKWRIGHT_LOCK").count() == 1 && errors.ends_with(DONE),
+        text == DONE && errors.matches(COMPLAINT).count() == 1 && errors.ends_with(DONE),
         "{}",
         outcome.describe()
     );

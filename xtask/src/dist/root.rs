@@ -37,11 +37,10 @@ fn used(root: &Root, dist: &Path) -> Result<()> {
         "/usr/lib/lockwright/liblockwright.so\n",
     )?;
     // Its locks are ours: they counted.
-    let profile = root.run("lockwright profile --format json -- /root/contend")?;
-    ensure!(
-        profile.contains("\"g_lock\"") || profile.contains("own_lock"),
-        "no lock of it: {profile}"
-    );
+    let profile = root.run("lockwright profile --format json -- /root/contend 2>&1 >/dev/null")?;
+    let profile: serde_json::Value = serde_json::from_str(&profile).context(profile.clone())?;
+    let locks = profile["processes"][0]["locks"].as_array().context("locks in the profile")?;
+    ensure!(locks.iter().any(|lock| lock["name"] == "own_lock"), "no lock of it: {profile}");
     // A page for each command, that `man` finds and shows.
     for page in ["lockwright", "lockwright-run", "lockwright-profile"] {
         root.prints(&format!("man -w {page}"), &format!("/usr/share/man/man1/{page}.1.gz\n"))?;
@@ -137,7 +136,7 @@ impl Root {
              mount --bind /dev/$name \"$ROOT/dev/$name\"; done; \
              ln -s /proc/self/fd \"$ROOT/dev/fd\"; \
              mkdir \"$ROOT/dev/shm\"; mount -t tmpfs tmpfs \"$ROOT/dev/shm\"; {before}\n\
-             exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
+             exec env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
              chroot \"$ROOT\" sh -c \"$1\""
         );
         Child::new("unshare")

@@ -23,12 +23,14 @@ const FILES: &[(&str, &str)] = &[
     ("examples/cache.cpp", "share/doc/lockwright/examples"),
     ("examples/orders.cpp", "share/doc/lockwright/examples"),
 ];
-/// Where the Debian package has its completions for zsh; others look in `site-functions`.
-pub(super) const DEBIAN_ZSH: &str = "share/zsh/vendor-completions";
-const ZSH: &str = "share/zsh/site-functions";
+pub(super) const DOCS: &str = "share/doc/lockwright";
+/// What Debian has in files of other names.
+pub(super) const LICENCES: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "CHANGELOG.md"];
+/// Where zsh looks for completions.
+pub(super) const ZSH: &str = "share/zsh/site-functions";
 
-/// Lays the tree out in `to`, an empty folder. `zsh`: where its completions go.
-pub(super) fn lay_out(root: &Path, release: &Path, to: &Path, zsh: &str) -> Result<()> {
+/// Lays the tree out in `to`, an empty folder.
+fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
     let command = to.join("bin/lockwright");
     let library = to.join("lib/lockwright/liblockwright.so");
     let archive = to.join("lib/liblockwright_static.a");
@@ -65,22 +67,23 @@ pub(super) fn lay_out(root: &Path, release: &Path, to: &Path, zsh: &str) -> Resu
     for (shell, file) in [
         ("bash", "share/bash-completion/completions/lockwright"),
         ("fish", "share/fish/vendor_completions.d/lockwright.fish"),
-        ("zsh", &format!("{zsh}/_lockwright")),
+        ("zsh", &format!("{ZSH}/_lockwright")),
     ] {
         write(&to.join(file), &tool(ours, ["completions", shell])?)?;
     }
     Ok(())
 }
 
-/// `lockwright-VERSION-ARCH-linux.tar.gz`: the tree, and the licences. The same source gives the same bytes.
-pub(super) fn tarball(root: &Path, release: &Path, dist: &Path) -> Result<PathBuf> {
+/// `lockwright-VERSION-ARCH-linux.tar.gz`: the tree, and the licences. The same source gives the same bytes. And where the tree is.
+pub(super) fn tarball(root: &Path, release: &Path, dist: &Path) -> Result<(PathBuf, PathBuf)> {
     let name = format!("lockwright-{VERSION}-{}-linux", std::env::consts::ARCH);
     let folder = dist.join("tarball");
     empty(&folder)?;
     let top = folder.join(&name);
-    lay_out(root, release, &top, ZSH)?;
-    for file in ["LICENSE-APACHE", "LICENSE-MIT", "CHANGELOG.md"] {
-        copy(&root.join(file), &top.join("share/doc/lockwright").join(file), 0o644)?;
+    lay_out(root, release, &top)?;
+    let licences = LICENCES.map(|file| (file, top.join(DOCS).join(file)));
+    for (file, to) in &licences {
+        copy(&root.join(file), to, 0o644)?;
     }
     let tarball = dist.join(format!("{name}.tar.gz"));
     let date = committed(root)?;
@@ -91,7 +94,7 @@ pub(super) fn tarball(root: &Path, release: &Path, dist: &Path) -> Result<PathBu
         .args([&name])
         // gzip would write the time.
         .env("GZIP", "-9n"))?;
-    Ok(tarball)
+    Ok((tarball, top))
 }
 
 /// It runs from wherever it is unpacked, and the command finds its library there.
