@@ -15,7 +15,7 @@ use std::time::Instant;
 use times::Times;
 
 /// What the steps need from Debian.
-pub(crate) const PACKAGES: [&str; 22] = [
+pub(crate) const PACKAGES: [&str; 24] = [
     "build-essential",
     "chromium",
     "chromium-sandbox",
@@ -30,9 +30,11 @@ pub(crate) const PACKAGES: [&str; 22] = [
     "libsqlite3-dev",
     "libtcmalloc-minimal4",
     "memcached",
+    "mmdebstrap",
     "pkg-config",
     "procps",
     "python3",
+    "python3-yaml",
     "sqlite3",
     "strace",
     "stress-ng",
@@ -237,6 +239,13 @@ const STEPS: &[Step<'static>] = &[
         runner: Xtask,
         args: "eval programs --quick --only memcached,python,xz --out",
         limit: 600,
+    },
+    Step {
+        name: "dist",
+        shows: "packages and crates: made, installed in a bare Debian root, used, removed; docs/deploy.md's recipes (soak: `cargo install`)",
+        runner: Xtask,
+        args: "dist --check",
+        limit: 1200,
     },
 ];
 

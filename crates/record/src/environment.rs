@@ -190,7 +190,7 @@ pub const VARIABLES: &[Variable] = &[
             "run", "doctor", "bench", "compare", "tune", "record", "profile", "attach",
         ]),
         values: "the path of liblockwright.so, without blanks and colons",
-        default: "beside the command, else ../lib from there",
+        default: "beside the command, else in ../lib/lockwright or ../lib from there, else the copy that a release build carries",
         meaning: "The library that commands preload.",
         when: "at each command; --library has priority",
         set_by: "",

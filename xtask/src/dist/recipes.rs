@@ -2,8 +2,9 @@
 //! `contrib/` has, word for word.
 
 use super::root::Root;
-use super::{COMPLAINT, run, source, stage, timed, tool};
+use super::{COMPLAINT, VERSION, run, source, stage, timed};
 use anyhow::{Context, Result, bail, ensure};
+use lockwright_record::environment::VARIABLES;
 use lockwright_tests::{Child, End, compile};
 use serde_json::Value;
 use std::fs;
@@ -80,20 +81,14 @@ fn pages() -> Result<()> {
         }
     }
     ensure!(shown >= 3, "{shown} recipes on {PAGES:?}");
-    let known = tool(
-        "grep",
-        [
-            "-rhoE",
-            "LOCKWRIGHT_[A-Z_]+",
-            &source().join("crates").display().to_string(),
-            "--include=*.rs",
-        ],
-    )?;
     for text in recipes.iter().chain(&pages) {
-        for variable in variables(text) {
-            ensure!(known.lines().any(|name| name == variable), "nothing reads {variable}");
+        for name in variables(text) {
+            let is_known = VARIABLES.iter().any(|variable| variable.name == name);
+            ensure!(is_known, "there is no variable {name}");
         }
     }
+    let package = format!("lockwright_{VERSION}-1_");
+    ensure!(pages[1].contains(&package), "{} names another version", PAGES[1]);
     Ok(())
 }
 

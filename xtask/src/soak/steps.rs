@@ -109,6 +109,12 @@ pub(super) fn all(sizes: &Sizes) -> Vec<Plan> {
         Runner::Xtask,
         "weaken --model 10000".into(),
     ));
+    steps.push(plan(
+        "dist".into(),
+        "packages and crates, and `cargo install` of the command",
+        Runner::Xtask,
+        "dist --check --install".into(),
+    ));
     for id in CATALOG.iter().chain(READ_WRITE).map(|entry| entry.id).chain(["runtime"]) {
         let run = format!("run --release -p lockwright-cli -- explore {id}");
         let long = format!("{run} --time {}", sizes.explore_s);
