@@ -132,7 +132,7 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
     fs::create_dir_all(&out).with_context(|| format!("cannot make '{}'", out.display()))?;
     let command = format!("cargo xtask {}", env::args().skip(1).collect::<Vec<_>>().join(" "));
     for (name, text) in [
-        ("report.html", report::page(&results, command.trim())?),
+        ("report.html", report::report(&results, command.trim())?),
         ("picture.svg", picture::svg(&results, &report::machine(&results.libc))),
         ("table.md", picture::markdown(&results)),
     ] {

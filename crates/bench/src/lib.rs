@@ -142,12 +142,15 @@ pub fn main(
         report::raw(&plan, &measured, file)?;
     }
     let draw = |dir: &Path| -> Result<Vec<String>> {
+        let plots = [
+            ("throughput.svg", plot::throughput(&plan, &summaries, &ceilings, &machine)),
+            ("latency.svg", plot::latency(&plan, &summaries, &machine)),
+        ];
         let mut drawn = Vec::new();
-        if plot::throughput(&plan, &summaries, &ceilings, &machine, &dir.join("throughput.svg"))? {
-            drawn.push("throughput.svg".into());
-        }
-        if plot::latency(&plan, &summaries, &machine, &dir.join("latency.svg"))? {
-            drawn.push("latency.svg".into());
+        for (name, svg) in plots {
+            let (Some(svg), path) = (svg, dir.join(name)) else { continue };
+            std::fs::write(&path, svg).map_err(|cause| unwritable(&path, &cause))?;
+            drawn.push(name.to_owned());
         }
         Ok(drawn)
     };

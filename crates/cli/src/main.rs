@@ -2,11 +2,9 @@
 
 mod attach;
 mod catalog;
-mod chart;
 mod cmd;
 mod compare;
 mod ctl;
-mod draw;
 mod elf;
 mod epoch;
 mod epochs;
@@ -14,7 +12,6 @@ mod explore;
 mod export;
 mod find;
 mod hints;
-mod html;
 mod interrupt;
 mod kernel;
 mod launch;

@@ -280,7 +280,7 @@ pub(crate) fn write(all: &[Done], command: &str, dir: &Path) -> Result<usize, Fa
     let mut plots = Vec::new();
     for done in all {
         for drawn in &done.measured.plots {
-            let svg = plot::draw(drawn, &done.source()).map_err(Failure::new)?;
+            let svg = plot::draw(drawn, &done.source());
             plots.push((done.figure.figure.as_str(), drawn.name.as_str(), svg));
         }
     }

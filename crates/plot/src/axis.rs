@@ -62,6 +62,10 @@ impl Axis {
         Axis { ticks: Some(ticks.to_vec()), ..self }
     }
 
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// What is written beside it.
     pub(crate) fn title(&self) -> String {
         match (&self.kind, self.name.is_empty()) {

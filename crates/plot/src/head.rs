@@ -99,7 +99,7 @@ pub(crate) struct Placed<'a> {
 impl Head {
     pub(crate) fn placed(&self) -> Placed<'_> {
         let most = WIDTH - 2.0 * MARGIN;
-        let mut y = 4.0;
+        let mut y = 8.0;
         let mut words = Vec::new();
         let title = Pen::new(LARGE, Ink::TEXT, Side::Left).bold();
         let source = Pen::new(SMALL, Ink::SOFT, Side::Left);

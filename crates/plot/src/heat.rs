@@ -103,7 +103,7 @@ impl HeatBlock {
                 let (x, Step { paper, ink, .. }) = (from + n as f64 * field, steps[*step]);
                 canvas.block((x, y), (x + field - 2.0, y + ROW - 2.0), paper);
                 let pen = Pen::new(NORMAL, ink, Side::Middle);
-                canvas.text(text, (x + field / 2.0 - 1.0, y + ROW / 2.0 - 1.0), pen);
+                canvas.text(text, (x + field / 2.0 - 1.0, y + ROW / 2.0), pen);
             }
         }
     }

@@ -25,6 +25,5 @@ pub use canvas::Ink;
 pub use curves::{Curves, Note, Panel, Range, Series};
 pub use head::{Head, Look, Style};
 pub use heat::{Field, Heat, HeatBlock, Step};
-pub use maud::{Markup, PreEscaped, html};
 pub use rows::{Block, Cell, Column, Group, Mark, Row, Rows, Rule};
 pub use terminal::terminal;

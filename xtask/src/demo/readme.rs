@@ -34,7 +34,7 @@ pub(super) fn write(root: &Path, results: &Results, command: &str) -> Result<()>
     let path = root.join("README.md");
     let text = fs::read_to_string(&path).context("cannot read README.md")?;
     let fresh = replaced(&text, &section(results, &machine, &report::date()?, command))?;
-    let svg = picture::svg(results, &machine) + "\n";
+    let svg = picture::svg(results, &machine);
     fs::write(root.join(PICTURE), svg).with_context(|| format!("cannot write {PICTURE}"))?;
     fs::write(path, fresh).context("cannot write README.md")
 }

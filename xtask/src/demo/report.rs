@@ -1,236 +1,182 @@
 //! The report: one HTML page that needs nothing else, no network and no script.
 
-use super::chart::{bars, cdf, colour, dash, escape, tails};
+use super::chart::{bars, cdf, colour, tails};
 use super::cores::FACTOR;
 use super::picture;
 use super::stats::{self, Figure, Group, Panel, RULE, Summary, thousands, time};
 use super::words;
 use super::{GLIBC, LOOKS, Results};
 use anyhow::{Result, ensure};
+use lockwright_plot::page;
 use lockwright_tests::{Child, End};
-use std::fmt::Write as _;
+use maud::{Markup, html};
 use std::{fs, thread};
 
-pub(crate) const STYLE: &str = include_str!("report.css");
-
-pub(super) fn page(results: &Results, command: &str) -> Result<String> {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>lockwright demo</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>lockwright demo</h1>\n\
-         <p class=\"lead\">An unmodified database program under glibc’s lock and under ours: on this machine as it \
-         is, and on a big core and a little one.</p>\n"
-    );
-    if let Some(warning) = stats::disturbed(results.disturbance) {
-        let _ = writeln!(page, "<p class=\"warning\">Warning: {}.</p>", escape(&warning));
-    }
-    for sentence in words::sentences(&results.panels, &results.next) {
-        let (what, rest) = sentence.split_once(": ").unwrap_or((&sentence, ""));
-        let _ = writeln!(page, "<p class=\"said\"><b>{what}:</b> {}</p>", marked(rest));
-    }
-    let _ = writeln!(
-        page,
-        "<figure>{}</figure>\n</header>",
-        picture::svg(results, &machine(&results.libc))
-    );
-    for panel in &results.panels {
-        section(&mut page, panel, results);
-    }
-    method(&mut page, results, command)?;
-    page.push_str("</main>\n</body>\n</html>\n");
-    Ok(page)
-}
-
-/// A sentence in HTML: what stands between backticks is code.
-fn marked(sentence: &str) -> String {
-    let mut html = String::new();
-    for (n, piece) in sentence.split('`').enumerate() {
-        let piece = escape(piece);
-        match n % 2 {
-            0 => html += &piece.replace('\'', "’"),
-            _ => html += &format!("<code>{piece}</code>"),
+pub(super) fn report(results: &Results, command: &str) -> Result<String> {
+    let date = date()?;
+    let sentences = words::sentences(&results.panels, &results.next);
+    let body = html! {
+        h1 { "lockwright demo" }
+        p.lead {
+            "An unmodified database program under glibc’s lock and under ours: on this machine as it is, and on a big \
+            core and a little one."
         }
-    }
-    html
-}
-
-fn legend(page: &mut String, summaries: &[Summary], glibc: &str) {
-    page.push_str("<p class=\"legend\">");
-    for (n, summary) in summaries.iter().enumerate() {
-        let what = if n == 0 { format!(" ({glibc})") } else { String::new() };
-        // Objectives differ from database to database.
-        let slo = if summary.subject.slo_ns.is_some() { ", with an SLO" } else { "" };
-        let _ = write!(
-            page,
-            "<span><svg viewBox=\"0 0 34 12\" width=\"34\" height=\"12\" aria-hidden=\"true\">\
-             <line x1=\"1\" y1=\"6\" x2=\"33\" y2=\"6\" stroke=\"{}\" stroke-width=\"3\" \
-             stroke-dasharray=\"{}\"/></svg> {}{slo}{what}</span>",
-            colour(n),
-            dash(n),
-            escape(&summary.subject.lock)
-        );
-    }
-    page.push_str("</p>\n");
-}
-
-fn section(page: &mut String, panel: &Panel, results: &Results) {
-    let tag = match panel.cores {
-        None => {
-            "<span class=\"tag\" title=\"measured on the machine named below, as it is\">real</span>"
+        @if let Some(warning) = stats::disturbed(results.disturbance) {
+            (page::warning(format!("Warning: {warning}.")))
         }
-        Some(_) => {
-            "<span class=\"tag emulated\" title=\"measured on the machine named below, one of whose cores is made \
-             slower\">emulated</span>"
+        @for sentence in &sentences {
+            @let (what, rest) = sentence.split_once(": ").unwrap_or((sentence, ""));
+            p { b { (what) ":" } " " (page::marked(rest)) }
         }
+        (page::figure(&picture::svg(results, &machine(&results.libc)), ""))
+        @for panel in &results.panels { (section(panel, results)) }
+        (method(results, command, &date))
     };
-    let (title, glibc) = match &panel.cores {
-        None => ("This machine", "the C library’s own, nothing preloaded"),
+    Ok(page::page("lockwright demo", &body))
+}
+
+fn section(panel: &Panel, results: &Results) -> Markup {
+    let (title, tag) = match panel.cores {
+        None => {
+            ("This machine ", page::tag("real", "measured on the machine named below, as it is"))
+        }
         Some(_) => (
-            "Big and little cores",
-            "its algorithm, run by our library, which makes the little core slow",
+            "Big and little cores ",
+            page::tag(
+                "emulated",
+                "measured on the machine named below, one of whose cores is made slower",
+            ),
         ),
     };
-    let _ = writeln!(page, "<section>\n<h2>{title} {tag}</h2>");
-    if let Some(cores) = &panel.cores {
-        let _ = writeln!(
-            page,
-            "<p>Two threads, one on a big core and one on a little one: what a thread computes on CPU {} takes {FACTOR} \
-             times as long (<code>LOCKWRIGHT_EMULATE={}</code>; docs/emulation.md). Each operation is an epoch; those \
-             locks that know epochs are run with an SLO, the P99 that glibc has on the little core in {LOOKS} first runs, and without \
-             one. All latencies are the little core’s.</p>",
-            cores.little,
-            escape(&cores.spec)
-        );
-    }
-    if let Some(group) = panel.groups.first() {
-        legend(page, &group.summaries, glibc);
-    }
-    for (database, engine) in &results.engines {
-        let own: Vec<_> =
-            panel.groups.iter().filter(|group| group.setting.database == *database).collect();
-        if !own.is_empty() {
-            one_database(page, panel, database, engine, &own);
+    html! {
+        h2 { (title) (tag) }
+        @match &panel.cores {
+            None => p { "glibc is the C library’s own, nothing preloaded." },
+            Some(cores) => p {
+                "Two threads, one on a big core and one on a little one: what a thread computes on CPU " (cores.little)
+                " takes " (FACTOR) " times as long (" code { "LOCKWRIGHT_EMULATE=" (cores.spec) } "; \
+                docs/emulation.md). Each operation is an epoch; those locks that know epochs are run with an SLO, the P99 \
+                that glibc has on the little core in " (LOOKS) " first runs, and without one. All latencies are the little \
+                core’s. glibc is its algorithm, run by our library, which makes the little core slow."
+            },
+        }
+        @for (database, engine) in &results.engines {
+            @let own: Vec<_> = panel.groups.iter().filter(|group| group.setting.database == *database).collect();
+            @if !own.is_empty() { (one_database(panel, database, engine, &own)) }
         }
     }
-    page.push_str("</section>\n");
 }
 
-fn one_database(page: &mut String, panel: &Panel, database: &str, engine: &str, own: &[&Group]) {
-    let workload = if database == "sqlite" {
-        "Threads share one in-memory connection in SQLite’s serialized mode; the contended lock is the \
-         connection’s own recursive <code>pthread_mutex_t</code>. Each operation is a DEFERRED transaction: \
-         ⅓ insert, ⅓ point query on an indexed column, ⅓ range query with a filter on a column without index."
-    } else {
-        "50 % put (an update), 50 % get, each a transaction. LMDB’s own mutexes are shared between \
-         processes and stay glibc’s, so the program opens LMDB with <code>MDB_NOLOCK</code> and locks by itself: \
-         a <code>pthread_mutex_t</code> around write transactions and one over the reader slots."
-    };
-    let _ = writeln!(page, "<h3>{}</h3>", escape(engine));
-    if panel.cores.is_none() {
-        let _ = writeln!(page, "<p>{workload}</p>");
-    }
+fn one_database(panel: &Panel, database: &str, engine: &str, own: &[&Group]) -> Markup {
     let label = |group: &Group| match panel.cores {
         None => stats::threads(group.setting.threads),
         Some(_) => "big + little".into(),
     };
     let groups: Vec<_> = own.iter().map(|group| (label(group), &group.summaries[..])).collect();
-    let _ = writeln!(
-        page,
-        "<figure>{}<figcaption>Bars: median of the rounds. Dots: the rounds. In brackets: times glibc’s, median of \
-         the ratios within a round. All of it {}.</figcaption></figure>",
-        bars(engine, &groups),
-        panel.origin()
-    );
-    match own {
-        [group] if group.slo_ns.is_some() => {
-            let slo_ns = group.slo_ns.unwrap_or(1);
-            let _ = writeln!(page, "<figure>{}</figure>", tails(engine, &group.summaries, slo_ns));
-        }
-        _ => {
-            page.push_str("<div class=\"pair\">\n");
-            for group in own {
-                let _ = writeln!(page, "<figure>{}</figure>", cdf(&label(group), &group.summaries));
+    let second = match own {
+        [Group { slo_ns: Some(slo_ns), .. }] => tails(engine, own[0], *slo_ns),
+        _ => cdf(engine, &groups),
+    };
+    html! {
+        h3 { (engine) }
+        @if panel.cores.is_none() { p {
+            @if database == "sqlite" {
+                "Threads share one in-memory connection in SQLite’s serialized mode; the contended lock is the \
+                connection’s own recursive " code { "pthread_mutex_t" } ". Each operation is a DEFERRED transaction: ⅓ \
+                insert, ⅓ point query on an indexed column, ⅓ range query with a filter on a column without index."
+            } @else {
+                "50 % put (an update), 50 % get, each a transaction. LMDB’s own mutexes are shared between processes and \
+                stay glibc’s, so the program opens LMDB with " code { "MDB_NOLOCK" } " and locks by itself: a "
+                code { "pthread_mutex_t" } " around write transactions and one over the reader slots."
             }
-            page.push_str("</div>\n");
-        }
+        } }
+        (page::figure(&bars(engine, &groups), html! {
+            "Bars: median of the rounds. Dots: the rounds. Behind them: times glibc’s, median of the ratios within a \
+            round. All of it " (panel.origin()) "."
+        }))
+        (page::figure(&second, ""))
+        (table(panel, own))
     }
-    table(page, panel, own);
 }
 
-fn table(page: &mut String, panel: &Panel, own: &[&Group]) {
+fn table(panel: &Panel, own: &[&Group]) -> Markup {
     let (first, last) = match panel.cores {
         None => ("threads", "CPU/operation"),
         Some(_) => ("SLO", "P99 of SLO"),
     };
-    let _ = write!(
-        page,
-        "<div class=\"scroll\"><table>\n<thead><tr><th>{first}</th><th>lock</th><th>operations/s</th>\
-         <th>of glibc</th><th>spread</th><th>P50</th><th>P99</th><th>P99.9</th><th>longest</th>\
-         <th>{last}</th></tr></thead>\n<tbody>\n",
-    );
-    for group in own {
-        for (n, summary) in group.summaries.iter().enumerate() {
-            let ratio = summary.ratio(Figure::Throughput).spread;
-            let spread = match n {
-                0 => String::new(),
-                _ => format!("{:.2} to {:.2}", ratio.min, ratio.max),
-            };
-            let first = match (panel.cores.is_some(), n) {
-                (false, 0) => group.setting.threads.to_string(),
-                (false, _) => String::new(),
-                (true, _) => summary.subject.slo_ns.map_or("none".into(), time),
-            };
-            let last = match group.slo_ns {
-                Some(slo_ns) => format!("{:.2}", summary.of_slo(slo_ns)),
-                None => time(summary.cpu_ns.median as u64),
-            };
-            let _ = writeln!(
-                page,
-                "<tr{}><td>{first}</td><td><i style=\"background:{}\"></i>{}</td><td>{}</td>\
-                 <td>{:.2}</td><td>{spread}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{last}</td></tr>",
-                if n == 0 { " class=\"first\"" } else { "" },
-                colour(n),
-                escape(&summary.subject.lock),
-                thousands(summary.rate.median),
-                ratio.median,
-                time(summary.latency.quantile(0.5)),
-                time(summary.latency.quantile(0.99)),
-                time(summary.latency.quantile(0.999)),
-                time(summary.latency.max()),
-            );
-        }
-    }
-    page.push_str("</tbody>\n</table></div>\n");
+    let header = [
+        first,
+        "lock",
+        "operations/s",
+        "of glibc",
+        "spread",
+        "P50",
+        "P99",
+        "P99.9",
+        "longest",
+        last,
+    ];
+    let row = |group: &Group, n: usize, summary: &Summary| {
+        let ratio = summary.ratio(Figure::Throughput).spread;
+        let at = |share| time(summary.latency.quantile(share));
+        let first = match (panel.cores.is_some(), n) {
+            (false, 0) => group.setting.threads.to_string(),
+            (false, _) => String::new(),
+            (true, _) => summary.subject.slo_ns.map_or("none".into(), time),
+        };
+        let spread = match n {
+            0 => String::new(),
+            _ => format!("{:.2} to {:.2}", ratio.min, ratio.max),
+        };
+        let last = match group.slo_ns {
+            Some(slo_ns) => format!("{:.2}", summary.of_slo(slo_ns)),
+            None => time(summary.cpu_ns.median as u64),
+        };
+        let cells = [
+            first,
+            String::new(),
+            thousands(summary.rate.median),
+            format!("{:.2}", ratio.median),
+            spread,
+            at(0.5),
+            at(0.99),
+            at(0.999),
+            time(summary.latency.max()),
+            last,
+        ];
+        let mut row = page::Row { first: n == 0, ..page::Row::of(cells) };
+        row.cells[1] = html! { (page::chip(&colour(n).css())) (summary.subject.lock) };
+        row
+    };
+    let rows = own.iter().flat_map(|group| {
+        group.summaries.iter().enumerate().map(move |(n, summary)| row(group, n, summary))
+    });
+    page::table(header, 2, false, rows)
 }
 
-fn method(page: &mut String, results: &Results, command: &str) -> Result<()> {
-    let rounds = results.rounds;
-    let _ = writeln!(
-        page,
-        "<section class=\"method\">\n<h2>How this was measured</h2>\n<dl>\n\
-         <dt>Machine</dt><dd>{}</dd>\n<dt>Date</dt><dd>{}</dd>\n\
-         <dt>Command</dt><dd><code>{}</code></dd>\n\
-         <dt>Rounds</dt><dd>{rounds}, of {} s a run (on big and little cores the first third of it is not counted). Every \
-         round runs every lock once, in an order that rotates; a lock is compared with {GLIBC} in the same round. \
-         Latencies are of all rounds together and include the wait for the lock.</dd>\n\
-         <dt>Verdicts</dt><dd>{RULE}.</dd>\n\
-         <dt>Other load</dt><dd>other programs used {:.1} % of the CPUs meanwhile.</dd>\n\
-         <dt>Correctness</dt><dd>the program checked every answer and, at the end, the whole database: all \
-         runs were right (else there would be no report).</dd>\n\
-         <dt>Our locks</dt><dd>the same binary, with <code>LD_PRELOAD=liblockwright.so</code> and \
-         <code>LOCKWRIGHT_LOCK</code> set to the lock’s name.</dd>\n\
-         <dt>real</dt><dd>measured on the machine named here, as it is.</dd>\n\
-         <dt>emulated</dt><dd>measured there too, while the library makes one core slow. Caches and memory are the real \
-         machine’s. Nothing on this page is simulated.</dd>\n\
-         </dl>\n</section>",
-        escape(&machine(&results.libc)),
-        escape(&date()?),
-        escape(command.trim()),
-        results.seconds,
-        results.disturbance * 100.0,
-    );
-    Ok(())
+fn method(results: &Results, command: &str, date: &str) -> Markup {
+    let (rounds, seconds) = (results.rounds, results.seconds);
+    html! {
+        h2 { "How this was measured" }
+        (page::terms([
+            ("Machine", html! { (machine(&results.libc)) }),
+            ("Date", html! { (date) }),
+            ("Command", html! { code { (command.trim()) } }),
+            ("Rounds", html! { (rounds) ", of " (seconds) " s a run (on big and little cores the first third of it is \
+                not counted). Every round runs every lock once, in an order that rotates; a lock is compared with "
+                (GLIBC) " in the same round. Latencies are of all rounds together and include the wait for the lock." }),
+            ("Verdicts", html! { (RULE) "." }),
+            ("Other load", html! { "other programs used " (format!("{:.1}", results.disturbance * 100.0))
+                " % of the CPUs meanwhile." }),
+            ("Correctness", html! { "the program checked every answer and, at the end, the whole database: all runs \
+                were right (else there would be no report)." }),
+            ("Our locks", html! { "the same binary, with " code { "LD_PRELOAD=liblockwright.so" } " and "
+                code { "LOCKWRIGHT_LOCK" } " set to the lock’s name." }),
+            ("real", html! { "measured on the machine named here, as it is." }),
+            ("emulated", html! { "measured there too, while the library makes one core slow. Caches and memory are \
+                the real machine’s. Nothing on this page is simulated." }),
+        ]))
+    }
 }
 
 /// One line on the machine: what it is and what runs on it.

@@ -119,7 +119,7 @@ fn tables_fit_a_terminal_and_say_what_is_emulated() {
 #[test]
 fn report_picture_and_table_have_a_row_for_each_lock() {
     let results = results(9, (1.3, 4), (2.1, 1));
-    let page = report::page(&results, "cargo xtask demo").unwrap();
+    let page = report::report(&results, "cargo xtask demo").unwrap();
     for said in [
         ">real</span>",
         ">emulated</span>",
@@ -130,7 +130,7 @@ fn report_picture_and_table_have_a_row_for_each_lock() {
         assert!(page.contains(said), "no {said}");
     }
     let svg = picture::svg(&results, &report::machine(&results.libc));
-    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>") && page.contains(&svg));
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n") && page.contains(&svg));
     // Two rows of five figures, three of four: emulation spends CPU time on being slow; and the key's three.
     assert_eq!(svg.matches("<circle ").count(), 2 * 5 + 3 * 4 + 3);
     let table = picture::markdown(&results);

@@ -3,10 +3,11 @@
 use super::chart::{bars, cdfs, sweep};
 use super::figures::{self, Point, Results, VIOLATIONS};
 use super::{Evaluation, save};
-use crate::demo::chart::escape;
-use crate::demo::report::{STYLE, machine};
+use crate::demo::report::machine;
 use crate::demo::stats::{disturbed, thousands, time};
 use anyhow::{Context, Result};
+use lockwright_plot::page;
+use maud::{Markup, PreEscaped, html};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs;
@@ -45,7 +46,7 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     save(&out.join("summary.json"), &(serde_json::to_string_pretty(&summary)? + "\n"))?;
     save(&out.join("README.md"), &readme(evaluation))?;
     let page_path = out.join("report.html");
-    save(&page_path, &page(evaluation))?;
+    save(&page_path, &report(evaluation))?;
     Ok(page_path)
 }
 
@@ -102,193 +103,138 @@ fn plots(results: &Results) -> Vec<(&'static str, String)> {
     plots
 }
 
-fn page(evaluation: &Evaluation) -> String {
-    let tag = evaluation.machine.tag();
-    let what = whence(evaluation);
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>lockwright: LibASL’s databases</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>LibASL’s databases <span class=\"tag\" title=\"{what}\">{tag}</span></h1>\n\
-         <p class=\"lead\">Four databases of <i>Asymmetry-aware Scalable Locking</i> (PPoPP 2022, section 4.2) under \
-         its locks and ours, on {} ({tag}: {what}). Upscaledb, the fifth, is not available: Debian 12 has no \
-         package of it.</p>\n",
-        escape(&evaluation.machine.spec)
-    );
+fn report(evaluation: &Evaluation) -> String {
+    let (tag, what) = (evaluation.machine.tag(), whence(evaluation));
+    let mut warnings = Vec::new();
     if evaluation.quick {
-        page.push_str(
-            "<p class=\"warning\">A quick run: it only shows that everything works. The figures mean nothing.</p>\n",
-        );
+        let quick = "A quick run: it only shows that everything works. The figures mean nothing";
+        warnings.push(quick.to_owned());
     }
-    if evaluation.interrupted {
-        let _ = writeln!(page, "<p class=\"warning\">{INTERRUPTED}.</p>");
-    }
+    warnings.extend(evaluation.interrupted.then(|| INTERRUPTED.to_owned()));
     if !evaluation.epochs {
-        page.push_str(
-            "<p class=\"warning\">The library offered no epochs: SLOs had no effect.</p>\n",
-        );
+        warnings.push("The library offered no epochs: SLOs had no effect".to_owned());
     }
-    if let Some(warning) = disturbed(evaluation.disturbance) {
-        let _ = writeln!(page, "<p class=\"warning\">Warning: {}.</p>", escape(&warning));
-    }
-    page.push_str("</header>\n");
-    verdicts(&mut page, evaluation);
-    for results in &evaluation.results {
-        section(&mut page, results);
-    }
-    method(&mut page, evaluation);
-    page.push_str("</main>\n</body>\n</html>\n");
-    page
+    warnings.extend(disturbed(evaluation.disturbance).map(|why| format!("Warning: {why}")));
+    let body = html! {
+        h1 { "LibASL’s databases " (page::tag(tag, what)) }
+        p.lead {
+            "Four databases of " i { "Asymmetry-aware Scalable Locking" } " (PPoPP 2022, section 4.2) under its locks and \
+            ours, on " (evaluation.machine.spec) " (" (tag) ": " (what) "). Upscaledb, the fifth, is not available: \
+            Debian 12 has no package of it."
+        }
+        @for text in warnings { (page::warning(text + ".")) }
+        (verdicts(evaluation))
+        @for results in &evaluation.results { (section(results)) }
+        (method(evaluation))
+    };
+    page::page("lockwright: LibASL’s databases", &body)
 }
 
-fn verdicts(page: &mut String, evaluation: &Evaluation) {
-    let _ = writeln!(
-        page,
-        "<section>\n<h2>Bars</h2>\n<p>An SLO is the P99 that an operation is allowed. It is <i>infeasible</i> if \
-         more than 1 % of the operations on little cores exceed it even under FIFO, where nobody is overtaken; \
-         then it is not judged. Others are kept if at most {:.1} % exceed it.</p>\n\
-         <div class=\"scroll\"><table>\n<thead><tr><th>bar</th><th>wanted</th><th>measured ({})</th><th></th></tr>\
-         </thead>\n<tbody>",
-        VIOLATIONS * 100.0,
-        evaluation.machine.tag()
-    );
-    for bar in evaluation.bars() {
+fn verdicts(evaluation: &Evaluation) -> Markup {
+    let measured = format!("measured ({})", evaluation.machine.tag());
+    let rows = evaluation.bars().into_iter().map(|bar| {
         let verdict = if evaluation.quick { "too short" } else { bar.verdict() };
-        let verdict = if verdict == "missed" { "<b>missed</b>" } else { verdict };
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{verdict}</td></tr>",
-            escape(&bar.what),
-            escape(&bar.wanted),
-            escape(&bar.measured)
-        );
+        let mut row = page::Row::of([&*bar.what, &*bar.wanted, &*bar.measured]);
+        row.cells.push(match verdict {
+            "missed" => html! { b { "missed" } },
+            other => html! { (other) },
+        });
+        row
+    });
+    html! {
+        h2 { "Bars" }
+        p {
+            "An SLO is the P99 that an operation is allowed. It is " i { "infeasible" } " if more than 1 % of the \
+            operations on little cores exceed it even under FIFO, where nobody is overtaken; then it is not judged. Others \
+            are kept if at most " (format!("{:.1}", VIOLATIONS * 100.0)) " % exceed it."
+        }
+        (page::table(["bar", "wanted", &measured, ""], 3, true, rows))
     }
-    page.push_str("</tbody>\n</table></div>\n</section>\n");
 }
 
-fn section(page: &mut String, results: &Results) {
-    let engine = &results.points[0].runs[0].engine;
-    let _ = writeln!(
-        page,
-        "<section>\n<h2>{}</h2>\n<p>{}</p>",
-        escape(engine),
-        results.database.workload
-    );
-    for (name, svg) in plots(results) {
-        let caption = match name {
-            "bars" => {
-                "Bars: median of the rounds. Dots: the rounds. Beside them: times FIFO’s, median of the ratios \
-                 within a round. Right: P99 of all rounds together. Asl stands with its SLO."
-            }
-            "sweep" => {
-                "SLO 0 is FIFO, “max” means no limit. Little cores’ P99 should follow Y = X where the SLO is \
-                 feasible, until the window no longer matters."
-            }
-            _ => "Latencies include the wait for locks. Dashed line: asl’s SLO.",
-        };
-        let _ = writeln!(page, "<figure>{svg}<figcaption>{caption}</figcaption></figure>");
+fn section(results: &Results) -> Markup {
+    let caption = |name| match name {
+        "bars" => {
+            "Bars: median of the rounds. Dots: the rounds. Behind them: times FIFO’s, median of the ratios within a \
+             round. Right: P99 of all rounds together. Asl stands with its SLO."
+        }
+        "sweep" => {
+            "SLO 0 is FIFO, “max” means no limit. Little cores’ P99 should follow the SLO where it is feasible, until \
+             the window no longer matters."
+        }
+        _ => "Latencies include the wait for locks. Dashed line: asl’s SLO.",
+    };
+    html! {
+        h2 { (results.points[0].runs[0].engine) }
+        p { (PreEscaped(results.database.workload)) }
+        @for (name, svg) in plots(results) { (page::figure(&svg, caption(name))) }
+        (table(results))
     }
-    table(page, results);
-    page.push_str("</section>\n");
 }
 
-fn table(page: &mut String, results: &Results) {
-    let _ = write!(
-        page,
-        "<div class=\"scroll\"><table>\n<thead><tr><th>lock ({})</th><th>operations/s</th><th>of fifo</th>\
-         <th>spread</th>",
-        results.machine.tag()
-    );
+fn table(results: &Results) -> Markup {
+    let mut header = vec![format!("lock ({})", results.machine.tag())];
+    header.extend(["operations/s", "of fifo", "spread"].map(str::to_owned));
     for (class, name) in results.groups() {
-        let name = escape(&name);
-        if class.is_some() {
-            let _ = write!(page, "<th>{name} share</th>");
-        }
-        let _ = write!(page, "<th>{name} P50</th><th>P99</th>");
+        header.extend(class.map(|_| format!("{name} share")));
+        header.extend([format!("{name} P50"), "P99".to_owned()]);
     }
-    page.push_str("<th>longest</th><th>over SLO</th></tr></thead>\n<tbody>\n");
+    header.extend(["longest", "over SLO"].map(str::to_owned));
     let fifo = results.point("fifo");
-    for point in &results.points {
-        row(page, results, point, fifo);
-    }
-    page.push_str("</tbody>\n</table></div>\n");
+    let rows = results.points.iter().map(|point| page::Row::of(row(results, point, fifo)));
+    page::table(header, 1, false, rows)
 }
 
-fn row(page: &mut String, results: &Results, point: &Point, fifo: Option<&Point>) {
-    let _ = write!(
-        page,
-        "<tr><td>{}</td><td>{}</td>",
-        escape(&point.subject.name()),
-        thousands(point.rate().median)
-    );
-    match fifo.map(|fifo| Results::ratio(point, fifo)) {
-        Some(ratio) => {
-            let _ = write!(
-                page,
-                "<td>{:.2}</td><td>{:.2} to {:.2}</td>",
-                ratio.median, ratio.min, ratio.max
-            );
-        }
-        None => page.push_str("<td></td><td></td>"),
-    }
+fn row(results: &Results, point: &Point, fifo: Option<&Point>) -> Vec<String> {
+    let mut cells = vec![point.subject.name(), thousands(point.rate().median)];
+    let ratio = fifo.map(|fifo| Results::ratio(point, fifo));
+    cells.extend(ratio.map_or([String::new(), String::new()], |ratio| {
+        [format!("{:.2}", ratio.median), format!("{:.2} to {:.2}", ratio.min, ratio.max)]
+    }));
     for (class, _) in results.groups() {
         let latency = point.latency(class);
-        if let Some(class) = class {
-            let _ = write!(page, "<td>{:.0} %</td>", point.share(class) * 100.0);
-        }
-        let _ = write!(
-            page,
-            "<td>{}</td><td>{}</td>",
-            time(latency.quantile(0.5)),
-            time(latency.quantile(0.99))
-        );
+        cells.extend(class.map(|class| format!("{:.0} %", point.share(class) * 100.0)));
+        cells.extend([time(latency.quantile(0.5)), time(latency.quantile(0.99))]);
     }
-    let over = match point.subject.slo_ns {
+    cells.push(time(point.latency(None).max()));
+    cells.push(match point.subject.slo_ns {
         Some(_) => format!("{:.2} %", point.violations(results.machine.little()) * 100.0),
         None => String::new(),
-    };
-    let _ = writeln!(page, "<td>{}</td><td>{over}</td></tr>", time(point.latency(None).max()));
+    });
+    cells
 }
 
-fn method(page: &mut String, evaluation: &Evaluation) {
+fn method(evaluation: &Evaluation) -> Markup {
     let tag = evaluation.machine.tag();
     let (name, spec) = evaluation.machine.variable();
-    let slowness = if evaluation.machine.emulated() {
-        format!(
-            "<dt>{tag}</dt><dd>the machine’s CPUs are equal. With <code>{name}={}</code> the library lets threads \
-             on little CPUs compute longer by these factors, in and outside of critical sections, and never while they \
-             wait. What moving data between unequal cores costs is not emulated.</dd>\n",
-            escape(spec)
-        )
-    } else {
-        format!(
-            "<dt>{tag}</dt><dd>classes by <code>{name}={}</code>; nothing is slowed.</dd>\n",
-            escape(spec)
-        )
+    let slowness = match evaluation.machine.emulated() {
+        true => html! {
+            "the machine’s CPUs are equal. With " code { (name) "=" (spec) } " the library lets threads on little CPUs \
+            compute longer by these factors, in and outside of critical sections, and never while they wait. What moving \
+            data between unequal cores costs is not emulated."
+        },
+        false => html! { "classes by " code { (name) "=" (spec) } "; nothing is slowed." },
     };
-    let _ = writeln!(
-        page,
-        "<section class=\"method\">\n<h2>How this was measured</h2>\n<dl>\n\
-         <dt>Machine</dt><dd>{}</dd>\n<dt>Date</dt><dd>{}</dd>\n<dt>Command</dt><dd><code>{}</code></dd>\n{slowness}\
-         <dt>Runs</dt><dd>{} rounds, each of {} s after {} s of warm-up, {} threads, each pinned to one CPU. Every round \
-         runs every lock once, in an order that rotates; ratios are of the same round. Latencies are of all \
-         rounds together.</dd>\n\
-         <dt>Epochs</dt><dd>every operation is an epoch, under each lock; only asl heeds its SLO. SLOs are 0, ½, 1, \
-         2, 4 and 8 times the P99 that FIFO had on little cores in first runs (their median), and none.</dd>\n\
-         <dt>glibc</dt><dd>its algorithm, run by the library, since the library emulates the cores.</dd>\n\
-         <dt>Other load</dt><dd>other programs used {:.1} % of the CPUs meanwhile.</dd>\n\
-         <dt>Correctness</dt><dd>the drivers checked every answer and, at the end, the whole database: all runs \
-         were right (else there would be no report).</dd>\n\
-         <dt>Files</dt><dd><code>runs.csv</code>: each run and class; <code>cdf.csv</code>: the distributions; \
-         <code>summary.json</code>: medians and verdicts.</dd>\n\
-         </dl>\n</section>",
-        escape(&machine(&evaluation.libc)),
-        escape(&evaluation.date),
-        escape(&evaluation.command),
-        evaluation.rounds,
-        evaluation.seconds,
-        evaluation.warmup,
-        evaluation.threads,
-        evaluation.disturbance * 100.0,
-    );
+    html! {
+        h2 { "How this was measured" }
+        (page::terms([
+            ("Machine", html! { (machine(&evaluation.libc)) }),
+            ("Date", html! { (evaluation.date) }),
+            ("Command", html! { code { (evaluation.command) } }),
+            (tag, slowness),
+            ("Runs", html! { (evaluation.rounds) " rounds, each of " (evaluation.seconds) " s after "
+                (evaluation.warmup) " s of warm-up, " (evaluation.threads) " threads, each pinned to one CPU. Every \
+                round runs every lock once, in an order that rotates; ratios are of the same round. Latencies are of all \
+                rounds together." }),
+            ("Epochs", html! { "every operation is an epoch, under each lock; only asl heeds its SLO. SLOs are 0, ½, 1, \
+                2, 4 and 8 times the P99 that FIFO had on little cores in first runs (their median), and none." }),
+            ("glibc", html! { "its algorithm, run by the library, since the library emulates the cores." }),
+            ("Other load", html! { "other programs used " (format!("{:.1}", evaluation.disturbance * 100.0))
+                " % of the CPUs meanwhile." }),
+            ("Correctness", html! { "the drivers checked every answer and, at the end, the whole database: all runs \
+                were right (else there would be no report)." }),
+            ("Files", html! { code { "runs.csv" } ": each run and class; " code { "cdf.csv" } ": the distributions; "
+                code { "summary.json" } ": medians and verdicts." }),
+        ]))
+    }
 }

@@ -212,7 +212,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         write(file, format!("{:#}\n", report.json()))?;
     }
     if let Some(file) = &args.html {
-        write(file, report.page()?)?;
+        write(file, report.page())?;
     }
     match failure {
         Some(failure) => Err(failure),

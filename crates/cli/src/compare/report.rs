@@ -4,11 +4,11 @@ use super::Setting;
 use super::figure::Figure;
 use super::measure::Measured;
 use super::outcome::{Cell, Outcome, Row};
-use crate::chart::{Axis, Bars, Heading, Range, bars};
-use crate::hints::Failure;
-use crate::html::{CSS, escape};
 use crate::output;
 use lockwright_bench::{FEWEST, Finding, Interval, Machine};
+use lockwright_numbers::format::{si, time};
+use lockwright_plot::{Axis, Block, Column, Group, Head, Ink, Range, Rows, page};
+use maud::html;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
@@ -236,90 +236,83 @@ impl Report<'_> {
     }
 
     /// One page that needs nothing else: no network, no script.
-    pub(crate) fn page(&self) -> Result<String, Failure> {
-        let mut page = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>lockwright compare: {program}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
-             <h1>{program} by lock <span class=\"tag\">{}</span></h1>\n<p class=\"soft\">{}</p>\n",
-            if self.emulated.is_some() { "emulated" } else { "real" },
-            escape(&self.source()),
-            program = escape(self.program),
-        );
-        for sentence in self.verdict() {
-            let _ = writeln!(page, "<p class=\"advice\">{}.</p>", escape(&sentence));
-        }
-        page.push_str("<ul>\n");
-        for note in self.notes() {
-            let _ = writeln!(page, "<li>{}</li>", escape(&note));
-        }
-        let _ = writeln!(page, "</ul>\n<figure>{}</figure>", self.plot()?);
-        let _ = writeln!(
-            page,
-            "<div class=\"scroll\"><table>\n<thead><tr><th>figure</th><th>lock</th><th>median</th>\
-             <th>[min .. max]</th><th>to {}</th><th>surely</th></tr></thead>\n<tbody>",
-            escape(self.base())
-        );
-        for row in &self.outcome.rows {
-            let rows = self.settings.iter().zip(&row.cells);
-            for (at, (setting, cell)) in rows.enumerate() {
-                let chosen = if self.outcome.best == Some(at) { " class=\"chosen\"" } else { "" };
-                let name = if at == 0 { escape(&row.figure.name) } else { String::new() };
-                let _ = write!(page, "<tr{chosen}><td>{name}</td>");
-                for cell in cells(&setting.name, &row.figure, cell) {
-                    let _ = write!(page, "<td>{}</td>", escape(&cell));
-                }
-                page.push_str("</tr>\n");
-            }
-        }
-        let _ = writeln!(
-            page,
-            "</tbody>\n</table></div>\n<h2>How this was measured</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
-             <dt>Rounds</dt><dd>{}. Every round runs each setting once, in an order that rotates. What disturbs the \
-             machine for longer than a round disturbs all of them, and leaves their ratios.</dd>\n\
-             <dt>To {}</dt><dd>the middle of the rounds’ ratios (Hodges and Lehmann), in times as good; \
-             <em>surely</em>: the interval of Wilcoxon’s signed-rank test.</dd>\n</dl>\n</main>\n</body>\n</html>",
-            escape(&self.command),
-            escape(&self.extent()),
-            escape(self.base()),
-        );
-        Ok(page)
+    pub(crate) fn page(&self) -> String {
+        let base = self.base();
+        let row = |row: &Row, at: usize| {
+            let (setting, cell) = (&self.settings[at], &row.cells[at]);
+            let name = if at == 0 { &*row.figure.name } else { "" };
+            let figures = cells(&setting.name, &row.figure, cell);
+            let all = std::iter::once(name.to_owned()).chain(figures);
+            let chosen = self.outcome.best == Some(at);
+            page::Row { chosen, first: at == 0, ..page::Row::of(all) }
+        };
+        let count = self.settings.len();
+        let all = self.outcome.rows.iter();
+        let rows = all.flat_map(|of| (0..count.min(of.cells.len())).map(move |at| row(of, at)));
+        let to_base = format!("to {base}");
+        let header = ["figure", "lock", "median", "[min .. max]", &to_base, "surely"];
+        let origin = if self.emulated.is_some() { "emulated" } else { "real" };
+        let body = html! {
+            h1 { (self.program) " by lock " (page::tag(origin, "")) }
+            p.soft { (self.source()) }
+            @for sentence in self.verdict() { p.advice { (sentence) "." } }
+            (page::list(self.notes()))
+            @if let Some(svg) = self.plot() { (page::figure(&svg, "")) }
+            (page::table(header, 2, false, rows))
+            h2 { "How this was measured" }
+            (page::terms([
+                ("Command", html! { code { (self.command) } }),
+                ("Rounds", html! { (self.extent()) ". Every round runs each setting once, in an order that rotates. \
+                    What disturbs the machine for longer than a round disturbs all of them, and leaves their ratios." }),
+                (&to_base, html! { "the middle of the rounds’ ratios (Hodges and Lehmann), in times as good; "
+                    em { "surely" } ": the interval of Wilcoxon’s signed-rank test." }),
+            ]))
+        };
+        page::page(&format!("lockwright compare: {}", self.program), &body)
     }
 
     /// The deciding figure's bars, and below them the ratios.
-    fn plot(&self) -> Result<String, Failure> {
-        let Some(row) = self.outcome.first() else { return Ok(String::new()) };
-        let group = |title: String, axis: Axis, of: &dyn Fn(&Cell) -> Option<Range>| {
-            let bars = self.settings.iter().zip(&row.cells).enumerate();
-            let bars = bars.map(|(at, (setting, cell))| (setting.name.clone(), at, of(cell)));
-            Bars { title, axis, bars: bars.collect(), none: "-" }
+    fn plot(&self) -> Option<String> {
+        let row = self.outcome.first()?;
+        let block = |title: String,
+                     axis,
+                     show: &dyn Fn(f64) -> String,
+                     of: &dyn Fn(&Cell) -> Option<Range>| {
+            let line = |(at, (setting, cell)): (usize, (&Setting, &Cell))| {
+                let cell = of(cell).map_or(lockwright_plot::Cell::words("no run"), |range| {
+                    lockwright_plot::Cell::bar(range, Ink::of(at), show(range.middle))
+                });
+                lockwright_plot::Row { name: setting.name.clone(), cells: vec![cell] }
+            };
+            let rows = self.settings.iter().zip(&row.cells).enumerate().map(line).collect();
+            let columns = vec![Column::new("", axis, &[""])];
+            Block { columns, groups: vec![Group { title, rows }] }
         };
         let figure = &row.figure;
-        let values = group(
+        let values = block(
             format!(
                 "{}: {} is better; median, lines from smallest to largest",
                 figure.name,
                 wanted(figure)
             ),
-            Axis { name: figure.name.clone(), log: false, is_time: figure.is_time },
-            &|cell| {
-                let spread = cell.values?;
-                Some(Range { middle: spread.median, low: spread.min, high: spread.max })
-            },
+            Axis::linear(&figure.name, if figure.is_time { time } else { si }),
+            &|value| figure.shown(value),
+            &|cell| cell.values.map(|s| Range { middle: s.median, low: s.min, high: s.max }),
         );
-        let ratios = group(
+        let ratios = block(
             format!("times as good as {}; lines: where the ratio surely is", self.base()),
-            Axis { name: "times as good".into(), log: false, is_time: false },
+            Axis::linear("times as good", si),
+            &two,
             &|cell| match cell.to_first {
                 Some(ratio) => {
                     Some(Range { middle: ratio.middle, low: ratio.low, high: ratio.high })
                 }
-                None => cell.values.map(|_| Range { middle: 1.0, low: 1.0, high: 1.0 }),
+                None => cell.values.map(|_| Range::exactly(1.0)),
             },
         );
         let title = format!("{} by lock", self.program);
-        let heading = Heading { title: &title, source: &self.source() };
-        bars(&heading, &[values, ratios]).map_err(Failure::new)
+        let head = Head { title, source: self.source(), key: Vec::new() };
+        Some(Rows { head, blocks: vec![values, ratios] }.svg())
     }
 }
 

@@ -2,8 +2,12 @@
 
 use super::plan::Plan;
 use super::{Across, Row, place, source};
-use crate::chart::{Axis, Bars, Curve, Heading, Panel, Range, bars, curves};
 use lockwright_numbers::Spread;
+use lockwright_numbers::format::{si, time};
+use lockwright_plot::{
+    Axis, Block, Cell, Column, Curves, Group, Head, Ink, Look, Panel, Range, Series, Show, Style,
+    far_apart,
+};
 use lockwright_sim::{ClassOutcome, Outcome};
 
 /// Replaces the latency if no operation ended.
@@ -42,6 +46,12 @@ struct Plot {
     y: &'static str,
     is_time: bool,
     figures: Vec<Figure>,
+}
+
+impl Plot {
+    fn show(&self) -> Show {
+        if self.is_time { time } else { si }
+    }
 }
 
 fn plots(plan: &Plan) -> Vec<Plot> {
@@ -110,14 +120,6 @@ fn value(row: &Row<'_>, figure: &Figure) -> Option<Range> {
     Spread::of(&values?).map(range)
 }
 
-/// Are they so far apart that they need a logarithmic axis?
-fn spans_decades(values: impl Iterator<Item = f64>) -> bool {
-    let (low, high) = values
-        .filter(|value| *value > 0.0)
-        .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
-    high / low >= 20.0
-}
-
 /// The rows of each panel, with its title.
 fn panels<'r, 'a>(rows: &'r [Row<'a>], x: Option<&Across>) -> Vec<(String, Vec<&'r Row<'a>>)> {
     let mut all: Vec<(String, Vec<&Row<'_>>)> = Vec::new();
@@ -140,7 +142,7 @@ fn panels<'r, 'a>(rows: &'r [Row<'a>], x: Option<&Across>) -> Vec<(String, Vec<&
 }
 
 /// All plots of the study: names of files, and their SVG.
-pub(crate) fn all(plan: &Plan, rows: &[Row<'_>]) -> Result<Vec<(&'static str, String)>, String> {
+pub(crate) fn all(plan: &Plan, rows: &[Row<'_>]) -> Vec<(&'static str, String)> {
     let x = across(plan);
     let panels = panels(rows, x.as_ref());
     let mut note = source(plan);
@@ -153,7 +155,7 @@ pub(crate) fn all(plan: &Plan, rows: &[Row<'_>]) -> Result<Vec<(&'static str, St
             Some(x) => over(plan, x, panels, plot, &note),
             None => side_by_side(panels, plot, &note),
         };
-        Ok((plot.file, svg?))
+        (plot.file, svg)
     };
     plots(plan).iter().map(draw).collect()
 }
@@ -164,7 +166,7 @@ fn over(
     panels: &[(String, Vec<&Row<'_>>)],
     plot: &Plot,
     note: &str,
-) -> Result<String, String> {
+) -> String {
     let at = |row: &Row<'_>| match x {
         Across::Threads => f64::from(row.at().threads),
         Across::Sweep(number) => row.at().swept[*number],
@@ -180,40 +182,39 @@ fn over(
         }
     };
     let panel = |(title, rows): &(String, Vec<&Row<'_>>)| {
-        let curve = |lock: usize, figure: &Figure| {
+        let series = |lock: usize, figure: &Figure| {
             let mine = rows.iter().filter(|row| row.at().lock == lock);
             let dots = mine.filter_map(|row| Some((at(row), value(row, figure)?)));
             let mut dots: Vec<_> = dots.collect();
             dots.sort_by(|a, b| a.0.total_cmp(&b.0));
-            Curve { key: lock, dashed: figure.dashed, dots }
+            let style = Style::of(lock, Look::Line).dashed(usize::from(figure.dashed));
+            Series { style, right: false, dots }
         };
         let locks = 0..plan.locks.len();
-        let curves: Vec<_> = locks
-            .flat_map(|lock| plot.figures.iter().map(move |figure| curve(lock, figure)))
+        let all: Vec<_> = locks
+            .flat_map(|lock| plot.figures.iter().map(move |figure| series(lock, figure)))
             .collect();
-        let dots = || curves.iter().flat_map(|curve| &curve.dots);
-        let x_log = spans_decades(dots().map(|(x, _)| *x));
-        let y_log = plot.is_time && spans_decades(dots().map(|(_, y)| y.middle));
-        Panel {
-            title: title.clone(),
-            x: Axis { name: named(&meaning, x_log), log: x_log, is_time: false },
-            y: Axis { name: named(plot.y, y_log), log: y_log, is_time: plot.is_time },
-            curves,
-        }
+        let dots = || all.iter().flat_map(|series| &series.dots);
+        let x_log = far_apart(dots().map(|(x, _)| *x));
+        let y_log = plot.is_time && far_apart(dots().map(|(_, y)| y.middle));
+        let x = Axis::maybe_log(&meaning, si, x_log);
+        Panel::new(title, x, Axis::maybe_log(plot.y, plot.show(), y_log), all)
     };
     let drawn = || panels.iter().flat_map(|(_, rows)| rows);
     let entry = |lock: usize| {
         let mine = || drawn().filter(move |row| row.at().lock == lock);
         let missing = plot.figures.iter().filter_map(|figure| missing(mine(), figure));
-        [plan.locks[lock].name().to_owned()]
-            .into_iter()
-            .chain(missing)
-            .collect::<Vec<_>>()
-            .join("\n")
+        let missing: Vec<_> = missing.collect();
+        let name = plan.locks[lock].name();
+        let name = match missing.is_empty() {
+            true => name.to_owned(),
+            false => format!("{name} ({})", missing.join("; ")),
+        };
+        (name, Style::of(lock, Look::Line))
     };
-    let key: Vec<_> = (0..plan.locks.len()).map(entry).collect();
-    let heading = Heading { title: &plot.title, source: note };
-    curves(&heading, &key, &panels.iter().map(panel).collect::<Vec<_>>())
+    let key = (0..plan.locks.len()).map(entry).collect();
+    let head = Head { title: plot.title.clone(), source: note.into(), key };
+    Curves::new(head, panels.iter().map(panel).collect()).svg()
 }
 
 /// The key's text for dots that are missing because no operation ended.
@@ -231,33 +232,30 @@ fn missing<'a>(rows: impl Iterator<Item = &'a &'a Row<'a>>, figure: &Figure) -> 
     }
 }
 
-fn named(name: &str, log: bool) -> String {
-    format!("{name}{}", if log { " (logarithmic)" } else { "" })
-}
-
-fn side_by_side(
-    panels: &[(String, Vec<&Row<'_>>)],
-    plot: &Plot,
-    note: &str,
-) -> Result<String, String> {
-    let mut groups = Vec::new();
+fn side_by_side(panels: &[(String, Vec<&Row<'_>>)], plot: &Plot, note: &str) -> String {
+    let mut blocks = Vec::new();
     for (title, rows) in panels {
         for figure in &plot.figures {
-            let ran = rows.iter().filter(|row| figure.ran(row));
-            let bar = |row: &&Row<'_>| (row.lock().to_owned(), row.at().lock, value(row, figure));
-            let bars: Vec<_> = ran.map(bar).collect();
-            if bars.is_empty() {
+            let row = |row: &&Row<'_>| {
+                let cell = value(row, figure).map_or(Cell::words(NONE), |range| {
+                    Cell::bar(range, Ink::of(row.at().lock), plot.show()(range.middle))
+                });
+                lockwright_plot::Row { name: row.lock().to_owned(), cells: vec![cell] }
+            };
+            let rows: Vec<_> = rows.iter().filter(|row| figure.ran(row)).map(row).collect();
+            if rows.is_empty() {
                 continue; // nobody ran there
             }
             let title = match figure.name.is_empty() {
                 true => title.clone(),
                 false => format!("{title}: {}", figure.name),
             };
-            let axis = Axis { name: plot.y.into(), log: false, is_time: plot.is_time };
-            groups.push(Bars { title, axis, bars, none: NONE });
+            let column = Column::new("", Axis::linear(plot.y, plot.show()), &[""]);
+            blocks.push(Block { columns: vec![column], groups: vec![Group { title, rows }] });
         }
     }
     // The dashes are for curves.
-    let title = plot.title.split(':').next().unwrap_or_default();
-    bars(&Heading { title, source: note }, &groups)
+    let title = plot.title.split(':').next().unwrap_or_default().to_owned();
+    let head = Head { title, source: note.into(), key: Vec::new() };
+    lockwright_plot::Rows { head, blocks }.svg()
 }

@@ -5,11 +5,12 @@ use super::notes::notes;
 use super::plan::{At, Plan};
 use super::{Row, class, place, placement, replay, source};
 use crate::hints::{Failure, cause};
-use crate::html::{CSS, escape};
 use crate::output;
 use lockwright_numbers::Spread;
 use lockwright_numbers::format::{si, time};
+use lockwright_plot::page;
 use lockwright_sim::{Outcome, Quantiles};
+use maud::html;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::fs;
@@ -239,55 +240,35 @@ pub(crate) fn json(plan: &Plan, rows: &[Row<'_>], command: &str) -> Result<Value
     }))
 }
 
-fn page(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]) -> String {
+fn report(plan: &Plan, rows: &[Row<'_>], command: &str, plots: &[(&str, String)]) -> String {
     let title = match &plan.machines[..] {
         [one] => one.title.clone(),
         many => format!("{} machines", many.len()),
     };
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>lockwright sim: {title}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n<main>\n\
-         <h1>{title} <span class=\"tag\">simulated</span></h1>\n<p class=\"soft\">{}</p>\n",
-        escape(&source(plan)),
-        title = escape(&title),
-    );
-    for line in violations(plan, rows) {
-        let _ = writeln!(page, "<p><strong>Violation: {}</strong></p>", escape(&line));
-    }
-    for (_, svg) in plots {
-        let _ = writeln!(page, "<figure>{svg}</figure>");
-    }
     let (header, body) = cells(plan, rows);
-    let row = |cells: &[String], tag: &str| {
-        let cell = |cell: &String| format!("<{tag}>{}</{tag}>", escape(cell));
-        format!("<tr>{}</tr>\n", cells.iter().map(cell).collect::<String>())
+    let words = place(&rows[0], None).len() + 1;
+    let body = html! {
+        h1 { (title) " " (page::tag("simulated", "")) }
+        p.soft { (source(plan)) }
+        @for line in violations(plan, rows) { (page::warning(format!("Violation: {line}"))) }
+        @for (_, svg) in plots { (page::figure(svg, "")) }
+        (page::table(header, words, false, body.into_iter().map(page::Row::of)))
+        @for note in notes(plan, rows) { p { "Note: " (note) } }
+        h2 { "How this was simulated" }
+        (page::terms([
+            ("Command", html! { code { (command) } }),
+            ("Runs", html! { (plan.runs.len()) ": a run for each seed; figures are medians over the seeds, bars \
+                their range. The same command gives the same figures." }),
+            ("Figures", html! { "Throughput: the workload’s operations per second. Latency: of an operation, from \
+                its start to its end; " i { "none" } ": no operation ended on such a core, -: no thread was there. \
+                op/J: operations per joule of the whole machine. All of simulated time, after a warm-up of "
+                (time(plan.warmup_ns as f64)) "." }),
+            ("simulated", html! { "No machine was measured: the locks’ own source ran on a model of one. "
+                code { "lockwright sim --machine NAME --list" }
+                " shows its figures and where each comes from." }),
+        ]))
     };
-    let _ = writeln!(
-        page,
-        "<div class=\"scroll\"><table>\n<thead>{}</thead>\n<tbody>\n{}</tbody>\n</table></div>",
-        row(&header, "th"),
-        body.iter().map(|cells| row(cells, "td")).collect::<String>(),
-    );
-    for note in notes(plan, rows) {
-        let _ = writeln!(page, "<p>Note: {}</p>", escape(&note));
-    }
-    let _ = writeln!(
-        page,
-        "<h2>How this was simulated</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
-         <dt>Runs</dt><dd>{}: a run for each seed; figures are medians over the seeds, bars their range. The \
-         same command gives the same figures.</dd>\n\
-         <dt>Figures</dt><dd>Throughput: the workload’s operations per second. Latency: of an operation, from \
-         its start to its end; <i>none</i>: no operation ended on such a core, -: no thread was there. op/J: operations per joule of the whole machine. All of simulated time, after a \
-         warm-up of {}.</dd>\n\
-         <dt>simulated</dt><dd>No machine was measured: the locks’ own source ran on a model of one. \
-         <code>lockwright sim --machine NAME --list</code> shows its figures and where each comes from.</dd>\n\
-         </dl>\n</main>\n</body>\n</html>",
-        escape(command),
-        plan.runs.len(),
-        time(plan.warmup_ns as f64),
-    );
-    page
+    page::page(&format!("lockwright sim: {title}"), &body)
 }
 
 /// Writes everything; says which files.
@@ -297,9 +278,9 @@ pub(crate) fn write(
     command: &str,
     dir: &Path,
 ) -> Result<Vec<PathBuf>, Failure> {
-    let plots = super::plot::all(plan, rows).map_err(Failure::new)?;
+    let plots = super::plot::all(plan, rows);
     let mut files = vec![
-        ("report.html", page(plan, rows, command, &plots)),
+        ("report.html", report(plan, rows, command, &plots)),
         ("results.json", format!("{:#}\n", json(plan, rows, command)?)),
         ("results.csv", csv(plan, rows)?),
     ];

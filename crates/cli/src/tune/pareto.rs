@@ -1,13 +1,13 @@
 //! `tune --pareto`: throughput, latency and energy together. A setting that is worse than another one in all that differs
 //! need not be considered; which of the others is best is the user's to say.
 
-use super::{Curve, Point};
-use crate::chart::{Axis, Curve as Line, Heading, Panel, Range, curves};
+use super::{Curve, Point, plot::range};
 use crate::output;
 use comfy_table::Table;
 use lockwright_numbers::Spread;
 use lockwright_numbers::format::{si, time};
 use lockwright_numbers::units::word;
+use lockwright_plot::{Axis, Curves, Head, Look, Panel, Series, Style};
 
 /// A setting's figures.
 pub(crate) struct Choice<'a> {
@@ -73,12 +73,7 @@ pub(crate) fn table(curve: &Curve, lock: &str, source: &str) -> Table {
 }
 
 /// Two panels over one latency: throughput, and operations a joule.
-pub(crate) fn picture(
-    curve: &Curve,
-    lock: &str,
-    source: &str,
-    origin: &str,
-) -> Result<String, String> {
+pub(crate) fn picture(curve: &Curve, lock: &str, source: &str, origin: &str) -> String {
     let choices = choices(curve, lock);
     let mut key: Vec<String> = Vec::new();
     for choice in &choices {
@@ -87,39 +82,32 @@ pub(crate) fn picture(
         }
     }
     let number = |choice: &Choice<'_>| key.iter().position(|name| name == choice.lock);
+    let best = Style::of(key.len(), Look::Marks);
     let panel = |title: &str, name: String, of: &dyn Fn(&Point) -> Option<Spread>| {
-        let dot = |choice: &Choice<'_>| {
-            let spread = of(choice.point)?;
-            let range = Range { middle: spread.median, low: spread.min, high: spread.max };
-            Some((choice.point.slow.median, range))
+        let series = |choice: &Choice<'_>, style| {
+            let dots = vec![(choice.point.slow.median, range(of(choice.point)?))];
+            Some(Series { style, right: false, dots })
         };
-        let all = choices.iter().filter_map(|choice| {
-            Some(Line { key: number(choice)?, dashed: false, dots: vec![dot(choice)?] })
-        });
+        let all = choices
+            .iter()
+            .filter_map(|choice| series(choice, Style::of(number(choice)?, Look::Marks)));
         // A smaller mark, on the other one.
-        let best = choices.iter().filter(|choice| choice.beaten_by.is_none());
-        let best = best.filter_map(|choice| {
-            Some(Line { key: key.len(), dashed: true, dots: vec![dot(choice)?] })
-        });
-        Panel {
-            title: title.to_owned(),
-            x: Axis {
-                name: format!("{}, {}", curve.percentile, curve.slow_cores()),
-                log: true,
-                is_time: true,
-            },
-            y: Axis { name, log: false, is_time: false },
-            curves: all.chain(best).collect(),
-        }
+        let small = Style { look: Look::Line, ..best.dashed(1) };
+        let unbeaten = choices.iter().filter(|choice| choice.beaten_by.is_none());
+        let unbeaten = unbeaten.filter_map(|choice| series(choice, small));
+        let x = Axis::log(format!("{}, {}", curve.percentile, curve.slow_cores()), time);
+        Panel::new(title, x, Axis::linear(name, si), all.chain(unbeaten).collect())
     };
-    let panels = [
+    let panels = vec![
         panel("Throughput by latency", "executions a second".into(), &|point| Some(point.rate)),
         panel("Energy by latency", format!("executions a joule ({source})"), &|p| p.per_joule),
     ];
-    let mut names = key.clone();
-    names.push("beaten by none".to_owned());
+    let names = key.iter().enumerate();
+    let mut names: Vec<_> =
+        names.map(|(n, name)| (name.clone(), Style::of(n, Look::Marks))).collect();
+    names.push(("beaten by none".to_owned(), best));
     let title = format!("Epoch '{}' under {lock}: throughput, latency, energy", curve.epoch);
-    curves(&Heading { title: &title, source: origin }, &names, &panels)
+    Curves::new(Head { title, source: origin.into(), key: names }, panels).svg()
 }
 
 #[cfg(test)]
@@ -175,7 +163,7 @@ mod tests {
 
     #[test]
     fn the_picture_has_both_panels_and_marks_the_best() {
-        let svg = picture(&with_energy(), "asl", "rapl", "real: a machine").unwrap();
+        let svg = picture(&with_energy(), "asl", "rapl", "real: a machine");
         for part in
             ["executions a joule (rapl)", "executions a second", "beaten by none", "barging"]
         {

@@ -4,12 +4,13 @@ use super::advice::{Advice, advise, rate};
 use super::{Curve, Point, Run, Setting, pareto, plot};
 use crate::epochs::{ClassNames, Origin, csv_header, csv_rows, json};
 use crate::hints::{Failure, cause};
-use crate::html::{CSS, escape};
 use crate::output;
 use lockwright_bench::Machine;
 use lockwright_energy::Source;
 use lockwright_numbers::format::time;
 use lockwright_numbers::units::word;
+use lockwright_plot::page;
+use maud::html;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
@@ -97,8 +98,7 @@ impl Report<'_> {
         let mut figures = Vec::new();
         for curve in self.curves {
             let advice = advise(curve);
-            let svg =
-                plot::graph(curve, &advice, self.lock, &self.source()).map_err(Failure::new)?;
+            let svg = plot::graph(curve, &advice, self.lock, &self.source());
             figures.push((advice, svg));
         }
         let mut files = vec![
@@ -113,7 +113,7 @@ impl Report<'_> {
         }
         for (number, curve) in self.curves.iter().enumerate().filter(|_| self.pareto) {
             let (source, origin) = (self.energy.kind().word(), self.source());
-            let svg = pareto::picture(curve, self.lock, source, &origin).map_err(Failure::new)?;
+            let svg = pareto::picture(curve, self.lock, source, &origin);
             let number = if number == 0 { String::new() } else { format!("-{}", number + 1) };
             files.push((format!("tune-pareto{number}.svg"), svg));
         }
@@ -177,76 +177,44 @@ impl Report<'_> {
 
     /// One page that needs nothing else: no network, no script.
     fn page(&self, figures: &[(Advice, String)]) -> String {
-        let mut page = format!(
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>lockwright tune: {program}</title>\n<style>\n{}</style>\n</head>\n<body>\n<main>\n\
-             <h1>{program} by SLO <span class=\"tag\">{}</span></h1>\n<p class=\"soft\">{}</p>\n",
-            CSS,
-            self.origin().word(),
-            escape(&self.source()),
-            program = escape(self.program),
-        );
-        if let Some(why) = self.incomplete {
-            let _ = writeln!(page, "<p><strong>Incomplete: {}.</strong></p>", escape(why));
-        }
-        for (curve, (advice, svg)) in self.curves.iter().zip(figures) {
-            let _ = writeln!(
-                page,
-                "<h2>Epoch {}</h2>\n<p class=\"advice\">Recommended: {}.</p>\n<ul>",
-                escape(&curve.epoch),
-                escape(&advice.reason)
-            );
-            for note in &advice.notes {
-                let _ = writeln!(page, "<li>{}</li>", escape(note));
+        let word = self.origin().word();
+        let place = match &self.emulated {
+            Some(spec) => format!(
+                "little cores are emulated ({spec}): their computing is stretched, see the manual. \
+                 Nothing here is a figure of a real big.LITTLE machine."
+            ),
+            None => "measured on the machine named above as it is.".to_owned(),
+        };
+        let body = html! {
+            h1 { (self.program) " by SLO " (page::tag(word, "")) }
+            p.soft { (self.source()) }
+            @if let Some(why) = self.incomplete { (page::warning(format!("Incomplete: {why}."))) }
+            @for (curve, (advice, svg)) in self.curves.iter().zip(figures) {
+                h2 { "Epoch " (curve.epoch) }
+                p.advice { "Recommended: " (advice.reason) "." }
+                (page::list(&advice.notes))
+                (page::figure(svg, ""))
+                @let (header, rows) = cells(curve, self.lock);
+                (page::table(header, 1, true, rows.into_iter().map(|(slo, row)| page::Row {
+                    chosen: slo.is_some() && slo == advice.slo_ns, ..page::Row::of(row)
+                })))
             }
-            let _ = writeln!(page, "</ul>\n<figure>{svg}</figure>");
-            self.page_table(&mut page, curve, advice);
-        }
-        let _ = writeln!(
-            page,
-            "<h2>How this was measured</h2>\n<dl>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
-             <dt>Runs</dt><dd>{}. Every round has each setting once, in an order that rotates; figures are \
-             medians over the rounds, bars their range.</dd>\n\
-             <dt>Figures</dt><dd>Throughput: executions of the epoch per second. Latency: at the epoch’s \
-             percentile, of whole runs, from their first execution on.</dd>\n\
-             <dt>Other locks</dt><dd>know no SLO; each stands where its own latency would be the SLO, so \
-             that what lies above it has more throughput at that latency.</dd>\n\
-             <dt>Kept</dt><dd>the percentile of each class of cores is at most 5 % above the SLO.</dd>\n\
-             <dt>Infeasible</dt><dd>of at least 100 executions that were served first come, first served, \
-             more exceeded the SLO than the percentile allows.</dd>\n\
-             <dt>{}</dt><dd>{}</dd>\n</dl>\n</main>\n</body>\n</html>",
-            escape(&self.command),
-            escape(&self.extent()),
-            self.origin().word(),
-            match &self.emulated {
-                Some(spec) => format!(
-                    "little cores are emulated ({}): their computing is stretched, see the manual. \
-                     Nothing here is a figure of a real big.LITTLE machine.",
-                    escape(spec)
-                ),
-                None => "measured on the machine named above as it is.".to_owned(),
-            }
-        );
-        page
-    }
-
-    fn page_table(&self, page: &mut String, curve: &Curve, advice: &Advice) {
-        let (header, rows) = cells(curve, self.lock);
-        page.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
-        for cell in header {
-            let _ = write!(page, "<th>{}</th>", escape(&cell));
-        }
-        page.push_str("</tr></thead>\n<tbody>\n");
-        for (slo, row) in rows {
-            let chosen = slo.is_some() && slo == advice.slo_ns;
-            page.push_str(if chosen { "<tr class=\"chosen\">" } else { "<tr>" });
-            for cell in row {
-                let _ = write!(page, "<td>{}</td>", escape(&cell));
-            }
-            page.push_str("</tr>\n");
-        }
-        page.push_str("</tbody>\n</table></div>\n");
+            h2 { "How this was measured" }
+            (page::terms([
+                ("Command", html! { code { (self.command) } }),
+                ("Runs", html! { (self.extent()) ". Every round has each setting once, in an order that rotates; \
+                    figures are medians over the rounds, bars their range." }),
+                ("Figures", html! { "Throughput: executions of the epoch per second. Latency: at the epoch’s \
+                    percentile, of whole runs, from their first execution on." }),
+                ("Other locks", html! { "know no SLO; each stands where its own latency would be the SLO, so \
+                    that what lies above it has more throughput at that latency." }),
+                ("Kept", html! { "the percentile of each class of cores is at most 5 % above the SLO." }),
+                ("Infeasible", html! { "of at least 100 executions that were served first come, first served, \
+                    more exceeded the SLO than the percentile allows." }),
+                (word, html! { (place) }),
+            ]))
+        };
+        page::page(&format!("lockwright tune: {}", self.program), &body)
     }
 }
 

@@ -2,12 +2,15 @@
 
 use super::figures::{METRICS, Metric, RAW, Results, rate};
 use super::{Evaluation, GLIBC};
-use crate::demo::chart::{colour, escape, line, text};
-use crate::demo::report::{STYLE, machine};
-use crate::demo::stats::{disturbed, time};
-use crate::eval::chart::begin;
+use crate::demo::chart::colour;
+use crate::demo::report::machine;
+use crate::demo::stats::{disturbed, ratio_digits, spread, time};
 use crate::eval::save;
 use anyhow::{Context, Result};
+use lockwright_plot::{
+    Axis, Block, Cell, Column, Group, Head, Ink, Look, Mark, Row, Rows, Rule, Style, page,
+};
+use maud::{Markup, PreEscaped, html};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::fs;
@@ -43,7 +46,7 @@ pub(super) fn write(evaluation: &Evaluation, out: &Path) -> Result<PathBuf> {
     save(&out.join("programs.svg"), &plot)?;
     save(&out.join("README.md"), &readme(evaluation))?;
     let page_path = out.join("report.html");
-    save(&page_path, &page(evaluation, &plot))?;
+    save(&page_path, &report(evaluation, &plot))?;
     Ok(page_path)
 }
 
@@ -118,180 +121,121 @@ fn is_missed(evaluation: &Evaluation, results: &Results, metric: Metric, lock: u
     !evaluation.quick && results.is_met(metric, lock) == Some(false)
 }
 
-fn page(evaluation: &Evaluation, plot: &str) -> String {
-    let mut page = format!(
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>lockwright: programs</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n\
-         <header>\n<h1>Unmodified programs <span class=\"tag\" title=\"measured on the machine named below, not \
-         simulated\">real</span></h1>\n<p class=\"lead\">Debian’s own programs, under glibc’s lock and under ours, on \
-         this machine.</p>\n"
-    );
-    for warning in warnings(evaluation) {
-        let _ = writeln!(page, "<p class=\"warning\">{}.</p>", escape(&warning));
-    }
-    page.push_str("</header>\n<section>\n<h2>Times glibc’s</h2>\n<figure>");
-    page.push_str(plot);
-    page.push_str(
-        "<figcaption>Large dots: median of the ratios within a round. Small dots: the rounds. Dashed lines: what is wanted \
-         of auto. The scale is logarithmic; what lies beyond its ends is drawn at them.</figcaption></figure>\n</section>\n",
-    );
-    for results in &evaluation.results {
-        let _ = writeln!(
-            page,
-            "<section>\n<h2>{}</h2>\n<p>{}</p>",
-            escape(results.program.name),
-            results.program.workload
-        );
-        table(&mut page, evaluation, results);
-        page.push_str("</section>\n");
-    }
-    method(&mut page, evaluation);
-    page.push_str("</main>\n</body>\n</html>\n");
-    page
+fn report(evaluation: &Evaluation, plot: &str) -> String {
+    let body = html! {
+        h1 { "Unmodified programs " (page::tag("real", "measured on the machine named below, not simulated")) }
+        p.lead { "Debian’s own programs, under glibc’s lock and under ours, on this machine." }
+        @for text in warnings(evaluation) { (page::warning(text + ".")) }
+        h2 { "Times glibc’s" }
+        (page::figure(plot, "Large dots: median of the ratios within a round. Small dots: the rounds. Dashed lines: what \
+            is wanted of auto. The scale is logarithmic; what lies beyond its ends is drawn at them."))
+        @for results in &evaluation.results {
+            h2 { (results.program.name) }
+            p { (PreEscaped(results.program.workload)) }
+            (table(evaluation, results))
+        }
+        (method(evaluation))
+    };
+    page::page("lockwright: programs", &body)
 }
 
-fn table(page: &mut String, evaluation: &Evaluation, results: &Results) {
-    page.push_str("<div class=\"scroll\"><table>\n<thead><tr><th>lock (real)</th><th></th>");
-    for metric in METRICS {
-        let _ = write!(page, "<th>{}</th>", metric.head());
-    }
-    page.push_str("</tr></thead>\n<tbody>\n");
+fn table(evaluation: &Evaluation, results: &Results) -> Markup {
+    let mut rows = Vec::new();
     for (lock, name) in results.locks.iter().enumerate() {
-        let _ = write!(
-            page,
-            "<tr class=\"first\"><td><i style=\"background:{}\"></i>{}</td><td>median</td>",
-            colour(lock),
-            escape(name)
-        );
-        for metric in METRICS {
-            let value = results.value(metric, lock).map(|value| match metric {
-                Metric::Rate => rate(value.median),
-                _ => time(value.median as u64),
-            });
-            let _ = write!(page, "<td>{}</td>", value.unwrap_or_else(|| "–".into()));
-        }
-        page.push_str("</tr>\n");
+        let value = |metric| match (results.value(metric, lock), metric) {
+            (None, _) => html! { "–" },
+            (Some(value), Metric::Rate) => html! { (rate(value.median)) },
+            (Some(value), _) => html! { (time(value.median as u64)) },
+        };
+        let mut row = page::Row { first: true, ..page::Row::default() };
+        row.cells = vec![html! { (page::chip(&colour(lock).css())) (name) }, html! { "median" }];
+        row.cells.extend(METRICS.map(value));
+        rows.push(row);
         if lock == 0 {
             continue;
         }
-        let _ = write!(page, "<tr><td></td><td>of {GLIBC}’s</td>");
-        for metric in METRICS {
-            let ratio = results.ratio(metric, lock).map_or("–".into(), |ratio| {
-                let missed = is_missed(evaluation, results, metric, lock);
-                let median = format!("{:.2}", ratio.median);
-                let median = if missed { format!("<b>missed {median}</b>") } else { median };
-                format!("{median}<br>{:.2} to {:.2}", ratio.min, ratio.max)
-            });
-            let _ = write!(page, "<td>{ratio}</td>");
-        }
-        page.push_str("</tr>\n");
-    }
-    page.push_str("</tbody>\n</table></div>\n");
-}
-
-fn method(page: &mut String, evaluation: &Evaluation) {
-    let _ = writeln!(
-        page,
-        "<section class=\"method\">\n<h2>How this was measured</h2>\n<dl>\n\
-         <dt>Machine</dt><dd>{}</dd>\n<dt>Date</dt><dd>{}</dd>\n<dt>Command</dt><dd><code>{}</code></dd>\n\
-         <dt>Rounds</dt><dd>{}, of {} s a run; a first run of each program isn’t counted. Every round runs every lock once, \
-         in an order that rotates; a lock is compared with glibc in the same round.</dd>\n\
-         <dt>glibc</dt><dd>nothing preloaded.</dd>\n\
-         <dt>Our locks</dt><dd>the same program with <code>LD_PRELOAD=liblockwright.so</code> and <code>LOCKWRIGHT_LOCK</code>; \
-         each run made sure that the library was in the process, and had no complaint.</dd>\n\
-         <dt>Loads</dt><dd>run on the same CPUs, without the library. Servers listen on the loopback; data lie in memory \
-         where there is room.</dd>\n\
-         <dt>CPU</dt><dd>of the program alone, in user and kernel mode, counted in hundredths of a second.</dd>\n\
-         <dt>Batch</dt><dd>programs that only end: throughput is work by time, the longest operation is the whole run. \
-         What they wrote was the same in all runs.</dd>\n\
-         <dt>Bars</dt><dd>of auto: throughput at least 0.98, P99 at most 1.05, longest at most 1.10 of glibc’s, medians.</dd>\n\
-         <dt>Other load</dt><dd>other programs used {:.1} % of the CPUs meanwhile.</dd>\n\
-         <dt>Files</dt><dd><code>runs.csv</code>: each run; <code>summary.json</code>: medians and verdicts.</dd>\n\
-         </dl>\n</section>",
-        escape(&machine(&evaluation.libc)),
-        escape(&evaluation.date),
-        escape(&evaluation.command),
-        evaluation.rounds,
-        evaluation.seconds,
-        evaluation.disturbance * 100.0,
-    );
-}
-
-/// Each program a line, each metric a panel, each lock a colour: its ratio to glibc's.
-fn plot(results: &[Results]) -> String {
-    const LEFT: f64 = 130.0;
-    const PANEL: f64 = 158.0;
-    const PLOT: f64 = 132.0;
-    const TOP: f64 = 74.0;
-    const STEP: f64 = 15.0;
-    const GAP: f64 = 8.0;
-    /// Ratios that are drawn: 1/4 to 4.
-    const OCTAVES: f64 = 2.0;
-    let ours = results.first().map_or(0, |first| first.locks.len() - 1);
-    let height = ours as f64 * STEP + GAP;
-    let bottom = TOP + results.len() as f64 * height;
-    let width = LEFT + METRICS.len() as f64 * PANEL;
-    let mut svg = begin(width, bottom + 44.0, "Each program: times glibc’s", "real");
-    let mut legend = 0.0;
-    for (lock, name) in
-        results.iter().take(1).flat_map(|first| first.locks.iter().enumerate().skip(1))
-    {
-        let _ = write!(
-            svg,
-            r#"<circle cx="{:.1}" cy="36" r="4.4" fill="{}"/>"#,
-            legend + 5.0,
-            colour(lock)
-        );
-        text(&mut svg, (legend + 15.0, 40.5), "tick", &escape(name));
-        legend += 40.0 + 7.0 * name.len() as f64;
-    }
-    for (panel, metric) in METRICS.into_iter().enumerate() {
-        let left = LEFT + panel as f64 * PANEL;
-        let x = |ratio: f64| {
-            let octaves = ratio.max(1e-9).log2().clamp(-OCTAVES, OCTAVES);
-            left + (octaves + OCTAVES) / (2.0 * OCTAVES) * PLOT
+        let ratio = |metric| {
+            let Some(ratio) = results.ratio(metric, lock) else { return html! { "–" } };
+            let median = format!("{:.2}", ratio.median);
+            html! {
+                @if is_missed(evaluation, results, metric, lock) { b { "missed " (median) } } @else { (median) }
+                br; (format!("{:.2} to {:.2}", ratio.min, ratio.max))
+            }
         };
-        text(&mut svg, (left, TOP - 14.0), "group", metric.head());
-        for (ratio, label) in [(0.25, "¼"), (0.5, "½"), (1.0, "1"), (2.0, "2"), (4.0, "4")] {
-            let class = if ratio == 1.0 { "axis" } else { "grid" };
-            line(&mut svg, (x(ratio), TOP - 6.0), (x(ratio), bottom), class);
-            text(&mut svg, (x(ratio), bottom + 17.0), "tick middle", label);
-        }
-        if let Some((bound, _)) = metric.bar() {
-            line(&mut svg, (x(bound), TOP - 6.0), (x(bound), bottom), "reference");
-        }
-        let better = if metric == Metric::Rate { "more is better" } else { "less is better" };
-        text(&mut svg, (left + PLOT / 2.0, bottom + 36.0), "tick middle", better);
-        for (row, results) in results.iter().enumerate() {
-            let top = TOP + row as f64 * height;
-            if panel == 0 {
-                let y = top + ours as f64 * STEP / 2.0 + 4.5;
-                text(&mut svg, (LEFT - 12.0, y), "end", &escape(results.program.id));
-            }
-            for lock in 1..results.locks.len() {
-                let Some(ratios) = results.ratios(metric, lock) else { continue };
-                let y = top + (lock as f64 - 0.5) * STEP;
-                let spread = crate::demo::stats::spread(&ratios);
-                line(&mut svg, (x(spread.min), y), (x(spread.max), y), "spread");
-                for ratio in ratios {
-                    let _ = write!(
-                        svg,
-                        r#"<circle cx="{:.1}" cy="{y:.1}" r="2.1" class="round"/>"#,
-                        x(ratio)
-                    );
-                }
-                let _ = write!(
-                    svg,
-                    r#"<circle cx="{:.1}" cy="{y:.1}" r="4.4" fill="{}"/>"#,
-                    x(spread.median),
-                    colour(lock)
-                );
-            }
-        }
+        let mut row = page::Row::of([String::new(), format!("of {GLIBC}’s")]);
+        row.cells.extend(METRICS.map(ratio));
+        rows.push(row);
     }
-    svg.push_str("</svg>");
-    svg
+    let header = ["lock (real)", ""].into_iter().chain(METRICS.map(Metric::head));
+    page::table(header, 2, false, rows)
+}
+
+fn method(evaluation: &Evaluation) -> Markup {
+    html! {
+        h2 { "How this was measured" }
+        (page::terms([
+            ("Machine", html! { (machine(&evaluation.libc)) }),
+            ("Date", html! { (evaluation.date) }),
+            ("Command", html! { code { (evaluation.command) } }),
+            ("Rounds", html! { (evaluation.rounds) ", of " (evaluation.seconds) " s a run; a first run of each program \
+                isn’t counted. Every round runs every lock once, in an order that rotates; a lock is compared with glibc \
+                in the same round." }),
+            ("glibc", html! { "nothing preloaded." }),
+            ("Our locks", html! { "the same program with " code { "LD_PRELOAD=liblockwright.so" } " and "
+                code { "LOCKWRIGHT_LOCK" } "; each run made sure that the library was in the process, and had no \
+                complaint." }),
+            ("Loads", html! { "run on the same CPUs, without the library. Servers listen on the loopback; data lie in \
+                memory where there is room." }),
+            ("CPU", html! { "of the program alone, in user and kernel mode, counted in hundredths of a second." }),
+            ("Batch", html! { "programs that only end: throughput is work by time, the longest operation is the whole \
+                run. What they wrote was the same in all runs." }),
+            ("Bars", html! { "of auto: throughput at least 0.98, P99 at most 1.05, longest at most 1.10 of glibc’s, \
+                medians." }),
+            ("Other load", html! { "other programs used " (format!("{:.1}", evaluation.disturbance * 100.0))
+                " % of the CPUs meanwhile." }),
+            ("Files", html! { code { "runs.csv" } ": each run; " code { "summary.json" } ": medians and verdicts." }),
+        ]))
+    }
+}
+
+/// Each program a group of rows, each metric a column, each lock a row: its ratio to glibc's.
+fn plot(results: &[Results]) -> String {
+    let column = |metric: Metric| {
+        let better = if metric == Metric::Rate { "more is better" } else { "less is better" };
+        let axis = Axis::log(better, |ratio| format!("{ratio}"));
+        let axis = axis.within(0.25, 4.0).named_at(&[0.25, 0.5, 1.0, 2.0, 4.0]);
+        let mut column = Column::new(metric.head(), axis, &[""]);
+        let rule = |(at, _)| Rule { at, name: String::new(), ink: Ink::SOFT };
+        column.rules.extend(metric.bar().map(rule));
+        column
+    };
+    let cell = |results: &Results, metric, lock| {
+        let Some(ratios) = results.ratios(metric, lock) else { return Cell::default() };
+        let spread = spread(&ratios);
+        let mut marks = vec![Mark::span(spread.min, spread.max, colour(lock))];
+        marks.extend(ratios.into_iter().map(Mark::round));
+        marks.push(Mark::dot(spread.median, 0, colour(lock)));
+        Cell { marks, words: vec![ratio_digits(spread.median)] }
+    };
+    let group = |results: &Results| {
+        let row = |(lock, name): (usize, &String)| Row {
+            name: name.clone(),
+            cells: METRICS.map(|metric| cell(results, metric, lock)).to_vec(),
+        };
+        let rows = results.locks.iter().enumerate().skip(1).map(row).collect();
+        Group { title: results.program.id.to_owned(), rows }
+    };
+    let ours = results.first().into_iter().flat_map(|first| first.locks.iter().enumerate().skip(1));
+    let head = Head {
+        title: "Each program: times glibc’s".to_owned(),
+        source: "real".to_owned(),
+        key: ours
+            .map(|(lock, name)| (name.clone(), Style::ink(colour(lock), Look::Marks)))
+            .collect(),
+    };
+    let columns = METRICS.map(column).to_vec();
+    Rows { head, blocks: vec![Block { columns, groups: results.iter().map(group).collect() }] }
+        .svg()
 }
 
 #[cfg(test)]
@@ -325,6 +269,10 @@ mod tests {
         let readme = fs::read_to_string(dir.path().join("README.md")).unwrap();
         assert!(readme.contains("| **missed** 0.18 [0.18 .. 0.18] |"), "{readme}");
         let plot = fs::read_to_string(dir.path().join("programs.svg")).unwrap();
-        assert_eq!(plot.matches("r=\"2.1\"").count(), METRICS.len());
+        // A round is a disc and a ring; a median, a disc or an arrow; and the key has one.
+        let locks = evaluation.results[0].locks.len() - 1;
+        let rounds = evaluation.results[0].runs[0].len();
+        let marks = plot.matches("<circle").count() + plot.matches("<polygon").count();
+        assert_eq!(marks, locks * (METRICS.len() * (2 * rounds + 1) + 1));
     }
 }
