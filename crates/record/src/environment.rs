@@ -268,13 +268,4 @@ pub const VARIABLES: &[Variable] = &[
         when: "cargo test -p lockwright-tests --test stress",
         set_by: "",
     },
-    Variable {
-        name: "LOCKWRIGHT_SHOW",
-        reader: Reader::Tests,
-        values: "a file",
-        default: "unset",
-        meaning: "The picture that a test of tune draws is written there, to be looked at.",
-        when: "cargo test -p lockwright-cli",
-        set_by: "",
-    },
 ];
