@@ -2,7 +2,6 @@
 
 use plotters::backend::SVGBackend;
 use plotters::coord::Shift;
-use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::cell::RefCell;
@@ -113,7 +112,8 @@ impl Pen {
 }
 
 /// Dashes and gaps, by number: lines are told apart without colours, too.
-const DASHES: [(i32, i32); 6] = [(0, 0), (7, 4), (2, 3), (12, 4), (4, 7), (1, 5)];
+const DASHES: [(f64, f64); 6] =
+    [(0.0, 0.0), (7.0, 4.0), (2.0, 3.0), (12.0, 4.0), (4.0, 7.0), (1.0, 5.0)];
 
 /// The dash that limits and wishes are drawn with.
 pub(crate) const DASHED: usize = 1;
@@ -184,14 +184,15 @@ impl Canvas<'_> {
 
     /// A line through points.
     pub(crate) fn line(&self, points: &[At], ink: Ink, width: u32, dash: usize) {
-        let mut points: Vec<_> = points.iter().map(|at| pixel(*at)).collect();
-        points.dedup();
         let style = self.colour(ink).stroke_width(width);
+        let draw = |points: &[At]| {
+            let mut points: Vec<_> = points.iter().map(|at| pixel(*at)).collect();
+            points.dedup();
+            drawn(self.area.draw(&PathElement::new(points, style)));
+        };
         match DASHES[dash % DASHES.len()] {
-            (0, _) => drawn(self.area.draw(&PathElement::new(points, style))),
-            (long, gap) => {
-                drawn(self.area.draw(&DashedPathElement::new(points, long, gap, style)));
-            }
+            (0.0, _) => draw(points),
+            pattern => dashes(points, pattern).iter().for_each(|part| draw(part)),
         }
     }
 
@@ -229,6 +230,34 @@ impl Canvas<'_> {
         let corners = [(x, y), (x + back, y - 5.0), (x + back, y + 5.0)].map(pixel);
         drawn(self.area.draw(&Polygon::new(corners.to_vec(), self.colour(ink).filled())));
     }
+}
+
+/// The solid parts of a dashed line. plotters has this, too, by a `hypotf` that needs glibc 2.35.
+fn dashes(points: &[At], (long, gap): (f64, f64)) -> Vec<Vec<At>> {
+    let (mut parts, mut part) = (Vec::new(), points[..points.len().min(1)].to_vec());
+    let (mut is_solid, mut left) = (true, long);
+    for pair in points.windows(2) {
+        let (mut at, end) = (pair[0], pair[1]);
+        loop {
+            let (dx, dy) = (end.0 - at.0, end.1 - at.1);
+            let far = (dx * dx + dy * dy).sqrt();
+            if far < left {
+                left -= far;
+                part.extend(is_solid.then_some(end));
+                break;
+            }
+            at = (at.0 + dx * left / far, at.1 + dy * left / far);
+            part.push(at);
+            if is_solid {
+                parts.push(std::mem::take(&mut part));
+            }
+            (is_solid, left) = (!is_solid, if is_solid { gap } else { long });
+        }
+    }
+    if part.len() > 1 {
+        parts.push(part);
+    }
+    parts
 }
 
 /// How wide a text is at most: fonts differ, and the widest usual one (DejaVu Sans) decides.
@@ -284,6 +313,14 @@ mod tests {
         assert!(svg.contains("svg [fill=\"#FFFFFF\"]{fill:#15181C}"), "{svg}");
         assert!(!svg.contains("{fill:#123456}") && svg.contains("aria-label=\"a &lt;chart&gt;\""));
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+    }
+
+    #[test]
+    fn dashes_go_round_corners() {
+        let parts = dashes(&[(0.0, 0.0), (5.0, 0.0), (5.0, 9.0)], (7.0, 4.0));
+        let first = vec![(0.0, 0.0), (5.0, 0.0), (5.0, 2.0)];
+        assert_eq!(parts, [first, vec![(5.0, 6.0), (5.0, 9.0)]]);
+        assert_eq!(dashes(&[], (7.0, 4.0)), Vec::<Vec<At>>::new());
     }
 
     #[test]
