@@ -4,6 +4,8 @@ use anyhow::{Context, Result, ensure};
 use lockwright_stats::{Epoch, Process, read_dir};
 use lockwright_tests::{Child, End, Outcome, compile, library, scratch, source_dir};
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -355,5 +357,71 @@ fn recordings_are_files_of_their_processes() -> Result<()> {
     names.sort();
     assert_eq!(names.len(), 5, "{names:?}");
     assert!(names.iter().filter(|name| name.ends_with("-1.stats")).count() == 1, "{names:?}");
+    Ok(())
+}
+
+/// The server of docs/slow-server.md, with its fault and without: every change is in the journal, once, before it is answered.
+#[test]
+fn the_books_server_notes_each_change_once() -> Result<()> {
+    let root = source_dir().parent().context("a workspace")?;
+    for (variant, flags) in [("faulty", &[][..]), ("fixed", &["-DFIXED"])] {
+        let binary = build(&root.join("examples/kv.c"), &format!("kv-{variant}"), flags)?;
+        let folder = TempDir::new()?;
+        // A port that was free a moment ago.
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let child = Child::new(&binary).lock(Some("fifo"), library()?.as_os_str());
+        let mut server = child.args([port.to_string()]).dir(folder.path()).limit(60).start()?;
+        let mut client = loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(client) => break client,
+                Err(_) => ensure!(server.end()?.is_none(), "{}", server.outcome()?.describe()),
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let load =
+            Child::new(&binary).args([&port.to_string(), "load", "1", "4"]).limit(60).run()?;
+        ensure_end(&load, End::Code(0))?;
+        assert!(load.text().starts_with("requests/s: "), "{}", load.describe());
+        client.write_all(b"set 5 42\nget 5\n")?;
+        let mut answer = [0; 10];
+        client.read_exact(&mut answer)?;
+        assert_eq!(&answer, b"5 42\n5 42\n", "{variant}");
+        let journal = fs::read_to_string(folder.path().join("kv.journal"))?;
+        assert!(journal.ends_with(" set 5 42\n"), "{variant}: {journal}");
+        let numbers =
+            journal.lines().map(|line| line.split(' ').next().unwrap_or_default().parse());
+        let mut numbers = numbers.collect::<Result<Vec<usize>, _>>()?;
+        numbers.sort_unstable();
+        assert!(numbers.iter().copied().eq(1..=numbers.len()), "{variant}: {journal}");
+        server.stop()?;
+    }
+    Ok(())
+}
+
+/// The programs of the quick starts are on their pages alone.
+#[test]
+fn programs_of_the_quick_starts_run_under_us() -> Result<()> {
+    let docs = source_dir().parent().context("a workspace")?.join("docs");
+    let folder = TempDir::new()?;
+    for (page, language, ending, said) in [
+        ("start-c.md", "c", "c", "4000000\n"),
+        ("start-cpp.md", "cpp", "cpp", "1000\n"),
+        ("start-python.md", "python", "py", "800000\n"),
+    ] {
+        let text = fs::read_to_string(docs.join(page))?;
+        let block = text
+            .split_once(&format!("```{language}\n"))
+            .and_then(|(_, rest)| rest.split_once("```"));
+        let (program, _) = block.with_context(|| format!("{page} has no program"))?;
+        let source = folder.path().join(format!("hits.{ending}"));
+        fs::write(&source, program)?;
+        let child = match ending {
+            "py" => Child::new("python3").args([&source]),
+            _ => Child::new(build(&source, page, &[])?),
+        };
+        let outcome = child.lock(Some("fifo"), library()?.as_os_str()).limit(120).run()?;
+        ensure_end(&outcome, End::Code(0))?;
+        assert_eq!(outcome.text(), said, "{page}");
+    }
     Ok(())
 }

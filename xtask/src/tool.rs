@@ -1,6 +1,6 @@
 //! Programs of others that the project's commands need, and that Debian 12 lacks.
 //!
-//! An installed one is used, else one that was built into `target/tools`. There it is built without optimisation, in a third of
+//! One that is installed is used, if it is of the version's series, else one that was built into `target/tools`. There it is built without optimisation, in a third of
 //! the CPU time: it works for a second.
 
 use anyhow::{Result, ensure};
@@ -37,7 +37,13 @@ impl Tool {
 
     fn works(&self, tool: &Path) -> bool {
         let outcome = Child::new(tool).args(["--version"]).run();
-        outcome.is_ok_and(|outcome| outcome.end == End::Code(0))
+        outcome.is_ok_and(|outcome| outcome.end == End::Code(0) && self.is_told_by(&outcome.text()))
+    }
+
+    /// Another series has other flags, and other files.
+    fn is_told_by(&self, text: &str) -> bool {
+        let (series, _) = self.version.rsplit_once('.').unwrap_or((self.version, ""));
+        text.split([' ', 'v', '\n']).any(|word| word.starts_with(&format!("{series}.")))
     }
 
     fn build(&self, folder: &Path) -> Result<()> {
@@ -63,5 +69,23 @@ impl Tool {
             outcome.describe()
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_series_is_not_used() {
+        let tool = Tool { name: "mdbook", version: "0.5.4", features: None };
+        for (text, is_used) in [
+            ("mdbook v0.5.9\n", true),
+            ("mdbook 0.5.4", true),
+            ("mdbook v0.4.52\n", false),
+            ("", false),
+        ] {
+            assert_eq!(tool.is_told_by(text), is_used, "{text}");
+        }
     }
 }
