@@ -73,6 +73,7 @@ const EXITS: &[(&str, &[&str], &str)] = &[
     ("1", &["sim"], "A check failed."),
     ("1", &["explore"], "A schedule breaks a rule."),
     ("1", &["reproduce"], "A result is not accepted, or a check failed."),
+    ("1", &["merge"], "As the experiment's own command."),
     ("1", &["profile"], "With --order --fail-on-inversion: a deadlock can happen."),
     ("1", &["validate"], "A bar is missed."),
     ("1", &["ctl"], "With --guard: the change made it worse, and is rolled back."),
@@ -89,7 +90,12 @@ const EXITS: &[(&str, &[&str], &str)] = &[
         &["compare", "tune", "bench", "profile"],
         "Ctrl-C. What was measured until then is reported.",
     ),
-    ("130", &["calibrate", "validate", "sim", "reproduce"], "Ctrl-C. Nothing is written."),
+    ("130", &["calibrate", "validate"], "Ctrl-C. Nothing is written."),
+    (
+        "130",
+        &["sim", "reproduce"],
+        "Ctrl-C. Nothing is written, unless --shard or --resume keeps results.",
+    ),
     ("130", &["explore"], "Ctrl-C. The number of schedules that were explored is printed."),
     (
         "130",
@@ -183,7 +189,8 @@ const FILES: &[(&str, &[&str], &str)] = &[
     (
         "liblockwright.so",
         &["run", "record", "profile", "compare", "tune", "doctor", "bench", "attach"],
-        "The library: beside the command, else in ../lib from there.",
+        "The library: beside the command, in ../lib/lockwright or ../lib from there, else the command's own copy in \
+         ~/.cache/lockwright.",
     ),
     (
         "$XDG_CONFIG_HOME/lockwright/machine.toml",
@@ -282,7 +289,8 @@ const RELATED: &[(&str, &[&str])] = &[
     ("bench", &["compare", "sim"]),
     ("compare", &["profile", "run", "tune"]),
     ("tune", &["compare", "run"]),
-    ("sim", &["reproduce", "record", "calibrate", "explore"]),
+    ("sim", &["reproduce", "record", "calibrate", "explore", "merge"]),
+    ("merge", &["sim", "reproduce", "explore"]),
     ("reproduce", &["sim"]),
     ("record", &["sim", "profile"]),
     ("profile", &["compare", "top", "ctl", "kernel"]),

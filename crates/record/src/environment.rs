@@ -14,6 +14,8 @@ pub enum Reader {
     Commands(&'static [&'static str]),
     /// The project's own tests.
     Tests,
+    /// The project's own build.
+    Build,
 }
 
 impl Reader {
@@ -26,7 +28,7 @@ impl Reader {
     pub const fn commands(self) -> &'static [&'static str] {
         match self {
             Self::Both(commands) | Self::Commands(commands) => commands,
-            Self::Library | Self::Tests => &[],
+            Self::Library | Self::Tests | Self::Build => &[],
         }
     }
 }
@@ -266,6 +268,15 @@ pub const VARIABLES: &[Variable] = &[
         default: "the time",
         meaning: "Repeats a run of the stress test.",
         when: "cargo test -p lockwright-tests --test stress",
+        set_by: "",
+    },
+    Variable {
+        name: "LOCKWRIGHT_SOURCES",
+        reader: Reader::Build,
+        values: "32 hexadecimal digits",
+        default: "the build script sets it",
+        meaning: "A hash of the sources, in the files of shards: those of different programs are not merged.",
+        when: "cargo build",
         set_by: "",
     },
 ];

@@ -61,8 +61,10 @@ fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
     let ours = release.join("lockwright");
     let ours = ours.to_str().context("a path that is text")?;
     tool(ours, ["man", "--dir", man.to_str().context("a path that is text")?])?;
-    for entry in fs::read_dir(&man)? {
-        compress(&entry?.path())?;
+    for folder in [man.clone(), man.with_file_name("man7")] {
+        for entry in fs::read_dir(&folder)? {
+            compress(&entry?.path())?;
+        }
     }
     for (shell, file) in [
         ("bash", "share/bash-completion/completions/lockwright"),

@@ -65,7 +65,9 @@ impl Seen {
             let problem = match (variable.reader.is_library(), library, variable.reader) {
                 (true, false, _) => "the library does not read it",
                 (false, true, _) => "the library reads it, too",
-                (_, _, Reader::Commands(_) | Reader::Tests) if !program => "nobody reads it",
+                (_, _, Reader::Commands(_) | Reader::Tests | Reader::Build) if !program => {
+                    "nobody reads it"
+                }
                 _ => continue,
             };
             complaints.push(format!("{LIST}: '{name}': {problem}"));
@@ -76,11 +78,11 @@ impl Seen {
 /// The part of docs/environment.md that is made from the list.
 pub(super) fn page() -> String {
     let mut page = String::new();
-    let is_ours = |variable: &&Variable| variable.reader == Reader::Tests;
+    let is_ours = |variable: &&Variable| matches!(variable.reader, Reader::Tests | Reader::Build);
     let parts: [(&str, Box<dyn Fn(&&Variable) -> bool>); 3] = [
         ("The library's", Box::new(|variable| variable.reader.is_library())),
         ("The command's", Box::new(move |one| !one.reader.is_library() && !is_ours(one))),
-        ("The project's own tests'", Box::new(is_ours)),
+        ("The project's own build's and tests'", Box::new(is_ours)),
     ];
     for (title, belongs) in parts {
         page += &format!("\n## {title}\n");
@@ -95,6 +97,7 @@ pub(super) fn page() -> String {
                 Reader::Both(_) => format!("the library, and {commands}"),
                 Reader::Commands(_) => commands,
                 Reader::Tests => "tests only".to_owned(),
+                Reader::Build => "the build only".to_owned(),
             };
             for (what, text) in [
                 ("who reads it", who.as_str()),
