@@ -5,16 +5,19 @@ mod figures;
 mod goal;
 mod search;
 
-use crate::No;
 use crate::tidy::root;
+use crate::{No, shards};
 use anyhow::{Context, Result, bail};
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 use figures::Fitted;
 use goal::{Effort, Goal, Measurement, losses, mean};
 use indicatif::{ProgressBar, ProgressStyle};
+use lockwright_shards::{Flags, Job, Merge, Session};
 use lockwright_sim::profile::{BUILTIN, Profile};
 use lockwright_sim::targets::Row;
-use search::{Budget, neighbours, search};
+use search::{Budget, Found, neighbours, search};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
@@ -53,14 +56,28 @@ pub(crate) struct Args {
     /// End the search after this long.
     #[arg(long, value_name = "MINUTES", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     budget: u64,
+    /// Searches, each with draws of its own; the best result counts. Each is a job of --shard.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000),
+        conflicts_with = "check")]
+    starts: u64,
+    #[command(flatten)]
+    shards: Flags,
+    /// Where --shard and --resume keep results.
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
 }
 
-pub(crate) fn main(args: Args) -> Result<()> {
+pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<()> {
     let mut fit = Fit::open(&args.profile)?;
     if cfg!(debug_assertions) {
         return again_optimised();
     }
-    if args.check { fit.check(args.seeds.max(CHECK_SEEDS)) } else { fit.run(&args) }
+    let session = fit.session(&args, merged)?;
+    let is_done = if args.check { fit.check(&args, &session)? } else { fit.run(&args, &session)? };
+    if !is_done {
+        print!("{}", session.summary());
+    }
+    Ok(())
 }
 
 /// A build for tests simulates several times slower.
@@ -116,11 +133,19 @@ impl Fit {
         Ok(losses(&self.measure(values, effort)?, effort.seeds))
     }
 
-    fn run(&mut self, args: &Args) -> Result<()> {
+    /// All that decides the results.
+    fn session(&self, args: &Args, merged: Option<Merge>) -> Result<Session> {
+        let (check, seeds, budget) = (args.check, args.seeds, args.budget);
+        let numbers = format!("{check} {seeds} {budget} {}", args.starts);
+        let inputs = vec![self.profile.name.clone(), self.text.clone(), numbers];
+        shards::session(&args.shards, args.output.as_deref(), merged, inputs)
+    }
+
+    /// One search: its evaluations depend on each other, so it is done in one piece.
+    fn search(&self, args: &Args, start: u64, bar: &ProgressBar) -> Result<Found> {
         let effort = Effort { seeds: args.seeds, length: SEARCH_LENGTH };
         let until = Instant::now() + Duration::from_secs(args.budget * 60);
         let budget = Budget { evaluations: EVALUATIONS * self.fitted.params.len(), until };
-        let before = self.measure(&self.here(), JUDGED)?;
         let failed = Mutex::new(None);
         let loss = |values: &[f64]| {
             if failed.lock().expect("nobody panics with it").is_some() {
@@ -134,15 +159,27 @@ impl Fit {
                 |losses| mean(&losses).0,
             )
         };
-        let bar = bar()?;
-        let found = search(&self.fitted.params, loss, budget, SEED, |evaluations, best| {
-            bar.set_position(evaluations as u64);
-            bar.set_message(format!("{best:.4}"));
-        })?;
-        bar.finish_and_clear();
-        if let Some(why) = failed.into_inner().expect("nobody panics with it") {
-            return Err(why);
+        let found =
+            search(&self.fitted.params, loss, budget, SEED + start, |evaluations, best| {
+                bar.set_position(evaluations as u64);
+                bar.set_message(format!("{best:.4}"));
+            })?;
+        match failed.into_inner().expect("nobody panics with it") {
+            Some(why) => Err(why),
+            None => Ok(found),
         }
+    }
+
+    /// `false`: only a part was done.
+    fn run(&mut self, args: &Args, session: &Session) -> Result<bool> {
+        let jobs = Job::all((0..args.starts).map(|start| format!("start {start}")));
+        let bar = bar()?;
+        let found = results(session, &jobs, |start| self.search(args, start as u64, &bar))?;
+        bar.finish_and_clear();
+        let Some(all) = found else { return Ok(false) };
+        let best = all.iter().min_by(|a, b| a.loss.total_cmp(&b.loss));
+        let found = best.context("no search")?;
+        let before = self.measure(&self.here(), JUDGED)?;
         let after = self.measure(&found.values, JUDGED)?;
         let of = |rows: &[Measurement<'_>]| mean(&losses(rows, JUDGED.seeds)).0;
         let (old, new) = (of(&before), of(&after));
@@ -160,37 +197,46 @@ impl Fit {
         }
         if new >= old {
             println!("no better: '{}' stays as it was", self.path.display());
-            return Ok(());
+            return Ok(true);
         }
         let text = self.fitted.write(&self.text, &found.values)?;
         fs::write(&self.path, text)
             .with_context(|| format!("cannot write '{}'", self.path.display()))?;
         println!("written: '{}'", self.path.display());
-        Ok(())
+        Ok(true)
     }
 
-    fn check(&self, seeds: u32) -> Result<()> {
+    /// `false`: only a part was done.
+    fn check(&self, args: &Args, session: &Session) -> Result<bool> {
+        let seeds = args.seeds.max(CHECK_SEEDS);
         let effort = Effort { seeds, length: SEARCH_LENGTH };
+        let neighbours = neighbours(&self.fitted.params);
+        // The place itself is the first job.
+        let places = std::iter::once(self.here()).chain(neighbours.iter().map(|(_, v)| v.clone()));
+        let places: Vec<Vec<f64>> = places.collect();
+        let jobs = Job::all(places.iter().map(|values| format!("{values:?}")));
+        let bar = bar()?;
+        let losses = results(session, &jobs, |place| {
+            let losses = self.losses(&places[place], effort)?;
+            bar.inc(1);
+            Ok(losses)
+        })?;
+        bar.finish_and_clear();
+        let Some(losses) = losses else { return Ok(false) };
+        let (here, there) = losses.split_first().context("no place")?;
         println!("{}", rows_table(&self.measure(&self.here(), JUDGED)?, None));
-        let here = self.losses(&self.here(), effort)?;
         println!(
             "loss {:.4}: simulated, {seeds} seeds, runs of {SEARCH_LENGTH} of the length",
-            mean(&here).0
+            mean(here).0
         );
-        let bar = bar()?;
-        bar.set_message(format!("{:.4} here", mean(&here).0));
         let mut moves = Vec::new();
-        for (index, values) in neighbours(&self.fitted.params) {
-            let there = self.losses(&values, effort)?;
-            let less: Vec<f64> =
-                here.iter().zip(&there).map(|(here, there)| here - there).collect();
+        for ((index, values), there) in neighbours.into_iter().zip(there) {
+            let less: Vec<f64> = here.iter().zip(there).map(|(here, there)| here - there).collect();
             let param = &self.fitted.params[index];
             let what = format!("{} = {} instead of {}", param.name, values[index], param.value);
             let (gain, error) = mean(&less);
             moves.push((gain, error, what));
-            bar.inc(1);
         }
-        bar.finish_and_clear();
         moves.sort_by(|a, b| b.0.total_cmp(&a.0));
         for (gain, error, what) in moves.iter().take(3) {
             println!("{what}: loss smaller by {gain:.4} ± {error:.4}");
@@ -199,7 +245,7 @@ impl Fit {
             println!(
                 "an optimum: no fitted figure alone makes the loss smaller by three standard errors"
             );
-            return Ok(());
+            return Ok(true);
         }
         Err(No(format!("no optimum any more\nhint: cargo xtask fit {}", self.profile.name)).into())
     }
@@ -212,6 +258,31 @@ impl Fit {
             table.add_row([vec![param.name.clone()], numbers.to_vec()].concat());
         }
         right(table, 1..5)
+    }
+}
+
+/// Results of jobs that are done one after the other, each on all cores.
+fn results<R: Serialize + DeserializeOwned + Send>(
+    session: &Session,
+    jobs: &[Job],
+    work: impl Fn(usize) -> Result<R>,
+) -> Result<Option<Vec<R>>> {
+    let mut failed = None;
+    let results = session.results(jobs, |left, keep| {
+        for &place in left {
+            match work(place) {
+                Ok(result) => keep(place, result)?,
+                Err(why) => {
+                    failed = Some(why);
+                    return Err(lockwright_shards::Error::interrupted());
+                }
+            }
+        }
+        Ok(())
+    });
+    match failed {
+        Some(why) => Err(why),
+        None => Ok(results?),
     }
 }
 

@@ -5,6 +5,7 @@ mod book;
 mod bpf;
 mod choosing;
 mod conformance;
+mod dask;
 mod demo;
 mod deny;
 mod dist;
@@ -12,6 +13,7 @@ mod eval;
 mod fit;
 mod pool;
 mod release;
+mod shards;
 mod soak;
 mod test;
 mod tidy;
@@ -20,6 +22,7 @@ mod weaken;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
+use lockwright_shards::Merge;
 use lockwright_text::cause;
 use std::process::ExitCode;
 use std::{fmt, io};
@@ -58,12 +61,16 @@ enum Command {
     Release(release::Args),
     /// Run glibc's own thread tests with and without the library, and compare.
     Conformance(conformance::Args),
+    /// Run the driver of shards on Dask: a local cluster, two of whose workers are killed (installs Dask by pip).
+    Dask(dask::Args),
     /// Run the POSIX programs on 64-bit ARM, under user-mode emulation (needs a cross compiler).
     Aarch64(aarch64::Args),
     /// Weaken each ordering and drop each wake of the locks, one at a time: some model must notice.
     Weaken(weaken::Args),
     /// Compile the program that `lockwright kernel` loads into the kernel (needs clang); say whether it is the same.
     Bpf(bpf::Args),
+    /// Make one report of the shards of an evaluation or a fit.
+    Merge(shards::Args),
     /// Fit a simulated machine's unpublished figures to the papers' results, and write them into its profile.
     Fit(fit::Args),
 }
@@ -104,21 +111,8 @@ fn main() -> ExitCode {
         }
     });
     let result = match args.command {
-        Command::Demo(args) => demo::main(args),
-        Command::Eval(args) => eval::main(args),
-        Command::Choosing(args) => choosing::main(args),
-        Command::Test(args) => test::main(args),
-        Command::Soak(args) => soak::main(args),
-        Command::Tidy(args) => tidy::main(args),
-        Command::Book(args) => book::main(args),
-        Command::Deny(args) => deny::main(args),
-        Command::Dist(args) => dist::main(args),
-        Command::Release(args) => release::main(args),
-        Command::Conformance(args) => conformance::main(args),
-        Command::Aarch64(args) => aarch64::main(args),
-        Command::Weaken(args) => weaken::main(args),
-        Command::Bpf(args) => bpf::main(args),
-        Command::Fit(args) => fit::main(args),
+        Command::Merge(args) => shards::read(&args).and_then(merge),
+        command => run(command, None),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -130,6 +124,37 @@ fn main() -> ExitCode {
                 () => 2,
             })
         }
+    }
+}
+
+/// Makes the report of shards, by the command that they are of.
+fn merge(shards: Merge) -> anyhow::Result<()> {
+    let words = std::iter::once("cargo xtask".to_owned()).chain(shards.words());
+    let args = Args::try_parse_from(words)
+        .map_err(|_| anyhow::anyhow!("the shards are of a command that this one doesn't know"))?;
+    run(args.command, Some(shards))
+}
+
+/// Runs the command; its results come from `shards`, if there are any.
+fn run(command: Command, shards: Option<Merge>) -> anyhow::Result<()> {
+    match command {
+        Command::Demo(args) => demo::main(args),
+        Command::Eval(args) => eval::main(args),
+        Command::Choosing(args) => choosing::main(args),
+        Command::Test(args) => test::main(args),
+        Command::Soak(args) => soak::main(args),
+        Command::Tidy(args) => tidy::main(args),
+        Command::Book(args) => book::main(args),
+        Command::Deny(args) => deny::main(args),
+        Command::Dist(args) => dist::main(args),
+        Command::Release(args) => release::main(args),
+        Command::Conformance(args) => conformance::main(args),
+        Command::Dask(args) => dask::main(args),
+        Command::Aarch64(args) => aarch64::main(args),
+        Command::Weaken(args) => weaken::main(args),
+        Command::Bpf(args) => bpf::main(args),
+        Command::Fit(args) => fit::main(args, shards),
+        Command::Merge(_) => anyhow::bail!("shards of shards\nhint: name all folders in one merge"),
     }
 }
 

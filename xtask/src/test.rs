@@ -15,7 +15,7 @@ use std::time::Instant;
 use times::Times;
 
 /// What the steps need from Debian.
-pub(crate) const PACKAGES: [&str; 24] = [
+pub(crate) const PACKAGES: [&str; 25] = [
     "build-essential",
     "chromium",
     "chromium-sandbox",
@@ -34,6 +34,7 @@ pub(crate) const PACKAGES: [&str; 24] = [
     "pkg-config",
     "procps",
     "python3",
+    "python3-venv",
     "python3-yaml",
     "sqlite3",
     "strace",
@@ -148,6 +149,13 @@ const STEPS: &[Step<'static>] = &[
         runner: Cargo,
         args: "test --no-fail-fast -p lockwright-cli",
         limit: 1200,
+    },
+    Step {
+        name: "dask",
+        shows: "eight shards on a Dask cluster, two of whose workers are killed, make the report of one run",
+        runner: Xtask,
+        args: "dask",
+        limit: 300,
     },
     Step {
         name: "posix",

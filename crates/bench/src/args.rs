@@ -189,6 +189,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub(crate) shards: lockwright_shards::Flags,
+
     /// Print all columns, and a suite's tables, too (the CSV and JSON files always have them)
     #[arg(long)]
     pub(crate) wide: bool,

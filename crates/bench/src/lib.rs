@@ -56,6 +56,7 @@ pub use system::{
 
 use anyhow::{Context, Result, bail};
 use lockwright_energy::Watts;
+use lockwright_shards::{Merge, Plan, Session};
 use lockwright_text::{cause, wrapped};
 use std::fs::File;
 use std::io::BufWriter;
@@ -63,7 +64,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Runs the command; `library` is the liblockwright.so to preload, or the reason why it is missing; `watts` is what the
-/// machine draws, should nothing measure it.
+/// machine draws, should nothing measure it; `merged` are shards whose report is to be made.
 ///
 /// The worker processes are the program itself, called as `PROGRAM bench --worker JSON`: the program's
 /// `bench` subcommand must come here.
@@ -71,6 +72,7 @@ pub fn main(
     args: Args,
     library: Result<PathBuf, String>,
     watts: impl FnOnce() -> Watts,
+    merged: Option<Merge>,
 ) -> Result<ExitCode> {
     if let Some(spec) = &args.worker {
         worker::main(spec)?;
@@ -89,12 +91,24 @@ pub fn main(
     for dir in [&args.svg, &args.out].into_iter().flatten() {
         std::fs::create_dir_all(dir).map_err(|cause| unwritable(dir, &cause))?;
     }
-    let json = args.json.as_deref().map(create).transpose()?;
-    let csv = args.csv.as_deref().map(create).transpose()?;
+    let is_reported = args.shards.shard.is_none();
+    let json = args.json.as_deref().filter(|_| is_reported).map(create).transpose()?;
+    let csv = args.csv.as_deref().filter(|_| is_reported).map(create).transpose()?;
 
     let (plan, suite) = grid::plan(&args, library.as_deref().map_err(String::as_str))?;
-    let machine = Machine { origin: report::origin(&plan.rows), ..Machine::here() };
-    let measured = run::run(&plan, args.quiet, watts())?;
+    let session = open(&plan, &args, merged)?;
+    let here = Machine::here();
+    let run::Done { measured, machine } = run::run(&plan, &session, args.quiet, watts())?;
+    if session.is_part() {
+        if measured.interrupted {
+            let command = session.resume().unwrap_or_default();
+            eprintln!("interrupted: the rounds that were complete are kept\nhint: {command}");
+            return Ok(ExitCode::from(130));
+        }
+        print!("{}", session.summary());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let machine = Machine { origin: report::origin(&plan.rows), ..machine.unwrap_or(here) };
     let summaries = summary::summarise(&plan, &measured);
     let ceilings = summary::ceilings(&plan, &measured);
     let verdicts = suite.as_ref().map(|s| s.judge(&plan, &measured)).unwrap_or_default();
@@ -116,7 +130,8 @@ pub fn main(
         if !verdicts.is_empty() {
             text += &format!("\n{}", report::bars(&plan, &verdicts));
         }
-        let notes = report::notes(&plan, &measured);
+        let mut notes = report::notes(&plan, &measured);
+        notes.extend(machines(&plan, &session));
         text + &format!("\n{}\n", wrapped(&notes.join("\n")))
     };
     print!("{}", text(args.wide));
@@ -124,7 +139,9 @@ pub fn main(
     let whole = report::Report {
         origin: machine.origin,
         machine: &machine,
-        command: command_line(),
+        command: session.words().map_or_else(command_line, |words| {
+            shown_command(std::iter::once("lockwright".to_owned()).chain(words))
+        }),
         subjects: &plan.subjects,
         rows: &plan.rows,
         reps: plan.reps,
@@ -175,6 +192,46 @@ pub fn main(
     } else {
         ExitCode::SUCCESS
     })
+}
+
+/// The session that the flags ask for, or that of merged shards.
+fn open(plan: &plan::Plan, args: &Args, merged: Option<Merge>) -> Result<Session> {
+    let named = |words: Vec<String>| Plan::new("lockwright", words, plan.inputs());
+    if let Some(merged) = merged {
+        let plan = named(merged.words());
+        return Ok(merged.session(&plan)?);
+    }
+    let here = Machine::here().host();
+    let plan = named(std::env::args().skip(1).collect());
+    let session = args.shards.open(&plan, args.out.as_deref(), || here.clone())?;
+    match session.machines().first() {
+        Some((shard, machine)) if *machine != here => bail!(
+            "shard {shard} was begun on another machine ({machine}), and all rounds of a point are of one\n\
+             hint: go on there, or begin it here in another folder"
+        ),
+        _ => Ok(session),
+    }
+}
+
+/// Which machine measured which points, if more than one did.
+fn machines(plan: &plan::Plan, session: &Session) -> Vec<String> {
+    let mut of: Vec<(&str, Vec<String>)> = Vec::new();
+    for (shard, machine) in session.machines() {
+        let owned = (0..plan.rows.len()).filter(|row| session.owner(*row) == shard);
+        let points = owned.map(|row| plan.rows[row].point.label());
+        match of.iter_mut().find(|(known, _)| *known == machine) {
+            Some((_, all)) => all.extend(points),
+            None => of.push((machine, points.collect())),
+        }
+    }
+    of.retain(|(_, points)| !points.is_empty());
+    if of.len() < 2 {
+        return Vec::new();
+    }
+    let line = |(machine, points): (&str, Vec<String>)| {
+        format!("machine: {machine}: it measured {}", points.join("; "))
+    };
+    of.into_iter().map(line).collect()
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {

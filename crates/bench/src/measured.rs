@@ -5,10 +5,10 @@ use crate::spec::Answer;
 use crate::subject::Role;
 use lockwright_energy::{Kind, Source, Watts};
 use lockwright_numbers::Spread;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How one measurement ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Status {
     /// Measured.
@@ -22,7 +22,7 @@ pub(crate) enum Status {
 }
 
 /// One measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Sample {
     /// Which row of the grid.
     pub row: usize,
@@ -41,7 +41,7 @@ pub(crate) struct Sample {
 }
 
 /// Where the joules come from.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Energy {
     /// Which source.
     pub source: Kind,
@@ -67,7 +67,7 @@ impl Energy {
 }
 
 /// All that was measured.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Measured {
     /// Every measurement, discarded ones too.
     pub samples: Vec<Sample>,
@@ -103,6 +103,24 @@ impl Measured {
             energy,
             notes: Vec::new(),
         }
+    }
+
+    /// What was measured in addition.
+    pub(crate) fn add(&mut self, more: Measured) {
+        self.samples.extend(more.samples);
+        self.discarded += more.discarded;
+        self.given_up += more.given_up;
+        self.kept += more.kept;
+        self.notes.extend(more.notes);
+        self.saw(more.others_cpus);
+    }
+
+    /// How many CPUs others used in a part of the run: the worst part counts.
+    pub(crate) fn saw(&mut self, others_cpus: Option<f64>) {
+        self.others_cpus = match (self.others_cpus, others_cpus) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
+        };
     }
 }
 

@@ -7,9 +7,12 @@ use crate::plan::{self, Plan, Row};
 use crate::point::Work;
 use crate::progress::progress;
 use crate::spec::Spec;
-use crate::system::{self, Others};
+use crate::system::{self, Machine, Others};
 use anyhow::{Result, bail};
+use indicatif::ProgressBar;
 use lockwright_energy::Watts;
+use lockwright_shards::{Job, Session};
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// A line transfer that grows or shrinks by more than this within a group: another regime of the hypervisor.
@@ -17,83 +20,166 @@ const REGIME: f64 = 1.6;
 /// Repetitions of the memory points: they hardly vary.
 const MEMORY_REPS: u32 = 3;
 
-/// Runs the plan, with a progress bar on stderr unless `quiet`. `watts`: for joules that nothing measures.
-pub(crate) fn run(plan: &Plan, quiet: bool, watts: Watts) -> Result<Measured> {
+/// One round of a point: all locks, one after the other. The unit of what is shared out and kept.
+#[derive(Debug, Serialize, Deserialize)]
+struct Group {
+    measured: Measured,
+    machine: Machine,
+}
+
+/// What was measured, and on which machine first.
+pub(crate) struct Done {
+    pub(crate) measured: Measured,
+    /// Of the first group, if it was not measured by this process.
+    pub(crate) machine: Option<Machine>,
+}
+
+impl Plan {
+    fn reps_of(&self, row: &Row) -> u32 {
+        match row.point.work {
+            Work::Memory { .. } => self.reps.min(MEMORY_REPS),
+            _ => self.reps,
+        }
+    }
+
+    /// All that is measured in a group: the locks, and what the point can reach at most.
+    fn group_of(&self, row: usize) -> Vec<usize> {
+        [&self.rows[row].subjects[..], &self.ceilings[row]].concat()
+    }
+
+    /// The groups, in the order in which one process measures them: rows and rounds, and the job of each. All rounds of a point
+    /// belong together, since locks are compared on one machine.
+    fn groups(&self) -> Vec<(usize, u32, Job)> {
+        let rounds = (0..self.reps).flat_map(|rep| (0..self.rows.len()).map(move |row| (row, rep)));
+        let job = |(row, rep): (usize, u32)| {
+            let label = self.rows[row].point.label();
+            (row, rep, Job { number: row, key: format!("{row}: {label}, round {}", rep + 1) })
+        };
+        rounds.filter(|(row, rep)| *rep < self.reps_of(&self.rows[*row])).map(job).collect()
+    }
+
+    /// All that decides what is measured.
+    pub(crate) fn inputs(&self) -> Vec<String> {
+        let subjects = self.subjects.iter().map(|subject| subject.name.clone());
+        let rows = self.rows.iter().map(|row| format!("{row:?}"));
+        let numbers = format!(
+            "{} {} {:?} {} {:?}",
+            self.reps, self.time_s, self.limit_s, self.seed, self.ceilings
+        );
+        subjects.chain(rows).chain([numbers]).collect()
+    }
+}
+
+/// Runs what is `session`'s of the plan, with a progress bar on stderr unless `quiet`. `watts`: for joules that nothing
+/// measures.
+pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> Result<Done> {
     system::catch_interrupts();
-    let mut measured = Measured::new(compute::calibrate(), Energy::here(watts));
+    let groups = plan.groups();
+    session.complete(&groups.iter().map(|(_, _, job)| job.clone()).collect::<Vec<_>>())?;
+    // Of merged groups, the first one's are taken.
+    let turns = if session.is_merged() { 0.0 } else { compute::calibrate() };
+    let mut measured = Measured::new(turns, Energy::here(watts));
     let others = Others::since_now();
-    let reps_of = |row: &Row| match row.point.work {
-        Work::Memory { .. } => plan.reps.min(MEMORY_REPS),
-        _ => plan.reps,
-    };
-    // All that is measured in a group: the locks, and what the point can reach at most.
-    let group_of =
-        |number: usize| [&plan.rows[number].subjects[..], &plan.ceilings[number]].concat();
-    let steps: u64 = plan
-        .rows
-        .iter()
-        .enumerate()
-        .map(|(number, row)| u64::from(reps_of(row)) * group_of(number).len() as u64)
-        .sum();
-    let bar = progress(steps, quiet);
+    let others_cpus = || others.as_ref().and_then(Others::cpus);
+    let (mut machine, mut is_any_made) = (None, false);
+    let left = |job: &Job| session.does(job) && !session.knows(&job.key);
+    let steps =
+        groups.iter().filter(|(_, _, job)| left(job)).map(|(row, _, _)| plan.group_of(*row).len());
+    let bar = progress(steps.sum::<usize>() as u64, quiet);
     let mut retries = vec![plan.reps.max(3); plan.rows.len()];
     // (row, subject) pairs that will not be asked again.
     let mut out = vec![vec![false; plan.subjects.len()]; plan.rows.len()];
 
-    'all: for rep in 0..plan.reps {
-        for (number, row) in plan.rows.iter().enumerate() {
-            if rep >= reps_of(row) {
-                continue;
-            }
-            let group = group_of(number);
-            loop {
-                let before = system::line_transfer_ns();
-                let first = measured.samples.len();
-                for turn in 0..group.len() {
-                    let subject = group[(turn + rep as usize) % group.len()];
-                    if system::interrupted() {
-                        measured.samples.truncate(first);
-                        measured.interrupted = true;
-                        break 'all;
-                    }
-                    if out[number][subject] {
-                        continue;
-                    }
-                    bar.set_message(format!(
-                        "{}: {}",
-                        row.point.label(),
-                        plan.subjects[subject].name
-                    ));
-                    let sample = one(plan, &mut measured, number, subject, rep)?;
-                    out[number][subject] = sample.status != Status::Ok;
-                    measured.samples.push(sample);
+    for (row, rep, job) in groups {
+        let group = match session.known::<Group>(&job.key)? {
+            Some(Group { measured: known, machine: its }) => {
+                if measured.samples.is_empty() {
+                    (measured.turns_per_ns, measured.energy) =
+                        (known.turns_per_ns, known.energy.clone());
+                    machine = Some(its);
                 }
-                let after = system::line_transfer_ns();
-                let same = match (before, after) {
-                    (Some(b), Some(a)) => a / b <= REGIME && b / a <= REGIME,
-                    _ => true,
+                known
+            }
+            None if !session.does(&job) => continue,
+            None => {
+                let empty = Measured::new(measured.turns_per_ns, measured.energy.clone());
+                let Some(mut made) =
+                    one_group(plan, empty, (row, rep), &mut retries[row], &mut out[row], &bar)?
+                else {
+                    measured.interrupted = true;
+                    break;
                 };
-                for sample in &mut measured.samples[first..] {
-                    sample.line_ns = (before, after);
-                    sample.kept = same;
+                if session.keeps() {
+                    made.others_cpus = others_cpus(); // until now
+                    let group = Group { measured: made, machine: Machine::here() };
+                    session.keep(&job.key, &group)?;
+                    made = Measured { others_cpus: None, ..group.measured };
                 }
-                if same {
-                    measured.kept += 1;
-                    break;
-                }
-                measured.discarded += 1;
-                if retries[number] == 0 {
-                    measured.given_up += 1;
-                    break;
-                }
-                retries[number] -= 1;
+                is_any_made = true;
+                made
             }
-            bar.inc(group.len() as u64);
+        };
+        for sample in &group.samples {
+            out[row][sample.subject] |= sample.status != Status::Ok;
         }
+        measured.add(group);
     }
     bar.finish_and_clear();
-    measured.others_cpus = others.and_then(|others| others.cpus());
-    Ok(measured)
+    if is_any_made {
+        measured.saw(others_cpus());
+    }
+    Ok(Done { measured, machine })
+}
+
+/// All locks at one point, once; again if the machine changed meanwhile. `None`: Ctrl-C.
+fn one_group(
+    plan: &Plan,
+    mut measured: Measured,
+    (row, rep): (usize, u32),
+    retries: &mut u32,
+    out: &mut [bool],
+    bar: &ProgressBar,
+) -> Result<Option<Measured>> {
+    let group = plan.group_of(row);
+    loop {
+        let before = system::line_transfer_ns();
+        let first = measured.samples.len();
+        for turn in 0..group.len() {
+            let subject = group[(turn + rep as usize) % group.len()];
+            if system::interrupted() {
+                return Ok(None);
+            }
+            if out[subject] {
+                continue;
+            }
+            let (label, name) = (plan.rows[row].point.label(), &plan.subjects[subject].name);
+            bar.set_message(format!("{label}: {name}"));
+            let sample = one(plan, &mut measured, row, subject, rep)?;
+            out[subject] = sample.status != Status::Ok;
+            measured.samples.push(sample);
+        }
+        let after = system::line_transfer_ns();
+        let same = match (before, after) {
+            (Some(b), Some(a)) => a / b <= REGIME && b / a <= REGIME,
+            _ => true,
+        };
+        for sample in &mut measured.samples[first..] {
+            sample.line_ns = (before, after);
+            sample.kept = same;
+        }
+        if same {
+            measured.kept += 1;
+            break;
+        }
+        measured.discarded += 1;
+        if *retries == 0 {
+            measured.given_up += 1;
+            break;
+        }
+        *retries -= 1;
+    }
+    bar.inc(group.len() as u64);
+    Ok(Some(measured))
 }
 
 /// One measurement. An error if the lock let two threads in, or the worker did not run on it at all.

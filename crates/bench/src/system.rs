@@ -285,9 +285,10 @@ pub fn shown_command(words: impl IntoIterator<Item = String>) -> String {
 }
 
 /// The machine and the moment, as every report names them.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Machine {
     /// Whether figures are of this machine as it is: `real`, `emulated`, or some of both.
+    #[serde(skip_deserializing)]
     pub origin: &'static str,
     /// The processor's own name.
     pub cpu: String,

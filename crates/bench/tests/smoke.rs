@@ -7,6 +7,7 @@
 use clap::Parser;
 use lockwright_bench::Args;
 use lockwright_energy::Watts;
+use lockwright_shards::Merge;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -23,10 +24,16 @@ fn main() -> ExitCode {
         let Program::Bench(args) = Program::parse();
         let library = std::env::var_os("BENCH_TEST_LIBRARY").map(PathBuf::from);
         let library = library.ok_or("no library\nhint: give one".to_owned());
-        return lockwright_bench::main(args, library, Watts::assumed).unwrap_or_else(|cause| {
-            eprintln!("error: {cause:#}");
-            ExitCode::from(2)
-        });
+        return lockwright_bench::main(args, library, Watts::assumed, None).unwrap_or_else(failed);
+    }
+    if std::env::args().nth(1).as_deref() == Some("merge") {
+        let folders: Vec<PathBuf> = std::env::args().skip(2).map(PathBuf::from).collect();
+        let merged = Merge::read(&folders, None, "lockwright").expect("all shards");
+        let words = ["lockwright".to_owned()].into_iter().chain(merged.words());
+        let Program::Bench(args) = Program::parse_from(words);
+        let library = Err("no library".to_owned());
+        return lockwright_bench::main(args, library, Watts::assumed, Some(merged))
+            .unwrap_or_else(failed);
     }
     let tests: &[(&str, fn())] = &[
         ("every_workload_gives_every_file", every_workload_gives_every_file),
@@ -40,6 +47,7 @@ fn main() -> ExitCode {
             library_that_runs_another_lock_is_found_out,
         ),
         ("bad_values_are_named_with_a_hint", bad_values_are_named_with_a_hint),
+        ("shards_are_measured_apart_and_told_together", shards_are_told_together),
         ("joules_are_those_of_the_source_that_is_named", joules_are_those_of_the_source),
     ];
     let wanted: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -56,6 +64,65 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+fn failed(cause: anyhow::Error) -> ExitCode {
+    eprintln!("error: {cause:#}");
+    ExitCode::from(2)
+}
+
+/// All rounds of a point are in one shard; what a kill has cut off is measured again; the report has all of it.
+fn shards_are_told_together() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = dir.path().join("all.json");
+    let shard = |part: &'static str| -> Vec<String> {
+        let grid = "--lock in:mcs --threads 1,2 --rounds 2 --time 5ms --no-latency --no-ceiling -q";
+        let mut words: Vec<String> = grid.split(' ').map(str::to_owned).collect();
+        words.extend(["--json".into(), json.display().to_string()]);
+        words.extend(["--out".into(), dir.path().display().to_string(), "--resume".into()]);
+        words.extend(["--shard".into(), part.into()]);
+        words
+    };
+    let run = |words: &[String]| {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        bench(&words, None)
+    };
+    for part in ["1/2", "2/2"] {
+        let (code, stdout, stderr) = run(&shard(part));
+        assert_eq!(code, 0, "{stderr}");
+        assert!(stdout.starts_with(&format!("shard {part} is done: 2 results")), "{stdout}");
+    }
+    assert!(!json.exists(), "a shard reports nothing");
+    let file = dir.path().join("shard-2-of-2.jsonl");
+    let whole = std::fs::read_to_string(&file).unwrap();
+    let first = whole.lines().take(2).map(|line| format!("{line}\n")).collect::<String>();
+    std::fs::write(&file, format!("{first}{{\"job\":\"1: ")).unwrap();
+    let (code, _, stderr) = run(&shard("2/2"));
+    assert_eq!(code, 0, "{stderr}");
+    let again = std::fs::read_to_string(&file).unwrap();
+    assert!(again.starts_with(&first) && again.lines().count() == 3, "{again}");
+
+    let merged =
+        Command::new(std::env::current_exe().unwrap()).arg("merge").arg(dir.path()).output();
+    let merged = merged.unwrap();
+    let stderr = String::from_utf8_lossy(&merged.stderr);
+    assert!(merged.status.success(), "{stderr}");
+    let report: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    let samples = report["measured"]["samples"].as_array().unwrap();
+    let mut seen: Vec<_> = samples
+        .iter()
+        .map(|one| ["row", "subject", "rep"].map(|key| one[key].as_u64().unwrap()))
+        .collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert!(seen.len() == 8, "two points, two locks, two rounds: {seen:?}");
+    assert!(!report["command"].as_str().unwrap().contains("--shard"), "{}", report["command"]);
+
+    // Of another machine: its rounds would be compared with ours.
+    std::fs::write(&file, first.replacen("\"machine\":\"", "\"machine\":\"other", 1)).unwrap();
+    let (code, _, stderr) = run(&shard("2/2"));
+    assert!(code == 2 && stderr.contains("begun on another machine (other"), "{stderr}");
 }
 
 /// Runs this program as `bench ARGS`; returns code, stdout, stderr. Kills it with its group after a minute.

@@ -18,7 +18,7 @@ mod rapl;
 pub use model::Watts;
 
 use gauge::{Gauge, Sum};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 pub const VARIABLE: &str = "LOCKWRIGHT_ENERGY_SYS";
 
 /// Where joules come from, the best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// The processor's energy counters, by Linux's powercap files.

@@ -213,12 +213,12 @@ pub(crate) struct Appended {
 }
 
 impl Appended {
-    /// Begins a file, or goes on with it; then its results are there, too.
+    /// Begins a file, or goes on with it; then its header and its results are there, too.
     pub(crate) fn open(
         header: &Header,
         folder: &Path,
         resume: bool,
-    ) -> Result<(Self, Known), Error> {
+    ) -> Result<(Self, Option<Header>, Known), Error> {
         let path = folder.join(header.name());
         let failed = |error: &io::Error| unwritable(&path, error);
         fs::create_dir_all(folder).map_err(|error| failed(&error))?;
@@ -253,18 +253,13 @@ impl Appended {
             }
         }
         let mut appended = Self { file, path, appended: 0 };
-        let known = match contents {
-            Some(contents) => {
-                appended.cut(contents.sound)?;
-                contents.known
-            }
-            None => {
-                appended.cut(0)?;
-                appended.line(&serde_json::to_string(header).expect("texts and numbers"))?;
-                Known::new()
-            }
+        let Some(contents) = contents else {
+            appended.cut(0)?;
+            appended.line(&serde_json::to_string(header).expect("texts and numbers"))?;
+            return Ok((appended, None, Known::new()));
         };
-        Ok((appended, known))
+        appended.cut(contents.sound)?;
+        Ok((appended, Some(contents.header), contents.known))
     }
 
     /// Drops what a kill has left of a line.

@@ -55,9 +55,14 @@ impl Session {
     }
 
     pub(crate) fn open(header: Header, folder: &Path, resume: bool) -> Result<Self, Error> {
-        let (file, known) = Appended::open(&header, folder, resume)?;
+        let (file, begun, known) = Appended::open(&header, folder, resume)?;
         let (shard, file) = (header.shard(), Some(Mutex::new(file)));
-        Ok(Self { shard, is_part: false, known, file, headers: vec![header], merged: None })
+        let mut headers = vec![header];
+        if let Some(begun) = begun {
+            // The command may be spelt otherwise by now; where the shard was begun stays.
+            headers[0].machine = begun.machine;
+        }
+        Ok(Self { shard, is_part: false, known, file, headers, merged: None })
     }
 
     pub(crate) fn of_a_part(self) -> Self {

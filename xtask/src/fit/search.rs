@@ -5,6 +5,7 @@
 
 use anyhow::{Result, anyhow};
 use cmaes::{CMAESOptions, DVector};
+use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
 /// A figure to be found.
@@ -44,7 +45,7 @@ pub(crate) struct Budget {
 }
 
 /// What the search has found.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Found {
     /// A value for each param.
     pub(crate) values: Vec<f64>,

@@ -2,6 +2,7 @@
 
 use crate::hints::Failure;
 use crate::{library, machine};
+use lockwright_shards::Merge;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -13,6 +14,7 @@ use std::process::ExitCode;
   lockwright bench --lock in:mcs parking_lot --cs 500 --gap 500 --pin
   lockwright bench --suite bars --out bench/runs/today
   lockwright bench --workload calls --calls try,timed --threads 64 --lock auto
+  lockwright bench --suite bars --shard 1/2 --out shards
   lockwright bench --workload epoch --lock asl --emulate big:0,little:1x3.75
 
 Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc,
@@ -26,16 +28,13 @@ pub(crate) struct Args {
     library: Option<PathBuf>,
 }
 
-pub(crate) fn main(
-    args: Args,
-    _merged: Option<lockwright_shards::Merge>,
-) -> Result<ExitCode, Failure> {
+pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
     // Locks in process don't need the library: without it the bench fails only where it matters.
     let library = match args.library {
         Some(path) => Ok(library::find(Some(&path))?),
         None => library::find(None).map_err(|failure| failure.to_string()),
     };
-    lockwright_bench::main(args.bench, library, machine::watts).map_err(|error| {
+    lockwright_bench::main(args.bench, library, machine::watts, merged).map_err(|error| {
         let text = format!("{error:#}");
         match text.split_once("\nhint: ") {
             Some((message, hint)) => Failure::new(message).hint(hint),
