@@ -77,9 +77,12 @@ pub(crate) struct Args {
     /// Folder of report.html, picture.svg and table.md (default: `demo` in cargo's target folder).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write README's table and picture, too.
+    /// Write README's table and pictures, too.
     #[arg(long, conflicts_with_all = ["quick", "threads", "locks"])]
     readme: bool,
+    /// Measure nothing: draw README's picture of a terminal from what a run printed.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["readme", "quick", "out"])]
+    terminal: Option<PathBuf>,
     /// One round of 0.2 s: shows that everything works, measures nothing.
     #[arg(long, conflicts_with_all = ["seconds", "reps"])]
     quick: bool,
@@ -107,6 +110,11 @@ struct Results {
 }
 
 pub(crate) fn main(mut args: Args) -> Result<()> {
+    if let Some(file) = &args.terminal {
+        let output = fs::read_to_string(file)
+            .with_context(|| format!("cannot read '{}'", file.display()))?;
+        return readme::terminal(&crate::tidy::root(), "cargo xtask demo", &output);
+    }
     if args.quick {
         (args.seconds, args.reps) = (0.2, 1);
     }
@@ -140,20 +148,23 @@ pub(crate) fn main(mut args: Args) -> Result<()> {
         fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))?;
     }
 
-    if args.readme {
-        readme::write(&crate::tidy::root(), &results, command.trim())?;
-    }
-
-    print!("{}", words::tables(&results.panels, &report::machine(&results.libc)));
+    let mut output = words::tables(&results.panels, &report::machine(&results.libc));
     if results.panels.len() == 1 {
-        println!("big and little cores: left out, they want two CPUs");
+        output += "big and little cores: left out, they want two CPUs\n";
     }
+    print!("{output}");
     // Before the conclusions, which it is about.
     if let Some(warning) = stats::disturbed(results.disturbance) {
         eprintln!("\nwarning: {warning}\nhint: run 'cargo xtask demo' again on a quiet machine");
     }
     for sentence in words::sentences(&results.panels, &results.next) {
-        print!("{}", words::wrapped(&format!("\n{sentence}\n")));
+        let sentence = words::wrapped(&format!("\n{sentence}\n"));
+        print!("{sentence}");
+        output += &sentence;
+    }
+    if args.readme {
+        readme::write(&crate::tidy::root(), &results, command.trim())?;
+        readme::terminal(&crate::tidy::root(), command.trim(), &output)?;
     }
     println!("\nreport: {}", out.join("report.html").display());
     Ok(())

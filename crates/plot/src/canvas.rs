@@ -182,6 +182,13 @@ impl Canvas<'_> {
         drawn(self.area.draw_text(words, &style, pixel(at)));
     }
 
+    /// Text that hides what is below it.
+    pub(crate) fn label(&self, words: &str, (x, y): At, pen: Pen) {
+        let wide = width(words, pen.size) * if pen.bold { 1.1 } else { 1.0 };
+        self.block((x - 2.0, y - 7.0), (x + wide + 2.0, y + 7.0), Ink::PAPER);
+        self.text(words, (x, y), pen);
+    }
+
     /// A line through points.
     pub(crate) fn line(&self, points: &[At], ink: Ink, width: u32, dash: usize) {
         let style = self.colour(ink).stroke_width(width);

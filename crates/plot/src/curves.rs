@@ -184,7 +184,7 @@ impl<'a> Frame<'a> {
     fn head(&self) -> f64 {
         let title = if self.panel.title.is_empty() { 0.0 } else { 18.0 };
         let names = if self.has_axis_names() { 16.0 } else { 0.0 };
-        title + names + 8.0
+        title + names + 12.0
     }
 
     fn foot(&self, room: f64) -> f64 {
@@ -268,7 +268,7 @@ impl<'a> Frame<'a> {
         let x = |value: f64| left + self.x.share(value) * (right - left);
         let up = |scale: &Scale<'_>, value: f64| bottom - scale.share(value) * (bottom - top);
         let from = left - self.left();
-        let names = top - 12.0;
+        let names = top - 15.0;
         let title = names - if self.has_axis_names() { 17.0 } else { 0.0 };
         let heading = wrapped(&panel.title, NORMAL * 1.1, right - from);
         let heading = match &heading[..] {
@@ -338,7 +338,10 @@ impl Words {
     /// Beside a point: right of it, or left, or else as near as there is room.
     fn put(&mut self, canvas: &Canvas<'_>, at: At, words: &str, ink: Ink) {
         let (x, y) = self.place(at, width(words, SMALL));
-        canvas.text(words, (x, y), Pen { ink, ..SOFT });
+        if words.is_empty() {
+            return;
+        }
+        canvas.label(words, (x, y), Pen { ink, ..SOFT });
     }
 
     fn place(&mut self, (x, y): At, wide: f64) -> At {

@@ -266,7 +266,7 @@ impl Block {
         let mut y = first;
         for group in &self.groups {
             let middle = y + group.title_height() / 2.0 + 2.0;
-            canvas.text(&group.title, (MARGIN, middle), Pen { side: Side::Left, ..NAME }.bold());
+            canvas.label(&group.title, (MARGIN, middle), Pen { side: Side::Left, ..NAME }.bold());
             y += group.title_height();
             for row in &group.rows {
                 let lines = row.name_lines();

@@ -11,6 +11,9 @@ const END: &str = "<!-- /expect -->";
 /// The picture, from README.
 const PICTURE: &str = "docs/demo.svg";
 
+/// The picture of what a run prints.
+const TERMINAL: &str = "docs/demo-terminal.svg";
+
 /// What a table that everybody reads must stand on.
 const ROUNDS: u32 = 9;
 
@@ -37,6 +40,12 @@ pub(super) fn write(root: &Path, results: &Results, command: &str) -> Result<()>
     let svg = picture::svg(results, &machine);
     fs::write(root.join(PICTURE), svg).with_context(|| format!("cannot write {PICTURE}"))?;
     fs::write(path, fresh).context("cannot write README.md")
+}
+
+/// Draws the terminal after `command`, below `root`.
+pub(super) fn terminal(root: &Path, command: &str, output: &str) -> Result<()> {
+    fs::write(root.join(TERMINAL), lockwright_plot::terminal(command, output))
+        .with_context(|| format!("cannot write {TERMINAL}"))
 }
 
 /// `text` with `section` between the marks.
