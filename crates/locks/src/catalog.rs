@@ -107,8 +107,8 @@ catalog! {
         CAL_TEXTBOOK: cal_textbook::Lock<P> = cal_textbook::ENTRY;
         SHFLLOCK: shfllock::Lock<P> = shfllock::ENTRY;
         SHFLLOCK_PB10: shfllock::Pb10<P> = shfllock::proportional("shfllock-pb10");
-        C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a ticket lock over ticket locks, one for each cluster of near cores, which keeps it for a while");
-        CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a partitioned ticket lock over ticket locks, one for each cluster, which keeps it for a while");
+        C_TKT_TKT: Cohort<P, spin::ticket::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ticket::ENTRY, "c-tkt-tkt", "a global ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
+        CPTLTKT: Cohort<P, spin::ptkt::Lock<P>, spin::ticket::Lock<P>> = cohort::over(spin::ptkt::ENTRY, "cptltkt", "a global partitioned ticket lock over one ticket lock per cluster; a cluster keeps the global lock for a while");
     }
     readers {
         RWLOCK: rw::rwlock::Lock<P> = rw::rwlock::ENTRY;
@@ -124,9 +124,9 @@ const BRAVO_PHASE_FAIR_ENTRY: Entry = Entry {
     preset_of: Some("bravo"),
     idea: "bravo over phase-fair",
     source: "D. Dice, A. Kogan, BRAVO: Biased Locking for Reader-Writer Locks, USENIX ATC 2019; over phase-fair",
-    order: "as phase-fair, where there is no bias",
-    space: "8 B more than phase-fair a lock; a table of 32 KB for all locks",
-    wakes: "nobody sleeps, nobody is woken",
+    order: "as phase-fair while the bias is off",
+    space: "8 B more per lock than phase-fair; one table of 32 KB for all locks",
+    wakes: "none: waiters spin and never sleep",
     options: &[rw::INHIBIT],
     ..rw::bravo::ENTRY
 };
@@ -143,13 +143,13 @@ impl Tune for Max {
 const ASL_MAX_ENTRY: Entry = Entry {
     id: "asl-max",
     preset_of: Some("asl"),
-    idea: "asl with the largest window, 100 ms, inside and outside of epochs",
+    idea: "asl with the largest window, 100 ms, inside and outside epochs",
     source: "LibASL: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4.1, LibASL-MAX",
     order: "as asl",
     space: "as asl",
     wakes: "as asl",
-    delay: "a little core, by up to 100 ms; then as fifo",
-    advice: "to see what reordering can give; programs that care for throughput alone",
+    delay: "a thread on a little core, by up to 100 ms; then as fifo",
+    advice: "to see the most that reordering can gain; for programs that need throughput and nothing else",
     ..front::asl::ENTRY
 };
 
@@ -167,13 +167,13 @@ const OPT_WINDOW_NS: u32 = 50_000;
 const ASL_OPT_ENTRY: Entry = Entry {
     id: "asl-opt",
     preset_of: Some("asl"),
-    idea: "asl with a fixed window, inside and outside of epochs",
+    idea: "asl with a fixed window, inside and outside epochs",
     source: "LibASL: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4.1, LibASL-OPT",
     order: "as asl",
     space: "as asl",
     wakes: "as asl",
-    delay: "a little core, by `window`; then as fifo",
-    advice: "to compare with asl; where one window suits all that a program does",
+    delay: "a thread on a little core, by `window`; then as fifo",
+    advice: "to compare with asl; for programs where one window fits every operation",
     options: &[
         tuning::WINDOW.or(OPT_WINDOW_NS),
         tuning::WAIT,

@@ -35,13 +35,13 @@ pub(crate) const fn over(base: Entry, id: &'static str) -> Entry {
     Entry {
         id,
         preset_of: Some(base.id),
-        idea: "its base lock, and little cores stand by for their window before they ask",
+        idea: "its base lock, but little cores stand by for their window before they join the line",
         source: "LibASL: Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, algorithms 1 and 3",
-        order: "arrival among those who have asked; little cores ask after their window",
+        order: "arrival among threads in line; little cores join the line after their window",
         stands_by: true,
         space: "as its base lock",
-        delay: "a little core, by its window (the epoch's, 100 ms outside epochs); then as its base lock",
-        advice: "to compare with the paper; asl for programs",
+        delay: "a thread on a little core, by its window (the epoch's; 100 ms outside epochs); then as its base lock",
+        advice: "to compare with the paper; in programs, use asl",
         ..base
     }
 }

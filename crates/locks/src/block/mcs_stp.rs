@@ -1,4 +1,4 @@
-//! mcs-stp: an mcs queue whose waiters spin for a bounded time, then fall asleep.
+//! mcs-stp: an mcs queue whose waiters spin for a bounded time, then sleep.
 //!
 //! The queue: J. M. Mellor-Crummey and M. L. Scott, *Algorithms for Scalable Synchronization on Shared-Memory
 //! Multiprocessors*, ACM TOCS 9(1), 1991, figure 5. Spin, then park: J. K. Ousterhout, *Scheduling Techniques for
@@ -40,15 +40,15 @@ pub const ENTRY: Entry = Entry {
     id: "mcs-stp",
     kind: Kind::Whole,
     preset_of: None,
-    idea: "an mcs queue whose waiters spin for a bounded time, then fall asleep",
+    idea: "an mcs queue whose waiters spin for a bounded time, then sleep",
     source: "queue: J. M. Mellor-Crummey, M. L. Scott, ACM TOCS 9(1), 1991, figure 5; spin then park: A. R. Karlin et al., Empirical Studies of Competitive Spinning for a Shared-Memory Multiprocessor, SOSP 1991; the name: D. Dice, Malthusian Locks, EuroSys 2017",
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,
-    space: "8 B a lock, 16 B a waiter, on its stack",
-    wakes: "a waiter sleeps after 5 us awake; the unlocker wakes the next in line",
-    delay: "each waiter, by those before it and the wake of each that sleeps",
-    advice: "strict order with more threads than CPUs; a wake a hand-over then, so slow: prefer fifo",
+    space: "8 B per lock, 16 B per waiter, on its stack",
+    wakes: "a waiter sleeps after spinning for 5 us; unlock wakes the next in line",
+    delay: "each waiter, by those ahead of it, and by a wake-up for each of them that sleeps",
+    advice: "strict order with more threads than CPUs, but slow: each hand-over then costs a wake-up; prefer fifo",
     options: &[],
 };
 

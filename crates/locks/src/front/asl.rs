@@ -34,12 +34,12 @@ pub const ENTRY: Entry = Entry {
     idea: "big cores overtake little ones, within the latency SLO of the program's epochs",
     source: "LibASL: Nian Liu, Jinyu Gu, Dahai Tang, Kenli Li, Binyu Zang, Haibo Chen, Asymmetry-aware \
              Scalable Locking, PPoPP 2022, algorithms 1 to 3",
-    order: "arrival among those who have asked; little cores ask after their window",
+    order: "arrival among threads in line; little cores join the line after their window",
     promise: Promise::ArrivalOrBypass,
     stands_by: true,
-    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool; 24 bytes per thread and epoch",
-    wakes: "as fifo; as barging where waiters outnumber CPUs, and standby sleeps there",
-    delay: "a little core, by its window (the epoch's, 100 ms outside epochs); then as fifo",
+    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 24 bytes per thread and epoch",
+    wakes: "as fifo; if waiters outnumber CPUs, as barging, and threads on standby sleep",
+    delay: "a thread on a little core, by its window (the epoch's; 100 ms outside epochs); then as fifo",
     advice: "machines with unequal cores; give latency-critical operations an SLO (docs/epochs.md)",
     options: &[tuning::WAIT, tuning::SPIN, tuning::BYPASS.or(fifo::BYPASS)],
 };

@@ -47,16 +47,16 @@ pub const ENTRY: Entry = Entry {
     id: "barging",
     kind: Kind::Front,
     preset_of: None,
-    idea: "any thread that finds it free takes it; waiters spin briefly, then sleep in a line",
+    idea: "any thread that finds the lock free takes it; waiters spin briefly, then sleep in a line",
     source: "glibc's 0/1/2 futex word (Drepper, Futexes Are Tricky, 2011) with a K42-style line of \
              sleepers; spin budget after Karlin et al., SODA 1990",
-    order: "none among runners, or those who doze in a crowd; then first come first served",
+    order: "none among running threads, or those that doze in a crowd; first come first served among sleepers",
     promise: Promise::Bypass,
     stands_by: false,
-    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
-    wakes: "unlock wakes the line's head, or, in a crowd, the next one that sleeps on the word",
-    delay: "a waiter dozes for 10 ms, then waits for those before it, and `bypass` overtakers for each; where saturated, `budget` and 0.1 ms a waiter",
-    advice: "the fastest where throughput counts; use fifo where the order of waiters does",
+    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool",
+    wakes: "unlock wakes the head of the line or, in a crowd, the next thread that sleeps on the word",
+    delay: "a waiter dozes for up to 10 ms, then waits for those ahead of it and `bypass` overtakers for each; while saturated, `budget` plus 0.1 ms per waiter",
+    advice: "the fastest when throughput matters; when fairness matters, use fifo",
     options: &[tuning::SPIN, tuning::SPINNERS, tuning::BYPASS.or(BYPASS), tuning::BUDGET],
 };
 

@@ -53,16 +53,16 @@ pub const ENTRY: Entry = Entry {
     id: "cal",
     kind: Kind::Front,
     preset_of: None,
-    idea: "the waiter that has waited longest in proportion to its own section is next: equal slowdown on all cores",
+    idea: "the waiter that has waited longest relative to its critical section goes next: equal slowdown on all cores",
     source: "CAL: Core-Aware Lock for the big.LITTLE Multicore Architecture, Applied Sciences 2024, section 3",
-    order: "by slowdown, between the first waiters of each class of cores; within a class by arrival",
+    order: "by slowdown between the first waiters of the core classes; by arrival within a class",
     promise: Promise::Bypass,
     stands_by: false,
-    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool; 32 KiB a process for what is measured",
-    wakes: "a waiter that sleeps is woken by unlock, not by the acquirer",
-    delay: "a waiter waits for those before it, and is passed over `bypass` times at most; a small `bypass` nearly stops a crowd",
-    advice: "unequal cores, where no thread may suffer more than the others, and sections above 0.45 us (shorter ones are served by \
-             arrival); slow with more threads than CPUs",
+    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool; 32 KiB per process for measurements",
+    wakes: "unlock wakes a sleeping waiter; an acquirer never wakes anybody",
+    delay: "each waiter, by those ahead of it and at most `bypass` overtakers; a small `bypass` nearly stalls a crowd",
+    advice: "unequal cores, if no thread may be slowed down more than another, and critical sections above 0.45 us (shorter ones are \
+             served by arrival); slow with more threads than CPUs",
     options: &[tuning::SPIN, tuning::BYPASS.or(BYPASS)],
 };
 

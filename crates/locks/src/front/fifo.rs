@@ -30,16 +30,16 @@ pub const ENTRY: Entry = Entry {
     id: "fifo",
     kind: Kind::Front,
     preset_of: None,
-    idea: "first come, first served; a crowded line may be overtaken a bounded number of times",
+    idea: "first come, first served; with more threads than CPUs, a bounded number of arrivals may overtake the line",
     source: "Mellor-Crummey & Scott, Algorithms for Scalable Synchronization on Shared-Memory \
              Multiprocessors, TOCS 1991, algorithm 4, in front of a futex word",
-    order: "arrival; with more threads than CPUs at most `bypass` arrivals overtake each head",
+    order: "arrival; with more threads than CPUs, at most `bypass` arrivals overtake each head of the line",
     promise: Promise::ArrivalOrBypass,
     stands_by: false,
-    space: "0 bytes beside the mutex; 128 bytes per waiter, from a pool",
-    wakes: "unlock grants it to a waiter that spins; one that sleeps is woken by unlock, not by the acquirer",
-    delay: "a waiter waits for those before it, and `bypass` overtakers for each of them",
-    advice: "where the order of waiters or the longest wait matters more than throughput",
+    space: "0 bytes beyond the mutex; 128 bytes per waiter, from a pool",
+    wakes: "unlock hands the lock to a spinning waiter, or wakes a sleeping one; an acquirer never wakes anybody",
+    delay: "each waiter, by those ahead of it, and by `bypass` overtakers for each of them",
+    advice: "when fairness or the longest wait matters more than throughput",
     options: &[tuning::SPIN, tuning::BYPASS.or(BYPASS)],
 };
 

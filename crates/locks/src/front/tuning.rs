@@ -155,31 +155,31 @@ macro_rules! options {
 
 options! {
     SPIN "spin" (0..=10_000_000), default Some(SPIN_NS),
-        "ns that a waiter stays awake before it sleeps (0 where one CPU must do)",
+        "ns that a waiter spins before it sleeps (0 if the program has one CPU)",
         |tuning, ns| tuning.spin_ns = ns;
     SPINNERS "spinners" (0..=7), default None,
-        "threads that may spin in front of the line at a time (7: any number)",
+        "threads that may spin ahead of the line at a time (7: any number)",
         |tuning, count| tuning.spinners = count;
     BYPASS "bypass" (0..=BYPASS_MAX), default None,
-        "arrivals that may overtake the line's head before it has the lock",
+        "arrivals that may overtake the head of the line before it gets the lock",
         |tuning, count| tuning.bypass = count;
     BUDGET "budget" (0..=1_000_000_000), default Some(batch::BUDGET_NS),
-        "ns that a waiter may be made to wait so that a saturated lock stays where its data is",
+        "ns that a waiter may be held back so that a saturated lock stays where its data is cached",
         |tuning, ns| tuning.budget_ns = ns;
     TIMEOUT "timeout" (0..=1_000_000_000), default None,
-        "ns after which the head of the line is overtaken no more (0: never)",
+        "ns after which nobody overtakes the head of the line any more (0: never)",
         |tuning, ns| tuning.timeout_ns = ns;
     ASLEEP "asleep" (1..=99), default None,
-        "per cent of contended hand-overs to sleepers above which waiters hardly stay awake",
+        "per cent of contended hand-overs that go to sleepers; above it, waiters hardly spin",
         |tuning, percent| tuning.asleep = percent;
     WINDOW "window" (0..=WINDOW_MAX_NS), default None,
         "ns for which little cores let others go first (0: as fifo)",
         |tuning, ns| (tuning.window_ns, tuning.window) = (ns, Window::Fixed);
     WAIT "wait" (0..=2), default Some(0),
-        "how little cores stand by: 1 awake, 2 asleep, 0 asleep where waiters are more than CPUs",
+        "how little cores stand by: 1 awake, 2 asleep, 0 asleep if waiters outnumber CPUs, else awake",
         |tuning, how| tuning.waiting = [Waiting::Auto, Waiting::Awake, Waiting::Asleep][how as usize % 3];
     BIG "big" (0..=BYPASS_MAX), default None,
-        "turns of big cores for one of a little core's",
+        "turns of big cores for each turn of a little core",
         |tuning, count| tuning.bypass = count;
 }
 

@@ -45,11 +45,11 @@ pub(crate) const fn over(global: Entry, id: &'static str, idea: &'static str) ->
         preset_of: Some(global.id),
         idea,
         source: "D. Dice, V. J. Marathe, N. Shavit, Lock Cohorting: A General Technique for Designing NUMA Locks, PPoPP 2012",
-        order: "up to 64 hand-overs within a cluster of near cores; clusters by arrival, and threads within each",
+        order: "up to 64 hand-overs within a cluster of cores; clusters by arrival, and threads within each",
         promise: Promise::Nothing,
-        space: "1.2 to 2.5 KB a lock (while it is in use, under the preload), 8 B a waiter",
-        delay: "each waiter, by those before it, and by 64 of each other cluster; one that is not running stops all behind it",
-        advice: "machines with several sockets; with one cluster it is its local lock, and dearer",
+        space: "1.2 to 2.5 KB per lock (under the preload, only while in use), 8 B per waiter",
+        delay: "each waiter, by those ahead of it, and by up to 64 of each other cluster; a preempted one stalls all behind it",
+        advice: "machines with several sockets; with one cluster it is its local lock at a higher cost",
         ..global
     }
 }

@@ -43,14 +43,14 @@ pub const ENTRY: Entry = Entry {
     id: "shfllock",
     kind: Kind::Whole,
     preset_of: None,
-    idea: "a test-and-set word in front of a queue, whose first waiter groups those behind it by cluster",
+    idea: "a test-and-set word in front of a queue; the first waiter groups those behind it by cluster",
     source: "S. Kashyap, I. Calciu, X. Cheng, C. Min, T. Kim, Scalable and Practical Locking with Shuffling, SOSP 2019",
-    order: "up to 1024 of a cluster of near cores in a row; otherwise by arrival",
+    order: "up to 1024 hand-overs within a cluster of cores; otherwise by arrival",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "0.4 KB a lock (while it is in use, under the preload), 128 B a waiter, on its stack",
-    wakes: "nobody sleeps, nobody is woken",
-    delay: "each waiter, by those before it, and by 1024 of each other cluster; one that is not running stops all behind it",
+    space: "0.4 KB per lock (under the preload, only while in use), 128 B per waiter, on its stack",
+    wakes: "none: waiters spin and never sleep",
+    delay: "each waiter, by those ahead of it, and by up to 1024 of each other cluster; a preempted one stalls all behind it",
     advice: "machines with several sockets; with one cluster it is nearly mcs",
     options: &[],
 };
@@ -60,11 +60,11 @@ pub(crate) const fn proportional(id: &'static str) -> Entry {
     Entry {
         id,
         preset_of: Some(ENTRY.id),
-        idea: "a shuffling queue that brings one waiter on a little core forward after every ten on big ones",
+        idea: "a shuffling queue that moves up one waiter on a little core for every ten on big cores",
         source: "SHFL-PB10 in Nian Liu et al., Asymmetry-aware Scalable Locking, PPoPP 2022, section 4; S. Kashyap et al., SOSP 2019",
-        order: "one of a little core after ten of big ones, if both wait; by arrival within each",
-        delay: "a little core, by ten big ones for each before it; one that is not running stops all behind it",
-        advice: "to compare with asl-mcs; pb10 is a lock of that order for programs",
+        order: "one little core after ten big ones, if both wait; by arrival within each class",
+        delay: "a waiter on a little core, by ten on big ones for each little one ahead of it; a preempted one stalls all behind it",
+        advice: "to compare with asl-mcs; in programs, use pb10",
         ..ENTRY
     }
 }

@@ -1,4 +1,4 @@
-//! mcs: a queue of waiters; each spins on its own node, and the holder opens the gate of the next.
+//! mcs: a queue of waiters: each spins on its own node until its predecessor hands it the lock.
 //!
 //! J. M. Mellor-Crummey and M. L. Scott, *Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors*,
 //! ACM TOCS 9(1), 1991, figure 5. Our deviation: a try_lock, which joins the queue only if it is empty.
@@ -34,15 +34,15 @@ pub const ENTRY: Entry = Entry {
     id: "mcs",
     kind: Kind::Whole,
     preset_of: None,
-    idea: "a queue of waiters; each spins on its own node, and the holder opens the gate of the next",
+    idea: "a queue of waiters: each spins on its own node until its predecessor hands it the lock",
     source: "J. M. Mellor-Crummey, M. L. Scott, Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors, ACM TOCS 9(1), 1991, figure 5",
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,
-    space: "8 B a lock, 16 B a waiter, on its stack",
-    wakes: "nobody sleeps, nobody is woken",
-    delay: "each waiter, by those before it; one that is not running stops all behind it",
-    advice: "many cores, each thread on its own CPU; collapses when threads exceed CPUs",
+    space: "8 B per lock, 16 B per waiter, on its stack",
+    wakes: "none: waiters spin and never sleep",
+    delay: "each waiter, by those ahead of it; a preempted one stalls all behind it",
+    advice: "many cores, one thread per CPU; collapses when threads outnumber CPUs",
     options: &[],
 };
 

@@ -92,7 +92,7 @@ pub struct Tuning {
 /// The option `prefer`.
 pub const PREFER: OptionSpec = OptionSpec {
     key: "prefer",
-    meaning: "who goes first when both wait: 0 readers, 1 writers (readers still join readers), 2 writers strictly",
+    meaning: "who goes first if both wait: 0 readers, 1 writers (but readers may join readers), 2 writers, strictly",
     min: 0,
     max: 2,
     default: Some(Prefer::Readers as u32),
@@ -101,7 +101,7 @@ pub const PREFER: OptionSpec = OptionSpec {
 /// The option `spin`.
 pub const SPIN: OptionSpec = OptionSpec {
     key: "spin",
-    meaning: "ns that a waiter stays awake before it sleeps",
+    meaning: "ns that a waiter spins before it sleeps",
     min: 0,
     max: 10_000_000,
     default: Some(crate::front::tuning::SPIN_NS),
@@ -110,7 +110,7 @@ pub const SPIN: OptionSpec = OptionSpec {
 /// The option `inhibit`.
 pub const INHIBIT: OptionSpec = OptionSpec {
     key: "inhibit",
-    meaning: "readers go without bias after a revocation for this many times its length",
+    meaning: "after a revocation, the bias stays off for this many times as long as the revocation took",
     min: 0,
     max: 1000,
     default: Some(9),

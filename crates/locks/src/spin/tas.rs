@@ -1,4 +1,4 @@
-//! tas: a thread that swaps 1 into the word and finds 0 has the lock.
+//! tas: swap 1 into the word: the thread that gets 0 back has the lock.
 //!
 //! The oldest spin lock; as a baseline in T. E. Anderson, *The Performance of Spin Lock Alternatives for
 //! Shared-Memory Multiprocessors*, IEEE TPDS 1(1), 1990, section II ("spin on test-and-set"). Our deviation: a short
@@ -30,14 +30,14 @@ pub const ENTRY: Entry = Entry {
     id: "tas",
     kind: Kind::Whole,
     preset_of: None,
-    idea: "a thread that swaps 1 into the word and finds 0 has the lock",
+    idea: "swap 1 into the word: the thread that gets 0 back has the lock",
     source: "T. E. Anderson, The Performance of Spin Lock Alternatives for Shared-Memory Multiprocessors, IEEE TPDS 1(1), 1990, section II",
-    order: "none: any waiter may win, the releaser's own core most easily",
+    order: "none: any waiter may win, most easily one on the releasing core",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "4 B a lock, 0 B a waiter",
-    wakes: "nobody sleeps, nobody is woken",
-    delay: "any waiter, without bound; the holder's release competes with every waiter's swap for the cache line",
+    space: "4 B per lock, 0 B per waiter",
+    wakes: "none: waiters spin and never sleep",
+    delay: "any waiter, without bound; unlock competes with every waiter's swap for the cache line",
     advice: "a baseline for experiments; not for programs, least of all with more threads than CPUs",
     options: &[],
 };

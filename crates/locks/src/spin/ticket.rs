@@ -37,10 +37,10 @@ pub const ENTRY: Entry = Entry {
     order: "first come first served",
     promise: Promise::Arrival,
     stands_by: false,
-    space: "8 B a lock, 0 B a waiter",
-    wakes: "nobody sleeps, nobody is woken",
-    delay: "each waiter, by those before it; one that is not running stops all behind it",
-    advice: "few threads, each on its own CPU; collapses when threads exceed CPUs",
+    space: "8 B per lock, 0 B per waiter",
+    wakes: "none: waiters spin and never sleep",
+    delay: "each waiter, by those ahead of it; a preempted one stalls all behind it",
+    advice: "few threads, each on its own CPU; collapses when threads outnumber CPUs",
     options: &[],
 };
 

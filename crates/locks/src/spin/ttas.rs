@@ -1,4 +1,4 @@
-//! ttas: look before you swap, and wait longer after each lost race.
+//! ttas: look before you swap, and back off longer after each lost race.
 //!
 //! L. Rudolph and Z. Segall, *Dynamic Decentralized Cache Schemes for MIMD Parallel Processors*, ISCA 1984 (test before
 //! test-and-set); exponential back-off as in J. M. Mellor-Crummey and M. L. Scott, *Algorithms for Scalable
@@ -33,15 +33,15 @@ pub const ENTRY: Entry = Entry {
     id: "ttas",
     kind: Kind::Whole,
     preset_of: None,
-    idea: "look before you swap, and wait longer after each lost race",
+    idea: "look before you swap, and back off longer after each lost race",
     source: "L. Rudolph, Z. Segall, Dynamic Decentralized Cache Schemes for MIMD Parallel Processors, ISCA 1984; back-off: J. M. Mellor-Crummey, M. L. Scott, Algorithms for Scalable Synchronization on Shared-Memory Multiprocessors, ACM TOCS 9(1), 1991, figure 1",
-    order: "none: any waiter may win, the one that backed off least most easily",
+    order: "none: any waiter may win, most easily the one that backed off least",
     promise: Promise::Nothing,
     stands_by: false,
-    space: "4 B a lock, 0 B a waiter",
-    wakes: "nobody sleeps, nobody is woken",
-    delay: "any waiter, without bound; after each lost race a pause of 50 ns, doubled up to 3.2 us",
-    advice: "short critical sections and no more threads than CPUs; unfair under load",
+    space: "4 B per lock, 0 B per waiter",
+    wakes: "none: waiters spin and never sleep",
+    delay: "any waiter, without bound; the back-off starts at 50 ns and doubles after each lost race, up to 3.2 us",
+    advice: "short critical sections, and no more threads than CPUs; unfair under load",
     options: &[],
 };
 
