@@ -10,17 +10,17 @@ use std::path::PathBuf;
 pub enum Workload {
     /// Lock, critical section, unlock, gap.
     Mutex,
-    /// Nobody competes: in a process with two threads, and with one.
+    /// No contention, in a process with two threads and with one.
     Uncontended,
     /// A bounded queue: a mutex and two condition variables.
     Queue,
-    /// A barrier made of a mutex and a broadcast.
+    /// A barrier: a mutex and a broadcast.
     Barrier,
-    /// As mutex, with trylock.
+    /// Like mutex, with trylock.
     Trylock,
-    /// As mutex, with a deadline.
+    /// Like mutex, with a deadline.
     Timedlock,
-    /// Several mutexes, and several ways to ask for one, drawn at random.
+    /// Several mutexes, and several ways to lock one, drawn at random.
     Calls,
     /// Readers and writers.
     Rwlock,
@@ -35,9 +35,9 @@ pub enum Workload {
 /// A named set of points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SuiteName {
-    /// What the project promises, each with its bar; exit code 1 if one is missed.
+    /// What the project promises, with a bar for each promise; exit code 1 if one is missed.
     Bars,
-    /// What it promises of asl, on emulated little cores if the machine has none.
+    /// What it promises for asl, on emulated little cores if the machine has none.
     Asl,
 }
 
@@ -66,7 +66,7 @@ pub enum Pin {
 #[derive(Clone, Debug, clap::Args)]
 #[command(
     after_help = "Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc, \
-parking_lot, std, all.\nThe reference, glibc, always runs. Figures are real, from this machine, unless they say emulated."
+parking_lot, std, all.\nThe reference, glibc, always runs. Figures are real, from this machine, unless marked emulated."
 )]
 pub struct Args {
     /// Locks, separated by spaces or commas
@@ -91,12 +91,12 @@ pub struct Args {
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) threads: Vec<u32>,
 
-    /// Mean length of the critical section in nanoseconds
+    /// Mean length of the critical section, in ns
     #[arg(long, value_name = "NS", value_delimiter = ',', default_value = "100",
           value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     pub(crate) cs: Vec<u32>,
 
-    /// Mean length of the gap between critical sections in nanoseconds
+    /// Mean length of the gap between critical sections, in ns
     #[arg(long, value_name = "NS", value_delimiter = ',', default_value = "400",
           value_parser = clap::value_parser!(u32).range(0..=100_000_000))]
     pub(crate) gap: Vec<u32>,
@@ -105,7 +105,7 @@ pub struct Args {
     #[arg(long, value_name = "HOW", default_value = "exponential")]
     pub(crate) length: Length,
 
-    /// Cache lines that the critical section also writes
+    /// Cache lines that the critical section writes
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=65_536))]
     pub(crate) lines: u32,
 
@@ -113,31 +113,31 @@ pub struct Args {
     #[arg(long, value_name = "WHETHER", default_value = "no", num_args = 0..=1, default_missing_value = "yes")]
     pub(crate) pin: Pin,
 
-    /// Per cent of reads, several by commas (workload rwlock)
+    /// Share of reads in per cent, separated by commas (workload rwlock)
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "90", value_parser = percent)]
     pub(crate) reads: Vec<f64>,
 
-    /// Ways to ask for a mutex, one drawn for each operation (workload calls) [default: all]
+    /// Ways to lock a mutex, one drawn per operation (workload calls) [default: all]
     #[arg(long, value_name = "WAY", value_delimiter = ',', conflicts_with = "suite")]
     pub(crate) calls: Vec<Call>,
 
-    /// Mutexes, one drawn for each operation (workload calls) [default: 6]
+    /// Mutexes, one drawn per operation (workload calls) [default: 6]
     #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) mutexes: Option<u32>,
 
-    /// Time until the deadline in microseconds (workload timedlock); the longest (workload calls)
+    /// Time until the deadline, in us (workload timedlock); at most that (workload calls)
     #[arg(long, value_name = "US", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) timeout: u32,
 
-    /// Latency SLOs of the epochs, as 20us or 1ms (workload epoch) [default: 100us]
+    /// Latency SLOs of the epochs, such as 20us or 1ms (workload epoch) [default: 100us]
     #[arg(long, value_name = "TIME", value_delimiter = ',', conflicts_with = "suite", value_parser = units::nanoseconds_or_zero)]
     pub(crate) slo: Vec<u64>,
 
-    /// Locks that an epoch's critical sections take in turns, 1 or 2 (workload epoch) [default: 2]
+    /// Locks that an epoch's critical sections alternate between, 1 or 2 (workload epoch) [default: 2]
     #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u32).range(1..=2))]
     pub(crate) locks_per_epoch: Option<u32>,
 
-    /// Emulate slower cores: classes with factors, as in big:0,little:1x3.75 (docs/emulation.md)
+    /// Emulate slower cores: classes with factors, such as big:0,little:1x3.75 (docs/emulation.md)
     #[arg(long, value_name = "CLASSES", conflicts_with = "suite")]
     pub(crate) emulate: Option<String>,
 
@@ -149,11 +149,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) count: u32,
 
-    /// Length of one measurement, as in 400ms; without a unit, of seconds [default: 0.4, and 0.2 with --suite bars]
+    /// Length of one measurement, such as 400ms; without a unit: seconds [default: 0.4; with --suite bars 0.2]
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     pub(crate) time: Option<f64>,
 
-    /// Kill a measurement that takes longer than this, and call it hung [default: 20s and more, by its length and threads]
+    /// Kill a measurement that takes longer, and report it as hung [default: 20s or more, by length and threads]
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     pub(crate) limit: Option<f64>,
 
@@ -161,15 +161,15 @@ pub struct Args {
     #[arg(long = "rounds", alias = "reps", value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) reps: u32,
 
-    /// Seed of the lengths
+    /// Seed for the random lengths
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) seed: u64,
 
-    /// Leave out the pass that measures each wait
+    /// Skip the pass that measures each wait
     #[arg(long)]
     pub(crate) no_latency: bool,
 
-    /// Leave out the runs that show the most that each point can reach
+    /// Skip the runs that show the upper bound of each point
     #[arg(long)]
     pub(crate) no_ceiling: bool,
 
@@ -185,14 +185,14 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Write all of that and a README that names machine, date and command
+    /// Write all of these, and a README with machine, date and command
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
     #[command(flatten)]
     pub(crate) shards: lockwright_shards::Flags,
 
-    /// Print all columns, and a suite's tables, too (the CSV and JSON files always have them)
+    /// Print all columns, and a suite's tables (the CSV and JSON files always have them)
     #[arg(long)]
     pub(crate) wide: bool,
 

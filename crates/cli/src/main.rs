@@ -57,25 +57,25 @@ struct Cli {
 const EXAMPLES: &str = "Examples:
   lockwright run -- ./server --port 8080        run a program on our locks
   lockwright run --lock fifo -- ./server        on a lock of your choice
-  lockwright switch 4242 fifo                   on another lock, while it runs
+  lockwright switch 4242 fifo                   switch locks while it runs
   lockwright top 4242                           what its locks do, live
   lockwright ctl 4242 switch g_lock fifo --guard 5s
-                                                and back, if that is worse
-  lockwright attach 4242                        a program that runs already
+                                                and back if that is worse
+  lockwright attach 4242                        a process that runs already
   lockwright run --lock asl --stats -- ./app    how its epochs kept their SLOs
   lockwright compare -- ./app                   is another lock better for it?
-  lockwright tune --slo-range 20us..2ms -- ./app   which SLO to give them
-  lockwright sim --machine m1 --lock mcs,asl    what locks would do elsewhere
+  lockwright tune --slo-range 20us..2ms -- ./app   which SLO suits them
+  lockwright sim --machine m1 --lock mcs,asl    how locks do elsewhere
   lockwright profile -- ./server                which locks it waits for, and why
   lockwright record -- ./server                 which locks it takes: a trace
   lockwright kernel --time 5s                   who waits inside the kernel
   lockwright merge shards                       one report of all shards
-  lockwright explore mcs                        schedules that break a lock?
-  lockwright list                               which locks there are
-  lockwright doctor ./server                    can this program be reached?
+  lockwright explore mcs                        do schedules break a lock?
+  lockwright list                               all locks
+  lockwright doctor ./server                    can we reach this program?
 
-Exit codes: 0 fine, 1 the answer is no, 2 usage or our failure, 125/126/127 the
-program could not be started; else `run` passes the program's own code on.";
+Exit codes: 0 fine, 1 the answer is no, 2 wrong usage or an error of ours,
+125/126/127 the program could not be started; else the program's own.";
 
 #[derive(Subcommand)]
 enum Command {

@@ -9,14 +9,14 @@ use std::process::ExitCode;
 
 /// Give a running process our locks
 ///
-/// One of its threads loads our library. Then all threads stand still for a moment, while we make the program's calls
-/// lead there. Mutexes go on as they are: who holds one, holds it, and who sleeps is woken. Condition variables and
-/// readers-writer locks stay glibc's. It takes the rights of a debugger.
+/// One of its threads loads our library. Then all threads stop for a moment while we redirect the program's lock calls to
+/// it. Mutexes keep their state: a holder stays the holder, and sleepers are woken. Condition variables and
+/// readers-writer locks stay glibc's. You need the rights to debug the process.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright attach 4242                      on the default lock, auto
   lockwright attach $(pidof server) --lock fifo
-  lockwright switch 4242 barging              on another one, later
+  lockwright switch 4242 barging              later: another lock
   lockwright detach 4242                      back to glibc's functions
 
 Needs x86-64 and glibc 2.34. docs/attach.md says what is refused, and why.")]
@@ -24,10 +24,10 @@ pub(crate) struct Args {
     /// The process
     #[arg(value_name = "PID")]
     pid: libc::pid_t,
-    /// Its lock, NAME[:key=value,...]; see `lockwright list`
+    /// The lock it gets, NAME[:key=value,...]; see `lockwright list`
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
-    /// The library to load [default: beside this command]
+    /// The library to load [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The library's path as the process sees it, in a container

@@ -19,11 +19,11 @@ use std::process::ExitCode;
 
 Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc,
 parking_lot, std, all. The reference, glibc, always runs. Figures are real, from
-this machine, unless they say emulated.")]
+this machine, unless marked emulated.")]
 pub(crate) struct Args {
     #[command(flatten)]
     bench: lockwright_bench::Args,
-    /// The library to preload [default: beside this command]
+    /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 }

@@ -12,18 +12,19 @@ use std::process::ExitCode;
 
 /// Measure this machine, and write its profile for the simulator
 ///
-/// Every sample lies between two probes of the machine. If those differ, the sample is rejected, and counted. Figures
-/// that can't be measured here are assumed; the file says where each figure comes from.
+/// Every sample lies between two probes of the machine. If the probes differ, the sample is rejected and counted as such.
+/// Figures that can't be measured here are assumed; the file gives the source of each figure.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright calibrate                             20 to 60 s; writes here.toml
-  lockwright calibrate --quick --output now.toml   seconds, fewer samples
-  lockwright calibrate --write                     and what locks make of it
+  lockwright calibrate --quick --output now.toml   takes seconds: fewer samples
+  lockwright calibrate --write                     and how long locks should spin
   lockwright calibrate --force --json | jq '.figures[] | {path, kind}'
 
-Let nothing else run meanwhile. Figures are real, from this machine, unless they
-say assumed.
-Ctrl-C ends it without a file (exit code 130). Methods: docs/calibrate.md")]
+Let nothing else run meanwhile. Figures are real, from this machine, unless
+marked assumed.
+Ctrl-C ends it without writing a file (exit code 130). Methods:
+docs/calibrate.md")]
 pub(crate) struct Args {
     /// Where the profile goes
     #[arg(long, short, value_name = "FILE", default_value = "here.toml")]
@@ -31,14 +32,14 @@ pub(crate) struct Args {
     /// Fewer samples: ten seconds at most
     #[arg(long)]
     quick: bool,
-    /// Which speed, if line transfers have several
+    /// Which speed to use if cache-line transfers have several
     #[arg(long, value_name = "WHICH", default_value = "frequent")]
     regime: Regime,
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
-    /// Print for how long waiting awake pays here, too, and store it, with what the machine draws, in
-    /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME): `run` and `switch` give it to locks
+    /// Also print how long spinning pays on this machine, and store it, with the power the machine draws, in
+    /// ~/.config/lockwright/machine.toml (or in $XDG_CONFIG_HOME), where `run` and `switch` read it
     #[arg(long)]
     write: bool,
     /// Print the table as JSON

@@ -22,10 +22,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Run your own program under several locks, in turns, until it is clear which one is better
+/// Run your own program under several locks, round by round, until one is clearly better
 ///
-/// Each round runs the program once under each lock. It ends when all comparisons with the first lock are clear, or
-/// after --rounds; then it says what noise hides. 'glibc' is the program as it is, without our library.
+/// Each round runs the program once under each lock. The measurement ends when every comparison with the first lock is
+/// clear, or after --rounds; the report then says which differences noise hides. 'glibc' is the program as it is, without
+/// our library.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright compare -- ./program --threads 8
@@ -34,65 +35,65 @@ use std::process::{Command, ExitCode};
   lockwright compare --port 8080 --load 'wrk -d5 http://localhost:8080/' \\
     --more 'Requests/sec: +(?<rps>[0-9.]+)' -- ./server
 
-What decides is the time of a run; with --more or --less the figure that the
-first of them finds in the output (the last place counts). With --load the
-program is a server: it is started for each run, and ended after the load, whose
-time and output count.
+The running time decides or, with --more or --less, the figure that the first of
+them finds in the output (its last match counts). With --load the program is a
+server: each run starts it, runs the load, and stops it. Then the load's time
+and output count.
 
-Ctrl-C ends the measurement, and reports what was measured until then (exit
-code 130).")]
+Ctrl-C ends the measurement and reports what was measured so far (exit code
+130).")]
 pub(crate) struct Args {
-    /// What to compare, separated by commas; the first one is what the others are compared with
+    /// Locks to compare, separated by commas; the first one is the baseline
     #[arg(long, alias = "locks", value_name = "LOCKS", default_value = "glibc,auto")]
     lock: String,
-    /// Rounds, at most [default: 60, and more while it has not taken a minute]
+    /// Rounds, at most [default: 60, or as many as fit into a minute if that is more]
     #[arg(long, alias = "runs", value_name = "N",
           value_parser = clap::value_parser!(u32).range(1..=2000))]
     rounds: Option<u32>,
-    /// Runs of each lock before the rounds, which don't count
+    /// Warm-up runs of each lock before the rounds; they don't count
     #[arg(long, alias = "warmup", value_name = "N", default_value_t = 1,
           value_parser = clap::value_parser!(u32).range(0..=100))]
     warm_up: u32,
-    /// A difference of less than this many per cent does not count
+    /// Ignore differences below this many per cent
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     margin: f64,
-    /// A figure of which more is better: a regular expression, whose group is the number and names it
+    /// A figure where more is better: a regular expression whose group matches the number and names the figure
     #[arg(long, value_name = "REGEX")]
     more: Vec<String>,
-    /// A figure of which less is better, likewise
+    /// A figure where less is better, likewise
     #[arg(long, value_name = "REGEX")]
     less: Vec<String>,
-    /// A command that loads the program, which is a server
+    /// The program is a server; this command puts load on it
     #[arg(long, value_name = "COMMAND")]
     load: Option<String>,
-    /// The server is ready when it accepts connections at this port
+    /// The server is ready when it accepts connections on this port
     #[arg(long, value_name = "PORT", requires = "load", conflicts_with = "ready")]
     port: Option<u16>,
     /// The server is ready when this command succeeds
     #[arg(long, value_name = "COMMAND", requires = "load")]
     ready: Option<String>,
-    /// End each run (with --load: each load) after this time, as in 500ms; without a unit, of seconds
+    /// End each run (with --load: each load) after this time, such as 500ms; without a unit: seconds
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     time: Option<f64>,
-    /// Make each call of a function an epoch, as in get=leveldb_get:50us@p99
+    /// Make each call of a function an epoch, such as get=leveldb_get:50us@p99
     #[arg(long, value_name = "NAME=FUNCTION:SLO[@pP]")]
     epoch: Vec<String>,
-    /// Run 'glibc' with the library, too, which leaves its locks alone: so its epochs are measured
+    /// Load the library under 'glibc', too: it leaves the locks alone, but measures the epochs
     #[arg(long)]
     epochs: bool,
-    /// Emulate a machine with slower cores, as in big:0,little:1x3.75
+    /// Emulate a machine with slower cores, such as big:0,little:1x3.75
     #[arg(long, value_name = "CLASSES")]
     emulate: Option<String>,
-    /// All figures of all runs
+    /// Write all figures of all runs there, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A page with a picture
+    /// Write the report there as a page with a picture
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
-    /// The library to preload [default: beside this command]
+    /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program and its arguments

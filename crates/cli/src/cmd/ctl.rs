@@ -19,18 +19,18 @@ use std::time::Duration;
 
 /// See and change the locks of a running process: rules, options, SLOs, what it counts
 ///
-/// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes other locks when one of its
-/// threads next has to wait for a mutex. Nothing stays behind but what was asked for: if this command is killed, the process goes on
-/// with the locks that it has at that moment. docs/ctl.md says more.
+/// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes up a new lock the next time one of
+/// its threads has to wait for a mutex. If this command is killed, the process keeps the locks it has at that moment, and nothing
+/// else is left behind. docs/ctl.md says more.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright ctl 4242                            its locks, and what they do
+  lockwright ctl 4242                            its locks and what they do
   lockwright ctl 4242 switch all fifo            every mutex on another lock
   lockwright ctl 4242 switch g_lock fifo --guard 5s
-                                                 and back, if that is worse
+                                                 and back if that is worse
   lockwright ctl 4242 switch 0x55d0c4a012a0 cal  one lock in the heap
-  lockwright ctl 4242 switch libfoo.so default   the same lock as all others
-  lockwright ctl 4242 set g_lock spin=20us       an option of the lock it has
+  lockwright ctl 4242 switch libfoo.so default   back to the default lock
+  lockwright ctl 4242 set g_lock spin=20us       an option of its current lock
   lockwright ctl 4242 slo get 100us              another SLO for an epoch
   lockwright ctl 4242 level full --for 60s       count owners and stacks
   lockwright ctl 4242 dump locks.observe         for `profile --read`")]
@@ -50,20 +50,20 @@ enum What {
     Slo(SloArgs),
     Level(LevelArgs),
     Dump(DumpArgs),
-    /// Begin to count anew: all counts of locks become 0
+    /// Reset all counts of locks to 0
     Reset,
 }
 
-/// Show the rules, the locks that threads wait for, and the epochs (the default)
+/// Show rules, contended locks and epochs (the default)
 #[derive(clap::Args)]
 struct ListArgs {
-    /// For how long to look
+    /// How long to watch
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = super::top::interval)]
     time: Duration,
-    /// How many locks, by the time that threads waited for them
+    /// How many locks to show, those with the most waiting time
     #[arg(long, value_name = "N", default_value_t = 20)]
     top: usize,
-    /// How it is written
+    /// The output's format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// No progress bar
@@ -82,13 +82,13 @@ enum Format {
 // No doc comment: clap would show it instead of the command's.
 #[derive(clap::Args)]
 struct GuardArgs {
-    /// Measure both, by turns, each for this time; go back if the new one is clearly worse (exit code 1)
+    /// Measure old and new lock alternately, for this time each; go back if the new one is clearly worse (exit code 1)
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     guard: Option<f64>,
-    /// A command that prints how much the program has done so far: its throughput, for --guard
+    /// A command that prints how much work the program has done so far; --guard takes throughput from it
     #[arg(long, value_name = "COMMAND", requires = "guard")]
     counter: Option<String>,
-    /// How the comparison is written
+    /// The comparison's format
     #[arg(long, value_enum, default_value_t = Format::Text, requires = "guard")]
     format: Format,
     /// No progress bar
@@ -99,7 +99,7 @@ struct GuardArgs {
 /// Give locks another rule
 ///
 /// TARGET is `all`, `default` (mutexes that no rule names), a lock as the list names it (`g_lock`, `pool+0x28`, `0x55d0c4a012a0`), a
-/// function that waits for it, or a library. RULE `default` takes TARGET's own rule away.
+/// function that waits for it, or a library. RULE `default` removes TARGET's own rule.
 #[derive(clap::Args)]
 struct SwitchArgs {
     /// Which locks
@@ -112,7 +112,7 @@ struct SwitchArgs {
     guard: GuardArgs,
 }
 
-/// Change options of the lock that TARGET has: spin, budget, ...
+/// Change options of TARGET's current lock: spin, budget, ...
 ///
 /// `lockwright explain LOCK` lists a lock's options. TARGET is as in `switch`.
 #[derive(clap::Args)]
@@ -120,31 +120,31 @@ struct SetArgs {
     /// Which locks
     #[arg(value_name = "TARGET")]
     target: String,
-    /// As in spin=20us,budget=5ms
+    /// Such as spin=20us,budget=5ms
     #[arg(value_name = "KEY=VALUE,...")]
     options: String,
     #[command(flatten)]
     guard: GuardArgs,
 }
 
-/// Give an epoch another SLO, whatever the program says
+/// Override the SLO of an epoch
 #[derive(clap::Args)]
 struct SloArgs {
-    /// Its name or number, or `all`
+    /// The epoch's name or number, or `all`
     #[arg(value_name = "EPOCH")]
     epoch: String,
-    /// As in 100us; `own`: the program's own again
+    /// Such as 100us; `own`: back to the program's own
     #[arg(value_name = "TIME")]
     slo: epochs::Slo,
 }
 
-/// Say what the process counts
+/// Choose what the process counts
 #[derive(clap::Args)]
 struct LevelArgs {
-    /// What
+    /// How much
     #[arg(value_enum, value_name = "LEVEL")]
     level: Counts,
-    /// Only for this time, as in 60s [default: until it is changed]
+    /// For this time only, such as 60s [default: until changed]
     #[arg(long = "for", value_name = "TIME", value_parser = units::seconds)]
     time: Option<f64>,
 }
@@ -155,11 +155,11 @@ enum Counts {
     Off,
     /// Waits, holds, and who makes others wait
     Counters,
-    /// And stacks, owners, CPUs
+    /// The same, plus stacks, owners and CPUs
     Full,
 }
 
-/// Copy what it has counted to a file, for `lockwright profile --read`
+/// Copy the counts to a file, for `lockwright profile --read`
 #[derive(clap::Args)]
 struct DumpArgs {
     /// The file [default: lockwright-PID.observe]

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 /// Give an attached process glibc's locks back
 ///
-/// All its threads stand still for a moment, while we make the program's calls lead to glibc again. Threads that wait in our
-/// library stay there until they have their mutex. The library stays loaded, and does nothing.
+/// All its threads stop for a moment while we redirect the program's lock calls back to glibc. Threads that wait in our
+/// library stay there until they get their mutex. The library stays loaded but does nothing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright detach 4242
-  lockwright attach 4242                      and there again")]
+  lockwright attach 4242                      and attach it again")]
 pub(crate) struct Args {
     /// The process
     #[arg(value_name = "PID")]

@@ -15,28 +15,28 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// Tell whether a program can be reached, and how many of its waits are for our locks
+/// Check whether lockwright can reach a program, and what share of its waits we control
 ///
-/// A script is followed to its interpreter. Exit code 0: reachable; 1: not, or by less than a tenth of its waits (--run).
+/// For a script, it checks the interpreter. Exit code 0: reachable; 1: not reachable, or (--run) less than a tenth of its waits are.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright doctor /usr/bin/memcached
   lockwright doctor ./script.py
   lockwright doctor --run --limit 10 ./server --port 8080
 
-With --run the program runs under the library. Every futex wait of the program
-and its children is counted by who asked for it: our locks, those of Rust's std,
-abseil and others, or glibc. The verdict depends on their shares. The program's
-output goes to standard error.")]
+With --run the program runs under our library. Every futex wait of the program
+and its children is counted by origin: our locks, those of Rust's std, abseil
+and others, or glibc. Their shares decide the verdict. The program's output goes
+to standard error.")]
 pub(crate) struct Args {
-    /// Run the program, and count whose locks it sleeps on
+    /// Run the program and count whose locks it sleeps on
     #[arg(long)]
     run: bool,
     /// End the program after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 30, requires = "run",
         value_parser = clap::value_parser!(u64).range(1..=86400))]
     limit: u64,
-    /// The library to preload [default: beside this command]
+    /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program, and its arguments for --run

@@ -9,7 +9,7 @@ use lockwright_numbers::units;
 use std::fmt::Write;
 use std::process::ExitCode;
 
-/// Explain a lock: order, space, wakes, delays, options
+/// Explain a lock: order, space, wake-ups, delays, options
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright explain fifo
@@ -29,7 +29,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 fn page(entry: &Entry) -> String {
     let place = match entry.kind {
         Kind::Front => "front: the mutex itself is the lock, with glibc's own protocol",
-        Kind::Whole => "textbook: as published; under the preload it stands in front of the mutex",
+        Kind::Whole => "textbook: as published; under the preload, a thread takes it before the mutex",
         Kind::ReadWrite if entry.id == lockwright_locks::rw::rwlock::ENTRY.id => {
             "readers-writer: serves pthread_rwlock_t; also for sim, explore and bench"
         }
@@ -70,12 +70,12 @@ fn page(entry: &Entry) -> String {
 fn glibc() -> String {
     let mut page = "glibc (the C library's own)\n\n".to_owned();
     for (label, text) in [
-        ("idea", "everything passes through: the program runs on the C library's locks"),
-        ("order", "none: a woken waiter competes with threads that come meanwhile"),
-        ("wakes", "one sleeping waiter at each unlock that finds the lock marked as waited for"),
+        ("idea", "pass-through: the program runs on the C library's own locks"),
+        ("order", "none: a woken waiter competes with threads that arrive meanwhile"),
+        ("wakes", "an unlock that finds the lock marked as contended wakes one sleeper"),
         (
             "advice",
-            "to compare with; in a configuration file, for mutexes that should stay unchanged",
+            "the baseline; in a configuration file, for mutexes that should stay as they are",
         ),
         ("source", "U. Drepper, Futexes Are Tricky, 2011"),
     ] {

@@ -20,9 +20,9 @@ use std::time::Duration;
 
 /// Search a lock for schedules that break a rule
 ///
-/// Two to four threads take the lock a few times, in all ways that it has, on big and little cores. At each operation,
-/// the next thread to run is drawn at random. Checked: exclusion, happens-before, lost wake-ups, livelocks, order and
-/// bypass bounds, use after the end.
+/// Two to four threads, on big and little cores, take the lock a few times in every way it offers. At each operation, the
+/// next thread to run is drawn at random. Checks mutual exclusion, happens-before, lost wake-ups, livelocks, order and
+/// bypass bounds, and use after destruction.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright explore mcs               ten seconds of schedules
@@ -30,41 +30,41 @@ use std::time::Duration;
   lockwright explore all --time 1
   lockwright explore runtime           a pthread mutex on several locks at once
   lockwright explore mcs --strategy pct --seed 17 --schedules 1 --story
-  lockwright explore mcs --mutants     would it notice a fault of the lock?
+  lockwright explore mcs --mutants     would it notice a bug in the lock?
   lockwright explore all --schedules 1000000 --shard 1/8 --output shards
   lockwright explore mcs --mutant queue/mcs.rs:140:31:relaxed
 
 Exit codes: 0 nothing found (with --mutants: every fault of the hand-over
 found), 1 otherwise, 2 wrong usage.
-A finding's last line replays it: docs/explore.md")]
+The last line of a finding is the command that replays it: docs/explore.md")]
 pub(crate) struct Args {
-    /// Locks, NAME[:key=value,...], or all; options that are not given are drawn, too. Or runtime: a pthread mutex and
-    /// condition variable on several locks at once
+    /// Locks, NAME[:key=value,...], or all; options that you don't give are drawn at random, too. Or runtime: a pthread
+    /// mutex and condition variable on several locks at once
     #[arg(value_parser = catalog::SUBJECT, hide_possible_values = true)]
     lock: String,
     /// Which thread runs next: a random walk, or random priorities (PCT) [default: both in turn]
     #[arg(long, value_name = "STRATEGY")]
     strategy: Option<Choice>,
-    /// The first schedule's seed; the next one's is one more
+    /// Seed of the first schedule; each next one adds 1
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
-    /// Explore this many schedules [default: as many as there is time for; --mutants: 30000 each]
+    /// Explore this many schedules [default: as many as fit into --time; with --mutants: 30000 each]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
-    /// Explore each lock for this long: seconds, or with a unit (500ms) [default: 10; with --schedules: as long as they
-    /// take]
+    /// Explore each lock for this long, in seconds or with a unit, such as 500ms [default: 10; with --schedules: as long
+    /// as they take]
     #[arg(long, value_name = "TIME")]
     time: Option<String>,
     /// Explore the lock with one fault, FILE:LINE:COLUMN:MUTATION: a heading of --mutants, and a row below it
     #[arg(long, value_name = "MUTANT", conflicts_with = "mutants")]
     mutant: Option<String>,
-    /// Plant each fault that one of the lock's operations may have: is it found?
+    /// Plant faults in the lock's operations, one at a time, and check that each is found
     #[arg(long)]
     mutants: bool,
-    /// Operating-system threads that explore [default: one a CPU]
+    /// Threads that explore [default: one per CPU]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     jobs: Option<u16>,
-    /// Tell what happened in the schedule that was found, step by step
+    /// Show step by step what happened in the schedule that was found
     #[arg(long)]
     story: bool,
     #[command(flatten)]

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Tell Prometheus what the locks of running programs do, as OpenMetrics
+/// Export what the locks of running programs do to Prometheus, as OpenMetrics
 ///
-/// Serves GET /metrics, or writes a file for node_exporter's textfile collector. The processes count what their contended locks do as
-/// long as this runs. Without PID: all processes of this user that have our locks (root: of all users).
+/// Serves GET /metrics, or writes a file for node_exporter's textfile collector. The processes count what their contended locks do
+/// while this runs. Without PID: all processes of this user that use our locks (as root: of all users).
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright export                              on http://127.0.0.1:9464/metrics
@@ -21,19 +21,19 @@ pub(crate) struct Args {
     /// The processes
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pids: Vec<libc::pid_t>,
-    /// Serve here; 127.0.0.1:9464 without --output
+    /// Serve on this address [default: 127.0.0.1:9464, unless --output]
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Write this file instead, anew at each look
+    /// Write this file instead, and replace it with each sample
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     output: Option<PathBuf>,
-    /// How often to look
+    /// Time between samples
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = interval)]
     interval: Duration,
-    /// Looks until it ends
+    /// End after this many samples
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Locks of each process, by the time that threads waited for them
+    /// Locks per process, those with the most waiting time
     #[arg(long, value_name = "N", default_value_t = 50)]
     top: usize,
 }

@@ -16,10 +16,10 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// Find out for which locks of the kernel programs wait, how long, and who asked for them
+/// Show which kernel locks programs wait for, how long, and which code asked for them
 ///
-/// Observes the whole machine, some processes, or a program that it runs, by eBPF at the kernel's own tracepoints.
-/// With --futex it observes futex waits instead: the locks, condition variables and joins of programs that don't run
+/// Observes the whole machine, some processes, or a program that it runs, with eBPF on the kernel's own tracepoints.
+/// With --futex it observes futex waits instead: locks, condition variables and joins of programs that don't run
 /// under lockwright.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
@@ -30,34 +30,34 @@ use std::process::{Command, ExitCode};
   sudo lockwright kernel --futex --pid 4242 --time 5s
   sudo lockwright kernel --time 5s --json | jq '.groups[0].name'
 
-It needs Linux 5.19 or later, and CAP_BPF and CAP_PERFMON. The report goes to
-standard output; with a program to standard error, and the command ends as the
-program does. Ctrl-C ends the observation, and the report follows (exit code 130
-if --time was not over). docs/kernel.md says what it costs.")]
+Needs Linux 5.19 or later, CAP_BPF and CAP_PERFMON. The report goes to standard
+output. With a program it goes to standard error, and the exit code is the
+program's. Ctrl-C ends the observation and prints the report (exit code 130 if
+--time was not over). docs/kernel.md says what it costs.")]
 pub(crate) struct Args {
-    /// Observe these processes, separated by commas, and children that they get
+    /// Observe these processes, separated by commas, and the children they start
     #[arg(long, value_name = "PID", value_delimiter = ',', conflicts_with = "command",
           value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Vec<u32>,
-    /// End after this time, as in 500ms; without a unit, of seconds [default: at Ctrl-C]
+    /// End after this time, such as 500ms; without a unit: seconds [default: at Ctrl-C]
     #[arg(long, value_name = "TIME", value_parser = units::seconds, conflicts_with = "command")]
     time: Option<f64>,
-    /// Report waits for this lock alone: mmap_lock, a variable of the kernel, or an address
+    /// Report only waits for this lock: mmap_lock, a kernel variable, or an address
     #[arg(long, value_name = "LOCK")]
     lock: Option<String>,
-    /// Report waits with this function among their callers
+    /// Report only waits with this function among their callers
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// Observe these types of locks: mutex, rwsem, spinlock, rwlock, semaphore, percpu-rwsem, rt-mutex, rt-rwlock
+    /// Observe only these types of locks: mutex, rwsem, spinlock, rwlock, semaphore, percpu-rwsem, rt-mutex, rt-rwlock
     #[arg(long, value_name = "TYPES", conflicts_with = "futex")]
     r#type: Option<String>,
     /// Observe futex waits of user space instead of the kernel's locks
     #[arg(long)]
     futex: bool,
-    /// What the report is sorted by
+    /// What the report groups by
     #[arg(long, value_enum, default_value = "lock")]
     by: Sorted,
-    /// Rows of the report, with their parts beneath
+    /// Rows of the report, each with its parts below
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..))]
     top: u32,
@@ -67,7 +67,7 @@ pub(crate) struct Args {
     /// Show whole chains of callers
     #[arg(long, conflicts_with = "json")]
     stacks: bool,
-    /// Report as JSON
+    /// Print JSON
     #[arg(long)]
     json: bool,
     /// No progress bar

@@ -13,7 +13,7 @@ use std::process::ExitCode;
   lockwright list
   lockwright list --json | jq -r '.[].name'")]
 pub(crate) struct Args {
-    /// Print JSON, with everything that `explain` tells
+    /// Print JSON, with everything that `explain` says
     #[arg(long)]
     json: bool,
 }

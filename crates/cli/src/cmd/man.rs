@@ -13,7 +13,7 @@ use std::process::ExitCode;
   lockwright man | man -l -
   lockwright man --dir ~/.local/share/man/man1      then: man lockwright-run")]
 pub(crate) struct Args {
-    /// Write lockwright.1, lockwright-run.1, ... into this folder; if it is called man1, lockwright-environment.7 into man7
+    /// Write lockwright.1, lockwright-run.1, ... to this folder; if it is called man1, lockwright-environment.7 goes to man7
     /// beside it
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,

@@ -23,13 +23,13 @@ use std::time::Duration;
 
 /// Show which locks a program waits for, where, and who makes it wait
 ///
-/// PROGRAM runs under our library until it ends, or a process that does so already is watched for a while. The library counts
-/// each wait, how long it takes, and for whom: the report names the critical section that others wait for. It goes to standard
-/// error if PROGRAM has run, else to standard output.
+/// Runs PROGRAM under our library until it ends, or watches a process that already runs under it for a while. The library
+/// counts every wait, how long it takes, and who holds the lock: the report names the critical section that others wait for.
+/// The report goes to standard error after PROGRAM, else to standard output.
 ///
-/// With --sample any process with glibc's locks will do: nothing is put into it, and none of its threads is stopped. Some times
-/// a second we look where each thread sleeps; if that is in a lock, the lock says who holds it, and we look at what the holder
-/// does. docs/profile.md says what each way can see, and what it costs.
+/// --sample works for any process with glibc's locks: it loads nothing into it and stops none of its threads. Many times a
+/// second it looks where each thread sleeps. If a thread sleeps in a lock, the lock says who holds it, and the sample includes
+/// what that holder does. docs/profile.md says what each way can see, and what it costs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright profile -- ./server --port 8080
@@ -37,25 +37,25 @@ use std::time::Duration;
   lockwright profile --order -- ./tests     which deadlocks can happen?
   lockwright profile -p $(pidof server) --time 30s --pprof locks.pb.gz
   lockwright profile -p 4242 --format json | jq '.processes[0].locks[0].holders[0]'
-  lockwright profile -p 4242 --sample       a process that doesn't run under us
-  lockwright profile --read locks.observe   what `lockwright ctl` has copied
+  lockwright profile -p 4242 --sample       a process not under our library
+  lockwright profile --read locks.observe   a copy from `lockwright ctl`
 
-Ctrl-C ends the watching of a process, and reports what was seen until then
-(exit code 130). After PROGRAM, the exit code is PROGRAM's.")]
+Ctrl-C stops watching a process and reports what was seen so far (exit code
+130). After PROGRAM, the exit code is PROGRAM's.")]
 pub(crate) struct Args {
     /// The process
     #[arg(long, short, value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<libc::pid_t>,
-    /// Report on what `lockwright ctl PID dump` has copied
+    /// Report on a file that `lockwright ctl PID dump` wrote
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pid", "lock", "level", "library"])]
     read: Option<PathBuf>,
-    /// Look from outside, again and again: all shares are estimates
+    /// Sample the process from outside; all shares are estimates
     #[arg(long, requires = "pid")]
     sample: bool,
-    /// For how long, as in 500ms; without a unit, of seconds [default: 5s]
+    /// How long to watch, such as 500ms; without a unit: seconds [default: 5s]
     #[arg(long, value_name = "TIME", value_parser = units::seconds, requires = "pid")]
     time: Option<f64>,
-    /// Samples a second [default: 99]
+    /// Samples per second [default: 99]
     #[arg(long, value_name = "HZ", requires = "sample",
           value_parser = clap::value_parser!(u32).range(1..=2000))]
     rate: Option<u32>,
@@ -63,44 +63,44 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true,
           conflicts_with = "pid")]
     lock: Option<String>,
-    /// What is counted
+    /// How much to count
     #[arg(long, value_enum, default_value_t = Detail::Full, conflicts_with = "sample")]
     level: Detail,
-    /// Also note in which order threads take locks, contended or not, and warn of deadlocks that can happen; slows each
-    /// operation on a lock
+    /// Also record the order in which threads take locks, contended or not, and warn of possible deadlocks; slows down
+    /// every lock operation
     #[arg(long, conflicts_with = "pid")]
     order: bool,
-    /// With --order: end with 1 if a deadlock can happen and PROGRAM has ended with 0
+    /// With --order: exit with 1 if a deadlock is possible and PROGRAM exited with 0
     #[arg(long, requires = "order")]
     fail_on_inversion: bool,
-    /// Where this happens, too: how much of it in the functions that hold each lock
+    /// Also count this event: how many of them happen in the functions that hold each lock
     #[arg(long, value_enum, value_name = "EVENT", conflicts_with_all = ["sample", "read"])]
     event: Option<Event>,
-    /// How many locks the report's table has
+    /// Locks in the report's table
     #[arg(long, value_name = "N", default_value_t = 10, conflicts_with = "sample")]
     top: usize,
-    /// How the report is written
+    /// The report's format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
     /// Where the report goes
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A flame graph of those who wait and those who hold
+    /// Write a flame graph of waiters and holders there
     #[arg(long, value_name = "FILE.svg")]
     flame: Option<PathBuf>,
-    /// Waits and who is to blame, for `go tool pprof` and the like
+    /// Write waits and their culprits there, for `go tool pprof` and the like
     #[arg(long, value_name = "FILE.pb.gz", conflicts_with = "sample")]
     pprof: Option<PathBuf>,
-    /// The report as a page, with flame graph and contention over time
+    /// Write the report there as a page, with flame graph and contention over time
     #[arg(long, value_name = "FILE", conflicts_with = "sample")]
     html: Option<PathBuf>,
-    /// Waits over time, for ui.perfetto.dev or chrome://tracing
+    /// Write waits over time there, for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE.json", conflicts_with = "sample")]
     timeline: Option<PathBuf>,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
-    /// The library to preload [default: beside this command]
+    /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE", conflicts_with = "pid")]
     library: Option<PathBuf>,
     /// The program and its arguments

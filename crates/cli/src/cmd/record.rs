@@ -15,14 +15,14 @@ use std::process::{Command, ExitCode};
 
 /// Record which locks a program takes, when, and for how long
 ///
-/// The program runs as this command's child, under our library: signals are passed on to it, and this command
-/// ends as it does. The trace goes to FILE, a summary to standard error. docs/record.md says what is recorded,
-/// and what it costs.
+/// The program runs under our library, as a child of this command, which passes signals on to it and ends with its
+/// exit code. The trace goes to FILE, a summary to standard error. docs/record.md says what is recorded and what it
+/// costs.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright record -- ./server --port 8080
   lockwright record --lock fifo --output server.bin -- ./server
-  lockwright record --force -- ./server     replaces the trace that is there
+  lockwright record --force -- ./server     replaces an existing trace
   lockwright record --show lockwright-trace.bin
   lockwright record --show server.bin --json | jq '.locks[0].hold.p99_ns'")]
 pub(crate) struct Args {
@@ -35,19 +35,18 @@ pub(crate) struct Args {
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
-    /// Room for this many acquisitions of each process, 48 bytes each, and for at least 5440; later ones are only
-    /// counted
+    /// Record this many acquisitions per process, at 48 bytes each, but at least 5440; later ones are only counted
     #[arg(long, value_name = "N", default_value_t = 2_000_000,
         value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     limit: u64,
-    /// The library to preload [default: beside this command]
+    /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// Run nothing: print the summary of an existing trace
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["output", "force", "lock", "limit", "library", "command"])]
     show: Option<PathBuf>,
-    /// Print it as JSON
+    /// Print the summary as JSON
     #[arg(long, requires = "show")]
     json: bool,
     /// The program and its arguments

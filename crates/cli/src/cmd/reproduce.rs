@@ -17,10 +17,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::{fs, io};
 
-/// Run the papers' figures on the simulated machine and set the results beside the papers'
+/// Reproduce the papers' figures on simulated machines, and compare the results
 ///
-/// The locks' own source runs on a model of the paper's machine: the same seeds give the same figures. Each target says
-/// which results are accepted; targets of locks that don't exist yet are listed as missing.
+/// The locks' own source runs on a model of the paper's machine; the same seeds give the same figures. Each target says
+/// which results are accepted. Targets for locks that don't exist yet are listed as missing.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright reproduce libasl-8b
@@ -31,19 +31,19 @@ use std::{fs, io};
   lockwright reproduce --list
 
 DIR gets report.html, figures.json and the plots (SVG). A result is the median
-over the seeds. Figures are simulated. Exit code 0: every result is accepted;
-1: a result is not accepted, or a check such as mutual exclusion failed.")]
+over the seeds. Figures are simulated. Exit codes: 0 every result is accepted, 1
+a result is not accepted, or a check such as mutual exclusion failed.")]
 pub(crate) struct Args {
     /// Figures, or all
     #[arg(value_name = "FIGURE", required_unless_present = "list")]
     figures: Vec<String>,
-    /// A machine other than the figure's: a name, or a profile in TOML
+    /// Another machine than the figure's: a name, or a profile in TOML
     #[arg(long, value_name = "MACHINE")]
     machine: Option<String>,
     /// Runs of each point, each with its own seed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: u32,
-    /// A tenth of the simulated time: rough figures, sooner
+    /// Simulate a tenth of the time: rough figures, but sooner
     #[arg(long)]
     quick: bool,
     #[command(flatten)]

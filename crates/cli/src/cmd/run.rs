@@ -15,9 +15,9 @@ use std::process::{Command, ExitCode};
 
 /// Run a program with its pthread locks replaced
 ///
-/// The program takes this command's place: its exit code, its signals and its process id are its own.
-/// With --stats it is this command's child: signals are passed on to it, and this command ends as it
-/// does.
+/// The program replaces this command and keeps its process id; signals and exit code are the program's own.
+/// With --stats it runs as a child of this command, which passes signals on to it and ends with its exit
+/// code.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright run -- ./server --port 8080
@@ -36,7 +36,7 @@ first match wins:
   library = \"libleveldb.so.1\"
   use = \"fifo\"
   [[lock]]
-  mutex = \"g_lock\"      # with object = \"libfoo.so\" if it isn't the program's
+  mutex = \"g_lock\"      # plus object = \"libfoo.so\" if it is in a library
   use = \"fifo:bypass=100\"
   [[lock]]
   caller = \"leveldb_get\"
@@ -48,29 +48,29 @@ pub(crate) struct Args {
     /// Choose locks by library, mutex or caller
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Classes of cores, fastest first, as in big:0-3,little:4-7
+    /// Classes of cores, fastest first, such as big:0-3,little:4-7
     #[arg(long, value_name = "CLASSES")]
     topology: Option<String>,
-    /// The same, with factors: on the cores of a class x3.75 the program computes 3.75 times as long
+    /// The same with slowdowns: on the cores of a class with x3.75, all computation takes 3.75 times as long
     #[arg(long, value_name = "CLASSES", conflicts_with = "topology")]
     emulate: Option<String>,
-    /// Make each call of a function an epoch with an SLO, as in get=leveldb_get:50us@p99; may be given again.
-    /// The lock is then asl, unless you name another
+    /// Make each call of a function an epoch with an SLO, such as get=leveldb_get:50us@p99; may be repeated.
+    /// Implies --lock asl, unless you name another lock
     #[arg(long, value_name = "NAME=FUNCTION:SLO[@pP]")]
     epoch: Vec<String>,
-    /// The SLO of every epoch, whatever the program or --epoch says, as in 50us; 0: nobody is overtaken.
-    /// The lock is then asl, too
+    /// The SLO of every epoch, such as 50us, instead of the program's or --epoch's; 0: no overtaking.
+    /// Implies --lock asl, likewise
     #[arg(long, value_name = "TIME")]
     slo: Option<String>,
-    /// Print a table of the epochs on standard error afterwards; FILE gets all figures, as JSON (or, if it
-    /// ends in .csv, as CSV)
+    /// Print a table of the epochs to standard error at the end; FILE gets all figures as JSON (as CSV if its
+    /// name ends in .csv)
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     stats: Option<Option<PathBuf>>,
-    /// By which instruction waiters that stay awake pass the time: pause, mfence, tpause, umwait, mwaitx, wfe;
-    /// `lockwright topology` says which this processor has
+    /// The instruction that spinning waiters pause with: pause, mfence, tpause, umwait, mwaitx, wfe;
+    /// `lockwright topology` lists those of this processor
     #[arg(long, value_name = "KIND")]
     pause: Option<String>,
-    /// The library to preload [default: beside this command]
+    /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program and its arguments

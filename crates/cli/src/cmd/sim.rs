@@ -20,8 +20,8 @@ const TIMELINE: usize = 300_000;
 
 /// Simulate locks on another machine
 ///
-/// The locks' own source runs on a model of a machine: the same seed gives the same run. Every combination of machines,
-/// workloads, threads, sweeps, locks and seeds is a run; they run side by side on all CPUs.
+/// The locks' own source runs on a model of a machine; the same seed gives the same run. Every combination of machines,
+/// workloads, threads, sweeps, locks and seeds is a run. Runs use all CPUs in parallel.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright sim --machine m1 --lock mcs,tas,asl-mcs --threads 1..8
@@ -33,11 +33,11 @@ const TIMELINE: usize = 300_000;
   lockwright sim --machine m1 --lock all --shard 1/8 --output shards
   lockwright sim --list
 
-Values: A,B,...; LOW..HIGH:N is N even steps, LOW..HIGH:N:log N even ratios;
-k, M, G may follow. DIR gets report.html, throughput.svg, latency.svg,
-energy.svg, results.json and results.csv.
-Figures are simulated. Exit code 1: a check failed, such as mutual exclusion; a
-line on standard error says which, and how to see it again.")]
+Values: A,B,...; LOW..HIGH:N for N equal steps, LOW..HIGH:N:log for N equal
+ratios; numbers may end in k, M or G. DIR gets report.html, throughput.svg,
+latency.svg, energy.svg, results.json and results.csv.
+Figures are simulated. Exit code 1: a check such as mutual exclusion failed; a
+line on standard error says which one, and how to repeat it.")]
 pub(crate) struct Args {
     /// Locks, NAME[:key=value,...], or all
     #[arg(long = "lock", value_name = "LOCKS", required_unless_present = "list")]
@@ -45,33 +45,33 @@ pub(crate) struct Args {
     /// Machines: names (--list) or profiles in TOML
     #[arg(long = "machine", value_name = "MACHINES", required_unless_present = "list")]
     machines: Vec<String>,
-    /// What threads do, NAME[:key=value,...] [default: sections]
+    /// What the threads do, NAME[:key=value,...] [default: sections]
     #[arg(long = "workload", value_name = "WORKLOADS")]
     workloads: Vec<String>,
-    /// Replay what `lockwright record` has written, instead of a workload
+    /// Replay a trace of `lockwright record` instead of a workload
     #[arg(long, value_name = "FILE", conflicts_with_all = ["workloads", "list"])]
     trace: Option<PathBuf>,
-    /// How many threads: 1,4,8, 1..8, max (a thread for each CPU) [default: max, or the trace's own]
+    /// How many threads: 1,4,8 or 1..8 or max (one per CPU) [default: max, or as in the trace]
     #[arg(long, value_name = "N")]
     threads: Option<String>,
-    /// Where they run: pinned (fastest CPUs first), free (the scheduler moves them), or CPUs as in 0-3,6
+    /// Where they run: pinned (fastest CPUs first), free (the scheduler moves them), or CPUs such as 0-3,6
     #[arg(long, value_name = "WHERE", default_value = "pinned")]
     placement: String,
-    /// How many seeds: 1, 2, ...
+    /// How many seeds to run: 1, 2, ...
     #[arg(long, value_name = "N", default_value_t = 5, conflicts_with = "seed",
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     seeds: u64,
-    /// Which seeds
+    /// Run these seeds
     #[arg(long, value_name = "SEED", value_delimiter = ',')]
     seed: Vec<u64>,
-    /// Simulated time that counts [default: 20ms; for a trace its length, at most 1s]
+    /// Simulated time to measure [default: 20ms; for a trace its length, at most 1s]
     #[arg(long, value_name = "TIME")]
     duration: Option<String>,
-    /// Simulated time before that; 0: none [default: 2ms; for a trace 0]
+    /// Simulated time before the measurement; 0: none [default: 2ms; for a trace 0]
     #[arg(long, value_name = "TIME")]
     warmup: Option<String>,
-    /// Vary threads, an option of workload or lock, or a figure of the machine; if repeated, every
-    /// combination runs
+    /// Vary the threads, an option of workload or lock, or a figure of the machine; repeat it to run every
+    /// combination
     #[arg(long = "sweep", value_name = "KEY=VALUES")]
     sweeps: Vec<String>,
     /// Write report, plots and data there
@@ -82,16 +82,16 @@ pub(crate) struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Write what each core did in the first seed's run, for ui.perfetto.dev
+    /// Write what each core did in the first seed's run there, for ui.perfetto.dev
     #[arg(long, value_name = "FILE", conflicts_with_all = ["shard", "resume"])]
     timeline: Option<PathBuf>,
-    /// List machines and workloads, or describe those named
+    /// List machines and workloads, or describe the named ones
     #[arg(long)]
     list: bool,
     /// Names without their flag: taken only to say which flag is missing
     #[arg(hide = true)]
     stray: Vec<String>,
-    /// Say on standard error how fast the simulator was
+    /// Print the simulator's speed to standard error
     #[arg(long, conflicts_with_all = ["shard", "resume"])]
     speed: bool,
     /// No progress bar

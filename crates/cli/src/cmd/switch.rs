@@ -8,15 +8,15 @@ use crate::{catalog, elf, machine, output, rules};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Show which locks a running process has, or give it others
+/// Show which locks a running process uses, or switch it to others
 ///
-/// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes the new locks when one of its
-/// threads next has to wait for a mutex; until then, locks make no difference. We watch for two seconds whether it
-/// does. Threads that already wait go on as before. Readers-writer locks and condition variables have no lock to
-/// choose.
+/// The process runs under `lockwright run`, was attached to, or has our library linked in. It takes up the new locks the next
+/// time one of its threads has to wait for a mutex; until then, locks make no difference. The command waits up to two
+/// seconds for that. Threads that already wait keep their old lock. There is no choice for readers-writer locks and
+/// condition variables.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright switch 4242                         which locks it has
+  lockwright switch 4242                         which locks it uses
   lockwright switch 4242 fifo                    another default, the same rules
   lockwright switch 4242 --config locks.toml     other rules, as with `run`
   lockwright switch $(pidof server) auto:spin=5000")]
@@ -24,11 +24,11 @@ pub(crate) struct Args {
     /// The process
     #[arg(value_name = "PID")]
     pid: libc::pid_t,
-    /// Lock of the mutexes that no rule names, NAME[:key=value,...]; see `lockwright list`
+    /// Lock for mutexes that no rule names, NAME[:key=value,...]; see `lockwright list`
     #[arg(value_name = "LOCK", value_parser = catalog::SPEC, hide_possible_values = true)]
     lock: Option<String>,
-    /// Choose locks by library, mutex or caller, instead of the present rules; an empty file drops them all. A file
-    /// without `default` keeps the default
+    /// Replace the current rules with this file's: locks by library, mutex or caller. An empty file drops all rules. A
+    /// file without `default` keeps the default lock
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

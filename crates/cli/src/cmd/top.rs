@@ -8,28 +8,28 @@ use std::time::Duration;
 
 /// Show what the locks of running programs do, live
 ///
-/// The programs run under `lockwright run`, or have our library linked in. While it looks at a process, that process counts what its
-/// contended locks do; a few seconds after `top` has ended, however it ended, it counts no more. Without PID: a list of the
-/// processes that have our locks. Press ? for the keys.
+/// The programs run under `lockwright run`, or have our library linked in. While `top` watches a process, the process counts what its
+/// contended locks do. It stops a few seconds after `top` ends, even if `top` is killed. Without PID: lists the processes
+/// that use our locks. Press ? for the keys.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  lockwright top                                 which processes have our locks
-  lockwright top $(pidof server)                 the locks of one
+  lockwright top                                 which processes use our locks
+  lockwright top $(pidof server)                 the locks of one of them
   lockwright top 4242 --batch --count 10 > locks.json")]
 pub(crate) struct Args {
     /// The process
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<libc::pid_t>,
-    /// How often to look
+    /// Time between samples
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
     interval: Duration,
-    /// Print one line of JSON for each look, instead of the screen
+    /// Print one line of JSON per sample instead of the screen
     #[arg(long)]
     batch: bool,
-    /// Looks until it ends
+    /// End after this many samples
     #[arg(long, value_name = "N", requires = "batch", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Locks in each line of JSON, by the time that threads waited for them
+    /// Locks in each line of JSON, those with the most waiting time
     #[arg(long, value_name = "N", default_value_t = 50, requires = "batch")]
     top: usize,
 }

@@ -14,14 +14,14 @@ use std::process::ExitCode;
 /// The variable that the library reads.
 pub(crate) const VARIABLE: &str = "LOCKWRIGHT_TOPOLOGY";
 
-/// Show the cores: classes, capacities, siblings, domains, and where each figure came from
+/// Show the cores: classes, capacities, siblings, domains, and the source of each figure
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright topology
   lockwright topology --set big:0,little:1      check an override
   lockwright topology --json | jq '.cpus[] | select(.class == \"big\").cpu'")]
 pub(crate) struct Args {
-    /// Check these classes, fastest first, and show the cores with them
+    /// Check these classes, fastest first, and show the cores accordingly
     #[arg(long, value_name = "CLASSES")]
     set: Option<String>,
     /// Print JSON

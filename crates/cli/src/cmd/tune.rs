@@ -19,23 +19,23 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// Run a program over a range of SLOs, draw throughput and latency, and recommend one
+/// Run a program with a range of SLOs, plot throughput and latency, and recommend an SLO
 ///
-/// The SLO of a run applies to all of the program's epochs, annotated ones and those of --epoch. DIR
-/// gets tune.html, tune.svg, tune.json, tune.csv, and the program's output in tune.log.
+/// A run's SLO applies to all epochs of the program, annotated ones and those of --epoch. DIR gets tune.html,
+/// tune.svg, tune.json, tune.csv, and the program's output in tune.log.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright tune --slo-range 20us..2ms --steps 12 --time 5 -- ./server
   lockwright tune --slo-range 50us..5ms --epoch get=leveldb_get -- ./db_bench
   lockwright tune --slo-range 20us..2ms --emulate big:0,little:1x3.75 -- ./app
 
-Ctrl-C ends the measurement, and reports what was measured until then (exit
-code 130).")]
+Ctrl-C ends the measurement and reports what was measured so far (exit code
+130).")]
 pub(crate) struct Args {
-    /// Smallest and largest SLO, as in 20us..2ms
+    /// Smallest and largest SLO, such as 20us..2ms
     #[arg(long, value_name = "FROM..TO")]
     slo_range: String,
-    /// How many SLOs of that range, both ends included
+    /// SLOs to try in that range, both ends included
     #[arg(long, value_name = "N", default_value_t = 12,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     steps: u32,
@@ -43,7 +43,7 @@ pub(crate) struct Args {
     #[arg(long, alias = "runs", value_name = "N", default_value_t = 3,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// End each run after this time, as in 500ms; without a unit, of seconds
+    /// End each run after this time, such as 500ms; without a unit: seconds
     #[arg(long, value_name = "TIME", value_parser = units::seconds)]
     time: Option<f64>,
     /// Make each call of an exported function an epoch, NAME=FUNCTION[@pPERCENTILE]
@@ -53,26 +53,26 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LOCK", default_value = "asl", value_parser = catalog::SPEC,
           hide_possible_values = true)]
     lock: String,
-    /// Other locks to show beside it, separated by commas; none: ''
+    /// Other locks to measure beside it, separated by commas; none: ''
     #[arg(long, value_name = "LOCKS", default_value = "fifo,barging")]
     compare: String,
-    /// Emulate a machine with slower cores, as in big:0,little:1x3.75
+    /// Emulate a machine with slower cores, such as big:0,little:1x3.75
     #[arg(long, value_name = "CLASSES", conflicts_with = "topology")]
     emulate: Option<String>,
-    /// Classes of cores, fastest first, as in big:0-3,little:4-7
+    /// Classes of cores, fastest first, such as big:0-3,little:4-7
     #[arg(long, value_name = "CLASSES")]
     topology: Option<String>,
     /// Where the report goes
     #[arg(long, value_name = "DIR", default_value = "tune")]
     out: PathBuf,
-    /// Show throughput, latency and energy together, and mark the settings that no other one beats;
+    /// Show throughput, latency and energy together, and mark the settings that no other setting beats;
     /// DIR gets tune-pareto.svg
     #[arg(long)]
     pareto: bool,
     /// No progress bar
     #[arg(long, short)]
     quiet: bool,
-    /// The library to preload [default: beside this command]
+    /// The library to preload [default: the one beside this command]
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program and its arguments

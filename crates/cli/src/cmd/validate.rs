@@ -17,32 +17,32 @@ use std::process::ExitCode;
 
 /// Compare this machine with its simulation
 ///
-/// Runs locks of the catalogue with one thread and with two, each bound to a CPU, under loads that were not used to
-/// make the profile. Then simulates the same by the profile. A pass on the real machine counts if the machine was as
-/// the profile says, before and after.
+/// Runs locks of the catalogue with one thread and with two, each pinned to a CPU, under loads that the profile was not
+/// made from. Then simulates the same runs with the profile. A pass on the real machine counts only if the machine matched
+/// the profile before and after it.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright calibrate && lockwright validate   is this machine's profile good?
-  lockwright validate --quick                   seconds, a few locks and loads
-  lockwright validate --output runs/today       with every pass as raw data
+  lockwright validate --quick                   takes seconds: few locks and loads
+  lockwright validate --output runs/today       saves every pass as raw data
 
-Bars, of locks and loads together (factors count both ways: 0.5 is 2):
+Bars, over all locks and loads (factors count both ways: 0.5 counts as 2):
   1 thread     all within 10 % of the real figure
   2 threads    median factor at most 1.4
   2 threads    90 % of the factors at most 2.0
-  2 threads    the faster of two locks is the faster one, for 0.8 of the pairs
+  2 threads    the faster of two locks is predicted for 0.8 of the pairs
 
-Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 not all. On the
-machine of the run in docs/sim.md the first is missed: expect 1. With one CPU
-the bars for two threads are not measured, which is no miss.")]
+Let nothing else run meanwhile. Exit codes: 0 all bars met, 1 a bar missed. On
+the machine in docs/sim.md the first bar is missed: expect 1. With one CPU, the
+bars for two threads are not measured; that is not a miss.")]
 pub(crate) struct Args {
     /// The machine's profile, as `lockwright calibrate` wrote it
     #[arg(long, value_name = "FILE", default_value = HERE)]
     profile: PathBuf,
-    /// A few locks and loads: some seconds
+    /// Only a few locks and loads: takes seconds
     #[arg(long)]
     quick: bool,
-    /// Where raw data go: passes.csv, rows.csv, summary.txt, profile.toml
+    /// Write raw data there: passes.csv, rows.csv, summary.txt, profile.toml
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
     /// Print JSON
