@@ -24,7 +24,7 @@ const UNABLE: [(&str, &str); 1] = [("atfork", "the emulator has no MADV_WIPEONFO
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only programs whose name holds this.
+    /// Run only programs whose name contains this.
     #[arg(value_name = "PART", default_value = "")]
     part: String,
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only say whether it is the same: exit code 1 if not
+    /// Change nothing: exit code 1 if the committed one differs
     #[arg(long)]
     check: bool,
 }

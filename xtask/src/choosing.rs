@@ -34,14 +34,14 @@ const FILE: &str = "results.json";
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Measure this machine, instead of the simulated ones: takes a quarter of an hour, in which nothing else
+    /// Measure this machine instead of the simulated ones: takes a quarter of an hour, during which nothing else
     /// should run.
     #[arg(long)]
     real: bool,
     /// Measure nothing: render the results in this file.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["real", "quick"])]
     from: Option<PathBuf>,
-    /// Few and short runs, written to target/choosing: shows that everything works.
+    /// A few short runs, written to target/choosing: shows that everything works.
     #[arg(long)]
     quick: bool,
 }

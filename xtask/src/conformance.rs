@@ -27,19 +27,19 @@ const RETRIES: usize = 5;
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A lock to run under; may be given again (default: every front lock with a rule of its own).
+    /// A lock to run under; may be repeated (default: every front lock with a rule of its own).
     #[arg(long = "lock", value_name = "LOCK")]
     locks: Vec<String>,
-    /// Only the tests whose name matches.
+    /// Run only tests whose name matches.
     #[arg(long, value_name = "REGEX")]
     filter: Option<Regex>,
-    /// Tests at a time. Most of them sleep.
+    /// Tests to run at a time; most of them sleep.
     #[arg(long, value_name = "N", default_value_t = 12)]
     jobs: usize,
-    /// Each test under glibc, the first lock and three of the others, by turns (what the gate does).
+    /// Run each test under glibc, the first lock and three of the others in rotation (as the gate does).
     #[arg(long)]
     in_turn: bool,
-    /// Fetch and build only.
+    /// Only fetch and build the tests.
     #[arg(long)]
     build_only: bool,
 }

@@ -71,19 +71,19 @@ pub(crate) struct Args {
     #[arg(long = "rounds", alias = "reps", value_name = "N", default_value_t = 9,
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     reps: u32,
-    /// A lock to compare with glibc's on this machine, with options as in `fifo:bypass=64`; may be given again.
+    /// A lock to compare with glibc's on this machine, with options such as `fifo:bypass=64`; may be repeated.
     #[arg(long = "lock", value_name = "LOCK", default_values = ["auto"])]
     locks: Vec<String>,
-    /// Folder of report.html, picture.svg and table.md (default: `demo` in cargo's target folder).
+    /// Folder for report.html, picture.svg and table.md (default: `demo` in cargo's target folder).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Write README's table and pictures, too.
+    /// Also write README's table and pictures.
     #[arg(long, conflicts_with_all = ["quick", "threads", "locks"])]
     readme: bool,
     /// Measure nothing: draw README's picture of a terminal from what a run printed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["readme", "quick", "out"])]
     terminal: Option<PathBuf>,
-    /// One round of 0.2 s: shows that everything works, measures nothing.
+    /// One round of 0.2 s: shows that everything works, but its figures mean nothing.
     #[arg(long, conflicts_with_all = ["seconds", "reps"])]
     quick: bool,
 }

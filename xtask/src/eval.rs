@@ -55,7 +55,7 @@ enum Suite {
     /// LibASL's databases on emulated cores: SQLite, LMDB, Kyoto Cabinet, LevelDB. (upscaledb is not available: Debian 12 has
     /// no package.)
     LibaslApps(Databases),
-    /// Unmodified programs from Debian on this machine's own cores: each lock against glibc's.
+    /// Unmodified programs from Debian, on this machine's own cores: each lock against glibc's.
     Programs(programs::Args),
 }
 
@@ -73,22 +73,22 @@ struct Databases {
     /// How long each run lasts, after its warm-up.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = demo::seconds)]
     time: f64,
-    /// What of each run is not counted: SLOs take hundreds to thousands of epochs to settle.
+    /// Warm-up time of each run, not counted: windows take hundreds to thousands of epochs to settle.
     #[arg(long, value_name = "SECONDS", default_value_t = 0.5, value_parser = demo::seconds)]
     warmup: f64,
     /// How many rounds; every round runs every lock once.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Threads, pinned to the CPUs in turn (default: one a CPU of the classes).
+    /// Threads, pinned to the CPUs in turn (default: one per CPU of the classes).
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
-    /// Classes of cores, and how many times slower the library makes them; without factors, as they are.
+    /// Classes of cores, and how many times slower the library makes them; without factors they stay as they are.
     #[arg(long, value_name = "CLASSES", default_value = "big:0,little:1x3.75")]
     emulate: String,
-    /// Folder of the report (default: `eval/libasl-apps` in cargo's target folder).
+    /// Folder for the report (default: `eval/libasl-apps` in cargo's target folder).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// One round of 0.15 s: shows that everything works, measures nothing, judges nothing.
+    /// One round of 0.15 s: shows that everything works; no verdicts.
     #[arg(long, conflicts_with_all = ["time", "warmup", "rounds"])]
     quick: bool,
 }

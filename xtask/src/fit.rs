@@ -47,10 +47,10 @@ const GAIN: f64 = 1e-3;
 pub(crate) struct Args {
     /// The machine: a profile's name.
     profile: String,
-    /// Change nothing: say how far the rows are from the papers, and whether any fitted figure alone would better that.
+    /// Change nothing: print how far the rows are from the papers, and whether changing any one fitted figure would help.
     #[arg(long)]
     check: bool,
-    /// Seeds of each run while it searches; they are the same for all candidates. With --check, at least 10.
+    /// Seeds per run during the search, the same for all candidates. With --check, at least 10.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     seeds: u32,
     /// End the search after this long.

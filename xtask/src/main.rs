@@ -45,15 +45,15 @@ enum Command {
     Choosing(choosing::Args),
     /// Pass every test, installing what they need: about half an hour, as root on Debian 12.
     ///
-    /// Installs what is missing with apt-get first; as another user it only says which packages those are.
+    /// Installs missing packages with apt-get first. If it isn't root, it only lists them.
     Test(test::Args),
-    /// Search for longer than the tests have time for; what was interrupted goes on where it was.
+    /// Run the long searches that the tests have no time for; an interrupted soak resumes where it was.
     Soak(soak::Args),
     /// Check the house's conventions (also a test).
     Tidy(tidy::Args),
     /// Build the book of docs/ into target/book, and check its links (also a test).
     Book(book::Args),
-    /// Check what the project is built from: licences, versions, sources, advisories (deny.toml).
+    /// Check the project's dependencies: licences, versions, sources, advisories (deny.toml).
     Deny(deny::Args),
     /// Make what users install: a tarball, a Debian package, crates; with --check install and use them.
     Dist(dist::Args),
@@ -65,13 +65,13 @@ enum Command {
     Dask(dask::Args),
     /// Run the POSIX programs on 64-bit ARM, under user-mode emulation (needs a cross compiler).
     Aarch64(aarch64::Args),
-    /// Weaken each ordering and drop each wake of the locks, one at a time: some model must notice.
+    /// Weaken each memory ordering and drop each wake-up of the locks, one at a time: some model must notice.
     Weaken(weaken::Args),
-    /// Compile the program that `lockwright kernel` loads into the kernel (needs clang); say whether it is the same.
+    /// Compile the program that `lockwright kernel` loads into the kernel (needs clang), and compare it with the committed one.
     Bpf(bpf::Args),
     /// Make one report of the shards of an evaluation or a fit.
     Merge(shards::Args),
-    /// Fit a simulated machine's unpublished figures to the papers' results, and write them into its profile.
+    /// Fit a simulated machine's unpublished figures to the papers' results, and write them to its profile.
     Fit(fit::Args),
 }
 

@@ -26,22 +26,22 @@ pub(crate) struct Args {
     /// Print each step: what it took, and at which commit it has passed.
     #[arg(long, conflicts_with_all = ["again", "record"])]
     list: bool,
-    /// Write the whole run that has just ended into bench/soak.toml.
+    /// Write the whole run that has just ended to bench/soak.toml.
     #[arg(long, conflicts_with = "again")]
     record: bool,
-    /// Only the steps whose names begin so; may be given again.
+    /// Run only the steps whose names start with this; may be repeated.
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
-    /// Begin no step after this time: the next soak goes on from there.
+    /// Start no step after this time; the next soak continues from there.
     #[arg(long, value_name = "HOURS", value_parser = hours)]
     hours: Option<f64>,
-    /// Minutes to explore each lock for.
+    /// Minutes to explore each lock.
     #[arg(long, value_name = "MINUTES", default_value_t = 5)]
     explore: u32,
-    /// Hours after which a model that has not come to its end is stopped, and counts as partial.
+    /// Hours after which an unfinished model is stopped and counts as partial.
     #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
     model: f64,
-    /// Forget what has passed, and begin again.
+    /// Forget what has passed, and start over.
     #[arg(long)]
     again: bool,
 }

@@ -46,7 +46,7 @@ pub(crate) const PACKAGES: [&str; 25] = [
 /// Flags.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only this step; may be given again.
+    /// Run only this step; may be repeated.
     #[arg(long, value_name = "STEP")]
     only: Vec<String>,
     /// Print each step: its name, what it took when it last ran here, what it shows.

@@ -17,13 +17,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-/// Weaken each ordering and drop each wake of the locks, one at a time: some model must notice.
+/// Weaken each memory ordering and drop each wake-up of the locks, one at a time: some model must notice.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only sites in files whose path contains this.
+    /// Mutate only files whose path contains this.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Only the hand-over of each file: its first wake and its last release.
+    /// Mutate only the hand-over in each file: its first wake-up and its last release.
     #[arg(long)]
     quick: bool,
     /// Seconds for the models of one mutant.

@@ -66,7 +66,7 @@ pub(crate) fn plan(args: &Args, library: Result<&Path, &str>) -> Result<(Plan, O
     if args.emulate.is_some() {
         if let Some(free) = chosen.iter().find(|s| s.preload.is_none()) {
             bail!(
-                "'{}' can't be emulated: only what the preload sees is slowed\nhint: --lock fifo asl",
+                "'{}' can't be emulated: only locks through the preload are slowed\nhint: --lock fifo asl",
                 free.name
             );
         }

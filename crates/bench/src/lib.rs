@@ -80,7 +80,7 @@ pub fn main(
     }
     if !(0.001..=600.0).contains(&args.time_s()) {
         bail!(
-            "'{}' is no length of a measurement\nhint: --time 400ms, from 1ms to 600s",
+            "'{}' is not a length for a measurement\nhint: --time 400ms, from 1ms to 600s",
             args.time_s()
         );
     }

@@ -229,8 +229,8 @@ fn one(
             }
             if answer.counted != answer.expected {
                 bail!(
-                    "{place} failed to exclude: its counter reads {}, it must read {}\n\
-                     hint: no figure of a lock that fails means anything; leave it out, and report it",
+                    "{place} broke mutual exclusion: its counter is {}, but must be {}\n\
+                     hint: figures of a broken lock mean nothing; leave it out, and report it",
                     answer.counted,
                     answer.expected
                 );

@@ -192,15 +192,16 @@ impl Subject {
                 format!("see what it says: LOCKWRIGHT_LOCK={choice} LD_PRELOAD={library} true"),
             )),
             InForce::Aside => Err((
-                "the library stood aside for a tool that knows glibc's locks alone".into(),
+                "the library stood aside for a tool that knows only glibc's locks".into(),
                 "run it without valgrind, and without a sanitizer".into(),
             )),
             InForce::NoLibrary => {
                 Err((format!("'{provider}' does not say which locks it runs"), build.into()))
             }
-            InForce::OtherVersion => {
-                Err((format!("'{provider}' is of another version than this command"), build.into()))
-            }
+            InForce::OtherVersion => Err((
+                format!("'{provider}' is a different version from this command"),
+                build.into(),
+            )),
         }
     }
 }

@@ -42,7 +42,8 @@ pub(crate) fn fastest_first(emulate: Option<&str>) -> Vec<usize> {
 pub(crate) fn check_emulation(spec: &str) -> anyhow::Result<()> {
     if let Some((name, meant)) = misspelt_class(spec) {
         anyhow::bail!(
-            "bad emulated machine '{spec}': unknown class '{name}'\nhint: did you mean '{meant}'? A name of your own is less like it"
+            "bad emulated machine '{spec}': unknown class '{name}'\nhint: did you mean '{meant}'? A name of your \
+             own must be less similar"
         );
     }
     let mut topology = Box::new(Topology::new());

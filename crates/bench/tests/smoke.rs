@@ -363,7 +363,7 @@ fn library_that_runs_another_lock_is_found_out() {
         (String::new(), "'liblockwright.so' does not say which locks it runs"),
         (
             mailbox(MAGIC + 1, "fifo\\n"),
-            "'liblockwright.so' is of another version than this command",
+            "'liblockwright.so' is a different version from this command",
         ),
         (mailbox(MAGIC, "glibc\\n"), "the library ran 'glibc', not 'fifo'"),
         (

@@ -260,7 +260,7 @@ fn follow(script: &Path) -> Result<(PathBuf, Vec<u8>), Failure> {
             .hint(format!("head -n 1 '{}'", path.display()))
         })?;
         path = find::program(OsStr::from_bytes(&interpreter)).map_err(|failure| {
-            let place = format!("'{}' wants an interpreter: ", path.display());
+            let place = format!("'{}' needs an interpreter: ", path.display());
             failure.within(&place).hint(format!("head -n 1 '{}'", path.display()))
         })?;
     }

@@ -39,7 +39,7 @@ const REFUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "it looks at its caller",
+        "it inspects its caller",
         &["dlopen", "dlmopen", "dlsym", "dlvsym", "mcount", "_mcount", "__fentry__"],
     ),
     ("the compiler calls it in its own way", &["__tls_get_addr"]),
@@ -103,7 +103,7 @@ pub(crate) fn read(flags: &[String], needs_slo: bool) -> Result<Vec<Spec>, Failu
         }
         for other in &specs {
             if other.name == spec.name {
-                return Err(fail(format!("there are two epochs called '{}'", spec.name)));
+                return Err(fail(format!("two epochs are called '{}'", spec.name)));
             }
             if other.function == spec.function {
                 return Err(fail(format!("'{}' is epoch '{}' already", spec.function, other.name)));
@@ -171,7 +171,7 @@ fn last_colon(text: &str) -> Option<usize> {
 pub(crate) fn resolve(specs: &[Spec], program: &Program) -> Result<String, Failure> {
     if let (Some(spec), true) = (specs.first(), program.links_ours) {
         return Err(Failure::new(format!(
-            "epoch '{}': '{}' is static, its calls don't go by the dynamic linker",
+            "epoch '{}': '{}' is static, its calls don't go through the dynamic linker",
             spec.name,
             program.path.display()
         ))
@@ -233,7 +233,7 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
     let opener = objects.iter().find(|object| opens(object));
     if let Some((object, symbol)) = exported {
         let message = format!(
-            "'{wanted}' is in '{}', but nothing that the program loads calls it by the dynamic linker",
+            "'{wanted}' is in '{}', but nothing that the program loads calls it through the dynamic linker",
             object.name
         );
         let Some(opener) = opener else {
@@ -253,7 +253,7 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
     });
     if let Some(object) = inside {
         return Err(Failure::new(format!(
-            "'{wanted}' is bound inside of '{}' (static or hidden): its calls don't go by the dynamic linker",
+            "'{wanted}' is bound inside '{}' (static or hidden): its calls don't go through the dynamic linker",
             object.name
         ))
         .hint(ANNOTATE));
@@ -265,7 +265,7 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
         None => {
             warn(
                 format!("'{wanted}' is unknown to everything that the program loads at its start"),
-                "fine if it comes by dlopen, or if another program is started; else nm -DC --undefined-only PROGRAM",
+                "fine if it comes with dlopen, or if another program is started; else nm -DC --undefined-only PROGRAM",
             );
             Ok(wanted.to_owned())
         }

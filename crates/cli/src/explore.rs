@@ -117,7 +117,7 @@ impl Fate {
         match (&self.hit, &self.why) {
             (Some(hit), _) => format!("found: {}", hit.finding.violation.check()),
             (None, Some(why)) => format!("survives: {why}"),
-            (None, None) if self.is_missed() => "SURVIVES, and nobody says why".to_owned(),
+            (None, None) if self.is_missed() => "SURVIVES, and nothing says why".to_owned(),
             (None, None) => "survives".to_owned(),
         }
     }
@@ -212,10 +212,10 @@ pub(crate) fn mutants(
             let (name, done, all) = (lock.name(), done.load(Relaxed), all.len());
             output::say(&match session.resume() {
                 Some(command) => format!(
-                    "interrupted: {name}: {done} of {all} faults, which are kept\nhint: {command}\n"
+                    "interrupted: {name}: {done} of {all} faults done and kept\nhint: {command}\n"
                 ),
                 None => format!(
-                    "interrupted: {name}: {done} of {all} faults, nothing is said of a part\n"
+                    "interrupted: {name}: {done} of {all} faults tried, so no verdict\n"
                 ),
             });
             return Ok(Fates::Interrupted);
@@ -280,6 +280,6 @@ fn summary(fates: &[Fate]) -> String {
     };
     let (of_hand_over, others) = fates.iter().partition(hands_over);
     line("faults of the hand-over", "the table says why", of_hand_over)
-        + &line("other faults", "a lock may keep its promises with such a fault", others)
+        + &line("other faults", "a lock may keep its promises despite such a fault", others)
         + "\n"
 }

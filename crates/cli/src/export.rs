@@ -66,7 +66,7 @@ pub(crate) fn run(
         let server = Server::bind(*address)?;
         say(&format!("serves http://{}/metrics\n", server.address()));
         if !address.ip().is_loopback() {
-            say("warning: anybody who reaches this address may read it\n");
+            say("warning: anyone who can reach this address can read it\n");
         }
         let page = page.clone();
         std::thread::spawn(move || server.run(&page));
@@ -96,7 +96,7 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     use std::os::unix::fs::PermissionsExt;
     let fail = |error: std::io::Error| {
         Failure::new(format!("cannot write '{}': {}", file.display(), cause(&error)))
-            .hint("its folder must be there, and ours to write")
+            .hint("its folder must exist, and we must be allowed to write to it")
     };
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut new = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(fail)?;

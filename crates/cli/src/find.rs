@@ -76,7 +76,7 @@ fn elsewhere(path: &Path) -> String {
     }
     match path.ancestors().skip(1).find(|folder| folder.is_dir()) {
         Some(above) if path.is_absolute() => format!("ls -l '{}'", above.display()),
-        _ => format!("if it is built: find . -name '{}'", name.display()),
+        _ => format!("if you have built it: find . -name '{}'", name.display()),
     }
 }
 

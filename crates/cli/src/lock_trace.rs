@@ -45,7 +45,7 @@ pub(crate) fn report(trace: &Trace) -> String {
         Origin(meta.emulated.as_deref()),
     );
     head += &format!(
-        "in {}; all threads together computed {}, waited for locks {}, slept otherwise {}",
+        "in {}; all threads together computed for {}, waited for locks for {}, and slept otherwise for {}",
         time(meta.span_ns as f64),
         time(summary.compute_ns as f64),
         time(summary.wait_ns as f64),
@@ -107,7 +107,7 @@ fn table(trace: &Trace, summary: &Summary) -> String {
         false => output::plain(&figures) + "\n" + &output::plain(&places),
     };
     if is_short {
-        text += "hold 0 ns: no longer than recording itself takes, which is taken off\n";
+        text += "hold 0 ns: no longer than recording itself takes, which is subtracted\n";
     }
     text
 }

@@ -134,7 +134,10 @@ impl Machine {
             let old = file.with_extension("toml.old");
             std::fs::rename(file, &old).map_err(|error| launch::unwritable(&old, &error))?;
             let (old, new) = (old.display(), file.display());
-            warn(format!("what could not be read is '{old}' now"), format!("diff '{old}' '{new}'"));
+            warn(
+                format!("the file that couldn't be read is now '{old}'"),
+                format!("diff '{old}' '{new}'"),
+            );
         }
         let text = toml::to_string(self).expect("a machine has no maps with keys that TOML lacks");
         let text = format!("# Written by lockwright calibrate --write; docs/calibrate.md\n{text}");

@@ -89,10 +89,10 @@ impl<'a> Remote<'a> {
     pub(crate) fn table(&self) -> Result<Table, Failure> {
         let fail = || {
             Failure::new(format!(
-                "process {} has no locks of ours yet, or runs under a tool that needs glibc's",
+                "process {} has not loaded our locks yet, or runs under a tool that needs glibc's",
                 self.process.pid
             ))
-            .hint("try again when it has started")
+            .hint("try again once it has started")
         };
         for _ in 0..100 {
             let at = self.word64(offset_of!(Mailbox, now))?;
@@ -198,11 +198,11 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
             Ok(None) => is_old |= read(SYMBOL).is_ok_and(|other| other.is_some()),
             Err(_) => {
                 return Err(Failure::new(format!(
-                    "process {} runs with '{}', and that file is gone",
+                    "process {} runs with '{}', but that file is gone",
                     process.pid,
                     map.path.display()
                 ))
-                .hint("restart it, with the present library"));
+                .hint("restart it with the current library"));
             }
         }
     }
@@ -211,7 +211,8 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
     }
     Err(Failure::new(format!("process {} ({}) runs without lockwright", process.pid, process.name()))
         .hint(format!(
-            "lockwright attach {}, or `lockwright run -- PROGRAM`; with --stats the program is our child. Or only look: \
+            "lockwright attach {}, or `lockwright run -- PROGRAM`; under --stats the program is a child of that \
+             command. To only look: \
              lockwright profile -p {} --sample",
             process.pid, process.pid
         )))
@@ -220,7 +221,7 @@ pub(crate) fn symbol_in(process: &Process, symbol: &str) -> Result<u64, Failure>
 /// The process has another version's library.
 pub(crate) fn other_version(process: &Process) -> Failure {
     Failure::new(format!(
-        "process {} runs with another version of lockwright than this command's",
+        "process {} runs with another version of lockwright than this command",
         process.pid
     ))
     .hint("lockwright --version; or restart it")

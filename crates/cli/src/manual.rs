@@ -74,7 +74,7 @@ const EXITS: &[(&str, &[&str], &str)] = &[
     ("1", &["explore"], "A schedule breaks a rule."),
     ("1", &["reproduce"], "A result is not accepted, or a check failed."),
     ("1", &["merge"], "As the experiment's own command."),
-    ("1", &["profile"], "With --order --fail-on-inversion: a deadlock can happen."),
+    ("1", &["profile"], "With --order --fail-on-inversion: a deadlock is possible."),
     ("1", &["validate"], "A bar is missed."),
     ("1", &["ctl"], "With --guard: the change made it worse, and is rolled back."),
     (
@@ -88,7 +88,7 @@ const EXITS: &[(&str, &[&str], &str)] = &[
     (
         "130",
         &["compare", "tune", "bench", "profile"],
-        "Ctrl-C. What was measured until then is reported.",
+        "Ctrl-C. What was measured so far is reported.",
     ),
     ("130", &["calibrate", "validate"], "Ctrl-C. Nothing is written."),
     (
@@ -97,11 +97,7 @@ const EXITS: &[(&str, &[&str], &str)] = &[
         "Ctrl-C. Nothing is written, unless --shard or --resume keeps results.",
     ),
     ("130", &["explore"], "Ctrl-C. The number of schedules that were explored is printed."),
-    (
-        "130",
-        &["kernel"],
-        "Ctrl-C before --time was over. What was observed until then is reported.",
-    ),
+    ("130", &["kernel"], "Ctrl-C before --time was over. What was observed so far is reported."),
     ("130", &["ctl"], "Ctrl-C with --guard. The old locks are back."),
     ("other", &["run", "record", "profile", "kernel"], "The program's own."),
 ];

@@ -33,7 +33,7 @@ impl Process {
             _ if error.raw_os_error() == Some(libc::ESRCH) => {
                 let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
                 let why = match status.contains("\nState:\tZ") {
-                    true => "has ended, and its parent has not noticed yet",
+                    true => "has ended, but its parent has not reaped it yet",
                     false => "is a kernel thread",
                 };
                 Failure::new(format!("process {pid} {why}"))
@@ -54,7 +54,7 @@ impl Process {
             }
             sleep(Duration::from_millis(1));
         }
-        Err(Failure::new(format!("another command is at process {pid}, and does not end"))
+        Err(Failure::new(format!("another command is working on process {pid} and doesn't finish"))
             .hint(format!("fuser -v /proc/{pid}")))
     }
 

@@ -50,7 +50,7 @@ impl Done {
 }
 
 /// The note for a figure on a machine other than the paper's.
-const ELSEWHERE: &str = "the paper's figures are of another machine: accepted or not says little";
+const ELSEWHERE: &str = "the paper used another machine, so the verdicts say little";
 
 const HEADER: [&str; 7] = ["target", "kind", "paper", "result", "[of seeds]", "accepted", "ok"];
 
@@ -218,7 +218,7 @@ pub(crate) fn summary(all: &[Done]) -> String {
     };
     let tally = Tally::of(rows());
     let mut text = format!(
-        "{}: {accepted} of {} accepted, {missed} not, {} of missing locks{lacking}\n  {}\n  {}\n",
+        "{}: {accepted} of {} accepted, {missed} not, {} for missing locks{lacking}\n  {}\n  {}\n",
         count(all.len(), "figure"),
         count(accepted + missed, "result"),
         count(missing, "row"),
@@ -335,7 +335,7 @@ mod tests {
         let text = summary(&all);
         let missing = all[0].report.rows.iter().filter(|row| !row.missing.is_empty()).count();
         assert!(
-            missing > 0 && text.contains(&format!("{missing} rows of missing locks")),
+            missing > 0 && text.contains(&format!("{missing} rows for missing locks")),
             "{text}"
         );
         assert!(all[0].cells().iter().any(|cells| cells[6] == "missing: rcl"));

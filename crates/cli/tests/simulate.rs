@@ -79,7 +79,7 @@ fn the_simulators_own_speed_is_real_and_does_not_change_what_it_prints() -> Resu
     let (plain, timed) = (good(&arguments)?, good(&[&arguments[..], &["--speed"]].concat())?);
     assert_eq!(plain.text(), timed.text().replace(" --speed", ""));
     let said = timed.errors();
-    assert!(said.contains("simulator (real): ") && said.contains(" events/s a core"), "{said}");
+    assert!(said.contains("simulator (real): ") && said.contains(" events/s per core"), "{said}");
     let whole: Value = serde_json::from_str(&plain.text())?;
     let run = &whole["points"][0]["runs"][0];
     let count = |key: &str| run[key].as_u64().context("a count");
@@ -126,7 +126,7 @@ fn a_class_that_got_nothing_is_said_everywhere() -> Result<()> {
     let (_, latencies) = text.rsplit_once("\n\nlock ").context("a second table")?;
     let little = latencies.lines().find(|line| line.starts_with("asl-mcs")).context("a row")?;
     ensure!(little.ends_with(" none") && latencies.contains("P99 little\n"), "{text}");
-    let note = "note: asl-mcs: no operation ended on a little core within 100 us, as its window is up to 100ms: \
+    let note = "note: asl-mcs: no operation finished on a little core within 100 us, as its window is up to 100ms: \
                 --duration 300ms shows them";
     ensure!(unbroken(&text).contains(note), "{text}");
     ensure!(!text.contains("note: mcs"), "{text}");
@@ -254,8 +254,7 @@ fn notes_of(last: TraceThread, locks: &str) -> Result<Vec<String>> {
 #[test]
 fn a_replay_says_why_a_class_of_cores_finished_nothing() -> Result<()> {
     let idle = TraceThread { steps: vec![Step::Compute(5_000)], ..TraceThread::default() };
-    let none =
-        "no operation ended on a little core within 400 us: its threads take no lock in the trace";
+    let none = "no operation finished on a little core within 400 us: its threads take no lock in the trace";
     // Whatever the lock: a window has nothing to do with it.
     assert_eq!(notes_of(idle, "mcs,asl")?, [format!("mcs: {none}"), format!("asl: {none}")]);
     let steps =
@@ -264,7 +263,7 @@ fn a_replay_says_why_a_class_of_cores_finished_nothing() -> Result<()> {
     let notes = notes_of(late, "asl")?;
     let [note] = &notes[..] else { anyhow::bail!("{notes:?}") };
     ensure!(note.contains(" us before the end; --duration 4ms may show some"), "{note}");
-    ensure!(note.contains(" within 400 us: the first began "), "{note}");
+    ensure!(note.contains(" within 400 us: the first started "), "{note}");
     Ok(())
 }
 

@@ -37,19 +37,19 @@ pub(super) struct Args {
     /// Programs, or the first letters of their names (default: all; --list prints them).
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     only: Vec<String>,
-    /// Locks to compare with glibc's, with options as in `fifo:bypass=64`.
+    /// Locks to compare with glibc's, with options such as `fifo:bypass=64`.
     #[arg(long, value_name = "LOCK,...", value_delimiter = ',', default_values = ["auto"])]
     lock: Vec<String>,
-    /// How long each load lasts; programs that only end get work for about as long.
+    /// How long each load lasts; programs that end by themselves get work for about as long.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=60))]
     time: u32,
     /// How many rounds; every round runs every lock once.
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Folder of the report (default: `eval/programs` in cargo's target folder).
+    /// Folder for the report (default: `eval/programs` in cargo's target folder).
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// One round of 1 s: shows that everything works, measures nothing, judges nothing.
+    /// One round of 1 s: shows that everything works; no verdicts.
     #[arg(long, conflicts_with_all = ["time", "rounds"])]
     quick: bool,
     /// Print the programs.

@@ -76,7 +76,7 @@ pub(crate) fn caution(plan: &Plan, measured: &Measured, machine: &Machine) -> Op
 /// What was kept and discarded, and anything else that the reader must know.
 pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
     let mut lines = vec![format!(
-        "groups kept: {}, discarded because the line transfer changed by more than 1.6 times: {}{}",
+        "groups kept: {}, discarded because the line transfer changed by more than a factor of 1.6: {}{}",
         measured.kept,
         measured.discarded,
         match measured.given_up {
@@ -90,34 +90,36 @@ pub(crate) fn notes(plan: &Plan, measured: &Measured) -> Vec<String> {
             "line transfer, one way: {:.0} ns [{:.0} .. {:.0}]",
             s.median, s.min, s.max
         )),
-        None => lines
-            .push("warning: one CPU: no line transfer to watch, nothing runs in parallel".into()),
+        None => lines.push(
+            "warning: one CPU: no line transfer to watch, and nothing runs in parallel".into(),
+        ),
     }
     if plan.rows.iter().any(|r| r.point.latency) {
         lines.push(format!(
-            "wait and hold: a separate pass of {} s that takes the time of every operation; throughput is untouched",
+            "wait and hold: a separate pass of {} s that times every operation; it doesn't affect throughput",
             plan.time_s / 2.0
         ));
     }
     if plan.ceilings.iter().any(|row| !row.is_empty()) {
         lines.push(
-            "(ceiling): two threads with a CPU each and a test-and-set lock, or one CPU alone, whichever is more; of the same groups"
+            "(ceiling): two threads with a CPU each and a test-and-set lock, or one CPU alone, whichever does more; \
+             from the same groups"
                 .into(),
         );
         lines.push(
-            "of the ceiling: may exceed 1, as runs follow each other (noise), other locks may take turns better than \
-             test-and-set does, and on more than two CPUs more threads may do more"
+            "of the ceiling: may exceed 1: runs follow each other (noise), other locks may take turns better than \
+             test-and-set, and on more than two CPUs more threads may do more"
                 .into(),
         );
     }
     let answers = measured.samples.iter().filter(|sample| sample.answer.is_some()).count();
     lines.push(format!(
-        "which lock ran: each of {answers} workers was asked, and had the one that its line names"
+        "which lock ran: each of {answers} workers was asked, and ran the lock that its line names"
     ));
     lines.push(energy_line(measured));
     lines.extend(measured.energy.notes.iter().cloned());
     if measured.interrupted {
-        lines.push("warning: interrupted: what was measured until then".into());
+        lines.push("warning: interrupted: shows what was measured so far".into());
     }
     lines.extend(measured.notes.iter().map(|n| format!("warning: {n}")));
     lines.push("columns: docs/bench.md".into());

@@ -140,7 +140,7 @@ pub(crate) fn tables(
         }
     }
     add(
-        "epochs and their latency, by class of cores (0 is the fastest), without the first third of each run, in which \
+        "epochs and their latency, by class of cores (0 is the fastest), without the first third of each run, while \
          windows settle; 'of SLO': P99 by the SLO, 'over': share of the epochs that took longer",
         &["lock", "class", "epochs/s", "P50", "P99", "P99.9", "max", "of SLO", "over"],
         lines,

@@ -112,7 +112,7 @@ pub(crate) fn asl(library: &Path) -> Result<Suite> {
     let cpus = system::cpus();
     let Some(&little) = cpus.get(1) else {
         bail!(
-            "the suite 'asl' wants a big and a little core: two CPUs\nhint: lockwright bench --suite bars"
+            "the suite 'asl' needs a big and a little core: two CPUs\nhint: lockwright bench --suite bars"
         );
     };
     let machine = |factor: &str| Some(system::one_little(little, factor));

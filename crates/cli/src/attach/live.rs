@@ -99,7 +99,7 @@ fn load<'a>(process: &'a Process, library: &Path) -> Result<Two<'a>, Failure> {
     };
     for image in others.iter().filter(|image| image.may_be_sanitizer(&process.program())) {
         if address(image, "__tsan_init")?.is_some() {
-            return Err(refuse("ThreadSanitizer watches it, which knows glibc's locks alone"));
+            return Err(refuse("ThreadSanitizer watches it and knows only glibc's locks"));
         }
     }
     let dlopen = address(libc, "dlopen")?
@@ -151,7 +151,7 @@ fn lead(process: &Process, two: &Two<'_>, to: To) -> Result<Option<Done>, Failur
         if Instant::now() > end {
             let who = busy.map_or("the process".to_owned(), |id| format!("thread {id}"));
             return Err(Failure::new(format!(
-                "{who} is in the dynamic linker all the time, and process {} stays as it was",
+                "{who} never leaves the dynamic linker; process {} stays as it was",
                 process.pid
             ))
             .hint("try again"));

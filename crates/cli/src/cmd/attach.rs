@@ -51,7 +51,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
         catalog::warn_of_textbook([lock.as_str()], &instead);
     }
     output::print(&format!(
-        "{} ({}): attached, {lock}; {} words in {} files lead to our locks\nits threads stood still for {:.1} ms\n",
+        "{} ({}): attached, {lock}; {} entries in {} files lead to our locks\nits threads were stopped for {:.1} ms\n",
         process.pid,
         process.name(),
         done.words,

@@ -115,7 +115,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             let gap = if calibration.notes.is_empty() { "" } else { "\n" };
             output::print(&format!("{gap}\nMUTEXEE's parameters:\n"))?;
             output::print_table(&machine.table())?;
-            output::print(&output::beside("\na turn of waiting by: ", &machine.pauses()))?;
+            output::print(&output::beside("\none pause by: ", &machine.pauses()))?;
         }
         let place = place.map_or(String::new(), |place| format!(" {}", place.display()));
         output::print(&format!("\nwritten: {shown}{place}\n"))?;

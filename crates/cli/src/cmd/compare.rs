@@ -113,9 +113,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let server = server(&args)?;
     if limit.is_some() && patterns.is_empty() && !args.with_epochs() {
         return Err(Failure::new(
-            "with --time all runs take as long: nothing is left that decides",
+            "with --time, all runs take the same time: nothing is left to compare",
         )
-        .hint("a figure of the program's output: --more 'rate: (?<rate>[0-9.]+)'"));
+        .hint("compare a figure of the program's output: --more 'rate: (?<rate>[0-9.]+)'"));
     }
     let (name, arguments) = args.command.split_first().expect("clap asks for a program");
     let path = find::program(name)?;
@@ -152,7 +152,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if machine.load > 0.5 {
         warn(
             format!("other programs compete for the CPUs (load average {:.1})", machine.load),
-            "with less beside it, the answer comes sooner",
+            "stop other programs: the answer then comes sooner",
         );
     }
     let futexes = Futexes::here();
@@ -243,7 +243,7 @@ fn settings(args: &Args, emulate: Option<&str>) -> Result<Vec<Setting>, Failure>
     for name in catalog::split(&args.lock) {
         catalog::check(&name)?;
         if settings.iter().any(|known| known.name == name) {
-            return Err(Failure::new(format!("'{name}' is there twice (--lock)"))
+            return Err(Failure::new(format!("'{name}' appears twice in --lock"))
                 .hint("for example --lock glibc,auto,fifo"));
         }
         // Only the library measures epochs, and slows cores.
@@ -268,7 +268,7 @@ fn patterns(args: &Args) -> Result<Vec<Pattern>, Failure> {
         let pattern = Pattern::read(text, more, number)?;
         if patterns.iter().any(|known| known.figure.name == pattern.figure.name) {
             return Err(Failure::new(format!("two figures called '{}'", pattern.figure.name))
-                .hint("name them by their groups: (?<rate>[0-9.]+)"));
+                .hint("name the groups differently: (?<rate>[0-9.]+)"));
         }
         patterns.push(pattern);
     }
@@ -281,8 +281,8 @@ fn server(args: &Args) -> Result<Option<Server>, Failure> {
         (Some(port), _) => Ready::Port(port),
         (None, Some(command)) => Ready::Command(command.clone()),
         (None, None) => {
-            return Err(Failure::new("--load: when may it begin?")
-                .hint("--port 8080, or --ready COMMAND, which succeeds when the server is ready"));
+            return Err(Failure::new("--load: nothing says when the server is ready")
+                .hint("--port 8080, or --ready COMMAND that succeeds once it is"));
         }
     };
     Ok(Some(Server { load, ready }))

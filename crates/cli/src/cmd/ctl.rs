@@ -318,7 +318,7 @@ fn level(pid: libc::pid_t, args: &LevelArgs) -> Result<ExitCode, Failure> {
     match args.time {
         Some(_) if asked == Level::Off => {
             return Err(Failure::new(
-                "'off' ends with the next command that asks for more, not by --for",
+                "'off' takes no --for: it lasts until a command asks for more",
             )
             .hint(format!("lockwright ctl {pid} level off")));
         }
@@ -327,7 +327,7 @@ fn level(pid: libc::pid_t, args: &LevelArgs) -> Result<ExitCode, Failure> {
         None => live.begin(&process, asked)?,
     }
     let now = live.level(&process)?;
-    let why = if now == asked { "" } else { ", because somebody else asks for it" };
+    let why = if now == asked { "" } else { ", because another command asks for it" };
     output::print(&format!("{pid} ({}) counts: {}{why}\n", process.name(), now.name()))?;
     Ok(ExitCode::SUCCESS)
 }
@@ -345,7 +345,10 @@ fn dump(pid: libc::pid_t, args: DumpArgs) -> Result<ExitCode, Failure> {
 fn reset(pid: libc::pid_t) -> Result<ExitCode, Failure> {
     let process = Process::open(pid)?;
     let locks = segment::reset(&process)?;
-    output::print(&format!("{pid} ({}): the counts of {locks} locks are 0\n", process.name()))?;
+    output::print(&format!(
+        "{pid} ({}): reset the counts of {locks} locks to 0\n",
+        process.name()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let process = Process::open(args.pid)?;
     let done = attach::detach(&process)?;
     output::print(&format!(
-        "{} ({}): detached; {} words in {} files lead to glibc's locks again\nits threads stood still for {:.1} ms\n",
+        "{} ({}): detached; {} entries in {} files lead to glibc's locks again\nits threads were stopped for {:.1} ms\n",
         process.pid,
         process.name(),
         done.words,

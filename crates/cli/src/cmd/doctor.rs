@@ -57,7 +57,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::FAILURE);
     }
     if program.links_ours {
-        report.fact("verdict", "reachable: it is static, and links our locks");
+        report.fact("verdict", "reachable: it is static and links our locks");
         output::print(&report.text)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -66,7 +66,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if let Some(linker) = program.foreign_linker().filter(|_| !args.run) {
         let path = program.path.display();
         return Err(Failure::new(format!(
-            "cannot look at '{path}' without running it: its dynamic linker, '{linker}', is not root's"
+            "cannot inspect '{path}' without running it: its dynamic linker, '{linker}', doesn't belong to root"
         ))
         .hint(format!("if you trust it: lockwright doctor --run '{path}'")));
     }
@@ -138,7 +138,7 @@ impl Found {
         let path = program.path.display();
         let run = format!("lockwright doctor --run '{path}'");
         if !self.imports.is_disjoint(&self.replaced) {
-            let hint = format!("which of its locks wait? {run}");
+            let hint = format!("to see which locks it waits for: {run}");
             let hints = if self.own.is_empty() { Vec::new() } else { vec![hint] };
             return Verdict { is_reachable: true, words: "reachable".into(), hints };
         }
@@ -150,11 +150,11 @@ impl Found {
             },
             None => Verdict {
                 is_reachable: true,
-                words: "reachable, but nothing to replace was found in its files".into(),
+                words: "reachable, but its files call no lock functions".into(),
                 hints: vec![if is_script(program) {
-                    format!("programs that the script starts may lock: {run}")
+                    format!("programs that the script starts may use locks: {run}")
                 } else {
-                    format!("libraries loaded later may lock: {run}")
+                    format!("libraries loaded later may use locks: {run}")
                 }],
             },
         }
@@ -167,7 +167,7 @@ impl Found {
             return verdict;
         }
         Verdict {
-            hints: vec!["too few waits to judge by: give the program more to do".into()],
+            hints: vec!["too few waits to judge: give the program more work".into()],
             ..verdict
         }
     }
@@ -260,7 +260,7 @@ impl Waits {
         let hints = match others.next() {
             Some((object, whose, _)) if share < MOST => vec![match whose {
                 Some(whose) => whose.advice().into(),
-                None => format!("link our locks in the place of those of '{object}': docs/sync.md"),
+                None => format!("link our locks instead of those of '{object}': docs/sync.md"),
             }],
             _ => Vec::new(),
         };
@@ -342,7 +342,7 @@ impl Report {
         if imports.is_empty() {
             self.fact(
                 "imports",
-                "no pthread locks at its start; libraries that it loads later may",
+                "no pthread locks at its start; libraries loaded later may use some",
             );
         } else {
             let ours = imports.intersection(replaced).count();
@@ -371,7 +371,7 @@ impl Report {
 
     fn trace(&mut self, trace: &Trace, waits: &Waits, limit: u64) {
         let end = match trace.end {
-            None => format!("ended by us after {limit} s"),
+            None => format!("stopped by lockwright after {limit} s"),
             Some(status) => match (status.code(), status.signal()) {
                 (Some(code), _) => format!("exit code {code}"),
                 (None, signal) => format!("signal {}", signal.unwrap_or_default()),
@@ -380,8 +380,8 @@ impl Report {
         self.fact("run", end);
         let joins = match trace.joins {
             0 => String::new(),
-            1 => " (and one for a thread to end)".to_owned(),
-            joins => format!(" (and {joins} for threads to end)"),
+            1 => " (and one thread join)".to_owned(),
+            joins => format!(" (and {joins} thread joins)"),
         };
         if waits.total == 0 {
             self.fact("waits", format!("none{joins}: nothing was contended"));

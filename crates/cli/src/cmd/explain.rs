@@ -29,7 +29,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 fn page(entry: &Entry) -> String {
     let place = match entry.kind {
         Kind::Front => "front: the mutex itself is the lock, with glibc's own protocol",
-        Kind::Whole => "textbook: as published; under the preload, a thread takes it before the mutex",
+        Kind::Whole => {
+            "textbook: as published; under the preload, a thread takes it before the mutex"
+        }
         Kind::ReadWrite if entry.id == lockwright_locks::rw::rwlock::ENTRY.id => {
             "readers-writer: serves pthread_rwlock_t; also for sim, explore and bench"
         }

@@ -180,7 +180,7 @@ fn what(args: &Args) -> Result<What, Failure> {
     let Some(types) = &args.r#type else { return Ok(What::Locks(u64::MAX)) };
     let kinds = kinds_of(split(types).iter().map(String::as_str));
     let kinds = kinds.map_err(|UnknownType { name }| {
-        let failure = Failure::new(format!("no type of lock is called '{name}' (--type)"));
+        let failure = Failure::new(format!("unknown lock type '{name}' (--type)"));
         failure.hint(match nearest(&name, UnknownType::known()) {
             _ if name.starts_with("futex") => "lockwright kernel --futex".to_owned(),
             Some(close) => format!("did you mean '{close}'?"),
@@ -188,7 +188,7 @@ fn what(args: &Args) -> Result<What, Failure> {
         })
     })?;
     match kinds {
-        0 => Err(Failure::new("no type of lock in --type").hint("for example --type mutex,rwsem")),
+        0 => Err(Failure::new("--type names no lock type").hint("for example --type mutex,rwsem")),
         kinds => Ok(What::Locks(kinds)),
     }
 }
@@ -232,7 +232,7 @@ fn unmatched(args: &Args, all: &[Named]) {
         _ => None,
     };
     let count: u64 = all.iter().map(|wait| wait.sum.count).sum();
-    output::say(&format!("{count} waits were observed, none of which the filters ask for\n"));
+    output::say(&format!("{count} waits were observed, but none matches the filters\n"));
     if let Some(close) = close {
         output::say(&format!("hint: did you mean '{}'?\n", output::shown(close)));
     }

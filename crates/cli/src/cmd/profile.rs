@@ -196,8 +196,8 @@ fn watched(args: &Args, pid: libc::pid_t, time: Duration) -> Result<ExitCode, Fa
 fn program(args: &Args) -> Result<ExitCode, Failure> {
     check(args)?;
     if args.lock.as_deref() == Some("glibc") && !args.order {
-        return Err(Failure::new("--lock glibc: the library counts what its own locks do")
-            .hint("glibc's, from outside: lockwright profile -p PID --sample"));
+        return Err(Failure::new("--lock glibc: the library counts only its own locks")
+            .hint("glibc's locks, from outside: lockwright profile -p PID --sample"));
     }
     let library = args.library.as_deref();
     let (lock, level) = (args.lock.as_deref(), args.level.into());
@@ -254,7 +254,9 @@ fn deliver(
 ) -> Result<(), Failure> {
     if let Some(file) = &args.flame {
         match folded.is_empty() {
-            true => output::say(&format!("nothing to draw: '{}' is not written\n", file.display())),
+            true => {
+                output::say(&format!("nothing to draw: '{}' was not written\n", file.display()))
+            }
             false => write(file, |to| flame::draw(title, unit, folded, to))?,
         }
     }

@@ -121,7 +121,7 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     let running = leftovers::running(folder.path());
     if running > 0 {
         let are = if running == 1 { "process still runs" } else { "processes still run" };
-        say(&format!("{running} {are}: what it did until now is in the trace\n"));
+        say(&format!("{running} {are}: what it did so far is in the trace\n"));
         // They may still make files there.
         let _ = folder.keep();
     } else {

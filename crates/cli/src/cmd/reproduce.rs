@@ -208,7 +208,7 @@ fn check(chosen: &[(Figure, &'static Experiment)], machine: &Arc<Profile>) -> Re
         experiment.check(machine.clone()).map_err(|error| {
             let hint = match chosen {
                 [_] => format!("on the paper's machine, {own}: lockwright reproduce {figure}"),
-                _ => format!("leave it out, or take {own}: lockwright reproduce {figure}"),
+                _ => format!("leave it out, or use {own}: lockwright reproduce {figure}"),
             };
             Failure::new(format!("{figure} {error}")).hint(hint)
         })?;

@@ -205,7 +205,7 @@ fn with_stats(
         record.epochs().any(|(known, _)| known == name || known.ends_with(&suffix))
     };
     for name in asked.iter().filter(|name| !ran(name)) {
-        say(&format!("{name}: its function was not called, or not by the dynamic linker\n"));
+        say(&format!("{name}: its function was not called, or not through the dynamic linker\n"));
     }
     if let Some((name, file)) = file {
         epochs::write(&record, &names, name, file)

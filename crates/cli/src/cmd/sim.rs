@@ -132,10 +132,10 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failur
     if args.timeline.is_some() {
         if plan.rows.len() > 1 {
             return Err(Failure::new(format!(
-                "--timeline is of one run, not of {} points",
+                "--timeline shows one run, not {} points",
                 plan.rows.len()
             ))
-            .hint("one lock, one machine, one number of threads, no --sweep"));
+            .hint("give one lock, one machine, one number of threads, no --sweep"));
         }
         plan.runs[0].timeline = Some(TIMELINE);
     }
@@ -197,7 +197,7 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failur
         if timeline.dropped > 0 {
             crate::hints::warn(
                 format!(
-                    "the timeline lacks {} entries after its first {TIMELINE}",
+                    "the timeline has its first {TIMELINE} entries; {} more were left out",
                     timeline.dropped
                 ),
                 "a shorter run fits: --duration 1ms",
@@ -221,7 +221,7 @@ fn speed(outcomes: &[Outcome], took: Duration) -> String {
     let count = |of: fn(&Outcome) -> u64| outcomes.iter().map(of).sum::<u64>() as f64;
     let (events, steps) = (count(|one| one.events), count(|one| one.steps));
     format!(
-        "simulator (real): {seconds:.2} s of CPU time; {} events/s a core, {} steps/s\n",
+        "simulator (real): {seconds:.2} s of CPU time; {} events/s per core, {} steps/s\n",
         si(events / seconds),
         si(steps / seconds),
     )

@@ -71,7 +71,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
 /// What is not in force yet.
 pub(super) fn posted(process: &Process, table: &Table) -> String {
     format!(
-        "{} ({}): {} is posted; in force as soon as a thread has to wait for a mutex\n",
+        "{} ({}): {} is posted; it takes effect when a thread next waits for a mutex\n",
         process.pid,
         process.name(),
         table.default

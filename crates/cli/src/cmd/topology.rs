@@ -80,7 +80,7 @@ pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> 
     });
     let slowed: Vec<_> = slowed.collect();
     Ok(match slowed.is_empty() {
-        true => format!("no core is slowed (a factor does it: '{}x3.75')", example(&online)),
+        true => format!("no core is slowed (add a factor: '{}x3.75')", example(&online)),
         false => slowed.join(", "),
     })
 }
@@ -89,7 +89,7 @@ pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> 
 fn known_classes(spec: &str, what: &str, who: &str) -> Result<(), Failure> {
     misspelt_class(spec).map_or(Ok(()), |(name, meant)| {
         Err(Failure::new(format!("bad {what} '{spec}' ({who}): unknown class '{name}'"))
-            .hint(format!("did you mean '{meant}'? A name of your own is less like it")))
+            .hint(format!("did you mean '{meant}'? A name of your own must be less similar")))
     })
 }
 

@@ -139,7 +139,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     if machine.load > 0.5 {
         warn(
             format!("other programs compete for the CPUs (load average {:.1})", machine.load),
-            "let nothing else run beside it",
+            "stop other programs first",
         );
     }
     let energy = Source::here(machine::watts());
@@ -227,10 +227,8 @@ pub(super) fn limit(seconds: f64) -> Result<Duration, Failure> {
 fn with_slo(text: &str, slo_ns: u64) -> Result<String, Failure> {
     let (function, percentile) = text.split_once('@').map_or((text, None), |(f, p)| (f, Some(p)));
     if function.replace("::", "").contains(':') {
-        return Err(Failure::new(format!(
-            "epoch '{text}': an SLO in it: the range gives the SLOs"
-        ))
-        .hint("for example --epoch get=leveldb_get, or --epoch get=leveldb_get@p99.9"));
+        return Err(Failure::new(format!("epoch '{text}' has an SLO: --slo-range gives the SLOs"))
+            .hint("for example --epoch get=leveldb_get, or --epoch get=leveldb_get@p99.9"));
     }
     let percentile = percentile.map_or(String::new(), |percentile| format!("@{percentile}"));
     Ok(format!("{function}:{slo_ns}ns{percentile}"))
@@ -245,6 +243,6 @@ mod tests {
         let at = |text| with_slo(text, 20_000).map_err(|failure| failure.to_string());
         assert_eq!(at("get=leveldb_get").unwrap(), "get=leveldb_get:20000ns");
         assert_eq!(at("get=db::get@p99.9").unwrap(), "get=db::get:20000ns@p99.9");
-        assert!(at("get=f:20us").unwrap_err().contains("an SLO in it"));
+        assert!(at("get=f:20us").unwrap_err().contains("has an SLO"));
     }
 }

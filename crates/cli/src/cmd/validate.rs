@@ -68,7 +68,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let validation = match result {
         Ok(validation) => validation,
         Err(Error::Interrupted) => {
-            output::say("interrupted: nothing is said of a part, nothing written\n");
+            output::say("interrupted: no verdict, nothing written\n");
             return Ok(ExitCode::from(INTERRUPTED));
         }
         Err(error @ Error::OtherMachine { .. }) => {
@@ -171,7 +171,7 @@ fn in_words(profile: &Profile, validation: &Validation) -> String {
         |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.3}"));
     let mut text = format!(
         "\nreal and simulated: {}\n{} comparisons with one thread, {} with two, {} pairs of locks; {missing} combinations without enough passes\n\
-         {} passes: {} count, {} preempted, {} changed meanwhile, {} not as the profile says\n\
+         {} passes: {} count, {} preempted, {} changed meanwhile, {} don't match the profile\n\
          1 thread: median factor {}, largest {}\n",
         profile.title,
         summary.alone,
@@ -188,7 +188,7 @@ fn in_words(profile: &Profile, validation: &Validation) -> String {
     if summary.outside > 0 {
         let _ = writeln!(
             text,
-            "1 thread, no computation and no gap: {} comparisons that the model does not predict, {} within 10 %: not judged",
+            "1 thread, no computation, no gap: {} comparisons that the model doesn't cover, {} within 10 %: not judged",
             summary.outside,
             number(summary.outside_within),
         );

@@ -45,7 +45,7 @@ impl Futexes {
             // Ourselves, to see whether we may.
             Some(id) if count(id, 0).is_ok() => Self::Counted(id),
             Some(_) => Self::Not(
-                "the kernel lets us open no such event",
+                "the kernel doesn't let us open this event",
                 "sudo sysctl kernel.perf_event_paranoid=1",
             ),
         }

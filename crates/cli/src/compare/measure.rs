@@ -138,9 +138,9 @@ fn something_decides(figures: &Figures) -> Result<(), Failure> {
     match figures.first() {
         Some((figure, _)) if !figure.is_cost => Ok(()),
         _ => Err(Failure::new(
-            "the runs took the time that they were given, and had no epochs: nothing decides",
+            "the runs used up their --time and had no epochs: nothing is left to compare",
         )
-        .hint("a figure of the program's output: --more 'rate: (?<rate>[0-9.]+)'")),
+        .hint("compare a figure of the program's output: --more 'rate: (?<rate>[0-9.]+)'")),
     }
 }
 

@@ -61,11 +61,11 @@ impl Report<'_> {
         };
         let why = match () {
             () if self.failed => "then a run failed",
-            () if self.measured.interrupted => "then it was interrupted",
-            () if self.measured.stopped => "then it was clear",
-            () => "as many as were allowed",
+            () if self.measured.interrupted => "then interrupted",
+            () if self.measured.stopped => "then the result was clear",
+            () => "as many as allowed",
         };
-        format!("{rounds} of {} settings in turns{after}; {why}", self.settings.len())
+        format!("{rounds} of {} settings, interleaved{after}; {why}", self.settings.len())
     }
 
     /// The name of the setting that the others are compared with.
@@ -128,7 +128,7 @@ impl Report<'_> {
     fn finding(&self, setting: &Setting, figure: &Figure, cell: &Cell) -> String {
         let (name, base) = (&setting.name, self.base());
         let (Some(interval), Some(finding)) = (cell.to_first, cell.finding) else {
-            return format!("{name}: no verdict by fewer than {FEWEST} rounds");
+            return format!("{name}: no verdict from fewer than {FEWEST} rounds");
         };
         let times = times(figure, &interval);
         let margin = self.margin();
@@ -136,10 +136,12 @@ impl Report<'_> {
             Finding::Better => format!("{name} is better than {base}: {times}"),
             Finding::Worse => format!("{name} is worse than {base}: {times}"),
             Finding::Same => {
-                format!("{name} makes no difference: {times}; below {margin} % doesn't count")
+                format!("{name} makes no difference: {times}; less than {margin} % doesn't count")
             }
             Finding::Unclear => {
-                format!("noise hides what {name} does: {times}; below {margin} % doesn't count")
+                format!(
+                    "noise hides the effect of {name}: {times}; less than {margin} % doesn't count"
+                )
             }
         }
     }
@@ -156,7 +158,7 @@ impl Report<'_> {
                 self.outcome.as_good.iter().map(|at| self.settings[*at].name.as_str()).collect();
             if !as_good.is_empty() {
                 notes.push(format!(
-                    "it is not surely better than {} by as much as counts",
+                    "it is not surely better than {} by a margin that counts",
                     as_good.join(", ")
                 ));
             }
@@ -168,15 +170,15 @@ impl Report<'_> {
         let rounds = self.measured.rounds;
         if is_unclear {
             notes.push(format!(
-                "for an answer: let nothing else run, make the runs longer, or take more than {rounds} --rounds"
+                "for a clear answer: stop other programs, make the runs longer, or use more than {rounds} --rounds"
             ));
         }
         let confidence = self.outcome.rows.iter().flat_map(|row| &row.cells);
         let confidence = confidence.filter_map(|cell| Some(cell.to_first?.confidence));
         if let Some(least) = confidence.min_by(f64::total_cmp) {
             notes.push(format!(
-                "'to {base}': times as good, more than 1 is better; 'surely': with {} confidence, \
-                 by the ratios of {rounds} rounds",
+                "'to {base}': times as good, more than 1 is better; 'surely': with {} confidence, from the ratios \
+                 of {rounds} rounds",
                 percent(least)
             ));
         }
@@ -184,7 +186,8 @@ impl Report<'_> {
         let has_epochs = first.clone().any(|(figure, _)| figure.name.starts_with("epoch '"));
         if has_epochs && !self.with_epochs {
             notes.push(
-                "it has epochs: --epochs compares their rates and percentiles, too".to_owned(),
+                "the program has epochs: --epochs compares their rates and percentiles, too"
+                    .to_owned(),
             );
         }
         let futexes = self.measured.first.iter().filter_map(|run| {

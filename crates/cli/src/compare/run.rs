@@ -89,7 +89,7 @@ pub(crate) fn once(
         0 => {}
         many => {
             return Err(Failure::new(format!(
-                "'{}' leaves {many} process{} behind, which we have ended",
+                "'{}' left {many} process{} behind, now ended",
                 what.program,
                 if many == 1 { "" } else { "es" }
             ))
@@ -100,8 +100,8 @@ pub(crate) fn once(
     if is_first && program.killed {
         desk.bar.suspend(|| {
             warn(
-                format!("'{}' did not end when it was asked to (SIGTERM): killed", what.program),
-                "its figures count all the same",
+                format!("'{}' did not end on SIGTERM: killed", what.program),
+                "its figures still count",
             );
         });
     }
@@ -283,7 +283,7 @@ impl Run<'_> {
                 let (how, setting) = (how(*status), &self.setting.name);
                 let last = last_line(&end_of(output.path()));
                 return Err(Failure::new(format!("the load failed ({how}) with {setting}{last}"))
-                    .hint(format!("what it wrote is in '{}'", keep(output.path()))));
+                    .hint(format!("its output is in '{}'", keep(output.path()))));
             }
             _ => {}
         }
@@ -304,14 +304,13 @@ impl Run<'_> {
         let output = end_of(wrote);
         for pattern in self.what.patterns {
             let (text, name) = (pattern.text(), &self.setting.name);
-            let wrong = |why: String| {
-                Failure::new(why).hint(format!("what it wrote is in '{}'", keep(wrote)))
-            };
+            let wrong =
+                |why: String| Failure::new(why).hint(format!("its output is in '{}'", keep(wrote)));
             match pattern.find(&output) {
                 Ok(Some(value)) => figures.push((pattern.figure.clone(), value)),
                 Ok(None) => {
                     return Err(wrong(format!(
-                        "{who} wrote nothing that '{text}' finds, with {name}"
+                        "{who} wrote nothing that matches '{text}', with {name}"
                     )));
                 }
                 Err(found) => {
@@ -355,7 +354,7 @@ impl Run<'_> {
         let last = last_line(&end_of(self.output.path()));
         let (program, setting) = (self.what.program, &self.setting.name);
         Failure::new(format!("'{program}' failed ({how}) with {setting}{last}"))
-            .hint(format!("what it wrote is in '{}'", keep(self.output.path())))
+            .hint(format!("its output is in '{}'", keep(self.output.path())))
     }
 
     fn lost(&self, error: &io::Error) -> Failure {

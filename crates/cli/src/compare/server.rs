@@ -51,7 +51,7 @@ impl Ready {
     /// For messages.
     pub(crate) fn words(&self) -> String {
         match self {
-            Self::Port(port) => format!("nothing answers at port {port}"),
+            Self::Port(port) => format!("nothing answers on port {port}"),
             Self::Command(command) => format!("'{command}' does not succeed"),
         }
     }
@@ -62,8 +62,8 @@ impl Ready {
         let began = Instant::now();
         while answers(*port) {
             if began.elapsed() > GONE {
-                return Err(Failure::new(format!("something answers at port {port} already"))
-                    .hint(format!("which process? ss -ltnp 'sport = :{port}'")));
+                return Err(Failure::new(format!("something answers on port {port} already"))
+                    .hint(format!("to see which process: ss -ltnp 'sport = :{port}'")));
             }
             sleep(Duration::from_millis(50));
         }

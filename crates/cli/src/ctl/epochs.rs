@@ -253,7 +253,7 @@ impl Remote {
         let pid = process.pid;
         if epochs.is_empty() {
             return Err(Failure::new(format!("process {pid} ({}) has no epochs", process.name()))
-                .hint("docs/epochs.md says how a program gets some, without a change to its source too"));
+                .hint("docs/epochs.md says how to add some, even without changing the source"));
         }
         if named.is_empty() {
             let names: Vec<&str> = epochs.iter().map(|epoch| epoch.name.as_str()).collect();

@@ -120,7 +120,7 @@ impl Guard<'_> {
                         "no thread of process {} has had to wait for a mutex since the switch: nothing to compare",
                         self.pid
                     ))
-                    .hint("without --guard it is posted, and in force as soon as one has to"));
+                    .hint("without --guard it is posted, and takes effect as soon as one has to"));
                 }
                 pair[which] = self.slice(&mut watched, slice)?;
                 bar.inc(1);
@@ -142,7 +142,7 @@ impl Guard<'_> {
         let now = table::base(&mailbox)?.words();
         if now != *posted {
             return Err(Failure::new(format!(
-                "somebody else has switched the locks of process {}: they stay as they are now",
+                "another command has switched the locks of process {}: they stay as they are now",
                 self.pid
             ))
             .hint(format!("lockwright ctl {}", self.pid)));

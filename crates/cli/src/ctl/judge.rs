@@ -162,11 +162,11 @@ impl Judged {
         drawn.add_row(["P99 of waits".to_owned(), old, new, "-".to_owned(), "-".to_owned()]);
         let mut text = plain(&drawn);
         text.push_str(
-            "before, after: medians; times as good: of pairs of slices, which see the same load\n",
+            "before, after: medians; times as good: within pairs of time slices, which see the same load\n",
         );
         if !self.throughput_known {
             text.push_str(
-                "throughput is not known: the process has no epochs, and there is no --counter\n",
+                "throughput is unknown: the process has no epochs, and --counter is not given\n",
             );
         }
         text

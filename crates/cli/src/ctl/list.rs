@@ -52,7 +52,7 @@ impl List {
         };
         let mut watched = Watched::open(pid, Level::Counters, lease(duration))?;
         let bar = progress(duration.as_millis() as u64, quiet);
-        bar.set_message(format!("looking at {pid}"));
+        bar.set_message(format!("watching {pid}"));
         sleep(duration);
         bar.finish_and_clear();
         let look = watched.look()?;
@@ -81,7 +81,7 @@ impl List {
         }
         if let Some(posted) = &self.posted {
             text.push_str(&format!(
-                "posted, and not taken yet: {}\n",
+                "posted, not in effect yet: {}\n",
                 posted.words().replace('\n', "; ")
             ));
         }

@@ -116,13 +116,13 @@ fn at(process: &Process, text: &str, address: u64) -> Result<Vec<String>, Failur
     if !address.checked_add(MUTEX_SIZE - 1).is_some_and(|last| is_there(address) && is_there(last))
     {
         return Err(Failure::new(format!("nothing lies at '{text}' in process {pid}"))
-            .hint(format!("the locks that it waits for: lockwright ctl {pid}")));
+            .hint(format!("to see which locks it waits for: lockwright ctl {pid}")));
     }
     if !address.is_multiple_of(8) {
         return Err(Failure::new(format!(
-            "no mutex lies at '{text}': it would begin at a multiple of 8"
+            "no mutex lies at '{text}': mutexes start at a multiple of 8"
         ))
-        .hint(format!("the locks that it waits for: lockwright ctl {pid}")));
+        .hint(format!("to see which locks it waits for: lockwright ctl {pid}")));
     }
     Ok(vec![absolute(address)])
 }

@@ -118,8 +118,8 @@ pub(crate) fn explain(epoch: &Epoch, names: &ClassNames) -> String {
         Verdict::Infeasible => {
             let all = epoch.all();
             format!(
-                "infeasible: of {} executions that were served first come, first served, {:.1} % took \
-                 longer than {slo} (allowed: {:.1} %): reordering can't keep it",
+                "infeasible: of {} executions that were served first come, first served, {:.1} % took longer than \
+                 {slo} (allowed: {:.1} %): no reordering can keep it",
                 thousands(all.at_fifo),
                 100.0 * all.at_fifo_violations as f64 / all.at_fifo.max(1) as f64,
                 100.0 * (1.0 - share(epoch)),
@@ -155,7 +155,7 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
         let _ = writeln!(text, "{}", output::wrapped(&format!("note: {note}")));
     }
     if record.running > 0 {
-        let _ = writeln!(text, "{} of the processes still run: figures until now", record.running);
+        let _ = writeln!(text, "{} of the processes still run: figures so far", record.running);
     }
     text
 }
@@ -169,11 +169,11 @@ fn one_class(record: &Record, names: &ClassNames) -> Option<String> {
     used.sort_unstable();
     used.dedup();
     let [only] = used[..] else { return None };
-    let ended = "all executions ended on one class of cores, where nobody gives way";
+    let ended = "all executions ended on one class of cores, so no thread stood by";
     Some(match names.count() {
         1 => format!("{ended}: see `lockwright topology`, or try --emulate"),
         _ => format!(
-            "{ended}: {}; perhaps the program was too short, or had too few threads that compute, for the others to take part",
+            "{ended}: {}; perhaps the program was too short, or had too few busy threads, to use the others",
             names.of(only)
         ),
     })

@@ -149,12 +149,14 @@ impl Collector for All {
         let gave_up =
             ("lockwright_lock_gave_up", "Waits that ended at their deadline, without the lock");
         self.counters(to, gave_up, |lock| lock.gave_up)?;
-        let blocked =
-            ("lockwright_lock_blocked_seconds", "Time in which somebody waited for the lock");
+        let blocked = (
+            "lockwright_lock_blocked_seconds",
+            "Time in which at least one thread waited for the lock",
+        );
         self.counters(to, blocked, |lock| lock.blocked_s)?;
-        let wait = ("lockwright_lock_wait_seconds", "Waits, as far as they were timed");
+        let wait = ("lockwright_lock_wait_seconds", "Waits that were timed");
         self.histograms(to, wait, |lock| &lock.wait)?;
-        let hold = ("lockwright_lock_hold_seconds", "Holds of threads that had to wait before");
+        let hold = ("lockwright_lock_hold_seconds", "Hold times of threads that had to wait");
         self.histograms(to, hold, |lock| &lock.hold)
     }
 }

@@ -16,7 +16,7 @@ impl Names {
         let kernel = Symbols::read().unwrap_or_default();
         if kernel.is_hidden() {
             warn(
-                "the kernel hides the names of its functions: the report has addresses",
+                "the kernel hides its function names: the report shows addresses",
                 "sudo sysctl kernel.kptr_restrict=1, and run it with CAP_SYSLOG, as with sudo",
             );
         }

@@ -52,8 +52,10 @@ impl Report<'_> {
         }
         if groups.len() > self.top {
             let more = groups.len() - self.top;
-            text +=
-                &format!("and {more} more, with less time (--top {}, or --json)\n", groups.len());
+            text += &format!(
+                "and {more} more, with less waiting time (--top {}, or --json)\n",
+                groups.len()
+            );
         }
         text + &self.notes()
     }
@@ -89,7 +91,7 @@ impl Report<'_> {
         let mut notes = Vec::new();
         if unended.count > 0 {
             notes.push(format!(
-                "not counted: {} that still went on, the longest for {}",
+                "not counted: {} still going on at the end, the longest for {}",
                 counted(unended.count, "wait"),
                 time(unended.longest_ns as f64)
             ));
@@ -109,7 +111,7 @@ impl Report<'_> {
         }
         if lost.unseen > 0 {
             notes.push(format!(
-                "of {} one end was not seen: not counted",
+                "not counted: {} whose start or end was missed",
                 counted(lost.unseen, "wait")
             ));
         }

@@ -127,8 +127,7 @@ fn advice(
         (Rule::Little, text, String::new())
     } else if let Some(site) = slow {
         let text = format!(
-            "shorten {}: others wait for it {} at a time. Where that is more than a wake-up, \
-             which takes {} here, another lock helps little",
+            "shorten {}: others wait {} for it at a time. If that exceeds a wake-up ({} here), another lock helps little",
             site.function,
             time(mean(&site) as f64),
             time(wake_up_ns as f64)
@@ -145,16 +144,16 @@ fn advice(
         (rule, text, target.draw())
     } else if is_starved {
         let text = format!(
-            "try a lock that keeps the order: somebody waited {} ({} or more) for sections of a \
-             tenth at most",
+            "try a lock that serves waiters in order: one waited {} ({} or more), though critical sections took a \
+             tenth of that at most",
             time(lock.wait.max_ns as f64),
             STARVED
         );
         (Rule::Starved, text, target.compare(lock, "fifo"))
     } else {
         let text = format!(
-            "compare locks: threads lost {} of their time here ({} or more), in sections shorter \
-             than a wake-up ({} here)",
+            "compare locks: threads lost {} of their time here ({} or more), in critical sections shorter than a \
+             wake-up ({} here)",
             percent(lost),
             LITTLE_SHOWN,
             time(wake_up_ns as f64)
@@ -164,8 +163,8 @@ fn advice(
     };
     let note = match in_sections >= RCL && rule != Rule::Little {
         true => format!(
-            "threads spent at least {} of their time in its sections or waiting for them. From {} on \
-             RCL's delegation won, on its authors' machine (lockwright has none yet)",
+            "threads spent at least {} of their time holding this lock or waiting for it. From {} on, delegation \
+             beat locks on the RCL authors' machine (lockwright has no delegation yet)",
             percent(in_sections),
             RCL_SHOWN
         ),

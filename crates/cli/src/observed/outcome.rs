@@ -87,7 +87,7 @@ pub(crate) struct Ranked {
     pub(crate) wait: Percentiles,
     /// By class of core, the fastest first; those without waits are left out.
     pub(crate) wait_by_class: Vec<(usize, Percentiles)>,
-    /// Holds of threads that had to wait before.
+    /// Hold times of threads that had to wait.
     pub(crate) hold: Percentiles,
     /// Of acquisitions after a wait, the part by another thread than the one before; `None`: not followed.
     pub(crate) owner_changes: Option<f64>,

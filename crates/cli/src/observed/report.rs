@@ -20,8 +20,8 @@ pub(crate) fn all(outcomes: &[Outcome], most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
     if busy.is_empty() {
         return wrapped(
-            "no thread had to wait for a lock, as far as its processes could count: one that could not has said so on its \
-             standard error",
+            "no thread had to wait for a lock, as far as its processes could count; a process that couldn't has \
+             said so on its standard error",
         ) + "\n";
     }
     let mut text = String::new();
@@ -30,8 +30,8 @@ pub(crate) fn all(outcomes: &[Outcome], most: usize) -> String {
         text.push('\n');
     }
     text.push_str(&wrapped(
-        "blocked: the part of the time in which somebody waited, as far as a holder is to blame; waiting: how many threads did so on average; \
-         P50 to max: waits; hold: of threads that had to wait before.",
+        "blocked: share of the time in which a thread waited and a holder was to blame; waiting: threads that \
+         waited, on average; P50 to max: waits; hold: hold times of threads that had waited.",
     ));
     text + "\n"
 }
@@ -121,8 +121,7 @@ fn text(outcome: &Outcome, most: usize) -> String {
     text.push_str(&threads::text(outcome, most));
     for suspects in outcome.false_sharing.iter().take(TOLD) {
         let line = format!(
-            "{} lie in one line of the caches: who takes one slows those at the other. Set them \
-             apart: alignas(64)",
+            "{} share a cache line: taking one slows down users of the others. Separate them: alignas(64)",
             suspects.locks.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
         );
         text.push('\n');
@@ -201,11 +200,11 @@ pub(crate) fn times(site: &Site) -> String {
     match site.samples {
         None => format!("{count} times, longest {longest}"),
         Some(samples) if site.max_ns == 0 => {
-            format!("some {} times, by {} samples", few(site.count), few(samples))
+            format!("about {} times, by {} samples", few(site.count), few(samples))
         }
         Some(samples) => {
             let (count, samples) = (few(site.count), few(samples));
-            format!("some {count} times, longest seen {longest}, by {samples} samples")
+            format!("about {count} times, longest seen {longest}, by {samples} samples")
         }
     }
 }
@@ -231,10 +230,10 @@ fn lost(outcome: &Outcome) -> String {
     let lost = &outcome.lost;
     let mut text = String::new();
     for (count, what) in [
-        (lost.unplaced, "waits found no room, and count for \"other locks\""),
+        (lost.unplaced, "waits found no room and count under \"other locks\""),
         (
             lost.evicted,
-            "locks made room for others: what they counted is under \"locks that are gone\"",
+            "locks made room for others: their counts are under \"locks that are gone\"",
         ),
         (lost.stacks, "stacks found no room"),
         (lost.memory, "operations were not counted: there was no shared memory"),
@@ -246,7 +245,7 @@ fn lost(outcome: &Outcome) -> String {
     if outcome.signals.waits > 0 {
         let Signals { semaphores, waits, wait_ns } = outcome.signals;
         let line = format!(
-            "not ranked: {} that are no locks, but signals between threads ({} waits, {})",
+            "not ranked: {} that are not locks, but signals between threads ({} waits, {})",
             if semaphores == 1 {
                 "a semaphore".to_owned()
             } else {

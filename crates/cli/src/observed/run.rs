@@ -188,9 +188,9 @@ fn leave(folder: TempDir) {
         let pid = name.split('-').next().and_then(|pid| pid.parse().ok());
         let Some(process) = pid.and_then(|pid| Process::open(pid).ok()) else { continue };
         let off = Live::find(&process).and_then(|live| live.begin(&process, Level::Off));
-        let now = if off.is_ok() { ", and counts no more" } else { "" };
+        let now = if off.is_ok() { " without counting" } else { "" };
         say(&format!(
-            "process {0} ({1}) goes on{now}: lockwright profile -p {0}\n",
+            "process {0} ({1}) still runs{now}: lockwright profile -p {0}\n",
             process.pid,
             process.name()
         ));
@@ -270,7 +270,7 @@ pub(crate) fn process(
     let now = match &last {
         Some((file, path)) => reader::read(file, path)?,
         None => {
-            say(&format!("hint: to look for longer: lockwright profile -p {pid} --time 60s\n"));
+            say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));
             return Ok(Outcome { pid: live.pid as u32, elapsed_ns, threads, ..Outcome::default() });
         }
     };

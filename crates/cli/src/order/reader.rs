@@ -104,7 +104,7 @@ pub(super) fn read(file: File, path: &Path) -> Result<Noted, Failure> {
     file.read_exact_at(&mut bytes, 0).map_err(|error| refuse(&cause(&error)))?;
     let head = Bytes(&bytes);
     if head.u64(offset_of!(Header, magic)) != MAGIC {
-        return Err(refuse("no process noted the order of its locks there"));
+        return Err(refuse("no process recorded its lock order there"));
     }
     if head.u32(offset_of!(Header, version)) != VERSION
         || head.u64(offset_of!(Header, length)) != LENGTH as u64

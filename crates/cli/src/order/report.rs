@@ -46,14 +46,14 @@ fn text(outcome: &Outcome) -> String {
     }
     let hidden = (count(Risk::Deadlock) + count(Risk::OneThread)).saturating_sub(TOLD);
     if hidden > 0 {
-        text.push_str(&format!("\n{hidden} more circles: --format json\n"));
+        text.push_str(&format!("\n{hidden} more cycles: --format json\n"));
     }
     if count(Risk::Deadlock) + count(Risk::OneThread) == 0 {
-        text.push_str("no circle: in these orders no thread blocks another forever\n");
+        text.push_str("no cycle: threads that take locks in these orders can't deadlock\n");
     }
     for circle in outcome.circles.iter().filter(|circle| circle.risk == Risk::Guarded).take(TOLD) {
         let line = format!(
-            "{} are taken in both orders, and {} is held each time",
+            "{} are taken in both orders, but {} is held each time, so they can't deadlock",
             list(&names(circle)),
             list(&circle.guards)
         );
@@ -84,16 +84,16 @@ fn told(number: usize, circle: &Named) -> String {
     };
     let all: Vec<_> = circle.steps.iter().enumerate().map(takes).collect();
     let may = match circle.risk {
-        Risk::Deadlock => "they can wait for each other forever",
+        Risk::Deadlock => "they can deadlock",
         Risk::OneThread => {
-            "one thread was seen to do all of it, which blocks nobody; several can block each other"
+            "one thread did all of this, which is safe; several threads doing it can deadlock"
         }
         Risk::Guarded => "guarded",
     };
     let sentence = format!("{}: {may}.", all.join(", "));
     let mut text = beside(&format!("{number}. "), &sentence);
     if circle.more > 0 {
-        let line = format!("{} more circles of other locks at the same places", circle.more);
+        let line = format!("{} more cycles of other locks at the same places", circle.more);
         text.push_str(&beside("   ", &line));
     }
     for (at, step) in circle.steps.iter().enumerate() {
@@ -109,7 +109,7 @@ fn told(number: usize, circle: &Named) -> String {
 fn place(verb: &str, place: &Place) -> String {
     let at = match (place.reads, place.again) {
         (true, _) => " (to read), taken at",
-        (_, true) => " again, after a wait for a condition; first taken at",
+        (_, true) => " again, after a condition wait; first taken at",
         _ => ", taken at",
     };
     let mut text = beside("      ", &format!("{verb} {}{at}", shown(&place.lock)));
@@ -128,7 +128,7 @@ fn lost(outcome: &Outcome) -> String {
     let mut text = String::new();
     for (count, what) in [
         (lost.threads, "threads were not followed: there was no room"),
-        (lost.held, "acquisitions were not followed: their threads held 16 locks"),
+        (lost.held, "acquisitions were not followed: their threads held 16 locks already"),
         (lost.locks, "times a lock found no room"),
         (lost.edges, "times an order found no room"),
         (lost.evicted, "orders of destroyed locks made room for others"),
@@ -139,7 +139,7 @@ fn lost(outcome: &Outcome) -> String {
         }
     }
     if outcome.is_cut {
-        text.push_str("the search was ended early: there may be more circles\n");
+        text.push_str("the search ended early: there may be more cycles\n");
     }
     text
 }

@@ -200,7 +200,7 @@ impl Namer<'_> {
             let (state, stack) = match *holder {
                 Holder::Sleeping(stack) => ("sleeping", Some(stack)),
                 Holder::Running(stack) => ("running", Some(stack)),
-                Holder::Unseen => ("running, not seen where", None),
+                Holder::Unseen => ("running, place unknown", None),
                 Holder::Readers => ("readers: the lock only counts them", None),
                 Holder::Unknown => ("unknown: it changed hands, or its holder has ended", None),
             };

@@ -32,7 +32,7 @@ pub(crate) fn text(outcome: &Outcome) -> String {
     if outcome.other_waiting >= NOISE {
         text += "\n";
         text += &paragraph(&format!(
-            "Not for locks (conditions, semaphores, ends of threads): {:.1} threads waited on average",
+            "Not for locks (condition variables, semaphores, thread joins): {:.1} threads waited on average",
             outcome.other_waiting
         ));
         text += &sites(&outcome.others);
@@ -74,7 +74,8 @@ fn nothing(outcome: &Outcome) -> String {
             // The rule of three: the upper end of the 95 % interval around none.
             let most = (300.0 / samples as f64).min(100.0);
             format!(
-                "No thread waited for a lock in any sample: surely in less than {most:.2} % of the time."
+                "No thread waited for a lock in any sample: with 95 % confidence, waits took less than {most:.2} % \
+                 of the time."
             )
         }
     }
@@ -140,21 +141,21 @@ fn notes(outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     if !outcome.locks.is_empty() {
         notes.push(
-            "these are estimates: waits shorter than the time between samples are seen by chance, \
-             +- is the error at 95 %"
+            "these are estimates: waits shorter than the sampling interval are seen by chance; +- is the error at \
+             95 % confidence"
                 .into(),
         );
     }
     if outcome.under_lockwright {
         notes.push(format!(
-            "it runs under lockwright, whose waiters mostly sleep beside the lock, where sampling does \
-             not see them: lockwright profile -p {}",
+            "it runs under lockwright, whose waiters mostly sleep outside the mutex, where sampling can't see them: \
+             lockwright profile -p {}",
             outcome.pid
         ));
     }
     if let Some(why) = &outcome.running_unseen {
         notes.push(format!(
-            "where holders run can't be seen ({why}): sudo sysctl kernel.perf_event_paranoid=2"
+            "can't see where holders run ({why}): sudo sysctl kernel.perf_event_paranoid=2"
         ));
     }
     notes

@@ -29,13 +29,13 @@ impl Target {
             return Err(Failure::new(format!(
                 "process {pid} ({name}) has ended, or its main thread has"
             ))
-            .hint(format!("which of its threads are left? ps -L -p {pid}")));
+            .hint(format!("to see which threads are left: ps -L -p {pid}")));
         }
         // A thread that says where it waits lets us read its memory, too: it is the same right.
         blocked(pid, pid).map_err(fail)?;
         let all = mappings(pid).map_err(fail)?;
         if all.is_empty() {
-            return Err(Failure::new(format!("process {pid} ({name}) is a part of the kernel"))
+            return Err(Failure::new(format!("process {pid} ({name}) is part of the kernel"))
                 .hint("pgrep --list-name SERVER"));
         }
         let is_ours = |path: &Path| {
@@ -66,7 +66,7 @@ fn refused(id: libc::pid_t, error: &io::Error) -> Failure {
         == Some(user.to_string().as_str());
     failure.hint(match scope.trim() {
         "1" | "2" if is_own => "sudo sysctl kernel.yama.ptrace_scope=0".to_owned(),
-        "3" => "nobody may, until the machine starts with kernel.yama.ptrace_scope below 3".into(),
+        "3" => "nobody may until the machine boots with kernel.yama.ptrace_scope below 3".into(),
         _ if user == 0 => "in a container: docker run --cap-add SYS_PTRACE ...".to_owned(),
         _ => format!("sudo lockwright profile -p {id} --sample"),
     })

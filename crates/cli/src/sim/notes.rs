@@ -39,7 +39,7 @@ fn of_lock(plan: &Plan, rows: &[Row<'_>], lock: usize) -> Vec<String> {
             };
             let count = of_runs(starved.len());
             notes.push(format!(
-                "{name}: no operation ended{whom} within {within}{count}{}",
+                "{name}: no operation finished{whom} within {within}{count}{}",
                 why(plan, run, outcome, which)
             ));
         }
@@ -84,13 +84,13 @@ fn why(plan: &Plan, run: &Run, outcome: &Outcome, which: &str) -> String {
     let Some(first_ns) = outcome.classes[rank].first_ns else {
         let silent = (0..outcome.threads.len()).filter(|n| outcome.threads[*n].first_ns.is_none());
         return match silent.into_iter().any(|number| takes_locks(plan, number)) {
-            true => format!(": none began; {may_show}"),
+            true => format!(": none started; {may_show}"),
             false => ": its threads take no lock in the trace".to_owned(),
         };
     };
     let left_ns = end_ns.saturating_sub(first_ns);
     if left_ns < run.duration_ns / 2 {
-        return format!(": the first began {} before the end; {may_show}", time(left_ns as f64));
+        return format!(": the first started {} before the end; {may_show}", time(left_ns as f64));
     }
     if rank == 0 {
         return format!(": {may_show}");

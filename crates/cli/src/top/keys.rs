@@ -7,7 +7,7 @@ use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 /// Each key, and what it does.
 pub(crate) const KEYS: [(&str, &str); 12] = [
     ("q, Ctrl-C", "end"),
-    ("j, k, arrows", "the next line, the one before"),
+    ("j, k, arrows", "next line, previous line"),
     ("Enter", "open the process"),
     ("Esc", "back to the list of processes"),
     ("s", "sort by: blocked, waiting, waits, P99 wait, hold P50"),
@@ -16,7 +16,7 @@ pub(crate) const KEYS: [(&str, &str); 12] = [
     ("o", "another SLO for epochs, as `lockwright ctl` sets it"),
     ("l", "count more or less: counters, full (owners, stacks), off"),
     ("f", "sample stacks for five seconds; again: back to places"),
-    ("w", "write what is shown to lockwright-top-PID.json"),
+    ("w", "save what is shown to lockwright-top-PID.json"),
     ("?", "these keys"),
 ];
 
@@ -71,7 +71,7 @@ fn command(view: &mut View, key: KeyCode) -> After {
         KeyCode::Char('?') => view.mode = Mode::Help,
         KeyCode::Char('s') => view.act(|process| {
             process.sort = process.sort.next();
-            Ok(format!("sorts by {}, from the next look on", process.sort.name()))
+            Ok(format!("sorts by {}, from the next sample on", process.sort.name()))
         }),
         KeyCode::Char('r') => ask(view, Field::Rule),
         KeyCode::Char('o') => ask(view, Field::Slo),

@@ -29,6 +29,6 @@ pub(crate) fn switch(pid: libc::pid_t, lock: &str) -> Result<String, Failure> {
     let table = Table { default: lock.clone(), ..table::base(&mailbox)? };
     Ok(match table::post(&process, &mailbox, &table)? {
         true => format!("now on {lock}"),
-        false => format!("{lock} is posted, and in force when a thread next has to wait"),
+        false => format!("{lock} is posted; it takes effect when a thread next has to wait"),
     })
 }

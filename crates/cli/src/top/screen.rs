@@ -79,9 +79,9 @@ fn processes(frame: &mut Frame<'_>, area: Rect, view: &View) {
     let [top, table] = Layout::vertical([Constraint::Length(2), Constraint::Min(0)]).areas(area);
     let rows = view.list.as_ref().map_or(&[][..], |list| &list.rows);
     let title = match rows.len() {
-        0 => "no process has our locks; start one: lockwright run -- PROGRAM".to_owned(),
-        1 => "1 process has our locks; Enter opens it, and lets it count".to_owned(),
-        count => format!("{count} processes have our locks; Enter opens one, and lets it count"),
+        0 => "no process uses our locks; start one: lockwright run -- PROGRAM".to_owned(),
+        1 => "1 process uses our locks; Enter opens it and starts counting".to_owned(),
+        count => format!("{count} processes use our locks; Enter opens one and starts counting"),
     };
     frame.render_widget(Line::from(title), top);
     let drawn = rows.iter().map(|row| {
@@ -162,7 +162,7 @@ fn about(process: &Shown, interval_s: f64) -> Vec<Line<'static>> {
         lock => lock,
     };
     let state = match process.has_ended {
-        true => "has ended; what was seen last".to_owned(),
+        true => "has ended; its last state".to_owned(),
         false => {
             format!("{} threads, under {}, {}", outcome.threads, shown(lock), process.level.name())
         }
@@ -258,7 +258,7 @@ fn places(process: &Shown, lock: &Ranked) -> Vec<Line<'static>> {
 /// How the epochs keep their SLOs.
 fn slos(process: &Shown) -> Vec<Line<'static>> {
     if process.epochs.is_empty() {
-        return vec![Line::from("the program has no epochs: docs/epochs.md says how it gets some")];
+        return vec![Line::from("the program has no epochs: docs/epochs.md says how to add some")];
     }
     let seconds = process.outcome.elapsed_ns.max(1) as f64 / 1e9;
     let text = epochs::text(&process.epochs, seconds);

@@ -152,6 +152,6 @@ fn keys_prompts_and_ends_are_shown() {
     view.process.as_mut().unwrap().has_ended = true;
     view.act(|_| panic!("nothing is done to a process that has ended"));
     let screen = drawn(&view);
-    assert!(screen.contains("has ended; what was seen last"), "{screen}");
+    assert!(screen.contains("has ended; its last state"), "{screen}");
     assert!(screen.contains("the process has ended"), "{screen}");
 }

@@ -296,7 +296,7 @@ impl Shown {
         self.level = watched.level;
         Ok(match self.level == level {
             true => format!("counts: {}", level.name()),
-            false => format!("counts: {}, because somebody else asks for it", self.level.name()),
+            false => format!("counts: {}, because another command asks for it", self.level.name()),
         })
     }
 

@@ -72,10 +72,10 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
     let reason = match (chosen, best) {
         (Some((slo, point)), Some((best_slo, best))) => {
             let reached = if slo == best_slo {
-                format!("the highest throughput of all SLOs that were kept, {}", rate(point))
+                format!("the highest throughput of all SLOs kept, {}", rate(point))
             } else {
                 format!(
-                    "the smallest SLO with a throughput, {}, within 2 % of the best, {} at {}",
+                    "the smallest SLO whose throughput, {}, is within 2 % of the best, {} at {}",
                     rate(point),
                     rate(best),
                     word(*best_slo)
@@ -88,7 +88,7 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
         _ if let Some(((slo, point), (lock, other))) = refused => {
             refusal(curve, (*slo, point), (lock.as_str(), other))
         }
-        _ if curve.classes.is_none() => "none: an SLO changes nothing here".to_owned(),
+        _ if curve.classes.is_none() => "none: SLOs make no difference here".to_owned(),
         _ => format!("none: no SLO from {} was kept", range(&[slos[0].0, slos[slos.len() - 1].0])),
     };
     let mut notes = Vec::new();
@@ -106,26 +106,23 @@ pub(crate) fn advise(curve: &Curve) -> Advice {
         let fifo = curve.lock("fifo").map_or(String::new(), |fifo| {
             let is = time(fifo.slow.median);
             let below = infeasible.iter().any(|&ns| fifo.slow.median < ns as f64);
-            let but =
-                if below { ", which is below: the runs differ, so measure again" } else { "" };
+            let but = if below { ", which is lower: the runs vary, so measure again" } else { "" };
             format!("; {at} on {cores} under fifo is {is}{but}")
         });
         // Because of noise, single SLOs may seem infeasible above others that aren't.
         let mut lowest = slos.iter().zip(&infeasible);
         let lowest = lowest.all(|((slo, _), infeasible)| slo == infeasible);
         let which = if lowest { range(&infeasible) } else { listed(&infeasible) };
-        notes.push(format!(
-            "infeasible: {which}: served first come, first served, they exceed that too{fifo}"
-        ));
+        notes.push(format!("infeasible: {which}: even first come, first served exceeds it{fifo}"));
     }
     if !missed.is_empty() {
         let list = listed(&missed);
-        notes.push(format!("missed: {list}: {at} on {cores} lies above the SLO there"));
+        notes.push(format!("missed: {list}: {at} on {cores} is above the SLO there"));
     }
     notes.extend(shape(curve, chosen.map(|(slo, _)| *slo)));
     if let Some((slo, _)) = chosen {
         notes.push(format!(
-            "to run with it: in the source lw_epoch_end(ID, {slo}); or --epoch 'NAME=FUNCTION:{slo}ns'; or, for \
+            "to use it: lw_epoch_end(ID, {slo}) in the source; or --epoch 'NAME=FUNCTION:{slo}ns'; or, for \
              all epochs of the program, lockwright run --slo {slo}ns"
         ));
     }
@@ -143,11 +140,14 @@ fn refusal(curve: &Curve, (slo, point): (u64, &Point), (lock, other): (&str, &Po
     );
     if other.rate.median >= point.rate.median {
         let (more, less) = (rate(other), rate(point));
-        return format!("none: {lock} has no less throughput, {more} against {less}, and {tails}");
+        return format!(
+            "none: throughput under {lock} is no lower, {more} against {less}, and {tails}"
+        );
     }
     let range = |point: &Point| format!("{} to {}", si(point.rate.min), si(point.rate.max));
     format!(
-        "none: noise hides whether an SLO has more throughput than {lock} ({} against {} a second in single rounds), and {tails}",
+        "none: noise hides whether an SLO gives more throughput than {lock} ({} against {} a second in single \
+         rounds), and {tails}",
         range(point),
         range(other)
     )
@@ -160,7 +160,7 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
     let (at, cores) = (&curve.percentile, curve.slow_cores());
     if curve.classes.is_none() {
         notes.push(
-            "all executions ended on one class of cores, where nobody gives way: see \
+            "all executions ended on one class of cores, so no thread stood by: see \
              `lockwright topology`, or try --emulate"
                 .to_owned(),
         );
@@ -185,7 +185,7 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
     let leaves = slos.iter().rev().take_while(unused).last();
     if let Some((ns, point)) = leaves {
         notes.push(format!(
-            "from {} on {at} on {cores} stays below the SLO ({} there): more time than that is not used",
+            "from {} on {at} on {cores} stays below the SLO ({} there): a larger SLO gains nothing",
             word(*ns),
             time(point.slow.median)
         ));
@@ -195,14 +195,13 @@ fn shape(curve: &Curve, chosen: Option<u64>) -> Vec<String> {
     if let Some(range) = median(&ranges).filter(|range| *range > NOISY) {
         notes.push(format!(
             "noisy: the rounds of one setting differ by a factor of {range:.1}; a quiet machine, more --rounds \
-             or a longer --time would tell more"
+             or a longer --time would help"
         ));
     }
     let all = slos.iter().map(|(_, point)| point).chain(curve.locks.iter().map(|(_, p)| p));
     if let Some(fewest) = all.map(|point| point.executions).min().filter(|&fewest| fewest < FEW) {
         notes.push(format!(
-            "few executions: a run had only {fewest} on {cores}, so that {at} is shaky; let the program \
-             run longer"
+            "few executions: a run had only {fewest} on {cores}, so {at} is uncertain; let the program run longer"
         ));
     }
     notes
@@ -253,9 +252,7 @@ mod tests {
             (1000, 200e3, 300.0, Kept),
         ]));
         assert_eq!(advice.slo_ns, Some(200_000));
-        assert!(
-            advice.reason.starts_with("SLO 200us: the smallest SLO with a throughput, 197 k/s")
-        );
+        assert!(advice.reason.starts_with("SLO 200us: the smallest SLO whose throughput, 197 k/s"));
         let notes = advice.notes.join("\n");
         assert!(notes.contains("that is 1.97 times the throughput of fifo (100 k/s)"), "{notes}");
         assert!(notes.contains("infeasible: 20us to 50us"), "{notes}");
@@ -284,13 +281,13 @@ mod tests {
         curve.locks.push(("slo".into(), point(160e3, 80.0, Kept)));
         let advice = advise(&curve);
         assert_eq!(advice.slo_ns, None);
-        let expected = "none: slo has no less throughput, 160 k/s against 150 k/s, and P99 on little \
+        let expected = "none: throughput under slo is no lower, 160 k/s against 150 k/s, and P99 on little \
                         cores is 80.0 us there, and 99.0 us with SLO 100us";
         assert_eq!(advice.reason, expected);
         // More throughput, but not in each round.
         curve.locks[1].1.rate = Spread::of(&[100e3, 140e3, 155e3]).unwrap();
         let reason = advise(&curve).reason;
-        assert!(reason.starts_with("none: noise hides whether an SLO has more"), "{reason}");
+        assert!(reason.starts_with("none: noise hides whether an SLO gives more"), "{reason}");
         // It waits longer: which of the two is better is the user's to say.
         curve.locks[1].1.slow = Spread::of(&[120e3]).unwrap();
         assert_eq!(advise(&curve).slo_ns, Some(100_000));
@@ -323,7 +320,7 @@ mod tests {
         let advice = advise(&one_class);
         assert_eq!(
             (advice.slo_ns, &advice.reason[..]),
-            (None, "none: an SLO changes nothing here")
+            (None, "none: SLOs make no difference here")
         );
         assert!(advice.notes[0].starts_with("all executions ended on one class"));
         let contradicted = notes(&[(100, 150e3, 99.0, Infeasible), (200, 200e3, 199.0, Kept)]);

@@ -38,7 +38,7 @@ fn a_difference_is_found_and_none_is_not() -> Result<()> {
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     let text = said(&outcome);
     for part in [
-        "11 rounds of 3 settings in turns, after 1 run of each to warm up; then it was clear",
+        "11 rounds of 3 settings, interleaved, after 1 run of each to warm up; then the result was clear",
         "rate, more is better; decides",
         "auto is better than glibc: 1.10 times the rate (surely 1.10 to 1.10)",
         "fifo:spin=5000 makes no difference: 1.00 times the rate",
@@ -122,11 +122,11 @@ fn what_can_not_be_compared_is_said() -> Result<()> {
     fails(&["--", "sh", "-c", "echo broken; exit 5"], "failed (exit code 5) with glibc: broken")?;
     fails(&["--more=rate: ([0-9]+)", "--", "true"], "wrote nothing that 'rate: ([0-9]+)' finds")?;
     fails(&["--more=rate: ([0-9]+)", "--", "echo", "rate: 0"], "not a number above 0")?;
-    fails(&["--time=0.05", "--epochs", "--", "sleep", "9"], "had no epochs: nothing decides")?;
+    fails(&["--time=0.05", "--epochs", "--", "sleep", "9"], "had no epochs: nothing is left to compare")?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port().to_string();
     let words = ["--load", "true", "--port", &port, "--", "sleep", "9"];
-    fails(&words, &format!("something answers at port {port} already"))?;
+    fails(&words, &format!("something answers on port {port} already"))?;
     // It ends in a program that the library is not in.
     let away = ["--lock=auto,fifo", "--", "env", "-u", "LD_PRELOAD", "sleep", "3"];
     fails(&away, "runs without lockwright")?;
@@ -134,6 +134,6 @@ fn what_can_not_be_compared_is_said() -> Result<()> {
     let daemon = format!(
         "setsid sh -c 'echo > {there}; exec sleep 99' & until [ -e {there} ]; do sleep 0.01; done"
     );
-    fails(&["--", "sh", "-c", &daemon], "leaves 1 process behind, which we have ended")?;
+    fails(&["--", "sh", "-c", &daemon], "left 1 process behind, now ended")?;
     Ok(())
 }

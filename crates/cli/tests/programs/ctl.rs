@@ -220,7 +220,7 @@ fn counts_are_asked_for_copied_and_begun_anew() -> Result<()> {
     program.comes_to("off", |list| list["level"] == "off")?;
     ensure!(waits(&read()?)? >= waits(&before)?);
     let said = program.ok(&["reset"])?;
-    ensure!(said.contains("the counts of ") && said.ends_with(" locks are 0\n"), "{said}");
+    ensure!(said.contains("reset the counts of ") && said.ends_with(" locks to 0\n"), "{said}");
     let after = read()?;
     ensure!(after["elapsed_ns"].as_u64() < before["elapsed_ns"].as_u64(), "{after}");
     // It goes on, for a while.

@@ -40,11 +40,11 @@ fn waits_for_threads_to_end_are_no_locks() -> Result<()> {
     let text = outcome.text();
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
     assert!(text.contains("verdict   reachable"), "{text}");
-    let imports = "imports   no pthread locks at its start; libraries that it loads later may\n";
+    let imports = "imports   no pthread locks at its start; libraries loaded later may use some\n";
     assert!(text.contains(imports), "{text}");
     // At times a thread waits for another inside glibc as it starts or ends.
     if text.contains("waits     none") {
-        let waits = "waits     none (and one for a thread to end): nothing was contended\n";
+        let waits = "waits     none (and one thread join): nothing was contended\n";
         assert!(text.contains(waits), "{text}");
     }
     Ok(())
@@ -59,7 +59,7 @@ fn who_calls_the_system_call_waits() -> Result<()> {
     assert!(text.contains("waits     20 futex waits, 0.0 % of them in our locks\n"), "{text}");
     assert!(text.contains(" 20  100.0 %  raw\n"), "{text}");
     let verdict = "verdict   not reachable: 0.0 % of its waits are ours\n\
-                   hint      link our locks in the place of those of 'raw': docs/sync.md\n";
+                   hint      link our locks instead of those of 'raw': docs/sync.md\n";
     assert!(text.ends_with(verdict), "{text}");
     // In a script, too.
     let script = script("raw.sh", &format!("#!/bin/sh\n'{}'\n", program.display()));
@@ -125,7 +125,11 @@ fn address_sanitizer_is_no_obstacle() -> Result<()> {
 fn doctor_ends_the_program_at_the_limit() -> Result<()> {
     let outcome = doctor(&["--run", "--limit", "1", "sh", "-c", "sleep 50; true"])?;
     assert_eq!(outcome.end, End::Code(0), "{}", outcome.describe());
-    assert!(outcome.text().contains("run       ended by us after 1 s\n"), "{}", outcome.describe());
+    assert!(
+        outcome.text().contains("run       stopped by lockwright after 1 s\n"),
+        "{}",
+        outcome.describe()
+    );
     assert!(outcome.took.as_secs() < 30);
     Ok(())
 }

@@ -72,7 +72,7 @@ pub(super) fn check_library(process: &Process, library: &Path) -> Result<(), Fai
     match (fs::metadata(library), theirs) {
         (Ok(ours), Ok(theirs)) if same(&ours, &theirs) => Ok(()),
         _ => Err(Failure::new(format!(
-            "cannot attach to process {}: it does not see '{}' (a container, or a folder of its own)",
+            "cannot attach to process {}: it does not see '{}' (it is in a container, or has its own mounts)",
             process.pid,
             library.display()
         ))

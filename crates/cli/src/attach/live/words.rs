@@ -115,7 +115,7 @@ impl<'a> Two<'a> {
         let size = process.words(state, 1)?[0] as u32;
         if size as usize != size_of::<Attached>() {
             return Err(Failure::new(format!(
-                "process {} runs with another version of lockwright than this command's",
+                "process {} runs with another version of lockwright than this command",
                 process.pid
             ))
             .hint("lockwright --version; or restart it"));
