@@ -23,7 +23,7 @@ use std::process::ExitCode;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   lockwright calibrate && lockwright validate   is this machine's profile good?
-  lockwright validate --quick                   takes seconds: few locks and loads
+  lockwright validate --quick                   seconds: few locks and loads
   lockwright validate --output runs/today       saves every pass as raw data
 
 Bars, over all locks and loads (factors count both ways: 0.5 counts as 2):
