@@ -214,9 +214,9 @@ pub(crate) fn mutants(
                 Some(command) => format!(
                     "interrupted: {name}: {done} of {all} faults done and kept\nhint: {command}\n"
                 ),
-                None => format!(
-                    "interrupted: {name}: {done} of {all} faults tried, so no verdict\n"
-                ),
+                None => {
+                    format!("interrupted: {name}: {done} of {all} faults tried, so no verdict\n")
+                }
             });
             return Ok(Fates::Interrupted);
         }

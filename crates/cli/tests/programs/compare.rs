@@ -122,7 +122,10 @@ fn what_can_not_be_compared_is_said() -> Result<()> {
     fails(&["--", "sh", "-c", "echo broken; exit 5"], "failed (exit code 5) with glibc: broken")?;
     fails(&["--more=rate: ([0-9]+)", "--", "true"], "wrote nothing that 'rate: ([0-9]+)' finds")?;
     fails(&["--more=rate: ([0-9]+)", "--", "echo", "rate: 0"], "not a number above 0")?;
-    fails(&["--time=0.05", "--epochs", "--", "sleep", "9"], "had no epochs: nothing is left to compare")?;
+    fails(
+        &["--time=0.05", "--epochs", "--", "sleep", "9"],
+        "had no epochs: nothing is left to compare",
+    )?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port().to_string();
     let words = ["--load", "true", "--port", &port, "--", "sleep", "9"];
