@@ -120,7 +120,7 @@ fn what_can_not_be_compared_is_said() -> Result<()> {
         Ok(())
     };
     fails(&["--", "sh", "-c", "echo broken; exit 5"], "failed (exit code 5) with glibc: broken")?;
-    fails(&["--more=rate: ([0-9]+)", "--", "true"], "wrote nothing that 'rate: ([0-9]+)' finds")?;
+    fails(&["--more=rate: ([0-9]+)", "--", "true"], "wrote nothing that matches 'rate: ([0-9]+)'")?;
     fails(&["--more=rate: ([0-9]+)", "--", "echo", "rate: 0"], "not a number above 0")?;
     fails(
         &["--time=0.05", "--epochs", "--", "sleep", "9"],
