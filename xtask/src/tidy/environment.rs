@@ -78,15 +78,14 @@ impl Seen {
 /// The part of docs/environment.md that is made from the list.
 pub(super) fn page() -> String {
     let mut page = String::new();
-    let is_ours = |variable: &&Variable| matches!(variable.reader, Reader::Tests | Reader::Build);
-    let parts: [(&str, Box<dyn Fn(&&Variable) -> bool>); 3] = [
-        ("The library's", Box::new(|variable| variable.reader.is_library())),
-        ("The command's", Box::new(move |one| !one.reader.is_library() && !is_ours(one))),
-        ("The project's own build's and tests'", Box::new(is_ours)),
-    ];
-    for (title, belongs) in parts {
+    let part = |variable: &Variable| match variable.reader {
+        Reader::Library | Reader::Both(_) => "The library's",
+        Reader::Commands(_) => "The command's",
+        Reader::Tests | Reader::Build => "The project's own build's and tests'",
+    };
+    for title in ["The library's", "The command's", "The project's own build's and tests'"] {
         page += &format!("\n## {title}\n");
-        for variable in VARIABLES.iter().filter(|one| belongs(one)) {
+        for variable in VARIABLES.iter().filter(|one| part(one) == title) {
             let Variable { name, reader, values, default, meaning, when, set_by } = variable;
             // In Markdown an upright bar or an angle bracket would be more than itself.
             page += &format!("\n### `{name}`\n\n{meaning}\n\n| | |\n|---|---|\n");
