@@ -282,7 +282,7 @@ impl Report<'_> {
                      show: &dyn Fn(f64) -> String,
                      of: &dyn Fn(&Cell) -> Option<Range>| {
             let line = |(at, (setting, cell)): (usize, (&Setting, &Cell))| {
-                let cell = of(cell).map_or(lockwright_plot::Cell::words("no run"), |range| {
+                let cell = of(cell).map_or(lockwright_plot::Cell::words("-"), |range| {
                     lockwright_plot::Cell::bar(range, Ink::of(at), show(range.middle))
                 });
                 lockwright_plot::Row { name: setting.name.clone(), cells: vec![cell] }
@@ -310,7 +310,8 @@ impl Report<'_> {
                 Some(ratio) => {
                     Some(Range { middle: ratio.middle, low: ratio.low, high: ratio.high })
                 }
-                None => cell.values.map(|_| Range::exactly(1.0)),
+                // The first is compared with itself; others of too few rounds with nothing.
+                None => std::ptr::eq(cell, &row.cells[0]).then(|| Range::exactly(1.0)),
             },
         );
         let title = format!("{} by lock", self.program);

@@ -63,7 +63,7 @@ fn process(outcome: &Outcome, most: usize) -> Result<Markup, Failure> {
         p.soft {
             code { (shown(&outcome.command)) } ", process " (outcome.pid) ", " (elapsed) " under " (shown(&outcome.lock))
         }
-        @if let Some(advice) = advice { p.advice { (shown(&advice.text)) } }
+        @if let Some(advice) = advice { p.advice.sentence { (shown(&advice.text)) } }
         (table(outcome, most))
         @if let Some(svg) = over_time(outcome) { (page::figure(&svg, "")) }
         @for lock in outcome.locks.iter().take(most.min(TOLD)) { (told(lock)) }
