@@ -1,29 +1,22 @@
 //! The worker: a process of its own for each measurement, the same program for every lock.
 //!
 //! ```text
-//!  what the threads do   compete calls uncontended memory order epochs │ monitors: a queue, a barrier │ readers
-//!  one turn of them      turn                                        │                              │
-//!  locks, all alike      mutex                                       │ monitor                      │ rw
-//!  what each of them     pass: threads that start together, and what the lock protects; times
-//!  needs
-//!  whose locks they were                 in_force
+//!  workload/             what the threads do: one file a workload
+//!  turn                  one turn of them: ask, section, release, gap
+//!  mutex monitor rw      locks, all alike: a mutex, one with condition variables, one for readers and writers
+//!  pass times epoch_api  what each of them needs: threads that start together, and what the lock protects
+//!  in_force              whose locks they were
 //! ```
 
-mod calls;
-mod compete;
-mod epochs;
+mod epoch_api;
 mod in_force;
-mod memory;
 mod monitor;
-mod monitors;
 mod mutex;
-mod order;
 mod pass;
-mod readers;
 mod rw;
 mod times;
 mod turn;
-mod uncontended;
+mod workload;
 
 use crate::point::Work;
 use crate::spec::{Answer, Lock, Spec};
@@ -31,11 +24,13 @@ use crate::system;
 use anyhow::{Context, Result, anyhow};
 use lockwright_locks::catalog::find_read_write;
 use monitor::{ParkingLotMonitor, PthreadMonitor, StdMonitor};
-use monitors::{barrier, queue};
 use mutex::{Mutex, ParkingLot, Pthread, Std, WithMutex, with_catalogue_lock};
 use pass::unsupported;
-use readers::readers_and_writers;
 use rw::PthreadRw;
+use workload::barrier::barrier;
+use workload::queue::queue;
+use workload::rwlock::readers_and_writers;
+use workload::{calls, epoch, epoch_cost, memory, order, uncontended};
 
 /// Measures one point, as `spec` (JSON) says; prints the answer.
 pub(crate) fn main(spec: &str) -> Result<()> {
@@ -94,8 +89,8 @@ impl WithMutex for Spec {
             }
             Work::Memory { locks, contended } => memory::memory::<M>(locks, contended),
             Work::Order { grace_ns } => order::order::<M>(self, grace_ns),
-            Work::Epoch { slo_ns, locks } => epochs::bench_1::<M>(self, slo_ns, locks),
-            Work::EpochCost => epochs::cost(),
+            Work::Epoch { slo_ns, locks } => epoch::bench_1::<M>(self, slo_ns, locks),
+            Work::EpochCost => epoch_cost::cost(),
             Work::Calls { ref calls, mutexes, timeout_us } => {
                 match M::TIMED || !calls.iter().any(|call| call.has_deadline()) {
                     true => calls::calls::<M>(self, calls, mutexes, timeout_us),
@@ -103,7 +98,7 @@ impl WithMutex for Spec {
                 }
             }
             Work::Timedlock { .. } if !M::TIMED => unsupported(),
-            _ => compete::competition::<M>(self),
+            _ => workload::mutex::competition::<M>(self),
         };
         answer.size_of = size_of::<M>() as u64;
         answer

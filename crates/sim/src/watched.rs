@@ -13,7 +13,7 @@ use lockwright_platform::Platform;
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 
-struct Waiter {
+struct Overtaken {
     thread: Tid,
     asked: Ps,
     overtaken: u32,
@@ -59,7 +59,7 @@ pub(crate) struct Watch {
     holder: Cell<Option<(Tid, Ps, Ps)>>,
     /// Threads that hold it for reading.
     readers: RefCell<Vec<Tid>>,
-    waiters: RefCell<Vec<Waiter>>,
+    waiters: RefCell<Vec<Overtaken>>,
     /// The most that any waiter was overtaken.
     pub(crate) most_overtaken: Cell<u32>,
     pub(crate) acquisitions: Cell<u64>,
@@ -104,7 +104,7 @@ impl Watch {
         (thread.seen_waiting, thread.joined) = (None, None);
         (thread.head, thread.passed) = (None, false);
         thread.asks = Some(self.number);
-        self.waiters.borrow_mut().push(Waiter {
+        self.waiters.borrow_mut().push(Overtaken {
             thread: me,
             asked,
             overtaken: 0,

@@ -131,7 +131,9 @@ pub(super) fn with_catalogue_lock(id: &str, spec: &Spec, reads: f64) -> Option<A
     impl ReadWriteVisitor<Native> for Find<'_> {
         fn visit<L: ReadWrite<Native> + 'static>(&mut self, entry: &'static Entry) {
             if entry.id == self.0 {
-                self.3 = Some(super::readers::readers_and_writers::<InProcess<L>>(self.1, self.2));
+                self.3 = Some(super::workload::rwlock::readers_and_writers::<InProcess<L>>(
+                    self.1, self.2,
+                ));
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::compare::Setting;
 use crate::compare::figure::Pattern;
 use crate::compare::futexes::Futexes;
 use crate::compare::measure::{Extent, measure};
-use crate::compare::outcome::Outcome;
+use crate::compare::outcome::Comparison;
 use crate::compare::report::Report;
 use crate::compare::run::What;
 use crate::compare::server::{Ready, Server};
@@ -183,7 +183,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             }
         };
     }
-    let outcome = Outcome::of(&settings, &measured.runs, extent.margin);
+    let outcome = Comparison::of(&settings, &measured.runs, extent.margin);
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     let words =
         shlex::try_join(words.iter().map(AsRef::as_ref)).unwrap_or_else(|_| words.join(" "));

@@ -3,7 +3,7 @@
 use crate::hints::Failure;
 use crate::interrupt::INTERRUPTED;
 use crate::observed::events::Event;
-use crate::observed::outcome::Outcome;
+use crate::observed::outcome::Observed;
 use crate::observed::{self, run};
 use crate::order::outcome as order;
 use crate::profile::outcome::{Folded, outcome};
@@ -204,7 +204,7 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
     let ran = run::program(&args.command, lock, level, args.order, args.event, library)?;
     let name = args.command[0].to_string_lossy();
     report_on(args, &format!("Locks of {name}"), &ran.outcomes, ran.orders.as_deref())?;
-    let is_inverted = ran.orders.is_some_and(|all| all.iter().any(order::Outcome::has_inversion));
+    let is_inverted = ran.orders.is_some_and(|all| all.iter().any(order::Orders::has_inversion));
     if args.fail_on_inversion && is_inverted && ran.status.success() {
         return Ok(ExitCode::from(1));
     }
@@ -214,8 +214,8 @@ fn program(args: &Args) -> Result<ExitCode, Failure> {
 fn report_on(
     args: &Args,
     title: &str,
-    outcomes: &[Outcome],
-    orders: Option<&[order::Outcome]>,
+    outcomes: &[Observed],
+    orders: Option<&[order::Orders]>,
 ) -> Result<(), Failure> {
     let text = match args.format {
         Format::Text => {

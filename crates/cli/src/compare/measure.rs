@@ -1,7 +1,7 @@
 //! Rounds of runs: each has every setting once, in an order that rotates. They end when every comparison is clear.
 
 use super::Setting;
-use super::outcome::Outcome;
+use super::outcome::Comparison;
 use super::run::{Desk, Figures, What, once};
 use crate::hints::Failure;
 use crate::signals::Watch;
@@ -113,7 +113,7 @@ fn rounds(
         }
         measured.runs.append(&mut runs);
         measured.rounds = round;
-        if is_look(round) && Outcome::of(settings, &measured.runs, extent.margin).is_clear() {
+        if is_look(round) && Comparison::of(settings, &measured.runs, extent.margin).is_clear() {
             measured.stopped = true;
             break;
         }

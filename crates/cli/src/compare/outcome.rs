@@ -27,7 +27,7 @@ pub(crate) struct Row {
 
 /// All of it.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct Comparison {
     /// The first one decides.
     pub(crate) rows: Vec<Row>,
     pub(crate) margin: f64,
@@ -55,7 +55,7 @@ fn compare(runs: &[Run], figure: &Figure, setting: usize, base: usize) -> Option
     Interval::of(&ratios)
 }
 
-impl Outcome {
+impl Comparison {
     pub(crate) fn of(settings: &[Setting], runs: &[Run], margin: f64) -> Self {
         let mut figures: Vec<&Figure> = Vec::new();
         for (figure, _) in runs.iter().flat_map(|run| &run.figures) {
@@ -148,7 +148,7 @@ mod tests {
     fn the_best_is_taken_and_what_it_costs_is_said() {
         let three = settings(&["glibc", "auto", "fifo"]);
         let runs = runs(&[1.0, 0.8, 0.99], &[1.0, 1.5, 1.0], 12);
-        let outcome = Outcome::of(&three, &runs, 0.05);
+        let outcome = Comparison::of(&three, &runs, 0.05);
         assert!(outcome.is_clear());
         assert_eq!((outcome.best, outcome.as_good.len()), (Some(1), 0));
         let findings: Vec<_> = outcome.rows[0].cells.iter().map(|cell| cell.finding).collect();
@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn two_that_are_equally_good_are_both_named_and_none_is_taken_for_nothing() {
         let three = settings(&["glibc", "auto", "fifo"]);
-        let both = Outcome::of(&three, &runs(&[1.0, 0.7, 0.701], &[1.0; 3], 12), 0.05);
+        let both = Comparison::of(&three, &runs(&[1.0, 0.7, 0.701], &[1.0; 3], 12), 0.05);
         assert_eq!(both.as_good.len(), 1);
-        let none = Outcome::of(&three, &runs(&[1.0, 1.0, 1.01], &[1.0; 3], 12), 0.05);
+        let none = Comparison::of(&three, &runs(&[1.0, 1.0, 1.01], &[1.0; 3], 12), 0.05);
         assert!(none.best.is_none() && none.is_clear());
-        let few = Outcome::of(&three, &runs(&[1.0, 0.5, 1.0], &[1.0; 3], 3), 0.05);
+        let few = Comparison::of(&three, &runs(&[1.0, 0.5, 1.0], &[1.0; 3], 3), 0.05);
         assert!(!few.is_clear() && few.best.is_none());
     }
 
@@ -176,7 +176,7 @@ mod tests {
         for run in runs.iter_mut().filter(|run| run.setting == 1) {
             run.figures.push((Figure::time("epoch 'get', P99"), 50.0));
         }
-        let outcome = Outcome::of(&two, &runs, 0.05);
+        let outcome = Comparison::of(&two, &runs, 0.05);
         let row = &outcome.rows[2];
         assert!(row.cells[0].values.is_none() && row.cells[1].values.is_some());
         assert!(row.cells[1].to_first.is_none());

@@ -3,7 +3,7 @@
 use super::Setting;
 use super::figure::Figure;
 use super::measure::Measured;
-use super::outcome::{Cell, Outcome, Row};
+use super::outcome::{Cell, Comparison, Row};
 use crate::output;
 use lockwright_bench::{FEWEST, Finding, Interval, Machine};
 use lockwright_numbers::format::{si, time};
@@ -25,7 +25,7 @@ pub(crate) struct Report<'a> {
     pub(crate) words: &'a str,
     pub(crate) settings: &'a [Setting],
     pub(crate) measured: &'a Measured,
-    pub(crate) outcome: &'a Outcome,
+    pub(crate) outcome: &'a Comparison,
     pub(crate) warm_up: usize,
     /// Were epochs measured in each run?
     pub(crate) with_epochs: bool,

@@ -4,7 +4,7 @@ use super::epochs::{self, Epoch, Followed};
 use crate::hints::Failure;
 use crate::mailbox::Remote;
 use crate::observed::live::Live;
-use crate::observed::outcome::{Outcome, Ranked};
+use crate::observed::outcome::{Observed, Ranked};
 use crate::observed::snapshot::{Kind, Lock};
 use crate::observed::watched::Watched;
 use crate::output::{plain, shown, table};
@@ -30,7 +30,7 @@ pub(crate) struct List {
     table: Table,
     posted: Option<Table>,
     /// `None`: nobody has ever had to wait.
-    outcome: Option<Outcome>,
+    outcome: Option<Observed>,
     /// With executions and misses in that time.
     epochs: Vec<Epoch>,
     elapsed: Duration,

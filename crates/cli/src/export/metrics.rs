@@ -1,7 +1,7 @@
 //! OpenMetrics.
 
 use crate::hints::Failure;
-use crate::observed::outcome::Outcome;
+use crate::observed::outcome::Observed;
 use crate::observed::snapshot::{self, Of};
 use lockwright_numbers::Times;
 use prometheus_client::collector::Collector;
@@ -71,7 +71,7 @@ impl Histogram {
 
 impl Told {
     /// `named` are those of all locks that are told.
-    pub(crate) fn new(named: &Outcome, all: &[Rc<snapshot::Lock>], process: String) -> Self {
+    pub(crate) fn new(named: &Observed, all: &[Rc<snapshot::Lock>], process: String) -> Self {
         let all: BTreeMap<Of, _> = all.iter().map(|lock| (lock.of, lock)).collect();
         let mut names = BTreeSet::new();
         let lock = |ranked: &crate::observed::outcome::Ranked| {

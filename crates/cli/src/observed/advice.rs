@@ -1,6 +1,6 @@
 //! What to do about a lock: rules, their thresholds, and a command that exists.
 
-use super::outcome::{Outcome, Ranked, Site};
+use super::outcome::{Observed, Ranked, Site};
 use super::snapshot::Kind;
 use lockwright_numbers::format::time;
 use serde::Serialize;
@@ -92,11 +92,11 @@ pub(crate) fn wake_up_ns() -> u64 {
 
 /// Advises on each lock. `cpu_ns`: what the threads of all of them computed; with their waits that is their time. `wake_up_ns`:
 /// [`wake_up_ns`].
-pub(crate) fn advise(outcomes: &mut [Outcome], cpu_ns: u64, wake_up_ns: u64, target: &Target) {
+pub(crate) fn advise(outcomes: &mut [Observed], cpu_ns: u64, wake_up_ns: u64, target: &Target) {
     let waits = outcomes.iter().flat_map(|outcome| &outcome.locks).map(|lock| lock.wait_ns);
     let busy_ns = cpu_ns + waits.sum::<u64>();
     for outcome in outcomes.iter_mut() {
-        let Outcome { lock: algorithm, locks, .. } = outcome;
+        let Observed { lock: algorithm, locks, .. } = outcome;
         for lock in locks {
             lock.advice = Some(advice(lock, algorithm, busy_ns.max(1), wake_up_ns, target));
         }
@@ -226,7 +226,7 @@ pub(crate) mod tests {
 
     fn rule(lock: Ranked, cpu_ns: u64) -> (Rule, String) {
         let mut outcomes =
-            [Outcome { lock: "auto".into(), locks: vec![lock], ..Outcome::default() }];
+            [Observed { lock: "auto".into(), locks: vec![lock], ..Observed::default() }];
         advise(&mut outcomes, cpu_ns, WAKE_UP_NS, &Target::Program("./server 'a b'".into()));
         let advice = outcomes[0].locks[0].advice.clone().expect("advice");
         (advice.rule, advice.command)

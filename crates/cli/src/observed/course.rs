@@ -1,6 +1,6 @@
 //! How long threads waited for each lock, slice by slice, while a program ran.
 
-use super::outcome::Outcome;
+use super::outcome::Observed;
 use super::reader::Reader;
 use super::run::open_file;
 use super::snapshot::Of;
@@ -108,7 +108,7 @@ impl Course {
     }
 
     /// Tells the locks how they did over time, and what their threads are called.
-    pub(crate) fn tell(&self, outcomes: &mut [Outcome]) {
+    pub(crate) fn tell(&self, outcomes: &mut [Observed]) {
         for outcome in outcomes.iter_mut() {
             for thread in outcome.locks.iter_mut().flat_map(|lock| &mut lock.threads) {
                 let name = thread.tid.and_then(|tid| self.names.get(&(outcome.pid, tid)));
@@ -158,7 +158,7 @@ pub(crate) fn signs(course: &[u64], slice_ns: u64, columns: usize) -> (String, f
 }
 
 /// The courses as counters of Chrome's trace format, which Perfetto shows (ui.perfetto.dev).
-pub(crate) fn timeline(outcomes: &[Outcome]) -> Value {
+pub(crate) fn timeline(outcomes: &[Observed]) -> Value {
     let mut events = Vec::new();
     for outcome in outcomes {
         events.push(json!({
@@ -194,11 +194,11 @@ mod tests {
     fn a_timeline_has_a_counter_for_each_lock() {
         let mut waited = lock(10, (1, 1, 1));
         waited.course = vec![0, 50_000_000];
-        let outcome = Outcome {
+        let outcome = Observed {
             pid: 7,
             slice_ns: 100_000_000,
             locks: vec![waited, lock(10, (1, 1, 1))],
-            ..Outcome::default()
+            ..Observed::default()
         };
         let timeline = timeline(&[outcome]);
         let events = timeline["traceEvents"].as_array().unwrap();

@@ -5,7 +5,7 @@
 //! function does outside of the section counts, too.
 
 use super::course::TICK;
-use super::outcome::Outcome;
+use super::outcome::Observed;
 use crate::hints::cause;
 use clap::ValueEnum;
 use lockwright_symbols::{Frame, Symboliser, threads};
@@ -114,7 +114,7 @@ impl Events {
     }
 
     /// Tells a process's locks what was seen in their sections.
-    pub(crate) fn tell(&mut self, outcome: &mut Outcome, symbols: &mut Symboliser) {
+    pub(crate) fn tell(&mut self, outcome: &mut Observed, symbols: &mut Symboliser) {
         self.fetch();
         let seen = self.seen.remove(&outcome.pid).unwrap_or_default();
         let samples: Vec<(HashSet<String>, u64)> = seen

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// What one process's locks did.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct Observed {
     pub(crate) pid: u32,
     pub(crate) command: String,
     /// The lock algorithm that it runs on.
@@ -106,7 +106,7 @@ pub(crate) struct Ranked {
     /// How long threads waited in each slice of the time, ns; a wait counts when it ends. Empty: nobody looked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) course: Vec<u64>,
-    /// How often the event of [`Outcome::events`] happened in functions that hold it; an estimate.
+    /// How often the event of [`Observed::events`] happened in functions that hold it; an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) events: Option<u64>,
     /// What to do about it, if somebody was asked.
@@ -158,7 +158,7 @@ pub(crate) fn outcome(
     symbols: &mut Symboliser,
     elapsed_ns: u64,
     threads: usize,
-) -> Outcome {
+) -> Observed {
     busiest(snapshot, symbols, elapsed_ns, threads, usize::MAX, Lock::rank)
 }
 
@@ -170,13 +170,13 @@ pub(crate) fn busiest<K: Ord>(
     threads: usize,
     most: usize,
     key: impl Fn(&Lock) -> K,
-) -> Outcome {
+) -> Observed {
     let mut locks = together(&snapshot.locks, symbols);
     locks.sort_by_cached_key(|lock| std::cmp::Reverse(key(lock)));
     let mut unwinding = Unwinding { space: snapshot.space(), unwinder: None };
     let ranked = |lock: &Rc<Lock>| ranked(&unwinding.of(lock, symbols), symbols);
     let locks: Vec<Ranked> = locks.iter().take(most).map(ranked).collect();
-    Outcome {
+    Observed {
         pid: snapshot.pid,
         command: snapshot.command.clone(),
         lock: snapshot.lock.clone(),

@@ -1,6 +1,6 @@
 //! An outcome as a page: no network, no script.
 
-use super::outcome::{Outcome, Ranked, Site};
+use super::outcome::{Observed, Ranked, Site};
 use super::snapshot::Kind;
 use crate::hints::Failure;
 use crate::observed::report;
@@ -23,8 +23,8 @@ const DOTS: usize = 64;
 /// The page on a program, or on a process: `most` locks in the table.
 pub(crate) fn page(
     title: &str,
-    outcomes: &[Outcome],
-    orders: Option<&[order::Outcome]>,
+    outcomes: &[Observed],
+    orders: Option<&[order::Orders]>,
     most: usize,
 ) -> Result<String, Failure> {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
@@ -47,7 +47,7 @@ fn without_script(svg: &str) -> String {
     }
 }
 
-fn process(outcome: &Outcome, most: usize) -> Result<Markup, Failure> {
+fn process(outcome: &Observed, most: usize) -> Result<Markup, Failure> {
     let folded = report::folded(std::slice::from_ref(outcome));
     let mut flames = Vec::new();
     if !folded.is_empty() {
@@ -77,7 +77,7 @@ fn process(outcome: &Outcome, most: usize) -> Result<Markup, Failure> {
     })
 }
 
-fn table(outcome: &Outcome, most: usize) -> Markup {
+fn table(outcome: &Observed, most: usize) -> Markup {
     let elapsed = outcome.elapsed_ns.max(1) as f64;
     let short = |ns: u64| time(ns as f64);
     let row = |(number, lock): (usize, &Ranked)| {
@@ -106,7 +106,7 @@ fn table(outcome: &Outcome, most: usize) -> Markup {
 }
 
 /// The first locks' courses.
-fn over_time(outcome: &Outcome) -> Option<String> {
+fn over_time(outcome: &Observed) -> Option<String> {
     let with_course = |lock: &&Ranked| lock.course.iter().any(|&ns| ns > 0);
     let locks: Vec<_> = outcome.locks.iter().filter(with_course).take(DRAWN).collect();
     if locks.is_empty() || outcome.slice_ns == 0 {
@@ -171,7 +171,7 @@ fn told(lock: &Ranked) -> Markup {
     }
 }
 
-fn circles(order: &order::Outcome) -> Markup {
+fn circles(order: &order::Orders) -> Markup {
     let may = |risk: &Risk| match risk {
         Risk::Deadlock => "can deadlock",
         Risk::OneThread => "could deadlock, if several threads did what one did",

@@ -2,7 +2,7 @@
 //!
 //! The messages are those of `profile.proto` (github.com/google/pprof) that we need.
 
-use super::outcome::{Outcome, Ranked, Site};
+use super::outcome::{Observed, Ranked, Site};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
@@ -94,13 +94,13 @@ const TYPES: [(&str, &str); 4] = [
 ];
 
 /// Writes the profile of all these processes.
-pub(crate) fn write(outcomes: &[Outcome], to: impl Write) -> io::Result<()> {
+pub(crate) fn write(outcomes: &[Observed], to: impl Write) -> io::Result<()> {
     let mut to = GzEncoder::new(to, Compression::default());
     to.write_all(&profile(outcomes).encode_to_vec())?;
     to.finish()?.flush()
 }
 
-fn profile(outcomes: &[Outcome]) -> Profile {
+fn profile(outcomes: &[Observed]) -> Profile {
     let mut tables = Tables::default();
     tables.text(""); // the first must be empty
     let value_type = |tables: &mut Tables, (what, unit)| ValueType {
@@ -219,7 +219,7 @@ mod tests {
             (Vec::new(), "f(int (*)())".into(), "x".into());
         (waiter.count, waiter.ns) = (4, 5_000_000);
         one.waiters.push(waiter);
-        let outcome = Outcome { pid: 7, locks: vec![one], elapsed_ns: 9, ..Outcome::default() };
+        let outcome = Observed { pid: 7, locks: vec![one], elapsed_ns: 9, ..Observed::default() };
         let mut file = Vec::new();
         write(&[outcome], &mut file).unwrap();
         let mut bytes = Vec::new();

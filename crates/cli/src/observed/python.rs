@@ -3,7 +3,7 @@
 //! Python's locks are semaphores, and the code that takes and releases them is the interpreter's. So the counts say for which lock
 //! threads wait, for how long, and which thread has it. Which function that thread runs meanwhile is sampled from outside.
 
-use super::outcome::{Outcome, Site};
+use super::outcome::{Observed, Site};
 use super::run::open_file;
 use super::snapshot::{Kind, Of};
 use crate::hints::cause;
@@ -86,13 +86,13 @@ impl Samplers {
     }
 
     /// Tells the locks of all processes what was seen.
-    pub(crate) fn tell(&mut self, outcomes: &mut [Outcome]) {
+    pub(crate) fn tell(&mut self, outcomes: &mut [Observed]) {
         for (pid, mut sampler) in std::mem::take(&mut self.all) {
             sampler.ends.store(true, Relaxed); // a flag
             let seen = sampler.thread.take().and_then(|thread| thread.join().ok());
             // A process in a container has another id than with us; then it is the only one.
             let is_one = outcomes.len() == 1;
-            let is_its = |outcome: &&mut Outcome| is_one || outcome.pid == pid.cast_unsigned();
+            let is_its = |outcome: &&mut Observed| is_one || outcome.pid == pid.cast_unsigned();
             let its = outcomes.iter_mut().find(is_its);
             if let (Some(seen), Some(outcome)) = (seen, its) {
                 seen.tell(outcome);
@@ -197,7 +197,7 @@ impl Seen {
         }
     }
 
-    fn tell(&self, outcome: &mut Outcome) {
+    fn tell(&self, outcome: &mut Observed) {
         let semaphores = outcome.locks.iter_mut().filter(|lock| lock.kind == Kind::Semaphore);
         for lock in semaphores {
             outcome.python_unread.clone_from(&self.unread);
@@ -368,7 +368,7 @@ mod tests {
         one.waiters = one.holders.clone();
         let mut mutex = lock(10, (1, 1, 1));
         mutex.name = "gil".into();
-        let mut outcome = Outcome { pid: 7, locks: vec![one, mutex], ..Outcome::default() };
+        let mut outcome = Observed { pid: 7, locks: vec![one, mutex], ..Observed::default() };
         seen.tell(&mut outcome);
         let [one, mutex] = &outcome.locks[..] else { panic!("two locks") };
         let told = |site: &Site| {

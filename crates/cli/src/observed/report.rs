@@ -2,7 +2,7 @@
 
 use super::course::signs;
 use super::events::{Event, Total};
-use super::outcome::{Outcome, Percentiles, Ranked, Site};
+use super::outcome::{Observed, Percentiles, Ranked, Site};
 use super::snapshot::{Kind, Signals};
 use super::threads;
 use crate::output::{beside, plain, shown, table};
@@ -16,7 +16,7 @@ const TOLD: usize = 5;
 const PLACES: usize = 3;
 
 /// The report on several processes: those in which somebody waited, one after another.
-pub(crate) fn all(outcomes: &[Outcome], most: usize) -> String {
+pub(crate) fn all(outcomes: &[Observed], most: usize) -> String {
     let busy: Vec<_> = outcomes.iter().filter(|outcome| !outcome.locks.is_empty()).collect();
     if busy.is_empty() {
         return wrapped(
@@ -37,7 +37,7 @@ pub(crate) fn all(outcomes: &[Outcome], most: usize) -> String {
 }
 
 /// Stacks with the time that was lost in them, us: outermost first, below the lock, below `holders` or `waiters`.
-pub(crate) fn folded(outcomes: &[Outcome]) -> Folded {
+pub(crate) fn folded(outcomes: &[Observed]) -> Folded {
     let mut folded = Folded::new();
     for lock in outcomes.iter().flat_map(|outcome| &outcome.locks) {
         for (who, sites) in [("holders", &lock.holders), ("waiters", &lock.waiters)] {
@@ -55,7 +55,7 @@ pub(crate) fn folded(outcomes: &[Outcome]) -> Folded {
 }
 
 /// The report on one, for people: `most` locks in the table.
-fn text(outcome: &Outcome, most: usize) -> String {
+fn text(outcome: &Observed, most: usize) -> String {
     let mut text = String::new();
     let about = format!(
         "{} ({}): {} under {}",
@@ -226,7 +226,7 @@ fn percentiles(of: &Percentiles) -> String {
 }
 
 /// What was not counted; empty: nothing.
-fn lost(outcome: &Outcome) -> String {
+fn lost(outcome: &Observed) -> String {
     let lost = &outcome.lost;
     let mut text = String::new();
     for (count, what) in [

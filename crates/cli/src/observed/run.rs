@@ -4,7 +4,7 @@ use super::advice::{Target, advise, wake_up_ns};
 use super::course::{Course, TICK};
 use super::events::{Event, Events};
 use super::live::Live;
-use super::outcome::{Outcome, outcome};
+use super::outcome::{Observed, outcome};
 use super::python::Samplers;
 use super::reader;
 use super::snapshot::Snapshot;
@@ -46,9 +46,9 @@ const MOST: usize = 32;
 /// A program that has run.
 pub(crate) struct Ran {
     /// What its processes' locks did, the process that waited most first.
-    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) outcomes: Vec<Observed>,
     /// In which order they took their locks, if somebody asked.
-    pub(crate) orders: Option<Vec<order::Outcome>>,
+    pub(crate) orders: Option<Vec<order::Orders>>,
     pub(crate) status: ExitStatus,
 }
 
@@ -118,7 +118,7 @@ pub(crate) fn program(
     // A process that has used semaphores has a segment even if nobody waited.
     outcomes.retain(|outcome| !outcome.locks.is_empty() || outcome.signals.waits > 0);
     samplers.tell(&mut outcomes);
-    let wait = |outcome: &Outcome| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
+    let wait = |outcome: &Observed| outcome.locks.iter().map(|lock| lock.wait_ns).sum::<u64>();
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(wait(outcome)));
     let shown = words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>();
     let target =
@@ -199,7 +199,7 @@ fn leave(folder: TempDir) {
 }
 
 /// A copy of a segment; its process may have ended.
-pub(crate) fn copy(path: &Path) -> Result<Outcome, Failure> {
+pub(crate) fn copy(path: &Path) -> Result<Observed, Failure> {
     let file = File::open(path).map_err(|error| {
         Failure::new(format!("cannot read '{}': {}", path.display(), cause(&error)))
             .hint("lockwright ctl PID dump FILE writes one")
@@ -217,7 +217,7 @@ pub(crate) fn process(
     limit: Duration,
     event: Option<Event>,
     bar: &ProgressBar,
-) -> Result<Outcome, Failure> {
+) -> Result<Observed, Failure> {
     let (live, before) = {
         let process = Process::open(pid)?;
         let live = Live::find(&process)?;
@@ -271,7 +271,12 @@ pub(crate) fn process(
         Some((file, path)) => reader::read(file, path)?,
         None => {
             say(&format!("hint: to watch for longer: lockwright profile -p {pid} --time 60s\n"));
-            return Ok(Outcome { pid: live.pid as u32, elapsed_ns, threads, ..Outcome::default() });
+            return Ok(Observed {
+                pid: live.pid as u32,
+                elapsed_ns,
+                threads,
+                ..Observed::default()
+            });
         }
     };
     let seen = match &before {

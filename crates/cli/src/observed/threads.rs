@@ -1,6 +1,6 @@
 //! Threads and locks: who waits for which, and for whom others wait.
 
-use super::outcome::{Outcome, Ranked};
+use super::outcome::{Observed, Ranked};
 use super::snapshot::Part;
 use crate::output::{plain, shown, table};
 use lockwright_numbers::format::time;
@@ -43,7 +43,7 @@ pub(super) fn of(parts: &[Part]) -> Vec<Thread> {
 }
 
 /// A table of threads and of the first locks; empty unless there are several threads that are known.
-pub(super) fn text(outcome: &Outcome, most: usize) -> String {
+pub(super) fn text(outcome: &Observed, most: usize) -> String {
     let locks: Vec<(usize, &Ranked)> = (1..)
         .zip(&outcome.locks)
         .take(most.min(LOCKS))
@@ -101,7 +101,7 @@ mod tests {
         let mut first = with(&[part(7, 2_000, 0), part(OTHER_THREADS, 1_000_000, 0), both]);
         first.threads[0].name = "a-hoarder-of-15".to_owned();
         let locks = vec![first, with(&[part(7, 500, 0), both]), with(&[both])];
-        let outcome = Outcome { locks, ..Outcome::default() };
+        let outcome = Observed { locks, ..Observed::default() };
         let text = text(&outcome, 5);
         let lines: Vec<&str> = text.lines().skip(2).collect();
         assert!(lines[0].contains("lock 1") && lines[0].contains("lock 3"), "{text}");
@@ -110,7 +110,7 @@ mod tests {
         assert!(lines[2].starts_with("others") && lines[2].contains("1.00 ms / -"), "{text}");
         assert!(lines[3].contains("2.00 us / -") && lines[3].contains("500 ns / -"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        let alone = Outcome { locks: vec![with(&[part(7, 500, 0)])], ..Outcome::default() };
+        let alone = Observed { locks: vec![with(&[part(7, 500, 0)])], ..Observed::default() };
         assert_eq!(super::text(&alone, 5), "");
     }
 }

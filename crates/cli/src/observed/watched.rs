@@ -1,7 +1,7 @@
 //! A process that is looked at again and again.
 
 use super::live::Live;
-use super::outcome::{Outcome, busiest, together};
+use super::outcome::{Observed, busiest, together};
 use super::reader::Reader;
 use super::snapshot::{Lock, Snapshot};
 use crate::hints::{Failure, cause};
@@ -170,7 +170,7 @@ impl Watched {
         look: &Look,
         most: usize,
         key: impl Fn(&Lock) -> K,
-    ) -> Outcome {
+    ) -> Observed {
         let elapsed_ns = look.elapsed.as_nanos() as u64;
         busiest(snapshot, &mut self.symbols, elapsed_ns, look.threads, most, key)
     }

@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// In which order one process's threads took their locks.
 #[derive(Debug, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct Orders {
     pub(crate) pid: u32,
     pub(crate) command: String,
     /// The lock algorithm that it ran on.
@@ -103,7 +103,7 @@ pub(crate) struct Stuck {
     pub(crate) held_by: u32,
 }
 
-impl Outcome {
+impl Orders {
     /// Is there a circle in which threads can block each other?
     pub(crate) fn has_inversion(&self) -> bool {
         self.circles.iter().any(|circle| circle.risk == Risk::Deadlock) || !self.stuck.is_empty()
@@ -111,7 +111,7 @@ impl Outcome {
 }
 
 /// What the processes noted whose files lie in that folder: those with a circle first.
-pub(crate) fn all(folder: &Path) -> Result<Vec<Outcome>, Failure> {
+pub(crate) fn all(folder: &Path) -> Result<Vec<Orders>, Failure> {
     let entries = fs::read_dir(folder).map_err(|error| {
         Failure::new(format!("cannot read '{}': {}", folder.display(), cause(&error)))
     })?;
@@ -126,17 +126,17 @@ pub(crate) fn all(folder: &Path) -> Result<Vec<Outcome>, Failure> {
         }
     }
     all.retain(|outcome| outcome.pairs > 0);
-    let worst = |outcome: &Outcome| outcome.circles.first().map_or(Risk::Guarded, |c| c.risk);
+    let worst = |outcome: &Orders| outcome.circles.first().map_or(Risk::Guarded, |c| c.risk);
     all.sort_by_key(|outcome| (worst(outcome), outcome.circles.is_empty(), outcome.pid));
     Ok(all)
 }
 
-fn outcome(noted: &Noted) -> Outcome {
+fn outcome(noted: &Noted) -> Orders {
     let (found, is_cut) = circles(&noted.edges);
     let mut names = Names::new(noted);
     let ends = || noted.edges.iter().flat_map(|edge| [edge.from, edge.to]);
     let pairs: BTreeSet<_> = noted.edges.iter().map(|e| (e.from.id, e.to.id)).collect();
-    Outcome {
+    Orders {
         pid: noted.pid,
         command: noted.command.clone(),
         lock: noted.lock.clone(),

@@ -1,6 +1,6 @@
 //! Circles as text.
 
-use super::outcome::{Named, Outcome, Place, Risk, Step};
+use super::outcome::{Named, Orders, Place, Risk, Step};
 use crate::output::{beside, shown};
 use lockwright_text::wrapped;
 
@@ -12,14 +12,14 @@ const STARTS: [&str; 3] = ["start_thread (", "__libc_start_call_main (", "clone3
 const CALLERS: usize = 5;
 
 /// The report on several processes, one after another.
-pub(crate) fn all(outcomes: &[Outcome]) -> String {
+pub(crate) fn all(outcomes: &[Orders]) -> String {
     if outcomes.is_empty() {
         return "no thread took a lock while it held another\n".to_owned();
     }
     outcomes.iter().map(text).collect::<Vec<_>>().join("\n")
 }
 
-fn text(outcome: &Outcome) -> String {
+fn text(outcome: &Orders) -> String {
     let about = format!(
         "{} ({}): {} locks taken together, {} pairs in order",
         outcome.pid,
@@ -123,7 +123,7 @@ fn place(verb: &str, place: &Place) -> String {
 }
 
 /// What was not noted; empty: nothing.
-fn lost(outcome: &Outcome) -> String {
+fn lost(outcome: &Orders) -> String {
     let lost = &outcome.lost;
     let mut text = String::new();
     for (count, what) in [

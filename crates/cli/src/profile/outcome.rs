@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 /// The result of `profile --sample`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Outcome {
+pub(crate) struct SampledProfile {
     pub(crate) pid: libc::pid_t,
     pub(crate) program: String,
     /// The most that it had at once.
@@ -81,7 +81,7 @@ pub(crate) struct Site {
 pub(crate) type Folded = Vec<(Vec<String>, u64)>;
 
 /// Names all that was seen; also its stacks, for a picture.
-pub(crate) fn outcome(target: &mut Target, sampled: &Sampled) -> (Outcome, Folded) {
+pub(crate) fn outcome(target: &mut Target, sampled: &Sampled) -> (SampledProfile, Folded) {
     let seen = &sampled.seen;
     let mut namer =
         Namer { symboliser: &mut target.symboliser, stacks: &seen.stacks, known: HashMap::new() };
@@ -108,7 +108,7 @@ pub(crate) fn outcome(target: &mut Target, sampled: &Sampled) -> (Outcome, Folde
         other_waits,
         false,
     );
-    let outcome = Outcome {
+    let outcome = SampledProfile {
         pid: target.pid,
         program: target.name.clone(),
         threads: seen.threads,

@@ -1,6 +1,6 @@
 //! The report of `profile --sample` for people.
 
-use super::outcome::{LockSeen, Outcome, Site};
+use super::outcome::{LockSeen, SampledProfile, Site};
 use super::sample::End;
 use crate::output::{beside, shown};
 use lockwright_text::wrapped;
@@ -13,7 +13,7 @@ const CALLERS: usize = 3;
 /// Shares below this are noise, unless nothing else is there.
 const NOISE: f64 = 0.005;
 
-pub(crate) fn text(outcome: &Outcome) -> String {
+pub(crate) fn text(outcome: &SampledProfile) -> String {
     let mut text = paragraph(&head(outcome));
     if outcome.locks.is_empty() {
         text += &paragraph(&nothing(outcome));
@@ -51,8 +51,8 @@ fn paragraph(text: &str) -> String {
     wrapped(&shown(text)) + "\n"
 }
 
-fn head(outcome: &Outcome) -> String {
-    let Outcome { pid, program, threads, samples, seconds, .. } = outcome;
+fn head(outcome: &SampledProfile) -> String {
+    let SampledProfile { pid, program, threads, samples, seconds, .. } = outcome;
     let end = match outcome.end {
         Some(End::ProcessEnded) => "; then it ended",
         Some(End::Interrupted) => "; then you interrupted it",
@@ -67,7 +67,7 @@ fn counted(count: u64, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn nothing(outcome: &Outcome) -> String {
+fn nothing(outcome: &SampledProfile) -> String {
     match outcome.samples {
         0 => "Nothing was seen.".into(),
         samples => {
@@ -137,7 +137,7 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-fn notes(outcome: &Outcome) -> Vec<String> {
+fn notes(outcome: &SampledProfile) -> Vec<String> {
     let mut notes = Vec::new();
     if !outcome.locks.is_empty() {
         notes.push(

@@ -3,7 +3,7 @@
 use super::screen::draw;
 use super::view::{Detail, Field, Mode, Shown, View};
 use crate::ctl::epochs::Epoch;
-use crate::observed::outcome::{Outcome, Percentiles, Ranked, Site};
+use crate::observed::outcome::{Observed, Percentiles, Ranked, Site};
 use crate::observed::snapshot::{Kind, Of};
 use crate::table::Table;
 use ratatui::Terminal;
@@ -64,7 +64,7 @@ fn lock(at: u64, name: &str, blocked_ns: u64) -> Ranked {
 }
 
 fn view() -> View {
-    let outcome = Outcome {
+    let outcome = Observed {
         pid: 4242,
         command: "./store --port 8080".to_owned(),
         lock: "auto".to_owned(),
@@ -74,7 +74,7 @@ fn view() -> View {
             lock(0x100, "store_lock", 1_400_000_000),
             lock(0x200, "a_lock_with_a_name_that_is_long", 31_000_000),
         ],
-        ..Outcome::default()
+        ..Observed::default()
     };
     let mut process = Shown::new(outcome);
     process.rules = Table::read("auto:spin=5000\n");

@@ -5,7 +5,7 @@ use super::list::List;
 use super::rule;
 use crate::ctl::epochs::{Epoch, Followed, Slo};
 use crate::hints::Failure;
-use crate::observed::outcome::{Outcome, Ranked};
+use crate::observed::outcome::{Observed, Ranked};
 use crate::observed::snapshot::{Lock, Of};
 use crate::observed::watched::Watched;
 use crate::process::Process;
@@ -109,7 +109,7 @@ pub(crate) struct Shown {
     /// `None`: there is nothing to look at, but what has been seen.
     watched: Option<Watched>,
     /// In the last interval.
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: Observed,
     /// How many locks somebody waited for in it, and the sums of all of them.
     pub(crate) locks: usize,
     pub(crate) blocked_ns: u64,
@@ -200,7 +200,7 @@ impl View {
 impl Shown {
     fn open(pid: libc::pid_t, interval: Duration) -> Result<Self, Failure> {
         let watched = Watched::open(pid, Level::Counters, lease(interval))?;
-        let mut shown = Self::new(Outcome { pid: watched.pid as u32, ..Outcome::default() });
+        let mut shown = Self::new(Observed { pid: watched.pid as u32, ..Observed::default() });
         shown.outcome.command = watched.command();
         shown.rules = rule::read(watched.pid).unwrap_or_default();
         shown.level = watched.level;
@@ -210,7 +210,7 @@ impl Shown {
     }
 
     /// What has been seen, and no more.
-    pub(crate) fn new(outcome: Outcome) -> Self {
+    pub(crate) fn new(outcome: Observed) -> Self {
         Self {
             watched: None,
             locks: outcome.locks.len(),

@@ -21,7 +21,7 @@ pub(super) enum Reason {
     Pauses,
 }
 
-pub(super) struct Waiter {
+pub(super) struct Waiting {
     id: u64,
     pub(super) reason: Reason,
     pub(super) address: usize,
@@ -49,7 +49,7 @@ struct Step {
 /// What one execution knows beside the checker.
 #[derive(Default)]
 pub(super) struct World {
-    pub(super) waiters: Vec<Waiter>,
+    pub(super) waiters: Vec<Waiting>,
     next_id: u64,
     /// How many threads have started and not ended.
     alive: usize,
@@ -87,7 +87,7 @@ pub(super) fn world<R>(f: impl FnOnce(&mut World) -> R) -> R {
 
 impl World {
     fn all_wait(&self) -> bool {
-        let can_time_out = |w: &Waiter| {
+        let can_time_out = |w: &Waiting| {
             self.ticked && (w.reason == Reason::Sleeps { timed: true } || w.reason == Reason::Naps)
         };
         self.waiters.len() + self.joining == self.alive && !self.waiters.iter().any(can_time_out)
@@ -104,7 +104,7 @@ impl World {
         &mut self,
         address: usize,
         count: u32,
-        meant: impl Fn(&Waiter) -> bool,
+        meant: impl Fn(&Waiting) -> bool,
     ) -> u32 {
         let mut left = count;
         self.waiters.retain(|waiter| {
@@ -269,7 +269,7 @@ pub(super) fn wait<C: Checker>(
     log::<C>(if reason == Reason::Spins { "spins" } else { "sleeps" }, address, 0);
     let id = world(|w| {
         w.next_id += 1;
-        w.waiters.push(Waiter { id: w.next_id, reason, address, movable, newest });
+        w.waiters.push(Waiting { id: w.next_id, reason, address, movable, newest });
         w.next_id
     });
     loop {

@@ -49,7 +49,7 @@ pub(crate) enum Wait {
     Ended,
 }
 
-struct Waiter {
+struct Blocked {
     wait: Wait,
     word: usize,
     end: Option<Ps>,
@@ -71,7 +71,7 @@ enum Chooser {
 pub(crate) struct Explorer {
     rng: fastrand::Rng,
     chooser: Chooser,
-    waiters: Vec<Waiter>,
+    waiters: Vec<Blocked>,
     /// Bit mask of the threads that can go on.
     runnable: u32,
     /// When the first timed wait is due; it may be too early, never too late.
@@ -129,7 +129,7 @@ impl Explorer {
                 Chooser::Pct { priorities, changes }
             }
         };
-        let waiter = |_| Waiter { wait: Wait::Turn, word: 0, end: None, at: None, woken: false };
+        let waiter = |_| Blocked { wait: Wait::Turn, word: 0, end: None, at: None, woken: false };
         Self {
             chooser,
             waiters: (0..threads).map(waiter).collect(),
@@ -203,7 +203,7 @@ impl Explorer {
     /// Wakes at most `count` sleepers on the word, in any order: the kernel wakes by priority.
     pub(crate) fn wake(&mut self, word: usize, count: u32, moved: bool) -> u32 {
         for woken in 0..count {
-            let meant = |waiter: &Waiter| match waiter.wait {
+            let meant = |waiter: &Blocked| match waiter.wait {
                 Wait::Sleeps { movable } => waiter.word == word && (movable || !moved),
                 _ => false,
             };
@@ -219,7 +219,7 @@ impl Explorer {
 
     /// Moves at most `count` sleepers from one word to another.
     pub(crate) fn requeue(&mut self, from: usize, to: usize, count: u32) -> u32 {
-        let sleeps = |w: &&mut Waiter| matches!(w.wait, Wait::Sleeps { .. }) && w.word == from;
+        let sleeps = |w: &&mut Blocked| matches!(w.wait, Wait::Sleeps { .. }) && w.word == from;
         let moved = self.waiters.iter_mut().filter(sleeps).take(count as usize);
         moved.map(|waiter| waiter.word = to).count() as u32
     }
@@ -327,7 +327,7 @@ impl Explorer {
     /// How many threads sleep on a word.
     #[cfg(test)]
     pub(crate) fn asleep_on(&self, word: usize) -> usize {
-        let sleeps = |w: &&Waiter| matches!(w.wait, Wait::Sleeps { .. }) && w.word == word;
+        let sleeps = |w: &&Blocked| matches!(w.wait, Wait::Sleeps { .. }) && w.word == word;
         self.waiters.iter().filter(sleeps).count()
     }
 
@@ -405,7 +405,7 @@ pub(crate) fn block(wait: Wait, word: usize, end: Option<Ps>, at: At) -> Ended {
     let x = explorer(e);
     x.runnable &= !(1 << me);
     x.next_end = x.next_end.min(end.unwrap_or(Ps::MAX));
-    x.waiters[me as usize] = Waiter { wait, word, end, at: Some(at), woken: false };
+    x.waiters[me as usize] = Blocked { wait, word, end, at: Some(at), woken: false };
     let what = match wait {
         Wait::Spins => "spins on",
         Wait::Pauses => "pauses",

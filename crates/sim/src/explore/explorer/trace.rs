@@ -1,6 +1,6 @@
 //! The steps of a schedule, for its report, and what its threads wait for in the end.
 
-use super::{At, Explorer, Wait, Waiter};
+use super::{At, Blocked, Explorer, Wait};
 use crate::engine::Tid;
 use crate::explore::mutant::short;
 
@@ -81,7 +81,7 @@ impl Explorer {
     /// Each thread that is left, and what it waits for.
     pub(super) fn who(&self) -> Vec<String> {
         let left = self.waiters.iter().enumerate().filter(|(_, w)| w.wait != Wait::Ended);
-        let each = |(thread, waiter): (usize, &Waiter)| {
+        let each = |(thread, waiter): (usize, &Blocked)| {
             let what = match waiter.wait {
                 Wait::Turn => "runs".to_owned(),
                 Wait::Pauses => "pauses".to_owned(),

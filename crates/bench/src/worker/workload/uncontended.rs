@@ -1,9 +1,9 @@
 //! What a lock costs when nobody competes for it.
 
-use super::mutex::Mutex;
-use super::pass::{Guarded, Line};
 use crate::spec::{Answer, Spec};
 use crate::system;
+use crate::worker::mutex::Mutex;
+use crate::worker::pass::{Guarded, Line};
 use lockwright_energy::Source;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const BATCH: u64 = 2_000;
 
 /// Nobody competes. The rate is that of the median batch: a stall of the machine spoils one batch only.
-pub(super) fn uncontended<M: Mutex>(spec: &Spec, second_thread: bool) -> Answer {
+pub(in crate::worker) fn uncontended<M: Mutex>(spec: &Spec, second_thread: bool) -> Answer {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let sleeper = second_thread.then(|| {

@@ -1,57 +1,16 @@
-//! Epochs: the paper's Bench-1, and what an empty epoch costs.
+//! The paper's Bench-1: each operation is an epoch.
 
-use super::mutex::Mutex;
-use super::pass::{Guarded, Line, Pass, answer_of, unsupported};
-use super::times::percentiles;
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, ClassResult, Spec};
-use crate::system;
+use crate::worker::epoch_api::EpochApi;
+use crate::worker::mutex::Mutex;
+use crate::worker::pass::{Guarded, Line, Pass, answer_of};
+use crate::worker::times::percentiles;
 use hdrhistogram::Histogram;
 use lockwright_native::Native;
 use lockwright_numbers::recorder;
 use lockwright_platform::Platform;
 use std::time::{Duration, Instant};
-
-/// Empty epochs between two readings of the clock.
-const BATCH: u64 = 2_000;
-
-/// The program's side of epochs: what an annotated program finds if our library is there.
-#[derive(Clone, Copy)]
-struct EpochApi {
-    start: unsafe extern "C" fn(libc::c_int),
-    end: unsafe extern "C" fn(libc::c_int, u64),
-}
-
-impl EpochApi {
-    fn find() -> Option<EpochApi> {
-        // SAFETY: NUL-terminated names; the functions have these types in lockwright.h (a result, if there is
-        // one, may be left alone in the C ABI).
-        unsafe {
-            let start = libc::dlsym(libc::RTLD_DEFAULT, c"lw_epoch_start".as_ptr());
-            let end = libc::dlsym(libc::RTLD_DEFAULT, c"lw_epoch_end".as_ptr());
-            (!start.is_null() && !end.is_null()).then(|| EpochApi {
-                start: std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(libc::c_int)>(
-                    start,
-                ),
-                end: std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(libc::c_int, u64)>(
-                    end,
-                ),
-            })
-        }
-    }
-
-    #[inline(always)]
-    fn start(self, id: libc::c_int) {
-        // SAFETY: no preconditions.
-        unsafe { (self.start)(id) }
-    }
-
-    #[inline(always)]
-    fn end(self, id: libc::c_int, slo_ns: u64) {
-        // SAFETY: no preconditions.
-        unsafe { (self.end)(id, slo_ns) }
-    }
-}
 
 /// How many classes of cores are distinguished: as many as the topology has.
 const CLASSES: usize = lockwright_native::topology::CLASSES;
@@ -69,7 +28,7 @@ impl EpochTimes {
 }
 
 /// The paper's Bench-1: epochs with four critical sections of different lengths under two locks.
-pub(super) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32) -> Answer {
+pub(in crate::worker) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32) -> Answer {
     /// Which lock, and the length in fifths of the mean.
     const SECTIONS: [(usize, u32); 4] = [(0, 2), (1, 4), (0, 6), (1, 8)];
     let point = &spec.point;
@@ -159,69 +118,4 @@ pub(super) fn bench_1<M: Mutex>(spec: &Spec, slo_ns: u64, count: u32) -> Answer 
     answer.latency = percentiles(&overall.latency);
     answer.classes = classes;
     answer
-}
-
-/// What an empty epoch costs in time, and each thread's part of one in memory.
-pub(super) fn cost() -> Answer {
-    let Some(api) = EpochApi::find() else { return unsupported() };
-    const SLO_NS: u64 = 1_000_000;
-    let pairs = |from: libc::c_int, to: libc::c_int| {
-        for id in from..to {
-            api.start(id);
-            api.end(id, SLO_NS);
-        }
-    };
-    // Until the library knows its clock's rate, which it learns from readings some 10 ms apart.
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(60) {
-        pairs(1, 2);
-    }
-    let measuring = Instant::now();
-    let mut batches = Vec::new();
-    while measuring.elapsed() < Duration::from_millis(100) {
-        let from = system::ticks();
-        for _ in 0..BATCH {
-            pairs(1, 2);
-        }
-        batches.push(system::ticks().saturating_sub(from));
-    }
-    let elapsed = measuring.elapsed();
-    batches.sort_unstable();
-    // Tables that all threads share, and this thread's own, are there after this.
-    pairs(0, 1024);
-    // 512 epochs of 24 bytes are three pages, wherever the first one lies.
-    const HALF: libc::c_int = 512;
-    const THREADS: u64 = 8;
-    let mut grown = 0;
-    std::thread::scope(|scope| {
-        // All stay until the last one is done: the library may give an ended thread's memory to a new one.
-        let mut staying = Vec::new();
-        for _ in 0..THREADS {
-            let (said, hear) = std::sync::mpsc::channel();
-            let (stay, over) = std::sync::mpsc::channel::<()>();
-            scope.spawn(move || {
-                let one = |id| {
-                    api.start(id);
-                    api.end(id, SLO_NS);
-                };
-                (0..HALF).for_each(one);
-                let before = system::resident_bytes();
-                (HALF..2 * HALF).for_each(one);
-                let _ = said.send(system::resident_bytes().saturating_sub(before));
-                let _ = over.recv();
-            });
-            grown += hear.recv().unwrap_or(u64::MAX / THREADS);
-            staying.push(stay);
-        }
-    });
-    let ops = batches.len() as u64 * BATCH;
-    Answer {
-        ops,
-        elapsed_ns: elapsed.as_nanos() as u64,
-        counted: ops,
-        expected: ops,
-        epoch_ticks: Some(batches[batches.len() / 2] as f64 / BATCH as f64),
-        bytes_per_epoch: Some(grown as f64 / (THREADS * HALF as u64) as f64),
-        ..Answer::default()
-    }
 }

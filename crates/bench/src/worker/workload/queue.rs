@@ -1,9 +1,9 @@
-//! What threads do that wait for each other: a queue, a barrier.
+//! Producers and consumers on a bounded queue.
 
-use super::monitor::Monitor;
-use super::pass::{Line, Pass, answer_of};
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, Spec};
+use crate::worker::monitor::Monitor;
+use crate::worker::pass::{Line, Pass, answer_of};
 use std::cell::UnsafeCell;
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use std::time::Duration;
 const QUEUE: usize = 64;
 
 /// A bounded queue under one mutex with two condition variables, as in every textbook.
-pub(super) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumers: u32) -> Answer {
-    pub(super) struct Ring {
+pub(in crate::worker) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumers: u32) -> Answer {
+    struct Ring {
         slots: [u64; QUEUE],
         put: u64,
         taken: u64,
         sum: u64,
     }
-    pub(super) struct Shared(UnsafeCell<Ring>);
+    struct Shared(UnsafeCell<Ring>);
     // SAFETY: touched under the monitor only; if that fails, the sums tell.
     unsafe impl Sync for Shared {}
-    pub(super) const NOT_FULL: usize = 0;
-    pub(super) const NOT_EMPTY: usize = 1;
+    const NOT_FULL: usize = 0;
+    const NOT_EMPTY: usize = 1;
 
     let monitor = Line(C::new());
     let shared =
@@ -100,68 +100,5 @@ pub(super) fn queue<C: Monitor>(spec: &Spec, producers: u32, consumers: u32) -> 
     if ring.taken != taken {
         answer.counted = !answer.expected;
     }
-    answer
-}
-
-/// All threads meet, again and again: the last one wakes the others.
-pub(super) fn barrier<C: Monitor>(spec: &Spec) -> Answer {
-    #[derive(Default)]
-    pub(super) struct State {
-        arrived: u32,
-        round: u64,
-        over: bool,
-    }
-    pub(super) struct Shared(UnsafeCell<State>);
-    // SAFETY: touched under the monitor only; if that fails, the rounds don't add up.
-    unsafe impl Sync for Shared {}
-
-    let threads = spec.point.threads;
-    let monitor = Line(C::new());
-    let shared = Line(Shared(UnsafeCell::new(State::default())));
-    let state = || {
-        let shared = &shared.0;
-        shared.0.get()
-    };
-    let pass = Pass::new(spec);
-    let passed = pass.run(
-        threads,
-        Duration::from_secs_f64(spec.time_s),
-        |i| Plan::new(&spec.point, spec.turns_per_ns, spec.seed, i),
-        |_, mut plan| {
-            let mut rounds = 0u64;
-            loop {
-                compute(plan.next().gap);
-                let mut held = monitor.0.lock();
-                // SAFETY: the monitor is held whenever the state is touched.
-                let over = unsafe {
-                    let round = (*state()).round;
-                    (*state()).arrived += 1;
-                    if (*state()).arrived == threads {
-                        (*state()).arrived = 0;
-                        (*state()).round += 1;
-                        // The last one decides for all: otherwise some would wait for those who left.
-                        (*state()).over = pass.stopped();
-                        monitor.0.notify_all(0);
-                    } else {
-                        while (*state()).round == round {
-                            held = monitor.0.wait(held, 0);
-                        }
-                    }
-                    (*state()).over
-                };
-                drop(held);
-                rounds += 1;
-                if over {
-                    break rounds;
-                }
-            }
-        },
-        || (),
-    );
-    // SAFETY: the threads have ended.
-    let rounds = unsafe { (*state()).round };
-    let mut answer = answer_of(&passed, rounds);
-    answer.counted = passed.threads.iter().sum();
-    answer.expected = rounds * u64::from(threads);
     answer
 }

@@ -1,14 +1,14 @@
 //! Memory that locks take.
 
-use super::mutex::Mutex;
-use super::pass::Guarded;
 use crate::spec::Answer;
 use crate::system;
+use crate::worker::mutex::Mutex;
+use crate::worker::pass::Guarded;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
 
 /// How much memory `locks` locks take beside themselves.
-pub(super) fn memory<M: Mutex>(locks: u32, contended: bool) -> Answer {
+pub(in crate::worker) fn memory<M: Mutex>(locks: u32, contended: bool) -> Answer {
     /// The first locks only warm up: stacks, tables and thread data are not a lock's own.
     pub(super) const WARM_UP: usize = 256;
     let count = locks as usize + WARM_UP;

@@ -1,10 +1,10 @@
 //! Readers and writers.
 
-use super::pass::{Guarded, Line, Pass, Passed, answer_of};
-use super::rw::Rw;
-use super::times::percentiles;
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, Spec};
+use crate::worker::pass::{Guarded, Line, Pass, Passed, answer_of};
+use crate::worker::rw::Rw;
+use crate::worker::times::percentiles;
 use hdrhistogram::Histogram;
 use lockwright_numbers::recorder;
 use std::time::{Duration, Instant};
@@ -67,7 +67,7 @@ fn read_and_write<L: Rw, const STAMP: bool>(
 }
 
 /// As threads that compete do, but `reads` per cent of the operations only read. Waits are those of the writes.
-pub(super) fn readers_and_writers<L: Rw>(spec: &Spec, reads: f64) -> Answer {
+pub(in crate::worker) fn readers_and_writers<L: Rw>(spec: &Spec, reads: f64) -> Answer {
     let point = &spec.point;
     let lock = Line(L::new());
     let guarded = Guarded::new(point.lines);

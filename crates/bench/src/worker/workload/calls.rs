@@ -1,13 +1,13 @@
 //! Threads that take one of several mutexes at random, and ask for it in one of several ways: what a program does whose
 //! parts don't know each other.
 
-use super::mutex::Mutex;
-use super::pass::{Guarded, Line, Pass, answer_of};
-use super::times::{Times, percentiles};
-use super::turn::{Ask, Tally, turn};
 use crate::compute::{Plan, Random};
 use crate::point::Call;
 use crate::spec::{Answer, Spec};
+use crate::worker::mutex::Mutex;
+use crate::worker::pass::{Guarded, Line, Pass, answer_of};
+use crate::worker::times::{Times, percentiles};
+use crate::worker::turn::{Ask, Tally, turn};
 use std::time::Duration;
 
 /// Of a thread's acquisitions by `yield`, one in this many yields the CPU in its section.
@@ -96,7 +96,7 @@ fn one<M: Mutex, const STAMP: bool>(
 }
 
 /// All threads, under `mutexes` mutexes.
-pub(super) fn calls<M: Mutex>(
+pub(in crate::worker) fn calls<M: Mutex>(
     spec: &Spec,
     calls: &[Call],
     mutexes: u32,

@@ -1,10 +1,10 @@
 //! The order in which a lock serves.
 
-use super::mutex::Mutex;
-use super::pass::{Line, Pass, answer_of};
 use crate::compute::{Plan, compute};
 use crate::spec::{Answer, Spec};
 use crate::stats;
+use crate::worker::mutex::Mutex;
+use crate::worker::pass::{Line, Pass, answer_of};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const ORDER_LOG: usize = 1 << 19;
 
 /// Who overtakes whom: each acquisition draws a ticket just before it asks.
-pub(super) fn order<M: Mutex>(spec: &Spec, grace_ns: u64) -> Answer {
+pub(in crate::worker) fn order<M: Mutex>(spec: &Spec, grace_ns: u64) -> Answer {
     pub(super) struct Log(UnsafeCell<Vec<(u64, u64)>>);
     // SAFETY: written under the lock only; if that fails, the tickets don't add up.
     unsafe impl Sync for Log {}

@@ -1,12 +1,12 @@
 //! Lock, critical section, unlock, gap: threads that compete for one lock.
 
-use super::mutex::Mutex;
-use super::pass::{Guarded, Line, Pass, Passed, answer_of};
-use super::times::{Times, percentiles};
-use super::turn::{Ask, Tally, Try, Wait, WaitFor, turn};
 use crate::compute::{Plan, compute};
 use crate::point::Work;
 use crate::spec::{Answer, ClassResult, Spec};
+use crate::worker::mutex::Mutex;
+use crate::worker::pass::{Guarded, Line, Pass, Passed, answer_of};
+use crate::worker::times::{Times, percentiles};
+use crate::worker::turn::{Ask, Tally, Try, Wait, WaitFor, turn};
 use lockwright_native::Native;
 use lockwright_platform::Platform;
 use std::collections::BTreeMap;
@@ -72,7 +72,7 @@ fn compete<M: Mutex, const STAMP: bool>(
 }
 
 /// Lock, critical section, unlock, gap; also with trylock and deadlines.
-pub(super) fn competition<M: Mutex>(spec: &Spec) -> Answer {
+pub(in crate::worker) fn competition<M: Mutex>(spec: &Spec) -> Answer {
     match spec.point.work {
         Work::Trylock => between::<M>(Try, spec),
         Work::Timedlock { timeout_us } if M::TIMED => {
