@@ -75,7 +75,7 @@ pub(crate) struct Args {
     #[arg(long = "lock", value_name = "LOCK", default_values = ["auto"])]
     locks: Vec<String>,
     /// Folder for report.html, picture.svg and table.md (default: `demo` in cargo's target folder).
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "output", alias = "out", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Also write README's table and pictures.
     #[arg(long, conflicts_with_all = ["quick", "threads", "locks"])]

@@ -86,7 +86,7 @@ struct Databases {
     #[arg(long, value_name = "CLASSES", default_value = "big:0,little:1x3.75")]
     emulate: String,
     /// Folder for the report (default: `eval/libasl-apps` in cargo's target folder).
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "output", alias = "out", value_name = "DIR")]
     out: Option<PathBuf>,
     /// One round of 0.15 s: shows that everything works; no verdicts.
     #[arg(long, conflicts_with_all = ["time", "warmup", "rounds"])]

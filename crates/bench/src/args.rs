@@ -186,7 +186,7 @@ pub struct Args {
     pub(crate) svg: Option<PathBuf>,
 
     /// Write all of these, and a README with machine, date and command
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "output", alias = "out", value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
     #[command(flatten)]

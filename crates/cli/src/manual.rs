@@ -207,7 +207,7 @@ const FILES: &[(&str, &[&str], &str)] = &[
     (
         "tune/",
         &["tune"],
-        "The report: tune.html, tune.svg, tune.json, tune.csv and tune.log; --out names another folder.",
+        "The report: tune.html, tune.svg, tune.json, tune.csv and tune.log; --output names another folder.",
     ),
     (
         "/dev/shm/lockwright-UID/PID-N.observe",

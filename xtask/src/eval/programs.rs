@@ -47,7 +47,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Folder for the report (default: `eval/programs` in cargo's target folder).
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "output", alias = "out", value_name = "DIR")]
     out: Option<PathBuf>,
     /// One round of 1 s: shows that everything works; no verdicts.
     #[arg(long, conflicts_with_all = ["time", "rounds"])]

@@ -12,9 +12,9 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:
   lockwright bench --lock auto fifo --threads 2,8
   lockwright bench --lock in:mcs parking_lot --cs 500 --gap 500 --pin
-  lockwright bench --suite bars --out bench/runs/today
+  lockwright bench --suite bars --output bench/runs/today
   lockwright bench --workload calls --calls try,timed --threads 64 --lock auto
-  lockwright bench --suite bars --shard 1/2 --out shards
+  lockwright bench --suite bars --shard 1/2 --output shards
   lockwright bench --workload epoch --lock asl --emulate big:0,little:1x3.75
 
 Locks: NAME[:key=value,...] through the preload, in:NAME in process, glibc,

@@ -63,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CLASSES")]
     topology: Option<String>,
     /// Where the report goes
-    #[arg(long, value_name = "DIR", default_value = "tune")]
+    #[arg(long = "output", alias = "out", value_name = "DIR", default_value = "tune")]
     out: PathBuf,
     /// Show throughput, latency and energy together, and mark the settings that no other setting beats;
     /// DIR gets tune-pareto.svg
@@ -105,7 +105,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let under = run::under(&library::find(args.library.as_deref())?);
     fs::create_dir_all(&args.out).map_err(|error| {
         Failure::new(format!("cannot make '{}': {}", args.out.display(), cause(&error)))
-            .hint("lockwright tune --out DIR ...")
+            .hint("lockwright tune --output DIR ...")
     })?;
 
     // Other locks ignore it, but the flag needs a value.

@@ -48,7 +48,7 @@ const OUTPUT: u64 = 64 * 1024;
 pub(crate) fn measure(plan: &Plan<'_>) -> Result<Measured, Failure> {
     let unwritable = |error| {
         Failure::new(format!("cannot write '{}': {}", plan.log.display(), cause(&error)))
-            .hint("lockwright tune --out DIR ...")
+            .hint("lockwright tune --output DIR ...")
     };
     let mut log = File::options()
         .create(true)

@@ -121,7 +121,7 @@ impl Report<'_> {
             let path = dir.join(name);
             fs::write(&path, text).map_err(|error| {
                 Failure::new(format!("cannot write '{}': {}", path.display(), cause(&error)))
-                    .hint("lockwright tune --out DIR ...")
+                    .hint("lockwright tune --output DIR ...")
             })?;
             Ok(path)
         };
