@@ -41,7 +41,7 @@ pub const ENTRY: Entry = Entry {
     preset_of: None,
     idea: "an mcs queue whose waiters spin, then sleep; the holder sets surplus waiters aside, and lets one back in every 1000 hand-overs",
     source: "Dave Dice, Malthusian Locks, EuroSys 2017, section 4, MCSCR",
-    order: "circulating threads take turns; of those set aside, the longest waiter is let back in first",
+    order: "circulating threads take turns; of those set aside, the longest waiter rejoins every 1000 hand-overs",
     promise: Promise::Nothing,
     stands_by: false,
     space: "0.3 KB per lock (under the preload, only while in use), 128 B per waiter, on its stack",
