@@ -405,7 +405,7 @@ mod tests {
         assert!(reach("put").unwrap_err().contains("is 2 functions"));
         assert!(reach("table").unwrap_err().contains("is a variable"));
         assert!(reach("quiet").unwrap_err().contains("nothing that the program loads calls it"));
-        assert!(reach("inner").unwrap_err().contains("bound inside of 'prog'"));
+        assert!(reach("inner").unwrap_err().contains("bound inside 'prog'"));
         assert!(reach("gett").unwrap_err().contains("did you mean 'get'?"));
         assert!(reach("setjmp").unwrap_err().contains("returns twice"));
         assert_eq!(reach("something_else"), Ok("something_else".to_owned()), "it may come later");

@@ -356,7 +356,7 @@ mod tests {
         // A cell may take two lines.
         let words: Vec<&str> = said.split_whitespace().collect();
         assert!(!said.contains("fitted") && words.join(" ").contains("no little cores"), "{said}");
-        assert!(said.contains("note: the paper's figures are of another machine"), "{said}");
+        assert!(said.contains("note: the paper used another machine"), "{said}");
         let summed = summary(&[other]).replace("\n  ", " ");
         assert!(summed.contains("1 row that the machine can't have"), "{summed}");
     }

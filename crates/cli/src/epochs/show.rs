@@ -348,10 +348,8 @@ mod tests {
             let names = ClassNames::new(Some(&spec));
             let text = report(&one(0), &names, "server").replace("\n  ", " ");
             assert!(text.contains("note: all executions ended on one class of cores"), "{text}");
-            assert!(text.contains("gives way: big; perhaps the program was too short"), "{text}");
-            assert!(
-                report(&one(1), &names, "server").replace("\n  ", " ").contains("way: little;")
-            );
+            assert!(text.contains("stood by: big; perhaps the program was too short"), "{text}");
+            assert!(report(&one(1), &names, "server").replace("\n  ", " ").contains("by: little;"));
             assert!(!report(&both, &names, "server").contains("note:"));
         }
         let equal = ClassNames::new(Some(&format!("all:{}", cpus.join(","))));

@@ -325,7 +325,7 @@ mod tests {
         assert!(advice.notes[0].starts_with("all executions ended on one class"));
         let contradicted = notes(&[(100, 150e3, 99.0, Infeasible), (200, 200e3, 199.0, Kept)]);
         assert!(
-            contradicted.contains("is 60.0 us, which is below: the runs differ"),
+            contradicted.contains("is 60.0 us, which is lower: the runs vary"),
             "{contradicted}"
         );
     }
