@@ -69,7 +69,7 @@ enum Command {
     Weaken(weaken::Args),
     /// Compile the program that `lockwright kernel` loads into the kernel (needs clang), and compare it with the committed one.
     Bpf(bpf::Args),
-    /// Make one report of the shards of an evaluation or a fit.
+    /// Make one report of the shards of a fit.
     Merge(shards::Args),
     /// Fit a simulated machine's unpublished figures to the papers' results, and write them to its profile.
     Fit(fit::Args),
@@ -132,7 +132,13 @@ fn merge(shards: Merge) -> anyhow::Result<()> {
     let words = std::iter::once("cargo xtask".to_owned()).chain(shards.words());
     let args = Args::try_parse_from(words)
         .map_err(|_| anyhow::anyhow!("the shards are of a command that this one doesn't know"))?;
-    run(args.command, Some(shards))
+    match args.command {
+        command @ Command::Fit(_) => run(command, Some(shards)),
+        // Whoever wrote the files must not choose any other.
+        _ => anyhow::bail!(
+            "the shards are of a command that makes none\nhint: cargo xtask fit makes shards"
+        ),
+    }
 }
 
 /// Runs the command; its results come from `shards`, if there are any.

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use lockwright_bench::Machine;
-use lockwright_shards::{Flags, Merge, Plan, Session};
+use lockwright_shards::{Flags, Merge, Merger, Plan, Session};
 use std::path::{Path, PathBuf};
 
 /// As people call us.
@@ -21,7 +21,8 @@ pub(crate) struct Args {
 
 /// All shards, and the command that they are of.
 pub(crate) fn read(args: &Args) -> Result<Merge> {
-    Ok(Merge::read(&args.folders, args.output.as_deref(), PROGRAM)?)
+    let by = Merger { program: PROGRAM, commands: &["fit"] };
+    Ok(Merge::read(&args.folders, args.output.as_deref(), by)?)
 }
 
 /// The session that the flags ask for, or the shards that are being merged. `inputs`: what decides the results.

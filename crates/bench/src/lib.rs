@@ -69,11 +69,28 @@ use std::process::ExitCode;
 /// The worker processes are the program itself, called as `PROGRAM bench --worker JSON`: the program's
 /// `bench` subcommand must come here.
 pub fn main(
-    args: Args,
+    mut args: Args,
     library: Result<PathBuf, String>,
     watts: impl FnOnce() -> Watts,
     merged: Option<Merge>,
 ) -> Result<ExitCode> {
+    if let Some(merged) = &merged {
+        if args.worker.is_some() {
+            bail!(
+                "the shards are of a command that makes none: bench --worker\n\
+                 hint: run the shards again"
+            );
+        }
+        // The files' words name paths where they were made, and anybody may have written them.
+        if [&args.json, &args.csv, &args.svg].into_iter().any(Option::is_some) {
+            eprintln!(
+                "note: --json, --csv and --svg of the shards write nothing here\n\
+                 hint: merge with --output DIR: it gets all of them"
+            );
+        }
+        (args.json, args.csv, args.svg) = (None, None, None);
+        args.out = merged.output().map(Path::to_owned);
+    }
     if let Some(spec) = &args.worker {
         worker::main(spec)?;
         return Ok(ExitCode::SUCCESS);
@@ -87,7 +104,11 @@ pub fn main(
     if let Some(limit) = args.limit.filter(|limit| !(1.0..=86_400.0).contains(limit)) {
         bail!("bad --limit '{limit}s': not within 1s to 86400s\nhint: for example --limit 60s");
     }
-    // Writing comes last; that it will fail should be said first.
+    let (plan, suite) = grid::plan(&args, library.as_deref().map_err(String::as_str))?;
+    let session = open(&plan, &args, merged)?;
+    run::complete(&plan, &session)?;
+    // Writing comes last; that it will fail should be said before hours of work, but after what is wrong with the command: what
+    // is there is lost.
     for dir in [&args.svg, &args.out].into_iter().flatten() {
         std::fs::create_dir_all(dir).map_err(|cause| unwritable(dir, &cause))?;
     }
@@ -95,8 +116,6 @@ pub fn main(
     let json = args.json.as_deref().filter(|_| is_reported).map(create).transpose()?;
     let csv = args.csv.as_deref().filter(|_| is_reported).map(create).transpose()?;
 
-    let (plan, suite) = grid::plan(&args, library.as_deref().map_err(String::as_str))?;
-    let session = open(&plan, &args, merged)?;
     let here = Machine::here();
     let run::Done { measured, machine } = run::run(&plan, &session, args.quiet, watts())?;
     if session.is_part() {

@@ -70,12 +70,17 @@ impl Plan {
     }
 }
 
+/// Are all results there that the report of merged shards needs?
+pub(crate) fn complete(plan: &Plan, session: &Session) -> Result<()> {
+    let jobs: Vec<Job> = plan.groups().into_iter().map(|(_, _, job)| job).collect();
+    Ok(session.complete(&jobs)?)
+}
+
 /// Runs what is `session`'s of the plan, with a progress bar on stderr unless `quiet`. `watts`: for joules that nothing
 /// measures.
 pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> Result<Done> {
     system::catch_interrupts();
     let groups = plan.groups();
-    session.complete(&groups.iter().map(|(_, _, job)| job.clone()).collect::<Vec<_>>())?;
     // Of merged groups, the first one's are taken.
     let turns = if session.is_merged() { 0.0 } else { compute::calibrate() };
     let mut measured = Measured::new(turns, Energy::here(watts));

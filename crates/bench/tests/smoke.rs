@@ -7,7 +7,7 @@
 use clap::Parser;
 use lockwright_bench::Args;
 use lockwright_energy::Watts;
-use lockwright_shards::Merge;
+use lockwright_shards::{Merge, Merger};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -27,8 +27,10 @@ fn main() -> ExitCode {
         return lockwright_bench::main(args, library, Watts::assumed, None).unwrap_or_else(failed);
     }
     if std::env::args().nth(1).as_deref() == Some("merge") {
-        let folders: Vec<PathBuf> = std::env::args().skip(2).map(PathBuf::from).collect();
-        let merged = Merge::read(&folders, None, "lockwright").expect("all shards");
+        let mut folders: Vec<PathBuf> = std::env::args().skip(2).map(PathBuf::from).collect();
+        let output = folders.pop();
+        let by = Merger { program: "lockwright", commands: &["bench"] };
+        let merged = Merge::read(&folders, output.as_deref(), by).expect("all shards");
         let words = ["lockwright".to_owned()].into_iter().chain(merged.words());
         let Program::Bench(args) = Program::parse_from(words);
         let library = Err("no library".to_owned());
@@ -102,13 +104,26 @@ fn shards_are_told_together() {
     let again = std::fs::read_to_string(&file).unwrap();
     assert!(again.starts_with(&first) && again.lines().count() == 3, "{again}");
 
-    let merged =
-        Command::new(std::env::current_exe().unwrap()).arg("merge").arg(dir.path()).output();
-    let merged = merged.unwrap();
+    // Only the merge's own folder is written to, and not before all is there.
+    std::fs::write(&json, "precious").unwrap();
+    let output = dir.path().join("report");
+    let merge = || {
+        let mut merge = Command::new(std::env::current_exe().unwrap());
+        merge.arg("merge").args([dir.path(), &output]).output().unwrap()
+    };
+    std::fs::write(&file, &first).unwrap();
+    let lacking = merge();
+    let stderr = String::from_utf8_lossy(&lacking.stderr);
+    assert!(!lacking.status.success() && stderr.contains("shard 2/2 lacks 1 result"), "{stderr}");
+    assert!(!output.exists(), "{stderr}");
+    std::fs::write(&file, &again).unwrap();
+    let merged = merge();
     let stderr = String::from_utf8_lossy(&merged.stderr);
     assert!(merged.status.success(), "{stderr}");
-    let report: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(&json).unwrap()).unwrap();
+    assert!(stderr.contains("write nothing here"), "{stderr}");
+    assert_eq!(std::fs::read_to_string(&json).unwrap(), "precious");
+    let report = std::fs::read_to_string(output.join("results.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
     let samples = report["measured"]["samples"].as_array().unwrap();
     let mut seen: Vec<_> = samples
         .iter()

@@ -115,16 +115,23 @@ fn main() -> ExitCode {
 }
 
 /// Makes the report of shards, by the command that they are of.
-fn merge(shards: Merge) -> Result<ExitCode, Failure> {
-    let words = std::iter::once("lockwright".to_owned()).chain(shards.words());
+fn merge(merged: Merge) -> Result<ExitCode, Failure> {
+    let words = std::iter::once("lockwright".to_owned()).chain(merged.words());
     let cli = Cli::try_parse_from(words).map_err(|_| {
         Failure::new("the shards are of a command that this one doesn't know")
             .hint("merge with the program that made them")
     })?;
-    run(cli.command, Some(shards))
+    // Whoever wrote the files must not choose any other.
+    match cli.command {
+        command @ (Command::Sim(_)
+        | Command::Reproduce(_)
+        | Command::Explore(_)
+        | Command::Bench(_)) => run(command, Some(merged)),
+        _ => Err(shards::refused("no experiment")),
+    }
 }
 
-/// Runs the command; its results come from `shards`, if there are any.
+/// Runs the command; the results of an experiment come from `shards`, if there are any.
 fn run(command: Command, shards: Option<Merge>) -> Result<ExitCode, Failure> {
     match command {
         Command::Run(args) => cmd::run::main(args),

@@ -2,8 +2,18 @@
 
 use crate::hints::Failure;
 use lockwright_bench::{Machine, command_line, shown_command};
-use lockwright_shards::{Error, Flags, Merge, Plan, Session};
+use lockwright_shards::{Error, Flags, Merge, Merger, Plan, Session};
 use std::path::Path;
+
+/// What we merge.
+pub(crate) const MERGER: Merger =
+    Merger { program: "lockwright", commands: &["sim", "reproduce", "explore", "bench"] };
+
+/// The shards' words ask for what is no experiment, or writes where the merge wasn't told to.
+pub(crate) fn refused(what: &str) -> Failure {
+    Failure::new(format!("the shards are of a command that makes none: {what}"))
+        .hint(format!("shards are made by lockwright {}", MERGER.commands.join(", ")))
+}
 
 /// The same in this command's words.
 #[allow(clippy::needless_pass_by_value, reason = "for map_err")]

@@ -158,6 +158,82 @@ fn a_machine_that_has_changed_is_another_plan() -> Result<()> {
     Ok(())
 }
 
+/// A shard's file whose header asks for another command than the one that made it.
+fn forged(dir: &Path, command: &[&str], output: Option<&str>) -> Result<Outcome> {
+    let file = dir.join("shards/shard-1-of-1.jsonl");
+    if !file.exists() {
+        let one = "sim --machine m1 --lock mcs --seed 1 --duration 50us --quiet --output shards";
+        let words = [words(one), words("--shard 1/1")].concat();
+        let made = child(dir, &words).run()?;
+        ensure!(made.end == End::Code(0), made.describe());
+    }
+    let text = fs::read_to_string(&file)?;
+    let (header, results) = text.split_once('\n').context("a header")?;
+    let mut header: serde_json::Value = serde_json::from_str(header)?;
+    header["command"] = command.iter().map(|word| (*word).to_owned()).collect();
+    fs::write(&file, format!("{header}\n{results}"))?;
+    let merge =
+        ["merge", "shards"].into_iter().chain(output.into_iter().flat_map(|dir| ["--output", dir]));
+    Ok(child(dir, &merge.map(str::to_owned).collect::<Vec<_>>()).run()?)
+}
+
+#[test]
+fn a_header_has_no_command_run() -> Result<()> {
+    let dir = TempDir::new()?;
+    let worker = r#"{"lock":"pthread"}"#;
+    for command in [
+        &["run", "--", "touch", "pwned"][..],
+        &["record", "--output", "pwned", "--", "true"],
+        &["merge", "shards"],
+        &["list"],
+        &["sim", "--list"],
+        &["sim", "--machine", "m1", "--lock", "mcs", "--seed", "1", "--timeline", "pwned"],
+        &["reproduce", "--list"],
+        &["bench", "--worker", worker],
+        &["sim", "--help"],
+        &[],
+    ] {
+        let refused = forged(dir.path(), command, None)?;
+        ensure!(refused.end == End::Code(2), "{command:?}: {}", refused.describe());
+        ensure!(refused.text().is_empty(), "{command:?}: {}", refused.describe());
+        let lines: Vec<_> = refused.errors().lines().map(str::to_owned).collect();
+        ensure!(
+            matches!(&lines[..], [error, hint] if error.starts_with("error: ") && hint.starts_with("hint: ")),
+            "{command:?}: {}",
+            refused.describe()
+        );
+    }
+    ensure!(!dir.path().join("pwned").exists());
+    Ok(())
+}
+
+#[test]
+fn a_merge_writes_only_where_it_is_told_to() -> Result<()> {
+    let dir = TempDir::new()?;
+    let sim = words("sim --machine m1 --lock mcs --seed 1 --duration 50us --quiet");
+    let mut sim: Vec<&str> = sim.iter().map(String::as_str).collect();
+    sim.extend(["--output", "--output", "theirs", "--output=theirs"]);
+    // Whatever it says, `theirs` isn't made.
+    let _ = forged(dir.path(), &sim, Some("ours"))?;
+    ensure!(!dir.path().join("theirs").exists());
+    sim.truncate(sim.len() - 4);
+    sim.extend(["--output", "theirs"]);
+    let merged = forged(dir.path(), &sim, None)?;
+    ensure!(merged.end == End::Code(0), merged.describe());
+    ensure!(!dir.path().join("theirs").exists());
+
+    fs::write(dir.path().join("precious"), "kept")?;
+    let bench =
+        "bench --lock in:mcs --threads 1 --rounds 1 --json precious --csv precious --svg theirs";
+    let bench = words(bench);
+    let bench: Vec<&str> = bench.iter().map(String::as_str).collect();
+    let refused = forged(dir.path(), &bench, None)?;
+    ensure!(refused.end == End::Code(2), refused.describe());
+    ensure!(fs::read_to_string(dir.path().join("precious"))? == "kept", refused.describe());
+    ensure!(!dir.path().join("theirs").exists(), refused.describe());
+    Ok(())
+}
+
 /// Without what depends on the machine's speed.
 fn without_times(text: &str) -> Result<serde_json::Value> {
     let mut all: serde_json::Value = serde_json::from_str(text)?;

@@ -9,10 +9,14 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::hash::Hasher as _;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// What lines look like; another number is another layout.
 const FORMAT: u32 = 1;
+
+/// How every header begins.
+const BEGINNING: &[u8] = b"{\"format\":";
 
 /// What decides an experiment's results.
 #[derive(Clone, Debug)]
@@ -93,8 +97,16 @@ impl Header {
         format!("shard-{}-of-{}.jsonl", self.shard, self.of)
     }
 
+    /// Is it of this build?
+    pub(crate) fn is_ours(&self) -> bool {
+        self.version == env!("CARGO_PKG_VERSION") && self.sources == env!("LOCKWRIGHT_SOURCES")
+    }
+
     /// Why results of the two don't belong together.
     pub(crate) fn differs(&self, other: &Self) -> Option<&'static str> {
+        if self.program != other.program {
+            return Some("is of another program");
+        }
         if self.version != other.version || self.sources != other.sources {
             return Some("was made by another build of lockwright");
         }
@@ -160,8 +172,24 @@ pub(crate) struct Contents {
 
 /// Reads a shard's file; `None` if not even its header is whole.
 pub(crate) fn read(path: &Path) -> Result<Option<Contents>, Error> {
-    let bytes = fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let failed = |error| unreadable(path, &error);
+    let mut file = open(path, OpenOptions::new().read(true), 0).map_err(failed)??;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(failed)?;
     parse(path, &bytes)
+}
+
+/// Opens a file as asked for, with flags more. It must be a regular file: any other, such as a pipe, may never end.
+fn open(path: &Path, how: &mut OpenOptions, flags: i32) -> io::Result<Result<File, Error>> {
+    let file = how.custom_flags(libc::O_NONBLOCK | flags).open(path)?;
+    Ok(if file.metadata()?.is_file() { Ok(file) } else { Err(foreign(path, "is no regular file")) })
+}
+
+/// It isn't a file of ours.
+fn foreign(path: &Path, why: &str) -> Error {
+    let shown = path.display();
+    let hint = format!("ls -l '{shown}'; take another folder, or move it away");
+    Error::new(format!("'{shown}' {why}"), hint)
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Option<Contents>, Error> {
@@ -210,6 +238,8 @@ pub(crate) struct Appended {
     path: PathBuf,
     /// Results, by this process.
     appended: usize,
+    /// Bytes of whole lines.
+    sound: u64,
 }
 
 impl Appended {
@@ -222,8 +252,14 @@ impl Appended {
         let path = folder.join(header.name());
         let failed = |error: &io::Error| unwritable(&path, error);
         fs::create_dir_all(folder).map_err(|error| failed(&error))?;
-        let open = OpenOptions::new().read(true).append(true).create(true).open(&path);
-        let mut file = open.map_err(|error| failed(&error))?;
+        // Others may write to the folder, and a link may lead anywhere.
+        let is_link = |meta: fs::Metadata| meta.file_type().is_symlink();
+        if fs::symlink_metadata(&path).is_ok_and(is_link) {
+            return Err(foreign(&path, "is a symbolic link: results are not written through one"));
+        }
+        let mut how = OpenOptions::new();
+        let how = how.read(true).append(true).create(true);
+        let mut file = open(&path, how, libc::O_NOFOLLOW).map_err(|error| failed(&error))??;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -236,6 +272,10 @@ impl Appended {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(|error| failed(&error))?;
         let contents = parse(&path, &bytes)?;
+        let mut begun = bytes.iter().zip(BEGINNING);
+        if contents.is_none() && begun.any(|(byte, expected)| byte != expected) {
+            return Err(foreign(&path, "is no shard's file"));
+        }
         if let Some(contents) = &contents {
             let shown = path.display();
             if let Some(why) = header.differs(&contents.header) {
@@ -252,25 +292,33 @@ impl Appended {
                 ));
             }
         }
-        let mut appended = Self { file, path, appended: 0 };
+        let sound = contents.as_ref().map_or(0, |contents| contents.sound);
+        let mut appended = Self { file, path, appended: 0, sound };
+        // Drops what a kill has left of a line.
+        appended.file.set_len(sound).map_err(|error| unwritable(&appended.path, &error))?;
         let Some(contents) = contents else {
-            appended.cut(0)?;
             appended.line(&serde_json::to_string(header).expect("texts and numbers"))?;
+            appended.sync()?;
             return Ok((appended, None, Known::new()));
         };
-        appended.cut(contents.sound)?;
         Ok((appended, Some(contents.header), contents.known))
-    }
-
-    /// Drops what a kill has left of a line.
-    fn cut(&mut self, sound: u64) -> Result<(), Error> {
-        self.file.set_len(sound).map_err(|error| unwritable(&self.path, &error))
     }
 
     fn line(&mut self, line: &str) -> Result<(), Error> {
         // In one write, and not buffered: what has returned outlives the process.
         let line = format!("{line}\n");
-        self.file.write_all(line.as_bytes()).map_err(|error| unwritable(&self.path, &error))
+        self.file.write_all(line.as_bytes()).map_err(|error| {
+            // A full disk takes a part of it, and the next line must not follow that.
+            let _ = self.file.set_len(self.sound);
+            unwritable(&self.path, &error)
+        })?;
+        self.sound += line.len() as u64;
+        Ok(())
+    }
+
+    /// What was appended outlives the machine, too.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        self.file.sync_data().map_err(|error| unwritable(&self.path, &error))
     }
 
     pub(crate) fn append(&mut self, job: &str, result: &RawValue) -> Result<(), Error> {

@@ -20,7 +20,7 @@ mod session;
 mod words;
 
 pub use file::{Header, Plan};
-pub use merge::Merge;
+pub use merge::{Merge, Merger};
 pub use session::{Done, Job, Session};
 pub use words::{Flags, stripped};
 

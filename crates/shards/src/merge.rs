@@ -3,7 +3,7 @@
 use crate::file::{Contents, Header, Known, add, read, unreadable};
 use crate::session::Merged;
 use crate::words::with_output;
-use crate::{Error, Plan, Session, Shard};
+use crate::{Error, Plan, Session};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,13 +17,22 @@ pub struct Merge {
     output: Option<PathBuf>,
 }
 
+/// Who merges.
+#[derive(Clone, Copy, Debug)]
+pub struct Merger {
+    /// As people call it.
+    pub program: &'static str,
+    /// Its subcommands that make shards. A file's header can't ask for another.
+    pub commands: &'static [&'static str],
+}
+
 impl Merge {
-    /// Reads the shards' files in `folders`. `output` is where the report is to go; `program` is for hints.
+    /// Reads the shards' files in `folders`. `output` is where the report is to go.
     ///
     /// # Errors
-    /// A folder has no shard; shards are of different plans, builds, or numbers of shards; one is missing; two have different
+    /// A folder has no shard; shards are of another program or build, or of a command that makes none; they are of different plans, builds, or numbers of shards; one is missing; two have different
     /// results of one job; a file can't be read.
-    pub fn read(folders: &[PathBuf], output: Option<&Path>, program: &str) -> Result<Self, Error> {
+    pub fn read(folders: &[PathBuf], output: Option<&Path>, by: Merger) -> Result<Self, Error> {
         let mut all = Self {
             headers: BTreeMap::new(),
             folders: BTreeMap::new(),
@@ -36,7 +45,12 @@ impl Merge {
             if files.is_empty() {
                 return Err(Error::new(
                     format!("no shard in '{}'", folder.display()),
-                    format!("{program} sim ... --shard 1/8 --output '{}'", folder.display()),
+                    format!(
+                        "{} {} ... --shard 1/8 --output '{}'",
+                        by.program,
+                        by.commands[0],
+                        folder.display()
+                    ),
                 ));
             }
             for file in files {
@@ -46,6 +60,7 @@ impl Merge {
                 }
                 // Killed before its first line: as if it weren't there.
                 if let Some(contents) = read(&file)? {
+                    by.check(&file, &contents.header)?;
                     all.add(&file, folder, contents)?;
                 }
             }
@@ -107,6 +122,11 @@ impl Merge {
         with_output(&self.first().command, self.output.as_deref())
     }
 
+    /// Where the report is to go: nothing else may be written, whatever the command's words are.
+    pub fn output(&self) -> Option<&Path> {
+        self.output.as_deref()
+    }
+
     fn first(&self) -> &Header {
         self.headers.values().next().expect("a shard was found")
     }
@@ -114,17 +134,9 @@ impl Merge {
     /// The session that knows all results, if `plan` is what the shards were made by.
     ///
     /// # Errors
-    /// It isn't: another build, or a file that the command names has changed.
+    /// It isn't: a file that the command names has changed.
     pub fn session(self, plan: &Plan) -> Result<Session, Error> {
-        let here = Header::new(plan, Shard::WHOLE, String::new());
-        let first = self.first();
-        if here.version != first.version || here.sources != first.sources {
-            return Err(Error::new(
-                "the shards were made by another build of lockwright than this one",
-                "merge with the program that made them",
-            ));
-        }
-        if plan.hash() != first.plan {
+        if plan.hash() != self.first().plan {
             return Err(Error::new(
                 "the command means something else here than where the shards were made",
                 "merge where the files that it names (machines, traces) are as they were there",
@@ -133,6 +145,33 @@ impl Merge {
         let words = self.words();
         let merged = Merged { words, folders: self.folders };
         Ok(Session::merged(self.headers.into_values().collect(), self.known, merged))
+    }
+}
+
+impl Merger {
+    /// May the header's words be used? Anybody may have written it.
+    fn check(self, file: &Path, header: &Header) -> Result<(), Error> {
+        let shown = file.display();
+        if header.program != self.program {
+            return Err(Error::new(
+                format!("'{shown}' is no shard of {}", self.program),
+                "merge with the program that made it: lockwright merge, cargo xtask merge",
+            ));
+        }
+        if !header.is_ours() {
+            return Err(Error::new(
+                format!("'{shown}' was made by another build of lockwright than this one"),
+                "merge with the program that made it",
+            ));
+        }
+        let is_known = |word: &String| self.commands.contains(&word.as_str());
+        if !header.command.first().is_some_and(is_known) {
+            return Err(Error::new(
+                format!("'{shown}' is of a command that makes no shards"),
+                format!("shards are made by {} {}", self.program, self.commands.join(", ")),
+            ));
+        }
+        Ok(())
     }
 }
 

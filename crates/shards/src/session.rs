@@ -152,6 +152,15 @@ impl Session {
         file.lock().unwrap_or_else(PoisonError::into_inner).append(key, &raw)
     }
 
+    /// What was kept is on the disk from now on.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn sync(&self) -> Result<(), Error> {
+        let Some(file) = &self.file else { return Ok(()) };
+        file.lock().unwrap_or_else(PoisonError::into_inner).sync()
+    }
+
     /// All results, in the jobs' order; `None` where this session has only a part of them.
     ///
     /// `run` makes those of the jobs whose places it is given, and hands each to the function that it is given, from any thread.
@@ -176,6 +185,7 @@ impl Session {
             }
             Ok(())
         })?;
+        self.sync()?;
         if self.is_part {
             return Ok(None);
         }

@@ -98,7 +98,10 @@ pub(crate) fn joined(words: &[String]) -> String {
         Ok(quoted) if word.is_empty() || !word.chars().all(is_plain) => quoted.into_owned(),
         _ => word.clone(),
     };
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
+    let text = words.iter().map(quoted).collect::<Vec<_>>().join(" ");
+    // A terminal must not obey what a file's header says.
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! Shards of a plan whose jobs are numbers, cut off and merged.
 
-use lockwright_shards::{Error, Flags, Job, Merge, Plan, Session, Shard};
+use lockwright_shards::{Error, Flags, Job, Merge, Merger, Plan, Session, Shard};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use tempfile::TempDir;
 
 const JOBS: usize = 11;
+
+const BY: Merger = Merger { program: "lockwright", commands: &["count"] };
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -35,7 +38,7 @@ fn run(session: &Session) -> Result<(Vec<usize>, Option<Vec<f64>>), Error> {
 }
 
 fn merge(seed: u64, folders: &[PathBuf]) -> Result<Vec<f64>, Error> {
-    let session = Merge::read(folders, None, "lockwright")?.session(&plan(seed))?;
+    let session = Merge::read(folders, None, BY)?.session(&plan(seed))?;
     Ok(run(&session)?.1.expect("a merged session has all"))
 }
 
@@ -152,10 +155,77 @@ fn a_merge_refuses_what_does_not_belong_together() {
 }
 
 #[test]
+fn a_merge_refuses_a_header_before_its_words_are_used() {
+    let dir = TempDir::new().unwrap();
+    run(&open(1, "1/1", dir.path(), false).unwrap()).unwrap();
+    let file = file(&dir, "1/1");
+    let text = fs::read_to_string(&file).unwrap();
+    for (from, to, why) in [
+        ("[\"count\",", "[\"run\",\"--\",\"touch\",", "is of a command that makes no shards"),
+        ("[\"count\",\"--seed\",\"1\",\"--output\",\"x\"]", "[]", "that makes no shards"),
+        ("\"program\":\"lockwright\"", "\"program\":\"rm -rf ~;\"", "is no shard of lockwright"),
+        ("\"sources\":\"", "\"sources\":\"0", "was made by another build"),
+        ("\"version\":\"", "\"version\":\"9", "was made by another build"),
+        ("\"of\":1", "\"of\":2", "shard 2 of 2 is missing"),
+    ] {
+        let changed = text.replacen(from, to, 1);
+        assert_ne!(changed, text);
+        fs::write(&file, changed).unwrap();
+        let refused = merge(1, &[dir.path().into()]).err().unwrap();
+        assert!(refused.message().contains(why), "{refused}");
+        assert!(!refused.to_string().contains("rm -rf"), "{refused}");
+        assert!(!refused.to_string().contains("touch"), "{refused}");
+    }
+    // What a terminal would obey is only shown.
+    let escape = text.replacen("\"1\",\"--output", "\"1\\u001b]0;\",\"--output", 1);
+    fs::write(&file, escape.replacen("\"of\":1", "\"of\":2", 1)).unwrap();
+    let shown = merge(1, &[dir.path().into()]).err().unwrap().to_string();
+    assert!(shown.contains("\\u{1b}]0;") && !shown.contains('\x1b'), "{shown}");
+}
+
+#[test]
+fn results_go_to_a_regular_file_of_ours_alone() {
+    let dir = TempDir::new().unwrap();
+    let file = file(&dir, "1/1");
+    let refused = || open(1, "1/1", dir.path(), true).err().unwrap();
+
+    // No newline, one, and a beginning that is nearly ours.
+    for foreign in ["a song without an end", "{", "{\"form\":1", "a line\n"] {
+        fs::write(&file, foreign).unwrap();
+        if foreign == "{" {
+            // A header that a kill has torn so early is begun again.
+            drop(open(1, "1/1", dir.path(), true).unwrap());
+            continue;
+        }
+        let why = refused();
+        assert_eq!(why.message().lines().count(), 1, "{why}");
+        assert_eq!(fs::read_to_string(&file).unwrap(), foreign, "{why}");
+    }
+    fs::remove_file(&file).unwrap();
+
+    // What a link leads to, or would.
+    let target = dir.path().join("target");
+    symlink(&target, &file).unwrap();
+    assert!(refused().message().contains("is a symbolic link"), "{}", refused());
+    assert!(!target.exists());
+    fs::write(&target, "").unwrap();
+    assert!(refused().message().contains("is a symbolic link"), "{}", refused());
+    assert_eq!(fs::read_to_string(&target).unwrap(), "");
+    fs::remove_file(&file).unwrap();
+
+    // Nobody writes to the pipe: to wait for him would be for ever.
+    let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    assert!(refused().message().contains("is no regular file"), "{}", refused());
+    let read = merge(1, &[dir.path().into()]).err().unwrap();
+    assert!(read.message().contains("is no regular file"), "{read}");
+}
+
+#[test]
 fn a_merge_is_of_the_plan_that_the_command_makes_here() {
     let dir = TempDir::new().unwrap();
     run(&open(1, "1/1", dir.path(), false).unwrap()).unwrap();
-    let merged = Merge::read(&[dir.path().into()], Some(Path::new("out")), "lockwright").unwrap();
+    let merged = Merge::read(&[dir.path().into()], Some(Path::new("out")), BY).unwrap();
     assert_eq!(merged.words(), words("count --seed 1 --output out"));
     let changed = merged.session(&plan(2)).err().unwrap();
     assert!(changed.message().contains("means something else here"), "{changed}");

@@ -29,5 +29,5 @@ pub(crate) struct Args {
 
 /// All shards, and the command that they are of.
 pub(crate) fn read(args: &Args) -> Result<Merge, Failure> {
-    Merge::read(&args.folders, args.output.as_deref(), "lockwright").map_err(shards::failure)
+    Merge::read(&args.folders, args.output.as_deref(), shards::MERGER).map_err(shards::failure)
 }

@@ -65,7 +65,13 @@ pub(crate) struct Args {
 /// What `--quick` makes of the simulated time.
 const QUICK: f64 = 0.1;
 
-pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
+pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
+    if let Some(merged) = &merged {
+        if args.list {
+            return Err(shards::refused("reproduce --list"));
+        }
+        args.output = merged.output().map(Path::to_owned);
+    }
     if args.list {
         list(args.json)?;
         return Ok(ExitCode::SUCCESS);

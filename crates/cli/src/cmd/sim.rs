@@ -99,7 +99,13 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
+pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
+    if let Some(merged) = &merged {
+        if args.list || args.timeline.is_some() {
+            return Err(shards::refused("sim with --list or --timeline"));
+        }
+        args.output = merged.output().map(Path::to_owned);
+    }
     if let Some(word) = args.stray.first() {
         let failure = Failure::new(format!("unexpected argument '{word}' found"));
         return Err(match (machine(word), workload_named(word)) {
