@@ -11,8 +11,10 @@ the project has more.
 import argparse
 import hashlib
 import os
+import re
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,9 @@ from distributed import Client, LocalCluster, as_completed, get_worker
 
 #: How long a shard waits for a process that is being killed to let go of its file, s.
 PATIENCE = 10
+
+#: What lockwright says of a file that it can't go on with: such as one of `cargo xtask`, whose build has no file to compare.
+STALE = ("was made by another build", "is of another plan")
 
 
 def parse(arguments=None):
@@ -47,14 +52,46 @@ def parse(arguments=None):
 
 
 def scratch(command, shards):
-    """The same command goes on where it was; another has another folder."""
-    name = hashlib.sha256(repr((command, shards)).encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"lockwright-shards-{name}"
+    """On a worker: the folder of this command, this build and these input files. Another of them has another folder, and the same
+    goes on where it was."""
+    digest = hashlib.sha256(repr((command, shards)).encode())
+    # Machines and traces are words, or parts of words.
+    parts = [part for word in command[1:] for part in re.split("[=,]", word)]
+    for file in filter(os.path.isfile, [shutil.which(command[0]) or "", *parts]):
+        digest.update(hashlib.sha256(Path(file).read_bytes()).digest())
+    return Path(tempfile.gettempdir()) / f"lockwright-shards-{os.getuid()}-{digest.hexdigest()[:16]}"
+
+
+def own(folder):
+    """Makes the folder. Others may write to the one above, so what is there may be theirs: then it is refused."""
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        pass
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        raise RuntimeError(
+            f"'{folder}' is not a folder that we alone can write to\nhint: ls -ld '{folder}'; or --scratch DIR"
+        )
+
+
+def clean(command, shards):
+    """On a worker: removes its results; they are with the client."""
+    shutil.rmtree(scratch(command, shards), ignore_errors=True)
+
+
+def first_line(error):
+    """Of its message, if it has any."""
+    return next(iter(str(error).splitlines()), type(error).__name__)
 
 
 def run_shard(command, number, shards, folder):
     """On a worker: does one shard, and returns its file's name and bytes."""
+    is_ours = not folder
     folder = Path(folder) if folder else scratch(command, shards)
+    if is_ours:
+        own(folder)
+    file = folder / f"shard-{number}-of-{shards}.jsonl"
     words = [*command, "--output", str(folder), "--shard", f"{number}/{shards}", "--resume"]
     if shutil.which("setpriv"):
         # A worker that dies takes the process with it: else it would hold the shard's file.
@@ -64,10 +101,12 @@ def run_shard(command, number, shards, folder):
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode == 0:
             break
+        if is_ours and file.exists() and any(stale in done.stderr for stale in STALE):
+            file.unlink()
+            continue
         if "another process works on" not in done.stderr or time.monotonic() > end:
             raise RuntimeError(f"shard {number}/{shards}: {done.stderr.strip()}")
         time.sleep(0.2)
-    file = folder / f"shard-{number}-of-{shards}.jsonl"
     return number, file.name, file.read_bytes(), get_worker().address
 
 
@@ -90,9 +129,9 @@ def run(client, command, shards, folder, tries=4, keep=None, say=print):
         number = numbers.pop(future)
         if future.status != "finished":
             if tried[number] == tries:
-                raise SystemExit(f"error: {future.exception()}\nhint: run it again: it goes on where it was")
+                raise SystemExit(f"error: {str(future.exception()) or first_line(future.exception())}\nhint: run it again: it goes on where it was")
             tried[number] += 1
-            say(f"shard {number}/{shards} failed, once more: {str(future.exception()).splitlines()[0]}")
+            say(f"shard {number}/{shards} failed, once more: {first_line(future.exception())}")
             again = submit(number)
             numbers[again] = number
             waiting.add(again)
@@ -123,10 +162,11 @@ def main(arguments=None):
         client = Client(cluster)
     try:
         say = lambda text: print(text, file=sys.stderr, flush=True)
-        folder = args.output / "shards"
+        # With another number of shards, those of before must not be among them.
+        folder = args.output / "shards" / str(args.shards)
         run(client, args.command, args.shards, folder, args.tries, args.scratch, say)
         if not args.scratch:
-            client.run(shutil.rmtree, str(scratch(args.command, args.shards)), ignore_errors=True)
+            client.run(clean, args.command, args.shards)
     finally:
         client.close()
         if cluster:

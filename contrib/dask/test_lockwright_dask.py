@@ -11,6 +11,7 @@ import threading
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from distributed import Client, LocalCluster
 
@@ -90,6 +91,58 @@ class Driver(unittest.TestCase):
             code = lockwright_dask.main(["--shards", "2", "--workers", "1", "--output", str(output), "--", *one])
             self.assertEqual(code, 0)
             self.assertIn("report.html", files(output))
+            self.assertFalse(lockwright_dask.scratch(one, 2).exists(), "workers clean up")
+            # The shards of before are not among those of another number.
+            code = lockwright_dask.main(["--shards", "3", "--workers", "1", "--output", str(output), "--", *one])
+            self.assertEqual(code, 0)
+            self.assertEqual(sorted(file.name for file in (output / "shards").iterdir()), ["2", "3"])
+
+    def test_a_stale_shard_is_made_anew(self):
+        one = [LOCKWRIGHT, "sim", "--machine", "m1", "--lock", "mcs", "--duration", "1ms"]
+        new, old = [*one, "--seed", "2"], [*one, "--seed", "1"]
+        with tempfile.TemporaryDirectory() as folder, mock.patch("tempfile.tempdir", folder):
+            scratch = lockwright_dask.scratch(new, 1)
+            lockwright_dask.own(scratch)
+            subprocess.run([*old, "--output", scratch, "--shard", "1/1"], check=True, capture_output=True)
+            # Workers are threads: they have the same folder of temporary files.
+            with LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster, \
+                    Client(cluster) as client:
+                lockwright_dask.run(client, new, 1, Path(folder) / "shards", tries=1)
+            header = (Path(folder) / "shards" / "shard-1-of-1.jsonl").read_text().splitlines()[0]
+            self.assertIn('"--seed","2"', header)
+
+    def test_the_scratch_is_of_the_command_the_build_and_the_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program, machine = Path(folder) / "program", Path(folder) / "own.toml"
+            program.write_text("#!/bin/sh\n")
+            program.chmod(0o755)
+            machine.write_text("one")
+            name = lambda: lockwright_dask.scratch([str(program), "sim", f"--machine=m1,{machine}"], 8)
+            first = name()
+            self.assertEqual(name(), first)
+            machine.write_text("two")
+            second = name()
+            program.write_text("#!/bin/sh\ntrue\n")
+            self.assertEqual(len({first, second, name()}), 3)
+            self.assertIn(f"-{os.getuid()}-", first.name)
+
+    def test_the_scratch_is_ours_alone(self):
+        with tempfile.TemporaryDirectory() as above:
+            above = Path(above)
+            lockwright_dask.own(above / "new")
+            self.assertEqual((above / "new").stat().st_mode & 0o777, 0o700)
+            lockwright_dask.own(above / "new")
+            (above / "link").symlink_to(above / "new")
+            (above / "file").write_text("")
+            (above / "open").mkdir()
+            (above / "open").chmod(0o777)
+            for other in ("link", "file", "open"):
+                with self.assertRaisesRegex(RuntimeError, "we alone can write to"):
+                    lockwright_dask.own(above / other)
+
+    def test_an_error_without_a_message_has_a_line(self):
+        self.assertEqual(lockwright_dask.first_line(KeyError()), "KeyError")
+        self.assertEqual(lockwright_dask.first_line(ValueError("one\ntwo")), "one")
 
     def test_a_shard_that_cannot_be_done(self):
         with tempfile.TemporaryDirectory() as folder:
