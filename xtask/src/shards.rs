@@ -21,7 +21,7 @@ pub(crate) struct Args {
 
 /// All shards, and the command that they are of.
 pub(crate) fn read(args: &Args) -> Result<Merge> {
-    let by = Merger { program: PROGRAM, commands: &["fit"] };
+    let by = Merger { program: PROGRAM, commands: &["fit"], times: &[] };
     Ok(Merge::read(&args.folders, args.output.as_deref(), by)?)
 }
 

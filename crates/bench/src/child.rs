@@ -9,6 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// What a worker is told of the machine: it decides how locks behave.
+pub(crate) const OF_MACHINE: [&str; 2] = ["LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_PAUSE"];
+
 /// How a worker ended.
 #[derive(Debug)]
 pub(crate) enum Outcome {
@@ -33,8 +36,8 @@ pub(crate) fn run(subject: &Subject, spec: &Spec, limit: Duration) -> Result<Out
         .process_group(0);
     // What our caller wants of its own programs is not asked of a worker; but the machine is its own.
     for (name, _) in std::env::vars_os() {
-        let of_machine = ["LOCKWRIGHT_TOPOLOGY", "LOCKWRIGHT_PAUSE", lockwright_energy::VARIABLE];
-        let is_machine = of_machine.iter().any(|one| name == *one);
+        let mut of_machine = OF_MACHINE.iter().chain([&lockwright_energy::VARIABLE]);
+        let is_machine = of_machine.any(|one| name == *one);
         if name.as_encoded_bytes().starts_with(b"LOCKWRIGHT_") && !is_machine {
             command.env_remove(name);
         }

@@ -215,7 +215,11 @@ pub fn main(
 
 /// The session that the flags ask for, or that of merged shards.
 fn open(plan: &plan::Plan, args: &Args, merged: Option<Merge>) -> Result<Session> {
-    let named = |words: Vec<String>| Plan::new("lockwright", words, plan.inputs());
+    if merged.is_none() && args.shards.are_unused() {
+        return Ok(Session::transient()); // libraries may be long
+    }
+    let inputs = plan.inputs()?;
+    let named = |words: Vec<String>| Plan::new("lockwright", words, &inputs);
     if let Some(merged) = merged {
         let plan = named(merged.words());
         return Ok(merged.session(&plan)?);

@@ -1,18 +1,22 @@
 //! The run: repetitions of groups, each group all locks at one point, between two looks at the machine.
 
-use crate::child::{self, Outcome};
+use crate::child::{self, OF_MACHINE, Outcome};
 use crate::compute;
 use crate::measured::{Energy, Measured, Sample, Status};
 use crate::plan::{self, Plan, Row};
 use crate::point::Work;
 use crate::progress::progress;
 use crate::spec::Spec;
+use crate::subject::Subject;
 use crate::system::{self, Machine, Others};
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use indicatif::ProgressBar;
 use lockwright_energy::Watts;
 use lockwright_shards::{Job, Session};
+use lockwright_text::cause;
 use serde::{Deserialize, Serialize};
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 /// A line transfer that grows or shrinks by more than this within a group: another regime of the hypervisor.
@@ -58,15 +62,39 @@ impl Plan {
         rounds.filter(|(row, rep)| *rep < self.reps_of(&self.rows[*row])).map(job).collect()
     }
 
-    /// All that decides what is measured.
-    pub(crate) fn inputs(&self) -> Vec<String> {
-        let subjects = self.subjects.iter().map(|subject| subject.name.clone());
+    /// All that decides what is measured: of libraries what their files contain.
+    ///
+    /// # Errors
+    /// One can't be read.
+    pub(crate) fn inputs(&self) -> Result<Vec<Vec<u8>>> {
+        let mut libraries: Vec<&Path> = Vec::new();
+        let mut all = Vec::new();
+        for Subject { name, choice, preload, .. } in &self.subjects {
+            // By its number: paths differ from machine to machine.
+            let library = preload.as_deref().map(|path| {
+                let known = libraries.iter().position(|library| *library == path);
+                known.unwrap_or_else(|| {
+                    libraries.push(path);
+                    libraries.len() - 1
+                })
+            });
+            all.push(format!("{name} {choice:?} {library:?}").into_bytes());
+        }
+        for path in libraries {
+            let content = fs::read(path).map_err(|why| {
+                let path = path.display();
+                anyhow!("cannot read '{path}': {}\nhint: ls -l '{path}'", cause(&why))
+            });
+            all.push(content?);
+        }
         let rows = self.rows.iter().map(|row| format!("{row:?}"));
         let numbers = format!(
             "{} {} {:?} {} {:?}",
             self.reps, self.time_s, self.limit_s, self.seed, self.ceilings
         );
-        subjects.chain(rows).chain([numbers]).collect()
+        let machine = OF_MACHINE.map(|name| format!("{name} {:?}", std::env::var_os(name)));
+        all.extend(rows.chain([numbers]).chain(machine).map(String::into_bytes));
+        Ok(all)
     }
 }
 
@@ -130,6 +158,7 @@ pub(crate) fn run(plan: &Plan, session: &Session, quiet: bool, watts: Watts) -> 
         measured.add(group);
     }
     bar.finish_and_clear();
+    session.sync()?;
     if is_any_made {
         measured.saw(others_cpus());
     }
@@ -254,4 +283,26 @@ fn one(
         }
     };
     Ok(Sample { row, subject, rep, line_ns: (None, None), kept: true, status, answer })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_with_another_content_is_another_plan_and_with_another_path_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let inputs = |name: &str, content: &str| {
+            let library = dir.path().join(name);
+            fs::write(&library, content).unwrap();
+            let subjects = vec![Subject::parse("fifo", Ok(&library)).unwrap()];
+            let (rows, ceilings) = (Vec::new(), Vec::new());
+            let (reps, time_s, limit_s, seed) = (1, 0.1, None, 1);
+            let plan = Plan { subjects, rows, ceilings, reps, time_s, limit_s, seed };
+            plan.inputs().unwrap()
+        };
+        let one = inputs("one.so", "one");
+        assert_eq!(inputs("other.so", "one"), one);
+        assert_ne!(inputs("one.so", "two"), one);
+    }
 }

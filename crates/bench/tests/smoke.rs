@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("merge") {
         let mut folders: Vec<PathBuf> = std::env::args().skip(2).map(PathBuf::from).collect();
         let output = folders.pop();
-        let by = Merger { program: "lockwright", commands: &["bench"] };
+        let by = Merger { program: "lockwright", commands: &["bench"], times: &[] };
         let merged = Merge::read(&folders, output.as_deref(), by).expect("all shards");
         let words = ["lockwright".to_owned()].into_iter().chain(merged.words());
         let Program::Bench(args) = Program::parse_from(words);
@@ -133,6 +133,13 @@ fn shards_are_told_together() {
     seen.dedup();
     assert!(seen.len() == 8, "two points, two locks, two rounds: {seen:?}");
     assert!(!report["command"].as_str().unwrap().contains("--shard"), "{}", report["command"]);
+
+    // Locks behave otherwise with it.
+    let mut paused = Command::new(std::env::current_exe().unwrap());
+    paused.arg("bench").args(shard("2/2")).env("LOCKWRIGHT_PAUSE", "nop");
+    let paused = paused.output().unwrap();
+    let stderr = String::from_utf8_lossy(&paused.stderr);
+    assert!(!paused.status.success() && stderr.contains("is of another plan"), "{stderr}");
 
     // Of another machine: its rounds would be compared with ours.
     std::fs::write(&file, first.replacen("\"machine\":\"", "\"machine\":\"other", 1)).unwrap();

@@ -6,8 +6,11 @@ use lockwright_shards::{Error, Flags, Merge, Merger, Plan, Session};
 use std::path::Path;
 
 /// What we merge.
-pub(crate) const MERGER: Merger =
-    Merger { program: "lockwright", commands: &["sim", "reproduce", "explore", "bench"] };
+pub(crate) const MERGER: Merger = Merger {
+    program: "lockwright",
+    commands: &["sim", "reproduce", "explore", "bench"],
+    times: &[("explore", "seconds")],
+};
 
 /// The shards' words ask for what is no experiment, or writes where the merge wasn't told to.
 pub(crate) fn refused(what: &str) -> Failure {

@@ -277,6 +277,66 @@ fn shards_of_an_exploration_say_what_one_says_though_two_were_killed() -> Result
 }
 
 #[test]
+fn two_runs_of_one_shard_of_an_exploration_agree_but_for_their_times() -> Result<()> {
+    let dir = TempDir::new()?;
+    for folder in ["one", "two"] {
+        let one = format!("explore mcs --schedules 2000 --shard 1/1 --output {folder}");
+        let outcome = child(dir.path(), &words(&one)).run()?;
+        ensure!(outcome.end == End::Code(0), outcome.describe());
+    }
+    let merged = child(dir.path(), &words("merge one two")).run()?;
+    ensure!(merged.end == End::Code(0), merged.describe());
+    Ok(())
+}
+
+#[test]
+fn more_blocks_than_fit_into_memory_are_lacking_by_their_number() -> Result<()> {
+    let dir = TempDir::new()?;
+    // As Ctrl-C leaves it, early: a header, and one block of a billion.
+    let words_of = |shard: u32| {
+        words(&format!("explore mcs --schedules 1024000000000 --shard {shard}/2 --output shards"))
+    };
+    for shard in [1, 2] {
+        let mut running = Command::new(env!("CARGO_BIN_EXE_lockwright"))
+            .args(words_of(shard))
+            .current_dir(dir.path())
+            .stdout(Stdio::null())
+            .spawn()?;
+        let file = dir.path().join(format!("shards/shard-{shard}-of-2.jsonl"));
+        let lines = || fs::read_to_string(&file).unwrap_or_default();
+        while lines().matches('\n').count() < 2 && running.try_wait()?.is_none() {}
+        running.kill()?;
+        running.wait()?;
+        let kept: String = lines().split_inclusive('\n').take(2).collect();
+        fs::write(&file, kept)?;
+    }
+    let merged = child(dir.path(), &words("merge shards")).run()?;
+    ensure!(merged.end == End::Code(2), merged.describe());
+    let lacks = "shard 1/2 lacks 499999999 results, shard 2/2 lacks 499999999 results";
+    ensure!(merged.errors().contains(lacks), merged.describe());
+    Ok(())
+}
+
+#[test]
+fn a_disk_that_is_full_leaves_whole_lines() -> Result<()> {
+    let dir = TempDir::new()?;
+    // At most 4 KiB a file: as if there were no more.
+    let sim = SIM.replace("--output report", "--output shards --shard 1/1 --resume");
+    let limited = format!("trap '' XFSZ; ulimit -f 8; exec \"$0\" {sim}");
+    let full = Child::new("dash")
+        .args(["-c", &limited, env!("CARGO_BIN_EXE_lockwright")])
+        .dir(dir.path())
+        .run()?;
+    ensure!(full.end == End::Code(2), full.describe());
+    ensure!(full.errors().contains("cannot write 'shards/shard-1-of-1.jsonl'"), full.describe());
+    let kept = fs::read_to_string(dir.path().join("shards/shard-1-of-1.jsonl"))?;
+    ensure!(kept.ends_with('\n') && kept.lines().count() > 1, "{kept}");
+    let done = child(dir.path(), &words(&sim)).run()?;
+    ensure!(done.end == End::Code(0), done.describe());
+    Ok(())
+}
+
+#[test]
 fn shards_of_an_exploration_find_what_one_finds() -> Result<()> {
     let mutants = "explore ticket --mutants --schedules 2000 --json";
     explored(mutants, &[])?;

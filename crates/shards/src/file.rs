@@ -3,6 +3,7 @@
 use crate::words::{joined, stripped, with_output};
 use crate::{Error, Shard};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 use siphasher::sip128::{Hasher128 as _, SipHasher13};
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ pub struct Header {
     pub(crate) program: String,
     /// Its words, as one machine would be given them.
     pub(crate) command: Vec<String>,
-    /// The release, and a hash of the sources that decide what a simulation answers.
+    /// The release, and a hash of the sources that decide results.
     pub(crate) version: String,
     pub(crate) sources: String,
     pub(crate) plan: String,
@@ -211,15 +212,26 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Option<Contents>, Error> {
     let mut known = Known::new();
     for (number, line) in lines {
         let line: Line<'_> = serde_json::from_str(line).map_err(|_| damaged(number + 1))?;
-        add(&mut known, line.job, line.result.get(), path)?;
+        add(&mut known, line.job, line.result.get(), path, None)?;
     }
     Ok(Some(Contents { header, known, sound: sound as u64 }))
 }
 
-/// A result more; two of one job must agree.
-pub(crate) fn add(known: &mut Known, job: String, result: &str, path: &Path) -> Result<(), Error> {
+/// A result more; two of one job must agree, but for what is called `time`.
+pub(crate) fn add(
+    known: &mut Known,
+    job: String,
+    result: &str,
+    path: &Path,
+    time: Option<&str>,
+) -> Result<(), Error> {
+    let agrees = |other: &str| {
+        let same =
+            |time| without(result, time).is_some_and(|one| Some(one) == without(other, time));
+        result == other || time.is_some_and(same)
+    };
     match known.get(&job) {
-        Some(other) if other != result => Err(Error::new(
+        Some(other) if !agrees(other) => Err(Error::new(
             format!("two results of one job disagree: '{job}', the second in '{}'", path.display()),
             "leave out the folder that you don't trust, and run its shard again",
         )),
@@ -229,6 +241,23 @@ pub(crate) fn add(known: &mut Known, job: String, result: &str, path: &Path) -> 
             Ok(())
         }
     }
+}
+
+/// A result without all that has this key.
+fn without(result: &str, key: &str) -> Option<Value> {
+    fn drop(value: &mut Value, key: &str) {
+        match value {
+            Value::Object(fields) => {
+                fields.remove(key);
+                fields.values_mut().for_each(|value| drop(value, key));
+            }
+            Value::Array(values) => values.iter_mut().for_each(|value| drop(value, key)),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::from_str(result).ok()?;
+    drop(&mut value, key);
+    Some(value)
 }
 
 /// A shard's file that results are appended to. Nobody else appends to it meanwhile.

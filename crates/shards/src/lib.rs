@@ -62,6 +62,11 @@ impl Shard {
         Self::owner(job, self.of) == self
     }
 
+    /// How many jobs it owns of those before this number.
+    pub fn owned_before(self, end: u64) -> u64 {
+        end.saturating_sub(u64::from(self.number) - 1).div_ceil(u64::from(self.of))
+    }
+
     /// Whose the job of this number is.
     pub fn owner(job: usize, of: u32) -> Self {
         let number = u32::try_from(job % of as usize).expect("smaller than a u32");
@@ -140,6 +145,11 @@ mod tests {
             assert_eq!(owners, 1);
         }
         assert!((0..20).all(|job| Shard::WHOLE.owns(job)));
+        for (number, end) in (1..=8).flat_map(|number| (0..20).map(move |end| (number, end))) {
+            let shard = Shard::new(number, 8).unwrap();
+            let owned = (0..end).filter(|&job| shard.owns(job)).count();
+            assert_eq!(shard.owned_before(end as u64), owned as u64);
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct Merger {
     pub program: &'static str,
     /// Its subcommands that make shards. A file's header can't ask for another.
     pub commands: &'static [&'static str],
+    /// What results of such a command call the time that they took: it differs from run to run.
+    pub times: &'static [(&'static str, &'static str)],
 }
 
 impl Merge {
@@ -61,7 +63,7 @@ impl Merge {
                 // Killed before its first line: as if it weren't there.
                 if let Some(contents) = read(&file)? {
                     by.check(&file, &contents.header)?;
-                    all.add(&file, folder, contents)?;
+                    all.add(&file, folder, contents, by)?;
                 }
             }
         }
@@ -69,18 +71,35 @@ impl Merge {
         Ok(all)
     }
 
-    fn add(&mut self, file: &Path, folder: &Path, contents: Contents) -> Result<(), Error> {
+    fn add(
+        &mut self,
+        file: &Path,
+        folder: &Path,
+        contents: Contents,
+        by: Merger,
+    ) -> Result<(), Error> {
         let header = contents.header;
         if let Some(first) = self.headers.values().next()
             && let Some(why) = first.differs(&header)
         {
-            return Err(Error::new(
-                format!("'{}' {why} than the folders before it", file.display()),
-                format!("its own: {}; theirs: {}", header.whole(), first.whole()),
-            ));
+            let (its, theirs) = (header.whole(), first.whole());
+            let hint = match its == theirs {
+                true => format!(
+                    "merge them apart: mv '{}'/shard-*-of-{}.jsonl ANOTHER_DIR",
+                    folder.display(),
+                    header.of
+                ),
+                false => format!("its own: {its}; theirs: {theirs}"),
+            };
+            let why = format!("'{}' {why} than the shards before it", file.display());
+            return Err(Error::new(why, hint));
         }
+        let is_its = |(command, _): &&(&str, &str)| {
+            header.command.first().is_some_and(|first| first == command)
+        };
+        let time = by.times.iter().find(is_its).map(|(_, time)| *time);
         for (job, result) in contents.known {
-            add(&mut self.known, job, &result, file)?;
+            add(&mut self.known, job, &result, file, time)?;
         }
         self.folders.entry(header.shard).or_insert(folder.to_owned());
         self.headers.entry(header.shard).or_insert(header);
@@ -139,7 +158,8 @@ impl Merge {
         if plan.hash() != self.first().plan {
             return Err(Error::new(
                 "the command means something else here than where the shards were made",
-                "merge where the files that it names (machines, traces) are as they were there",
+                "merge where its files (machines, traces, libraries), LOCKWRIGHT_TOPOLOGY and \
+                 LOCKWRIGHT_PAUSE are as they were there",
             ));
         }
         let words = self.words();

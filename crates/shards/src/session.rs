@@ -137,6 +137,11 @@ impl Session {
         })
     }
 
+    /// Of all results that are known.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.known.keys().map(String::as_str)
+    }
+
     /// Is its result known?
     pub fn knows(&self, key: &str) -> bool {
         self.known.contains_key(key)
@@ -202,17 +207,25 @@ impl Session {
     /// # Errors
     /// Which shards lack some, and the commands that make them.
     pub fn complete(&self, jobs: &[Job]) -> Result<(), Error> {
+        let mut lacking: BTreeMap<Shard, u64> = BTreeMap::new();
+        for job in jobs.iter().filter(|job| !self.knows(&job.key)) {
+            *lacking.entry(self.owner(job.number)).or_default() += 1;
+        }
+        self.lacks(&lacking)
+    }
+
+    /// The same for jobs that are too many to name: how many each shard lacks, if it lacks any.
+    ///
+    /// # Errors
+    /// Which shards lack some, and the commands that make them.
+    pub fn lacks(&self, lacking: &BTreeMap<Shard, u64>) -> Result<(), Error> {
         let (Some(merged), Some(header)) = (&self.merged, self.headers.first()) else {
             return Ok(());
         };
-        let mut lacking: BTreeMap<Shard, usize> = BTreeMap::new();
-        for job in jobs.iter().filter(|job| !self.knows(&job.key)) {
-            *lacking.entry(Shard::owner(job.number, header.of)).or_default() += 1;
-        }
         if lacking.is_empty() {
             return Ok(());
         }
-        let what = |(shard, count): (&Shard, &usize)| {
+        let what = |(shard, count): (&Shard, &u64)| {
             format!("shard {shard} lacks {count} result{}", if *count == 1 { "" } else { "s" })
         };
         let what: Vec<String> = lacking.iter().map(what).collect();

@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 const JOBS: usize = 11;
 
-const BY: Merger = Merger { program: "lockwright", commands: &["count"] };
+const BY: Merger =
+    Merger { program: "lockwright", commands: &["count"], times: &[("count", "seconds")] };
 
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
@@ -134,6 +135,7 @@ fn a_merge_refuses_what_does_not_belong_together() {
 
     run(&open(1, "2/3", two.path(), false).unwrap()).unwrap();
     assert!(why(&folders).message().contains("another number of shards"), "{}", why(&folders));
+    assert!(why(&folders).hint().contains("/shard-*-of-3.jsonl"), "{}", why(&folders));
     fs::remove_file(file(&two, "2/3")).unwrap();
 
     // The same results twice are fine; others are not.
@@ -141,6 +143,20 @@ fn a_merge_refuses_what_does_not_belong_together() {
     run(&open(1, "2/2", two.path(), false).unwrap()).unwrap();
     assert_eq!(merge(1, &folders).unwrap().len(), JOBS);
     let text = fs::read_to_string(file(&two, "2/2")).unwrap();
+    // Times of the machine may differ, and nothing else.
+    let timed = |seconds: f64, count: u32| {
+        let mut lines: Vec<_> = text.lines().collect();
+        let line = format!(r#"{{"job":"job 1","result":[{{"n":{count},"seconds":{seconds}}}]}}"#);
+        lines[1] = &line;
+        lines.join("\n") + "\n"
+    };
+    fs::write(file(&one, "2/2"), timed(1.0, 7)).unwrap();
+    fs::write(file(&two, "2/2"), timed(2.0, 7)).unwrap();
+    assert!(Merge::read(&folders, None, BY).is_ok());
+    fs::write(file(&two, "2/2"), timed(1.0, 8)).unwrap();
+    assert!(why(&folders).message().contains("disagree: 'job 1'"), "{}", why(&folders));
+    fs::write(file(&one, "2/2"), &text).unwrap();
+
     let tampered = text.replacen(":0.1}", ":0.2}", 1);
     assert_ne!(tampered, text);
     fs::write(file(&two, "2/2"), &tampered).unwrap();

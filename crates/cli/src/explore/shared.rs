@@ -1,6 +1,6 @@
 //! Explorations that are shared out: a fixed number of schedules, in blocks.
 
-use lockwright_shards::{Error, Job, Session};
+use lockwright_shards::{Error, Job, Session, Shard};
 use lockwright_sim::explore::{Block, Exploration, Hit, Mutant, Search, Subject, Tally, Total};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,29 +25,52 @@ impl Shared<'_> {
 
     /// The job of a lock's block.
     fn job(&self, lock: usize, block: u64) -> Job {
-        let name = self.locks[lock].name();
-        let mutant = self.mutant.map_or(String::new(), |mutant| format!(" {mutant}"));
         let number = (lock as u64).saturating_mul(self.blocks()).saturating_add(block);
         let number = usize::try_from(number).unwrap_or(usize::MAX);
-        Job { number, key: format!("{lock}: {name}{mutant}, block {block}") }
+        Job { number, key: format!("{}{block}", self.prefix(lock)) }
     }
 
-    /// Are all blocks there that reports of merged shards need? Of each lock, those up to the first that breaks a rule.
+    /// How the keys of a lock's blocks begin.
+    fn prefix(&self, lock: usize) -> String {
+        let name = self.locks[lock].name();
+        let mutant = self.mutant.map_or(String::new(), |mutant| format!(" {mutant}"));
+        format!("{lock}: {name}{mutant}, block ")
+    }
+
+    /// Are all blocks there that reports of merged shards need? Of each lock, those up to the first that breaks a rule. There may
+    /// be more of them than can be named, so those that are known are.
     pub(crate) fn complete(&self) -> Result<(), Error> {
-        let mut jobs = Vec::new();
-        if self.session.is_merged() {
-            for lock in 0..self.locks.len() {
-                for block in 0..self.blocks() {
-                    let job = self.job(lock, block);
-                    let known: Option<Block> = self.session.known(&job.key)?;
-                    jobs.push(job);
-                    if known.is_some_and(|block| block.is_hit()) {
-                        break;
-                    }
+        if !self.session.is_merged() {
+            return Ok(());
+        }
+        let of = self.session.owner(0).of();
+        let mut lacking: BTreeMap<Shard, u64> = BTreeMap::new();
+        for lock in 0..self.locks.len() {
+            let prefix = self.prefix(lock);
+            let block = |key: &str| key.strip_prefix(&prefix)?.parse().ok();
+            let mut known: Vec<u64> = self.session.keys().filter_map(block).collect();
+            known.retain(|number| self.session.knows(&self.job(lock, *number).key)); // 7, and not 07
+            known.sort_unstable();
+            let mut end = self.blocks();
+            for number in &known {
+                let block: Option<Block> = self.session.known(&self.job(lock, *number).key)?;
+                if block.is_some_and(|block| block.is_hit()) {
+                    end = end.min(number + 1);
+                    break;
                 }
             }
+            let first = lock as u64 * self.blocks();
+            for shard in (1..=of).filter_map(|number| Shard::new(number, of)) {
+                let owned = shard.owned_before(first + end) - shard.owned_before(first);
+                *lacking.entry(shard).or_default() += owned;
+            }
+            for number in known.into_iter().take_while(|number| *number < end) {
+                let owner = self.session.owner(self.job(lock, number).number);
+                *lacking.entry(owner).or_default() -= 1;
+            }
         }
-        self.session.complete(&jobs)
+        lacking.retain(|_, count| *count > 0);
+        self.session.lacks(&lacking)
     }
 
     /// Explores the blocks of a lock that are this session's; what was looked at, and what was found, if it has all blocks.
@@ -118,6 +141,7 @@ impl Shared<'_> {
             }
             look();
         });
+        self.session.sync()?;
         made.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }
