@@ -91,8 +91,13 @@ fn release(root: &Path, version: &str, is_dry: bool) -> Result<String> {
         bail!("cargo update: {}", outcome.describe());
     }
     let message = format!("release {version}");
-    git(root, &[&["commit", "--quiet", "--message", &message, "--"], names.as_slice()].concat())?;
-    git(root, &["tag", "--annotate", &tag, "--message", &format!("lockwright {version}")])?;
+    let commit = [&["commit", "--quiet", "--message", &message, "--"], names.as_slice()].concat();
+    if let Err(error) = git(root, &commit) {
+        git(root, &[&["checkout", "--quiet", "HEAD", "--"], names.as_slice()].concat())?;
+        return Err(error);
+    }
+    git(root, &["tag", "--annotate", &tag, "--message", &format!("lockwright {version}")])
+        .with_context(|| format!("{version} is committed, but has no tag\nhint: git tag {tag}"))?;
     Ok(format!(
         "{old} is {version} in {list};\ncommitted, with the tag {tag}; not pushed\nhint: git push --follow-tags\n"
     ))

@@ -44,7 +44,7 @@ impl Layout {
         let mut topology = Box::new(Topology::new());
         topology.read(b"/sys");
         topology.ask_each_cpu();
-        if let Ok(spec) = std::env::var(VARIABLE) {
+        if let Some(spec) = std::env::var(VARIABLE).ok().filter(|spec| !spec.is_empty()) {
             topology
                 .set(&spec)
                 .map_err(|why| Error::Topology { why: why.to_string(), spec: spec.clone() })?;

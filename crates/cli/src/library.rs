@@ -14,9 +14,10 @@ const PLACES: [&str; 3] = [".", "../lib/lockwright", "../lib"];
 
 /// The library: `flag`, else the variable, else in one of `PLACES`, else the embedded one in the user's cache.
 pub(crate) fn find(flag: Option<&Path>) -> Result<PathBuf, Failure> {
-    let said = flag
-        .map(|path| ("--library", path.to_owned()))
-        .or_else(|| env::var_os(VARIABLE).map(|path| (VARIABLE, PathBuf::from(path))));
+    let said = flag.map(|path| ("--library", path.to_owned())).or_else(|| {
+        let path = env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
+        Some((VARIABLE, PathBuf::from(path)))
+    });
     if let Some((who, path)) = said {
         let found = path.canonicalize().map_err(|error| {
             Failure::new(format!("cannot use '{}' ({who}): {}", path.display(), cause(&error)))
@@ -55,11 +56,15 @@ fn embedded() -> Result<PathBuf, Failure> {
         Err(error) => {
             let why = match &error {
                 Error::Io(path, error) => format!("'{}': {}", path.display(), cause(error)),
-                Error::Unsafe(_) => error.to_string(),
+                Error::Owner(_) | Error::Mode(_) => error.to_string(),
             };
-            Err(Failure::new(format!("cannot keep '{FILE}' in the cache: {why}")).hint(
-                "XDG_CACHE_HOME=DIR lockwright run ..., with a folder that only you can write to",
-            ))
+            let hint = match &error {
+                Error::Mode(path) => format!("chmod go-w '{}', or ", path.display()),
+                Error::Io(..) | Error::Owner(_) => String::new(),
+            };
+            Err(Failure::new(format!("cannot keep '{FILE}' in the cache: {why}")).hint(format!(
+                "{hint}XDG_CACHE_HOME=DIR lockwright run ..., with a folder of your own"
+            )))
         }
     }
 }
@@ -81,13 +86,15 @@ fn missing() -> Failure {
 fn usable(path: PathBuf) -> Result<PathBuf, Failure> {
     match path.to_str() {
         Some(text) if !text.contains([' ', ':', '\t', '\n']) => Ok(path),
-        _ => Err(Failure::new(format!(
-            "cannot preload '{}': the dynamic linker splits paths at blanks and colons",
-            path.display()
-        ))
-        .hint(format!(
-            "cp '{}' /tmp/ && lockwright run --library /tmp/{FILE} ...",
-            path.display()
-        ))),
+        text => {
+            let why = match text {
+                Some(_) => "the dynamic linker splits paths at blanks and colons",
+                None => "its path is not UTF-8",
+            };
+            let shown = path.display();
+            Err(Failure::new(format!("cannot preload '{shown}': {why}")).hint(format!(
+                "copy it to a folder of yours with a plain name, and lockwright run --library DIR/{FILE} ..."
+            )))
+        }
     }
 }

@@ -28,15 +28,18 @@ const STICKY: u32 = 0o1000;
 pub enum Error {
     /// This path couldn't be read, made or written.
     Io(PathBuf, io::Error),
-    /// Somebody else could write here: a user that is neither root nor we owns it, or its mode lets others write.
-    Unsafe(PathBuf),
+    /// A user that is neither root nor we owns it, and so could write here.
+    Owner(PathBuf),
+    /// Its mode lets others write here.
+    Mode(PathBuf),
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Io(path, error) => write!(f, "'{}': {error}", path.display()),
-            Error::Unsafe(path) => write!(f, "others could write to '{}'", path.display()),
+            Error::Owner(path) => write!(f, "'{}' belongs to another user", path.display()),
+            Error::Mode(path) => write!(f, "others may write to '{}', by its mode", path.display()),
         }
     }
 }
@@ -63,21 +66,33 @@ fn place(bytes: &[u8], folder: &Path) -> Result<PathBuf, Error> {
         let path = path.to_owned();
         move |error| Error::Io(path, error)
     };
+    // Before anything is made: root may have been given another user's home.
+    let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+    is_safe(&there.canonicalize().map_err(io(there))?)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io(folder))?;
     let folder = folder.canonicalize().map_err(io(folder))?;
-    for above in folder.ancestors() {
-        let metadata = fs::symlink_metadata(above).map_err(io(above))?;
-        let is_shared = metadata.mode() & OTHERS_WRITE != 0 && metadata.mode() & STICKY == 0;
-        if is_shared || !is_trusted(metadata.uid()) {
-            return Err(Error::Unsafe(above.to_owned()));
-        }
-    }
+    is_safe(&folder)?;
     let file = folder.join(FILE);
     if is_there(&file, bytes).map_err(io(&file))? {
         return Ok(file);
     }
     write(bytes, &folder, &file).map_err(io(&file))?;
     Ok(file)
+}
+
+/// Can nobody else write to this folder, or put another in its place?
+fn is_safe(folder: &Path) -> Result<(), Error> {
+    for above in folder.ancestors() {
+        let metadata =
+            fs::symlink_metadata(above).map_err(|error| Error::Io(above.to_owned(), error))?;
+        if !is_trusted(metadata.uid()) {
+            return Err(Error::Owner(above.to_owned()));
+        }
+        if metadata.mode() & OTHERS_WRITE != 0 && metadata.mode() & STICKY == 0 {
+            return Err(Error::Mode(above.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// A file of ours with these bytes, which nobody else can write.
@@ -176,14 +191,14 @@ mod tests {
         fs::create_dir_all(&folder).unwrap();
         let shared = cache.path().join("shared").canonicalize().unwrap();
         fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
-        let error = place(b"x", &folder).unwrap_err();
-        assert!(matches!(&error, Error::Unsafe(path) if *path == shared), "{error}");
-        assert!(!folder.join(FILE).exists());
+        let error = place(b"x", &folder.join("new")).unwrap_err();
+        assert!(matches!(&error, Error::Mode(path) if *path == shared), "{error}");
+        assert!(!folder.join("new").exists(), "nothing is made there");
         // Whoever may write to such a folder can't rename what is ours.
         fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
         assert!(place(b"x", &folder).is_ok());
         fs::set_permissions(&folder, Permissions::from_mode(0o720)).unwrap();
-        assert!(matches!(place(b"x", &folder), Err(Error::Unsafe(_))));
+        assert!(matches!(place(b"x", &folder), Err(Error::Mode(_))));
     }
 
     #[test]

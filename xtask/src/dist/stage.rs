@@ -19,6 +19,10 @@ const FILES: &[(&str, &str)] = &[
     ("contrib/docker/Dockerfile", "share/doc/lockwright/examples"),
     ("contrib/kubernetes.yaml", "share/doc/lockwright/examples"),
     ("contrib/systemd/lockwright.conf", "share/doc/lockwright/examples"),
+    ("contrib/prometheus-alerts.yaml", "share/doc/lockwright/examples"),
+    ("contrib/dask/lockwright_dask.py", "share/doc/lockwright/examples"),
+    ("contrib/dask/requirements.txt", "share/doc/lockwright/examples"),
+    ("examples/kv.c", "share/doc/lockwright/examples"),
     ("examples/bank.c", "share/doc/lockwright/examples"),
     ("examples/cache.cpp", "share/doc/lockwright/examples"),
     ("examples/orders.cpp", "share/doc/lockwright/examples"),
@@ -48,10 +52,13 @@ fn lay_out(root: &Path, release: &Path, to: &Path) -> Result<()> {
         copy(&root.join(file), &to.join(folder).join(name), 0o644)?;
     }
     let docs = to.join("share/doc/lockwright/docs");
-    for entry in fs::read_dir(root.join("docs"))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|end| end == "md" || end == "svg") {
-            copy(&path, &docs.join(path.file_name().context("a file's name")?), 0o644)?;
+    for part in ["", "contributing", "decisions"] {
+        for entry in fs::read_dir(root.join("docs").join(part))? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|end| end == "md" || end == "svg") {
+                let name = path.file_name().context("a file's name")?;
+                copy(&path, &docs.join(part).join(name), 0o644)?;
+            }
         }
     }
     let pc = fs::read_to_string(root.join("contrib/lockwright.pc"))?;

@@ -81,7 +81,10 @@ impl Notes {
     pub(super) fn add(&mut self, note: Note) -> Result<()> {
         let file = OpenOptions::new().create(true).append(true).open(&self.file);
         let mut file = file.with_context(|| format!("cannot write '{}'", self.file.display()))?;
-        file.write_all(note.line().as_bytes())?;
+        // What a kill has cut short stays a line of its own.
+        let is_torn = fs::read(&self.file)?.last().is_some_and(|last| *last != b'\n');
+        let line = if is_torn { format!("\n{}", note.line()) } else { note.line() };
+        file.write_all(line.as_bytes())?;
         self.notes.push(note);
         Ok(())
     }
@@ -115,6 +118,11 @@ mod tests {
         assert_eq!([note.complete, note.partial], [1, 1]);
         assert_eq!(note.told(), "passed at abc (1 of 2 models partial)");
         Notes::read(&file).unwrap().add(note.clone()).unwrap();
+        fs::write(&file, note.line() + "abc\tapps\t2026").unwrap();
+        let mut notes = Notes::read(&file).unwrap();
+        let next = Note::new("abc", &steps[1], 7, log).unwrap();
+        notes.add(next.clone()).unwrap();
+        assert_eq!(Notes::read(&file).unwrap().passed("abc", &steps[1]), Some(&next));
         fs::write(&file, note.line() + "abc\tapps\t2026").unwrap();
         let notes = Notes::read(&file).unwrap();
         assert_eq!(notes.passed("abc", &steps[0]), Some(&note));

@@ -29,11 +29,16 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// What the variable says, unless it is empty.
+pub(crate) fn from_environment() -> Option<String> {
+    std::env::var(VARIABLE).ok().filter(|spec| !spec.is_empty())
+}
+
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let mut topology = read();
     if let Some(spec) = &args.set {
         set(&mut topology, spec, "--set")?;
-    } else if let Ok(spec) = std::env::var(VARIABLE) {
+    } else if let Some(spec) = from_environment() {
         set(&mut topology, &spec, VARIABLE)?;
     }
     let usable = Usable::read();

@@ -168,7 +168,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
 
     let emulated = measured.runs.iter().find_map(|run| run.record.emulated.clone());
     let spec = emulated.clone().or_else(|| args.topology.clone());
-    let names = ClassNames::new(spec.or_else(|| env::var(topology::VARIABLE).ok()).as_deref());
+    let names = ClassNames::new(spec.or_else(topology::from_environment).as_deref());
     let curves = curves(&settings, &measured.runs, &names);
     let report = Report {
         lock: &args.lock,
