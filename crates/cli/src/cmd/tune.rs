@@ -11,7 +11,6 @@ use crate::tune::{Setting, curves, steps};
 use crate::{catalog, elf, epoch, find, library, machine, output};
 use lockwright_energy::Source;
 use lockwright_numbers::units;
-use std::env;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::CommandExt;
