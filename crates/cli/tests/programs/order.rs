@@ -152,7 +152,7 @@ fn the_exit_code_tells_if_asked() -> Result<()> {
     let outcome = profile(&[], &["inversion"])?;
     ensure!(outcome.end == End::Code(0), "{}", outcome.describe());
     let report = outcome.errors();
-    let sentence = "T1 takes first and then second, T2 takes second and then first: they can wait";
+    let sentence = "T1 takes first and then second, T2 takes second and then first: they can";
     assert!(report.contains(sentence), "{report}");
     ensure!(report.lines().all(|line| line.chars().count() <= 80), "{report}");
     // A program without threads, and one that starts others.
