@@ -428,7 +428,7 @@ fn bad_values_are_named_with_a_hint() {
             "error: bad emulated machine 'big:0x2': 'big:0x2': big cores keep",
         ),
         (
-            ["--json", "/no/such/place.json"],
+            ["--lock=in:mcs", "--json=/no/such/place.json"],
             "error: cannot write '/no/such/place.json': no such file",
         ),
     ] {
