@@ -26,7 +26,15 @@ impl Program {
         static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| compiled("planted", "top.c", &["-g"]));
         let mut command = Command::new(&*PROGRAM);
         command.env("LD_PRELOAD", &*LIBRARY).stdin(Stdio::piped());
-        Ok(Self(command.spawn()?))
+        let program = Self(command.spawn()?);
+        // Once it has threads, it has our library, too: that may take a while on a busy machine.
+        let threads = format!("/proc/{}/task", program.pid());
+        let begun = Instant::now();
+        while fs::read_dir(&threads)?.count() < 2 {
+            ensure!(begun.elapsed() < PATIENCE, "it never starts its threads");
+            sleep(Duration::from_millis(5));
+        }
+        Ok(program)
     }
 
     pub(super) fn pid(&self) -> String {
@@ -164,7 +172,9 @@ fn a_file_for_node_exporter_is_whole_at_any_time() -> Result<()> {
     let begun = Instant::now();
     while !fs::read_to_string(&file).ok().map_or(Ok(false), |page| told(&page))? {
         if let Some(status) = export.try_wait()? {
-            bail!("export has ended: {status}");
+            let mut said = String::new();
+            export.stderr.take().context("its errors")?.read_to_string(&mut said)?;
+            bail!("export has ended: {status}: {said}");
         }
         ensure!(begun.elapsed() < PATIENCE, "{:?}", fs::read_to_string(&file));
     }
