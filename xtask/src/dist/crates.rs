@@ -122,7 +122,8 @@ fn unpack(crates: &[PathBuf], folder: &Path) -> Result<()> {
     manifest += &profile.to_string();
     manifest += "\n[patch.crates-io]\n";
     for path in crates {
-        tool("tar", [Path::new("-xzf"), path, Path::new("-C"), folder])?;
+        // With today's times: cargo packs all files with one and the same, and would take these for those of the last run.
+        tool("tar", [Path::new("-xzmf"), path, Path::new("-C"), folder])?;
         let (name, directory) = names(path)?;
         let _ = writeln!(manifest, "{name} = {{ path = '{directory}' }}");
     }
