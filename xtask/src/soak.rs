@@ -49,7 +49,7 @@ pub(crate) struct Args {
 fn hours(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(hours) if (0.001..=10_000.0).contains(&hours) => Ok(hours),
-        _ => Err(format!("'{text}' is no number of hours from 0.001 to 10000")),
+        _ => Err(format!("'{text}' is not a number of hours from 0.001 to 10000")),
     }
 }
 
