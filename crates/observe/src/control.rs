@@ -43,21 +43,25 @@ pub struct Sampling {
 /// One wait in this many is timed, where waits are rare.
 pub const LEAST: u32 = 8;
 /// One in this many, where they are most frequent.
-pub const MOST: u32 = 128;
+pub const MOST: u32 = 1024;
 /// If a thread's timed waits follow faster than this, fewer are timed, ns.
 const FAST_NS: u64 = 1_000_000;
 /// After this time any wait is timed, ns, so that an observer sees something.
 const SLOW_NS: u64 = 100_000_000;
 
 impl Sampling {
-    /// A thread waits: how many waits does this one count for? A power of two; 0: it isn't timed.
+    /// A thread waits: is it time to time a wait? `now_ns` may be some milliseconds late; 0: not known, so only the number of
+    /// waits decides.
     #[inline]
-    pub fn next(&mut self, now_ns: u64) -> u32 {
+    pub fn is_due(&mut self, now_ns: u64) -> bool {
         self.waits += 1;
-        let since = now_ns.wrapping_sub(self.last_ns);
-        if self.waits < self.period && since < SLOW_NS {
-            return 0;
-        }
+        self.waits >= self.period || now_ns.saturating_sub(self.last_ns) >= SLOW_NS
+    }
+
+    /// The wait that is due is timed from `now_ns` on. How many waits does it count for? A power of two.
+    #[inline]
+    pub fn time(&mut self, now_ns: u64) -> u32 {
+        let since = now_ns.saturating_sub(self.last_ns);
         let counts = 1 << self.waits.ilog2().min(MOST.ilog2());
         self.waits -= counts;
         let next = if since < FAST_NS { self.period * 2 } else { self.period / 2 };
@@ -205,12 +209,13 @@ mod tests {
     #[test]
     fn the_waits_that_are_timed_count_as_all() {
         for (pause_ns, apart) in
-            [(0, 120..=MOST), (1_000, 120..=MOST), (1_000_000, LEAST - 1..=LEAST), (SLOW_NS, 1..=1)]
+            [(0, 300..=MOST), (1_000, 300..=MOST), (1_000_000, LEAST - 1..=LEAST), (SLOW_NS, 1..=1)]
         {
             let mut sampling = Sampling::default();
             let (mut counted, mut timed) = (0, 0);
             for wait in 1..=10_000 {
-                let counts = sampling.next(5_000_000_000 + u64::from(wait) * pause_ns);
+                let now_ns = 5_000_000_000 + u64::from(wait) * pause_ns;
+                let counts = if sampling.is_due(now_ns) { sampling.time(now_ns) } else { 0 };
                 assert!(counts == 0 || counts.is_power_of_two() && counts <= MOST);
                 assert!(wait > 1 || counts == 1, "the first one is timed");
                 counted += counts;

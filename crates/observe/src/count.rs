@@ -11,7 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use lockwright_record::pieces::Pieces;
 
 /// In `blocked_since_ns`: the logarithm of how many waiters this one counts for.
-const LOGARITHM: u64 = 0b111;
+const LOGARITHM: u64 = 0b1111;
 const _: () = assert!(MOST.ilog2() as u64 <= LOGARITHM);
 
 /// A wait that has ended.

@@ -235,7 +235,7 @@ pub struct Record {
     pub hold_max_ns: AtomicU64,
     /// Where it ended: a return address.
     pub hold_max_site: AtomicU64,
-    /// Since when somebody has waited for the current holder, ns of `CLOCK_MONOTONIC`; 0: nobody. The lowest three bits
+    /// Since when somebody has waited for the current holder, ns of `CLOCK_MONOTONIC`; 0: nobody. The lowest four bits
     /// are the logarithm of how many waiters this one counts for ([`Sampling`](crate::control::Sampling)).
     pub blocked_since_ns: AtomicU64,
     /// For how long at least one thread waited, ns.

@@ -199,10 +199,10 @@ fn the_holder_answers_for_the_waiter_that_was_first() {
     let (_dir, segment) = fresh();
     let lock = 64;
     segment.arrived(lock, 0, 0, 2);
-    segment.blocks(lock, 101_000, 16, 0);
+    segment.blocks(lock, 104_000, 16, 0);
     segment.blocks(lock, 105_000, 1, 0); // somebody waits already
     let blame = Blame { site: 0x2000, tid: 3, by_thread: false };
-    segment.blocked(lock, 102_000, 0, blame, || 0);
+    segment.blocked(lock, 105_000, 0, blame, || 0);
     segment.blocked(lock, 109_000, 0, blame, || 0); // nobody waits any more
     let holder = &of(&segment, lock).unwrap().holders[0];
     assert_eq!(holder.address.load(Relaxed), 0x2000);

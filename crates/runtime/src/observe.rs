@@ -25,12 +25,13 @@ mod stack;
 pub(crate) use open::{at_exit, load};
 
 use crate::caller::Call;
+use crate::clock::{self, Instant};
 use crate::fork;
 use crate::layout::Mutex;
 use crate::thread::{self, Room};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use lockwright_locks::front::side;
+use lockwright_locks::front::{FREE, side};
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
@@ -55,7 +56,8 @@ static SEGMENT: Shared = Shared(UnsafeCell::new(None));
 pub(crate) struct Account {
     /// The lock that it waits for; 0: none.
     lock: Cell<u64>,
-    since_ns: Cell<u64>,
+    /// Since when; unknown if the lock was free, so that it hardly waits.
+    since: Cell<Instant>,
     /// When the wait before this one was timed, ns.
     before_ns: Cell<u64>,
     /// The call that asked for the lock.
@@ -77,7 +79,7 @@ pub(crate) struct Account {
 }
 
 /// Bytes of an [`Account`].
-pub(crate) const ACCOUNT: usize = 168;
+pub(crate) const ACCOUNT: usize = 176;
 const _: () = assert!(size_of::<Account>() == ACCOUNT);
 const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
 
@@ -120,25 +122,39 @@ fn begun() -> u64 {
     lockwright_observe.since_ns.load(Relaxed) // a hint: written before the level
 }
 
-/// The calling thread has to wait; `caller` is the address of its call, or 0. Returns when, ns; 0: the wait isn't counted.
+/// The calling thread has to wait; `caller` is the address of its call, or 0. Returns 0 if the wait isn't counted.
 #[cold]
 pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     fork::era(); // so that a child notices the fork even if no fork handler ran
     let Some(segment) = segment() else { return 0 };
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     count(account, &segment);
-    let now = futex::now(Clock::Monotonic);
-    lockwright_observe.expire(now);
-    if maps::is_due(now) {
-        maps::tell(&segment, now);
+    // Reading a clock takes as long as a short wait. If the lock is free by now, nothing is read unless this wait is due to be timed.
+    let is_free = mutex.word.load(Relaxed) == FREE; // a hint
+    let coarse = if is_free { 0 } else { futex::now_coarsely() };
+    if coarse != 0 {
+        lockwright_observe.expire(coarse);
+        if maps::is_due(coarse) {
+            maps::tell(&segment, coarse);
+        }
     }
     let mut sampling = account.sampling.get();
-    account.before_ns.set(sampling.last_ns);
-    let counts = sampling.next(now);
+    let before_ns = sampling.last_ns;
+    let (mut now, mut counts) = (0, 0);
+    if sampling.is_due(coarse) {
+        now = futex::now(Clock::Monotonic);
+        clock::learn(now);
+        counts = sampling.time(now);
+    }
+    account.before_ns.set(before_ns);
     account.sampling.set(sampling);
-    arrives(account, &segment, mutex, now, counts != 0);
+    arrives(account, &segment, mutex, now, coarse);
     account.lock.set(lock);
-    account.since_ns.set(now);
+    account.since.set(match () {
+        () if now != 0 => Instant { at: now, in_ticks: false },
+        () if is_free => Instant::UNKNOWN,
+        () => Instant::now(),
+    });
     let call = account.call.take();
     account.at.set(if caller == 0 { call } else { Call { from: caller, ..call } });
     account.slept.set(false);
@@ -147,17 +163,35 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
         segment.blocks(lock, now, counts, begun());
         posix::ask(mutex);
     }
-    now
+    1
 }
 
-/// Counts one more wait. The segment is told only now and then: each time would cost as much as a short wait.
+/// Since when the thread has waited, ns of `CLOCK_MONOTONIC`; now, if nobody has looked.
+fn began(account: &Account) -> u64 {
+    let since = account.since.get();
+    if since.at != 0 && !since.in_ticks {
+        return since.at;
+    }
+    let waited = if since.in_ticks { since.elapsed_ns() } else { 0 };
+    let at = futex::now(Clock::Monotonic).saturating_sub(waited);
+    account.since.set(Instant { at, in_ticks: false });
+    at
+}
+
+/// Counts one more wait. The segment is told only now and then: each time would cost as much as a short wait. `now` is 0 if
+/// this wait isn't timed; `coarse` is 0 if it isn't known.
 #[inline]
-fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, tell: bool) {
+fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, coarse: u64) {
     let lock = core::ptr::from_ref(mutex).addr() as u64;
     let (of, count) = account.uncounted.get();
-    if of == lock && !tell {
+    if of == lock && now == 0 {
         return account.uncounted.set((lock, count + 1));
     }
+    let now = match (now, coarse) {
+        (0, 0) => futex::now_coarsely(),
+        (0, coarse) => coarse,
+        (now, _) => now,
+    };
     let place = mutex.side.load(Relaxed) & side::LOCK;
     if of == lock || count == 0 {
         segment.arrived(lock, place, now, u64::from(count) + 1);
@@ -176,7 +210,7 @@ fn before_sleep() {
         return;
     }
     if let Some(segment) = opened() {
-        segment.blocks(lock, account.since_ns.get(), 1, begun());
+        segment.blocks(lock, began(account), 1, begun());
     }
 }
 
@@ -204,8 +238,9 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         segment.arrived_before(lock, before.into());
         account.uncounted.set((lock, 0));
     }
+    let began = began(account);
     let (now, at) = (futex::now(Clock::Monotonic), account.at.get());
-    let ns = now.saturating_sub(account.since_ns.get());
+    let ns = now.saturating_sub(began);
     let mut sampling = account.sampling.get();
     // Waits with a sleep are all timed, so such a wait stands only for itself.
     let span = if slept { 0 } else { now.saturating_sub(account.before_ns.get()) };
@@ -229,7 +264,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let stack = if wants { stack(&segment, at) } else { 0 };
     account.ended.set(Wait { stack, ..wait });
     if !acquired {
-        segment.gives_up(lock, account.since_ns.get());
+        segment.gives_up(lock, began);
         return count(account, &segment);
     }
     segment.answers(lock, now, posix::waiters(mutex) > 0);
@@ -239,9 +274,9 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
 
 /// Counts the wait that has ended, if any.
 fn count(account: &Account, segment: &Segment) {
-    let wait = account.ended.take();
-    if wait.lock != 0 {
-        segment.waited(&wait);
+    // Looked at before it is taken: most threads have nothing to count.
+    if account.ended.get().lock != 0 {
+        segment.waited(&account.ended.take());
         account.held_since_ns.set(0);
     }
 }
