@@ -59,26 +59,17 @@ impl Deadline {
     }
 }
 
-fn read(clock: libc::clockid_t) -> libc::timespec {
+fn read(clock: Clock) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is writable, and our callers' clocks exist on every Linux: the call can't fail.
-    unsafe { libc::clock_gettime(clock, &mut now) };
+    // SAFETY: `now` is writable, and both clocks exist on every Linux: the call can't fail.
+    unsafe { libc::clock_gettime(clock.id(), &mut now) };
     now
-}
-
-fn ns(at: libc::timespec) -> u64 {
-    at.tv_sec as u64 * 1_000_000_000 + at.tv_nsec as u64
 }
 
 /// Nanoseconds since the clock's zero.
 pub fn now(clock: Clock) -> u64 {
-    ns(read(clock.id()))
-}
-
-/// The same of `CLOCK_MONOTONIC`, up to 10 ms late: the time of the kernel's last tick, which costs a few loads where the exact
-/// time may cost 20 to 100 ns.
-pub fn now_coarsely() -> u64 {
-    ns(read(libc::CLOCK_MONOTONIC_COARSE))
+    let now = read(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 /// Runs a system call and returns its result, or the negated error number. Leaves `errno` as it was.

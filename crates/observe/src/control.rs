@@ -48,20 +48,27 @@ pub const MOST: u32 = 1024;
 const FAST_NS: u64 = 1_000_000;
 /// After this time any wait is timed, ns, so that an observer sees something.
 const SLOW_NS: u64 = 100_000_000;
+/// A thread of whose waits at most one in this many is timed waits so often that reading the clock each time would
+/// slow the lock down.
+const FREQUENT: u32 = 128;
+/// Such a thread looks at the clock at one wait in this many, in case its waits have become rare.
+const LOOK: u32 = 16;
 
 impl Sampling {
-    /// A thread waits: is it time to time a wait? `now_ns` may be some milliseconds late; 0: not known, so only the number of
-    /// waits decides.
+    /// A thread waits: does it matter when?
     #[inline]
-    pub fn is_due(&mut self, now_ns: u64) -> bool {
+    pub fn wants_clock(&mut self) -> bool {
         self.waits += 1;
-        self.waits >= self.period || now_ns.saturating_sub(self.last_ns) >= SLOW_NS
+        self.period < FREQUENT || self.waits >= self.period || self.waits.is_multiple_of(LOOK)
     }
 
-    /// The wait that is due is timed from `now_ns` on. How many waits does it count for? A power of two.
+    /// How many waits does this one count for? A power of two; 0: it isn't timed.
     #[inline]
-    pub fn time(&mut self, now_ns: u64) -> u32 {
-        let since = now_ns.saturating_sub(self.last_ns);
+    pub fn next(&mut self, now_ns: u64) -> u32 {
+        let since = now_ns.wrapping_sub(self.last_ns);
+        if self.waits < self.period && since < SLOW_NS {
+            return 0;
+        }
         let counts = 1 << self.waits.ilog2().min(MOST.ilog2());
         self.waits -= counts;
         let next = if since < FAST_NS { self.period * 2 } else { self.period / 2 };
@@ -209,13 +216,13 @@ mod tests {
     #[test]
     fn the_waits_that_are_timed_count_as_all() {
         for (pause_ns, apart) in
-            [(0, 300..=MOST), (1_000, 300..=MOST), (1_000_000, LEAST - 1..=LEAST), (SLOW_NS, 1..=1)]
+            [(0, 500..=MOST), (1_000, 300..=MOST), (1_000_000, LEAST - 1..=LEAST), (SLOW_NS, 1..=1)]
         {
             let mut sampling = Sampling::default();
             let (mut counted, mut timed) = (0, 0);
             for wait in 1..=10_000 {
                 let now_ns = 5_000_000_000 + u64::from(wait) * pause_ns;
-                let counts = if sampling.is_due(now_ns) { sampling.time(now_ns) } else { 0 };
+                let counts = if sampling.wants_clock() { sampling.next(now_ns) } else { 0 };
                 assert!(counts == 0 || counts.is_power_of_two() && counts <= MOST);
                 assert!(wait > 1 || counts == 1, "the first one is timed");
                 counted += counts;
@@ -224,6 +231,23 @@ mod tests {
             }
             assert!(apart.contains(&(counted / timed)), "{pause_ns}: {counted} of {timed}");
         }
+    }
+
+    #[test]
+    fn a_thread_whose_waits_become_rare_looks_at_the_clock_again() {
+        let mut sampling = Sampling::default();
+        for now_ns in 1..=100_000 {
+            if sampling.wants_clock() {
+                sampling.next(now_ns);
+            }
+        }
+        assert_eq!(sampling.period, MOST);
+        let mut timed = 0;
+        for second in 1..=100 {
+            timed +=
+                u32::from(sampling.wants_clock() && sampling.next(second * 1_000_000_000) != 0);
+        }
+        assert!(timed >= 40, "{timed} of 100");
     }
 
     #[test]

@@ -4,7 +4,8 @@ use crate::Segment;
 use crate::control::MOST;
 use crate::layout::{
     CLASSES, DEPTH, Histogram, Kind, LOCKS, OTHER_THREADS, OTHERS, PIECE, PIECE_KEYS_AT, PIECES,
-    PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, Thread, UNKNOWN, WAYS,
+    PIECES_AT, Record, SCALE, SITES, STACKS, Site, THREADS, TID_BITS, Thread, UNKNOWN, WAYS,
+    is_owner, owner, owner_at,
 };
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -84,8 +85,7 @@ impl Segment {
             moved(from, to);
         }
         from.waiter.store(0, Relaxed);
-        let no_more =
-            [&from.blocked_since_ns, &from.blocked_until_ns, &from.last_owner, &from.last_ms];
+        let no_more = [&from.blocked_since_ns, &from.blocked_until_ns, &from.last_ms];
         for no_more in no_more {
             no_more.store(0, Relaxed);
         }
@@ -300,20 +300,29 @@ impl Segment {
         Self::count_at(&record.waiters, who, weight, wait.ns * weight, wait.ns, || wait.stack);
     }
 
+    /// Has the thread that acquired this lock before asked the next one to [follow](Self::follow)?
+    #[inline]
+    pub fn is_followed(&self, lock: u64) -> bool {
+        is_owner(self.owners()[owner_at(lock)].load(Relaxed), lock) // a hint
+    }
+
     /// A thread that had to wait has the lock: is it another thread than the last one, or on another CPU? With `asks`,
-    /// the next one answers that. (Of many acquisitions, one pair in a row is compared, so most leave the memory as it
-    /// is.)
+    /// the next one answers that. (Of many acquisitions, one pair in a row is compared.) Locks that share a place lose
+    /// some answers.
     pub fn follow(&self, lock: u64, tid: u32, cpu: u32, asks: bool) {
-        let Some(record) = self.find(lock).and_then(|at| self.record(at)) else { return };
-        let before = record.last_owner.load(Relaxed); // a hint
-        if before != 0 {
-            add(&record.followed, 1);
-            add(&record.owners, u64::from(before as u32 != tid));
-            add(&record.cores, u64::from((before >> 32) as u32 != cpu + 1));
+        let place = &self.owners()[owner_at(lock)];
+        let (before, now) = (place.load(Relaxed), owner(lock, tid, cpu)); // a hint
+        if is_owner(before, lock) {
+            place.store(0, Relaxed); // as above
+            if let Some(record) = self.find(lock).and_then(|at| self.record(at)) {
+                let changed = before ^ now;
+                add(&record.followed, 1);
+                add(&record.owners, u64::from(changed % (1 << TID_BITS) != 0));
+                add(&record.cores, u64::from(changed >> TID_BITS != 0));
+            }
         }
-        let next = if asks { u64::from(cpu + 1) << 32 | u64::from(tid) } else { 0 };
-        if before != next {
-            record.last_owner.store(next, Relaxed);
+        if asks {
+            place.store(now, Relaxed); // as above
         }
     }
 

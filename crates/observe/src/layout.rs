@@ -1,4 +1,4 @@
-//! The segment's layout, version 2. Only for little-endian 64-bit machines, as ours are.
+//! The segment's layout, version 3. Only for little-endian 64-bit machines, as ours are.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -7,7 +7,7 @@ use lockwright_record::histogram::Scale;
 /// The first eight bytes of a complete segment; written last.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"lwobserv");
 /// Incremented when this layout changes.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// How a segment's name ends: `PID-N.observe`.
 pub const ENDING: &str = ".observe";
 pub(crate) const ENDING_NUL: &[u8] = b".observe\0";
@@ -145,6 +145,29 @@ const fn spread(semaphore: u64) -> u64 {
     semaphore.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
+/// Locks whose last owner is known at a time.
+pub const OWNERS: usize = 256;
+/// In a last owner: this many bits are a CPU, above those of the thread's id.
+pub const CPU_BITS: u32 = 12;
+const OWNER_TAG: u32 = TID_BITS + CPU_BITS;
+
+/// Who acquired a lock, if the next thread that had to wait should say whether it is another one: the lock's tag, the
+/// CPU, the thread's id. Not 0.
+pub const fn owner(lock: u64, tid: u32, cpu: u32) -> u64 {
+    let (tid, cpu) = (tid as u64 % (1 << TID_BITS), cpu as u64 % (1 << CPU_BITS));
+    (spread(lock) | 1) << OWNER_TAG | cpu << TID_BITS | tid
+}
+
+/// Was it this lock that this owner acquired? (By chance, too: 1 in 2^27.)
+pub const fn is_owner(known: u64, lock: u64) -> bool {
+    (known ^ owner(lock, 0, 0)) >> OWNER_TAG == 0
+}
+
+/// The place of a lock's last owner.
+pub const fn owner_at(lock: u64) -> usize {
+    (spread(lock) >> 56) as usize % OWNERS
+}
+
 /// What a record is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u32)]
@@ -254,9 +277,6 @@ pub struct Record {
     pub owners: AtomicU64,
     /// Acquisitions on a CPU other than the one before.
     pub cores: AtomicU64,
-    /// Who acquired it before, if the next thread that had to wait should say whether it is another one: thread id, and
-    /// CPU + 1 in the upper half. 0: it should not.
-    pub last_owner: AtomicU64,
     /// Not 0: the lock was destroyed. The record goes to the next lock that needs it, at this address or for want of
     /// room.
     pub destroyed: AtomicU64,
@@ -300,6 +320,10 @@ pub const WHOLE: u32 = 2;
 /// A record's memory: there is none, the disk is full.
 pub const NOTHING: u32 = 3;
 
+/// Where the last owners begin. A lock's last owner lies apart from its record, because every thread that had to wait
+/// looks at it, and records are written all the time.
+pub const OWNERS_AT: usize = PAGE - OWNERS * 8;
+const _: () = assert!(size_of::<Header>() <= OWNERS_AT);
 /// Where the keys begin.
 pub const KEYS_AT: usize = PAGE;
 /// Where the stacks begin.

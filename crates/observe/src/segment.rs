@@ -2,8 +2,8 @@
 
 use crate::layout::{
     ENDING_NUL, GONE, HEAD, HEAD_LENGTH, Header, Histogram, KEYS_AT, Kind, LENGTH, LOCKS, MAGIC,
-    MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, RECORD, Record, SIGNALS, STACKS, STACKS_AT, Stack,
-    UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
+    MAPS, MAPS_AT, MEMORY_AT, MOVING, NOTHING, OWNERS, OWNERS_AT, RECORD, Record, SIGNALS, STACKS,
+    STACKS_AT, Stack, UNKNOWN, UNUSED, VERSION, WAYS, WHOLE, record_at,
 };
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -109,6 +109,12 @@ impl Segment {
     pub(crate) fn stacks(&self) -> &[Stack; STACKS] {
         // SAFETY: that many; zeroes are free places.
         unsafe { self.at(STACKS_AT) }
+    }
+
+    #[inline]
+    pub(crate) fn owners(&self) -> &[AtomicU64; OWNERS] {
+        // SAFETY: that many words; zeroes are no owners.
+        unsafe { self.at(OWNERS_AT) }
     }
 
     pub(crate) fn memory(&self, index: usize) -> &AtomicU32 {

@@ -45,9 +45,6 @@ pub(crate) struct Instant {
 }
 
 impl Instant {
-    /// No time that anybody has read.
-    pub(crate) const UNKNOWN: Self = Self { at: 0, in_ticks: false };
-
     /// Now.
     #[inline(always)]
     pub(crate) fn now() -> Self {
@@ -101,9 +98,8 @@ pub(crate) fn prepare() {
     learn(futex::now(Clock::Monotonic));
 }
 
-/// Takes one step towards the rate. `now_ns` is of `CLOCK_MONOTONIC`.
-#[inline]
-pub(crate) fn learn(now_ns: u64) {
+/// Takes one step towards the rate.
+fn learn(now_ns: u64) {
     match STATE.load(Relaxed) {
         // Relaxed, throughout. If two threads did this at once, a mixed pair of readings would be off by the
         // time between them. So only one of them writes.

@@ -25,13 +25,12 @@ mod stack;
 pub(crate) use open::{at_exit, load};
 
 use crate::caller::Call;
-use crate::clock::{self, Instant};
 use crate::fork;
 use crate::layout::Mutex;
 use crate::thread::{self, Room};
 use core::cell::{Cell, UnsafeCell};
 use core::sync::atomic::Ordering::{Acquire, Relaxed};
-use lockwright_locks::front::{FREE, side};
+use lockwright_locks::front::side;
 use lockwright_locks::posix;
 use lockwright_native::futex::{self, Clock};
 use lockwright_native::place;
@@ -56,8 +55,8 @@ static SEGMENT: Shared = Shared(UnsafeCell::new(None));
 pub(crate) struct Account {
     /// The lock that it waits for; 0: none.
     lock: Cell<u64>,
-    /// Since when; unknown if the lock was free, so that it hardly waits.
-    since: Cell<Instant>,
+    /// Since when, ns; 0: it hasn't read the clock.
+    since_ns: Cell<u64>,
     /// When the wait before this one was timed, ns.
     before_ns: Cell<u64>,
     /// The call that asked for the lock.
@@ -70,16 +69,20 @@ pub(crate) struct Account {
     held_since_ns: Cell<u64>,
     sampling: Cell<Sampling>,
     /// A lock, and how many waits for it have yet to be added to its record.
-    uncounted: Cell<(u64, u32)>,
+    uncounted_lock: Cell<u64>,
+    uncounted: Cell<u32>,
     /// How many waits the current one stands for; 0: it isn't sampled.
     counts: Cell<u32>,
+    /// How long it had been awake when it last fell asleep, ns.
+    awake_ns: Cell<u32>,
+    /// Has it slept during this wait; or between waits, during the last one?
     slept: Cell<bool>,
     /// `call` must not change: the program has called a function of ours there, which releases a mutex, or acquires it again.
     is_within: Cell<bool>,
 }
 
 /// Bytes of an [`Account`].
-pub(crate) const ACCOUNT: usize = 176;
+pub(crate) const ACCOUNT: usize = 168;
 const _: () = assert!(size_of::<Account>() == ACCOUNT);
 const _: () = assert!(size_of::<Room<ACCOUNT>>() == ACCOUNT);
 
@@ -129,35 +132,26 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     let Some(segment) = segment() else { return 0 };
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     count(account, &segment);
-    // Reading a clock takes as long as a short wait. If the lock is free by now, nothing is read unless this wait is due to be timed.
-    let is_free = mutex.word.load(Relaxed) == FREE; // a hint
-    let coarse = if is_free { 0 } else { futex::now_coarsely() };
-    if coarse != 0 {
-        lockwright_observe.expire(coarse);
-        if maps::is_due(coarse) {
-            maps::tell(&segment, coarse);
-        }
-    }
+    // The lock may be free again. So this touches neither the mutex, whose cache line the holder needs, nor a clock, unless
+    // it has to: both take as long as a short wait. But a thread that has slept will probably sleep again.
+    let slept = account.slept.replace(false);
     let mut sampling = account.sampling.get();
-    let before_ns = sampling.last_ns;
-    let (mut now, mut counts) = (0, 0);
-    if sampling.is_due(coarse) {
+    let (before_ns, mut now, mut counts) = (sampling.last_ns, 0, 0);
+    if sampling.wants_clock() || slept {
         now = futex::now(Clock::Monotonic);
-        clock::learn(now);
-        counts = sampling.time(now);
+        lockwright_observe.expire(now);
+        if maps::is_due(now) {
+            maps::tell(&segment, now);
+        }
+        counts = sampling.next(now);
     }
-    account.before_ns.set(before_ns);
     account.sampling.set(sampling);
-    arrives(account, &segment, mutex, now, coarse);
+    arrives(account, &segment, mutex, now, counts != 0);
     account.lock.set(lock);
-    account.since.set(match () {
-        () if now != 0 => Instant { at: now, in_ticks: false },
-        () if is_free => Instant::UNKNOWN,
-        () => Instant::now(),
-    });
+    account.since_ns.set(now);
+    account.before_ns.set(before_ns);
     let call = account.call.take();
     account.at.set(if caller == 0 { call } else { Call { from: caller, ..call } });
-    account.slept.set(false);
     account.counts.set(counts);
     if counts != 0 {
         segment.blocks(lock, now, counts, begun());
@@ -166,40 +160,24 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     1
 }
 
-/// Since when the thread has waited, ns of `CLOCK_MONOTONIC`; now, if nobody has looked.
-fn began(account: &Account) -> u64 {
-    let since = account.since.get();
-    if since.at != 0 && !since.in_ticks {
-        return since.at;
-    }
-    let waited = if since.in_ticks { since.elapsed_ns() } else { 0 };
-    let at = futex::now(Clock::Monotonic).saturating_sub(waited);
-    account.since.set(Instant { at, in_ticks: false });
-    at
-}
-
 /// Counts one more wait. The segment is told only now and then: each time would cost as much as a short wait. `now` is 0 if
-/// this wait isn't timed; `coarse` is 0 if it isn't known.
+/// nobody has read the clock.
 #[inline]
-fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, coarse: u64) {
+fn arrives(account: &Account, segment: &Segment, mutex: &Mutex, now: u64, tell: bool) {
     let lock = core::ptr::from_ref(mutex).addr() as u64;
-    let (of, count) = account.uncounted.get();
-    if of == lock && now == 0 {
-        return account.uncounted.set((lock, count + 1));
+    let (of, count) = (account.uncounted_lock.replace(lock), account.uncounted.get());
+    if of == lock && !tell {
+        return account.uncounted.set(count + 1);
     }
-    let now = match (now, coarse) {
-        (0, 0) => futex::now_coarsely(),
-        (0, coarse) => coarse,
-        (now, _) => now,
-    };
+    let now = if now == 0 { futex::now(Clock::Monotonic) } else { now };
     let place = mutex.side.load(Relaxed) & side::LOCK;
     if of == lock || count == 0 {
         segment.arrived(lock, place, now, u64::from(count) + 1);
-        return account.uncounted.set((lock, 0));
+    } else {
+        segment.arrived_before(of, u64::from(count));
+        segment.arrived(lock, place, now, 1);
     }
-    segment.arrived_before(of, u64::from(count));
-    segment.arrived(lock, place, now, 1);
-    account.uncounted.set((lock, 0));
+    account.uncounted.set(0);
 }
 
 /// Before any sleep of a thread.
@@ -209,8 +187,16 @@ fn before_sleep() {
     if lock == 0 || account.slept.replace(true) {
         return;
     }
+    let now = futex::now(Clock::Monotonic);
+    let since = match account.since_ns.get() {
+        // As long as before its last sleep.
+        0 => now.saturating_sub(account.awake_ns.get().into()),
+        since => since,
+    };
+    account.since_ns.set(since);
+    account.awake_ns.set(now.saturating_sub(since).min(u32::MAX.into()) as u32);
     if let Some(segment) = opened() {
-        segment.blocks(lock, began(account), 1, begun());
+        segment.blocks(lock, since, 1, begun());
     }
 }
 
@@ -227,20 +213,21 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     }
     let Some(segment) = opened() else { return };
     let here = place::among_usable();
-    if is_full() && acquired {
+    if is_full() && acquired && (timed || segment.is_followed(lock)) {
         segment.follow(lock, thread::id(), here.cpu, timed);
     }
     if !timed {
         return;
     }
-    let (of, before) = account.uncounted.get();
-    if of == lock && before != 0 {
-        segment.arrived_before(lock, before.into());
-        account.uncounted.set((lock, 0));
+    if account.uncounted_lock.get() == lock {
+        segment.arrived_before(lock, account.uncounted.take().into());
     }
-    let began = began(account);
     let (now, at) = (futex::now(Clock::Monotonic), account.at.get());
-    let ns = now.saturating_sub(began);
+    let since = match account.since_ns.get() {
+        0 => now, // it gave up, and neither slept nor was to be timed
+        since => since,
+    };
+    let ns = now.saturating_sub(since);
     let mut sampling = account.sampling.get();
     // Waits with a sleep are all timed, so such a wait stands only for itself.
     let span = if slept { 0 } else { now.saturating_sub(account.before_ns.get()) };
@@ -264,7 +251,7 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
     let stack = if wants { stack(&segment, at) } else { 0 };
     account.ended.set(Wait { stack, ..wait });
     if !acquired {
-        segment.gives_up(lock, began);
+        segment.gives_up(lock, since);
         return count(account, &segment);
     }
     segment.answers(lock, now, posix::waiters(mutex) > 0);

@@ -4,7 +4,7 @@
 use super::{SEGMENT, before_sleep, lockwright_observe, maps, opened};
 use crate::env::{say, variable};
 use crate::fork::{self, When};
-use crate::{access, clock, files, thread};
+use crate::{access, files, thread};
 use core::cell::UnsafeCell;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -80,7 +80,6 @@ pub(super) fn open() -> Option<Segment> {
     futex::before_sleep(before_sleep);
     let made = thread::leaving_errno(make);
     maps::begin();
-    clock::prepare(); // it may read a file: not while a lock is held
     if let Err(Refused::System(error)) = made {
         control.error.store(error as u32, Relaxed); // published below
     }
