@@ -55,16 +55,17 @@ const FREQUENT: u32 = 128;
 const LOOK: u32 = 16;
 
 impl Sampling {
-    /// A thread waits: does it matter when?
+    /// A thread waits: should it read the clock?
     #[inline]
     pub fn wants_clock(&mut self) -> bool {
         self.waits += 1;
         self.period < FREQUENT || self.waits >= self.period || self.waits.is_multiple_of(LOOK)
     }
 
-    /// How many waits does this one count for? A power of two; 0: it isn't timed.
+    /// The same wait; the thread has read the clock. How many waits does it count for? A power of two; 0: it isn't timed.
     #[inline]
     pub fn next(&mut self, now_ns: u64) -> u32 {
+        debug_assert!(self.waits > 0, "wants_clock counts the wait");
         let since = now_ns.wrapping_sub(self.last_ns);
         if self.waits < self.period && since < SLOW_NS {
             return 0;

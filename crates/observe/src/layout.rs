@@ -155,17 +155,18 @@ const OWNER_TAG: u32 = TID_BITS + CPU_BITS;
 /// CPU, the thread's id. Not 0.
 pub const fn owner(lock: u64, tid: u32, cpu: u32) -> u64 {
     let (tid, cpu) = (tid as u64 % (1 << TID_BITS), cpu as u64 % (1 << CPU_BITS));
-    (spread(lock) | 1) << OWNER_TAG | cpu << TID_BITS | tid
+    (spread(lock) >> OWNER_TAG | 1) << OWNER_TAG | cpu << TID_BITS | tid
 }
 
-/// Was it this lock that this owner acquired? (By chance, too: 1 in 2^27.)
+/// Was it this lock that this owner acquired? Two locks in one place are taken for each other with a probability of 1 in
+/// 2^27.
 pub const fn is_owner(known: u64, lock: u64) -> bool {
     (known ^ owner(lock, 0, 0)) >> OWNER_TAG == 0
 }
 
 /// The place of a lock's last owner.
 pub const fn owner_at(lock: u64) -> usize {
-    (spread(lock) >> 56) as usize % OWNERS
+    (spread(lock) >> 24) as usize % OWNERS // no bits of the tag
 }
 
 /// What a record is about.

@@ -232,7 +232,11 @@ fn two_acquisitions_in_a_row_are_compared() {
         [(1, 0, true), (2, 0, false), (1, 0, false), (5, 0, true), (5, 1, false)]
     {
         segment.follow(64, tid, cpu, asks);
+        assert_eq!(segment.is_followed(64), asks);
     }
+    segment.follow(64, 1, 0, true);
+    let others = (1..1000).flat_map(|at| [64 + at * 8, 64 + (at << 28), 64 + (at << 36)]);
+    assert_eq!(others.filter(|&other| segment.is_followed(other)).count(), 0);
     let record = of(&segment, 64).unwrap();
     let counts = [&record.followed, &record.owners, &record.cores].map(|count| count.load(Relaxed));
     assert_eq!(counts, [2, 1, 1]);

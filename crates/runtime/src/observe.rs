@@ -1,8 +1,8 @@
 //! What locks do, counted in shared memory (the crate `observe`): who waits, for how long, and for whom.
 //!
 //! ```text
-//!   waits        notes when; if this wait is sampled (one in several), makes the holder unlock by the slow path
-//!     sleeps     the same, each time
+//!   waits        if this wait is sampled (one in several), notes when, and makes the holder unlock by the slow path
+//!     sleeps     notes when it began to wait, each time
 //!   has_waited   takes the time, if the thread slept or the wait is sampled; keeps the result, and counts it later
 //!   releases     takes the time                                                      │ the mutex may be gone
 //!   released     counts: this wait, this hold, and the waits that the holder caused  ◄────┘
@@ -75,7 +75,7 @@ pub(crate) struct Account {
     counts: Cell<u32>,
     /// How long it had been awake when it last fell asleep, ns.
     awake_ns: Cell<u32>,
-    /// Has it slept during this wait; or between waits, during the last one?
+    /// Has it slept in this wait? Between waits: in the last one?
     slept: Cell<bool>,
     /// `call` must not change: the program has called a function of ours there, which releases a mutex, or acquires it again.
     is_within: Cell<bool>,
@@ -132,8 +132,8 @@ pub(crate) fn waits(mutex: &Mutex, caller: usize) -> u64 {
     let Some(segment) = segment() else { return 0 };
     let (account, lock) = (account(), core::ptr::from_ref(mutex).addr() as u64);
     count(account, &segment);
-    // The lock may be free again. So this touches neither the mutex, whose cache line the holder needs, nor a clock, unless
-    // it has to: both take as long as a short wait. But a thread that has slept will probably sleep again.
+    // The lock may be free again, and both a clock and the mutex's cache line, which the holder needs, take as long as a short
+    // wait. So this touches them only now and then. But a thread that has slept will probably sleep again.
     let slept = account.slept.replace(false);
     let mut sampling = account.sampling.get();
     let (before_ns, mut now, mut counts) = (sampling.last_ns, 0, 0);
@@ -212,14 +212,18 @@ pub(crate) fn has_waited(mutex: &Mutex, acquired: bool) {
         return;
     }
     let Some(segment) = opened() else { return };
+    let follows = is_full() && acquired && (timed || segment.is_followed(lock));
+    if !timed && !follows {
+        return;
+    }
     let here = place::among_usable();
-    if is_full() && acquired && (timed || segment.is_followed(lock)) {
+    if follows {
         segment.follow(lock, thread::id(), here.cpu, timed);
     }
     if !timed {
         return;
     }
-    if account.uncounted_lock.get() == lock {
+    if account.uncounted_lock.get() == lock && account.uncounted.get() != 0 {
         segment.arrived_before(lock, account.uncounted.take().into());
     }
     let (now, at) = (futex::now(Clock::Monotonic), account.at.get());
