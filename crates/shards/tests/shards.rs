@@ -1,6 +1,7 @@
 //! Shards of a plan whose jobs are numbers, cut off and merged.
 
 use lockwright_shards::{Error, Flags, Job, Merge, Merger, Plan, Session, Shard};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -229,9 +230,9 @@ fn results_go_to_a_regular_file_of_ours_alone() {
     assert_eq!(fs::read_to_string(&target).unwrap(), "");
     fs::remove_file(&file).unwrap();
 
-    // Nobody writes to the pipe: to wait for him would be for ever.
-    let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
-    assert!(made.success());
+    // Nobody writes to the pipe: a reader would wait for ever. No process is started to make it: until it has its own program, it
+    // would hold the locks of the files that other tests have open.
+    mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     assert!(refused().message().contains("is no regular file"), "{}", refused());
     let read = merge(1, &[dir.path().into()]).err().unwrap();
     assert!(read.message().contains("is no regular file"), "{read}");
