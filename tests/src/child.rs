@@ -214,8 +214,10 @@ impl Child {
     /// Starts it and goes on. The thread that does must outlive it, since the kernel kills it with that thread.
     pub fn start(mut self) -> Result<Running> {
         let (out, err) = (tempfile::tempfile()?, tempfile::tempfile()?);
+        // Read first: on a busy machine the child runs for a while before we do again.
+        let start = Instant::now();
         let session = self.spawn(out.try_clone()?.into(), err.try_clone()?.into())?;
-        Ok(Running { session, out, err, start: Instant::now(), limit: self.limit })
+        Ok(Running { session, out, err, start, limit: self.limit })
     }
 
     fn spawn(&mut self, out: Stdio, err: Stdio) -> Result<Session> {
