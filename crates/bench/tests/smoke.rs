@@ -139,7 +139,7 @@ fn shards_are_told_together() {
     paused.arg("bench").args(shard("2/2")).env("LOCKWRIGHT_PAUSE", "nop");
     let paused = paused.output().unwrap();
     let stderr = String::from_utf8_lossy(&paused.stderr);
-    assert!(!paused.status.success() && stderr.contains("is of another plan"), "{stderr}");
+    assert!(!paused.status.success() && stderr.contains("belongs to another plan"), "{stderr}");
 
     // Of another machine: its rounds would be compared with ours.
     std::fs::write(&file, first.replacen("\"machine\":\"", "\"machine\":\"other", 1)).unwrap();

@@ -1,11 +1,11 @@
-//! Locks for a process that runs already: `lockwright attach` and `lockwright detach`.
+//! `lockwright attach` and `lockwright detach`: changing the locks of a process that is already running.
 //!
 //! ```text
 //!   refuse ─► image, words: is our library there? ─► call: one thread loads it ─► stop: all stand still ─► words: written
 //! ```
 //!
-//! The words that say where the program's calls lead are read from its memory each time, and are all that there is to
-//! know. So a command that is killed at any point leaves a process that works, and the next one goes on from there.
+//! The words that hold the targets of the program's calls are read from its memory each time; no other state is kept.
+//! So a command that is killed at any point leaves a working process, and the next command continues from there.
 
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere;
@@ -19,24 +19,24 @@ pub(crate) use live::{attach, detach};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where the library lies.
+/// Where the library's file is.
 #[cfg_attr(
     not(target_arch = "x86_64"),
-    expect(dead_code, reason = "`elsewhere` refuses, wherever it lies")
+    expect(dead_code, reason = "`elsewhere` refuses every library")
 )]
 pub(crate) enum From {
-    /// For us; the process must see the same file there.
+    /// A path that we see; the process must see the same file there.
     Here(PathBuf),
-    /// For the process.
+    /// A path that the process sees.
     Inside(PathBuf),
 }
 
-/// What has been done.
+/// The result of an attach or detach.
 pub(crate) struct Done {
-    /// How many words lead elsewhere now.
+    /// Number of words that were redirected.
     pub(crate) words: usize,
-    /// How many files they belong to.
+    /// Number of files that contain these words.
     pub(crate) files: usize,
-    /// How long its threads stood still.
+    /// How long the threads were stopped.
     pub(crate) still: Duration,
 }

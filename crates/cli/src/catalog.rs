@@ -9,27 +9,27 @@ use lockwright_locks::spec::{Bad, GLIBC, Spec, Why};
 use lockwright_native::cpus::Usable;
 use lockwright_sim::explore::RUNTIME;
 
-/// The entry called `name`, of mutexes or of readers and writers, or the nearest one in a hint.
+/// The entry called `name`, for mutexes or readers-writer locks; otherwise an error whose hint names the nearest one.
 pub(crate) fn entry(name: &str) -> Result<&'static Entry, Failure> {
     let found = find(name).or_else(|| find_read_write(name));
     found.ok_or_else(|| any_failure(&Bad { text: name, name, why: Why::Name }))
 }
 
-/// What the user can ask for.
+/// The locks that a program can run with.
 fn names() -> impl Iterator<Item = &'static str> {
     CATALOG.iter().map(|entry| entry.id).chain([GLIBC])
 }
 
-/// What the user can ask about, simulate and explore.
+/// The locks that can be explained, simulated and explored.
 fn any_names() -> impl Iterator<Item = &'static str> {
     names().chain(READ_WRITE.iter().map(|entry| entry.id))
 }
 
 fn failure(bad: &Bad<'_>) -> Failure {
-    // It is a name that can be asked for elsewhere.
+    // The name is valid, but only for readers-writer locks.
     if bad.why == Why::Name && find_read_write(bad.name).is_some() {
         let name = bad.name;
-        return Failure::new(format!("'{name}' is a readers-writer lock; mutexes need another"))
+        return Failure::new(format!("'{name}' is a readers-writer lock; it can't serve mutexes"))
             .hint("lockwright list".to_owned());
     }
     let (message, hint) = advice(bad, names());
@@ -41,21 +41,21 @@ fn any_failure(bad: &Bad<'_>) -> Failure {
     Failure::new(message).hint(hint)
 }
 
-/// For the shell's completion.
+/// Names for the shell's completion.
 pub(crate) const SPEC: Names = Names(|| names().map(str::to_owned).collect());
 
-/// The same, with readers-writer locks.
+/// Names for completion, including readers-writer locks.
 pub(crate) const ANY: Names = Names(|| any_names().map(str::to_owned).collect());
 
-/// Every lock.
+/// The word that stands for every lock.
 pub(crate) const ALL: &str = "all";
 
-/// The same, and those that only explorations have.
+/// Names for completion, including subjects that only `explore` has.
 pub(crate) const SUBJECT: Names =
     Names(|| any_names().chain([ALL, RUNTIME]).map(str::to_owned).collect());
 
-/// One warning if any of these specifications names a textbook lock: its slowness looks like a hang. `instead`: the
-/// command with another lock.
+/// Prints one warning if any of these specifications names a textbook lock: its slowness looks like a hang. `instead`
+/// is the command with another lock.
 pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>, instead: &str) {
     let textbook = specs
         .into_iter()
@@ -73,12 +73,12 @@ pub(crate) fn warn_of_textbook<'a>(specs: impl IntoIterator<Item = &'a str>, ins
     }
 }
 
-/// The lock, with its options, or what is wrong with it.
+/// The mutex lock with its options, or an error message.
 pub(crate) fn check(spec: &str) -> Result<Spec<'_>, Failure> {
     Spec::parse(spec).map_err(|bad| failure(&bad))
 }
 
-/// The same, of a mutex's lock or of a readers-writer lock.
+/// The mutex or readers-writer lock with its options, or an error message.
 pub(crate) fn check_any(spec: &str) -> Result<Spec<'_>, Failure> {
     Spec::parse_any(spec).map_err(|bad| any_failure(&bad))
 }

@@ -1,4 +1,4 @@
-//! `lockwright compare`: a program of the user's own under several locks, in turns, until the answer is clear.
+//! `lockwright compare`: runs the user's own program under several locks, in rotation, until the result is clear.
 //!
 //! ```text
 //!  settings ─► measure: rounds of runs ─► runs ─► outcome: ratios, findings ─► report
@@ -17,11 +17,11 @@ pub(crate) mod server;
 
 use serde::Serialize;
 
-/// What a run is given.
+/// The conditions of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Setting {
-    /// As it was asked for.
+    /// The lock as the user named it.
     pub(crate) name: String,
-    /// As the library is told; `None`: the program runs without it.
+    /// The lock as the library is told; `None`: the program runs without the library.
     pub(crate) lock: Option<String>,
 }

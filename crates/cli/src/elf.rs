@@ -1,4 +1,4 @@
-//! What a program's file says: whether a preloaded library reaches it, what it imports, what it loads.
+//! Reads a program's file: whether a preloaded library reaches it, what it imports, what it loads.
 
 use crate::hints::{Failure, cause};
 use crate::whose::{self, Whose};
@@ -21,23 +21,23 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Interpreters of interpreters that are followed: the kernel gives up then, too.
+/// How many nested interpreters we follow: as many as the kernel does.
 const SCRIPT_LEVELS: usize = 5;
 
-/// A program, as far as its files tell.
+/// What a program's files tell about it.
 #[derive(Debug)]
 pub(crate) struct Program {
-    /// What was asked for.
+    /// The path that the user gave.
     pub(crate) path: PathBuf,
     /// The file that will run: the interpreter, if `path` is a script. Without symbolic links.
     pub(crate) file: PathBuf,
     /// The dynamic linker that it names.
     pub(crate) interpreter: Option<String>,
-    /// Written in Go.
+    /// Is it written in Go?
     pub(crate) go: bool,
-    /// The language, if its runtime has locks of its own.
+    /// The language's runtime, if it has its own locks.
     pub(crate) made_by: Option<Whose>,
-    /// Static, and linked with `liblockwright_static.a` or `lockwright-sync`: it reads our variables itself.
+    /// Is it static, and linked with `liblockwright_static.a` or `lockwright-sync`? Then it reads our variables itself.
     pub(crate) links_ours: bool,
     obstacle: Option<Obstacle>,
     object: Option<ObjectFile>,
@@ -98,8 +98,8 @@ impl Program {
         self.obstacle.as_ref()
     }
 
-    /// The dynamic linker that it names, if anybody but an administrator may have put it there. Listing libraries runs
-    /// it, and a file may name any.
+    /// The dynamic linker that the program names, if someone other than an administrator could have put it there.
+    /// Listing libraries runs that linker, and a file may name any program.
     pub(crate) fn foreign_linker(&self) -> Option<&str> {
         let linker = self.interpreter.as_deref()?;
         let (about, root) = (fs::metadata(linker).ok()?, fs::metadata("/").ok()?);
@@ -117,7 +117,7 @@ impl Program {
         Ok(objects)
     }
 
-    /// The libraries that the dynamic linker would load; the program isn't run.
+    /// The libraries that the dynamic linker would load. This doesn't run the program.
     fn libraries(&self) -> Result<Vec<PathBuf>, Failure> {
         let Some(linker) = self.interpreter.as_ref().filter(|_| self.obstacle.is_none()) else {
             return Ok(Vec::new());
@@ -138,8 +138,8 @@ impl Program {
             let words = String::from_utf8_lossy(&output.stderr);
             return Err(fail(words.lines().next().unwrap_or("no reason given").to_owned()));
         }
-        // `	libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f...)`; a library that the program names by
-        // its path: `	./libfoo.so (0x00007f...)`, and so is the dynamic linker.
+        // `       libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f...)`. A library that the program names by its
+        // path, and the dynamic linker, look like this: `    ./libfoo.so (0x00007f...)`.
         let lines = String::from_utf8_lossy(&output.stdout).into_owned();
         let path = |line: &str| {
             let (named, _) = line.trim_start().rsplit_once(" (")?;
@@ -150,7 +150,7 @@ impl Program {
     }
 }
 
-/// Looks at the file that `path` would run.
+/// Inspects the file that running `path` would execute.
 pub(crate) fn inspect(path: &Path) -> Result<Program, Failure> {
     let (file, data) = follow(path)?;
     let mut program = Program {
@@ -171,8 +171,7 @@ pub(crate) fn inspect(path: &Path) -> Result<Program, Failure> {
     Ok(program)
 }
 
-/// Does it contain the name by which a linked runtime looks for the preloaded library? `strip` keeps
-/// that.
+/// Does it contain the name by which a linked runtime looks for the preloaded library? `strip` keeps this name.
 fn has_our_runtime(data: &[u8]) -> bool {
     const NAME: &[u8] = b"lockwright_preloaded\0";
     ElfFile64::<Endianness>::parse(data).is_ok_and(|elf| {
@@ -225,7 +224,7 @@ fn examine(program: &mut Program, data: &[u8]) -> Result<(), Obstacle> {
     Ok(())
 }
 
-/// Does running the file change who we are? Only then does the dynamic linker become careful.
+/// Does executing the file raise the user's rights? If so, the dynamic linker ignores LD_PRELOAD.
 fn raised_rights(file: &Path) -> Option<&'static str> {
     // SAFETY: these calls have no preconditions and can't fail.
     let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
@@ -243,7 +242,7 @@ fn raised_rights(file: &Path) -> Option<&'static str> {
     }
 }
 
-/// The file that runs in the end, behind `#!` lines, and its content.
+/// The file that finally runs, after following `#!` lines, with its content.
 fn follow(script: &Path) -> Result<(PathBuf, Vec<u8>), Failure> {
     let mut path = script.to_owned();
     for _ in 0..=SCRIPT_LEVELS {
@@ -271,7 +270,7 @@ fn follow(script: &Path) -> Result<(PathBuf, Vec<u8>), Failure> {
     .hint(format!("head -n 1 '{}' '{}'", script.display(), path.display())))
 }
 
-/// What follows `#!`, as far as the kernel looks. A text without it is the shell's; `None`: no script.
+/// What follows `#!`, as far as the kernel reads. A text file without `#!` runs in the shell; `None`: not a script.
 fn interpreter_line(data: &[u8]) -> Option<&[u8]> {
     let start = &data[..data.len().min(256)];
     match start.strip_prefix(b"#!") {
@@ -281,23 +280,23 @@ fn interpreter_line(data: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The interpreter that a line names; `env` is looked through. The kernel splits words at blanks, and a carriage return
-/// isn't one.
+/// The interpreter that a line names, or the program that its `env` starts. The kernel splits words only at blanks, so
+/// a carriage return belongs to the word.
 fn interpreter(line: &[u8]) -> Option<Vec<u8>> {
     let (name, argument) = word(line);
     if name.is_empty() {
         return None;
     }
-    // The interpreter gets all that follows as one argument.
+    // The interpreter gets everything after its name as one argument.
     match name.rsplit(|&byte| byte == b'/').next() {
         Some(b"env") if !argument.is_empty() => command_of_env(argument),
         _ if name.contains(&b'/') => Some(name.to_vec()),
-        // The kernel does not search PATH.
+        // The kernel doesn't search PATH.
         _ => Some([b"./", name].concat()),
     }
 }
 
-/// The first word, and the rest without blanks around it.
+/// The first word, and the rest with blanks trimmed.
 fn word(text: &[u8]) -> (&[u8], &[u8]) {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
     let trim = |text: &'_ [u8]| {
@@ -310,7 +309,8 @@ fn word(text: &[u8]) -> (&[u8], &[u8]) {
     (name, &rest[trim(rest)])
 }
 
-/// The command that `env` starts, given this one argument: words only with -S, before which others may stand (`-iS`).
+/// The command that `env` starts, given this single argument. It is split into words only with -S, which other flags
+/// may precede (`-iS`).
 fn command_of_env(argument: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(argument).ok()?;
     let split = text.strip_prefix("--split-string=").or_else(|| {
@@ -347,26 +347,27 @@ fn file_name(path: &Path) -> String {
 /// A program's or a library's symbols.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectFile {
-    /// The name that rules use.
+    /// The name by which rules refer to it.
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    /// What it takes from others.
+    /// Symbols that it imports.
     pub(crate) imports: BTreeSet<String>,
-    /// What it offers to others.
+    /// Symbols that it exports.
     pub(crate) exports: BTreeSet<String>,
-    /// What the dynamic linker resolves for its calls and tables, from others or from itself.
+    /// Symbols whose addresses the dynamic linker writes into the object's slots and tables, whichever object defines
+    /// them.
     pub(crate) slots: BTreeSet<String>,
-    /// Functions and variables of its own.
+    /// Functions and variables that it defines.
     pub(crate) symbols: Vec<Symbol>,
 }
 
 /// A function or a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Symbol {
-    /// As the object has it, mangled.
+    /// The mangled name, as in the object.
     pub(crate) name: String,
     pub(crate) is_function: bool,
-    /// From the object's load base.
+    /// Offset from the object's load base.
     pub(crate) offset: u64,
     pub(crate) size: u64,
 }
@@ -381,7 +382,7 @@ impl ObjectFile {
         Ok(Self::parse(&elf, path, name))
     }
 
-    /// The variable at this offset from the load base, and how far in it that is: `cache`, `cache+0x28`.
+    /// The variable at this offset from the load base, with the offset within it: `cache`, `cache+0x28`.
     pub(crate) fn variable(&self, offset: u64) -> Option<String> {
         let mut variables = self.symbols.iter().filter(|symbol| !symbol.is_function);
         let known =
@@ -468,8 +469,7 @@ mod tests {
             ("#!/usr/bin/env -vSpython3 -u\n", "python3"),
             ("#!/usr/bin/env -S -i -u B --chdir=/ 'my python' -u\n", "my python"),
             ("#!/usr/bin/env --split-string=node --x\n", "node"),
-            // Without -S it is one word, and env finds no such program; nor does the kernel find this
-            // one.
+            // Without -S it is one word, and env finds no such program. Nor does the kernel find this interpreter.
             ("#!/usr/bin/env python3 -u\n", "python3 -u"),
             ("#!/bin/sh\r\n", "/bin/sh\r"),
             ("#!/usr/bin/env\n", "/usr/bin/env"),

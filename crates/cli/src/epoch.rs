@@ -1,9 +1,9 @@
-//! `--epoch NAME=FUNCTION:SLO[@pP]`: each call of a function is an epoch. Checked before the program starts, and made
-//! into what the library reads: `LOCKWRIGHT_EPOCHS`.
+//! `--epoch NAME=FUNCTION:SLO[@pP]`: makes each call of a function an epoch. The flags are checked before the program
+//! starts, and converted to the variable that the library reads: `LOCKWRIGHT_EPOCHS`.
 //!
-//! The library reaches the calls that go through the dynamic linker's slots, so some object must have such a slot. A
-//! program may open libraries later, and may start other programs, which inherit the variable. So an unknown name
-//! only causes a warning, unless it looks misspelt. A function that is visibly out of reach is refused.
+//! The library sees only calls through the dynamic linker's slots, so some object must have such a slot. A program may
+//! load more libraries later, or start other programs, which inherit the variable. So an unknown name only causes a
+//! warning, unless it looks misspelt. A function that is certainly out of reach is refused.
 
 use crate::elf::{ObjectFile, Program};
 use crate::hints::{Failure, nearest, warn};
@@ -16,8 +16,8 @@ use std::fmt::Write;
 /// The variable that the library reads.
 pub(crate) const VARIABLE: &str = "LOCKWRIGHT_EPOCHS";
 
-/// The library's room for functions, for their bytes, and for a name's bytes; see `crates/runtime/src/got.rs`
-/// and `epoch.rs`.
+/// The library's limits: functions, their bytes, and the bytes of a name. See `crates/runtime/src/got.rs` and
+/// `epoch.rs`.
 const FUNCTIONS_MAX: usize = 32;
 const BYTES_MAX: usize = 16 * 1024 - 1;
 const NAME_MAX: usize = 63;
@@ -65,24 +65,24 @@ const REFUSED: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The contents of one flag.
+/// One parsed flag.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Spec {
     pub(crate) name: String,
-    /// As the user wrote it: mangled or not.
+    /// The function's name, mangled or demangled, as the user wrote it.
     pub(crate) function: String,
-    /// `None`: the run says it by LOCKWRIGHT_SLO.
+    /// `None`: LOCKWRIGHT_SLO sets it for the run.
     pub(crate) slo_ns: Option<u64>,
-    /// As the library reads it: `99.9`; `None`: the default, 99.
+    /// In the library's notation: `99.9`; `None`: the default, 99.
     pub(crate) percentile: Option<String>,
 }
 
-/// The lock of a run with epochs, unless the user names another: the one that uses them, if there is one.
+/// The lock for a run with epochs if the user names none: the one that uses epochs, if there is one.
 pub(crate) fn lock() -> Option<String> {
     lockwright_locks::catalog::find("asl").map(|entry| entry.id.to_owned())
 }
 
-/// Parses the flags. `needs_slo`: each must state its SLO.
+/// Parses the flags. `needs_slo`: each flag must state its SLO.
 pub(crate) fn read(flags: &[String], needs_slo: bool) -> Result<Vec<Spec>, Failure> {
     if !cfg!(target_arch = "x86_64") && !flags.is_empty() {
         return Err(Failure::new(format!(
@@ -167,7 +167,7 @@ fn last_colon(text: &str) -> Option<usize> {
     (0..bytes.len()).rev().find(single)
 }
 
-/// The variable's value for this program, or why a function is out of reach.
+/// The variable's value for this program, or the reason why a function is out of reach.
 pub(crate) fn resolve(specs: &[Spec], program: &Program) -> Result<String, Failure> {
     if let (Some(spec), true) = (specs.first(), program.links_ours) {
         return Err(Failure::new(format!(
@@ -185,7 +185,7 @@ pub(crate) fn resolve(specs: &[Spec], program: &Program) -> Result<String, Failu
         if !value.is_empty() {
             value.push(';');
         }
-        // Without an SLO of its own: as if none could be violated.
+        // Without an SLO, use one that can't be missed.
         let slo = spec.slo_ns.unwrap_or(u64::MAX);
         let _ = write!(value, "{}={function}:{slo}", spec.name);
         if let Some(percentile) = &spec.percentile {
@@ -202,7 +202,7 @@ pub(crate) fn resolve(specs: &[Spec], program: &Program) -> Result<String, Failu
     Ok(value)
 }
 
-/// The symbol of the function called `wanted`.
+/// The symbol of the function that the user calls `wanted`.
 fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
     for (why, names) in REFUSED {
         if names.contains(&wanted) {
@@ -272,11 +272,11 @@ fn reach(wanted: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
     }
 }
 
-/// The way out for functions out of reach.
+/// The hint for functions that are out of reach.
 const ANNOTATE: &str =
     "put lw_epoch_start(ID) and lw_epoch_end(ID, SLO_NS) of lockwright.h into the program";
 
-/// `symbol`, unless it is a variable.
+/// Returns `symbol`, unless it is a variable.
 fn callable(wanted: &str, symbol: &str, objects: &[ObjectFile]) -> Result<String, Failure> {
     let definition = objects
         .iter()
@@ -290,7 +290,7 @@ fn callable(wanted: &str, symbol: &str, objects: &[ObjectFile]) -> Result<String
     Ok(symbol.to_owned())
 }
 
-/// Does it open libraries later? (The C library's own parts do, for names and character sets only.)
+/// Does it load libraries later? (The C library itself does so only for name services and character sets.)
 fn opens(object: &ObjectFile) -> bool {
     let own = [
         "libc.so.",

@@ -1,4 +1,5 @@
-//! What a program recorded of its epochs (`LOCKWRIGHT_STATS`): merged over its processes, and judged.
+//! What a program recorded about its epochs (`LOCKWRIGHT_STATS`): merges the data of its processes, and judges the
+//! SLOs.
 
 mod show;
 
@@ -12,34 +13,34 @@ use std::path::Path;
 /// The variable that names the folder.
 pub(crate) const VARIABLE: &str = "LOCKWRIGHT_STATS";
 
-/// What all processes of a run recorded.
+/// The data of all processes of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// How many processes recorded something.
+    /// The number of processes with data.
     pub(crate) processes: usize,
-    /// Those of them that still run: their figures are the present ones.
+    /// How many of them still run. Their figures are current, not final.
     pub(crate) running: usize,
-    /// The lock, as the program had it.
+    /// The lock that the program used.
     pub(crate) lock: String,
     /// The emulated machine; `None`: a real one.
     pub(crate) emulated: Option<String>,
     /// Seconds from the start of the first process to the last end of an epoch.
     pub(crate) seconds: f64,
-    /// Each program's own; there are several if the program ran others.
+    /// The data of each program; there are several if the program started others.
     pub(crate) programs: Vec<Program>,
 }
 
-/// The processes with one program's name.
+/// All processes of one program.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
-    /// Its name without folders.
+    /// Its name, without folders.
     pub(crate) name: String,
-    /// Its epochs, in the order in which they ended first.
+    /// Its epochs, in the order in which they first ended.
     pub(crate) epochs: Vec<Epoch>,
 }
 
 impl Record {
-    /// What lies in `dir`. Processes without epochs don't count.
+    /// Reads the records in `dir`, ignoring processes without epochs.
     pub(crate) fn read(dir: &Path) -> Result<Record, Failure> {
         let processes = lockwright_stats::read_dir(dir).map_err(|error| {
             Failure::new(format!("cannot read what the program recorded: {error}"))
@@ -79,7 +80,8 @@ impl Record {
         record
     }
 
-    /// Every epoch that was executed, with the name to show: the program's before it if there are several.
+    /// Every epoch that was executed, with its display name. If there are several programs, it begins with the
+    /// program's name.
     pub(crate) fn epochs(&self) -> impl Iterator<Item = (String, &Epoch)> {
         let several = self.programs.len() > 1;
         self.programs.iter().flat_map(move |program| {
@@ -97,16 +99,16 @@ fn program_name(command: &str) -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Ended, or waiting for its parent to notice: no longer.
+/// Is the process running? A zombie isn't.
 pub(crate) fn is_running(pid: u32) -> bool {
     started(pid).is_some()
 }
 
-/// When a process that runs began, clock ticks since the machine did; `None`: it does not run.
+/// When a running process started, in clock ticks since boot; `None`: it doesn't run.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // After the name, which is in brackets, comes the state; field 22 of all.
-    // A process whose first thread has ended looks like one that has ended.
+    // The state follows the name, which is in parentheses. The start time is field 22. A process whose first thread has
+    // ended looks like a zombie.
     let threads =
         || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, |tasks| tasks.count());
     let runs = |rest: &str| !rest.starts_with(['Z', 'X']) || threads() > 1;
@@ -114,19 +116,19 @@ pub(crate) fn started(pid: u32) -> Option<u64> {
     rest.split(' ').nth(19)?.parse().ok()
 }
 
-/// How an SLO fared.
+/// Whether an SLO was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verdict {
-    /// The percentile lies within it.
+    /// The percentile is within the SLO.
     Kept,
-    /// It doesn't, and a smaller window would have helped.
+    /// The percentile isn't, and a smaller window would have helped.
     Missed,
-    /// First come, first served misses it too.
+    /// First come, first served would miss it, too.
     Infeasible,
 }
 
 impl Verdict {
-    /// The word for it.
+    /// The verdict in one word.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Verdict::Kept => "kept",
@@ -136,21 +138,21 @@ impl Verdict {
     }
 }
 
-/// A percentile may lie this much above its SLO: feedback steers the window towards exactly the SLO,
-/// from both sides.
+/// A percentile may exceed its SLO by this factor: feedback steers the window towards the exact SLO from both sides.
 pub(crate) const GRACE: f64 = 1.05;
 
-/// The share that `percentile` (99.0) means.
+/// The epoch's percentile (such as 99.0) as a share.
 pub(crate) fn share(epoch: &Epoch) -> f64 {
     epoch.percentile / 100.0
 }
 
-/// The executions' latency at the epoch's own percentile, ns.
+/// The latency at the epoch's own percentile, ns.
 pub(crate) fn tail(epoch: &Epoch, class: &ClassStats) -> u64 {
     class.quantile(share(epoch))
 }
 
-/// Does this class keep the epoch's SLO? By its own executions; infeasible is a matter of the whole epoch.
+/// Does this class meet the epoch's SLO? This counts only the class's own executions. "Infeasible" is a verdict only on
+/// the whole epoch.
 pub(crate) fn judge_class(epoch: &Epoch, class: &ClassStats) -> Verdict {
     let allowed = (1.0 - share(epoch)) * class.count as f64;
     let kept = class.violations as f64 <= allowed
@@ -162,29 +164,29 @@ pub(crate) fn judge_class(epoch: &Epoch, class: &ClassStats) -> Verdict {
     }
 }
 
-/// An epoch's SLO is kept if each class of cores keeps it.
+/// An epoch meets its SLO if each class of cores does.
 pub(crate) fn judge(epoch: &Epoch) -> Verdict {
     let executed = epoch.classes.iter().filter(|class| class.count > 0);
     executed.map(|class| judge_class(epoch, class)).max().unwrap_or(Verdict::Kept)
 }
 
-/// Names of the classes of cores under a topology (or an emulated machine: classes with factors).
+/// Names of the classes of cores in a topology (or in an emulated machine: classes with factors).
 pub(crate) struct ClassNames(Box<Topology>);
 
 impl ClassNames {
-    /// As `spec` says, else as this machine says.
+    /// Reads `spec`, or else this machine's topology.
     pub(crate) fn new(spec: Option<&str>) -> ClassNames {
         let mut topology = Box::new(Topology::new());
         topology.read(b"/sys");
         topology.ask_each_cpu();
         if let Some(spec) = spec {
-            // An impossible specification is refused before the program starts.
+            // An invalid specification is refused before the program starts.
             let _ = topology.set_emulated(spec);
         }
         ClassNames(topology)
     }
 
-    /// How many classes there are.
+    /// The number of classes.
     pub(crate) fn count(&self) -> usize {
         self.0.classes()
     }
@@ -199,7 +201,7 @@ pub(crate) mod tests {
     use super::*;
     use lockwright_record::histogram::{bucket, middle};
 
-    /// A class with executions of these lengths, every one of which began with a negligible window if `fifo`.
+    /// A class with executions of these lengths. If `fifo`, every one of them began with a negligible window.
     pub(crate) fn class(number: u8, slo_ns: u64, times: &[u64], fifo: bool) -> ClassStats {
         let latency = times.iter().map(|&ns| middle(bucket(ns))).collect();
         let count = times.len() as u64;
@@ -233,7 +235,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// What one process recorded in two seconds.
+    /// A record of one process that ran for two seconds.
     pub(crate) fn record(epochs: Vec<Epoch>) -> Record {
         Record::of(vec![process(u32::MAX, "server", epochs)])
     }

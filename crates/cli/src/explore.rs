@@ -1,4 +1,4 @@
-//! What `lockwright explore` says about schedules and mutants.
+//! What `lockwright explore` reports about schedules and mutants.
 
 pub(crate) mod shared;
 
@@ -15,18 +15,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Schedules for finding a lock's sites.
+/// Number of schedules for finding a lock's sites.
 const DISCOVERY: u64 = 2_000;
 
-/// Schedules for one mutant, by default.
+/// Number of schedules for one mutant, by default.
 const MUTANT: u64 = 30_000;
 
-/// The places that the lock's schedules reach.
+/// The sites that the lock's schedules reach.
 pub(crate) fn sites(lock: &Subject) -> Vec<Site> {
     Exploration::new(lock.clone(), None).sites(DISCOVERY)
 }
 
-/// The command that runs a found schedule again.
+/// The command that replays the schedule of a finding.
 pub(crate) fn replay(lock: &Subject, hit: &Hit, mutant: Option<Mutant>) -> String {
     let (lock, strategy, seed) = (lock.name(), hit.strategy.name(), hit.seed);
     let mutant = mutant.map_or(String::new(), |mutant| format!(" --mutant {mutant}"));
@@ -45,7 +45,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// What was looked at, and what was found.
+/// What was explored, and what was found.
 pub(crate) fn report(lock: &Subject, tally: &Tally, hit: Option<&Hit>, story: bool) -> String {
     let mut text = format!(
         "{}: explored {} ({:.0} % of them different, {:.0} operations and {:.0} switches each) in {:.1} s, {} a second: {}",
@@ -98,7 +98,7 @@ pub(crate) fn as_json(
     })
 }
 
-/// A mutant, and its fate.
+/// A mutant, and whether it was found.
 struct Fate {
     site: Site,
     mutant: Mutant,
@@ -108,7 +108,7 @@ struct Fate {
 }
 
 impl Fate {
-    /// A fault of the hand-over that nobody found, for no reason that is known.
+    /// A fault of the hand-over that was not found, without a known reason.
     fn is_missed(&self) -> bool {
         self.hit.is_none() && self.why.is_none() && self.site.hands_over(self.mutant.mutation)
     }
@@ -133,12 +133,12 @@ impl Fate {
     }
 }
 
-/// Schedules that each mutant is given.
+/// Number of schedules for each mutant.
 pub(crate) fn per_mutant(schedules: Option<u64>) -> u64 {
     schedules.unwrap_or(MUTANT)
 }
 
-/// Every mutant of these locks, and the job of each.
+/// Every mutant of these locks, each with its job.
 pub(crate) fn all_mutants(locks: &[Subject]) -> Vec<Vec<(Job, Site, Mutant)>> {
     let mut number = 0;
     let mut of = |lock: &Subject| {
@@ -155,17 +155,17 @@ pub(crate) fn all_mutants(locks: &[Subject]) -> Vec<Vec<(Job, Site, Mutant)>> {
     locks.iter().map(&mut of).collect()
 }
 
-/// What became of a lock's mutants.
+/// The results for a lock's mutants.
 pub(crate) enum Fates {
-    /// `true` if each fault of the hand-over was found, or is known to do no harm.
+    /// The results for all; `true` if each fault of the hand-over was found, or is known to do no harm.
     All(bool, Value),
-    /// Those of a shard; others have the rest.
+    /// Results of one shard only.
     Part,
-    /// Ctrl-C.
+    /// Ctrl-C arrived.
     Interrupted,
 }
 
-/// Explores every mutant of the lock that is this session's.
+/// Explores the lock's mutants that belong to this session.
 pub(crate) fn mutants(
     lock: &Subject,
     all: &[(Job, Site, Mutant)],
@@ -173,7 +173,7 @@ pub(crate) fn mutants(
     session: &Session,
     quiet: bool,
 ) -> Result<Fates, Failure> {
-    // Each by one thread, since each one's time is reported.
+    // Each mutant uses one thread, because its time is reported.
     let alone = Search { jobs: 1, time: Duration::MAX, ..search };
     let jobs: Vec<Job> = all.iter().map(|(job, _, _)| job.clone()).collect();
     let done = AtomicUsize::new(0);
@@ -185,7 +185,7 @@ pub(crate) fn mutants(
                 let exploration = Exploration::new(lock.clone(), Some(all[place].2));
                 let result = alone.run(&exploration);
                 if (search.stop)() {
-                    return; // it was not given its schedules
+                    return; // it didn't run all its schedules
                 }
                 if let Err(error) = keep(place, result) {
                     next.store(left.len(), Relaxed);

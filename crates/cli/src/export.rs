@@ -1,4 +1,4 @@
-//! `lockwright export`: what locks do, for Prometheus.
+//! `lockwright export`: reports what locks do to Prometheus.
 
 mod metrics;
 mod serve;
@@ -23,16 +23,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 
-/// Where it listens if nobody says so.
+/// The default address.
 pub(crate) const HERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 
-/// Where it goes.
+/// Where the samples go.
 pub(crate) enum Sink {
     Http(SocketAddr),
     File(PathBuf),
 }
 
-/// The text that is served.
+/// The text to serve.
 #[derive(Clone, Default)]
 pub(crate) struct Page(Arc<Mutex<String>>);
 
@@ -46,17 +46,17 @@ impl Page {
     }
 }
 
-/// Looks, until a signal or `count` ends it.
+/// Takes samples until a signal or `count` ends it.
 pub(crate) fn run(
     mut subject: Subject,
     sink: Sink,
     interval: Duration,
     count: Option<u64>,
 ) -> Result<ExitCode, Failure> {
-    let signals = Watch::new(); // before any other thread: they have these signals blocked, too
+    let signals = Watch::new(); // before any other thread starts, so that all have these signals blocked
     let page = Page::default();
     if let Some(pids) = &subject.named {
-        // What can't be looked at is an error now; what ends later is not.
+        // A process that can't be observed is an error at the start, but not later, when it may have ended.
         for &pid in pids {
             subject.watched.insert(pid, Watched::open(pid, Level::Counters, subject.lease)?);
         }
@@ -90,7 +90,7 @@ pub(crate) fn run(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever reads the file finds the old text or the new one.
+/// Replaces the file atomically: readers find the old text or the new one.
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
     use std::fs::Permissions;
     use std::os::unix::fs::PermissionsExt;
@@ -101,19 +101,19 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let mut new = NamedTempFile::new_in(folder.unwrap_or(Path::new("."))).map_err(fail)?;
     new.write_all(text.as_bytes()).map_err(fail)?;
-    // node_exporter is another user.
+    // node_exporter runs as another user.
     new.as_file().set_permissions(Permissions::from_mode(0o644)).map_err(fail)?;
     new.persist(file).map_err(|error| fail(error.error))?;
     Ok(())
 }
 
-/// The processes.
+/// The processes to observe.
 pub(crate) struct Subject {
-    /// `None`: all that have our locks.
+    /// `None`: all processes that use our locks.
     named: Option<Vec<libc::pid_t>>,
     finder: Finder,
     watched: BTreeMap<libc::pid_t, Watched>,
-    /// Those that can't be looked at: said once.
+    /// Processes that can't be observed. Each gets one warning.
     refused: BTreeSet<libc::pid_t>,
     lease: Duration,
     most: usize,
@@ -131,12 +131,12 @@ impl Subject {
         }
     }
 
-    /// Is there nothing left of those that were named?
+    /// Have all of the named processes ended?
     fn has_ended(&self) -> bool {
         self.named.is_some() && self.watched.is_empty()
     }
 
-    /// All of it, as OpenMetrics.
+    /// Samples all processes, as OpenMetrics.
     fn look(&mut self) -> Result<String, Failure> {
         if self.named.is_none() {
             let found = self.finder.find();
@@ -156,11 +156,11 @@ impl Subject {
         }
         let mut told = Vec::new();
         for watched in self.watched.values_mut() {
-            // What one can't say (no shared memory) must not hide the others.
+            // A process that can't be read (no shared memory) must not hide the others.
             match watched.look() {
                 Ok(look) => {
                     if let Some(total) = look.total.as_ref().filter(|_| !watched.has_ended) {
-                        // The same locks each time, as far as may be: those that were waited for longest in all.
+                        // Show the same locks each time, as far as possible: those with the longest total wait.
                         let named = watched.named(total, &look, self.most, Lock::rank);
                         told.push(Told::new(&named, &watched.told_apart(total), watched.name()));
                     }

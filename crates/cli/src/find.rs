@@ -1,4 +1,4 @@
-//! The file behind a command's name, as a shell finds it.
+//! Finds the file that a command's name refers to, as a shell does.
 
 use crate::hints::{Failure, nearest};
 use std::env;
@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The program that `name` starts: a path, or a word to be looked up in `PATH`.
+/// The program that `name` refers to: a path, or a word to look up in `PATH`.
 pub(crate) fn program(name: &OsStr) -> Result<PathBuf, Failure> {
     let shown = name.display();
     if name.as_bytes().contains(&b'/') {
@@ -55,7 +55,7 @@ fn search_path() -> OsString {
     env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into())
 }
 
-/// Where the program of this path, which is not there, may be.
+/// A hint for a path that doesn't exist.
 fn elsewhere(path: &Path) -> String {
     let (folder, name) = (path.parent(), path.file_name().unwrap_or_default());
     let folder = folder.filter(|folder| folder.is_dir());

@@ -1,4 +1,4 @@
-//! What the user reads when something is wrong: one line with value and cause, one with a way out.
+//! Messages about problems: one line that says what is wrong with which value, and one with a hint.
 
 use crate::output::{say, shown};
 pub(crate) use lockwright_text::cause;
@@ -14,13 +14,13 @@ pub(crate) struct Failure {
     code: u8,
 }
 
-/// Wrong usage, or our own failure.
+/// Wrong usage, or an internal failure.
 const USAGE: u8 = 2;
-/// As with `env` and `timeout`: the program was not even tried.
+/// As `env` and `timeout` do: the program was never started.
 const REFUSED: u8 = 125;
-/// As with the shell: found, but it can't be executed.
+/// As the shell does: the program was found, but can't be executed.
 const NOT_EXECUTABLE: u8 = 126;
-/// As with the shell.
+/// As the shell does: the program wasn't found.
 const NOT_FOUND: u8 = 127;
 
 impl Failure {
@@ -28,7 +28,7 @@ impl Failure {
         Self { message: message.to_string(), hint: None, code: USAGE }
     }
 
-    /// What is wrong, without the way out.
+    /// The message, without the hint.
     pub(crate) fn message(&self) -> &str {
         &self.message
     }
@@ -38,13 +38,13 @@ impl Failure {
         self
     }
 
-    /// The same, about a `place` in a file.
+    /// Adds the `place` in a file to the message.
     pub(crate) fn within(mut self, place: &str) -> Self {
         self.message.insert_str(0, place);
         self
     }
 
-    /// We won't start the program.
+    /// The error for a program that we refuse to start.
     pub(crate) fn refused(message: impl Display) -> Self {
         Self { code: REFUSED, ..Self::new(message) }
     }
@@ -70,7 +70,7 @@ impl Display for Failure {
     }
 }
 
-/// Something that the user should know; the command goes on.
+/// Prints a warning; the command goes on.
 pub(crate) fn warn(message: impl Display, hint: impl Display) {
     let (message, hint) = (message.to_string(), hint.to_string());
     say(&format!("warning: {}\nhint: {}\n", shown(&message), shown(&hint)));

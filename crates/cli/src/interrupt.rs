@@ -1,4 +1,4 @@
-//! Ctrl-C while other threads work for long.
+//! Handles Ctrl-C during long work on other threads.
 
 use crate::output::say;
 use indicatif::ProgressBar;
@@ -14,21 +14,22 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// How often we check for Ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// From its making until [`over`](Self::over) Ctrl-C ends the command with a line and the exit code 130. What threads have
-/// begun is given up: a run may take minutes.
+/// From its creation until [`over`](Self::over), Ctrl-C ends the command with a message and exit code 130. Work in
+/// progress is abandoned, because a run may take minutes.
 pub(crate) struct Watch(Arc<Mutex<Watched>>);
 
 struct Watched {
     bar: ProgressBar,
-    /// What had been done, in words.
+    /// Describes the work done so far.
     done: fn(&ProgressBar) -> String,
-    /// The command that goes on from there, if what was done is kept.
+    /// The command that continues the work, if its results are kept.
     resume: Option<String>,
     is_over: bool,
 }
 
 impl Watch {
-    /// `done` says what had been done, by the bar; `resume` is the command that goes on from there, if it is kept.
+    /// `done` describes the work done so far, from the progress bar. `resume` is the command that continues it, if
+    /// results are kept.
     pub(crate) fn new(
         bar: &ProgressBar,
         done: fn(&ProgressBar) -> String,
@@ -41,7 +42,7 @@ impl Watch {
         thread::spawn(move || {
             loop {
                 thread::sleep(LOOK);
-                // Nobody gets past `over` meanwhile.
+                // Holding this lock keeps `over` from returning.
                 let watched = seen.lock().unwrap_or_else(PoisonError::into_inner);
                 if watched.is_over {
                     return;
@@ -52,7 +53,7 @@ impl Watch {
         watch
     }
 
-    /// The work is done, and its results are being written.
+    /// The work is done; its results are about to be written.
     pub(crate) fn over(self) {
         let mut watched = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         watched.look();
@@ -63,7 +64,7 @@ impl Watch {
 impl Watched {
     fn look(&self) {
         if interrupted() {
-            let done = (self.done)(&self.bar); // before the bar forgets it
+            let done = (self.done)(&self.bar); // before the bar is cleared
             self.bar.finish_and_clear();
             say(&match &self.resume {
                 Some(command) => format!("interrupted: {done}, which are kept\nhint: {command}\n"),

@@ -1,4 +1,4 @@
-//! Waits for the kernel's locks, and for futexes, of programs that don't run under us.
+//! Waits for the kernel's locks, and for futexes, in programs that don't run under lockwright.
 
 pub(crate) mod names;
 pub(crate) mod observe;

@@ -1,4 +1,4 @@
-//! Programs that run as our child, and files that they or we write.
+//! Programs that run as children of this command, and files that they or we write.
 
 use crate::hints::{Failure, cause};
 use crate::{leftovers, signals};
@@ -10,12 +10,12 @@ use std::process::{Command, ExitStatus};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Runs the program to its end; signals that are meant for it are passed on.
+/// Runs the program to its end, and passes signals on to it.
 pub(crate) fn to_end(command: &mut Command, path: &Path) -> Result<ExitStatus, Failure> {
     to_end_and(command, path, None, || ())
 }
 
-/// The same; meanwhile it calls `each` after each `tick`.
+/// Runs the program to its end, and calls `each` after every `tick`.
 pub(crate) fn to_end_and(
     command: &mut Command,
     path: &Path,
@@ -27,25 +27,25 @@ pub(crate) fn to_end_and(
     watch.wait_and(&mut child, tick, each).map_err(|error| lost(path, &error))
 }
 
-/// The program can't be waited for.
+/// The error for a program that can't be waited for.
 pub(crate) fn lost(path: &Path, error: &io::Error) -> Failure {
     Failure::new(format!("cannot wait for '{}': {}", path.display(), cause(error)))
 }
 
-/// The program can't be executed.
+/// The error for a program that can't be executed.
 pub(crate) fn unstartable(path: &Path, error: &io::Error) -> Failure {
     Failure::not_executable(format!("cannot run '{}': {}", path.display(), cause(error)))
 }
 
-/// A file for results, empty.
+/// Creates or empties a file for results.
 pub(crate) fn create(file: &Path) -> Result<File, Failure> {
     File::create(file).map_err(|error| unwritable(file, &error))
 }
 
-/// Refuses an existing file of results, unless it may be replaced. The message says `what` they are, and `again`, the
-/// command that replaces it.
+/// Refuses to overwrite an existing file of results, unless `force` is set. The message uses `what` for its contents,
+/// and `again` for the command that overwrites it.
 pub(crate) fn keep(file: &Path, force: bool, what: &str, again: &str) -> Result<(), Failure> {
-    // Something other than a plain file, such as /dev/null, holds nothing that could be lost.
+    // Something other than a regular file, such as /dev/null, can't lose its contents.
     if file.is_file() && !force {
         let shown = file.display();
         return Err(Failure::new(format!("'{shown}' exists already: {what} is not overwritten"))
@@ -54,26 +54,26 @@ pub(crate) fn keep(file: &Path, force: bool, what: &str, again: &str) -> Result<
     Ok(())
 }
 
-/// Can the file be written? Nothing is written yet: the file stays as it is, or doesn't appear.
+/// Can the file be written? This check leaves an existing file unchanged, and doesn't leave a new one behind.
 pub(crate) fn can_write(file: &Path) -> io::Result<()> {
-    let new = file.symlink_metadata().is_err(); // a link to nothing stays, and leads to an empty file from now on
+    let new = file.symlink_metadata().is_err(); // a dangling link stays, and then points to an empty file
     OpenOptions::new().append(true).create(true).open(file)?;
     if new { fs::remove_file(file) } else { Ok(()) }
 }
 
-/// Can files be written to that folder? If it doesn't exist it is made, and removed again, with those above
-/// it.
+/// Can we write files to that folder? If it doesn't exist, it is created and removed again, together with its missing
+/// parents.
 pub(crate) fn can_fill(folder: &Path) -> io::Result<()> {
     let is_missing = |above: &&Path| !above.as_os_str().is_empty() && !above.exists();
     let missing: Vec<_> = folder.ancestors().take_while(is_missing).collect();
     let result = fs::create_dir_all(folder).and_then(|()| tempfile::tempfile_in(folder).map(drop));
     for made in missing {
-        let _ = fs::remove_dir(made); // some may not have been made
+        let _ = fs::remove_dir(made); // some may not exist
     }
     result
 }
 
-/// Results can't be written.
+/// The error for results that can't be written.
 pub(crate) fn unwritable(file: &Path, error: &io::Error) -> Failure {
     let file = file.display();
     let failure = Failure::new(format!("cannot write '{file}': {}", cause(error)));
@@ -83,15 +83,15 @@ pub(crate) fn unwritable(file: &Path, error: &io::Error) -> Failure {
     })
 }
 
-/// A fresh folder in which programs record: in memory if possible, since a disk's write-back delays writes to the
-/// mapping. Folders of commands that were killed are removed. `command` is for the hint.
+/// A new folder in which programs record. It is in memory if possible, because a disk's write-back delays writes to the
+/// mapping. Also removes the folders of commands that were killed. `command` is for the hint.
 pub(crate) fn folder(name: &str, command: &str) -> Result<TempDir, Failure> {
     let memory = Path::new("/dev/shm");
     leftovers::remove(memory);
     leftovers::remove(&std::env::temp_dir());
     let prefix = leftovers::prefix(name);
     let mut builder = tempfile::Builder::new();
-    // Recordings hold addresses, so they are private, whatever the umask allows.
+    // Recordings contain addresses, so they are private regardless of the umask.
     builder.prefix(&prefix).permissions(Permissions::from_mode(0o700));
     builder.tempdir_in(memory).or_else(|_| builder.tempdir()).map_err(|error| {
         Failure::new(format!("cannot make a temporary folder: {}", cause(&error)))
@@ -99,11 +99,12 @@ pub(crate) fn folder(name: &str, command: &str) -> Result<TempDir, Failure> {
     })
 }
 
-/// A server that root starts gives up its rights, and its files are then another user's: root's folder lets anybody make files, see
-/// none, and remove only one's own. So who reads it must expect anything there ([`crate::observed::run::open_file`]).
+/// Shares root's folder with other users. A server that root starts drops its privileges, so its files belong to
+/// another user. Any user can create files in this folder, but can't list it, and can remove only their own files. So
+/// readers must be ready for any contents ([`crate::observed::run::open_file`]).
 pub(crate) fn share(folder: &TempDir) {
     // SAFETY: no preconditions.
     if unsafe { libc::geteuid() } == 0 {
-        let _ = fs::set_permissions(folder.path(), Permissions::from_mode(0o1733)); // then it is as private as before
+        let _ = fs::set_permissions(folder.path(), Permissions::from_mode(0o1733)); // on failure it stays private
     }
 }

@@ -1,5 +1,5 @@
-//! What killed processes leave behind, in memory: commands, the folders in which programs record (`launch::folder`); and observed
-//! programs, the files in which they count (`runtime/observe.rs`). The next command removes it.
+//! Removes what killed processes left in memory: the folders of commands in which programs record (`launch::folder`),
+//! and the files in which observed programs count (`runtime/observe.rs`).
 
 use crate::epochs;
 use lockwright_observe::layout::{ENDING, FOLDERS, Header, MAGIC};
@@ -13,18 +13,17 @@ use std::time::Duration;
 
 const PREFIX: &str = "lockwright-";
 
-/// How the name of this process's folder for `name`, which has no hyphen, begins: it tells the owner.
+/// The prefix of the names of this process's folders for `name`, which has no hyphen. It identifies the owner.
 pub(crate) fn prefix(name: &str) -> String {
     format!("{PREFIX}{name}-{}-{}-", namespace(), std::process::id())
 }
 
-/// The namespace that our process id belongs to: containers may share memory, but no processes.
+/// The PID namespace of this process. Containers may share memory without sharing processes.
 fn namespace() -> u64 {
     fs::metadata("/proc/self/ns/pid").map_or(0, |metadata| metadata.ino())
 }
 
-/// Removes the folders of this user in `dir` whose owners have ended, unless a program still records there. What can't
-/// be removed stays.
+/// Removes this user's folders in `dir` whose owners have ended, unless a program still records there. Ignores errors.
 pub(crate) fn remove(dir: &Path) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -35,7 +34,7 @@ pub(crate) fn remove(dir: &Path) {
     }
 }
 
-/// The process of our namespace that owns the folder of this name.
+/// The process in our namespace that owns the folder with this name.
 fn owner(name: &str) -> Option<u32> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-').skip(1);
     let (space, pid) = (parts.next()?, parts.next()?);
@@ -43,14 +42,14 @@ fn owner(name: &str) -> Option<u32> {
     if space == namespace().to_string() { pid.parse().ok() } else { None }
 }
 
-/// Removes the files in which processes of this user have counted that ended without doing so themselves.
+/// Removes the counts of this user's processes that ended without removing them.
 pub(crate) fn remove_counts() {
     // SAFETY: no preconditions.
     let user = unsafe { libc::geteuid() };
     for (before, after) in FOLDERS {
         remove_counts_in(Path::new(&format!("{before}{user}{after}")), user);
     }
-    // Root also looks after others, whose servers it has started.
+    // Root also removes those of other users, whose servers root may have started.
     let memory = if user == 0 { fs::read_dir("/dev/shm").ok() } else { None };
     for entry in memory.into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -61,8 +60,8 @@ pub(crate) fn remove_counts() {
     }
 }
 
-/// Anybody may have made such a folder, and put links or pipes into it: it is entered only if it is that user's and no link, and by
-/// its descriptor.
+/// Anyone may have created such a folder, with links or pipes in it. We enter it only if it belongs to that user and
+/// isn't a link, and open files relative to its descriptor.
 fn remove_counts_in(dir: &Path, user: libc::uid_t) {
     let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
     let Ok(folder) = File::options().read(true).custom_flags(flags).open(dir) else { return };
@@ -79,10 +78,10 @@ fn remove_counts_in(dir: &Path, user: libc::uid_t) {
     }
 }
 
-/// To make such a file takes far less.
+/// Creating such a file takes much less time.
 const MAKING: Duration = Duration::from_secs(60);
 
-/// Has the process of our namespace that counts in this file ended? `None`: who knows.
+/// Has the process in our namespace that counts in this file ended? `None`: unknown.
 fn is_dead(file: &Path) -> Option<bool> {
     let mut head = [0; size_of::<Header>()];
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
@@ -91,7 +90,7 @@ fn is_dead(file: &Path) -> Option<bool> {
     file.read_exact(&mut head).ok()?;
     let word = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
     if word(offset_of!(Header, magic)) == 0 {
-        // It was killed while it made the file, and has not said who it was.
+        // The process was killed while it created the file, before it wrote its id.
         return about.modified().ok()?.elapsed().ok().map(|age| age > MAKING);
     }
     let at = offset_of!(Header, pid);
@@ -107,7 +106,7 @@ fn is_ours(metadata: Metadata) -> bool {
     metadata.is_dir() && metadata.uid() == unsafe { libc::geteuid() }
 }
 
-/// How many processes that record in this folder have not ended.
+/// Number of processes that record in this folder and still run.
 pub(crate) fn running(folder: &Path) -> usize {
     let names = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let pids = names.filter_map(|name| name.to_str()?.split('-').next()?.parse().ok());

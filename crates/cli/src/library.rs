@@ -1,4 +1,4 @@
-//! Where `liblockwright.so` is.
+//! Finds `liblockwright.so`.
 
 use crate::hints::{Failure, cause};
 #[cfg(feature = "embed")]
@@ -9,10 +9,11 @@ use std::path::{Path, PathBuf};
 pub(crate) const FILE: &str = "liblockwright.so";
 const VARIABLE: &str = "LOCKWRIGHT_LIBRARY";
 
-/// Where a package may put it, seen from the command's folder.
+/// Where a package may install it, relative to the command's folder.
 const PLACES: [&str; 3] = [".", "../lib/lockwright", "../lib"];
 
-/// The library: `flag`, else the variable, else in one of `PLACES`, else the embedded one in the user's cache.
+/// The path of the library: from `flag`, else from the variable, else in one of `PLACES`, else the embedded copy in the
+/// user's cache.
 pub(crate) fn find(flag: Option<&Path>) -> Result<PathBuf, Failure> {
     let said = flag.map(|path| ("--library", path.to_owned())).or_else(|| {
         let path = env::var_os(VARIABLE).filter(|path| !path.is_empty())?;
@@ -36,7 +37,7 @@ pub(crate) fn find(flag: Option<&Path>) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The one that this command carries, as a file in the user's cache.
+/// The embedded library, as a file in the user's cache.
 #[cfg(feature = "embed")]
 fn embedded() -> Result<PathBuf, Failure> {
     if !lockwright_library::is_embedded() {
@@ -82,7 +83,7 @@ fn missing() -> Failure {
     .hint("cargo build --release")
 }
 
-/// The dynamic linker splits `LD_PRELOAD` at blanks and colons, and takes it as bytes.
+/// Checks that the path can be preloaded: the dynamic linker splits `LD_PRELOAD` at blanks and colons.
 fn usable(path: PathBuf) -> Result<PathBuf, Failure> {
     match path.to_str() {
         Some(text) if !text.contains([' ', ':', '\t', '\n']) => Ok(path),

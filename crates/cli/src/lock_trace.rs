@@ -1,4 +1,4 @@
-//! A trace of locks, for people and for programs.
+//! Reports on a trace of locks, as text and JSON.
 
 use crate::elf::ObjectFile;
 use crate::epochs::{Origin, thousands};
@@ -9,13 +9,13 @@ use lockwright_stats::trace::{LockInfo, LockSummary, Summary, Trace};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// Locks in the table.
+/// Maximum number of locks in the table.
 const SHOWN: usize = 20;
 
-/// Letters of a lock's name in the table.
+/// Maximum length of a lock's name in the table.
 const NAME: usize = 32;
 
-/// Names the locks that are variables, as far as the symbols of programs and libraries tell.
+/// Names the locks that are variables, if the symbols of programs and libraries show them.
 pub(crate) fn name(trace: &mut Trace) {
     let mut objects = HashMap::new();
     for place in trace.locks.iter_mut().filter_map(|lock| lock.place.as_mut()) {
@@ -26,7 +26,7 @@ pub(crate) fn name(trace: &mut Trace) {
     }
 }
 
-/// A few lines, then one for each of the busiest locks.
+/// A summary of a few lines, then one line for each of the busiest locks.
 pub(crate) fn report(trace: &Trace) -> String {
     let (meta, summary) = (&trace.meta, trace.summary());
     if trace.threads.is_empty() && meta.dropped == 0 {
@@ -101,7 +101,7 @@ fn table(trace: &Trace, summary: &Summary) -> String {
         places.add_row([&number[..], &place].concat());
         figures.add_row([&number[..], &of_lock].concat());
     }
-    // A name is not broken: where there is no room for all, names have a table of their own.
+    // Names are never broken. If they don't fit, they get a table of their own.
     let mut text = match output::fits(&whole, 1) {
         true => output::plain(&whole),
         false => output::plain(&figures) + "\n" + &output::plain(&places),
@@ -112,7 +112,7 @@ fn table(trace: &Trace, summary: &Summary) -> String {
     text
 }
 
-/// The variable, or else the distance from its object's start, or else the address.
+/// The variable, or else the offset in its object, or else the address.
 fn place(info: &LockInfo) -> String {
     let Some(place) = &info.place else { return address(info) };
     let mut name = place.symbol.clone().unwrap_or_else(|| {
@@ -129,7 +129,7 @@ fn address(info: &LockInfo) -> String {
     format!("{:#x}", info.address)
 }
 
-/// Everything but the single steps.
+/// Everything except the individual steps.
 pub(crate) fn json(trace: &Trace) -> Value {
     let (meta, summary) = (&trace.meta, trace.summary());
     let locks = trace.locks.iter().zip(&summary.locks).enumerate();

@@ -1,7 +1,7 @@
-//! What `lockwright calibrate --write` has found out about this machine: `machine.toml` in the user's configuration.
+//! What `lockwright calibrate --write` measured on this machine: `machine.toml` in the user's configuration.
 //!
-//! Commands read it and pass on what it says, as options of locks. The library in the program reads no file: no program
-//! starts later because of it.
+//! Commands read the file and pass its contents on as options of locks. The library itself reads no file, so the file
+//! doesn't slow the start of programs.
 
 use crate::hints::{Failure, cause, warn};
 use crate::{launch, output};
@@ -17,28 +17,28 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The file.
+/// The contents of the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Machine {
-    /// The processor that it is of: homes are shared, and programs move.
+    /// The processor that was measured: home folders may be shared between machines, and programs move.
     pub(crate) cpu: String,
-    /// By which instruction waiters pass the time, if a user has written it there: `pause`, `mfence`, ...
+    /// The instruction with which waiters pause, if a user wrote one into the file: `pause`, `mfence`, ...
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pause: Option<String>,
-    /// How long a turn of each takes on the fastest class, ns.
+    /// How long each such pause takes on the fastest class, ns.
     #[serde(default)]
     pub(crate) pause_ns: BTreeMap<String, f64>,
-    /// By class of cores, the fastest first.
+    /// Per class of cores, the fastest first.
     pub(crate) class: Vec<Waits>,
-    /// Options that locks have here, unless others are asked for: by lock and key.
+    /// Options of locks on this machine, unless the user gives others: by lock and key.
     #[serde(default)]
     pub(crate) lock: BTreeMap<String, BTreeMap<String, u32>>,
-    /// What the machine draws.
+    /// The power that the machine draws.
     pub(crate) power: Option<Watts>,
 }
 
-/// Where it is: in `$XDG_CONFIG_HOME`, else in `~/.config`.
+/// The file's path: in `$XDG_CONFIG_HOME`, or else in `~/.config`.
 pub(crate) fn file() -> Result<PathBuf, Failure> {
     let variable = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let config = variable("XDG_CONFIG_HOME").or_else(|| Some(variable("HOME")?.join(".config")));
@@ -49,12 +49,12 @@ pub(crate) fn file() -> Result<PathBuf, Failure> {
 }
 
 impl Machine {
-    /// What was measured.
+    /// The file's contents from a calibration.
     pub(crate) fn of(calibration: &Calibration) -> Self {
         let class = waits(&calibration.profile);
-        // One budget for all: on no class of cores may it end before a sleeper would run.
+        // All classes share one budget. On no class may it end before a sleeper could run.
         let spin = class.iter().map(|class| class.spin_ns).max().unwrap_or(0);
-        // What isn't measured was chosen by whoever wrote it there.
+        // Keep the values that are not measured: a user wrote them.
         let (pause, mut lock) =
             Self::here().map_or_else(Default::default, |it| (it.pause, it.lock));
         lock.entry("mutexee".to_owned()).or_default().insert("spin".to_owned(), spin);
@@ -68,7 +68,7 @@ impl Machine {
         }
     }
 
-    /// For people.
+    /// A table for people.
     pub(crate) fn table(&self) -> Table {
         let mut table = output::table(&["class", "spin", "wait after unlock", "mutex mode"]);
         for class in &self.class {
@@ -82,13 +82,13 @@ impl Machine {
         table
     }
 
-    /// How long waiters' turns take, a line.
+    /// One line with the duration of each pause instruction.
     pub(crate) fn pauses(&self) -> String {
         let of = |(name, ns): (&String, &f64)| format!("{name} {ns} ns");
         self.pause_ns.iter().map(of).collect::<Vec<_>>().join(", ")
     }
 
-    /// What was found out about the machine that we are on, if anything was. A file that can't be read is one warning.
+    /// The data for this machine, if the file has any. A file that can't be read causes one warning.
     pub(crate) fn here() -> Option<Self> {
         static HERE: OnceLock<Option<Machine>> = OnceLock::new();
         HERE.get_or_init(Self::read).clone()
@@ -117,7 +117,7 @@ impl Machine {
         }
     }
 
-    /// Writes it, and says where.
+    /// Writes the file, and returns its path.
     pub(crate) fn write(&self) -> Result<PathBuf, Failure> {
         let file = file()?;
         self.write_to(&file)?;
@@ -128,7 +128,7 @@ impl Machine {
         if let Some(dir) = file.parent() {
             std::fs::create_dir_all(dir).map_err(|error| launch::unwritable(file, &error))?;
         }
-        // What somebody wrote by hand, and mistyped, isn't lost.
+        // Keep a copy of a file that doesn't parse: a user may have edited it by hand.
         let is_broken = |text: String| toml::from_str::<Self>(&text).is_err();
         if std::fs::read_to_string(file).is_ok_and(is_broken) {
             let old = file.with_extension("toml.old");
@@ -144,7 +144,7 @@ impl Machine {
         std::fs::write(file, text).map_err(|error| launch::unwritable(file, &error))
     }
 
-    /// A lock with this machine's options, as far as the lock has them and `spec` does not say otherwise.
+    /// Adds this machine's options to a lock, as far as the lock has them and `spec` doesn't set them.
     pub(crate) fn tuned(&self, spec: &str) -> String {
         let Ok(Spec { name, entry: Some(entry), .. }) = Spec::parse(spec) else {
             return spec.to_owned();
@@ -166,12 +166,12 @@ impl Machine {
     }
 }
 
-/// A lock with the options that it has on this machine.
+/// The lock with the options for this machine.
 pub(crate) fn tuned(spec: &str) -> String {
     Machine::here().map_or_else(|| spec.to_owned(), |machine| machine.tuned(spec))
 }
 
-/// What this machine draws, should nothing measure it: by its file, else assumed.
+/// The power that this machine draws, for use when nothing measures it: from the file, else assumed.
 pub(crate) fn watts() -> Watts {
     Machine::here().and_then(|machine| machine.power).unwrap_or_else(Watts::assumed)
 }
@@ -224,7 +224,7 @@ mod tests {
             lock: [("fifo".to_owned(), options.into())].into(),
             power: None,
         };
-        // It has no wings, and its `bypass` ends below.
+        // The lock has no `wings`, and its `bypass` has a smaller maximum.
         assert_eq!(machine.tuned("fifo"), "fifo:spin=6300");
         assert_eq!(machine.tuned("fifo:bypass=7"), "fifo:bypass=7,spin=6300");
         assert_eq!(machine.tuned("fifo:spin=1"), "fifo:spin=1");

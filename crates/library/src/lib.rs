@@ -1,7 +1,7 @@
-//! `liblockwright.so` as bytes, and as a file where a program can preload it.
+//! `liblockwright.so` as bytes, and as a file that programs can preload.
 //!
-//! `cargo install` installs only binaries, so the command brings the library along and writes it to the user's cache when it first
-//! needs it. It is code that programs will run, so nobody else may be able to write it: see [`write_in`].
+//! `cargo install` installs only binaries. So the command contains the library and writes it to the user's cache when
+//! it first needs it. Programs will run this code, so nobody else may be able to write it: see [`write_in`].
 
 use std::fmt;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -9,28 +9,28 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The library and the name of its folder, if this is a release build: others find the library beside them.
+/// The library and the name of its folder, in release builds. Other builds find the library beside the command.
 #[cfg(built)]
 const LIBRARY: Option<(&[u8], &str)> =
     Some((include_bytes!(env!("LIBRARY")), concat!(env!("CARGO_PKG_VERSION"), "-", env!("HASH"))));
 #[cfg(not(built))]
 const LIBRARY: Option<(&[u8], &str)> = None;
 
-/// Its file's name.
+/// The library's file name.
 const FILE: &str = "liblockwright.so";
-/// Mode bits with which somebody else could write.
+/// Mode bits that let other users write.
 const OTHERS_WRITE: u32 = 0o022;
-/// In such a folder nobody renames or removes what is another's.
+/// In a folder with this bit, users can't rename or remove other users' files.
 const STICKY: u32 = 0o1000;
 
-/// Why the library can't be had from a cache.
+/// Why the library can't be written to a cache.
 #[derive(Debug)]
 pub enum Error {
     /// This path couldn't be read, made or written.
     Io(PathBuf, io::Error),
-    /// A user that is neither root nor we owns it, and so could write here.
+    /// The owner of this path is neither root nor this user, and so could write here.
     Owner(PathBuf),
-    /// Its mode lets others write here.
+    /// The mode of this path lets other users write here.
     Mode(PathBuf),
 }
 
@@ -39,34 +39,37 @@ impl fmt::Display for Error {
         match self {
             Error::Io(path, error) => write!(f, "'{}': {error}", path.display()),
             Error::Owner(path) => write!(f, "'{}' belongs to another user", path.display()),
-            Error::Mode(path) => write!(f, "others may write to '{}', by its mode", path.display()),
+            Error::Mode(path) => {
+                write!(f, "other users may write to '{}' (see its mode)", path.display())
+            }
         }
     }
 }
 
 impl std::error::Error for Error {}
 
-/// Is the library in here? Only in a release build.
+/// Does this command contain the library? Only release builds do.
 pub const fn is_embedded() -> bool {
     LIBRARY.is_some()
 }
 
-/// The library's file below the folder `cache`, written if it isn't there. `None` if it isn't embedded.
+/// The path of the library below the folder `cache`; writes the file if it is missing. `None` if the library isn't
+/// embedded.
 ///
 /// # Errors
-/// The folder can't be used, or somebody else could write to it or to one above it.
+/// The folder can't be used, or another user could write to it or to a folder above it.
 pub fn write_in(cache: &Path) -> Result<Option<PathBuf>, Error> {
     LIBRARY.map(|(bytes, name)| place(bytes, &cache.join("lockwright").join(name))).transpose()
 }
 
-/// `folder/liblockwright.so` with these bytes. Versions have folders of their own, and a file is never changed once it has its name:
-/// programs may have mapped it.
+/// Writes these bytes to `folder/liblockwright.so`. Each version has its own folder. A file never changes once it has
+/// its name, because programs may have mapped it.
 fn place(bytes: &[u8], folder: &Path) -> Result<PathBuf, Error> {
     let io = |path: &Path| {
         let path = path.to_owned();
         move |error| Error::Io(path, error)
     };
-    // Before anything is made: root may have been given another user's home.
+    // Check before creating anything: root may have been given another user's home.
     let there = folder.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
     is_safe(&there.canonicalize().map_err(io(there))?)?;
     DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(io(folder))?;
@@ -80,7 +83,7 @@ fn place(bytes: &[u8], folder: &Path) -> Result<PathBuf, Error> {
     Ok(file)
 }
 
-/// Can nobody else write to this folder, or put another in its place?
+/// Is it certain that no other user can write to this folder, or replace it?
 fn is_safe(folder: &Path) -> Result<(), Error> {
     for above in folder.ancestors() {
         let metadata =
@@ -95,12 +98,12 @@ fn is_safe(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A file of ours with these bytes, which nobody else can write.
+/// Is this file ours, does it have these bytes, and is it writable by nobody else?
 fn is_there(file: &Path, bytes: &[u8]) -> io::Result<bool> {
     let mut open = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(file) {
         Ok(open) => open,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        // A link: it is replaced.
+        // A symbolic link: replace it.
         Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Ok(false),
         Err(error) => return Err(error),
     };
@@ -116,7 +119,8 @@ fn is_there(file: &Path, bytes: &[u8]) -> io::Result<bool> {
     Ok(is_ours && known == bytes)
 }
 
-/// Complete from the moment that it has its name, whoever else writes it meanwhile.
+/// Writes the file atomically: it is complete from the moment it has its name, even if other processes write it at the
+/// same time.
 fn write(bytes: &[u8], folder: &Path, file: &Path) -> io::Result<()> {
     let mut draft =
         tempfile::Builder::new().permissions(Permissions::from_mode(0o755)).tempfile_in(folder)?;
@@ -126,7 +130,7 @@ fn write(bytes: &[u8], folder: &Path, file: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Ours, or root's, who could do anything anyway.
+/// Is the owner this user, or root, who can do anything anyway?
 fn is_trusted(owner: u32) -> bool {
     // SAFETY: no preconditions.
     owner == 0 || owner == unsafe { libc::geteuid() }
@@ -164,7 +168,7 @@ mod tests {
         let cache = cache();
         let file = cache.path().join(FILE);
         fs::write(&file, "half").unwrap();
-        // A second name, so that its number isn't used again.
+        // A second link, so that the inode's number isn't reused.
         fs::hard_link(&file, cache.path().join("old")).unwrap();
         let before = fs::metadata(&file).unwrap().ino();
         place(b"whole", cache.path()).unwrap();
@@ -194,7 +198,7 @@ mod tests {
         let error = place(b"x", &folder.join("new")).unwrap_err();
         assert!(matches!(&error, Error::Mode(path) if *path == shared), "{error}");
         assert!(!folder.join("new").exists(), "nothing is made there");
-        // Whoever may write to such a folder can't rename what is ours.
+        // Other users of a sticky folder can't rename our files.
         fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
         assert!(place(b"x", &folder).is_ok());
         fs::set_permissions(&folder, Permissions::from_mode(0o720)).unwrap();

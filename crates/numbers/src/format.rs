@@ -5,7 +5,7 @@ use crate::Spread;
 /// Three significant digits and an SI prefix: `1.23 M`.
 pub fn si(value: f64) -> String {
     for (limit, factor, prefix) in [(1e9, 1e9, " G"), (1e6, 1e6, " M"), (1e3, 1e3, " k")] {
-        // Rounding must not make 1000 of 999.9.
+        // Otherwise 999.9 would be rounded to 1000.
         if value.abs() >= limit * 0.9995 {
             return format!("{}{prefix}", digits(value / factor));
         }
@@ -51,17 +51,18 @@ pub fn with_range(spread: &Option<Spread>) -> String {
     })
 }
 
-/// A ratio keeps two decimals, and more where they would all be zero.
+/// A ratio has two decimals, or more where these would both be zero.
 pub fn ratio(value: f64) -> String {
     if value != 0.0 && value.abs() < 0.095 { format!("{value:.4}") } else { digits(value) }
 }
 
-/// What `text` makes of a value; `-` for none.
+/// Formats a value with `text`; `-` for none.
 pub fn option<T>(value: Option<T>, text: impl Fn(T) -> String) -> String {
     value.map_or("-".into(), text)
 }
 
-/// `1.2 M` + unit reads `1.2 Mop/s`; a number without prefix keeps a space before its unit.
+/// Puts a space between number and unit: `1.2 M` + unit reads `1.2 Mop/s`, and a number without a prefix keeps a space
+/// before its unit.
 pub fn spaced(number: String) -> String {
     if number.ends_with(char::is_alphabetic) { number } else { number + " " }
 }

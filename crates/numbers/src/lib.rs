@@ -1,5 +1,5 @@
-//! Statistics of samples ([`Spread`], [`median`], [`Times`]), and numbers and times as people write ([`format`]) and
-//! read them ([`units`]). One definition of each, for all commands.
+//! Statistics of samples ([`Spread`], [`median`], [`Times`]), and the formatting ([`format`]) and parsing ([`units`])
+//! of numbers and times. All commands use these definitions.
 
 pub mod format;
 mod spread;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// A median with the range that its repetitions covered.
+/// A median, and the range of its repetitions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
     /// Smallest repetition.
@@ -15,12 +15,12 @@ pub struct Spread {
     pub q3: f64,
     /// Largest repetition.
     pub max: f64,
-    /// How many repetitions.
+    /// Number of repetitions.
     pub n: usize,
 }
 
 impl Spread {
-    /// The spread of `values`; `None` if there is none, or one that is not a number.
+    /// The spread of `values`; `None` if they are empty or contain NaN.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let sorted = sorted(values)?;
         let at = |share| quantile(&sorted, share);
@@ -40,17 +40,17 @@ impl Spread {
     }
 }
 
-/// The middle value, or the mean of the two in the middle; `None` if there is none, or one that is not a number.
+/// The middle value, or the mean of the two middle values; `None` if they are empty or contain NaN.
 pub fn median(values: &[f64]) -> Option<f64> {
     quantile(&sorted(values)?, 0.5)
 }
 
-/// The value below which this share (0 to 1) of ascending values lies, by linear interpolation between the two nearest;
-/// `None` if there is none.
+/// The value below which this share (0 to 1) of the ascending values lies, interpolated linearly between its two
+/// nearest neighbours; `None` if there are no values.
 pub fn quantile(ascending: &[f64], share: f64) -> Option<f64> {
     let at = share * ascending.len().checked_sub(1)? as f64;
     let (low, high) = (ascending[at.floor() as usize], ascending[at.ceil() as usize]);
-    // Two infinite neighbours have no difference.
+    // The difference of two infinite neighbours is NaN.
     Some(if low == high { low } else { low + (high - low) * at.fract() })
 }
 

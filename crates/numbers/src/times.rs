@@ -3,19 +3,18 @@
 use hdrhistogram::Histogram;
 use std::collections::BTreeMap;
 
-/// For who records times as they pass: 1 ns to 100 s, to three digits. All have equal bounds, so that adding one to another
-/// cannot fail.
+/// A histogram for recording times as they occur: 1 ns to 100 s, to three digits. All recorders have the same bounds,
+/// so adding one to another cannot fail.
 pub fn recorder() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("legal bounds")
 }
 
-/// How often each time occurred. It is as exact as the times that it is made of: those of a histogram are the middles of its
-/// buckets.
+/// How often each time occurred. It is as exact as its source: times from a histogram are the middles of its buckets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times(BTreeMap<u64, u64>);
 
 impl FromIterator<u64> for Times {
-    /// Of single times, ns, in any order.
+    /// From single times, ns, in any order.
     fn from_iter<I: IntoIterator<Item = u64>>(times: I) -> Self {
         let mut sorted: Vec<_> = times.into_iter().collect();
         sorted.sort_unstable();
@@ -27,7 +26,7 @@ impl FromIterator<u64> for Times {
 }
 
 impl FromIterator<(u64, u64)> for Times {
-    /// Of different times, ns, and how often each occurred.
+    /// From distinct times, ns, each with its number of occurrences.
     fn from_iter<I: IntoIterator<Item = (u64, u64)>>(counted: I) -> Self {
         Self(counted.into_iter().filter(|(_, count)| *count > 0).collect())
     }
@@ -41,23 +40,23 @@ impl Times {
         }
     }
 
-    /// Adds another's times.
+    /// Adds the times of another distribution.
     pub fn merge(&mut self, other: &Self) {
         other.counts().for_each(|(ns, count)| self.add(ns, count));
     }
 
-    /// What came since `before`, which is part of this.
+    /// The times added since `before`, an earlier state of this distribution.
     pub fn since(&self, before: &Self) -> Self {
         let had = |ns| before.0.get(&ns).copied().unwrap_or(0);
         self.counts().map(|(ns, count)| (ns, count.saturating_sub(had(ns)))).collect()
     }
 
-    /// Each time, ns, and how often it occurred, the shortest first.
+    /// Each time, ns, with its number of occurrences, the shortest first.
     pub fn counts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.0.iter().map(|(&ns, &count)| (ns, count))
     }
 
-    /// How many there are.
+    /// The number of times.
     pub fn count(&self) -> u64 {
         self.0.values().sum()
     }
@@ -67,12 +66,13 @@ impl Times {
         self.counts().fold(0, |sum: u64, (ns, count)| sum.saturating_add(ns.saturating_mul(count)))
     }
 
-    /// The longest, ns; 0 if there is none.
+    /// The longest time, ns; 0 if there is none.
     pub fn max(&self) -> u64 {
         self.0.last_key_value().map_or(0, |(&ns, _)| ns)
     }
 
-    /// The time that a share `q` (0 to 1) of them did not exceed, ns, and that one of them took; 0 if there is none.
+    /// The smallest recorded time, ns, that at least a share `q` (0 to 1) of the times do not exceed; 0 if there is
+    /// none.
     pub fn quantile(&self, q: f64) -> u64 {
         let rank = ((q * self.count() as f64).ceil() as u64).max(1);
         let mut below = 0;
@@ -83,7 +83,7 @@ impl Times {
         self.counts().find(reaches).map_or(0, |(ns, _)| ns)
     }
 
-    /// The distribution: each time, ns, and the share of times up to it.
+    /// The cumulative distribution: each time, ns, and the share of times up to it.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, f64)> + '_ {
         let all = self.count().max(1) as f64;
         let mut below = 0;
@@ -93,7 +93,7 @@ impl Times {
         })
     }
 
-    /// How many do not exceed each of these ascending bounds, ns, but the one before.
+    /// For each of these ascending bounds, ns: how many times lie above the previous bound and do not exceed this one.
     pub fn up_to(&self, bounds: &[u64]) -> Vec<u64> {
         let mut counts = vec![0; bounds.len()];
         for (ns, count) in self.counts() {

@@ -1,6 +1,6 @@
 //! Times with their units: `20us`, `1.5ms`, `300ns`, `2s`.
 
-/// Nanoseconds of a time with its unit, from 1 ns to an hour; else why not.
+/// Parses a time with its unit, from 1 ns to an hour, as nanoseconds; or says why it can't.
 pub fn nanoseconds(text: &str) -> Result<u64, String> {
     const HOUR: f64 = 3600e9;
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -18,7 +18,7 @@ pub fn nanoseconds(text: &str) -> Result<u64, String> {
     if (1.0..=HOUR).contains(&ns) { Ok(ns as u64) } else { Err("not within 1ns to 3600s".into()) }
 }
 
-/// Seconds of a time; a number without a unit is of seconds.
+/// Parses a time as seconds; a number without a unit means seconds.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) => Ok(seconds),
@@ -26,12 +26,12 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Nanoseconds of a time, or of 0, which needs no unit.
+/// Parses a time as nanoseconds; 0 needs no unit.
 pub fn nanoseconds_or_zero(text: &str) -> Result<u64, String> {
     if text == "0" { Ok(0) } else { nanoseconds(text) }
 }
 
-/// The same time in one word, as [`nanoseconds`] reads it: `20us`, `1.5ms`; exact.
+/// Formats a time in one word that [`nanoseconds`] can read: `20us`, `1.5ms`. The conversion is exact.
 pub fn word(ns: u64) -> String {
     for (factor, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")] {
         if ns >= factor {

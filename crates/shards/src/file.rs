@@ -1,4 +1,4 @@
-//! A shard's file: its header, then a result a line.
+//! A shard's file: a header, then one result per line.
 
 use crate::words::{joined, stripped, with_output};
 use crate::{Error, Shard};
@@ -13,10 +13,10 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// What lines look like; another number is another layout.
+/// Version of the file's layout.
 const FORMAT: u32 = 1;
 
-/// How every header begins.
+/// The bytes with which every header begins.
 const BEGINNING: &[u8] = b"{\"format\":";
 
 /// What decides an experiment's results.
@@ -28,8 +28,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of `program` (as people call it: `lockwright`, `cargo xtask`) with these words. `inputs` are what the results
-    /// depend on, contents of files instead of their names.
+    /// The plan of `program` (as users call it: `lockwright`, `cargo xtask`) for these words. `inputs` are the contents
+    /// of the files that the results depend on, not the files' names.
     pub fn new(
         program: &str,
         words: impl IntoIterator<Item = String>,
@@ -53,22 +53,22 @@ impl Plan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     format: u32,
-    /// As people call it.
+    /// The program's name, as users call it.
     pub(crate) program: String,
-    /// Its words, as one machine would be given them.
+    /// The command's words, as they would be for one machine.
     pub(crate) command: Vec<String>,
-    /// The release, and a hash of the sources that decide results.
+    /// The release, and a hash of the sources that affect results.
     pub(crate) version: String,
     pub(crate) sources: String,
     pub(crate) plan: String,
     pub(crate) shard: u32,
     pub(crate) of: u32,
-    /// Where it ran, in words.
+    /// A description of the machine that ran it.
     pub(crate) machine: String,
 }
 
 impl Header {
-    /// Of a shard of this build.
+    /// The header of a shard made by this build.
     pub(crate) fn new(plan: &Plan, shard: Shard, machine: String) -> Self {
         Self {
             format: FORMAT,
@@ -88,7 +88,7 @@ impl Header {
         Shard { number: self.shard, of: self.of }
     }
 
-    /// Where it ran, in words.
+    /// A description of the machine that ran it.
     pub fn machine(&self) -> &str {
         &self.machine
     }
@@ -98,26 +98,26 @@ impl Header {
         format!("shard-{}-of-{}.jsonl", self.shard, self.of)
     }
 
-    /// Is it of this build?
+    /// Was it made by this build?
     pub(crate) fn is_ours(&self) -> bool {
         self.version == env!("CARGO_PKG_VERSION") && self.sources == env!("LOCKWRIGHT_SOURCES")
     }
 
-    /// Why results of the two don't belong together.
+    /// Why the results of these two shards don't belong together.
     pub(crate) fn differs(&self, other: &Self) -> Option<&'static str> {
         if self.program != other.program {
-            return Some("is of another program");
+            return Some("belongs to another program");
         }
         if self.version != other.version || self.sources != other.sources {
             return Some("was made by another build of lockwright");
         }
         if self.plan != other.plan {
-            return Some("is of another plan");
+            return Some("belongs to another plan");
         }
-        (self.of != other.of).then_some("is of another number of shards")
+        (self.of != other.of).then_some("has another number of shards")
     }
 
-    /// The command that does what is left of a shard.
+    /// The command that finishes a shard.
     pub(crate) fn resume(&self, shard: Shard, folder: &Path) -> String {
         self.resume_as(&shard.to_string(), folder)
     }
@@ -127,7 +127,7 @@ impl Header {
         format!("{} {} --shard {shard} --resume", self.program, joined(&words))
     }
 
-    /// The same for several shards, as one line of shell.
+    /// The command that finishes several shards, as one line of shell.
     pub(crate) fn resume_all(&self, shards: &[(u32, &Path)]) -> String {
         match shards {
             [(number, folder), others @ ..] if others.iter().all(|(_, other)| other == folder) => {
@@ -147,7 +147,7 @@ impl Header {
         }
     }
 
-    /// The command as one machine would have been given it, without a folder.
+    /// The command as it would be for one machine, without a folder.
     pub(crate) fn whole(&self) -> String {
         format!("{} {}", self.program, joined(&with_output(&self.command, None)))
     }
@@ -160,18 +160,18 @@ struct Line<'a> {
     result: &'a RawValue,
 }
 
-/// Results by their jobs' keys, as JSON.
+/// Results as JSON, by the keys of their jobs.
 pub(crate) type Known = BTreeMap<String, String>;
 
-/// What a shard's file says.
+/// The contents of a shard's file.
 pub(crate) struct Contents {
     pub(crate) header: Header,
     pub(crate) known: Known,
-    /// Bytes up to the end of the last line that is whole.
+    /// Bytes up to the end of the last complete line.
     sound: u64,
 }
 
-/// Reads a shard's file; `None` if not even its header is whole.
+/// Reads a shard's file; `None` if its header is incomplete.
 pub(crate) fn read(path: &Path) -> Result<Option<Contents>, Error> {
     let failed = |error| unreadable(path, &error);
     let mut file = open(path, OpenOptions::new().read(true), 0).map_err(failed)??;
@@ -180,13 +180,17 @@ pub(crate) fn read(path: &Path) -> Result<Option<Contents>, Error> {
     parse(path, &bytes)
 }
 
-/// Opens a file as asked for, with flags more. It must be a regular file: any other, such as a pipe, may never end.
+/// Opens a file with additional flags. It must be a regular file: reading another kind, such as a pipe, may never end.
 fn open(path: &Path, how: &mut OpenOptions, flags: i32) -> io::Result<Result<File, Error>> {
     let file = how.custom_flags(libc::O_NONBLOCK | flags).open(path)?;
-    Ok(if file.metadata()?.is_file() { Ok(file) } else { Err(foreign(path, "is no regular file")) })
+    Ok(if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(foreign(path, "is not a regular file"))
+    })
 }
 
-/// It isn't a file of ours.
+/// The error for a file that isn't ours.
 fn foreign(path: &Path, why: &str) -> Error {
     let shown = path.display();
     let hint = format!("ls -l '{shown}'; take another folder, or move it away");
@@ -199,7 +203,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Option<Contents>, Error> {
     let damaged = |line: usize| {
         let path = path.display();
         Error::new(
-            format!("'{path}' is damaged: line {line} is no result"),
+            format!("'{path}' is damaged: line {line} is not a result"),
             format!("rm '{path}', and run that shard again"),
         )
     };
@@ -217,7 +221,7 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Option<Contents>, Error> {
     Ok(Some(Contents { header, known, sound: sound as u64 }))
 }
 
-/// A result more; two of one job must agree, but for what is called `time`.
+/// Adds a result. Two results of one job must be equal, except for the key that `time` names.
 pub(crate) fn add(
     known: &mut Known,
     job: String,
@@ -243,7 +247,7 @@ pub(crate) fn add(
     }
 }
 
-/// A result without all that has this key.
+/// A result, without this key at any level.
 fn without(result: &str, key: &str) -> Option<Value> {
     fn drop(value: &mut Value, key: &str) {
         match value {
@@ -260,19 +264,19 @@ fn without(result: &str, key: &str) -> Option<Value> {
     Some(value)
 }
 
-/// A shard's file that results are appended to. Nobody else appends to it meanwhile.
+/// A shard's file, open for appending. A lock keeps other processes from appending to it.
 #[derive(Debug)]
 pub(crate) struct Appended {
     file: File,
     path: PathBuf,
-    /// Results, by this process.
+    /// Number of results that this process appended.
     appended: usize,
-    /// Bytes of whole lines.
+    /// Length of the complete lines, in bytes.
     sound: u64,
 }
 
 impl Appended {
-    /// Begins a file, or goes on with it; then its header and its results are there, too.
+    /// Creates a file, or opens an existing one and reads its header and results.
     pub(crate) fn open(
         header: &Header,
         folder: &Path,
@@ -295,7 +299,7 @@ impl Appended {
                 let busy = format!("another process works on '{}'", path.display());
                 return Err(Error::new(busy, "wait for it, or take another folder"));
             }
-            // Some file systems have no locks.
+            // Some file systems don't support locks.
             Err(TryLockError::Error(_)) => {}
         }
         let mut bytes = Vec::new();
@@ -303,7 +307,7 @@ impl Appended {
         let contents = parse(&path, &bytes)?;
         let mut begun = bytes.iter().zip(BEGINNING);
         if contents.is_none() && begun.any(|(byte, expected)| byte != expected) {
-            return Err(foreign(&path, "is no shard's file"));
+            return Err(foreign(&path, "is not a shard's file"));
         }
         if let Some(contents) = &contents {
             let shown = path.display();
@@ -323,7 +327,7 @@ impl Appended {
         }
         let sound = contents.as_ref().map_or(0, |contents| contents.sound);
         let mut appended = Self { file, path, appended: 0, sound };
-        // Drops what a kill has left of a line.
+        // Drops a line that a kill left incomplete.
         appended.file.set_len(sound).map_err(|error| unwritable(&appended.path, &error))?;
         let Some(contents) = contents else {
             appended.line(&serde_json::to_string(header).expect("texts and numbers"))?;
@@ -334,10 +338,10 @@ impl Appended {
     }
 
     fn line(&mut self, line: &str) -> Result<(), Error> {
-        // In one write, and not buffered: what has returned outlives the process.
+        // One unbuffered write: once this returns, the line survives the end of the process.
         let line = format!("{line}\n");
         self.file.write_all(line.as_bytes()).map_err(|error| {
-            // A full disk takes a part of it, and the next line must not follow that.
+            // A full disk accepts only part of the line. The next line must not follow that part.
             let _ = self.file.set_len(self.sound);
             unwritable(&self.path, &error)
         })?;
@@ -345,7 +349,7 @@ impl Appended {
         Ok(())
     }
 
-    /// What was appended outlives the machine, too.
+    /// Makes what was appended survive a crash of the machine, too.
     pub(crate) fn sync(&self) -> Result<(), Error> {
         self.file.sync_data().map_err(|error| unwritable(&self.path, &error))
     }
@@ -379,7 +383,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Error {
     )
 }
 
-/// What the system says, in its words, without its number.
+/// The system's error message without its number.
 fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or_default();

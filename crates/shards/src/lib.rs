@@ -1,5 +1,5 @@
-//! Experiments in shards: a command's jobs are shared out to `n` processes, on one machine or on many; each keeps its results
-//! as they come, and one report is made of all of them.
+//! Experiments in shards. A command's jobs are divided among `n` processes, on one machine or on many. Each process
+//! keeps its results as they come, and one report is made from all of them.
 //!
 //! ```text
 //!  plan ─► shard 1/n ─► shard-1-of-n.jsonl ─┐
@@ -7,12 +7,12 @@
 //!       ─► shard n/n ─► shard-n-of-n.jsonl ─┘
 //! ```
 //!
-//! * A *plan* is what decides the results: the command's words, and what the files that they name contain. Its jobs have numbers,
-//!   and keys that stay the same. Job number `k` belongs to shard `k mod n + 1`, whatever the time and the other shards.
-//! * A shard's *file* has a header (the plan, the build, the machine) and a line of JSON for each result. A line that a kill has
-//!   torn is dropped when the shard goes on.
-//! * A [`Session`] gives a command its results, whether they are made here, were made before, or come from many files. A
-//!   command without shards is the session that owns every job and keeps nothing.
+//! * A *plan* is what determines the results: the command's words, and the contents of the files that they name. Its
+//!   jobs have numbers, and keys that stay the same. Job number `k` always belongs to shard `k mod n + 1`.
+//! * A shard's *file* has a header (the plan, the build, the machine) and a line of JSON for each result. When a shard
+//!   is resumed, it drops a line that a kill left incomplete.
+//! * A [`Session`] gives a command its results, whether they are made now, were made earlier, or come from many files.
+//!   A command without shards uses a session that owns every job and keeps nothing.
 
 mod file;
 mod merge;
@@ -30,16 +30,16 @@ use std::str::FromStr;
 /// More shards than anybody has machines.
 const MANY: u32 = 100_000;
 
-/// Which part of a plan.
+/// One part of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Shard {
-    /// From 1.
+    /// Counts from 1.
     number: u32,
     of: u32,
 }
 
 impl Shard {
-    /// All of it.
+    /// The whole plan, as one shard.
     pub const WHOLE: Self = Self { number: 1, of: 1 };
 
     /// Shard `number` of `of`; `None` if there is no such shard.
@@ -47,27 +47,27 @@ impl Shard {
         ((1..=of).contains(&number) && of <= MANY).then_some(Self { number, of })
     }
 
-    /// From 1.
+    /// The shard's number, from 1.
     pub fn number(self) -> u32 {
         self.number
     }
 
-    /// How many there are.
+    /// The number of shards.
     pub fn of(self) -> u32 {
         self.of
     }
 
-    /// Does the job of this number, from 0, belong to it?
+    /// Does the job with this number, from 0, belong to this shard?
     pub fn owns(self, job: usize) -> bool {
         Self::owner(job, self.of) == self
     }
 
-    /// How many jobs it owns of those before this number.
+    /// How many of the jobs before this number it owns.
     pub fn owned_before(self, end: u64) -> u64 {
         end.saturating_sub(u64::from(self.number) - 1).div_ceil(u64::from(self.of))
     }
 
-    /// Whose the job of this number is.
+    /// The shard that owns the job with this number.
     pub fn owner(job: usize, of: u32) -> Self {
         let number = u32::try_from(job % of as usize).expect("smaller than a u32");
         Self { number: number + 1, of }
@@ -93,7 +93,7 @@ impl FromStr for Shard {
 
 const INTERRUPTED: &str = "interrupted";
 
-/// What is wrong, and a command that helps.
+/// An error message, and a command that helps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     message: String,
@@ -105,22 +105,22 @@ impl Error {
         Self { message: message.into(), hint: hint.into() }
     }
 
-    /// Nothing is wrong: Ctrl-C ends a command before its jobs are done.
+    /// Ctrl-C ended the command before its jobs were done. This isn't a fault.
     pub fn interrupted() -> Self {
         Self::new(INTERRUPTED, "run it again")
     }
 
-    /// Was it Ctrl-C?
+    /// Was the command interrupted by Ctrl-C?
     pub fn is_interrupted(&self) -> bool {
         self.message == INTERRUPTED
     }
 
-    /// What is wrong, on one line.
+    /// The message, on one line.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The way out.
+    /// How to fix it.
     pub fn hint(&self) -> &str {
         &self.hint
     }

@@ -1,4 +1,4 @@
-//! The files of all shards, as one.
+//! Merges the files of all shards.
 
 use crate::file::{Contents, Header, Known, add, read, unreadable};
 use crate::session::Merged;
@@ -17,23 +17,24 @@ pub struct Merge {
     output: Option<PathBuf>,
 }
 
-/// Who merges.
+/// The program that merges.
 #[derive(Clone, Copy, Debug)]
 pub struct Merger {
-    /// As people call it.
+    /// The program's name, as users call it.
     pub program: &'static str,
-    /// Its subcommands that make shards. A file's header can't ask for another.
+    /// Its subcommands that make shards. Headers with other subcommands are refused.
     pub commands: &'static [&'static str],
-    /// What results of such a command call the time that they took: it differs from run to run.
+    /// For each command, the key under which its results store running times. These differ from run to run.
     pub times: &'static [(&'static str, &'static str)],
 }
 
 impl Merge {
-    /// Reads the shards' files in `folders`. `output` is where the report is to go.
+    /// Reads the shards' files in `folders`. `output` is where the report goes.
     ///
     /// # Errors
-    /// A folder has no shard; shards are of another program or build, or of a command that makes none; they are of different plans, builds, or numbers of shards; one is missing; two have different
-    /// results of one job; a file can't be read.
+    /// A folder has no shard; a shard is from another program or build, or from a command that makes none; shards are
+    /// from different plans, builds, or numbers of shards; a shard is missing; two results of one job differ; a file
+    /// can't be read.
     pub fn read(folders: &[PathBuf], output: Option<&Path>, by: Merger) -> Result<Self, Error> {
         let mut all = Self {
             headers: BTreeMap::new(),
@@ -56,11 +57,11 @@ impl Merge {
                 ));
             }
             for file in files {
-                // A folder may be named twice.
+                // The same folder may be named twice.
                 if !seen.insert(fs::canonicalize(&file).unwrap_or_else(|_| file.clone())) {
                     continue;
                 }
-                // Killed before its first line: as if it weren't there.
+                // The shard was killed before its first line. It counts as missing.
                 if let Some(contents) = read(&file)? {
                     by.check(&file, &contents.header)?;
                     all.add(&file, folder, contents, by)?;
@@ -109,7 +110,7 @@ impl Merge {
     fn check(&self, folders: &[PathBuf]) -> Result<(), Error> {
         let Some(first) = self.headers.values().next() else {
             return Err(Error::new(
-                "no shard has begun: not one header is whole",
+                "no shard has begun: no header is complete",
                 "run the shards again, with --resume",
             ));
         };
@@ -133,15 +134,15 @@ impl Merge {
         ))
     }
 
-    /// The command's words, as one machine would have been given them: to be read as that command's own.
+    /// The command's words, as they would be for one machine. Parse them as that command's own.
     ///
     /// # Panics
-    /// Never: it has at least one shard.
+    /// Never: there is at least one shard.
     pub fn words(&self) -> Vec<String> {
         with_output(&self.first().command, self.output.as_deref())
     }
 
-    /// Where the report is to go: nothing else may be written, whatever the command's words are.
+    /// Where the report goes. Nothing else may be written, whatever the command's words say.
     pub fn output(&self) -> Option<&Path> {
         self.output.as_deref()
     }
@@ -150,14 +151,14 @@ impl Merge {
         self.headers.values().next().expect("a shard was found")
     }
 
-    /// The session that knows all results, if `plan` is what the shards were made by.
+    /// The session that knows all results, if the shards were made by `plan`.
     ///
     /// # Errors
-    /// It isn't: a file that the command names has changed.
+    /// They were made by another plan: a file that the command names has changed.
     pub fn session(self, plan: &Plan) -> Result<Session, Error> {
         if plan.hash() != self.first().plan {
             return Err(Error::new(
-                "the command means something else here than where the shards were made",
+                "this command depends on files or settings that differ from when the shards were made",
                 "merge where its files (machines, traces, libraries), LOCKWRIGHT_TOPOLOGY and \
                  LOCKWRIGHT_PAUSE are as they were there",
             ));
@@ -169,26 +170,30 @@ impl Merge {
 }
 
 impl Merger {
-    /// May the header's words be used? Anybody may have written it.
+    /// May the header's words be used? Anyone could have written it.
     fn check(self, file: &Path, header: &Header) -> Result<(), Error> {
         let shown = file.display();
         if header.program != self.program {
             return Err(Error::new(
-                format!("'{shown}' is no shard of {}", self.program),
+                format!("'{shown}' is not a shard of {}", self.program),
                 "merge with the program that made it: lockwright merge, cargo xtask merge",
             ));
         }
         if !header.is_ours() {
             return Err(Error::new(
-                format!("'{shown}' was made by another build of lockwright than this one"),
+                format!("'{shown}' was made by another build of lockwright"),
                 "merge with the program that made it",
             ));
         }
         let is_known = |word: &String| self.commands.contains(&word.as_str());
         if !header.command.first().is_some_and(is_known) {
             return Err(Error::new(
-                format!("'{shown}' is of a command that makes no shards"),
-                format!("shards are made by {} {}", self.program, self.commands.join(", ")),
+                format!("'{shown}' is from a command that makes no shards"),
+                format!(
+                    "the commands that make shards: {} {}",
+                    self.program,
+                    self.commands.join(", ")
+                ),
             ));
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What a command asks for its results, wherever they come from.
+//! Where a command gets its results from.
 
 use crate::file::{Appended, Header, Known};
 use crate::words::{joined, with_output};
@@ -9,12 +9,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// A job.
+/// A unit of work with one result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Whose it is: the shard that owns this number. Jobs that belong together have the same.
+    /// The number that decides which shard owns the job. Jobs that belong together have the same number.
     pub number: usize,
-    /// Tells it from the plan's other jobs, and stays the same.
+    /// Identifies the job within its plan, and stays the same between runs.
     pub key: String,
 }
 
@@ -25,30 +25,30 @@ impl Job {
     }
 }
 
-/// An experiment's results: those that are known, and where those that are made go.
+/// An experiment's results: those already known, and a place for new ones.
 #[derive(Debug)]
 pub struct Session {
     shard: Shard,
-    /// Only this shard's results are made, and no report of them.
+    /// This session makes only one shard's results, and no report.
     is_part: bool,
     known: Known,
     file: Option<Mutex<Appended>>,
-    /// Of merged shards, or of the one that is kept.
+    /// The headers of all merged shards, or of the one shard that is kept.
     headers: Vec<Header>,
-    /// Nothing is made: all is known.
+    /// Set if all results come from merged shards.
     merged: Option<Merged>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Merged {
-    /// The command, as one machine would have been given it.
+    /// The command, as it would be for one machine.
     pub(crate) words: Vec<String>,
-    /// Where each shard's file is.
+    /// The folder of each shard's file.
     pub(crate) folders: BTreeMap<u32, PathBuf>,
 }
 
 impl Session {
-    /// Every job, and nothing is kept.
+    /// A session that does every job and keeps nothing.
     pub fn transient() -> Self {
         let (known, headers) = (Known::new(), Vec::new());
         Self { shard: Shard::WHOLE, is_part: false, known, file: None, headers, merged: None }
@@ -59,7 +59,7 @@ impl Session {
         let (shard, file) = (header.shard(), Some(Mutex::new(file)));
         let mut headers = vec![header];
         if let Some(begun) = begun {
-            // The command may be spelt otherwise by now; where the shard was begun stays.
+            // The command may now be spelled differently, but the header keeps the machine on which the shard began.
             headers[0].machine = begun.machine;
         }
         Ok(Self { shard, is_part: false, known, file, headers, merged: None })
@@ -74,12 +74,12 @@ impl Session {
         Self { shard, is_part: false, known, file: None, headers, merged: Some(merged) }
     }
 
-    /// Are there results to be made here for others to report?
+    /// Does this session only make results, leaving the report to `merge`?
     pub fn is_part(&self) -> bool {
         self.is_part
     }
 
-    /// Is every job done here, and nothing kept?
+    /// Does it do every job here, and keep nothing?
     pub fn is_transient(&self) -> bool {
         !self.keeps() && !self.is_merged()
     }
@@ -89,28 +89,27 @@ impl Session {
         self.merged.is_some()
     }
 
-    /// Is what is made kept in a file?
+    /// Does it keep new results in a file?
     pub fn keeps(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Which shard.
+    /// The shard of this session.
     pub fn shard(&self) -> Shard {
         self.shard
     }
 
-    /// The machines that results come from, with their shards, in their order. None if nothing is kept.
+    /// The shards and the machines that made them, in order; empty if nothing is kept.
     pub fn machines(&self) -> Vec<(Shard, &str)> {
         self.headers.iter().map(|header| (header.shard(), header.machine.as_str())).collect()
     }
 
-    /// Whose the job is, among the shards that were merged.
+    /// The merged shard that owns the job.
     pub fn owner(&self, job: usize) -> Shard {
         Shard::owner(job, self.headers.first().map_or(1, |header| header.of))
     }
 
-    /// The words that one machine would have been given, without the program's name; `None` if they are those of this
-    /// process.
+    /// The command's words for one machine, without the program's name; `None` if they are this process's own.
     pub fn words(&self) -> Option<Vec<String>> {
         match (&self.merged, self.headers.first()) {
             (Some(merged), _) => Some(merged.words.clone()),
@@ -118,15 +117,15 @@ impl Session {
         }
     }
 
-    /// Is the job done here, if it is not known?
+    /// Does this session do the job, unless its result is already known?
     pub fn does(&self, job: &Job) -> bool {
         !self.is_merged() && self.shard.owns(job.number)
     }
 
-    /// Its result, if it is known.
+    /// The job's result, if it is known.
     ///
     /// # Errors
-    /// The file has something else there.
+    /// The file has something else under this key.
     pub fn known<R: DeserializeOwned>(&self, key: &str) -> Result<Option<R>, Error> {
         let Some(text) = self.known.get(key) else { return Ok(None) };
         serde_json::from_str(text).map(Some).map_err(|why| {
@@ -137,7 +136,7 @@ impl Session {
         })
     }
 
-    /// Of all results that are known.
+    /// The keys of all known results.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.known.keys().map(String::as_str)
     }
@@ -147,7 +146,7 @@ impl Session {
         self.known.contains_key(key)
     }
 
-    /// Keeps a result, if this session keeps any: it outlives this process from now on.
+    /// Keeps a result, if this session keeps any. Once this returns, the result survives the end of the process.
     ///
     /// # Errors
     /// The file can't be written.
@@ -157,7 +156,7 @@ impl Session {
         file.lock().unwrap_or_else(PoisonError::into_inner).append(key, &raw)
     }
 
-    /// What was kept is on the disk from now on.
+    /// Writes all kept results to disk.
     ///
     /// # Errors
     /// The file can't be written.
@@ -166,12 +165,12 @@ impl Session {
         file.lock().unwrap_or_else(PoisonError::into_inner).sync()
     }
 
-    /// All results, in the jobs' order; `None` where this session has only a part of them.
+    /// All results, in the order of the jobs; `None` if this session has only some of them.
     ///
-    /// `run` makes those of the jobs whose places it is given, and hands each to the function that it is given, from any thread.
+    /// `run` gets the positions of the jobs to do, and a function to which it passes each result, from any thread.
     ///
     /// # Errors
-    /// Of the file; a merged shard lacks results.
+    /// The file can't be read or written; a merged shard lacks results.
     pub fn results<R: Serialize + DeserializeOwned + Send>(
         &self,
         jobs: &[Job],

@@ -1,9 +1,9 @@
-//! The command line: the flags of an experiment that can be shared out, and the command without them.
+//! The command line: the flags that divide an experiment into shards, and the command without those flags.
 
 use crate::{Error, Header, Plan, Session, Shard};
 use std::path::Path;
 
-/// How an experiment is shared out.
+/// How an experiment is divided into shards.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Flags {
     /// Do only this part, as in 3/8, and keep its results in --output; `merge` makes the report of all parts
@@ -15,16 +15,16 @@ pub struct Flags {
 }
 
 impl Flags {
-    /// Is neither given?
+    /// Is neither flag given?
     pub fn are_unused(&self) -> bool {
         self.shard.is_none() && !self.resume
     }
 
-    /// The session that they ask for. `machine` is this one, in words.
+    /// The session that these flags ask for. `machine` describes this machine.
     ///
     /// # Errors
-    /// There is no folder; the shard has been begun and `--resume` isn't given, or by another plan, or is being worked on; the
-    /// file can't be read or written.
+    /// There is no folder; the shard was begun already and `--resume` isn't given; it was begun by another plan;
+    /// another process is working on it; the file can't be read or written.
     pub fn open(
         &self,
         plan: &Plan,
@@ -41,15 +41,16 @@ impl Flags {
         let shard = self.shard.unwrap_or(Shard::WHOLE);
         let header = Header::new(plan, shard, machine());
         let session = Session::open(header, output, self.resume)?;
-        // Without --shard the report follows.
+        // Without --shard, this process also makes the report.
         Ok(if self.shard.is_some() { session.of_a_part() } else { session })
     }
 }
 
-/// The folder of the results: a flag that has another value on another machine.
+/// The flags that name the folder of the results. Their values differ from machine to machine.
 const OUTPUT: [&str; 2] = ["--output", "--out"];
 
-/// A command's words without what shares it out: as one machine would be given them. The program's name is not among them.
+/// A command's words without the flags that divide it into shards: the command for one machine. The program's name is
+/// not among them.
 pub fn stripped(words: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut words = words.into_iter();
     let mut kept = Vec::new();
@@ -64,7 +65,7 @@ pub fn stripped(words: impl IntoIterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// The same with another folder, where one was named; without one, if there is none.
+/// The words with another output folder, if they name one. With `None`, the flag is removed.
 pub(crate) fn with_output(words: &[String], output: Option<&Path>) -> Vec<String> {
     let folder = || output.map(|folder| folder.display().to_string());
     let (mut all, mut words, mut is_there) = (Vec::new(), words.iter(), false);
@@ -91,7 +92,7 @@ pub(crate) fn with_output(words: &[String], output: Option<&Path>) -> Vec<String
     all
 }
 
-/// Words as a shell reads them, in quotes only where they need them.
+/// Words joined for a shell, quoted only where necessary.
 pub(crate) fn joined(words: &[String]) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=+@%".contains(c);
     let quoted = |word: &String| match shlex::try_quote(word) {
@@ -99,7 +100,7 @@ pub(crate) fn joined(words: &[String]) -> String {
         _ => word.clone(),
     };
     let text = words.iter().map(quoted).collect::<Vec<_>>().join(" ");
-    // A terminal must not obey what a file's header says.
+    // A file's header must not be able to send control characters to the terminal.
     let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
     text.chars().map(shown).collect()
 }

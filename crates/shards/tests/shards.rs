@@ -96,7 +96,10 @@ fn a_shard_that_has_begun_goes_on_only_if_that_is_asked_for() {
     assert!(begun.message().contains("has results already"), "{begun}");
     assert!(begun.hint().ends_with("--shard 1/2 --resume"), "{begun}");
     let other = open(2, "1/2", dir.path(), true).err().unwrap();
-    assert!(other.message().contains("is of another plan: lockwright count --seed 1"), "{other}");
+    assert!(
+        other.message().contains("belongs to another plan: lockwright count --seed 1"),
+        "{other}"
+    );
     assert!(open(1, "1/2", dir.path(), true).is_ok());
 }
 
@@ -130,7 +133,7 @@ fn a_merge_refuses_what_does_not_belong_together() {
     run(&open(1, "1/2", one.path(), false).unwrap()).unwrap();
     run(&open(2, "2/2", two.path(), false).unwrap()).unwrap();
     let other = why(&folders);
-    assert!(other.message().contains("is of another plan"), "{other}");
+    assert!(other.message().contains("belongs to another plan"), "{other}");
     assert!(other.hint().contains("count --seed 2"), "{other}");
     fs::remove_file(file(&two, "2/2")).unwrap();
 
@@ -178,9 +181,9 @@ fn a_merge_refuses_a_header_before_its_words_are_used() {
     let file = file(&dir, "1/1");
     let text = fs::read_to_string(&file).unwrap();
     for (from, to, why) in [
-        ("[\"count\",", "[\"run\",\"--\",\"touch\",", "is of a command that makes no shards"),
+        ("[\"count\",", "[\"run\",\"--\",\"touch\",", "is from a command that makes no shards"),
         ("[\"count\",\"--seed\",\"1\",\"--output\",\"x\"]", "[]", "that makes no shards"),
-        ("\"program\":\"lockwright\"", "\"program\":\"rm -rf ~;\"", "is no shard of lockwright"),
+        ("\"program\":\"lockwright\"", "\"program\":\"rm -rf ~;\"", "is not a shard of lockwright"),
         ("\"sources\":\"", "\"sources\":\"0", "was made by another build"),
         ("\"version\":\"", "\"version\":\"9", "was made by another build"),
         ("\"of\":1", "\"of\":2", "shard 2 of 2 is missing"),
@@ -233,9 +236,9 @@ fn results_go_to_a_regular_file_of_ours_alone() {
     // Nobody writes to the pipe: a reader would wait for ever. No process is started to make it: until it has its own program, it
     // would hold the locks of the files that other tests have open.
     mknodat(CWD, &file, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    assert!(refused().message().contains("is no regular file"), "{}", refused());
+    assert!(refused().message().contains("is not a regular file"), "{}", refused());
     let read = merge(1, &[dir.path().into()]).err().unwrap();
-    assert!(read.message().contains("is no regular file"), "{read}");
+    assert!(read.message().contains("is not a regular file"), "{read}");
 }
 
 #[test]
@@ -245,7 +248,7 @@ fn a_merge_is_of_the_plan_that_the_command_makes_here() {
     let merged = Merge::read(&[dir.path().into()], Some(Path::new("out")), BY).unwrap();
     assert_eq!(merged.words(), words("count --seed 1 --output out"));
     let changed = merged.session(&plan(2)).err().unwrap();
-    assert!(changed.message().contains("means something else here"), "{changed}");
+    assert!(changed.message().contains("files or settings that differ"), "{changed}");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! Text for people on a terminal: lines and tables that fit, what a mistyped word meant, why a file can't be opened.
+//! Text for a terminal: lines and tables that fit, suggestions for mistyped words, causes of errors.
 
 pub mod table;
 
-/// Columns of a terminal.
+/// Width of a terminal, in columns.
 pub const WIDTH: usize = 80;
 
-/// Text whose lines are broken between words where they would be longer than a terminal's; what follows is indented.
+/// Breaks lines between words where they are too long for a terminal, and indents the continuation lines.
 pub fn wrapped(text: &str) -> String {
     let mut out = String::new();
     for (at, line) in text.lines().enumerate() {
@@ -29,7 +29,8 @@ pub fn wrapped(text: &str) -> String {
     out
 }
 
-/// `first` and the text beside it, broken where a line would be too long: what follows stands below the text.
+/// `first`, followed by the text, which is broken where a line would be too long. Continuation lines align with the
+/// text.
 pub fn beside(first: &str, text: &str) -> String {
     let indent = first.chars().count();
     let (mut lines, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
@@ -50,7 +51,7 @@ pub fn beside(first: &str, text: &str) -> String {
     lines + "\n"
 }
 
-/// The candidate that a mistyped `word` most probably meant; differences in case don't count.
+/// The candidate that a mistyped `word` most probably meant, ignoring case.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let lower = word.to_lowercase();
     candidates
@@ -59,7 +60,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
             (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate)
         })
         .min_by_key(|(distance, _)| *distance)
-        // Further away it is another word, not a typing error.
+        // A larger distance means a different word, not a typing error.
         .filter(|(distance, candidate)| *distance <= (candidate.len().max(word.len()) / 3).max(1))
         .map(|(_, candidate)| candidate)
 }

@@ -3,7 +3,7 @@
 use crate::{WIDTH, wrapped};
 use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width, presets};
 
-/// A table with this header, for people.
+/// A table with this header, formatted for people.
 pub fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table
@@ -13,13 +13,13 @@ pub fn table(header: &[&str]) -> Table {
     table
 }
 
-/// Columns that a table may take: the terminal's; without one, as many as `COLUMNS` says, or 80.
+/// The columns that a table may use: the terminal's width, or else `COLUMNS`, or else 80.
 fn width(table: &Table) -> usize {
     let said = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns >= WIDTH);
     table.width().map(usize::from).or_else(said).unwrap_or(WIDTH)
 }
 
-/// Does it fit as it is, with this many blanks between its columns?
+/// Does the table fit as it is, with this many spaces between its columns?
 pub fn fits(table: &Table, blanks: u16) -> bool {
     let mut table = table.clone();
     table.set_content_arrangement(ContentArrangement::Disabled);
@@ -34,11 +34,11 @@ fn spread(table: &mut Table, blanks: u16) {
     });
 }
 
-/// Longer cells are sentences, which may take several lines; shorter ones are names and figures.
+/// Longer cells are sentences, which may take several lines. Shorter ones are names and figures.
 const SENTENCE: usize = 24;
 
-/// Makes each column as narrow as may be: headers break between their words, and so do sentences. No word and no figure
-/// breaks. Does the table fit then?
+/// Makes each column as narrow as possible: headers and sentences break between words. No word or figure is broken.
+/// Returns whether the table then fits.
 fn narrow(table: &mut Table, blanks: u16) -> bool {
     let longest_word = |text: &str| {
         text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or_default()
@@ -69,8 +69,8 @@ fn narrow(table: &mut Table, blanks: u16) -> bool {
     total <= room
 }
 
-/// A table that fits, without blanks at the ends of its lines: closer columns come before headers and cells of several
-/// lines. Words break only where nothing else helps.
+/// A table that fits, without trailing spaces. It first moves columns closer together, then breaks headers and cells
+/// into several lines, and breaks words only if nothing else helps.
 pub fn plain(table: &Table) -> String {
     let mut table = table.clone();
     let blanks = if fits(&table, 2) { 2 } else { 1 };
@@ -84,7 +84,7 @@ pub fn plain(table: &Table) -> String {
             table.column_iter_mut().for_each(|column| {
                 column.remove_constraint();
             });
-            // The first column names what the line is of.
+            // The first column names the row.
             if let Some(first) = table.column_mut(0) {
                 first.set_constraint(ColumnConstraint::ContentWidth);
             }
@@ -93,7 +93,7 @@ pub fn plain(table: &Table) -> String {
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// A table whose rows stand in blocks: each has a heading, as long as it likes, and its rows are indented.
+/// A table whose rows form blocks. Each block has a heading of any length, and its rows are indented.
 pub fn blocks(header: &[&str], blocks: &[(String, Vec<Vec<String>>)]) -> String {
     let mut drawn = Lined::new(header);
     for (heading, rows) in blocks {
@@ -107,31 +107,31 @@ pub fn blocks(header: &[&str], blocks: &[(String, Vec<Vec<String>>)]) -> String 
     drawn.plain()
 }
 
-/// A table with lines of text between its rows, as long as they like.
+/// A table with lines of text of any length between its rows.
 pub struct Lined {
-    /// Its rows.
+    /// The table's rows.
     pub table: Table,
     lines: Vec<String>,
 }
 
 impl Lined {
-    /// With this header.
+    /// An empty table with this header.
     pub fn new(header: &[&str]) -> Self {
         Self { table: table(header), lines: Vec::new() }
     }
 
-    /// Nothing shown begins with this character.
+    /// A placeholder row. No visible text begins with this character.
     fn marker(number: usize) -> String {
         format!("\u{1}{number}")
     }
 
-    /// A line, or several, behind the last row.
+    /// Adds one or more lines of text after the last row.
     pub fn line(&mut self, text: String) {
         self.table.add_row([Self::marker(self.lines.len())]);
         self.lines.push(text);
     }
 
-    /// As [`plain`] has it.
+    /// The table as text, formatted as by [`plain`].
     pub fn plain(&self) -> String {
         let mut lines = self.lines.iter().enumerate().peekable();
         let line =

@@ -1,4 +1,4 @@
-//! `lockwright attach` on machines where it can't: the calls and the words of x86-64 are all that it knows.
+//! `lockwright attach` on other machines: it refuses, because it knows only the calls and words of x86-64.
 
 use super::{Done, From};
 use crate::hints::Failure;

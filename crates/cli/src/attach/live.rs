@@ -1,4 +1,4 @@
-//! The way there and back on x86-64, whose calls and words these modules know.
+//! Attach and detach on x86-64. The modules below know its calling convention and its relocations.
 
 mod call;
 mod image;
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 use stop::{Thread, stop_all};
 use words::{To, Two};
 
-/// How long we wait for a moment at which no thread is in the dynamic linker.
+/// How long we wait until no thread is in the dynamic linker.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Makes the process's calls lead to the library, which is loaded if need be; `lock` is the default lock that it gets.
-/// Says which one it has.
+/// Redirects the process's calls to the library, and loads it first if necessary. `lock` becomes the default lock.
+/// Returns the default lock in use.
 pub(crate) fn attach(
     process: &Process,
     from: &From,
@@ -47,15 +47,15 @@ pub(crate) fn attach(
         return Err(has_it(process));
     }
     let mailbox = Remote::find(process)?;
-    // One that was detached has the lock of then.
+    // A process that was detached earlier still has its old lock.
     let lock = lock.or((two.how(process)? == DETACHED).then_some("auto"));
     if let Some(lock) = lock {
-        // The first thread that waits takes it.
+        // The first thread that waits takes up the lock.
         mailbox.set_default(lock)?;
     }
     let done = lead(process, &two, To::Us)?.ok_or_else(|| {
         let pid = process.pid;
-        Failure::new(format!("process {pid} is attached already"))
+        Failure::new(format!("process {pid} is already attached"))
             .hint(format!("lockwright switch {pid} LOCK; or lockwright detach {pid}"))
     })?;
     let has = || {
@@ -67,11 +67,12 @@ pub(crate) fn attach(
 
 fn has_it(process: &Process) -> Failure {
     let pid = process.pid;
-    Failure::new(format!("process {pid} was started with lockwright, and has its locks already"))
+    Failure::new(format!("process {pid} was started with lockwright and already has its locks"))
         .hint(format!("lockwright switch {pid} LOCK"))
 }
 
-/// Makes the process's calls lead to glibc again. The library stays: threads may wait in it, and leave it by and by.
+/// Redirects the process's calls back to glibc. The library stays loaded: threads that wait in it leave as they get
+/// their locks.
 pub(crate) fn detach(process: &Process) -> Result<Done, Failure> {
     let pid = process.pid;
     let not_attached = || {
@@ -121,7 +122,7 @@ fn address(image: &Image<'_>, name: &str) -> Result<Option<u64>, Failure> {
     Ok(found.map(|symbol| image.base.wrapping_add(symbol.value)))
 }
 
-/// Makes the words lead there, while all threads stand still. `None`: they did so before.
+/// Redirects the words while all threads are stopped. `None`: they already lead there.
 fn lead(process: &Process, two: &Two<'_>, to: To) -> Result<Option<Done>, Failure> {
     let end = Instant::now() + PATIENCE;
     loop {
@@ -130,7 +131,7 @@ fn lead(process: &Process, two: &Two<'_>, to: To) -> Result<Option<Done>, Failur
         let begin = Instant::now();
         let threads = stop_all(process)?;
         let busy = in_linker(process, &threads)?;
-        // What was loaded meanwhile has slots, too.
+        // If a library was loaded in between, its slots must be redirected, too.
         if busy.is_none() && loaded == objects(process)? {
             let changes = two.changes(process, &places, to)?;
             let how = if to == To::Us { ATTACHED } else { DETACHED };
@@ -160,14 +161,14 @@ fn lead(process: &Process, two: &Two<'_>, to: To) -> Result<Option<Done>, Failur
     }
 }
 
-/// Which objects are loaded, and where.
+/// The loaded objects and their addresses.
 fn objects(process: &Process) -> Result<Vec<(u64, u64)>, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
     let code = maps.iter().filter(|map| map.is_code && map.path.is_absolute());
     Ok(code.map(|map| (map.start, map.end)).collect())
 }
 
-/// A thread that is in the dynamic linker: it may be about to fill a slot.
+/// A thread that is in the dynamic linker. It may be about to fill a slot.
 fn in_linker(process: &Process, threads: &[Thread]) -> Result<Option<libc::pid_t>, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
     let code: Vec<_> = maps.iter().filter(|map| map.is_code && is_linker(&map.path)).collect();

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
-    // Locks in process don't need the library: without it the bench fails only where it matters.
+    // In-process locks don't need the library. Without it, the bench fails only where it needs it.
     let library = match args.library {
         Some(path) => Ok(library::find(Some(&path))?),
         None => library::find(None).map_err(|failure| failure.to_string()),

@@ -60,7 +60,7 @@ enum Regime {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
-    // Writing comes last; if it will fail, say so first.
+    // The file is written last. If that will fail, say so first.
     launch::keep(&args.output, args.force, "a profile", "lockwright calibrate --force")?;
     launch::can_write(&args.output).map_err(|why| launch::unwritable(&args.output, &why))?;
     if args.write {
@@ -143,7 +143,7 @@ fn kind(origin: Origin) -> &'static str {
     }
 }
 
-/// Figures under what they are of: `memory.hold_ns` is `hold_ns` under `memory`.
+/// Figures grouped by what they measure: `memory.hold_ns` is `hold_ns` under `memory`.
 fn table(figures: &[Figure]) -> String {
     let mut blocks: Vec<(String, Vec<Vec<String>>)> = Vec::new();
     for figure in figures {

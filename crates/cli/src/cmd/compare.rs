@@ -123,7 +123,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     run::refuse(&file)?;
     let functions = epoch::resolve(&epoch::read(&args.epoch, true)?, &file)?;
     let library = library::find(args.library.as_deref())?;
-    // Writing comes last; that it will fail should be said first.
+    // The files are written last. If that will fail, say so first.
     for file in [&args.json, &args.html].into_iter().flatten() {
         launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
     }
@@ -229,7 +229,7 @@ impl Args {
     }
 }
 
-/// For whoever reads the results later.
+/// The options, for readers of the results.
 fn asked(args: &Args) -> serde_json::Value {
     serde_json::json!({
         "more": args.more, "less": args.less, "load": args.load, "port": args.port,
@@ -246,7 +246,7 @@ fn settings(args: &Args, emulate: Option<&str>) -> Result<Vec<Setting>, Failure>
             return Err(Failure::new(format!("'{name}' appears twice in --lock"))
                 .hint("for example --lock glibc,auto,fifo"));
         }
-        // Only the library measures epochs, and slows cores.
+        // Only the library measures epochs and slows cores down.
         let is_bare = !args.with_epochs() && emulate.is_none();
         let as_it_is = name == GLIBC && is_bare;
         let lock = (!as_it_is).then(|| machine::tuned(&name));
@@ -259,7 +259,7 @@ fn settings(args: &Args, emulate: Option<&str>) -> Result<Vec<Setting>, Failure>
     Ok(settings)
 }
 
-/// The figures in the output, in the order in which they were asked for as far as that can be told: `--more` first.
+/// The figures to find in the output: those of `--more` first, each group in the order given.
 fn patterns(args: &Args) -> Result<Vec<Pattern>, Failure> {
     let asked = args.more.iter().map(|text| (text, true));
     let asked = asked.chain(args.less.iter().map(|text| (text, false)));
@@ -288,7 +288,7 @@ fn server(args: &Args) -> Result<Option<Server>, Failure> {
     Ok(Some(Server { load, ready }))
 }
 
-/// The program as it is, even if this command itself runs under the library.
+/// Runs the program without the library, even if this command itself runs under it.
 fn without(command: &mut Command) {
     let Some(list) = env::var_os("LD_PRELOAD") else { return };
     let list = list.to_string_lossy();

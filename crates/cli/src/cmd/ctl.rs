@@ -222,7 +222,7 @@ fn set(pid: libc::pid_t, args: &SetArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-/// A lock with other options, checked.
+/// A lock with changed options, checked.
 fn with(lock: &str, options: &str) -> Result<String, Failure> {
     let (name, own) = lock.split_once(':').unwrap_or((lock, ""));
     let key = |option: &str| option.split('=').next().unwrap_or_default().to_owned();
@@ -234,7 +234,7 @@ fn with(lock: &str, options: &str) -> Result<String, Failure> {
     Ok(lock)
 }
 
-/// Changes the table, says what came of it, and with --guard takes back what is worse.
+/// Changes the table and reports the result. With --guard, reverts a change that is worse.
 fn change(
     pid: libc::pid_t,
     target: &str,
@@ -287,7 +287,7 @@ fn change(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Twelve slices of at least 50 ms, and no more than an hour.
+/// Twelve slices of at least 50 ms; no more than an hour.
 fn guard_time(seconds: f64) -> Result<Duration, Failure> {
     match (0.6..=3600.0).contains(&seconds) {
         true => Ok(Duration::from_secs_f64(seconds)),

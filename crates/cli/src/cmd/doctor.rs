@@ -116,20 +116,20 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(if verdict.is_reachable { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Can our locks serve the program?
+/// Whether our locks can serve the program.
 struct Verdict {
     is_reachable: bool,
     words: String,
     hints: Vec<String>,
 }
 
-/// What the program's files hold.
+/// What the program's files contain.
 struct Found {
-    /// Lock functions that it takes from the C library.
+    /// Lock functions that it imports from the C library.
     imports: BTreeSet<String>,
-    /// Functions that our library has.
+    /// Functions that our library replaces.
     replaced: BTreeSet<String>,
-    /// Locks that need none of them, and where they are.
+    /// Locks that need none of these functions, and where they are.
     own: BTreeMap<Whose, String>,
 }
 
@@ -160,7 +160,7 @@ impl Found {
         }
     }
 
-    /// The same, after a run with hardly any waits.
+    /// The verdict after a run with hardly any waits.
     fn verdict_without_waits(&self, program: &Program) -> Verdict {
         let verdict = self.verdict(program);
         if !verdict.is_reachable {
@@ -173,10 +173,11 @@ impl Found {
     }
 }
 
-/// What AddressSanitizer reads.
+/// The variable with AddressSanitizer's options.
 const ASAN: &str = "ASAN_OPTIONS";
 
-/// It wants to be loaded first, and can't look for leaks in a program that is traced: neither matters here.
+/// AddressSanitizer wants to be loaded first, and can't look for leaks in a traced program. Turn both checks off: they
+/// don't matter here.
 fn asan_options() -> OsString {
     let mut options = std::env::var_os(ASAN).unwrap_or_default();
     if !options.is_empty() {
@@ -186,13 +187,13 @@ fn asan_options() -> OsString {
     options
 }
 
-/// Locks of their own that are linked into the program (with an empty place), or in libraries that it loads.
+/// Locks other than pthreads' that are linked into the program (with an empty place), or into its libraries.
 fn own_locks(program: &Program, objects: &[ObjectFile]) -> BTreeMap<Whose, String> {
     let mut own = BTreeMap::new();
     let Some((first, libraries)) = objects.split_first() else { return own };
     let functions = first.symbols.iter().filter(|symbol| symbol.is_function);
     let linked = whose::linked(functions.map(|symbol| &symbol.name));
-    // A language is only a guess if its locks are seen.
+    // The language is only a guess. Drop it if the locks of std are visible.
     let made_by = program.made_by.filter(|_| !linked.contains(&Whose::RustStd));
     own.extend(linked.into_iter().chain(made_by).map(|whose| (whose, String::new())));
     for library in libraries {
@@ -202,13 +203,14 @@ fn own_locks(program: &Program, objects: &[ObjectFile]) -> BTreeMap<Whose, Strin
             own.entry(whose).or_insert_with(|| library.name.clone());
         }
     }
-    // Its locks are pthread mutexes.
+    // jemalloc's locks are pthread mutexes.
     own.remove(&Whose::Jemalloc);
     own
 }
 
 fn has_thread_sanitizer(object: &ObjectFile) -> bool {
-    // Defined: in the program if it is linked in, else in libtsan. (Our own static library refers to it weakly.)
+    // Defined: in the program if TSan is linked statically, else in libtsan. (Our own static library has a weak
+    // reference to it.)
     object.symbols.iter().any(|symbol| symbol.name == "__tsan_init")
 }
 
@@ -218,7 +220,7 @@ struct Waits {
     library: String,
     total: u64,
     ours: u64,
-    /// By object and maker, those with most waits first.
+    /// Counts by object and by lock implementation, those with most waits first.
     by_place: Vec<(String, Option<Whose>, u64)>,
 }
 
@@ -236,16 +238,16 @@ impl Waits {
         Self { library: ours.to_owned(), total, ours: own, by_place }
     }
 
-    /// Per cent of all.
+    /// A percentage of all waits.
     fn share(&self, count: u64) -> f64 {
         100.0 * count as f64 / self.total as f64
     }
 
-    /// `None`: there was no wait. If few of them are ours, another lock would change little.
+    /// `None`: nothing waited. If few of the waits are ours, another lock would change little.
     fn verdict(&self) -> Option<Verdict> {
         const FEW: f64 = 10.0;
         const MOST: f64 = 50.0;
-        // Starting and ending a thread may wait inside glibc: that says nothing.
+        // Starting and ending a thread may cause waits inside glibc. Fewer waits than this prove nothing.
         const ENOUGH: u64 = 10;
         if self.total < ENOUGH {
             return None;
@@ -279,12 +281,12 @@ fn is_lock_function(name: &str) -> bool {
         .any(|prefix| name.starts_with(prefix))
 }
 
-/// Neither locks nor waits: what glibc does there serves our locks too.
+/// Functions that neither lock nor wait. glibc's versions serve our locks, too.
 fn only_prepares(name: &str) -> bool {
     ["_init", "_destroy"].iter().any(|end| name.ends_with(end)) || name.contains("attr_")
 }
 
-/// What the program and its libraries import of these; the C library's own parts don't count.
+/// The functions of these that the program and its libraries import. The C library's own parts don't count.
 fn imports(objects: &[ObjectFile]) -> BTreeSet<String> {
     objects
         .iter()
@@ -297,7 +299,7 @@ fn imports(objects: &[ObjectFile]) -> BTreeSet<String> {
 
 fn is_libc(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // The compiler's own library locks only where code is loaded while exceptions fly.
+    // libgcc locks only when code is loaded while exceptions are thrown.
     ["libc.so", "libpthread.so", "libm.so", "libdl.so", "librt.so", "ld-linux", "libgcc_s.so"]
         .iter()
         .any(|prefix| name.starts_with(prefix))
@@ -314,7 +316,7 @@ struct Report {
 
 impl Report {
     fn fact(&mut self, label: &str, text: impl std::fmt::Display) {
-        // A program's name, as anything here, is one line.
+        // A program's name must not break the line.
         let _ = writeln!(self.text, "{label:<10}{}", shown(&text.to_string()));
     }
 
@@ -358,7 +360,7 @@ impl Report {
                 self.fact("", format!("left to glibc: {}{gloss}", names.join(" ")));
             }
         }
-        // The language has its line.
+        // The language has a line of its own.
         let own = own.iter().filter(|(whose, _)| !matches!(whose, Whose::Go | Whose::Rust));
         for (number, (whose, place)) in own.enumerate() {
             let label = if number == 0 { "own locks" } else { "" };

@@ -68,7 +68,7 @@ fn page(entry: &Entry) -> String {
     page
 }
 
-/// The C library's lock isn't in the catalogue: it is what remains without ours.
+/// The C library's lock isn't in the catalogue: it is what a program uses without our library.
 fn glibc() -> String {
     let mut page = "glibc (the C library's own)\n\n".to_owned();
     for (label, text) in [
@@ -86,7 +86,7 @@ fn glibc() -> String {
     page + "\nno options\n\ntry it: lockwright run --lock glibc -- PROGRAM\n"
 }
 
-/// The value of an option as it is typed, and of a time what that is: `10000000 ns = 10ms`.
+/// The value of an option as users type it; for a time, also with its unit: `10000000 ns = 10ms`.
 fn in_its_unit(option: &OptionSpec, value: u32) -> String {
     match option.is_time() {
         true => format!("{value} ns = {}", units::word(value.into())),
@@ -94,7 +94,7 @@ fn in_its_unit(option: &OptionSpec, value: u32) -> String {
     }
 }
 
-/// `  label     text`, with the text's lines below each other.
+/// `  label     text`, with the text's lines aligned.
 fn paragraph(page: &mut String, label: &str, text: &str) {
     page.push_str(&output::beside(&format!("  {label:<10}"), text));
 }

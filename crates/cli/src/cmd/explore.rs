@@ -187,7 +187,7 @@ pub(crate) fn main(args: Args, merged: Option<Merge>) -> Result<ExitCode, Failur
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is shared out has an end: so many schedules.
+/// Shards need a fixed number of schedules.
 fn session(args: &Args, locks: &[Subject], merged: Option<Merge>) -> Result<Session, Failure> {
     let is_shared = merged.is_some() || !args.shards.are_unused();
     if is_shared && args.time.is_some() {
@@ -216,7 +216,7 @@ fn session(args: &Args, locks: &[Subject], merged: Option<Merge>) -> Result<Sess
     shards::session(&args.shards, args.output.as_deref(), merged, names.chain(what))
 }
 
-/// What was explored, and what was found: for people, and as JSON.
+/// Reports what was explored and found, as text or JSON.
 fn tell(
     exploration: &Exploration,
     tally: &Tally,
@@ -234,7 +234,7 @@ fn tell(
     Ok(explore::as_json(exploration.subject(), tally, hit, replay))
 }
 
-/// A number of seconds, or a time with its unit.
+/// A number of seconds, or a time with a unit.
 fn time(text: &str) -> Result<Duration, Failure> {
     let read = units::seconds(text).and_then(|seconds| {
         Duration::try_from_secs_f64(seconds).map_err(|_| "not a time in seconds".to_owned())

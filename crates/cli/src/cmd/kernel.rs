@@ -110,7 +110,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             (Chosen::Processes(processes), format!("of {noun} {ids} and their children"))
         }
     };
-    // Writing comes last; that it will fail should be said first.
+    // The file is written last. If that will fail, say so first.
     if let Some(file) = &args.output {
         launch::can_write(file).map_err(|error| launch::unwritable(file, &error))?;
     }
@@ -159,7 +159,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     };
     match &args.output {
         Some(file) => fs::write(file, text).map_err(|error| launch::unwritable(file, &error))?,
-        // What the program wrote is for somebody else.
+        // Standard output belongs to the program, so the report goes to standard error.
         None if status.is_some() => output::say(&text),
         None => output::print(&text)?,
     }
@@ -193,7 +193,7 @@ fn what(args: &Args) -> Result<What, Failure> {
     }
 }
 
-/// The process of this number; a thread's will do.
+/// The process with this id, or the process of the thread with this id.
 fn process(pid: u32) -> Result<u32, Failure> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))
         .map_err(|_| Failure::new(format!("no process {pid}")).hint("pgrep --list-name SERVER"))?;
@@ -209,7 +209,7 @@ fn filtered(args: &Args, all: &[Named]) -> Vec<Named> {
     all.iter().filter(is_asked).cloned().collect()
 }
 
-/// The filters, in words.
+/// Describes the filters.
 fn filters(args: &Args) -> Vec<String> {
     let types = args.r#type.as_ref().map(|types| format!("locks of type {types}"));
     let lock = args.lock.as_ref().map(|lock| format!("the lock {lock}"));
@@ -218,7 +218,7 @@ fn filters(args: &Args) -> Vec<String> {
     [types, lock, function].into_iter().flatten().collect()
 }
 
-/// Nothing is left: says what there would have been.
+/// The filters match nothing: reports what they left out.
 fn unmatched(args: &Args, all: &[Named]) {
     let functions: BTreeSet<_> = all.iter().flat_map(|wait| &wait.callers).collect();
     let locks: BTreeSet<_> =

@@ -45,7 +45,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The word for a kind.
+/// The name of a kind.
 pub(crate) fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Front => "front",

@@ -32,7 +32,7 @@ pub(crate) fn main(args: Args, command: clap::Command) -> Result<ExitCode, Failu
     Ok(ExitCode::SUCCESS)
 }
 
-/// `man` looks for a page in the folder of its section.
+/// `man` looks for a page in its section's folder.
 fn write(dir: &Path, pages: &[Page]) -> std::io::Result<()> {
     for page in pages {
         let folder = match dir.ends_with("man1") {

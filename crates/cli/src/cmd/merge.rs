@@ -27,7 +27,7 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// All shards, and the command that they are of.
+/// All the shards, with the command that made them.
 pub(crate) fn read(args: &Args) -> Result<Merge, Failure> {
     Merge::read(&args.folders, args.output.as_deref(), shards::MERGER).map_err(shards::failure)
 }

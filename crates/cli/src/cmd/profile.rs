@@ -129,7 +129,7 @@ enum Format {
     Json,
 }
 
-/// A day is enough.
+/// At most a day.
 const LONGEST: f64 = 86_400.0;
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -152,7 +152,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Writing comes last; that it will fail should be said first.
+/// Checks that the files can be written. They are written last, so if that will fail, say so first.
 fn check(args: &Args) -> Result<(), Failure> {
     let files = [&args.output, &args.flame, &args.html, &args.pprof, &args.timeline];
     for file in files.into_iter().flatten() {
@@ -244,7 +244,7 @@ fn report_on(
     deliver(args, title, &text, "us", &observed::report::folded(outcomes))
 }
 
-/// Writes the report, and the flame graph of what is counted in `unit`.
+/// Writes the report, and a flame graph of the values counted in `unit`.
 fn deliver(
     args: &Args,
     title: &str,

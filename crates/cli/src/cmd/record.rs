@@ -56,7 +56,7 @@ pub(crate) struct Args {
 
 /// The variable that names the folder.
 const VARIABLE: &str = "LOCKWRIGHT_TRACE";
-/// The one with the number of acquisitions.
+/// The variable with the number of acquisitions.
 const LIMIT: &str = "LOCKWRIGHT_TRACE_LIMIT";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -96,7 +96,7 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     let path = find::program(name)?;
     run::refuse(&elf::inspect(&path)?)?;
     let library = library::find(args.library.as_deref())?;
-    // Writing comes last; that it will fail should be said first.
+    // The file is written last. If that will fail, say so first.
     launch::can_write(&args.output).map_err(|error| launch::unwritable(&args.output, &error))?;
     let folder = launch::folder("trace", "record")?;
     let mut command = Command::new(&path);
@@ -122,10 +122,10 @@ fn record(args: Args) -> Result<ExitCode, Failure> {
     if running > 0 {
         let are = if running == 1 { "process still runs" } else { "processes still run" };
         say(&format!("{running} {are}: what it did so far is in the trace\n"));
-        // They may still make files there.
+        // Running processes may still create files there.
         let _ = folder.keep();
     } else {
-        drop(folder); // now: a signal may end us below
+        drop(folder); // now, because a signal may end this command below
     }
     Ok(signals::end_as(status))
 }

@@ -62,7 +62,7 @@ pub(crate) struct Args {
     quiet: bool,
 }
 
-/// What `--quick` makes of the simulated time.
+/// The factor by which `--quick` shortens the simulated time.
 const QUICK: f64 = 0.1;
 
 pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Failure> {
@@ -81,7 +81,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
     if let Some(other) = &other {
         check(&chosen, other)?;
     }
-    // Writing comes last; that it will fail should be said first.
+    // The files are written last. If that will fail, say so first.
     if let Some(dir) = &args.output {
         launch::can_fill(dir).map_err(|error| unmakable(dir, &error))?;
     }
@@ -162,7 +162,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
     Ok(if missed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// All that decides the results.
+/// Everything that determines the results.
 fn inputs(
     chosen: &[(Figure, &'static Experiment)],
     other: Option<&Profile>,
@@ -208,7 +208,7 @@ fn unmakable(dir: &Path, error: &io::Error) -> Failure {
         .hint("lockwright reproduce --output DIR ...")
 }
 
-/// Can all of them be run on that machine?
+/// Checks that all chosen figures can run on that machine.
 fn check(chosen: &[(Figure, &'static Experiment)], machine: &Arc<Profile>) -> Result<(), Failure> {
     for (Figure { figure, machine: own, .. }, experiment) in chosen {
         experiment.check(machine.clone()).map_err(|error| {
@@ -222,7 +222,7 @@ fn check(chosen: &[(Figure, &'static Experiment)], machine: &Arc<Profile>) -> Re
     Ok(())
 }
 
-/// The figures of these names, each once.
+/// The figures with these names, each once.
 fn choose(words: &[String]) -> Result<Vec<(Figure, &'static Experiment)>, Failure> {
     let mut ids: Vec<&str> = Vec::new();
     for word in words.iter().flat_map(|words| words.split(',')).map(str::trim) {
@@ -249,8 +249,7 @@ fn choose(words: &[String]) -> Result<Vec<(Figure, &'static Experiment)>, Failur
     Ok(ids.into_iter().map(of).collect())
 }
 
-/// What a word that isn't a figure may mean: figures of that number in any paper, else the nearest
-/// name.
+/// Suggestions for a word that isn't a figure: figures with that number in any paper, or else the nearest name.
 fn meant<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
     let number = |id: &&&str| id.split_once('-').is_some_and(|(_, number)| number == word);
     let same: Vec<&str> = known.iter().filter(number).copied().collect();
@@ -259,5 +258,5 @@ fn meant<'k>(word: &str, known: &[&'k str]) -> Vec<&'k str> {
 
 /// The figure's own machine.
 fn of(figure: &Figure) -> Arc<Profile> {
-    Arc::new(builtin(&figure.machine).expect("targets name profiles that there are: tested"))
+    Arc::new(builtin(&figure.machine).expect("targets name existing profiles: tested"))
 }

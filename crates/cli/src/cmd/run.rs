@@ -80,7 +80,7 @@ pub(crate) struct Args {
 
 /// The variable with the default lock.
 pub(crate) const LOCK: &str = "LOCKWRIGHT_LOCK";
-/// The one with the SLO of every epoch, ns.
+/// The variable with the SLO of every epoch, ns.
 pub(super) const SLO: &str = "LOCKWRIGHT_SLO";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
@@ -143,8 +143,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The lock that we were started with. Both it and the one `asked` for, which has priority, are
-/// checked.
+/// The lock that this command inherited from its environment. Checks both it and the lock that the user `asked` for,
+/// which has priority.
 pub(crate) fn inherited_lock(asked: Option<&str>) -> Result<Option<String>, Failure> {
     let inherited = env::var_os(LOCK)
         .filter(|lock| !lock.is_empty())
@@ -157,7 +157,8 @@ pub(crate) fn inherited_lock(asked: Option<&str>) -> Result<Option<String>, Fail
     Ok(inherited)
 }
 
-/// What is emulated, as given and in words: by the option, else, if that may be, by the variable that we were started with.
+/// The emulation as given, and a description of it. The option decides; without it, the inherited variable does, if the
+/// caller allows that.
 pub(super) fn emulated(
     asked: Option<&str>,
     may_inherit: bool,
@@ -180,15 +181,15 @@ fn slo_ns(text: &str) -> Result<u64, Failure> {
     })
 }
 
-/// Runs the program as our child; afterwards its epochs go to standard error, and to `file`. `asked`: those of
-/// --epoch.
+/// Runs the program as a child of this command. At the end its epochs go to standard error, and to `file`. `asked` has
+/// the epochs of --epoch.
 fn with_stats(
     mut command: Command,
     path: &Path,
     file: Option<&Path>,
     asked: &[String],
 ) -> Result<ExitCode, Failure> {
-    // Writing comes last; that it will fail should be said first.
+    // The file is written last. If that will fail, say so first.
     let file = file.map(|file| Ok((file, launch::create(file)?))).transpose()?;
     let folder = launch::folder("stats", "run --stats")?;
     command.env(epochs::VARIABLE, folder.path());
@@ -199,7 +200,7 @@ fn with_stats(
     let status = launch::to_end(&mut command, path)?;
     let record = Record::read(folder.path())?;
     say(&epochs::report(&record, &names, &path.display().to_string()));
-    // Of several programs each epoch's name has its program's before it.
+    // If several programs ran, each epoch's name begins with its program's name.
     let ran = |name: &str| {
         let suffix = format!(": {name}");
         record.epochs().any(|(known, _)| known == name || known.ends_with(&suffix))
@@ -212,7 +213,7 @@ fn with_stats(
             .map_err(|error| launch::unwritable(name, &error))?;
     }
     if record.running > 0 {
-        // Its processes may still make files there.
+        // Its processes may still create files there.
         let _ = folder.keep();
     } else {
         drop(folder);
@@ -220,15 +221,16 @@ fn with_stats(
     Ok(signals::end_as(status))
 }
 
-/// `--stats FILE` without its `=`?
+/// Did the user write `--stats FILE` without the `=`?
 fn names_results(program: &OsStr) -> bool {
     Path::new(program).extension().is_some_and(|end| end == "json" || end == "csv")
 }
 
 /// The variables that load the library into the program and its children.
 ///
-/// AddressSanitizer refuses to start behind another library, unless told otherwise. If we put its library in front of
-/// ours, it would be in everything that the program starts, too, and would end a shell or a compiler with false leaks.
+/// AddressSanitizer refuses to start behind another library, unless told otherwise. We don't put its library in front
+/// of ours: it would also be loaded into every program that this one starts, and would end a shell or a compiler with
+/// false reports of leaks.
 pub(crate) fn under(library: &Path) -> [(&'static str, OsString); 2] {
     const ASAN: &str = "ASAN_OPTIONS";
     let mut options = env::var_os(ASAN).filter(|options| !options.is_empty()).unwrap_or_default();
@@ -239,7 +241,7 @@ pub(crate) fn under(library: &Path) -> [(&'static str, OsString); 2] {
     [("LD_PRELOAD", preload(library)), (ASAN, options)]
 }
 
-/// Ours first, then what was there.
+/// The value of LD_PRELOAD: our library first, then the previous value.
 pub(crate) fn preload(library: &Path) -> OsString {
     let mut list = library.as_os_str().to_owned();
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {

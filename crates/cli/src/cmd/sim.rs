@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use std::{fs, io};
 
-/// Entries of a timeline: what Perfetto opens in a few seconds.
+/// Maximum number of entries in a timeline: Perfetto opens this many in a few seconds.
 const TIMELINE: usize = 300_000;
 
 /// Simulate locks on another machine
@@ -145,7 +145,7 @@ pub(crate) fn main(mut args: Args, merged: Option<Merge>) -> Result<ExitCode, Fa
         }
         plan.runs[0].timeline = Some(TIMELINE);
     }
-    // Writing comes last; that it will fail should be said first.
+    // The files are written last. If that will fail, say so first.
     if let Some(dir) = &args.output {
         launch::can_fill(dir).map_err(|error| unmakable(dir, &error))?;
     }

@@ -48,7 +48,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    // If something is posted, and not taken yet, this changes that.
+    // If an earlier table is posted but not yet in force, change that one.
     let mut table = table::base(&mailbox)?;
     let mut lock = args.lock;
     if let Some(file) = args.config {
@@ -68,7 +68,7 @@ pub(crate) fn main(mut args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is not in force yet.
+/// The message for a table that isn't in force yet.
 pub(super) fn posted(process: &Process, table: &Table) -> String {
     format!(
         "{} ({}): {} is posted; it takes effect when a thread next waits for a mutex\n",

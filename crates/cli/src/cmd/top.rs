@@ -34,7 +34,7 @@ pub(crate) struct Args {
     top: usize,
 }
 
-/// Not so often that looking takes all the time, and often enough for a lease.
+/// Long enough that sampling doesn't take all the time, short enough to renew the lease.
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     let seconds = units::seconds(text)?;
     match (0.1..=3600.0).contains(&seconds) {

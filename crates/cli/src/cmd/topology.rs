@@ -29,7 +29,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What the variable says, unless it is empty.
+/// The variable's value, unless it is empty.
 pub(crate) fn from_environment() -> Option<String> {
     std::env::var(VARIABLE).ok().filter(|spec| !spec.is_empty())
 }
@@ -50,7 +50,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What this machine tells about itself.
+/// What this machine reports about itself.
 fn read() -> Box<Topology> {
     let mut topology = Box::new(Topology::new());
     topology.read(b"/sys");
@@ -66,7 +66,8 @@ pub(crate) fn check(spec: &str) -> Result<(), Failure> {
 /// The variable by which the library emulates slower cores.
 pub(crate) const EMULATE: &str = "LOCKWRIGHT_EMULATE";
 
-/// Would the library emulate this? Says in words how slow which cores are. `who` gave it.
+/// Checks that the library would emulate this, and describes how slow each core is. `who` names the source of the
+/// value.
 pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> {
     known_classes(spec, "emulated machine", who)?;
     let mut topology = read();
@@ -90,11 +91,11 @@ pub(crate) fn check_emulation(spec: &str, who: &str) -> Result<String, Failure> 
     })
 }
 
-/// A mistyped class would be one of its own.
+/// Refuses a mistyped class, which would otherwise become a new class.
 fn known_classes(spec: &str, what: &str, who: &str) -> Result<(), Failure> {
     misspelt_class(spec).map_or(Ok(()), |(name, meant)| {
         Err(Failure::new(format!("bad {what} '{spec}' ({who}): unknown class '{name}'"))
-            .hint(format!("did you mean '{meant}'? A name of your own must be less similar")))
+            .hint(format!("did you mean '{meant}'? A new class must have a less similar name")))
     })
 }
 
@@ -115,7 +116,7 @@ fn list(cpus: &[usize]) -> String {
     }
 }
 
-/// An override that this very machine accepts.
+/// An override that this machine accepts.
 fn example(online: &[usize]) -> String {
     match online.split_at(online.len() / 2) {
         ([], all) => format!("big:{}", list(all)),

@@ -107,7 +107,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
             .hint("lockwright tune --output DIR ...")
     })?;
 
-    // Other locks ignore it, but the flag needs a value.
+    // Other locks ignore the SLO, but the flag needs a value.
     let middle = ((low as f64) * (high as f64)).sqrt() as u64;
     let command = |setting: &Setting| {
         let (lock, slo) = match setting {
@@ -222,7 +222,7 @@ pub(super) fn limit(seconds: f64) -> Result<Duration, Failure> {
         .hint("for example --time 5"))
 }
 
-/// `NAME=FUNCTION[@pPERCENTILE]` with an SLO, as `run --epoch` wants it. Each run overrides that SLO.
+/// Converts `NAME=FUNCTION[@pPERCENTILE]` to `run --epoch`'s form, which includes an SLO. Each run overrides that SLO.
 fn with_slo(text: &str, slo_ns: u64) -> Result<String, Failure> {
     let (function, percentile) = text.split_once('@').map_or((text, None), |(f, p)| (f, Some(p)));
     if function.replace("::", "").contains(':') {

@@ -55,7 +55,7 @@ const HERE: &str = "here.toml";
 
 pub(crate) fn main(args: Args) -> Result<ExitCode, Failure> {
     let (profile, text) = read(&args.profile)?;
-    // Writing comes last; that it will fail should be said first.
+    // The files are written last. If that will fail, say so first.
     if let Some(folder) = &args.output {
         launch::can_fill(folder).map_err(|why| unwritable(folder, &why))?;
     }
@@ -141,7 +141,7 @@ fn unwritable(path: &Path, why: &std::io::Error) -> Failure {
         .hint("lockwright validate --output DIR")
 }
 
-/// Times to three digits; the files have more.
+/// The table, with times to three digits. The files have more.
 fn table(rows: &[Row]) -> String {
     let mut blocks: Vec<(String, Vec<Vec<String>>)> = Vec::new();
     for row in rows {

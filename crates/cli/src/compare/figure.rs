@@ -1,4 +1,4 @@
-//! What is compared: figures that every run has, and figures that the program prints.
+//! The figures to compare: those that every run has, and those that the program prints.
 
 use crate::hints::Failure;
 use lockwright_numbers::format::{si, time};
@@ -14,32 +14,32 @@ pub(crate) struct Figure {
     pub(crate) more: bool,
     /// Are its values nanoseconds?
     pub(crate) is_time: bool,
-    /// What the run has used: it is shown, and decides nothing.
+    /// Does it measure what the run used? Then it is shown, but doesn't affect the verdict.
     pub(crate) is_cost: bool,
 }
 
 impl Figure {
-    /// Nanoseconds, of which less is better.
+    /// A time in nanoseconds; less is better.
     pub(crate) fn time(name: impl Into<String>) -> Self {
         Self { name: name.into(), more: false, is_time: true, is_cost: false }
     }
 
-    /// A number, of which less is better.
+    /// A number; less is better.
     pub(crate) fn count(name: impl Into<String>) -> Self {
         Self { name: name.into(), more: false, is_time: false, is_cost: false }
     }
 
-    /// A number a second, of which more is better.
+    /// A number per second; more is better.
     pub(crate) fn rate(name: impl Into<String>) -> Self {
         Self { name: name.into(), more: true, is_time: false, is_cost: false }
     }
 
-    /// The same, as what a run has used.
+    /// Marks it as a cost, which doesn't affect the verdict.
     pub(crate) fn into_cost(self) -> Self {
         Self { is_cost: true, ..self }
     }
 
-    /// A value, for people.
+    /// Formats a value.
     pub(crate) fn shown(&self, value: f64) -> String {
         match value {
             _ if self.is_time => time(value),
@@ -48,23 +48,24 @@ impl Figure {
         }
     }
 
-    /// How many times as good as `base` is `value`?
+    /// How many times as good as `base` `value` is.
     pub(crate) fn ratio(&self, value: f64, base: f64) -> f64 {
         if self.more { value / base } else { base / value }
     }
 }
 
-/// A figure in the program's output.
+/// Finds a figure in the program's output.
 #[derive(Debug)]
 pub(crate) struct Pattern {
     pub(crate) figure: Figure,
     regex: Regex,
-    /// Which group is the number.
+    /// The index of the group that matches the number.
     group: usize,
 }
 
 impl Pattern {
-    /// By a regular expression with a group, which is the number; the group's name, if it has one, is the figure's.
+    /// Parses a regular expression with a group that matches the number. The group's name, if any, becomes the figure's
+    /// name.
     pub(crate) fn read(text: &str, more: bool, number: usize) -> Result<Self, Failure> {
         let flag = if more { "--more" } else { "--less" };
         let example = format!(r"for example {flag} 'rate: (?<rate>[0-9.]+)'");
@@ -89,8 +90,8 @@ impl Pattern {
         Ok(Self { figure, regex, group })
     }
 
-    /// The last one that is there: programs tell how far they are before they tell the result. `Ok(None)`: there is none;
-    /// `Err`: a text that is not a number above 0, so it has no ratio.
+    /// The last match, because programs print their progress before the result. `Ok(None)`: no match; `Err`: the text
+    /// isn't a number above 0, so it has no ratio.
     pub(crate) fn find(&self, output: &str) -> Result<Option<f64>, String> {
         let found = self.regex.captures_iter(output).filter_map(|groups| groups.get(self.group));
         let Some(text) = found.last().map(|group| group.as_str()) else { return Ok(None) };
@@ -106,7 +107,7 @@ impl Pattern {
     }
 }
 
-/// `1,234,567.8`: not a decimal comma.
+/// Matches `1,234,567.8`, but not a decimal comma.
 fn has_thousands(text: &str) -> bool {
     let whole = text.split('.').next().unwrap_or(text);
     let mut groups = whole.split(',');

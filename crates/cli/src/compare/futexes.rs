@@ -1,5 +1,5 @@
-//! Futex calls of a program and its children, counted by the kernel. Each system call of the whole machine takes a little longer
-//! meanwhile, so they are counted while a program warms up, not while it is measured.
+//! Counts futex calls of a program and its children, using a tracepoint. While it is active, every system call on the
+//! machine takes a little longer. So calls are counted during the warm-up, not during the measurement.
 
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
@@ -10,11 +10,11 @@ use std::path::PathBuf;
 /// The kernel's event.
 const EVENT: &str = "events/syscalls/sys_enter_futex/id";
 
-/// Can futex calls be counted here?
+/// Whether futex calls can be counted here.
 pub(crate) enum Futexes {
     /// The event's number.
     Counted(u64),
-    /// Why not, and a command that mends it.
+    /// The reason why not, and a command that fixes it.
     Not(&'static str, &'static str),
 }
 
@@ -42,7 +42,7 @@ impl Futexes {
                 "tracefs can't be read",
                 "sudo mount -o remount,mode=755 /sys/kernel/tracing",
             ),
-            // Ourselves, to see whether we may.
+            // Try it on this process first, to see whether we are allowed to.
             Some(id) if count(id, 0).is_ok() => Self::Counted(id),
             Some(_) => Self::Not(
                 "the kernel doesn't let us open this event",
@@ -51,7 +51,7 @@ impl Futexes {
         }
     }
 
-    /// Counts those of a process, its threads to come and its children, from now on.
+    /// Counts the calls of a process, its future threads and its children, from now on.
     pub(crate) fn of(&self, pid: libc::pid_t) -> Option<Counter> {
         let Self::Counted(id) = self else { return None };
         let mut counter = count(*id, pid).ok()?;

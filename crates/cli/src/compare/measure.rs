@@ -1,4 +1,5 @@
-//! Rounds of runs: each has every setting once, in an order that rotates. They end when every comparison is clear.
+//! Rounds of runs. Each round runs every setting once, in an order that rotates. Rounds end when every comparison is
+//! clear.
 
 use super::Setting;
 use super::outcome::Comparison;
@@ -9,27 +10,27 @@ use lockwright_bench::is_look;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// Rounds of programs that take long.
+/// Maximum number of rounds of long programs.
 const ROUNDS: usize = 60;
 
-/// More of them than this are not worth their sorting.
+/// Maximum number of rounds of any program: sorting more isn't worth it.
 const MOST: usize = 2000;
 
-/// Programs that end soon run more often: as long as a comparison has not taken this long.
+/// Short programs run for more rounds: at least until the comparison has taken this long.
 const AWHILE: Duration = Duration::from_secs(60);
 
 /// How much is measured.
 pub(crate) struct Extent {
-    /// Rounds, at most; `None`: [`ROUNDS`], and on for as long as it has not taken [`AWHILE`].
+    /// Maximum number of rounds. `None`: [`ROUNDS`], or more until [`AWHILE`] has passed.
     pub(crate) rounds: Option<usize>,
-    /// Runs of each setting before them, which don't count.
+    /// Warm-up runs of each setting, which don't count.
     pub(crate) warm_up: usize,
-    /// A smaller difference doesn't count: 0.05 is five per cent.
+    /// Smaller differences don't count: 0.05 is five per cent.
     pub(crate) margin: f64,
     pub(crate) quiet: bool,
 }
 
-/// A run that came to its end.
+/// A run that was completed.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Run {
     pub(crate) setting: usize,
@@ -41,17 +42,17 @@ pub(crate) struct Run {
 /// The result.
 #[derive(Default)]
 pub(crate) struct Measured {
-    /// Of whole rounds.
+    /// The runs of complete rounds.
     pub(crate) runs: Vec<Run>,
-    /// How many.
+    /// Number of rounds.
     pub(crate) rounds: usize,
-    /// Did they end because all was clear?
+    /// Did they end because everything was clear?
     pub(crate) stopped: bool,
-    /// The first run of each setting, which warmed it up.
+    /// The first run of each setting, as its warm-up.
     pub(crate) first: Vec<Run>,
-    /// Was there a Ctrl-C, or another signal that ends us?
+    /// Did Ctrl-C, or another signal that ends this command, arrive?
     pub(crate) interrupted: bool,
-    /// What kept us from finishing.
+    /// The failure that ended the measurement.
     pub(crate) failure: Option<Failure>,
 }
 
@@ -127,13 +128,14 @@ fn rounds(
     Ok(false)
 }
 
-/// Whose turn is it? The order rotates, and every second round goes backwards: nobody always runs after the same one.
+/// Which setting comes next? The order rotates, and every second round goes backwards, so no setting always runs after
+/// the same one.
 fn in_turn(turn: usize, round: usize, many: usize) -> usize {
     let turn = if round.is_multiple_of(2) { many - 1 - turn } else { turn };
     (turn + round / 2) % many
 }
 
-/// Has the run a figure by which it can be compared?
+/// Does the run have a figure that allows a comparison?
 fn something_decides(figures: &Figures) -> Result<(), Failure> {
     match figures.first() {
         Some((figure, _)) if !figure.is_cost => Ok(()),

@@ -1,4 +1,4 @@
-//! What the runs say: each setting against the first one, figure by figure; and which lock to take.
+//! Evaluates the runs: compares each setting with the first one, figure by figure, and recommends a lock.
 
 use super::Setting;
 use super::figure::Figure;
@@ -10,9 +10,10 @@ use serde::Serialize;
 /// One figure under one setting.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Cell {
-    /// Over the rounds; `None`: its runs don't have the figure.
+    /// The values over all rounds; `None`: the runs don't have this figure.
     pub(crate) values: Option<Spread>,
-    /// How many times as good as the first setting's, round by round; `None`: it is the first, or can't be told.
+    /// How many times as good as the first setting it is, from the rounds' ratios; `None`: it is the first setting, or
+    /// there are too few rounds.
     pub(crate) to_first: Option<Interval>,
     pub(crate) finding: Option<Finding>,
 }
@@ -21,29 +22,29 @@ pub(crate) struct Cell {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) figure: Figure,
-    /// In the order of the settings.
+    /// One cell per setting, in order.
     pub(crate) cells: Vec<Cell>,
 }
 
-/// All of it.
+/// The whole comparison.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Comparison {
-    /// The first one decides.
+    /// The first row decides.
     pub(crate) rows: Vec<Row>,
     pub(crate) margin: f64,
-    /// Which setting to take: the best of those that are better than the first one.
+    /// The recommended setting: the best of those that are better than the first one.
     pub(crate) best: Option<usize>,
-    /// Those that are better than the first one, too, and not surely worse than the best.
+    /// Other settings that are better than the first one, and not certainly worse than the best.
     pub(crate) as_good: Vec<usize>,
 }
 
-/// A figure's value in a setting's run of a round.
+/// A figure's value in one setting's run of one round.
 fn value(runs: &[Run], figure: &Figure, setting: usize, round: usize) -> Option<f64> {
     let run = runs.iter().find(|run| run.setting == setting && run.round == round)?;
     run.figures.iter().find(|(known, _)| known == figure).map(|(_, value)| *value)
 }
 
-/// How many times as good is `setting` as `base`?
+/// How many times as good `setting` is as `base`.
 fn compare(runs: &[Run], figure: &Figure, setting: usize, base: usize) -> Option<Interval> {
     let rounds = runs.iter().map(|run| run.round).max().unwrap_or(0);
     let ratios: Vec<f64> = (1..=rounds)
@@ -103,13 +104,13 @@ impl Comparison {
         self.rows.first().filter(|row| !row.figure.is_cost)
     }
 
-    /// Has every setting its finding?
+    /// Does every setting have a finding?
     pub(crate) fn is_clear(&self) -> bool {
         let found = |cell: &Cell| cell.finding.is_some_and(|finding| finding != Finding::Unclear);
         self.first().is_some_and(|row| row.cells[1..].iter().all(found))
     }
 
-    /// Figures in which a setting is surely worse than the first one.
+    /// Figures in which a setting is certainly worse than the first one.
     pub(crate) fn costs(&self, setting: usize) -> impl Iterator<Item = (&Figure, Interval)> {
         self.rows.iter().skip(1).filter_map(move |row| {
             let cell = &row.cells[setting];

@@ -1,4 +1,4 @@
-//! What a comparison is written as: text, JSON, HTML.
+//! The report of a comparison, as text, JSON and HTML.
 
 use super::Setting;
 use super::figure::Figure;
@@ -12,16 +12,16 @@ use maud::html;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// Everything that a report names.
+/// Everything that a report mentions.
 pub(crate) struct Report<'a> {
     pub(crate) machine: Machine,
     /// The emulated machine; `None`: a real one.
     pub(crate) emulated: Option<&'a str>,
-    /// This command as typed, without folders.
+    /// The command as typed, without folders.
     pub(crate) command: String,
     /// The program's name.
     pub(crate) program: &'a str,
-    /// The program and its arguments, as a shell takes them.
+    /// The program and its arguments, quoted for a shell.
     pub(crate) words: &'a str,
     pub(crate) settings: &'a [Setting],
     pub(crate) measured: &'a Measured,
@@ -29,11 +29,11 @@ pub(crate) struct Report<'a> {
     pub(crate) warm_up: usize,
     /// Were epochs measured in each run?
     pub(crate) with_epochs: bool,
-    /// The load and what it waits for, and the figures that were asked for.
+    /// The load, the condition it waits for, and the requested figures.
     pub(crate) asked: Value,
     /// Did a run fail?
     pub(crate) failed: bool,
-    /// Why futex calls are not counted, and what mends it.
+    /// Why futex calls are not counted, and how to fix that.
     pub(crate) uncounted: Option<(&'a str, &'a str)>,
 }
 
@@ -50,7 +50,7 @@ impl Report<'_> {
         self.machine.source(self.origin())
     }
 
-    /// How much was measured, and why not more.
+    /// How much was measured, and why it ended.
     fn extent(&self) -> String {
         let plural =
             |many: usize, what: &str| format!("{many} {what}{}", if many == 1 { "" } else { "s" });
@@ -73,12 +73,12 @@ impl Report<'_> {
         &self.settings[0].name
     }
 
-    /// Per cent, as it was asked for.
+    /// The margin in per cent.
     fn margin(&self) -> f64 {
         (1000.0 * self.outcome.margin).round() / 10.0
     }
 
-    /// What is printed.
+    /// The printed report.
     pub(crate) fn text(&self) -> String {
         let mut text = output::wrapped(&format!("{}\n{}", self.source(), self.extent())) + "\n\n";
         let header = ["", "median", "[min .. max]", &format!("to {}", self.base()), "surely"];
@@ -102,7 +102,7 @@ impl Report<'_> {
         (format!("{}, {} is better{decides}", row.figure.name, wanted(&row.figure)), rows)
     }
 
-    /// What was found of each setting, and what to do.
+    /// What was found about each setting, and what to do.
     fn verdict(&self) -> Vec<String> {
         let Some(first) = self.outcome.first() else { return Vec::new() };
         let others = self.settings.iter().zip(&first.cells).skip(1);
@@ -146,7 +146,7 @@ impl Report<'_> {
         }
     }
 
-    /// What else there is to know.
+    /// Further notes for the user.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let base = self.base();
@@ -238,7 +238,7 @@ impl Report<'_> {
         })
     }
 
-    /// One page that needs nothing else: no network, no script.
+    /// One self-contained page: no network, no script.
     pub(crate) fn page(&self) -> String {
         let base = self.base();
         let row = |row: &Row, at: usize| {
@@ -310,7 +310,7 @@ impl Report<'_> {
                 Some(ratio) => {
                     Some(Range { middle: ratio.middle, low: ratio.low, high: ratio.high })
                 }
-                // The first is compared with itself; others of too few rounds with nothing.
+                // The first setting has ratio 1 to itself. Others with too few rounds have none.
                 None => std::ptr::eq(cell, &row.cells[0]).then(|| Range::exactly(1.0)),
             },
         );
@@ -342,7 +342,7 @@ fn cells(name: &str, figure: &Figure, cell: &Cell) -> Vec<String> {
     vec![name.to_owned(), median, range, ratio, surely]
 }
 
-/// Two decimals, and no more than three digits before them say anything.
+/// Two decimals, but no more digits than mean something.
 fn two(ratio: f64) -> String {
     match ratio {
         0.0..0.0995 => format!("{ratio:.4}"),
@@ -368,7 +368,7 @@ fn times(figure: &Figure, interval: &Interval) -> String {
 
 /// `99.9 %`.
 fn percent(share: f64) -> String {
-    // Rounded down: nothing is certain.
+    // Rounded down, because nothing is certain.
     format!("{} %", (share * 1000.0).floor() / 10.0)
 }
 

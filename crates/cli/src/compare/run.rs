@@ -1,4 +1,4 @@
-//! One run: the program to its end, or a server while a load runs; and the figures of it.
+//! One run and its figures: either the program runs to its end, or a server runs while it is under load.
 
 use super::Setting;
 use super::figure::{Figure, Pattern};
@@ -21,36 +21,36 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::{NamedTempFile, TempDir};
 
-/// What is run.
+/// What to run.
 pub(crate) struct What<'a> {
     /// The program under a setting.
     pub(crate) command: &'a dyn Fn(&Setting) -> Command,
     /// Its name, for messages.
     pub(crate) program: &'a str,
     pub(crate) server: Option<&'a Server>,
-    /// The figures in its output, or in its load's.
+    /// The figures to find in its output, or in the output of its load.
     pub(crate) patterns: &'a [Pattern],
     /// A run ends after this time.
     pub(crate) limit: Option<Duration>,
     pub(crate) futexes: &'a Futexes,
-    /// Are epochs measured in each run? (In the first ones they are in any case.)
+    /// Measure epochs in each run? (The first runs always do.)
     pub(crate) with_epochs: bool,
 }
 
 /// The figures of a run. The first one decides.
 pub(crate) type Figures = Vec<(Figure, f64)>;
 
-/// Output of a run that is looked at: its end.
+/// Only this much of the end of a run's output is searched.
 const OUTPUT: u64 = 16 << 20;
 
-/// Who runs it: what takes the terminal's signals, and what shows that it goes on.
+/// The terminal's side of a run: it handles signals and shows progress.
 pub(crate) struct Desk<'a> {
     pub(crate) watch: &'a Watch,
     pub(crate) bar: &'a ProgressBar,
 }
 
-/// A run; `None`: interrupted. The first one of a setting is also asked which lock the library serves, and its futex calls are
-/// counted.
+/// Does one run; `None`: interrupted. In the first run of a setting, also asks the library which lock it serves, and
+/// counts futex calls.
 pub(crate) fn once(
     what: &What<'_>,
     setting: &Setting,
@@ -69,7 +69,7 @@ pub(crate) fn once(
         server.ready.check_nobody()?;
     }
     let mut command = (what.command)(setting);
-    // Without epochs this would be a file that nobody needs.
+    // Without epochs, this file would have no use.
     if setting.lock.is_some() && (what.with_epochs || is_first) {
         command.env(epochs::VARIABLE, run.folder.path());
     }
@@ -109,30 +109,30 @@ pub(crate) fn once(
     run.figures(&program, load, futexes).map(Some)
 }
 
-/// What the library in the program has said.
+/// The library's answers to the question which lock it serves.
 #[derive(Default)]
 struct Answer {
     asked: Option<Instant>,
-    /// The last answer: the lock that it serves, or why there is none.
+    /// The last answer: the lock that it serves, or why it serves none.
     last: Option<Result<String, Failure>>,
-    /// Answers in a row, at some distance, that there is none.
+    /// Number of consecutive answers, some time apart, that there is no library.
     without: u32,
 }
 
-/// A run that is going on.
+/// A run in progress.
 struct Run<'a> {
     what: &'a What<'a>,
     setting: &'a Setting,
-    /// For its epochs.
+    /// Folder for its epochs.
     folder: TempDir,
-    /// Of the program.
+    /// The program's output.
     output: NamedTempFile,
-    /// What the library should serve, if it is asked.
+    /// The lock that the library should serve, if we ask.
     lock: Option<&'a str>,
     answer: RefCell<Answer>,
 }
 
-/// A load that has ended: how long it took, and what it wrote.
+/// A load that has ended: its duration and its output.
 struct Loaded {
     ended: Ended,
     output: NamedTempFile,
@@ -158,7 +158,7 @@ impl Run<'_> {
     }
 
     fn finish(&self, program: Running, desk: &Desk<'_>) -> Result<Ended, Failure> {
-        // A short program is asked at once, and a longer one again and again.
+        // Asks a short program at once, and a longer one repeatedly.
         let began = Instant::now();
         while self.lock.is_some() && began.elapsed() < Duration::from_millis(50) {
             self.ask(program.id(), Duration::ZERO);
@@ -181,7 +181,7 @@ impl Run<'_> {
         }
     }
 
-    /// Asks the library in a process which lock it serves, unless that was done less than `pause` ago.
+    /// Asks the library in a process which lock it serves, unless we asked less than `pause` ago.
     fn ask(&self, id: libc::pid_t, pause: Duration) {
         let mut answer = self.answer.borrow_mut();
         if self.lock.is_none() || answer.asked.is_some_and(|asked| asked.elapsed() < pause) {
@@ -194,7 +194,7 @@ impl Run<'_> {
         };
         let said = asked();
         answer.asked = Some(Instant::now());
-        // A process that is ending has nothing left to answer with.
+        // A process that is ending can no longer answer.
         if mappings(id).is_ok_and(|all| !all.is_empty()) {
             match &said {
                 Ok(_) => answer.without = 0,
@@ -204,9 +204,10 @@ impl Run<'_> {
         }
     }
 
-    /// Did the library serve the lock that we asked for? Else glibc's would be measured under its name.
+    /// Did the library serve the lock that we asked for? If not, we would report glibc's figures under its name.
     fn judge(&self) -> Result<(), Failure> {
-        /// After fewer answers it may not be there *yet*: a program may have to wait for its CPU, and so may we.
+        /// After fewer answers, the library may just not be loaded *yet*: the program, or this command, may have waited
+        /// for a CPU.
         const MANY: u32 = 5;
         let Some(lock) = self.lock else { return Ok(()) };
         let Answer { last, without, .. } = self.answer.take();
@@ -224,7 +225,7 @@ impl Run<'_> {
         }
     }
 
-    /// The server's end, and its load's; `None`: interrupted.
+    /// How the server and its load ended; `None`: interrupted.
     fn under_load(
         &self,
         program: Running,
@@ -239,7 +240,7 @@ impl Run<'_> {
             match server.ready.is_now(left, desk) {
                 Some(true) if !program.has_ended() => break,
                 Some(_) => {
-                    // Children that end wake us: it is time that should pass.
+                    // Children that end wake us, but we want to wait for the full time.
                     let pause = Instant::now() + Duration::from_millis(20);
                     while let Some(left) = pause.checked_duration_since(Instant::now()) {
                         interrupted |= is_interrupt(desk.watch.next(Some(left)));
@@ -322,7 +323,7 @@ impl Run<'_> {
             }
         }
         let whole = load.as_ref().map_or(program, |load| &load.ended);
-        // A run that we ended was as long as we wanted.
+        // The length of a run that we ended was our choice, so it isn't a figure.
         if !matches!(whole.end, End::TimeUp) {
             figures.push((Figure::time("time"), nanoseconds(whole.wall)));
         }
@@ -349,7 +350,7 @@ impl Run<'_> {
         Ok(figures)
     }
 
-    /// It ended badly.
+    /// The error for a run that failed.
     fn failed(&self, how: &str) -> Failure {
         let last = last_line(&end_of(self.output.path()));
         let (program, setting) = (self.what.program, &self.setting.name);
@@ -362,7 +363,7 @@ impl Run<'_> {
     }
 }
 
-/// A copy of what was written, which stays.
+/// Keeps a copy of the output, and returns its path.
 fn keep(wrote: &Path) -> String {
     let copied = || -> io::Result<String> {
         let mut file = NamedTempFile::with_prefix("lockwright-compare-")?;
@@ -376,7 +377,7 @@ fn nanoseconds(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-/// For what a program writes.
+/// A file for a program's output.
 fn temporary() -> Result<NamedTempFile, Failure> {
     NamedTempFile::new().map_err(|error| {
         Failure::new(format!("cannot make a temporary file: {}", cause(&error)))
@@ -384,21 +385,21 @@ fn temporary() -> Result<NamedTempFile, Failure> {
     })
 }
 
-/// What was written, or the end of it.
+/// The output, or the end of it.
 fn end_of(path: &Path) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(path)?;
         let all = file.metadata()?.len();
         file.seek(SeekFrom::Start(all.saturating_sub(OUTPUT)))?;
         let mut bytes = Vec::new();
-        file.take(OUTPUT).read_to_end(&mut bytes)?; // somebody may still write
+        file.take(OUTPUT).read_to_end(&mut bytes)?; // a program may still write to it
         Ok(bytes)
     };
     String::from_utf8_lossy(&read().unwrap_or_default()).into_owned()
 }
 
 fn last_line(output: &str) -> String {
-    /// Of the last line.
+    /// Only this much of the last line is shown.
     const MOST: usize = 200;
     let last = output.split(['\n', '\r']).map(str::trim).rfind(|line| !line.is_empty());
     last.map_or(String::new(), |line| format!(": {}", line.chars().take(MOST).collect::<String>()))

@@ -1,4 +1,4 @@
-//! A server: it is started for each run, and what is measured is a load that another command puts on it.
+//! Servers: each run starts the server, and another command puts load on it, which is measured.
 
 use super::run::Desk;
 use crate::hints::Failure;
@@ -8,31 +8,31 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long the server of the last run may still answer.
+/// How long the previous run's server may still answer.
 const GONE: Duration = Duration::from_secs(3);
 
-/// How long a server may take until it is ready.
+/// How long a server may take to become ready.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How one sees that it is ready.
+/// How to tell that the server is ready.
 #[derive(Debug)]
 pub(crate) enum Ready {
-    /// Something accepts connections at this port of the machine.
+    /// Something accepts connections on this local port.
     Port(u16),
-    /// This command of the shell ends with 0.
+    /// This shell command succeeds.
     Command(String),
 }
 
-/// A load, and when it may begin.
+/// A load, and the condition for it to begin.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// A command of the shell.
+    /// A shell command.
     pub(crate) load: String,
     pub(crate) ready: Ready,
 }
 
 impl Ready {
-    /// Is it now? A command has `left` to say so. `None`: interrupted.
+    /// Is the server ready now? A command has `left` to finish. `None`: interrupted.
     pub(crate) fn is_now(&self, left: Duration, desk: &Desk<'_>) -> Option<bool> {
         match self {
             Self::Port(port) => Some(answers(*port)),
@@ -48,7 +48,7 @@ impl Ready {
         }
     }
 
-    /// For messages.
+    /// A description for messages.
     pub(crate) fn words(&self) -> String {
         match self {
             Self::Port(port) => format!("nothing answers on port {port}"),
@@ -56,7 +56,8 @@ impl Ready {
         }
     }
 
-    /// Before the server is started nobody should answer: we would measure another one. The last one may still be going.
+    /// Checks that nothing answers before the server starts, so that we don't measure another server. The previous
+    /// run's server may still be ending.
     pub(crate) fn check_nobody(&self) -> Result<(), Failure> {
         let Self::Port(port) = self else { return Ok(()) };
         let began = Instant::now();
@@ -71,19 +72,19 @@ impl Ready {
     }
 }
 
-/// Does anybody accept connections there?
+/// Does anything accept connections there?
 fn answers(port: u16) -> bool {
     let places: [SocketAddr; 2] =
         [(Ipv4Addr::LOCALHOST, port).into(), (Ipv6Addr::LOCALHOST, port).into()];
     let limit = Duration::from_millis(500);
     places.iter().any(|place| match TcpStream::connect_timeout(place, limit) {
-        // To a port that nobody listens at one may be connected by chance: with oneself.
+        // Connecting to a port without a listener can succeed by chance: the socket connects to itself.
         Ok(made) => made.local_addr().ok() != made.peer_addr().ok(),
         Err(_) => false,
     })
 }
 
-/// A command of the shell.
+/// Runs a command with the shell.
 pub(crate) fn shell(command: &str) -> Command {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]);

@@ -1,4 +1,4 @@
-//! A running process's epochs: read, and given another SLO.
+//! A running process's epochs: reads them, and changes their SLOs.
 
 use crate::hints::{Failure, nearest};
 use crate::mailbox;
@@ -14,44 +14,44 @@ use std::fmt;
 use std::mem::offset_of;
 use std::str::FromStr;
 
-/// More blocks than that are a circle.
+/// A list with more blocks must contain a cycle.
 const BLOCKS: usize = 1 << 16;
 
-/// Where a process keeps them.
+/// Where a process keeps its epochs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Remote {
     at: u64,
 }
 
-/// An epoch that has an SLO, or that has been executed.
+/// An epoch that has an SLO, or that was executed at least once.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Epoch {
     pub(crate) id: usize,
     pub(crate) name: String,
     /// `None`: not known yet.
     pub(crate) slo_ns: Option<u64>,
-    /// A command, or LOCKWRIGHT_SLO, has set it.
+    /// Was it set by a command or by LOCKWRIGHT_SLO?
     pub(crate) is_set: bool,
     /// As a share.
     pub(crate) percentile: f64,
-    /// The threads' windows, the smallest and the largest, ns; `None`: no thread has one.
+    /// The smallest and the largest of the threads' windows, ns; `None`: no thread has one.
     pub(crate) windows_ns: Option<(u32, u32)>,
-    /// Executions so far, or since the last look, in all threads; it wraps.
+    /// Executions in all threads, in total or since the last look; it wraps.
     #[serde(skip)]
     pub(crate) ended: u32,
-    /// Those of them that missed the SLO.
+    /// How many of them missed the SLO.
     #[serde(skip)]
     pub(crate) missed: u32,
 }
 
-/// An SLO that somebody sets, whatever the program says, ns; `None`: the program's own again.
+/// An SLO that overrides the program's, ns; `None`: restore the program's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slo(pub(crate) Option<u64>);
 
 impl FromStr for Slo {
     type Err = String;
 
-    /// A time, or `own`.
+    /// Parses a time, or `own`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "own" => Ok(Self(None)),
@@ -69,7 +69,7 @@ impl fmt::Display for Slo {
     }
 }
 
-/// A process's epochs, looked at again and again.
+/// A process's epochs, read repeatedly.
 pub(crate) struct Followed {
     remote: Remote,
     before: Vec<Epoch>,
@@ -105,7 +105,7 @@ impl Followed {
     }
 }
 
-/// A table of what they did in this time.
+/// A table of what the epochs did in this time.
 pub(crate) fn text(epochs: &[Epoch], seconds: f64) -> String {
     let mut drawn = table(&["epoch", "ended/s", "missed", "SLO", "set", "windows"]);
     for epoch in epochs {
@@ -133,7 +133,7 @@ pub(crate) fn text(epochs: &[Epoch], seconds: f64) -> String {
     plain(&drawn)
 }
 
-/// The same for programs: an array.
+/// A JSON array of what the epochs did in this time.
 pub(crate) fn json(epochs: &[Epoch], seconds: f64) -> Result<Value, Failure> {
     let one = |epoch: &Epoch| -> Result<Value, Failure> {
         let mut value = serde_json::to_value(epoch).map_err(Failure::new)?;
@@ -145,7 +145,7 @@ pub(crate) fn json(epochs: &[Epoch], seconds: f64) -> Result<Value, Failure> {
 }
 
 impl Epoch {
-    /// Does the user call it that?
+    /// Does the user's `name` mean this epoch?
     fn is(&self, name: &str) -> bool {
         self.name == name || self.id < NUMBERED && name.parse() == Ok(self.id)
     }
@@ -160,7 +160,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 }
 
 impl Remote {
-    /// Of the preloaded library, or of the program's own runtime.
+    /// Finds the epochs of the preloaded library, or of the runtime that is linked into the program.
     pub(crate) fn find(process: &Process) -> Result<Self, Failure> {
         let at = mailbox::symbol_in(process, SYMBOL)?;
         let mut head = [0; 16];
@@ -172,7 +172,7 @@ impl Remote {
         Ok(Self { at })
     }
 
-    /// All of them, by id.
+    /// All epochs, by id.
     pub(crate) fn read(self, process: &Process) -> Result<Vec<Epoch>, Failure> {
         let mut all = vec![0; size_of::<Epochs>()];
         process.read(self.at, &mut all)?;
@@ -224,7 +224,8 @@ impl Remote {
         let mut names = [0; NAME];
         epochs.retain(|epoch| {
             let name = u64_at(&all, offset_of!(Epochs, names) + epoch.id * size_of::<u64>());
-            // One that is set before it begins counts as well, unless all are.
+            // An epoch with an SLO counts even before its first execution, unless a command set that SLO: it may
+            // have set the SLOs of all.
             name != 0 || epoch.ended != 0 || (epoch.slo_ns.is_some() && !epoch.is_set)
         });
         for epoch in &mut epochs {
@@ -240,7 +241,7 @@ impl Remote {
         Ok(epochs)
     }
 
-    /// Gives the epochs of this name (`all`: all that there are) an SLO. Returns their names.
+    /// Sets the SLO of the epochs with this name (`all`: every epoch). Returns their names.
     pub(crate) fn set_slo(
         self,
         process: &Process,

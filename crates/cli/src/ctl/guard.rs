@@ -1,11 +1,12 @@
-//! `--guard`: is the process better off under the new table than under the old one?
+//! `--guard`: does the process do better under the new table than under the old one?
 //!
-//! Both have their turns, in slices: old, new, new, old, ... So a load that changes meanwhile disturbs both alike, and what is
-//! compared are pairs (`lockwright_bench::Interval`, as in `compare`).
+//! The tables alternate in time slices: old, new, new, old, ... So a change of the load affects both alike, and pairs
+//! of slices are compared (`lockwright_bench::Interval`, as in `compare`).
 //!
-//! Contended acquisitions are no throughput: a better lock has fewer of them. So throughput is what the user's command counts, or
-//! else the epochs that end. The percentile of waits has the same flaw, since short waits disappear first. So what decides is how many
-//! waits were longer than the old table's P99: per epoch or request if these are counted, or else per second.
+//! Contended acquisitions don't measure throughput: a better lock has fewer of them. So throughput comes from the
+//! user's command, or else from the number of completed epochs. The percentile of waits has the same flaw, because
+//! short waits disappear first. So the decision uses the number of waits that were longer than the old table's P99: per
+//! epoch or request if these are counted, or else per second.
 
 use super::epochs;
 use super::judge::{Judged, Slice, Waited, choose, judge};
@@ -23,43 +24,43 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Slices under each table: as many as tell something.
+/// Slices under each table: as few as give a clear result.
 const ROUNDS: usize = 12;
-/// This part of a slice lets what was under way end.
+/// This fraction of a slice lets operations that began earlier finish.
 const SETTLE: u32 = 10;
 
 /// What to do.
 pub(crate) struct Guard<'a> {
     pub(crate) pid: libc::pid_t,
-    /// Where the process has its table, and its epochs: to find them takes longer than all the rest.
+    /// Where the process has its table and its epochs. Finding them takes longer than everything else.
     pub(crate) mailbox: Remote<'a>,
     pub(crate) epochs: epochs::Remote,
     pub(crate) old: &'a Table,
     pub(crate) new: &'a Table,
     pub(crate) target: &'a Target,
-    /// How long each of the two is measured.
+    /// How long to measure each of the two.
     pub(crate) time: Duration,
-    /// A command that prints how much the program has done so far.
+    /// A command that prints how much work the program has done so far.
     pub(crate) counter: Option<&'a str>,
     pub(crate) quiet: bool,
 }
 
-/// What came of it.
+/// How a guarded switch ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum End {
     Kept,
     RolledBack,
-    /// By Ctrl-C; the old table is back.
+    /// Ctrl-C interrupted it; the old table is back in force.
     Interrupted,
 }
 
-/// What was measured, and which lock stays.
+/// What was measured, and which lock the process keeps.
 #[derive(Debug, Serialize)]
 pub(crate) struct Guarded {
     #[serde(flatten)]
     judged: Judged,
-    /// The lock until now, and the new one.
+    /// The old lock and the new one.
     before: String,
     after: String,
     pub(crate) end: End,
@@ -80,7 +81,7 @@ impl Guarded {
 }
 
 impl Guard<'_> {
-    /// Measures, decides, and does what follows.
+    /// Measures, decides, and keeps or reverts the change.
     pub(crate) fn run(&self) -> Result<Guarded, Failure> {
         lockwright_bench::catch_interrupts();
         let mut posted = self.old.words();
@@ -88,7 +89,7 @@ impl Guard<'_> {
         let (slices, is_interrupted) = match measured {
             Ok(measured) => measured,
             Err(failure) => {
-                // It may be gone, which is no second failure.
+                // The process may have ended; don't report that as a second failure.
                 let _ = self.put(self.old, &mut posted);
                 return Err(failure);
             }
@@ -111,16 +112,16 @@ impl Guard<'_> {
         let mut rounds = Vec::new();
         for round in 0..ROUNDS {
             let mut pair = [Slice::default(), Slice::default()];
-            // Old, new, new, old: so half as many switches will do.
+            // Old, new, new, old: this order needs only half as many switches.
             for which in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
                 let table = [self.old, self.new][which];
                 bar.set_message(["before", "after"][which]);
                 if !self.put(table, posted)? && round == 0 {
                     return Err(Failure::new(format!(
-                        "no thread of process {} has had to wait for a mutex since the switch: nothing to compare",
+                        "no thread of process {} has waited for a mutex since the switch: nothing to compare",
                         self.pid
                     ))
-                    .hint("without --guard it is posted, and takes effect as soon as one has to"));
+                    .hint("without --guard, the switch takes effect as soon as a thread waits"));
                 }
                 pair[which] = self.slice(&mut watched, slice)?;
                 bar.inc(1);
@@ -135,7 +136,7 @@ impl Guard<'_> {
         Ok((rounds, false))
     }
 
-    /// Puts a table in force, unless it is. Is it in force now?
+    /// Posts a table, unless it is in force. Returns whether it is in force now.
     fn put(&self, table: &Table, posted: &mut String) -> Result<bool, Failure> {
         let process = Process::open(self.pid)?;
         let mailbox = self.mailbox.of(&process);
@@ -159,7 +160,7 @@ impl Guard<'_> {
         watched.look()?;
         let before = self.counts()?;
         let begun = Instant::now();
-        // In pieces, for Ctrl-C.
+        // In short pieces, to react to Ctrl-C.
         let length = time - time / SETTLE;
         while begun.elapsed() < length && !interrupted() {
             sleep((length - begun.elapsed().min(length)).min(Duration::from_millis(50)));
@@ -195,7 +196,7 @@ impl Guard<'_> {
         Ok(slice)
     }
 
-    /// What the user's command says, executions of epochs, and misses.
+    /// The count of the user's command, executed epochs, and missed SLOs.
     fn counts(&self) -> Result<(Option<f64>, u32, u32), Failure> {
         let counted = self.counter.map(counted).transpose()?;
         let process = Process::open(self.pid)?;
@@ -207,7 +208,7 @@ impl Guard<'_> {
     }
 }
 
-/// The number that a command prints last.
+/// The last number that a command prints.
 fn counted(command: &str) -> Result<f64, Failure> {
     let fail = |why: &str| {
         Failure::new(format!("--counter '{command}' {why}")).hint(

@@ -1,4 +1,4 @@
-//! What the slices of `--guard` say: which figures there are, and whether one of them is worse.
+//! Evaluates the slices of `--guard`: which figures they have, and whether one of them is worse.
 
 use crate::compare::figure::Figure;
 use crate::observed::snapshot::Of;
@@ -10,14 +10,14 @@ use lockwright_numbers::format::time;
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// A difference of less than this doesn't count.
+/// Smaller differences don't count.
 const MARGIN: f64 = 0.05;
 
-/// What a lock's waiters did in a slice.
+/// What the waiters of one lock did in a slice.
 #[derive(Clone, Debug)]
 pub(super) struct Waited {
     pub(super) of: Of,
-    /// By the table that was in force, it is one of those that are switched.
+    /// Is it one of the switched locks, by the table that was in force?
     pub(super) is_meant: bool,
     pub(super) ns: f64,
     pub(super) times: Times,
@@ -28,7 +28,7 @@ pub(super) struct Waited {
 pub(super) struct Slice {
     pub(super) locks: Vec<Waited>,
     pub(super) seconds: f64,
-    /// What the user's command counts.
+    /// The count of the user's command.
     pub(super) counted: Option<f64>,
     pub(super) epochs: f64,
     pub(super) missed: f64,
@@ -36,8 +36,8 @@ pub(super) struct Slice {
     pub(super) times: Times,
 }
 
-/// The waits of the locks that are switched, in all slices. A lock's place tells which ones those are only while the new table is in
-/// force; they are the same under the old one.
+/// The waits of the switched locks, in all slices. Only the new table shows which locks those are; the old slices use
+/// the same set.
 pub(super) fn choose(mut slices: Vec<[Slice; 2]>) -> Vec<[Slice; 2]> {
     let all = slices.iter().flatten().flat_map(|slice| &slice.locks);
     let meant: BTreeSet<Of> = all.filter(|lock| lock.is_meant).map(|lock| lock.of).collect();
@@ -50,7 +50,7 @@ pub(super) fn choose(mut slices: Vec<[Slice; 2]>) -> Vec<[Slice; 2]> {
     slices
 }
 
-/// A figure of each slice, old and new, and how many times as good the new one is.
+/// A figure of each slice, old and new, with how many times as good the new one is.
 #[derive(Debug, Serialize)]
 struct Row {
     figure: Figure,
@@ -59,13 +59,13 @@ struct Row {
     interval: Option<Interval>,
 }
 
-/// What the slices say.
+/// The evaluation of all slices.
 #[derive(Debug, Serialize)]
 pub(super) struct Judged {
     pub(super) finding: Finding,
     #[serde(rename = "figures")]
     rows: Vec<Row>,
-    /// Of all waits, old and new.
+    /// P99 of all waits, old and new.
     wait_p99_ns: [Option<u64>; 2],
     /// Is throughput among the figures?
     throughput_known: bool,
@@ -109,7 +109,7 @@ pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
             if each().all(|slice| slice.counted.is_some()) { "counted/s" } else { "epochs/s" };
         rows.push(Row::new(Figure::rate(name), slices, move |slice| done(slice) / slice.seconds));
     }
-    // One more of each, so that none is not infinitely good.
+    // Add one to each, so that zero misses isn't infinitely good.
     if each().any(|slice| slice.missed > 0.0) {
         let figure = Figure::count("missed SLOs/1000 epochs");
         rows.push(Row::new(figure, slices, |slice| {
@@ -126,7 +126,7 @@ pub(super) fn judge(slices: &[[Slice; 2]]) -> Judged {
             (long as f64 + 1.0) / of
         }));
     }
-    // A saturated lock has as many waiting whatever is done meanwhile.
+    // A saturated lock keeps the same number of threads waiting, whatever its throughput.
     let waiting = Row::new(Figure::count("threads waiting"), slices, |slice| {
         (slice.wait_ns + 1.0) / slice.seconds / 1e9
     });
@@ -173,7 +173,7 @@ impl Judged {
     }
 }
 
-/// Worse in one thing is worse. Better in one, and worse in none, is better.
+/// Worse in one figure means worse. Better in one and worse in none means better.
 fn verdict(findings: &[Finding]) -> Finding {
     let first = [Finding::Worse, Finding::Better, Finding::Unclear];
     first.into_iter().find(|finding| findings.contains(finding)).unwrap_or(Finding::Same)
@@ -185,7 +185,8 @@ mod tests {
 
     const ROUNDS: usize = 12;
 
-    /// Rounds in which the old table does 1000 a second and waits 100 us; the new one by these factors.
+    /// Rounds in which the old table does 1000 operations per second and waits 100 us; the new one differs by these
+    /// factors.
     fn slices(throughput: f64, long: u64, epochs: bool) -> Vec<[Slice; 2]> {
         let slice = |factor: f64, long: u64, round: usize| {
             let drift = 1.0 + round as f64 * 0.3 + ((round * 7) % 5) as f64 * 0.004;

@@ -17,27 +17,27 @@ use serde_json::{Value, json};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// For how long the process counts for us if we are killed.
+/// How long the process keeps counting for this command if the command is killed.
 pub(crate) fn lease(time: Duration) -> Duration {
     time + Duration::from_secs(3)
 }
 
-/// What a process's locks are, and what they did for a while.
+/// A process's locks, and what they did in a period of time.
 pub(crate) struct List {
     pid: libc::pid_t,
     name: String,
     level: Level,
     table: Table,
     posted: Option<Table>,
-    /// `None`: nobody has ever had to wait.
+    /// `None`: no thread has ever had to wait.
     outcome: Option<Observed>,
-    /// With executions and misses in that time.
+    /// Executions and misses are those of that period.
     epochs: Vec<Epoch>,
     elapsed: Duration,
 }
 
 impl List {
-    /// Looks for that long.
+    /// Observes the process for that long.
     pub(crate) fn look(
         pid: libc::pid_t,
         duration: Duration,
@@ -46,7 +46,7 @@ impl List {
     ) -> Result<Self, Failure> {
         let (level, mut followed) = {
             let process = Process::open(pid)?;
-            Remote::find(&process)?.table()?; // runs without us: said before the look
+            Remote::find(&process)?.table()?; // fails at once if the library isn't loaded
             let level = Live::find(&process)?.level(&process)?;
             (level, Followed::begin(&process)?)
         };
@@ -101,7 +101,7 @@ impl List {
         text
     }
 
-    /// The lock that serves it.
+    /// The rule that serves the lock.
     fn rule(&self, lock: &Ranked) -> &str {
         match lock.kind {
             Kind::Mutex => self.table.lock_at(lock.place),

@@ -1,4 +1,4 @@
-//! A process's counts: a copy of them, and counting anew.
+//! A process's counts: copies them, or resets them.
 
 use crate::hints::{Failure, cause};
 use crate::launch;
@@ -23,7 +23,7 @@ fn open(process: &Process) -> Result<(File, PathBuf), Failure> {
     })
 }
 
-/// Copies what it has counted to a file, which `profile --read` reads.
+/// Copies the process's counts to a file that `profile --read` reads.
 pub(crate) fn dump(process: &Process, to: &Path) -> Result<(), Failure> {
     let (from, path) = open(process)?;
     let target = launch::create(to)?;
@@ -38,7 +38,7 @@ pub(crate) fn dump(process: &Process, to: &Path) -> Result<(), Failure> {
     copy(&from, &target).map_err(fail)
 }
 
-/// Most of a segment is holes, and so is most of its copy.
+/// Copies only the data: most of a segment consists of holes, and the copy keeps them.
 fn copy(from: &File, to: &File) -> io::Result<()> {
     let length = from.metadata()?.len();
     to.set_len(length)?;
@@ -57,7 +57,7 @@ fn copy(from: &File, to: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// All counts are 0, and the process counts on. Returns how many locks had counts.
+/// Sets all counts to 0 while the process goes on counting. Returns the number of locks that had counts.
 pub(crate) fn reset(process: &Process) -> Result<usize, Failure> {
     let (_, path) = open(process)?;
     let fail = |error: &io::Error| {

@@ -1,4 +1,4 @@
-//! Which locks the user means.
+//! The locks that the user means.
 
 use crate::elf::ObjectFile;
 use crate::hints::{Failure, nearest};
@@ -9,19 +9,19 @@ use crate::table::Table;
 use lockwright_symbols::Symboliser;
 use std::collections::BTreeSet;
 
-/// A part of a process's locks.
+/// A set of a process's locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Every mutex: the default, and no rules.
     All,
     /// The mutexes that no rule names.
     Default,
-    /// The mutexes of these rules' targets.
+    /// The mutexes that these rule targets select.
     Rules(Vec<String>),
 }
 
 impl Target {
-    /// By its name. `locks`: those that have been contended.
+    /// Finds the target with this name. `locks` are those that have been contended.
     pub(crate) fn find(
         process: &Process,
         text: &str,
@@ -59,7 +59,7 @@ impl Target {
         Err(unknown(process, text, &objects, &locks))
     }
 
-    /// Gives these mutexes a lock in a table; `None`: that of the other rules. Says what it was, and what is lost.
+    /// Gives these mutexes a lock in a table; `None` removes their own rule.
     pub(crate) fn put(&self, table: &mut Table, lock: Option<&str>) {
         match (self, lock) {
             (Self::All, Some(lock)) => {
@@ -72,7 +72,7 @@ impl Target {
         }
     }
 
-    /// The lock that these mutexes have by a table, as far as it names them.
+    /// The lock that the table's rules give these mutexes, if they name them.
     pub(crate) fn lock<'a>(&self, table: &'a Table) -> &'a str {
         let rule = match self {
             Self::Rules(targets) => table.rules.iter().find(|rule| targets.contains(&rule.target)),
@@ -81,7 +81,7 @@ impl Target {
         rule.map_or(&table.default, |rule| &rule.lock)
     }
 
-    /// Does this lock belong to it, under a table in which its rules have their places?
+    /// Does this lock belong to the target, under a table that contains the target's rules?
     pub(crate) fn has(&self, table: &Table, lock: &Lock) -> bool {
         match self {
             Self::All => true,
@@ -96,12 +96,12 @@ impl Target {
     }
 }
 
-/// The target of a rule for the mutex at an address.
+/// The rule target for the mutex at an address.
 pub(crate) fn absolute(address: u64) -> String {
     format!("mutex:+{address:#x}-{:#x}", address + MUTEX_SIZE)
 }
 
-/// `0x7f12`, and what the list says behind it: `0x7f12, of work`, `0x7f12 [heap]`.
+/// Parses `0x7f12`, ignoring what the list adds to it: `0x7f12, of work`, `0x7f12 [heap]`.
 fn address(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x")?;
     let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
@@ -127,7 +127,7 @@ fn at(process: &Process, text: &str, address: u64) -> Result<Vec<String>, Failur
     Ok(vec![absolute(address)])
 }
 
-/// The mutex at an offset in a variable.
+/// Rule targets for the mutex at an offset in a variable.
 fn inside(objects: &[ObjectFile], variable: &str, offset: &str) -> Option<Vec<String>> {
     let offset = u64::from_str_radix(offset, 16).ok()?;
     let whole = named(objects, variable, false);
@@ -142,7 +142,7 @@ fn inside(objects: &[ObjectFile], variable: &str, offset: &str) -> Option<Vec<St
     parts.filter(|parts| !parts.is_empty())
 }
 
-/// The program, and the libraries that it has loaded.
+/// The program and its loaded libraries.
 fn objects(process: &Process) -> Result<Vec<ObjectFile>, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
     let mut seen = BTreeSet::new();
@@ -151,11 +151,11 @@ fn objects(process: &Process) -> Result<Vec<ObjectFile>, Failure> {
     let mut objects = Vec::new();
     for map in maps.iter().filter(|map| map.is_file() && is_code(&map.path)) {
         let name = map.path.file_name().unwrap_or_default().display().to_string();
-        // Our own functions call nobody's lock.
+        // Our own functions don't call locks.
         if !seen.insert(map.path.clone()) || name.contains("lockwright") && map.path != program {
             continue;
         }
-        // One that is gone by now can't be named.
+        // A file that no longer exists can't be read.
         objects.extend(ObjectFile::read(&process.sees(&map.path), name));
     }
     Ok(objects)
@@ -185,7 +185,7 @@ fn unknown(
     }
 }
 
-/// The locks that a process has contended for, by the names that the list gives them.
+/// The locks of a process that have been contended, by the names that the list shows.
 pub(crate) fn contended(process: &Process) -> Vec<(String, u64)> {
     use crate::observed::{live::Live, outcome::outcome};
     let look = || -> Result<Vec<(String, u64)>, Failure> {
@@ -195,7 +195,7 @@ pub(crate) fn contended(process: &Process) -> Vec<(String, u64)> {
         let seen = outcome(&snapshot, &mut symbols, 0, 0);
         Ok(seen.locks.into_iter().map(|lock| (lock.name, lock.address)).collect())
     };
-    look().unwrap_or_default() // only names: who asked for one that is not there hears so
+    look().unwrap_or_default() // used only to match names: an error just means no match
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Epochs for people (a table), for programs (JSON) and for tables (CSV).
+//! Epochs as a table, JSON and CSV.
 
 use super::{ClassNames, Record, Verdict, judge, judge_class, share, tail};
 use crate::output::{self, shown};
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-/// Where figures come from.
+/// The origin of figures.
 pub(crate) struct Origin<'a>(pub(crate) Option<&'a str>);
 
 impl Origin<'_> {
@@ -57,7 +57,7 @@ fn executed(epoch: &Epoch) -> Vec<&ClassStats> {
     epoch.classes.iter().filter(|class| class.count > 0).collect()
 }
 
-/// A block for each epoch: a line for each class, and one for all together.
+/// One block per epoch: a line for each class, and one for all classes together.
 pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
     let mut percentiles: Vec<_> = record.epochs().map(|(_, epoch)| percentile(epoch)).collect();
     percentiles.dedup();
@@ -100,7 +100,7 @@ pub(crate) fn table(record: &Record, names: &ClassNames) -> String {
     output::blocks(&header, &blocks)
 }
 
-/// The reason for the verdict, in one line.
+/// The reason for the verdict.
 pub(crate) fn explain(epoch: &Epoch, names: &ClassNames) -> String {
     let (slo, at) = (time(epoch.slo_ns as f64), percentile(epoch));
     let worst = executed(epoch).into_iter().max_by_key(|class| (tail(epoch, class), class.class));
@@ -128,7 +128,7 @@ pub(crate) fn explain(epoch: &Epoch, names: &ClassNames) -> String {
     }
 }
 
-/// What `run --stats` prints: whose epochs these are, the table, why, and what else should be known.
+/// The output of `run --stats`: which epochs these are, the table, the reasons, and notes.
 pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> String {
     let program = shown(program);
     if record.processes == 0 {
@@ -160,7 +160,7 @@ pub(crate) fn report(record: &Record, names: &ClassNames, program: &str) -> Stri
     text
 }
 
-/// Why nobody gave way, if all executions ended on cores of one class.
+/// Why no thread stood by, if all executions ended on cores of one class.
 fn one_class(record: &Record, names: &ClassNames) -> Option<String> {
     let mut used: Vec<u8> = record
         .epochs()
@@ -179,7 +179,7 @@ fn one_class(record: &Record, names: &ClassNames) -> Option<String> {
     })
 }
 
-/// Writes all figures to `file`: CSV if its `name` ends so, else JSON.
+/// Writes all figures to `file`: CSV if `name` ends in .csv, else JSON.
 pub(crate) fn write(
     record: &Record,
     names: &ClassNames,
@@ -208,7 +208,7 @@ fn json_class(epoch: &Epoch, class: &ClassStats) -> Value {
     })
 }
 
-/// Everything, with the figures' units in their names.
+/// All figures, with units in their names.
 pub(crate) fn json(record: &Record, names: &ClassNames) -> Value {
     let epochs = record.epochs().map(|(name, epoch)| {
         let classes = executed(epoch).into_iter().map(|class| {
@@ -254,7 +254,7 @@ pub(crate) fn csv_header() -> [&'static str; 16] {
     ]
 }
 
-/// One row for each class of each epoch, and one for all together.
+/// One row for each class of each epoch, and one for all classes together.
 pub(crate) fn csv_rows(record: &Record, names: &ClassNames) -> Vec<[String; 16]> {
     let mut rows = Vec::new();
     for (name, epoch) in record.epochs() {
@@ -327,7 +327,7 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= output::WIDTH), "{text}");
         assert!(text.contains("P99.9 4.78 ms") && text.contains("6,510 (0.99 %)"), "{text}");
         assert!(text.contains("violations") && text.contains("percentile"), "{text}");
-        // Two lines of header at most, two headings, three lines of each epoch.
+        // At most two lines of header, two headings, and three lines for each epoch.
         assert!((9..=10).contains(&text.lines().count()), "{text}");
     }
 

@@ -1,4 +1,4 @@
-//! Explorations that are shared out: a fixed number of schedules, in blocks.
+//! Explorations in shards: a fixed number of schedules, divided into blocks.
 
 use lockwright_shards::{Error, Job, Session, Shard};
 use lockwright_sim::explore::{Block, Exploration, Hit, Mutant, Search, Subject, Tally, Total};
@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-/// Schedules of a block: a second of work, or less.
+/// Number of schedules in a block: at most a second of work.
 const BLOCK: u64 = 1024;
 
-/// What is explored, and by whom.
+/// What to explore, and the session that does it.
 pub(crate) struct Shared<'a> {
     pub(crate) search: Search,
     pub(crate) session: &'a Session,
-    /// One after the other, each in as many blocks.
+    /// The locks, explored in order, each with the same number of blocks.
     pub(crate) locks: &'a [Subject],
     pub(crate) mutant: Option<Mutant>,
 }
@@ -23,22 +23,22 @@ impl Shared<'_> {
         self.search.schedules.div_ceil(BLOCK)
     }
 
-    /// The job of a lock's block.
+    /// The job of one block of a lock.
     fn job(&self, lock: usize, block: u64) -> Job {
         let number = (lock as u64).saturating_mul(self.blocks()).saturating_add(block);
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         Job { number, key: format!("{}{block}", self.prefix(lock)) }
     }
 
-    /// How the keys of a lock's blocks begin.
+    /// The beginning of the keys of a lock's blocks.
     fn prefix(&self, lock: usize) -> String {
         let name = self.locks[lock].name();
         let mutant = self.mutant.map_or(String::new(), |mutant| format!(" {mutant}"));
         format!("{lock}: {name}{mutant}, block ")
     }
 
-    /// Are all blocks there that reports of merged shards need? Of each lock, those up to the first that breaks a rule. There may
-    /// be more of them than can be named, so those that are known are.
+    /// Have the merged shards all the blocks that the report needs? For each lock, these are the blocks up to the first
+    /// that breaks a rule. There may be too many blocks to enumerate, so we go through the known ones.
     pub(crate) fn complete(&self) -> Result<(), Error> {
         if !self.session.is_merged() {
             return Ok(());
@@ -49,7 +49,7 @@ impl Shared<'_> {
             let prefix = self.prefix(lock);
             let block = |key: &str| key.strip_prefix(&prefix)?.parse().ok();
             let mut known: Vec<u64> = self.session.keys().filter_map(block).collect();
-            known.retain(|number| self.session.knows(&self.job(lock, *number).key)); // 7, and not 07
+            known.retain(|number| self.session.knows(&self.job(lock, *number).key)); // accept 7, but not 07
             known.sort_unstable();
             let mut end = self.blocks();
             for number in &known {
@@ -73,8 +73,8 @@ impl Shared<'_> {
         self.session.lacks(&lacking)
     }
 
-    /// Explores the blocks of a lock that are this session's; what was looked at, and what was found, if it has all blocks.
-    /// The time is that of all blocks.
+    /// Explores this session's blocks of a lock. If the session has all blocks, returns what was explored, with the
+    /// time of all blocks, and what was found.
     pub(crate) fn run(&self, lock: usize) -> Result<Option<(Tally, Option<Hit>)>, Error> {
         let mut made = self.explore(lock)?;
         if self.session.is_part() {
@@ -96,7 +96,7 @@ impl Shared<'_> {
         Ok(Some(total.result()))
     }
 
-    /// On several threads, until a rule is broken: later blocks don't matter then.
+    /// Explores on several threads, until a rule is broken. Later blocks then don't matter.
     fn explore(&self, lock: usize) -> Result<BTreeMap<u64, Block>, Error> {
         let exploration = Exploration::new(self.locks[lock].clone(), self.mutant);
         let (next, found_at) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));

@@ -1,4 +1,4 @@
-//! OpenMetrics.
+//! Formats samples as OpenMetrics.
 
 use crate::hints::Failure;
 use crate::observed::outcome::Observed;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::rc::Rc;
 
-/// The histograms' bounds, ns: a few in each decade of what locks do.
+/// The histograms' bounds, ns: a few in each decade of typical lock times.
 const BOUNDS_NS: [u64; 16] = [
     250,
     1_000,
@@ -54,7 +54,7 @@ struct Lock {
 struct Histogram {
     sum_s: f64,
     count: u64,
-    /// Upper bounds, s, and how many lie below each, but above the one before.
+    /// Upper bounds, s, each with the number of values above the previous bound and up to this one.
     buckets: Vec<(f64, u64)>,
 }
 
@@ -70,13 +70,13 @@ impl Histogram {
 }
 
 impl Told {
-    /// `named` are those of all locks that are told.
+    /// `named` are the locks to show, chosen from `all`.
     pub(crate) fn new(named: &Observed, all: &[Rc<snapshot::Lock>], process: String) -> Self {
         let all: BTreeMap<Of, _> = all.iter().map(|lock| (lock.of, lock)).collect();
         let mut names = BTreeSet::new();
         let lock = |ranked: &crate::observed::outcome::Ranked| {
             let lock = all.get(&ranked.of)?;
-            // Two locks of one name (a static variable of two files) must not be one series.
+            // Two locks with one name (static variables in two files) must not share a series.
             let name = match names.insert(ranked.name.clone()) {
                 true => ranked.name.clone(),
                 false => format!("{} at {:#x}", ranked.name, ranked.address),
@@ -161,7 +161,7 @@ impl Collector for All {
     }
 }
 
-/// The text.
+/// The OpenMetrics text.
 pub(crate) fn text(told: Vec<Told>) -> Result<String, Failure> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(All(told)));
@@ -207,7 +207,7 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
     }
 
-    /// The dashboard asks for nothing that nobody tells.
+    /// The dashboard uses only metrics that exist.
     #[test]
     fn the_dashboard_asks_for_metrics_that_are_told() {
         let board = include_str!("../../../../contrib/grafana.json");

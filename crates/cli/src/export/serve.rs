@@ -1,4 +1,4 @@
-//! A server of one page.
+//! An HTTP server for one page.
 
 use super::Page;
 use crate::hints::{Failure, cause};
@@ -6,12 +6,12 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-/// How long a client may take.
+/// Time limit for a client.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Bytes of a request that we read.
+/// Maximum size of a request, in bytes.
 const REQUEST: u64 = 8192;
 
-/// It listens.
+/// A listening server.
 pub(crate) struct Server {
     listener: TcpListener,
     address: SocketAddr,
@@ -28,17 +28,17 @@ impl Server {
         Ok(Self { listener, address })
     }
 
-    /// With the port that the system chose, if none was said.
+    /// The address, with the port that the system chose if none was given.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers one client after the other: each gets a page that is there already.
+    /// Answers one client at a time. Each gets the latest finished page.
     pub(crate) fn run(&self, page: &Page) {
         for client in self.listener.incoming() {
             match client {
-                Ok(client) => drop(answer(&client, page)), // a client that is gone is nobody's failure
-                Err(_) => std::thread::sleep(Duration::from_millis(100)), // no file descriptors, for now
+                Ok(client) => drop(answer(&client, page)), // a client may disconnect
+                Err(_) => std::thread::sleep(Duration::from_millis(100)), // out of file descriptors; try again
             }
         }
     }

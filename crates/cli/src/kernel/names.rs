@@ -1,4 +1,4 @@
-//! Names for what an observation has seen.
+//! Names for the addresses in an observation.
 
 use super::user::Processes;
 use crate::hints::warn;
@@ -11,7 +11,7 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Those of the running kernel; if they are hidden, a warning says so.
+    /// Reads the running kernel's symbols. If they are hidden, prints a warning.
     pub(crate) fn read() -> Self {
         let kernel = Symbols::read().unwrap_or_default();
         if kernel.is_hidden() {
@@ -23,7 +23,7 @@ impl Names {
         Self { kernel, processes: Processes::default() }
     }
 
-    /// In words.
+    /// Adds names to the waits.
     pub(crate) fn of(&mut self, waits: &[Wait]) -> Vec<Named> {
         waits.iter().map(|wait| self.named(wait)).collect()
     }
@@ -52,7 +52,7 @@ impl Names {
     }
 }
 
-/// Is it the lock that was asked for? `asked` is a name (`mmap_lock`, `tasklist_lock`) or an address.
+/// Is it the requested lock? `asked` is a name (`mmap_lock`, `tasklist_lock`) or an address.
 pub(crate) fn is_lock(wait: &Named, asked: &str) -> bool {
     let name = wait.lock.split(" of ").next().unwrap_or_default();
     let variable = name.split('+').next().unwrap_or_default();
@@ -60,7 +60,7 @@ pub(crate) fn is_lock(wait: &Named, asked: &str) -> bool {
     wait.lock == asked || name == asked || variable == asked || address == Some(wait.address)
 }
 
-/// Is that function among the callers?
+/// Is the requested function among the callers?
 pub(crate) fn has_function(wait: &Named, asked: &str) -> bool {
     wait.callers.iter().any(|caller| caller == asked)
 }

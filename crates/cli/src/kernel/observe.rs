@@ -1,4 +1,4 @@
-//! Observes while a program runs, for a time, or until somebody ends it.
+//! Observes while a program runs, for a given time, or until a signal arrives.
 
 use super::names::Names;
 use crate::hints::Failure;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How often we look at processes with futex waits: they may end.
+/// How often we look for processes with futex waits. They may soon end.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Runs a program to its end.
@@ -26,14 +26,14 @@ pub(crate) fn program(
     status.map_err(|error| launch::lost(path, &error))
 }
 
-/// Waits for this time, or until a signal comes: then it says so.
+/// Waits for this time, or until a signal arrives. Returns whether a signal arrived.
 pub(crate) fn time(
     limit: Option<Duration>,
     quiet: bool,
     observer: &Observer,
     names: &mut Names,
 ) -> bool {
-    // Before there is a second thread.
+    // Block signals before a second thread exists.
     let (watch, began) = (Watch::new(), Instant::now());
     let steps = limit.unwrap_or_default().as_millis() / TICK.as_millis();
     let bar = lockwright_bench::progress(steps as u64, quiet || steps == 0);

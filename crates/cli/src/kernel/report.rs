@@ -1,4 +1,4 @@
-//! What was observed, for people and for programs.
+//! The report of an observation, as text and JSON.
 
 use crate::epochs::thousands;
 use crate::output::{self, Lined, shown};
@@ -7,25 +7,25 @@ use lockwright_numbers::format::time;
 use lockwright_record::histogram;
 use serde_json::{Value, json};
 
-/// Callers of a lock in the table.
+/// Maximum number of callers of each lock in the table.
 const PARTS: usize = 3;
 
-/// What there is to say.
+/// The contents of the report.
 pub(crate) struct Report<'a> {
     pub(crate) profile: &'a Profile,
-    /// What the filters left.
+    /// The waits that pass the filters.
     pub(crate) waits: &'a [Named],
     pub(crate) by: By,
-    /// Groups in the table.
+    /// Number of groups in the table.
     pub(crate) top: usize,
     pub(crate) with_histograms: bool,
-    /// Whole chains of callers.
+    /// Show whole chains of callers?
     pub(crate) with_stacks: bool,
     /// `kernel locks` or `futexes`.
     pub(crate) what: &'a str,
-    /// Whose, in words: `of the whole machine`.
+    /// A description of the scope: `of the whole machine`.
     pub(crate) whose: &'a str,
-    /// What the filters ask for, in words.
+    /// Descriptions of the filters.
     pub(crate) filters: &'a [String],
     pub(crate) machine: &'a str,
 }
@@ -85,7 +85,7 @@ impl Report<'_> {
         table.plain()
     }
 
-    /// What is missing, and what it cost.
+    /// What is missing, and the cost of the observation.
     fn notes(&self) -> String {
         let (lost, unended) = (&self.profile.lost, &self.profile.unended);
         let mut notes = Vec::new();
@@ -141,7 +141,7 @@ impl Report<'_> {
     }
 }
 
-/// What it cost. Medians: a program of ours may lose its CPU, or be interrupted.
+/// The cost of the observation, in medians: single runs of our program may be preempted or interrupted.
 fn cost(Cost { begin, end }: &Cost) -> String {
     if begin.count.min(end.count) == 0 {
         return "cost of a contended event: too few events to tell".to_owned();
@@ -179,7 +179,7 @@ fn row(group: &Group, name: &str) -> Vec<String> {
     ]
 }
 
-/// `rwsem`, of waits to read and to write; `rwsem:W` of one kind.
+/// `rwsem` for both reads and writes; `rwsem:W` for one kind.
 fn kinds(group: &Group) -> String {
     let mut names: Vec<_> = group.kinds.iter().map(|kind| kind.name()).collect();
     names.dedup();
@@ -190,7 +190,7 @@ fn kinds(group: &Group) -> String {
     }
 }
 
-/// Who called the first caller; one line of it, unless the `whole` chain is wanted.
+/// The callers of the first caller: one line, or the `whole` chain if requested.
 fn chain(part: &Group, whole: bool) -> Option<String> {
     const INDENT: usize = 8;
     let above: Vec<_> = part.callers.iter().skip(1).map(|name| shown(name)).collect();
@@ -209,7 +209,7 @@ fn chain(part: &Group, whole: bool) -> Option<String> {
     })
 }
 
-/// A histogram: a bar for each doubling.
+/// A histogram with one bar for each doubling.
 fn bars(sum: &Sum) -> String {
     const LENGTH: u64 = 40;
     let mut doublings = std::collections::BTreeMap::<u32, u64>::new();

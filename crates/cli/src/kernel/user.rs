@@ -1,4 +1,4 @@
-//! Functions and variables of processes, by address: for the stacks of futex waits.
+//! Names the functions and variables of processes by address, for the stacks of futex waits.
 
 use crate::elf::ObjectFile;
 use crate::process::{self, Mapping};
@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What we know of processes, some of which have ended since.
+/// The known processes. Some may have ended.
 #[derive(Default)]
 pub(crate) struct Processes {
     known: BTreeMap<u32, Process>,
@@ -18,18 +18,18 @@ pub(crate) struct Processes {
 struct Process {
     name: String,
     mappings: Vec<Mapping>,
-    /// When we look again, and how long we wait then.
+    /// When the next look is due, and the pause after it.
     due: Instant,
     pause: Duration,
 }
 
-/// The first pause between two looks; each is twice as long as the one before. A process may load libraries at any time, and
-/// may be a shell that is about to become another program.
+/// The first pause between two looks; each later pause is twice as long. A process may load libraries at any time, and
+/// a shell may be about to become another program.
 const PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
 
 impl Processes {
-    /// Looks at a process while it lives.
+    /// Reads a process's mappings while it exists.
     pub(crate) fn look(&mut self, pid: u32) {
         let now = Instant::now();
         let known = self.known.get(&pid);
@@ -39,7 +39,7 @@ impl Processes {
         let pause = known.map_or(PAUSE, |known| (known.pause * 2).min(LONGEST_PAUSE));
         let mappings = process::mappings(pid as libc::pid_t).unwrap_or_default();
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-        // One that is about to end has no mappings any more: then what was known stays.
+        // A process that is about to end no longer has mappings: keep what we know.
         if !mappings.is_empty() {
             let name = String::from_utf8_lossy(&name).trim_end().to_owned();
             self.known.insert(pid, Process { name, mappings, due: now + pause, pause });
@@ -53,7 +53,7 @@ impl Processes {
             .map_or_else(|| format!("process {pid}"), |process| format!("{} ({pid})", process.name))
     }
 
-    /// The function that a return address lies in, else the file, else the address.
+    /// The function that contains a return address, or else the file, or else the address.
     pub(crate) fn function(&mut self, pid: u32, address: u64) -> String {
         let call = address.saturating_sub(1);
         self.within(pid, call, |object, offset| {
@@ -79,7 +79,7 @@ impl Processes {
             let all = &self.known.get(&pid)?.mappings;
             let mut nearest = None;
             for map in all.iter().take_while(|map| map.start <= address) {
-                // A variable that is zero at first lies behind its file's pages.
+                // A zero-initialized variable lies behind its file's pages.
                 if map.path.as_os_str().is_empty() && map.end > address {
                     break;
                 }

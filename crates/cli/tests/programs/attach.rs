@@ -122,7 +122,7 @@ fn locks_come_and_go_under_a_program_that_uses_them() -> Result<()> {
         program.works()?;
         let said = program.must("switch", &[])?;
         ensure!(said.contains(lock), "{said}");
-        program.must_not("attach", &[], "is attached already")?;
+        program.must_not("attach", &[], "is already attached")?;
         program.must("switch", &["barging"])?;
         program.works()?;
         program.must("detach", &[])?;

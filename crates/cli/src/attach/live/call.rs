@@ -1,18 +1,19 @@
-//! A call of `dlopen` in another process, by one of its threads that waits in a system call.
+//! Calls `dlopen` in another process, on one of its threads that waits in a system call.
 //!
 //! ```text
 //!   the thread's stack     in use │ 128 bytes that are its own │ FPU │ path │ frame: registers, mask │ ◄ __restore_rt
 //!                                                                                                     ▲ stack pointer
 //! ```
 //!
-//! We write what the kernel writes when it delivers a signal: a frame with all that the thread had, below its stack,
-//! and the address that signal handlers return to. Then we set its registers, in one step, to the beginning of `dlopen`.
-//! When that returns, the thread asks the kernel for what the frame says, and begins its system call anew. From that one
-//! step on it needs us no more: if this command is killed, nothing happens to the process.
+//! We write what the kernel writes when it delivers a signal: below the thread's stack, a frame with its whole state,
+//! and the address to which signal handlers return. Then we set its registers, in one step, to the beginning of
+//! `dlopen`. When `dlopen` returns, the thread asks the kernel to restore the state in the frame, and restarts its
+//! system call. After that one step the thread no longer needs us: if this command is killed, the process goes on
+//! unharmed.
 //!
-//! The thread must be one that may call any function: it waits for something outside of the process, or for a condition
-//! variable, and not in a signal handler, which may have interrupted `malloc` or the dynamic linker. The other threads
-//! run on. If one of them has the lock of either, it releases it soon.
+//! It must be safe for the thread to call any function. So it must wait for something outside the process, or for a
+//! condition variable. It must not be in a signal handler, which may have interrupted `malloc` or the dynamic linker.
+//! The other threads keep running. If one of them holds a lock of `malloc` or the linker, it releases it soon.
 
 use super::stop::{Registers, Stop, Thread, has_signal, was_cut_short};
 use crate::hints::Failure;
@@ -24,31 +25,31 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// For how long we look for a thread that waits.
+/// How long we look for a thread that waits.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long the call may take.
 const LIMIT: Duration = Duration::from_secs(10);
-/// What the call may need of the thread's stack.
+/// How much of the thread's stack the call may need.
 const STACK: u64 = 64 * 1024;
-/// What lies below the stack pointer and is in use (the ABI's red zone).
+/// The ABI's red zone: bytes below the stack pointer that are in use.
 const RED_ZONE: u64 = 128;
-/// How far up a stack we look for a signal's frame.
+/// How far up a stack we look for a signal frame.
 const DEPTH: u64 = 1 << 20;
 
-/// The kernel's own error numbers: the system call is to be begun anew.
+/// The kernel's internal error numbers. They mean that the system call must be restarted.
 const ERESTARTSYS: i64 = 512;
 const ERESTARTNOINTR: i64 = 513;
 const ERESTARTNOHAND: i64 = 514;
 const ERESTART_RESTARTBLOCK: i64 = 516;
 
-/// Where to call, and where to return to.
+/// The addresses to call and to return to.
 pub(super) struct Places {
     pub(super) dlopen: u64,
-    /// libc's code that a signal handler returns to.
+    /// libc's code to which a signal handler returns.
     pub(super) restorer: u64,
 }
 
-/// Loads `library`. An error if no thread can; whether it has been loaded is seen by the process's mappings.
+/// Loads `library`. An error means that no thread can; whether it was loaded shows in the process's mappings.
 pub(super) fn load(process: &Process, places: &Places, library: &Path) -> Result<(), Failure> {
     let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
@@ -74,8 +75,8 @@ pub(super) fn load(process: &Process, places: &Places, library: &Path) -> Result
     .hint("try again; or start it with `lockwright run -- PROGRAM`"))
 }
 
-/// What a thread waits in, if it is something that it could do without malloc or the dynamic linker, as a rank: those
-/// first whose wait does not get longer.
+/// Ranks what a thread waits in, if the thread could do so without holding a lock of malloc or the dynamic linker. The
+/// best waits are those that the call does not prolong.
 fn wait(process: &Process, id: libc::pid_t) -> Option<u32> {
     // `202 0x7f.. 0x189 0x0 0x0 0x0 0xffffffff 0x7ff.. 0x7f..`, or `running`
     let text = process.of_thread(id, "syscall");
@@ -85,7 +86,7 @@ fn wait(process: &Process, id: libc::pid_t) -> Option<u32> {
     let arguments: Vec<u64> = words.filter_map(word).collect();
     const COMMAND: u64 = 0x7f; // without FUTEX_PRIVATE_FLAG and FUTEX_CLOCK_REALTIME
     match number {
-        // glibc's mutexes, and those of allocators, use FUTEX_WAIT.
+        // FUTEX_WAIT_BITSET is safe: glibc's mutexes, and those of allocators, use FUTEX_WAIT.
         libc::SYS_futex => {
             (arguments.get(1)? & COMMAND == libc::FUTEX_WAIT_BITSET as u64).then_some(0)
         }
@@ -110,7 +111,8 @@ fn wait(process: &Process, id: libc::pid_t) -> Option<u32> {
     }
 }
 
-/// The registers with which the thread begins its system call anew; none: it is not in one, or about to get a signal.
+/// The registers with which the thread restarts its system call. `None`: it isn't in one, or a signal is about to reach
+/// it.
 fn begun_anew(process: &Process, thread: &Thread, registers: &Registers) -> Option<Registers> {
     const CODE_64: u64 = 0x33;
     const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -130,14 +132,14 @@ fn begun_anew(process: &Process, thread: &Thread, registers: &Registers) -> Opti
     Some(back)
 }
 
-/// A signal's frame, as the kernel would make it.
+/// A signal frame, as the kernel would make it.
 struct Frame {
     at: u64,
     bytes: Vec<u8>,
     path: u64,
 }
 
-/// The frame that leads back; none: the thread's stack isn't one on which to call.
+/// The frame that restores the thread. `None`: the call can't use the thread's stack.
 fn frame(
     process: &Process,
     places: &Places,
@@ -149,7 +151,7 @@ fn frame(
     let Some(stack) = maps.iter().find(|map| (map.start..map.end).contains(&back.rsp)) else {
         return Ok(None);
     };
-    // A thread's control block lies above its stack: this one is not some coroutine's or a signal handler's.
+    // A thread's control block lies above its stack. This check excludes the stacks of coroutines and signal handlers.
     let is_main = stack.path.as_os_str() == OsStr::new("[stack]");
     let is_own = is_main || (stack.start..stack.end).contains(&back.fs_base);
     if !is_own || (!is_main && back.rsp - stack.start < STACK) {
@@ -176,16 +178,16 @@ fn frame(
     Ok(Some(Frame { at, bytes, path: path_at }))
 }
 
-/// Bytes of a `ucontext` with the kernel's signal set.
+/// Size of a `ucontext` with the kernel's signal set.
 const CONTEXT: usize = 304;
 
-/// The `ucontext` with these registers.
+/// A `ucontext` with these registers.
 fn context(registers: &Registers, state: u64, mask: u64) -> Vec<u8> {
-    /// There is extended state; `ss` is valid, and is restored.
+    /// Extended state is present; `ss` is valid and must be restored.
     const FLAGS: u64 = 1 | 2 | 4;
     let r = registers;
     let segments = r.cs & 0xffff | (r.ss & 0xffff) << 48;
-    let mut words = vec![FLAGS, 0, 0, 0, 0]; // no other context; the other stack stays as it is
+    let mut words = vec![FLAGS, 0, 0, 0, 0]; // no linked context; the alternate stack stays unchanged
     words.extend([r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]);
     words.extend([r.rdi, r.rsi, r.rbp, r.rbx, r.rdx, r.rax, r.rcx, r.rsp, r.rip, r.eflags]);
     words.extend([segments, 0, 0, 0, 0, state]);
@@ -194,7 +196,8 @@ fn context(registers: &Registers, state: u64, mask: u64) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Is there a frame on the stack of a signal that is being handled? (Or an old one, which nobody has overwritten.)
+/// Does the stack contain the frame of a signal that is being handled? (It may be an old frame that nothing has
+/// overwritten.)
 fn handles_signal(
     process: &Process,
     places: &Places,
@@ -214,7 +217,7 @@ fn handles_signal(
     Ok(words.windows(SEGMENTS + 1).any(is_frame))
 }
 
-/// Makes the thread call, and waits until it is back.
+/// Makes the thread do the call, and waits until it has returned.
 fn call(
     process: &Process,
     thread: &Thread,
@@ -231,14 +234,15 @@ fn call(
         rdi: frame.path,
         rsi: (libc::RTLD_NOW | RTLD_NODELETE) as u64,
         rax: 0,
-        orig_rax: u64::MAX, // it is in no system call any more
+        orig_rax: u64::MAX, // no longer in a system call
         eflags: before.eflags & !DIRECTION,
         ..*before
     };
     if !thread.set_registers(&there) {
         return Err(Failure::new(format!("process {} has ended", process.pid)));
     }
-    // Signals come when it is back. After the registers: if we end between the two, it gets its mask back.
+    // Signals wait until the call has returned. This comes after the registers: if this command ends between the two
+    // steps, the thread still gets its own mask back.
     thread.set_mask(u64::MAX);
     let end = Instant::now() + LIMIT;
     loop {
@@ -251,7 +255,7 @@ fn call(
             Stop::Call => {
                 let Some(now) = thread.registers() else { continue };
                 if now.orig_rax == libc::SYS_rt_sigreturn as u64 && now.rsp == frame.at + 8 {
-                    // It is back when the thread runs on.
+                    // The thread runs again, so the call has returned.
                     return Ok(());
                 }
             }
@@ -260,15 +264,15 @@ fn call(
 }
 
 impl Thread {
-    /// The state of its floating-point and vector registers, as in a signal's frame.
+    /// The thread's floating-point and vector registers, laid out as in a signal frame.
     fn extended_state(&self) -> Option<Vec<u8>> {
-        /// The state begins with 512 bytes that old processors have, too. The last of them are software's.
+        /// The first 512 bytes are those of old processors. The last of them are for software's use.
         const SOFTWARE: usize = 464;
         const PRESENT: usize = 512;
         const MAGIC_1: u32 = 0x4650_5853;
         const MAGIC_2: u32 = 0x4650_5845;
         const NT_X86_XSTATE: libc::c_int = 0x202;
-        /// AMX's tiles: a process has room for them once it has asked for it.
+        /// AMX's tiles: a process has space for them only after it has asked for it.
         const TILES: u64 = 3 << 17;
         let mut state = vec![0_u8; 64 * 1024];
         let mut vector = libc::iovec { iov_base: state.as_mut_ptr().cast(), iov_len: state.len() };
@@ -285,7 +289,7 @@ impl Thread {
         if present & TILES == 0 {
             features &= !TILES;
         }
-        // Each part's size and place.
+        // The size and place of each component.
         let part = |number: u32| {
             let about = __cpuid_count(0xd, number);
             (about.eax + about.ebx) as usize
@@ -304,7 +308,7 @@ impl Thread {
         Some(state)
     }
 
-    /// The signals that it holds back.
+    /// The signals that the thread blocks.
     fn mask(&self) -> Option<u64> {
         let mut mask = 0_u64;
         // SAFETY: writes 8 bytes.
@@ -318,7 +322,7 @@ impl Thread {
     }
 }
 
-/// Where libc's code is that a signal handler returns to: `mov $15, %rax; syscall`.
+/// The address of libc's code to which a signal handler returns: `mov $15, %rax; syscall`.
 pub(super) fn restorer(process: &Process, libc: &Path) -> Option<u64> {
     const CODE: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
     let maps = mappings(process.pid).ok()?;

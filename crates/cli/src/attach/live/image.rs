@@ -1,6 +1,5 @@
-//! The program and its libraries as they lie in a process's memory: symbols, and words that the dynamic linker filled.
-//!
-//! Not from their files, which may have been replaced since.
+//! The program and its libraries as they are in a process's memory: symbols, and the words that the dynamic linker
+//! fills. They are not read from files, which may have been replaced since.
 
 use crate::hints::Failure;
 use crate::process::{Mapping, Process, mappings};
@@ -12,11 +11,11 @@ use object::elf::{
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a symbol, of a relocation, and of a program header.
+/// Sizes of a symbol, a relocation and a program header, in bytes.
 const SYMBOL: u64 = 24;
 const RELOCATION: u64 = 24;
 const HEADER: u64 = 56;
-/// More of anything is nonsense: the file is mapped, but not loaded; or the process means us ill.
+/// A larger count is invalid: the file is mapped but not loaded, or the process is malicious.
 const MOST: u64 = 1 << 22;
 const PAGE: u64 = 4096;
 
@@ -24,7 +23,7 @@ const PAGE: u64 = 4096;
 pub(super) struct Image<'a> {
     process: &'a Process,
     pub(super) path: PathBuf,
-    /// What its addresses are relative to.
+    /// The base of its addresses.
     pub(super) base: u64,
     dynamic: BTreeMap<i64, u64>,
     strings: Vec<u8>,
@@ -33,13 +32,13 @@ pub(super) struct Image<'a> {
 /// A symbol that the object defines.
 pub(super) struct Symbol {
     pub(super) name: String,
-    /// glibc's name for it; empty: none.
+    /// glibc's name of its version; empty if it has none.
     pub(super) version: String,
-    /// Where the word lies that holds its value.
+    /// The address of the word that holds its value.
     pub(super) at: u64,
-    /// Its place in the table.
+    /// Its index in the symbol table.
     pub(super) index: u64,
-    /// Its address, less the object's base.
+    /// Its address, relative to the object's base.
     pub(super) value: u64,
 }
 
@@ -49,11 +48,11 @@ pub(super) struct Slot {
     pub(super) at: u64,
 }
 
-/// All that are loaded.
+/// All loaded objects.
 pub(super) fn images(process: &Process) -> Result<Vec<Image<'_>>, Failure> {
     let maps = mappings(process.pid).map_err(|error| process.gone(&error))?;
     let heads = maps.iter().filter(|map| map.path.is_absolute() && map.offset == 0);
-    // What can't be read as one is not one.
+    // Skip what can't be read as an object.
     let images = heads.filter_map(|head| Image::read(process, head, &maps).ok().flatten());
     Ok(images.collect())
 }
@@ -84,7 +83,7 @@ impl<'a> Image<'a> {
         let range = head.start..base.wrapping_add(end);
         let is_code = |map: &&Mapping| map.is_code && range.contains(&map.start);
         if maps.iter().find(is_code).is_none_or(|code| code.path != head.path) {
-            return Ok(None); // somebody reads the file
+            return Ok(None); // mapped only to be read
         }
         let Some(section) = of(PT_DYNAMIC.0).next() else { return Ok(None) };
         let entries =
@@ -105,12 +104,12 @@ impl<'a> Image<'a> {
         self.path.file_name().unwrap_or(self.path.as_os_str()).display().to_string()
     }
 
-    /// May a sanitizer be linked to it, or be it?
+    /// Could it be a sanitizer, or be linked to one?
     pub(super) fn may_be_sanitizer(&self, program: &Path) -> bool {
         self.path == program || self.name().starts_with("libtsan")
     }
 
-    /// What it is called by those that need it.
+    /// The name by which other objects depend on it.
     pub(super) fn soname(&self) -> Option<String> {
         self.dynamic.get(&DT_SONAME.0).map(|&at| self.string(at))
     }
@@ -121,7 +120,7 @@ impl<'a> Image<'a> {
         String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 
-    /// An address of the dynamic section: the dynamic linker has added the base to most of them, in place.
+    /// An address from the dynamic section. The dynamic linker has already added the base to most of them, in place.
     fn table(&self, tag: i64) -> Option<u64> {
         let value = *self.dynamic.get(&tag)?;
         Some(if value < self.base { self.base.wrapping_add(value) } else { value })
@@ -155,8 +154,8 @@ impl<'a> Image<'a> {
         Ok(words.chunks_exact((SYMBOL / 8) as usize).enumerate().filter_map(symbol).collect())
     }
 
-    /// How many symbols it has: the table of hashes knows. A head of four words, a filter, buckets, and chains whose last
-    /// words are odd.
+    /// The number of symbols, from the hash table: a head of four words, a filter, buckets, and chains that end with an
+    /// odd word.
     fn symbols(&self) -> Result<Option<u64>, Failure> {
         let Some(table) = self.table(DT_GNU_HASH.0) else { return Ok(None) };
         let half = |at: u64, count: u64| -> Result<Vec<u32>, Failure> {
@@ -177,7 +176,7 @@ impl<'a> Image<'a> {
         Ok(Some((first + left + 1).min(MOST)))
     }
 
-    /// The names of its own versions, by their numbers.
+    /// The names of the versions that it defines, by number.
     fn versions(&self) -> Result<BTreeMap<u16, String>, Failure> {
         const BASE: u64 = 1; // a flag: the object's own name
         let mut versions = BTreeMap::new();
@@ -197,12 +196,12 @@ impl<'a> Image<'a> {
         Ok(versions)
     }
 
-    /// The words that are filled with the address of a symbol that `wanted` likes.
+    /// The words that hold the address of a symbol that `wanted` selects.
     pub(super) fn slots(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Slot>, Failure> {
         let mut slots = Vec::new();
         let Some(symbols) = self.table(DT_SYMTAB.0) else { return Ok(slots) };
         let value = |tag: i64| self.dynamic.get(&tag).copied().unwrap_or(0).min(MOST * RELOCATION);
-        // Those that need no symbol come first, and may be millions.
+        // Relocations without symbols come first. There may be millions, so skip them.
         let relative = value(DT_RELACOUNT.0) * RELOCATION;
         for (table, size, skip) in [(DT_JMPREL, DT_PLTRELSZ, 0), (DT_RELA, DT_RELASZ, relative)] {
             let Some(table) = self.table(table.0) else { continue };

@@ -1,4 +1,4 @@
-//! Processes that can't be attached to, and why.
+//! Processes to which we can't attach, and why.
 
 use crate::elf::{self, Obstacle};
 use crate::hints::Failure;
@@ -7,7 +7,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Can we attach to it at all, as far as its files under `/proc` tell?
+/// Checks, by the files under `/proc`, that we can attach to the process.
 pub(super) fn check(process: &Process) -> Result<(), Failure> {
     let pid = process.pid;
     let refuse = |why: String| Failure::new(format!("cannot attach to process {pid}: {why}"));
@@ -29,7 +29,7 @@ pub(super) fn check(process: &Process) -> Result<(), Failure> {
     }
     let program = elf::inspect(Path::new(&format!("/proc/{pid}/exe")))?;
     match program.obstacle() {
-        // Only the dynamic linker cares, when the program starts.
+        // This matters only to the dynamic linker when the program starts.
         None | Some(Obstacle::RaisedRights(_)) => {}
         Some(Obstacle::Static) => {
             return Err(refuse("it is statically linked, and has no dynamic linker".to_owned())
@@ -55,17 +55,17 @@ pub(super) fn check(process: &Process) -> Result<(), Failure> {
     Ok(())
 }
 
-/// By its name the library is found again in the process.
+/// The library is later found in the process by its name.
 pub(super) fn check_name(library: &Path) -> Result<(), Failure> {
     let name = library.file_name().unwrap_or_default().to_string_lossy();
     if library.is_absolute() && name.contains("lockwright") {
         return Ok(());
     }
     Err(Failure::new(format!("cannot attach with '{}'", library.display()))
-        .hint("its path must begin with '/', and its file's name contain 'lockwright'"))
+        .hint("its path must begin with '/', and its file name must contain 'lockwright'"))
 }
 
-/// Is `library` the same file to the process as to us?
+/// Do the process and this command see the same file at `library`?
 pub(super) fn check_library(process: &Process, library: &Path) -> Result<(), Failure> {
     let same = |a: &fs::Metadata, b: &fs::Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     let theirs = fs::metadata(process.sees(library));

@@ -1,7 +1,8 @@
-//! Threads of another process, standing still.
+//! Stops the threads of another process.
 //!
-//! If this command ends meanwhile, whatever the reason, the kernel lets them run on. They do not notice that they stood
-//! still, with one exception: a few system calls, which the kernel would normally end with EINTR for that, are begun anew.
+//! If this command ends in the meantime, for whatever reason, the kernel lets the threads run on. They don't notice
+//! that they were stopped, with one exception: normally the kernel would end a few system calls with EINTR. We restart
+//! these.
 
 use crate::hints::{Failure, cause};
 use crate::process::Process;
@@ -11,34 +12,34 @@ use std::ptr::null_mut;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long all threads together may take to stop. On a busy machine each has to wait for a CPU; and one that waits for a
-/// disk, or a child of `vfork`, can't stop.
+/// How long all threads together may take to stop. On a busy machine each has to wait for a CPU. A thread that waits
+/// for a disk or for a child of `vfork` can't stop.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often we look at a thread, whatever the clock says. Where a whole virtual machine pauses, time passes in which
-/// nobody could have stopped.
+/// The minimum number of checks of a thread, whatever the clock says. If the whole virtual machine pauses, time passes
+/// in which no thread could have stopped.
 const LOOKS: u32 = 1000;
 
-/// A thread's registers.
+/// The registers of a thread.
 pub(super) type Registers = libc::user_regs_struct;
 
-/// A thread that stands still. It runs on when this is dropped.
+/// A stopped thread. It runs on when this is dropped.
 pub(super) struct Thread {
     pub(super) id: libc::pid_t,
 }
 
-/// What a thread did that was told to stop.
+/// How a thread responded to the request to stop.
 pub(super) enum Stop {
-    /// It stands still, for us.
+    /// It has stopped for us.
     Still,
-    /// It begins or ends a system call, and we had asked for that.
+    /// It is entering or leaving a system call, as requested.
     Call,
-    /// It, or its process, has ended.
+    /// The thread, or its process, has ended.
     Gone,
 }
 
 impl Thread {
-    /// Takes hold of a thread, and tells it to stop. `None`: it has ended.
+    /// Attaches to a thread and tells it to stop. `None`: it has ended.
     fn seize(process: &Process, id: libc::pid_t) -> Result<Option<Self>, Failure> {
         let options = libc::c_long::from(libc::PTRACE_O_TRACESYSGOOD);
         // SAFETY: asks for a thread by its id; nothing of ours is touched.
@@ -72,7 +73,7 @@ impl Thread {
         }
     }
 
-    /// Waits until it stands still.
+    /// Waits until the thread has stopped.
     pub(super) fn wait(&self, process: &Process, end: Instant) -> Result<Stop, Failure> {
         let mut looks = 0_u32;
         loop {
@@ -102,21 +103,21 @@ impl Thread {
                     } else if signal == libc::SIGTRAP | 0x80 {
                         return Ok(Stop::Call);
                     }
-                    // It was about to get a signal, and does.
+                    // A signal was about to reach it; deliver the signal.
                     self.go_on(libc::PTRACE_CONT, signal);
                 }
                 id if id == self.id => return Ok(Stop::Gone),
-                _ => return Ok(Stop::Gone), // as good as
+                _ => return Ok(Stop::Gone), // it is about to end
             }
         }
     }
 
-    /// Does it stand still, though `waitpid` has not reported it yet?
+    /// Has it stopped, although `waitpid` has not reported this yet?
     fn stands(&self, process: &Process) -> bool {
         process.status(self.id, "State").starts_with('t')
     }
 
-    /// Lets it run, with this signal.
+    /// Lets it run on, and delivers this signal.
     pub(super) fn go_on(&self, how: libc::c_uint, signal: libc::c_int) {
         // SAFETY: our tracee. If it has ended, its end is reported next.
         unsafe { libc::ptrace(how, self.id, 0, libc::c_long::from(signal)) };
@@ -138,8 +139,8 @@ impl Thread {
         }
     }
 
-    /// Begins a system call anew that has ended with EINTR only because the thread had to stop. Such a call has done
-    /// nothing yet. (Most are begun anew by the kernel.)
+    /// Restarts a system call that ended with EINTR only because the thread had to stop. Such a call hasn't done
+    /// anything yet. (The kernel restarts most others itself.)
     pub(super) fn begin_anew(&self, process: &Process) {
         let Some(mut registers) = self.registers() else { return };
         if was_cut_short(&registers) && !has_signal(process, self.id) {
@@ -152,18 +153,18 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        // SAFETY: our tracee, or nobody's.
+        // SAFETY: our tracee, or no longer traced.
         unsafe { libc::ptrace(libc::PTRACE_DETACH, self.id, null_mut::<u8>(), null_mut::<u8>()) };
     }
 }
 
-/// Does a thread with this `State` run no more?
+/// Does this `State` mean that the thread has ended?
 fn ended(state: &str) -> bool {
     state.starts_with(['Z', 'X'])
 }
 
-/// Is this a system call that ends with EINTR when its thread is stopped, and has done so? (signal(7) lists them: those
-/// with a timeout by SO_RCVTIMEO or SO_SNDTIMEO are among them.)
+/// Is this one of the system calls that end with EINTR when their thread is stopped, and has it done so? signal(7)
+/// lists them. They include calls with a timeout by SO_RCVTIMEO or SO_SNDTIMEO.
 pub(super) fn was_cut_short(registers: &Registers) -> bool {
     const CALLS: &[libc::c_long] = &[
         libc::SYS_epoll_wait,
@@ -188,13 +189,13 @@ pub(super) fn was_cut_short(registers: &Registers) -> bool {
         && CALLS.contains(&(registers.orig_rax as libc::c_long))
 }
 
-/// Is a signal about to reach the thread?
+/// Is a signal about to be delivered to the thread?
 pub(super) fn has_signal(process: &Process, id: libc::pid_t) -> bool {
     let set = |field| u64::from_str_radix(&process.status(id, field), 16).unwrap_or(0);
     (set("SigPnd") | set("ShdPnd")) & !set("SigBlk") != 0
 }
 
-/// Stops all threads of a process, those too that start meanwhile.
+/// Stops all threads of a process, including those that start in the meantime.
 pub(super) fn stop_all(process: &Process) -> Result<Vec<Thread>, Failure> {
     let end = Instant::now() + PATIENCE;
     let mut still: Vec<Thread> = Vec::new();

@@ -1,5 +1,5 @@
-//! The words of a process that say where calls of glibc's lock functions lead: the slots of the program and its libraries,
-//! and libc's own table of symbols, by which later look-ups find them.
+//! The words of a process that hold the targets of calls to glibc's lock functions: the slots of the program and its
+//! libraries, and libc's own symbol table, which later look-ups use.
 
 use super::image::{Image, Symbol, images, is_libc};
 use crate::hints::Failure;
@@ -8,9 +8,9 @@ use lockwright_record::attached::{self, Attached, ORIGINALS};
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::offset_of;
 
-/// What leads to our library. Mutexes alone are ours: whoever works on one, glibc or we, follows the same protocol.
-/// The waits for a condition variable are here because they release a mutex: ours tell the lock, and call glibc's.
-/// `prctl` is here because a process may confine itself, and the library must know.
+/// The functions that lead to our library when attached. Only mutexes are ours: glibc and our library follow the same
+/// protocol on each of them. The waits for a condition variable are here because they release a mutex: our versions
+/// tell the lock, then call glibc's. `prctl` is here because a process may confine itself, and the library must know.
 const NAMES: &[&str] = &[
     "pthread_mutex_lock",
     "pthread_mutex_unlock",
@@ -32,40 +32,40 @@ const NAMES: &[&str] = &[
     "prctl",
 ];
 
-/// What leads there for good: glibc's functions refuse to destroy a mutex whose count of holders isn't 0, and ours, which
-/// does not count, may have released what glibc's has acquired.
+/// The functions that stay redirected even after a detach. glibc's versions refuse to destroy a mutex whose count of
+/// holders isn't 0. Our library doesn't maintain that count, and may have released a mutex that glibc's acquired.
 const FOR_GOOD: &[&str] = &["pthread_mutex_destroy", "__pthread_mutex_destroy", "mtx_destroy"];
 
-/// Condition variables of that version are pointers; they stay as they are.
+/// In this version, condition variables are pointers. These functions stay unchanged.
 const OLD: (&str, &str) = ("pthread_cond_", "GLIBC_2.2.5");
 
 fn is_wanted(name: &str) -> bool {
     NAMES.contains(&name) || FOR_GOOD.contains(&name)
 }
 
-/// Our library in the process, and libc.
+/// Our library and libc in the process.
 pub(super) struct Two<'a> {
     pub(super) library: Image<'a>,
     pub(super) libc: Image<'a>,
-    /// The [`Attached`].
+    /// The address of [`Attached`].
     state: u64,
-    /// Functions of both, by name.
+    /// The functions of both, by name.
     functions: BTreeMap<String, Vec<Function>>,
     others: Vec<Image<'a>>,
 }
 
-/// A function, in one version.
+/// A function in one version.
 struct Function {
     glibcs: u64,
     ours: u64,
-    /// libc's word of it, and that word's place in libc's table.
+    /// The word for it in libc's symbol table, and its index there.
     at: u64,
     index: u64,
-    /// What libc's word said before we came.
+    /// That word's value before we changed it.
     original: u64,
 }
 
-/// Which way the words shall lead.
+/// The library to which the words should lead.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum To {
     Us,
@@ -77,16 +77,16 @@ pub(super) struct Change {
     at: u64,
     from: u64,
     to: u64,
-    /// The file that it belongs to.
+    /// The file that contains it.
     pub(super) owner: String,
 }
 
-/// The process's libc. Not of namespaces (`dlmopen`), which have their own.
+/// The process's libc, and the other objects. Namespaces made by `dlmopen` have their own.
 pub(super) fn libc_of<'a>(images: Vec<Image<'a>>) -> (Vec<Image<'a>>, Vec<Image<'a>>) {
     images.into_iter().partition(is_libc)
 }
 
-/// The object that has our variables, and is no program that links our locks.
+/// The object that has our variables, unless it is a program with our locks linked in.
 fn library_in(images: &[Image<'_>]) -> Result<Option<(usize, u64)>, Failure> {
     for (place, image) in images.iter().enumerate() {
         if !image.name().contains("lockwright") {
@@ -101,7 +101,7 @@ fn library_in(images: &[Image<'_>]) -> Result<Option<(usize, u64)>, Failure> {
 }
 
 impl<'a> Two<'a> {
-    /// `None`: the library is not there.
+    /// `None`: the library isn't loaded.
     pub(super) fn find(process: &'a Process) -> Result<Option<Self>, Failure> {
         let (mut libcs, mut others) = libc_of(images(process)?);
         let Some((place, state)) = library_in(&others)? else { return Ok(None) };
@@ -125,7 +125,7 @@ impl<'a> Two<'a> {
         Ok(Some(two))
     }
 
-    /// How the library came.
+    /// How the library was loaded.
     pub(super) fn how(&self, process: &Process) -> Result<u32, Failure> {
         let mut word = [0; 4];
         process.read(self.state + offset_of!(Attached, how) as u64, &mut word)?;
@@ -141,7 +141,7 @@ impl<'a> Two<'a> {
             if !is_wanted(&symbol.name) || is_old {
                 continue;
             }
-            // Where our linker took no versions, there is one of each name.
+            // If our linker ignored versions, each name occurs only once.
             let mut named = ours.iter().filter(|own| own.name == symbol.name);
             let Some(own) =
                 named.clone().find(|own| own.version == symbol.version).or(named.next())
@@ -160,7 +160,7 @@ impl<'a> Two<'a> {
         Ok(functions)
     }
 
-    /// What libc's symbols said before, by their places.
+    /// The original values of libc's symbols, by their indices.
     fn originals(&self, process: &Process) -> Result<BTreeMap<u64, u64>, Failure> {
         let at = |field: usize| self.state + field as u64;
         let count = process.words(at(offset_of!(Attached, count)), 1)?[0];
@@ -169,7 +169,7 @@ impl<'a> Two<'a> {
         Ok(words.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect())
     }
 
-    /// Notes what libc's symbols say, if nobody has.
+    /// Stores the original values of libc's symbols, unless an earlier attach did so.
     pub(super) fn keep_originals(&self, process: &Process) -> Result<(), Failure> {
         if !self.originals(process)?.is_empty() {
             return Ok(());
@@ -189,12 +189,12 @@ impl<'a> Two<'a> {
         process.write(at(offset_of!(Attached, count)), &count.to_ne_bytes())
     }
 
-    /// Says in the process how the library came.
+    /// Stores in the process how the library was loaded.
     pub(super) fn set_how(&self, process: &Process, how: u32) -> Result<(), Failure> {
         process.write(self.state + offset_of!(Attached, how) as u64, &how.to_ne_bytes())
     }
 
-    /// The places of the words, whatever they say now.
+    /// The places of the words, whatever their values are.
     pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
         let mut places = Vec::new();
         for image in &self.others {
@@ -219,7 +219,7 @@ impl<'a> Two<'a> {
         Ok(places)
     }
 
-    /// What must be written for all calls to lead there.
+    /// The writes that redirect all calls.
     pub(super) fn changes(
         &self,
         process: &Process,
@@ -254,7 +254,7 @@ impl<'a> Two<'a> {
         Ok(changes)
     }
 
-    /// Writes them. The process's threads stand still.
+    /// Writes the changes. The process's threads are stopped.
     pub(super) fn write(&self, process: &Process, changes: &[Change]) -> Result<(), Failure> {
         for change in changes {
             debug_assert_ne!(change.from, change.to);
@@ -264,16 +264,16 @@ impl<'a> Two<'a> {
     }
 }
 
-/// Where such a word lies.
+/// The place of such a word.
 pub(super) struct Place {
     at: u64,
     name: String,
     owner: String,
-    /// It is libc's symbol: a distance from libc's base.
+    /// It is a symbol of libc: its value is an offset from libc's base.
     symbol: bool,
 }
 
-/// How many files they belong to.
+/// The number of files to which the changes belong.
 pub(super) fn files(changes: &[Change]) -> usize {
     changes.iter().map(|change| &change.owner).collect::<BTreeSet<_>>().len()
 }
